@@ -1,1 +1,172 @@
+//! The coordinator: who is in the store, which tables there are, which server owns which part of them, and client leases.
+//!
+//! A state machine without I/O: a driver hands in what arrived, with the time, and carries out what [`Output`] is told.
+//! All state is in memory; a new coordinator is a new, empty store with another cluster id.
 
+mod leases;
+mod members;
+mod pending;
+mod requests;
+mod sessions;
+pub mod status;
+mod tables;
+mod views;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use wire::ids::ReplyTo;
+use wire::member::ToShard;
+use wire::time::Time;
+
+pub use leases::TERM_NS as LEASE_TERM_NS;
+pub use status::RemoveMemberError;
+
+/// What a coordinator is created with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Random; names this store.
+    pub cluster_id: u64,
+    /// Upper half of table ids and of client lease ids, so that those of another store are never mistaken for this one's.
+    pub cluster_tag: u32,
+    pub build_version: String,
+    /// How often shards are pinged.
+    pub ping_interval: Duration,
+    /// A connection on which nothing was heard for this long counts as gone. Whole milliseconds.
+    pub silence_timeout: Duration,
+    /// How long the answer to a control operation waits for shards.
+    pub control_timeout: Duration,
+    pub limits: Limits,
+}
+
+impl Config {
+    pub fn new(cluster_id: u64, cluster_tag: u32, build_version: impl Into<String>) -> Config {
+        Config {
+            cluster_id,
+            cluster_tag,
+            build_version: build_version.into(),
+            ping_interval: Duration::from_millis(200),
+            silence_timeout: Duration::from_secs(3),
+            control_timeout: Duration::from_secs(1),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What bounds the coordinator's memory. Beyond a limit requests are refused, or told to come again.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub max_members: usize,
+    pub max_shards_per_member: u32,
+    /// Removed members that are remembered, so that they are never let in again.
+    pub max_removed: usize,
+    pub max_tables: usize,
+    pub max_tablets: usize,
+    /// Keeps a table's config within one RPC.
+    pub max_tablets_per_table: usize,
+    pub max_span: u32,
+    pub max_table_name_bytes: usize,
+    pub max_client_leases: usize,
+    /// Replies that wait for shards.
+    pub max_pending_replies: usize,
+    /// Input of a control operation.
+    pub max_control_input_bytes: usize,
+    /// Losses that are remembered.
+    pub max_losses: usize,
+    /// Names of tables that a loss, or a refused removal, lists.
+    pub max_names_listed: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_members: 1024,
+            max_shards_per_member: 64,
+            max_removed: 100_000,
+            max_tables: 20_000,
+            max_tablets: 100_000,
+            max_tablets_per_table: 16_384,
+            max_span: 1024,
+            max_table_name_bytes: 1024,
+            max_client_leases: 1_000_000,
+            max_pending_replies: 4096,
+            max_control_input_bytes: 64 << 10,
+            max_losses: 100,
+            max_names_listed: 16,
+        }
+    }
+}
+
+/// What a driver does for the coordinator.
+pub trait Output {
+    /// Sends a response to a client. Does nothing if the connection is gone.
+    fn reply(&mut self, to: ReplyTo, payload: &[u8]);
+    /// Sends a message to the shard on this member connection.
+    fn send_member(&mut self, connection: u64, message: ToShard);
+    /// Closes a member connection after what was sent on it before. Not reported back by `member_closed`.
+    fn close_member(&mut self, connection: u64);
+    /// For people. Levels as in the wire protocol: 1 error, 2 warning, 3 notice, 4 debug.
+    fn log_message(&mut self, level: u32, text: &str);
+}
+
+/// Levels of [`Output::log_message`].
+pub mod level {
+    pub const ERROR: u32 = 1;
+    pub const WARNING: u32 = 2;
+    pub const NOTICE: u32 = 3;
+    pub const DEBUG: u32 = 4;
+}
+
+/// One store's coordinator.
+#[derive(Debug)]
+pub struct Coordinator {
+    config: Config,
+    /// Cluster time is counted from here.
+    created: Time,
+    members: members::Members,
+    tables: tables::Tables,
+    leases: leases::Leases,
+    pending: pending::Pending,
+    losses: VecDeque<status::Loss>,
+    losses_dropped: u64,
+    next_ping: Time,
+    last_tick: Time,
+}
+
+impl Coordinator {
+    /// An empty store; its cluster time is 0 at `now`.
+    pub fn new(config: Config, now: Time) -> Coordinator {
+        let first_lease = u64::from(config.cluster_tag) << 32 | 1;
+        Coordinator {
+            created: now,
+            members: members::Members::new(config.limits.clone()),
+            tables: tables::Tables::new(config.cluster_tag, config.limits.clone()),
+            leases: leases::Leases::new(first_lease, config.limits.max_client_leases),
+            pending: pending::Pending::default(),
+            losses: VecDeque::new(),
+            losses_dropped: 0,
+            next_ping: now,
+            last_tick: now,
+            config,
+        }
+    }
+
+    fn cluster_time_ns(&self, now: Time) -> u64 {
+        u64::try_from(now.since(self.created).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Does what is due. Returns when to call again; calling earlier does no harm.
+    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+        if now >= self.next_ping {
+            self.end_silent_sessions(now, out);
+            self.ping_shards(now, out);
+            self.leases.expire(self.cluster_time_ns(now));
+            self.next_ping = now + self.config.ping_interval;
+        }
+        self.last_tick = now;
+        while let Some(operation) = self.pending.overdue(now) {
+            self.conclude(operation, out);
+        }
+        self.next_ping.min(self.pending.next_deadline())
+    }
+}

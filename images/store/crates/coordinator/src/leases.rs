@@ -1,0 +1,129 @@
+//! Client leases: while one lasts, masters keep the results of its holder's RPCs, so that a retried one takes effect once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Nanoseconds that a lease lasts from its (re)newal. RAMCloud's; its client's arithmetic needs at least 900 s.
+pub const TERM_NS: u64 = 1_800_000_000_000;
+
+/// Leases handed out and not yet expired. Times are cluster time in nanoseconds.
+#[derive(Debug)]
+pub struct Leases {
+    /// Lease id to its expiration.
+    expirations: BTreeMap<u64, u64>,
+    /// The same, in order of expiration.
+    by_expiration: BTreeSet<(u64, u64)>,
+    next_id: u64,
+    limit: usize,
+}
+
+impl Leases {
+    /// `first_id` is given out first; at most `limit` leases are held at a time.
+    pub fn new(first_id: u64, limit: usize) -> Leases {
+        Leases {
+            expirations: BTreeMap::new(),
+            by_expiration: BTreeSet::new(),
+            next_id: first_id,
+            limit,
+        }
+    }
+
+    /// Prolongs `id`, or gives out a new lease if it is unknown or has expired. Returns (id, expiration), or `None`
+    /// while there are too many leases.
+    pub fn renew(&mut self, id: u64, cluster_time_ns: u64) -> Option<(u64, u64)> {
+        self.expire(cluster_time_ns);
+        let expiration = cluster_time_ns.saturating_add(TERM_NS);
+        let id = if let Some(old) = self.expirations.get(&id).copied() {
+            self.by_expiration.remove(&(old, id));
+            id
+        } else {
+            if self.expirations.len() >= self.limit {
+                return None;
+            }
+            let id = self.next_id;
+            self.next_id += 1;
+            id
+        };
+        self.expirations.insert(id, expiration);
+        self.by_expiration.insert((expiration, id));
+        Some((id, expiration))
+    }
+
+    /// When `id` ends; 0 if it has ended or never was.
+    pub fn expiration(&self, id: u64, cluster_time_ns: u64) -> u64 {
+        match self.expirations.get(&id) {
+            Some(&expiration) if expiration > cluster_time_ns => expiration,
+            _ => 0,
+        }
+    }
+
+    /// Forgets what has expired.
+    pub fn expire(&mut self, cluster_time_ns: u64) {
+        while let Some(&(expiration, id)) = self.by_expiration.first() {
+            if expiration > cluster_time_ns {
+                break;
+            }
+            self.by_expiration.pop_first();
+            self.expirations.remove(&id);
+        }
+    }
+
+    /// Leases valid at `cluster_time_ns`.
+    pub fn count(&self, cluster_time_ns: u64) -> u64 {
+        let expired = self
+            .by_expiration
+            .iter()
+            .take_while(|(expiration, _)| *expiration <= cluster_time_ns)
+            .count();
+        (self.by_expiration.len() - expired) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_count_up_and_a_known_lease_is_prolonged() {
+        let mut leases = Leases::new(1, 10);
+        assert_eq!(leases.renew(0, 5), Some((1, 5 + TERM_NS)));
+        assert_eq!(leases.renew(0, 6), Some((2, 6 + TERM_NS)));
+        assert_eq!(leases.renew(1, 100), Some((1, 100 + TERM_NS)));
+        assert_eq!(leases.count(100), 2);
+        assert_eq!(leases.expiration(1, 100), 100 + TERM_NS);
+        assert_eq!(
+            leases.expiration(2, 6 + TERM_NS),
+            0,
+            "ends at its expiration"
+        );
+        assert_eq!(leases.expiration(77, 0), 0);
+    }
+
+    #[test]
+    fn an_expired_or_unknown_lease_is_replaced_by_a_new_id() {
+        let mut leases = Leases::new(1, 10);
+        let (id, expiration) = leases.renew(0, 0).unwrap();
+        assert_eq!(
+            leases.renew(id, expiration),
+            Some((2, expiration + TERM_NS))
+        );
+        assert_eq!(
+            leases.renew(999, expiration),
+            Some((3, expiration + TERM_NS))
+        );
+    }
+
+    #[test]
+    fn the_count_is_bounded_and_expiry_makes_room() {
+        let mut leases = Leases::new(1, 2);
+        leases.renew(0, 0).unwrap();
+        leases.renew(0, 10).unwrap();
+        assert_eq!(leases.renew(0, 20), None);
+        assert_eq!(
+            leases.renew(2, 20),
+            Some((2, 20 + TERM_NS)),
+            "renewal needs no room"
+        );
+        assert_eq!(leases.renew(0, TERM_NS), Some((3, 2 * TERM_NS)));
+        assert_eq!(leases.count(TERM_NS), 2);
+    }
+}

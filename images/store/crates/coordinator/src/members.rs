@@ -1,0 +1,458 @@
+//! Who is in the store: members (named places), the processes that fill them, and their shards (servers on the wire).
+//!
+//! An incarnation is one process, named by (instance, process number). A process that was seen and then replaced, or whose
+//! member was removed, is never let in again; a process that nobody knows is the member's next incarnation, and proves
+//! that the one before it is dead.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use wire::ids::ServerId;
+use wire::locator;
+use wire::member::{Hello, RefusedReason};
+use wire::time::Time;
+
+use crate::Limits;
+
+/// Highest generation: the version counter of an incarnation starts at `generation << 40`.
+const MAX_GENERATION: u32 = (1 << 24) - 1;
+/// Former processes of a member that are remembered one by one.
+const MAX_PAST_PROCESSES: usize = 64;
+const MAX_TEXT_BYTES: usize = 253;
+/// Bounds the size of a table config, which names the locator with every tablet.
+const MAX_LOCATOR_BYTES: usize = 256;
+
+/// A process: what the member's owner calls it, and its own random number.
+pub type Process = (String, u64);
+
+#[derive(Debug)]
+pub struct Member {
+    pub process: Process,
+    pub host_id: String,
+    pub build_version: String,
+    /// Server indexes by shard index. Only the first `shard_count` are of the present process.
+    servers: Vec<u32>,
+    shard_count: usize,
+    pub incarnations: u64,
+    past: VecDeque<Process>,
+}
+
+impl Member {
+    /// Indexes of the present process's servers, by shard.
+    pub fn servers(&self) -> &[u32] {
+        &self.servers[..self.shard_count]
+    }
+}
+
+/// One shard's place. Its index is never given to another; its generation counts the processes that filled it.
+#[derive(Debug)]
+pub struct Server {
+    pub id: ServerId,
+    pub member: String,
+    shard_index: u32,
+    /// For clients; empty until this incarnation has said hello.
+    pub locator: String,
+    pub link: Option<Link>,
+    pub log_capacity_bytes: u64,
+    pub log_live_bytes: u64,
+    pub object_count: u64,
+}
+
+impl Server {
+    pub fn has_enlisted(&self) -> bool {
+        !self.locator.is_empty()
+    }
+}
+
+/// The connection of a shard.
+#[derive(Debug)]
+pub struct Link {
+    pub connection: u64,
+    pub last_heard: Time,
+    next_sequence: u64,
+    /// Orders and controls that were sent and not yet answered: sequence number to the operation that waits.
+    pub unanswered: BTreeMap<u64, u64>,
+}
+
+impl Link {
+    /// A sequence number for the next message.
+    pub fn sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence
+    }
+}
+
+/// A process that a newer one has replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Death {
+    pub member: String,
+    pub server_ids: Vec<ServerId>,
+    /// Server indexes that the dead process filled, by shard.
+    pub indexes: Vec<u32>,
+    /// Server indexes of its successor, by shard; a prefix of `indexes` or an extension.
+    pub successors: Vec<u32>,
+    pub object_count: u64,
+    pub live_bytes: u64,
+}
+
+/// A shard that was let in.
+#[derive(Debug)]
+pub struct Admission {
+    pub index: u32,
+    pub death: Option<Death>,
+    /// Connections that this one puts an end to: those of the dead process if there was one, else an older one of the
+    /// same shard.
+    pub ended: Vec<Link>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub reason: RefusedReason,
+    pub text: String,
+}
+
+impl Refusal {
+    fn invalid(text: impl Into<String>) -> Refusal {
+        Refusal {
+            reason: RefusedReason::Invalid,
+            text: text.into(),
+        }
+    }
+    fn superseded(text: impl Into<String>) -> Refusal {
+        Refusal {
+            reason: RefusedReason::Superseded,
+            text: text.into(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Members {
+    members: BTreeMap<String, Member>,
+    servers: BTreeMap<u32, Server>,
+    connections: BTreeMap<u64, u32>,
+    /// (member, instance) pairs that are refused for ever.
+    removed: BTreeSet<(String, String)>,
+    last_index: u32,
+    limits: Limits,
+}
+
+impl Members {
+    pub fn new(limits: Limits) -> Members {
+        Members {
+            members: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            last_index: 0,
+            limits,
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Member> {
+        self.members.get(name)
+    }
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Member)> {
+        self.members.iter()
+    }
+    pub fn server(&self, index: u32) -> Option<&Server> {
+        self.servers.get(&index)
+    }
+    pub fn server_mut(&mut self, index: u32) -> Option<&mut Server> {
+        self.servers.get_mut(&index)
+    }
+    pub fn server_of(&self, connection: u64) -> Option<u32> {
+        self.connections.get(&connection).copied()
+    }
+
+    /// Every shard that is connected, in order of its index.
+    pub fn linked(&mut self) -> impl Iterator<Item = (u32, &ServerId, &mut Link)> {
+        self.servers.iter_mut().filter_map(|(&index, server)| {
+            let Server { id, link, .. } = server;
+            link.as_mut().map(|link| (index, &*id, link))
+        })
+    }
+
+    /// Lets a shard in, or says why not. On success the shard's connection is `connection`.
+    pub fn admit(
+        &mut self,
+        now: Time,
+        cluster_id: u64,
+        connection: u64,
+        hello: &Hello,
+    ) -> Result<Admission, Refusal> {
+        check_hello(hello, self.limits.max_shards_per_member)?;
+        let process = (hello.instance.clone(), hello.process);
+        let held = ServerId(hello.server_id);
+        let held = (hello.cluster_id == cluster_id && held.is_valid()).then_some(held);
+        let mut ended = Vec::new();
+        let death = self.settle_process(hello, &process, held, &mut ended)?;
+        let index = self.members[&hello.member].servers[hello.shard_index as usize];
+        let link = Link {
+            connection,
+            last_heard: now,
+            next_sequence: 0,
+            unanswered: BTreeMap::new(),
+        };
+        let server = self
+            .servers
+            .get_mut(&index)
+            .expect("every member's servers exist");
+        server.locator.clone_from(&hello.locator);
+        server.log_capacity_bytes = hello.log_capacity_bytes;
+        if let Some(old) = server.link.replace(link) {
+            self.connections.remove(&old.connection);
+            ended.push(old);
+        }
+        self.connections.insert(connection, index);
+        Ok(Admission {
+            index,
+            death,
+            ended,
+        })
+    }
+
+    /// Makes the process of `hello` its member's present one, unless it is that already or must not be.
+    fn settle_process(
+        &mut self,
+        hello: &Hello,
+        process: &Process,
+        held: Option<ServerId>,
+        ended: &mut Vec<Link>,
+    ) -> Result<Option<Death>, Refusal> {
+        let name = &hello.member;
+        if self
+            .removed
+            .contains(&(name.clone(), hello.instance.clone()))
+        {
+            return Err(Refusal::superseded(format!(
+                "member {name:?} was removed from the store; a process of instance {:?} is not let in again: end it",
+                hello.instance
+            )));
+        }
+        let Some(member) = self.members.get(name) else {
+            if let Some(held) = held {
+                return Err(Refusal::superseded(format!(
+                    "server {held} of member {name:?} was removed from the store; end this process"
+                )));
+            }
+            self.add_member(hello)?;
+            return Ok(None);
+        };
+        if member.process == *process {
+            if member.shard_count != hello.shard_count as usize {
+                return Err(Refusal::invalid(format!(
+                    "this process of member {name:?} enlisted with {} shards before, and says {} now",
+                    member.shard_count, hello.shard_count
+                )));
+            }
+            let known = self.servers[&member.servers[hello.shard_index as usize]].id;
+            return match held {
+                Some(held) if held != known => Err(Refusal::superseded(format!(
+                    "shard {} of member {name:?} is server {known}, not {held}; restart this process",
+                    hello.shard_index
+                ))),
+                _ => Ok(None),
+            };
+        }
+        if held.is_some() || member.past.contains(process) {
+            return Err(Refusal::superseded(format!(
+                "a newer process (instance {:?}) has taken the place of this one as member {name:?}; end it, \
+                 and give each running server its own --member",
+                member.process.0
+            )));
+        }
+        self.replace_process(hello, ended).map(Some)
+    }
+
+    fn add_member(&mut self, hello: &Hello) -> Result<(), Refusal> {
+        if self.members.len() >= self.limits.max_members {
+            return Err(Refusal::invalid(format!(
+                "the store has {} members, which is its limit; remove one first",
+                self.members.len()
+            )));
+        }
+        let servers = (0..hello.shard_count)
+            .map(|shard| self.add_server(&hello.member, shard))
+            .collect();
+        let member = Member {
+            process: (hello.instance.clone(), hello.process),
+            host_id: hello.host_id.clone(),
+            build_version: hello.build_version.clone(),
+            servers,
+            shard_count: hello.shard_count as usize,
+            incarnations: 1,
+            past: VecDeque::new(),
+        };
+        self.members.insert(hello.member.clone(), member);
+        Ok(())
+    }
+
+    fn add_server(&mut self, member: &str, shard_index: u32) -> u32 {
+        self.last_index += 1;
+        let server = Server {
+            id: ServerId::new(self.last_index, 0),
+            member: member.to_owned(),
+            shard_index,
+            locator: String::new(),
+            link: None,
+            log_capacity_bytes: 0,
+            log_live_bytes: 0,
+            object_count: 0,
+        };
+        self.servers.insert(self.last_index, server);
+        self.last_index
+    }
+
+    /// The member's present process is dead, and `hello`'s takes its place.
+    fn replace_process(&mut self, hello: &Hello, ended: &mut Vec<Link>) -> Result<Death, Refusal> {
+        let member = &self.members[&hello.member];
+        let old_count = member.shard_count;
+        let known: Vec<u32> = member.servers.clone();
+        if known
+            .iter()
+            .any(|index| self.servers[index].id.generation() >= MAX_GENERATION)
+        {
+            return Err(Refusal::invalid(format!(
+                "member {:?} has had {MAX_GENERATION} incarnations, which is the limit; use another name",
+                hello.member
+            )));
+        }
+        let mut death = Death {
+            member: hello.member.clone(),
+            server_ids: Vec::new(),
+            indexes: known[..old_count].to_vec(),
+            successors: Vec::new(),
+            object_count: 0,
+            live_bytes: 0,
+        };
+        for index in &known {
+            let server = self.servers.get_mut(index).expect("checked above");
+            if (server.shard_index as usize) < old_count {
+                death.server_ids.push(server.id);
+                death.object_count += server.object_count;
+                death.live_bytes += server.log_live_bytes;
+            }
+            if let Some(link) = server.link.take() {
+                self.connections.remove(&link.connection);
+                ended.push(link);
+            }
+            // Also for places that the new process does not fill: a generation once given out never comes back.
+            server.id = ServerId::new(*index, server.id.generation() + 1);
+            server.locator.clear();
+            server.log_capacity_bytes = 0;
+            server.log_live_bytes = 0;
+            server.object_count = 0;
+        }
+        let new_count = hello.shard_count as usize;
+        let added: Vec<u32> = (known.len()..new_count)
+            .map(|shard| self.add_server(&hello.member, shard as u32))
+            .collect();
+        let member = self
+            .members
+            .get_mut(&hello.member)
+            .expect("looked up above");
+        member.servers.extend(added);
+        member.shard_count = new_count;
+        member.incarnations += 1;
+        member.host_id.clone_from(&hello.host_id);
+        member.build_version.clone_from(&hello.build_version);
+        let process = (hello.instance.clone(), hello.process);
+        let old = core::mem::replace(&mut member.process, process);
+        if member.past.len() == MAX_PAST_PROCESSES {
+            member.past.pop_front();
+        }
+        member.past.push_back(old);
+        death.successors = member.servers().to_vec();
+        Ok(death)
+    }
+
+    /// A connection is gone. Returns it if it was a shard's.
+    pub fn disconnect(&mut self, connection: u64) -> Option<Link> {
+        let index = self.connections.remove(&connection)?;
+        self.servers.get_mut(&index)?.link.take()
+    }
+
+    /// Members with every shard connected: each one's server indexes, in order of the first.
+    pub fn up(&self) -> Vec<&[u32]> {
+        let mut up: Vec<&[u32]> = self
+            .members
+            .values()
+            .map(Member::servers)
+            .filter(|servers| self.is_up(servers))
+            .collect();
+        up.sort_unstable_by_key(|servers| servers[0]);
+        up
+    }
+
+    /// Whether all of these shards are connected.
+    pub fn is_up(&self, servers: &[u32]) -> bool {
+        servers
+            .iter()
+            .all(|index| self.servers[index].link.is_some())
+    }
+
+    /// Whether one more member can be removed.
+    pub fn can_remember_removal(&self) -> bool {
+        self.removed.len() + MAX_PAST_PROCESSES < self.limits.max_removed
+    }
+
+    /// Forgets a member, and refuses its instances from now on. Returns the connections that it had.
+    pub fn remove(&mut self, name: &str) -> Vec<Link> {
+        let Some(member) = self.members.remove(name) else {
+            return Vec::new();
+        };
+        for (instance, _) in member.past.into_iter().chain([member.process]) {
+            self.removed.insert((name.to_owned(), instance));
+        }
+        let mut ended = Vec::new();
+        for index in member.servers {
+            if let Some(link) = self.servers.remove(&index).and_then(|server| server.link) {
+                self.connections.remove(&link.connection);
+                ended.push(link);
+            }
+        }
+        ended
+    }
+}
+
+fn check_hello(hello: &Hello, max_shards: u32) -> Result<(), Refusal> {
+    for (what, text, may_be_empty) in [
+        ("member name", &hello.member, false),
+        ("instance", &hello.instance, false),
+        ("host id", &hello.host_id, true),
+        ("build version", &hello.build_version, true),
+    ] {
+        if text.is_empty() && !may_be_empty {
+            return Err(Refusal::invalid(format!("the {what} is empty")));
+        }
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(Refusal::invalid(format!(
+                "the {what} is {} bytes long; at most {MAX_TEXT_BYTES} are allowed",
+                text.len()
+            )));
+        }
+    }
+    if hello.shard_count == 0
+        || hello.shard_count > max_shards
+        || hello.shard_index >= hello.shard_count
+    {
+        return Err(Refusal::invalid(format!(
+            "shard {} of {} makes no sense: a member has 1 to {max_shards} shards, numbered from 0",
+            hello.shard_index, hello.shard_count
+        )));
+    }
+    if hello.locator.len() > MAX_LOCATOR_BYTES {
+        return Err(Refusal::invalid(format!(
+            "the service locator is {} bytes long; at most {MAX_LOCATOR_BYTES} are allowed",
+            hello.locator.len()
+        )));
+    }
+    match locator::parse_list(&hello.locator) {
+        Ok(list) if !list.is_empty() => Ok(()),
+        Ok(_) => Err(Refusal::invalid("the service locator is empty")),
+        Err(error) => Err(Refusal::invalid(format!(
+            "the service locator {:?} is wrong: {error}",
+            hello.locator
+        ))),
+    }
+}

@@ -1,0 +1,147 @@
+//! Replies that wait for shards: created tables, dropped tables, control operations. All bounded in number and in time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::ids::{ReplyTo, ServerId};
+use wire::time::Time;
+
+/// What an operation waits for, and what it will answer.
+#[derive(Debug)]
+pub enum Goal {
+    /// The owners have taken the tablets of a new table.
+    Create { name: Vec<u8>, table_id: u64 },
+    /// The owners have dropped the tablets of a table.
+    Drop { name: Vec<u8> },
+    /// Shards have carried out a control operation; complete SERVER_CONTROL responses by server.
+    Control {
+        server_count: u32,
+        responses: BTreeMap<ServerId, Vec<u8>>,
+        response_bytes: usize,
+    },
+}
+
+#[derive(Debug)]
+pub struct Operation {
+    pub goal: Goal,
+    pub replies: Vec<ReplyTo>,
+    /// Shards that have not answered.
+    unanswered: usize,
+    deadline: Time,
+}
+
+/// Operations that wait, by number.
+#[derive(Debug, Default)]
+pub struct Pending {
+    operations: BTreeMap<u64, Operation>,
+    deadlines: BTreeSet<(Time, u64)>,
+    /// Creations and drops by (is it a drop, table name): a request sent again joins the first.
+    by_name: BTreeMap<(bool, Vec<u8>), u64>,
+    last_number: u64,
+    reply_count: usize,
+}
+
+fn name_of(goal: &Goal) -> Option<(bool, Vec<u8>)> {
+    match goal {
+        Goal::Create { name, .. } => Some((false, name.clone())),
+        Goal::Drop { name } => Some((true, name.clone())),
+        Goal::Control { .. } => None,
+    }
+}
+
+impl Pending {
+    /// How much waits: operations, and replies beyond one for each.
+    pub fn load(&self) -> usize {
+        self.operations.len().max(self.reply_count)
+    }
+
+    /// A number for the next operation; to be used with [`Pending::start`].
+    pub fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Waits for `unanswered` shards, until `deadline` at the latest.
+    pub fn start(
+        &mut self,
+        number: u64,
+        goal: Goal,
+        reply: ReplyTo,
+        unanswered: usize,
+        deadline: Time,
+    ) {
+        if let Some(name) = name_of(&goal) {
+            self.by_name.insert(name, number);
+        }
+        self.deadlines.insert((deadline, number));
+        self.reply_count += 1;
+        let operation = Operation {
+            goal,
+            replies: vec![reply],
+            unanswered,
+            deadline,
+        };
+        self.operations.insert(number, operation);
+    }
+
+    /// Adds a reply to the creation (or the drop) of this table that is under way. False if none is.
+    pub fn join(&mut self, is_drop: bool, name: &[u8], reply: ReplyTo) -> bool {
+        let Some(number) = self.by_name.get(&(is_drop, name.to_vec())) else {
+            return false;
+        };
+        let Some(operation) = self.operations.get_mut(number) else {
+            return false;
+        };
+        operation.replies.push(reply);
+        self.reply_count += 1;
+        true
+    }
+
+    /// One shard has answered, or never will. `note` may record its answer. Returns the operation when that was the last.
+    pub fn answered(&mut self, number: u64, note: impl FnOnce(&mut Goal)) -> Option<Operation> {
+        let operation = self.operations.get_mut(&number)?;
+        note(&mut operation.goal);
+        operation.unanswered = operation.unanswered.saturating_sub(1);
+        if operation.unanswered > 0 {
+            return None;
+        }
+        self.finish(number)
+    }
+
+    /// An operation whose time is up.
+    pub fn overdue(&mut self, now: Time) -> Option<Operation> {
+        let &(deadline, number) = self.deadlines.first()?;
+        if deadline > now {
+            return None;
+        }
+        self.finish(number)
+    }
+
+    pub fn next_deadline(&self) -> Time {
+        self.deadlines
+            .first()
+            .map_or(Time::NEVER, |&(deadline, _)| deadline)
+    }
+
+    /// Nobody waits for replies on this connection any more.
+    pub fn forget_connection(&mut self, connection: u64) {
+        for operation in self.operations.values_mut() {
+            let before = operation.replies.len();
+            operation
+                .replies
+                .retain(|reply| reply.connection != connection);
+            self.reply_count -= before - operation.replies.len();
+        }
+    }
+
+    fn finish(&mut self, number: u64) -> Option<Operation> {
+        let operation = self.operations.remove(&number)?;
+        self.deadlines.remove(&(operation.deadline, number));
+        self.reply_count -= operation.replies.len();
+        if let Some(name) = name_of(&operation.goal)
+            && self.by_name.get(&name) == Some(&number)
+        {
+            self.by_name.remove(&name);
+        }
+        Some(operation)
+    }
+}

@@ -1,0 +1,415 @@
+//! The coordinator's side of the client protocol.
+
+use wire::ids::{ReplyTo, ServerId, TableId};
+use wire::member::{Control, TabletOrder, TabletRange, ToShard, coordinator};
+use wire::opcode::{Opcode, Service};
+use wire::rpc::{self, ErrorResponse, RetryResponse, control_op};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::pending::{Goal, Operation};
+use crate::tables::{CreateError, Tablet};
+use crate::{Coordinator, Output, level};
+
+use std::collections::BTreeMap;
+
+/// A refusal that comes from a handler.
+enum Refused {
+    /// Goes out with the response's whole fixed part, zero but for the status.
+    Status(Status),
+    Retry {
+        min_delay_us: u32,
+        max_delay_us: u32,
+        message: &'static str,
+    },
+}
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Refused {
+        Refused::Status(status)
+    }
+}
+
+const NO_MASTERS: Refused = Refused::Retry {
+    min_delay_us: 5_000_000,
+    max_delay_us: 10_000_000,
+    message: "no masters in cluster",
+};
+const BUSY: Refused = Refused::Retry {
+    min_delay_us: 10_000,
+    max_delay_us: 20_000,
+    message: "the coordinator has too many requests that wait for servers",
+};
+const TOO_MANY_LEASES: Refused = Refused::Retry {
+    min_delay_us: 1_000_000,
+    max_delay_us: 2_000_000,
+    message: "too many client leases; the oldest ones expire within 30 minutes",
+};
+
+impl Coordinator {
+    /// A request of a client. Its reply may come at once or later.
+    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+        let opcode = match self.route(payload) {
+            Ok(opcode) => opcode,
+            Err(status) => return out.reply(to, &rpc::status_bytes(status)),
+        };
+        let fixed_bytes = match opcode {
+            Opcode::Ping => (rpc::PingRequest::FIXED_BYTES, 4),
+            Opcode::CreateTable => (rpc::CreateTableRequest::FIXED_BYTES, 12),
+            Opcode::GetTableId => (rpc::GetTableIdRequest::FIXED_BYTES, 12),
+            Opcode::DropTable => (rpc::DropTableRequest::FIXED_BYTES, 4),
+            Opcode::GetTableConfig => (rpc::GetTableConfigRequest::FIXED_BYTES, 8),
+            Opcode::RenewLease => (rpc::RenewLeaseRequest::FIXED_BYTES, 28),
+            _ => (rpc::ServerControlAllRequest::FIXED_BYTES, 16),
+        };
+        let result = match opcode {
+            Opcode::Ping => self.ping(to, payload, out),
+            Opcode::CreateTable => self.create_table(now, to, payload, out),
+            Opcode::GetTableId => self.get_table_id(to, payload, out),
+            Opcode::DropTable => self.drop_table(now, to, payload, out),
+            Opcode::GetTableConfig => self.get_table_config(to, payload, out),
+            Opcode::RenewLease => self.renew_lease(now, to, payload, out),
+            _ => self.server_control_all(now, to, payload, out),
+        };
+        match result {
+            Ok(()) => {}
+            Err(Refused::Status(status)) => {
+                let (request, response) = fixed_bytes;
+                let error: ErrorResponse = rpc::error_response(status, payload, request, response);
+                out.reply(to, error.as_bytes());
+            }
+            Err(Refused::Retry {
+                min_delay_us,
+                max_delay_us,
+                message,
+            }) => {
+                let retry = RetryResponse {
+                    min_delay_us,
+                    max_delay_us,
+                    message: message.as_bytes(),
+                };
+                send(to, out, |bytes| retry.encode(bytes));
+            }
+        }
+    }
+
+    /// The connection of a client is gone: nobody waits for its replies.
+    pub fn connection_closed(&mut self, connection: u64) {
+        self.pending.forget_connection(connection);
+    }
+
+    /// The generic checks, in the protocol's order.
+    fn route(&self, payload: &[u8]) -> Result<Opcode, Status> {
+        let header = rpc::header(payload)?;
+        let opcode = Opcode::from_u16(header.opcode).ok_or(Status::UnimplementedRequest);
+        match Service::from_u16(header.service) {
+            Some(Service::Coordinator) => match opcode? {
+                opcode @ (Opcode::CreateTable
+                | Opcode::GetTableId
+                | Opcode::DropTable
+                | Opcode::GetTableConfig
+                | Opcode::RenewLease
+                | Opcode::ServerControlAll) => Ok(opcode),
+                _ => Err(Status::UnimplementedRequest),
+            },
+            Some(Service::Admin) => match opcode? {
+                Opcode::Ping => Ok(Opcode::Ping),
+                _ => Err(Status::UnimplementedRequest),
+            },
+            _ => Err(Status::ServiceNotAvailable),
+        }
+    }
+
+    fn ping(&self, to: ReplyTo, payload: &[u8], out: &mut impl Output) -> Result<(), Refused> {
+        let caller = rpc::PingRequest::decode(payload)?.caller;
+        let is_known = self
+            .members
+            .server(caller.index())
+            .is_some_and(|server| server.id == caller);
+        if caller.is_valid() && !is_known {
+            return Err(Status::CallerNotInCluster.into());
+        }
+        reply_status(to, Status::Ok, out);
+        Ok(())
+    }
+
+    fn create_table(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Refused> {
+        let request = rpc::CreateTableRequest::decode(payload)?;
+        if self.pending.load() >= self.config.limits.max_pending_replies {
+            return Err(BUSY);
+        }
+        if let Some(id) = self.tables.id_of(request.name) {
+            if !self.pending.join(false, request.name, to) {
+                reply_table_id(to, id, out);
+            }
+            return Ok(());
+        }
+        let up = self.members.up();
+        let table = match self.tables.create(request.name, request.server_span, &up) {
+            Ok(table) => table,
+            Err(CreateError::NoServers) => return Err(NO_MASTERS),
+            Err(CreateError::Limit(text)) => {
+                out.log_message(level::WARNING, &format!("CREATE_TABLE refused: {text}"));
+                return Err(Status::InvalidParameter.into());
+            }
+        };
+        let (table_id, tablets) = (table.id, table.tablets.clone());
+        let goal = Goal::Create {
+            name: request.name.to_vec(),
+            table_id,
+        };
+        self.order_tablets(now, to, goal, table_id, &tablets, out);
+        Ok(())
+    }
+
+    fn get_table_id(
+        &self,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Refused> {
+        let request = rpc::GetTableIdRequest::decode(payload)?;
+        let id = self
+            .tables
+            .id_of(request.name)
+            .ok_or(Status::TableDoesntExist)?;
+        reply_table_id(to, id, out);
+        Ok(())
+    }
+
+    fn drop_table(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Refused> {
+        let request = rpc::DropTableRequest::decode(payload)?;
+        if self.pending.load() >= self.config.limits.max_pending_replies {
+            return Err(BUSY);
+        }
+        let Some(table) = self.tables.drop_table(request.name) else {
+            if !self.pending.join(true, request.name, to) {
+                reply_status(to, Status::Ok, out);
+            }
+            return Ok(());
+        };
+        let goal = Goal::Drop { name: table.name };
+        self.order_tablets(now, to, goal, table.id, &table.tablets, out);
+        Ok(())
+    }
+
+    /// Tells the owners that are connected to take or drop these tablets, and lets the reply wait for them. An owner that
+    /// is not connected learns of it from the list of its tablets when it comes back.
+    fn order_tablets(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        goal: Goal,
+        table_id: u64,
+        tablets: &[Tablet],
+        out: &mut impl Output,
+    ) {
+        let is_drop = matches!(goal, Goal::Drop { .. });
+        let number = self.pending.next_number();
+        let mut asked = 0;
+        for tablet in tablets {
+            let Some(link) = self
+                .members
+                .server_mut(tablet.owner)
+                .and_then(|server| server.link.as_mut())
+            else {
+                continue;
+            };
+            let sequence = link.sequence();
+            link.unanswered.insert(sequence, number);
+            asked += 1;
+            let order = TabletOrder {
+                sequence,
+                tablet: TabletRange {
+                    table_id,
+                    start_key_hash: tablet.start_key_hash,
+                    end_key_hash: tablet.end_key_hash,
+                },
+            };
+            let kind = if is_drop {
+                coordinator::Kind::DropTablet(order)
+            } else {
+                coordinator::Kind::TakeTablet(order)
+            };
+            out.send_member(link.connection, ToShard { kind: Some(kind) });
+        }
+        let deadline = now + self.config.silence_timeout;
+        self.pending.start(number, goal, to, asked, deadline);
+        if asked == 0
+            && let Some(operation) = self.pending.answered(number, |_| {})
+        {
+            self.conclude(operation, out);
+        }
+    }
+
+    fn get_table_config(
+        &self,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Refused> {
+        let request = rpc::GetTableConfigRequest::decode(payload)?;
+        let table_config = self.table_config(request.table_id);
+        let response = rpc::GetTableConfigResponse {
+            status: Status::Ok,
+            table_config: &table_config,
+        };
+        send(to, out, |bytes| response.encode(bytes));
+        Ok(())
+    }
+
+    fn renew_lease(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Refused> {
+        let request = rpc::RenewLeaseRequest::decode(payload)?;
+        let timestamp_ns = self.cluster_time_ns(now);
+        let (id, expiration_ns) = self
+            .leases
+            .renew(request.lease_id, timestamp_ns)
+            .ok_or(TOO_MANY_LEASES)?;
+        let response = rpc::RenewLeaseResponse {
+            status: Status::Ok,
+            lease: rpc::Lease {
+                id,
+                expiration_ns,
+                timestamp_ns,
+            },
+        };
+        send(to, out, |bytes| response.encode(bytes));
+        Ok(())
+    }
+
+    fn server_control_all(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Refused> {
+        let request = rpc::ServerControlAllRequest::decode(payload)?;
+        match request.control_op {
+            control_op::LOG_MESSAGE | control_op::LOG_TIME_TRACE | control_op::LOG_CACHE_TRACE => {}
+            _ => return Err(Status::UnimplementedRequest.into()),
+        }
+        if request.input.len() > self.config.limits.max_control_input_bytes {
+            return Err(Status::RequestTooLarge.into());
+        }
+        if self.pending.load() >= self.config.limits.max_pending_replies {
+            return Err(BUSY);
+        }
+        if request.control_op == control_op::LOG_MESSAGE {
+            let (level, text) = request
+                .input
+                .split_first_chunk::<4>()
+                .ok_or(Status::MessageTooShort)?;
+            let level = u32::from_le_bytes(*level).clamp(level::ERROR, level::DEBUG);
+            out.log_message(level, &String::from_utf8_lossy(text));
+        }
+        let number = self.pending.next_number();
+        let mut asked = 0;
+        for (_, _, link) in self.members.linked() {
+            let sequence = link.sequence();
+            link.unanswered.insert(sequence, number);
+            asked += 1;
+            let control = Control {
+                sequence,
+                op: request.control_op,
+                input: request.input.to_vec(),
+            };
+            let kind = Some(coordinator::Kind::Control(control));
+            out.send_member(link.connection, ToShard { kind });
+        }
+        let goal = Goal::Control {
+            server_count: asked,
+            responses: BTreeMap::new(),
+            response_bytes: 0,
+        };
+        let deadline = now + self.config.control_timeout;
+        self.pending
+            .start(number, goal, to, asked as usize, deadline);
+        if asked == 0
+            && let Some(operation) = self.pending.answered(number, |_| {})
+        {
+            self.conclude(operation, out);
+        }
+        Ok(())
+    }
+
+    /// Answers an operation that has waited long enough.
+    pub(crate) fn conclude(&mut self, operation: Operation, out: &mut impl Output) {
+        for to in operation.replies {
+            match &operation.goal {
+                Goal::Create { table_id, .. } => reply_table_id(to, *table_id, out),
+                Goal::Drop { .. } => reply_status(to, Status::Ok, out),
+                Goal::Control {
+                    server_count,
+                    responses,
+                    ..
+                } => {
+                    let all: Vec<u8> = responses.values().flatten().copied().collect();
+                    let response = rpc::ServerControlAllResponse {
+                        status: Status::Ok,
+                        server_count: *server_count,
+                        response_count: responses.len() as u32,
+                        responses: &all,
+                    };
+                    send(to, out, |bytes| response.encode(bytes));
+                }
+            }
+        }
+    }
+}
+
+/// Adds a shard's answer to a control operation, if it is one and if it fits.
+pub(crate) fn note_control_response(goal: &mut Goal, server: ServerId, response: Vec<u8>) {
+    let Goal::Control {
+        responses,
+        response_bytes,
+        ..
+    } = goal
+    else {
+        return;
+    };
+    let room = rpc::MAX_RPC_BYTES - rpc::ServerControlAllResponse::FIXED_BYTES - *response_bytes;
+    let is_whole = rpc::ServerControlResponse::decode(&response).is_ok_and(|decoded| {
+        response.len() == rpc::ServerControlResponse::FIXED_BYTES + decoded.output.len()
+    });
+    if is_whole && response.len() <= room {
+        *response_bytes += response.len();
+        responses.insert(server, response);
+    }
+}
+
+fn send(to: ReplyTo, out: &mut impl Output, encode: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    out.reply(to, &bytes);
+}
+
+fn reply_status(to: ReplyTo, status: Status, out: &mut impl Output) {
+    out.reply(to, &rpc::status_bytes(status));
+}
+
+fn reply_table_id(to: ReplyTo, id: u64, out: &mut impl Output) {
+    let response = rpc::TableIdResponse {
+        status: Status::Ok,
+        table_id: TableId(id),
+    };
+    send(to, out, |bytes| response.encode(bytes));
+}

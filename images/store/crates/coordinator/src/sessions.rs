@@ -1,0 +1,333 @@
+//! The coordinator's side of the member protocol.
+
+use std::collections::BTreeSet;
+
+use wire::ids::ServerId;
+use wire::member::{
+    Hello, LeaseAnswer, Ping, Pong, Refused, RefusedReason, TabletRange, ToCoordinator, ToShard,
+    Welcome, coordinator, shard,
+};
+use wire::time::Time;
+
+use crate::members::{Death, Link};
+use crate::requests::note_control_response;
+use crate::status::{Loss, RemoveMemberError};
+use crate::{Coordinator, Output, level};
+
+fn send(connection: u64, kind: coordinator::Kind, out: &mut impl Output) {
+    out.send_member(connection, ToShard { kind: Some(kind) });
+}
+
+fn refuse(connection: u64, reason: RefusedReason, text: String, out: &mut impl Output) {
+    let refused = Refused {
+        reason: reason.into(),
+        text,
+    };
+    send(connection, coordinator::Kind::Refused(refused), out);
+    out.close_member(connection);
+}
+
+impl Coordinator {
+    /// A message from a member connection. The first on each must be a Hello.
+    pub fn member_message(
+        &mut self,
+        now: Time,
+        connection: u64,
+        message: ToCoordinator,
+        out: &mut impl Output,
+    ) {
+        let Some(index) = self.members.server_of(connection) else {
+            return match message.kind {
+                Some(shard::Kind::Hello(hello)) => self.hello(now, connection, &hello, out),
+                _ => out.close_member(connection),
+            };
+        };
+        if let Some(link) = self.link_mut(index) {
+            link.last_heard = now;
+        }
+        match message.kind {
+            Some(shard::Kind::Pong(pong)) => self.pong(index, &pong),
+            Some(shard::Kind::TabletDone(done)) => {
+                self.shard_answered(index, done.sequence, None, out);
+            }
+            Some(shard::Kind::ControlDone(done)) => {
+                self.shard_answered(index, done.sequence, Some(done.response), out);
+            }
+            Some(shard::Kind::LeaseQuery(query)) => {
+                let cluster_time_ns = self.cluster_time_ns(now);
+                let answer = LeaseAnswer {
+                    lease_id: query.lease_id,
+                    expiration_ns: self.leases.expiration(query.lease_id, cluster_time_ns),
+                    cluster_time_ns,
+                };
+                send(connection, coordinator::Kind::LeaseAnswer(answer), out);
+            }
+            Some(shard::Kind::Hello(_)) | None => {
+                out.log_message(
+                    level::WARNING,
+                    "closed a member connection: a second Hello, or a message of a kind that this build does not know",
+                );
+                out.close_member(connection);
+                self.member_closed(now, connection, out);
+            }
+        }
+    }
+
+    /// A member connection is gone. Its shard's tablets stay with it: it may come back.
+    pub fn member_closed(&mut self, _now: Time, connection: u64, out: &mut impl Output) {
+        if let Some(link) = self.members.disconnect(connection) {
+            self.give_up_answers(link, out);
+        }
+    }
+
+    /// Takes a member out of the store for good; refused while it owns tablets.
+    pub fn remove_member(
+        &mut self,
+        _now: Time,
+        name: &str,
+        out: &mut impl Output,
+    ) -> Result<(), RemoveMemberError> {
+        let Some(member) = self.members.get(name) else {
+            return Err(RemoveMemberError::NotFound {
+                member: name.to_owned(),
+            });
+        };
+        let owners: BTreeSet<u32> = member.servers().iter().copied().collect();
+        let (tables, _, tablet_count) = self.list_owned(&owners);
+        if tablet_count > 0 {
+            return Err(RemoveMemberError::OwnsTablets {
+                member: name.to_owned(),
+                tablet_count,
+                tables,
+            });
+        }
+        if !self.members.can_remember_removal() {
+            return Err(RemoveMemberError::TooManyRemoved {
+                limit: self.config.limits.max_removed,
+            });
+        }
+        for link in self.members.remove(name) {
+            let text = format!("member {name:?} was removed from the store; end this process");
+            refuse(link.connection, RefusedReason::Superseded, text, out);
+            self.give_up_answers(link, out);
+        }
+        out.log_message(
+            level::NOTICE,
+            &format!("member {name:?} was removed from the store"),
+        );
+        Ok(())
+    }
+
+    fn hello(&mut self, now: Time, connection: u64, hello: &Hello, out: &mut impl Output) {
+        let admission = match self
+            .members
+            .admit(now, self.config.cluster_id, connection, hello)
+        {
+            Ok(admission) => admission,
+            Err(refusal) => {
+                out.log_message(
+                    level::WARNING,
+                    &format!(
+                        "refused shard {} of member {:?}: {}",
+                        hello.shard_index, hello.member, refusal.text
+                    ),
+                );
+                return refuse(connection, refusal.reason, refusal.text, out);
+            }
+        };
+        for link in admission.ended {
+            if admission.death.is_some() {
+                let text = format!(
+                    "a newer process has taken the place of this one as member {:?}; end it",
+                    hello.member
+                );
+                refuse(link.connection, RefusedReason::Superseded, text, out);
+            } else {
+                out.close_member(link.connection);
+            }
+            self.give_up_answers(link, out);
+        }
+        if let Some(death) = admission.death {
+            self.bury(now, death, out);
+        }
+        self.welcome(now, admission.index, connection, out);
+    }
+
+    /// A process is dead: what only it held is lost, and its tablets go on, empty, at its successor.
+    fn bury(&mut self, now: Time, death: Death, out: &mut impl Output) {
+        let owners: BTreeSet<u32> = death.indexes.iter().copied().collect();
+        let (tables, tables_dropped, tablet_count) = self.list_owned(&owners);
+        let homeless: BTreeSet<u32> = owners
+            .iter()
+            .copied()
+            .filter(|owner| !death.successors.contains(owner))
+            .collect();
+        self.tables.reassign(&homeless, &death.successors);
+        if tablet_count == 0 {
+            return;
+        }
+        out.log_message(
+            level::ERROR,
+            &format!(
+                "member {:?} has a new process: the {} objects in {tablet_count} tablets that the one before held are lost",
+                death.member, death.object_count
+            ),
+        );
+        if self.losses.len() == self.config.limits.max_losses {
+            self.losses.pop_front();
+            self.losses_dropped += 1;
+        }
+        self.losses.push_back(Loss {
+            cluster_time_ns: self.cluster_time_ns(now),
+            member: death.member,
+            server_ids: death.server_ids.iter().map(|id| id.0).collect(),
+            tables,
+            tables_dropped,
+            tablet_count,
+            object_count: death.object_count,
+            live_bytes: death.live_bytes,
+        });
+    }
+
+    /// Names of tables (the first few), how many more there are, and how many tablets these servers own.
+    fn list_owned(&self, owners: &BTreeSet<u32>) -> (Vec<String>, u64, u64) {
+        let mut names = Vec::new();
+        let (mut more, mut tablet_count, mut last) = (0, 0, None);
+        for (table, _) in self.tables.owned_by(owners) {
+            tablet_count += 1;
+            if last == Some(table.id) {
+                continue;
+            }
+            last = Some(table.id);
+            if names.len() < self.config.limits.max_names_listed {
+                names.push(table.display_name());
+            } else {
+                more += 1;
+            }
+        }
+        (names, more, tablet_count)
+    }
+
+    fn welcome(&self, now: Time, index: u32, connection: u64, out: &mut impl Output) {
+        let Some(server) = self.members.server(index) else {
+            return;
+        };
+        let tablets = self
+            .tables
+            .owned_by(&BTreeSet::from([index]))
+            .map(|(table, tablet)| TabletRange {
+                table_id: table.id,
+                start_key_hash: tablet.start_key_hash,
+                end_key_hash: tablet.end_key_hash,
+            })
+            .collect();
+        let welcome = Welcome {
+            cluster_id: self.config.cluster_id,
+            server_id: server.id.0,
+            cluster_time_ns: self.cluster_time_ns(now),
+            first_version: first_version(server.id),
+            tablets,
+            silence_timeout_ms: u32::try_from(self.config.silence_timeout.as_millis())
+                .unwrap_or(u32::MAX),
+        };
+        out.log_message(
+            level::NOTICE,
+            &format!(
+                "server {} of member {:?} enlisted at {}",
+                server.id, server.member, server.locator
+            ),
+        );
+        send(connection, coordinator::Kind::Welcome(welcome), out);
+    }
+
+    fn pong(&mut self, index: u32, pong: &Pong) {
+        if let Some(server) = self.members.server_mut(index) {
+            server.log_live_bytes = pong.log_live_bytes;
+            server.object_count = pong.object_count;
+        }
+    }
+
+    fn link_mut(&mut self, index: u32) -> Option<&mut Link> {
+        self.members.server_mut(index)?.link.as_mut()
+    }
+
+    /// A shard has carried out an order (no response) or a control operation.
+    fn shard_answered(
+        &mut self,
+        index: u32,
+        sequence: u64,
+        response: Option<Vec<u8>>,
+        out: &mut impl Output,
+    ) {
+        let Some(server) = self.members.server_mut(index) else {
+            return;
+        };
+        let id = server.id;
+        let Some(number) = server
+            .link
+            .as_mut()
+            .and_then(|link| link.unanswered.remove(&sequence))
+        else {
+            return;
+        };
+        let finished = self.pending.answered(number, |goal| {
+            if let Some(response) = response {
+                note_control_response(goal, id, response);
+            }
+        });
+        if let Some(operation) = finished {
+            self.conclude(operation, out);
+        }
+    }
+
+    /// What was asked on this connection will not be answered any more.
+    fn give_up_answers(&mut self, link: Link, out: &mut impl Output) {
+        for number in link.unanswered.into_values() {
+            if let Some(operation) = self.pending.answered(number, |_| {}) {
+                self.conclude(operation, out);
+            }
+        }
+    }
+
+    pub(crate) fn ping_shards(&mut self, now: Time, out: &mut impl Output) {
+        let cluster_time_ns = self.cluster_time_ns(now);
+        for (_, _, link) in self.members.linked() {
+            let ping = Ping {
+                sequence: link.sequence(),
+                cluster_time_ns,
+            };
+            send(link.connection, coordinator::Kind::Ping(ping), out);
+        }
+    }
+
+    /// Ends sessions on which nothing was heard for too long. If it was this process that was away, nobody is blamed: what
+    /// shards said meanwhile has yet to be read.
+    pub(crate) fn end_silent_sessions(&mut self, now: Time, out: &mut impl Output) {
+        let timeout = self.config.silence_timeout;
+        let was_away = now.since(self.last_tick) >= timeout / 2;
+        let mut silent = Vec::new();
+        for (_, id, link) in self.members.linked() {
+            if was_away {
+                link.last_heard = now;
+            } else if now.since(link.last_heard) >= timeout {
+                silent.push((link.connection, *id));
+            }
+        }
+        for (connection, id) in silent {
+            out.log_message(
+                level::WARNING,
+                &format!(
+                    "server {id} was silent for {} ms: closed its connection; its tablets stay with it",
+                    timeout.as_millis()
+                ),
+            );
+            out.close_member(connection);
+            self.member_closed(now, connection, out);
+        }
+    }
+}
+
+/// Versions of a new incarnation start above all that its predecessors gave out.
+fn first_version(id: ServerId) -> u64 {
+    (u64::from(id.generation()) << 40) + 1
+}

@@ -1,0 +1,146 @@
+//! What the coordinator shows: plain structs, field for field those of the admin API (`admin.proto`).
+
+/// The whole store at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterStatus {
+    /// Chosen at random when this coordinator's state was created; another id is another, empty store.
+    pub cluster_id: u64,
+    /// Upper half of every table id.
+    pub cluster_tag: u32,
+    /// Nanoseconds since the state was created; monotone.
+    pub cluster_time_ns: u64,
+    /// The member and log format that this build writes.
+    pub format_version: u32,
+    pub build_version: String,
+    pub members: Vec<Member>,
+    pub table_count: u64,
+    /// Oldest first.
+    pub losses: Vec<Loss>,
+    /// Losses that are no longer kept.
+    pub losses_dropped: u64,
+    /// Client leases that have not expired.
+    pub client_lease_count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// All shards are connected.
+    Up,
+    /// Enlisted, but at least one shard's connection is gone. Its tablets stay with it.
+    Unreachable,
+}
+
+/// A named place in the store; outlives processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub name: String,
+    pub state: MemberState,
+    pub instance: String,
+    pub host_id: String,
+    pub build_version: String,
+    pub shards: Vec<Shard>,
+    /// How many processes this member has had, the present one included.
+    pub incarnations: u64,
+}
+
+/// One core's part of a member; a server on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shard {
+    pub server_id: u64,
+    /// Service locator for clients; empty until the shard has enlisted.
+    pub locator: String,
+    pub connected: bool,
+    pub tablet_count: u64,
+    pub log_capacity_bytes: u64,
+    pub log_live_bytes: u64,
+    pub object_count: u64,
+}
+
+/// The death of a process that held the only copy of something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    pub cluster_time_ns: u64,
+    pub member: String,
+    pub server_ids: Vec<u64>,
+    /// Names of tables that had a tablet there; bounded, `tables_dropped` counts the rest.
+    pub tables: Vec<String>,
+    pub tables_dropped: u64,
+    pub tablet_count: u64,
+    /// As last reported by the lost process.
+    pub object_count: u64,
+    pub live_bytes: u64,
+}
+
+/// Some tables, ordered by id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablePage {
+    pub tables: Vec<Table>,
+    /// Set when there are more tables: the id to go on after.
+    pub next_after_table_id: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    pub table_id: u64,
+    pub name: String,
+    pub tablets: Vec<Tablet>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TabletState {
+    Normal,
+    /// Its server is dead and the successor has not enlisted yet.
+    Recovering,
+}
+
+/// A closed range of key hashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tablet {
+    pub start_key_hash: u64,
+    pub end_key_hash: u64,
+    pub state: TabletState,
+    pub server_id: u64,
+    pub member: String,
+}
+
+/// Why a member cannot be removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RemoveMemberError {
+    /// No member of that name ever enlisted, or it was removed already.
+    NotFound { member: String },
+    /// It holds the only copy of these tables' tablets.
+    OwnsTablets {
+        member: String,
+        tablet_count: u64,
+        /// Names; bounded.
+        tables: Vec<String>,
+    },
+    /// The list of removed members is full.
+    TooManyRemoved { limit: usize },
+}
+
+impl core::fmt::Display for RemoveMemberError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            RemoveMemberError::NotFound { member } => {
+                write!(f, "no member {member:?} in this store")
+            }
+            RemoveMemberError::OwnsTablets {
+                member,
+                tablet_count,
+                tables,
+            } => write!(
+                f,
+                "member {member:?} owns {tablet_count} tablets, the only copy of their data (tables: {}); \
+                 drop these tables or keep the member",
+                tables.join(", ")
+            ),
+            RemoveMemberError::TooManyRemoved { limit } => write!(
+                f,
+                "{limit} members were removed from this store already and are remembered; create a new store"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for RemoveMemberError {}

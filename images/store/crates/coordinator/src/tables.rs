@@ -1,0 +1,350 @@
+//! Tables, and which server owns which range of each one's key hashes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Limits;
+
+/// A closed range of key hashes, owned by the server with this index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tablet {
+    pub start_key_hash: u64,
+    pub end_key_hash: u64,
+    pub owner: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub id: u64,
+    /// As the client sent it, without the NUL.
+    pub name: Vec<u8>,
+    /// In order of their ranges, which cover all key hashes.
+    pub tablets: Vec<Tablet>,
+}
+
+impl Table {
+    pub fn display_name(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+}
+
+/// Why a table cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreateError {
+    /// No member is up; one may come.
+    NoServers,
+    /// A limit stands against it; the text says which.
+    Limit(String),
+}
+
+#[derive(Debug)]
+pub struct Tables {
+    by_id: BTreeMap<u64, Table>,
+    by_name: BTreeMap<Vec<u8>, u64>,
+    /// Upper half of every id.
+    tag: u32,
+    /// Lower half of the id given out last.
+    last_number: u32,
+    /// First server of the member that got a span last.
+    last_used: u32,
+    tablets_of: BTreeMap<u32, u64>,
+    tablet_count: usize,
+    limits: Limits,
+}
+
+impl Tables {
+    pub fn new(tag: u32, limits: Limits) -> Tables {
+        Tables {
+            by_id: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            tag,
+            last_number: 0,
+            last_used: 0,
+            tablets_of: BTreeMap::new(),
+            tablet_count: 0,
+            limits,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+    pub fn get(&self, id: u64) -> Option<&Table> {
+        self.by_id.get(&id)
+    }
+    pub fn id_of(&self, name: &[u8]) -> Option<u64> {
+        self.by_name.get(name).copied()
+    }
+    /// Tables with an id above `after`.
+    pub fn after(&self, after: u64) -> impl Iterator<Item = &Table> {
+        let from = (
+            core::ops::Bound::Excluded(after),
+            core::ops::Bound::Unbounded,
+        );
+        self.by_id.range(from).map(|(_, table)| table)
+    }
+    /// How many tablets the server with this index owns.
+    pub fn tablets_of(&self, owner: u32) -> u64 {
+        self.tablets_of.get(&owner).copied().unwrap_or(0)
+    }
+    /// Tables and tablets that these servers own.
+    pub fn owned_by(&self, owners: &BTreeSet<u32>) -> impl Iterator<Item = (&Table, &Tablet)> {
+        self.by_id
+            .values()
+            .flat_map(|table| table.tablets.iter().map(move |tablet| (table, tablet)))
+            .filter(move |(_, tablet)| owners.contains(&tablet.owner))
+    }
+
+    /// Makes a table of `span` spans, dealt out to `members` in turn (each given by its shards' server indexes, in order
+    /// of the first), going on after the member that was used last; each span is cut over its member's shards.
+    pub fn create(
+        &mut self,
+        name: &[u8],
+        span: u32,
+        members: &[&[u32]],
+    ) -> Result<&Table, CreateError> {
+        let limits = &self.limits;
+        if name.len() > limits.max_table_name_bytes {
+            return Err(CreateError::Limit(format!(
+                "the name of a table has at most {} bytes, this one {}",
+                limits.max_table_name_bytes,
+                name.len()
+            )));
+        }
+        if span > limits.max_span {
+            return Err(CreateError::Limit(format!(
+                "the span of a table is at most {}, {span} was asked for",
+                limits.max_span
+            )));
+        }
+        if self.by_id.len() >= limits.max_tables || self.last_number == u32::MAX {
+            return Err(CreateError::Limit(format!(
+                "the store has {} tables, which is its limit; drop some",
+                self.by_id.len()
+            )));
+        }
+        if members.is_empty() {
+            return Err(CreateError::NoServers);
+        }
+        let (tablets, last_used) = place(span.max(1), members, self.last_used);
+        if tablets.len() > limits.max_tablets_per_table {
+            return Err(CreateError::Limit(format!(
+                "span {span} makes {} tablets; a table has at most {}: ask for a smaller span",
+                tablets.len(),
+                limits.max_tablets_per_table
+            )));
+        }
+        if self.tablet_count + tablets.len() > limits.max_tablets {
+            return Err(CreateError::Limit(format!(
+                "span {span} makes {} tablets, and the store has {} of at most {}; drop tables or ask for a smaller span",
+                tablets.len(),
+                self.tablet_count,
+                limits.max_tablets
+            )));
+        }
+        self.last_used = last_used;
+        self.last_number += 1;
+        let id = u64::from(self.tag) << 32 | u64::from(self.last_number);
+        for tablet in &tablets {
+            *self.tablets_of.entry(tablet.owner).or_default() += 1;
+        }
+        self.tablet_count += tablets.len();
+        self.by_name.insert(name.to_vec(), id);
+        let name = name.to_vec();
+        Ok(self.by_id.entry(id).or_insert(Table { id, name, tablets }))
+    }
+
+    /// Forgets a table and returns it.
+    pub fn drop_table(&mut self, name: &[u8]) -> Option<Table> {
+        let id = self.by_name.remove(name)?;
+        let table = self.by_id.remove(&id)?;
+        for tablet in &table.tablets {
+            self.release(tablet.owner);
+        }
+        self.tablet_count -= table.tablets.len();
+        Some(table)
+    }
+
+    fn release(&mut self, owner: u32) {
+        if let Some(count) = self.tablets_of.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.tablets_of.remove(&owner);
+            }
+        }
+    }
+
+    /// Gives what `from` own to `to`, in turn.
+    pub fn reassign(&mut self, from: &BTreeSet<u32>, to: &[u32]) {
+        if from.is_empty() || to.is_empty() {
+            return;
+        }
+        let mut next = to.iter().copied().cycle();
+        for table in self.by_id.values_mut() {
+            for tablet in &mut table.tablets {
+                if from.contains(&tablet.owner)
+                    && let Some(owner) = next.next()
+                {
+                    tablet.owner = owner;
+                    *self.tablets_of.entry(owner).or_default() += 1;
+                }
+            }
+        }
+        for owner in from {
+            self.tablets_of.remove(owner);
+        }
+    }
+}
+
+/// Cuts the closed range [`start`, `end`] into `parts` of equal width (the last may be narrower).
+fn cut(start: u64, end: u64, parts: usize) -> impl Iterator<Item = (u64, u64)> {
+    let width = u128::from(end - start) / parts as u128 + 1;
+    (0..parts as u128).filter_map(move |part| {
+        let first = u128::from(start) + part * width;
+        let last = (first + width - 1).min(u128::from(end));
+        // A range narrower than the number of parts leaves the last parts empty.
+        (first <= last).then_some((first as u64, last as u64))
+    })
+}
+
+/// Returns the tablets and the first server of the member used last.
+fn place(span: u32, members: &[&[u32]], last_used: u32) -> (Vec<Tablet>, u32) {
+    let first = members
+        .iter()
+        .position(|servers| servers[0] > last_used)
+        .unwrap_or(0);
+    let mut tablets = Vec::new();
+    let mut used = last_used;
+    for (number, (start, end)) in cut(0, u64::MAX, span as usize).enumerate() {
+        let servers = members[(first + number) % members.len()];
+        used = servers[0];
+        for (shard, (start_key_hash, end_key_hash)) in cut(start, end, servers.len()).enumerate() {
+            tablets.push(Tablet {
+                start_key_hash,
+                end_key_hash,
+                owner: servers[shard],
+            });
+        }
+    }
+    (tablets, used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tables() -> Tables {
+        Tables::new(0, Limits::default())
+    }
+
+    fn owners(table: &Table) -> Vec<u32> {
+        table.tablets.iter().map(|tablet| tablet.owner).collect()
+    }
+
+    #[test]
+    fn a_range_is_cut_as_ramcloud_cuts_it() {
+        let whole: Vec<_> = cut(0, u64::MAX, 1).collect();
+        assert_eq!(whole, [(0, u64::MAX)]);
+        let thirds: Vec<_> = cut(0, u64::MAX, 3).collect();
+        let width = u64::MAX / 3 + 1;
+        assert_eq!(
+            thirds,
+            [
+                (0, width - 1),
+                (width, 2 * width - 1),
+                (2 * width, u64::MAX)
+            ]
+        );
+        let narrow: Vec<_> = cut(7, 8, 5).collect();
+        assert_eq!(narrow, [(7, 7), (8, 8)]);
+    }
+
+    #[test]
+    fn spans_go_round_the_members_and_on_after_the_last() {
+        let mut tables = tables();
+        let members: [&[u32]; 3] = [&[1], &[2], &[5]];
+        assert_eq!(owners(tables.create(b"a", 2, &members).unwrap()), [1, 2]);
+        assert_eq!(owners(tables.create(b"b", 0, &members).unwrap()), [5]);
+        assert_eq!(
+            owners(tables.create(b"c", 4, &members).unwrap()),
+            [1, 2, 5, 1]
+        );
+        assert_eq!(owners(tables.create(b"d", 1, &[&[5]]).unwrap()), [5]);
+        assert_eq!(
+            owners(tables.create(b"e", 1, &members).unwrap()),
+            [1],
+            "wraps after the last member"
+        );
+        assert_eq!(tables.tablets_of(5), 3);
+        assert_eq!(tables.tablets_of(9), 0);
+    }
+
+    #[test]
+    fn each_members_part_is_cut_over_its_shards() {
+        let mut tables = tables();
+        let table = tables.create(b"a", 2, &[&[1, 2], &[3]]).unwrap();
+        let half = 1u64 << 63;
+        let quarter = 1u64 << 62;
+        let ranges: Vec<_> = table
+            .tablets
+            .iter()
+            .map(|t| (t.start_key_hash, t.end_key_hash, t.owner))
+            .collect();
+        assert_eq!(
+            ranges,
+            [
+                (0, quarter - 1, 1),
+                (quarter, half - 1, 2),
+                (half, u64::MAX, 3)
+            ]
+        );
+    }
+
+    #[test]
+    fn ids_count_up_under_the_tag_and_are_not_reused() {
+        let mut tables = Tables::new(7, Limits::default());
+        assert_eq!(tables.create(b"a", 1, &[&[1]]).unwrap().id, 7 << 32 | 1);
+        assert_eq!(tables.drop_table(b"a").unwrap().id, 7 << 32 | 1);
+        assert!(tables.drop_table(b"a").is_none());
+        assert_eq!(tables.tablets_of(1), 0);
+        assert_eq!(tables.create(b"a", 1, &[&[1]]).unwrap().id, 7 << 32 | 2);
+    }
+
+    #[test]
+    fn limits_refuse_with_a_reason() {
+        let limits = Limits {
+            max_tables: 2,
+            max_tablets: 6,
+            max_tablets_per_table: 4,
+            max_span: 5,
+            max_table_name_bytes: 3,
+            ..Limits::default()
+        };
+        let mut tables = Tables::new(0, limits);
+        let one: [&[u32]; 1] = [&[1]];
+        let limit = |result: Result<&Table, CreateError>| match result {
+            Err(CreateError::Limit(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(limit(tables.create(b"long", 1, &one)).contains("at most 3 bytes"));
+        assert!(limit(tables.create(b"a", 6, &one)).contains("at most 5"));
+        assert!(limit(tables.create(b"a", 5, &one)).contains("at most 4"));
+        assert_eq!(
+            tables.create(b"a", 1, &[]).unwrap_err(),
+            CreateError::NoServers
+        );
+        tables.create(b"a", 4, &one).unwrap();
+        assert!(limit(tables.create(b"b", 3, &one)).contains("of at most 6"));
+        tables.create(b"b", 2, &one).unwrap();
+        assert!(limit(tables.create(b"c", 1, &one)).contains("2 tables"));
+    }
+
+    #[test]
+    fn reassignment_is_in_turn_and_keeps_the_counts() {
+        let mut tables = tables();
+        tables.create(b"a", 4, &[&[1], &[2]]).unwrap();
+        tables.reassign(&BTreeSet::from([2]), &[1, 3]);
+        let table = tables.get(1).unwrap();
+        assert_eq!(owners(table), [1, 1, 1, 3]);
+        assert_eq!([1, 2, 3].map(|owner| tables.tablets_of(owner)), [3, 0, 1]);
+    }
+}

@@ -1,0 +1,146 @@
+//! What the coordinator shows: table configs for clients, status for the admin API.
+
+use prost::Message;
+use wire::ids::TableId;
+use wire::member::FORMAT_VERSION;
+use wire::proto;
+use wire::time::Time;
+
+use crate::Coordinator;
+use crate::status::{
+    ClusterStatus, Member, MemberState, Shard, Table, TablePage, Tablet, TabletState,
+};
+use crate::tables;
+
+impl Coordinator {
+    /// The whole store at one moment.
+    pub fn cluster_status(&self, now: Time) -> ClusterStatus {
+        let cluster_time_ns = self.cluster_time_ns(now);
+        ClusterStatus {
+            cluster_id: self.config.cluster_id,
+            cluster_tag: self.config.cluster_tag,
+            cluster_time_ns,
+            format_version: u32::from(FORMAT_VERSION),
+            build_version: self.config.build_version.clone(),
+            members: self.member_views(),
+            table_count: self.tables.len() as u64,
+            losses: self.losses.iter().cloned().collect(),
+            losses_dropped: self.losses_dropped,
+            client_lease_count: self.leases.count(cluster_time_ns),
+        }
+    }
+
+    /// At most `limit` tables (0: 1000) with an id above `after`.
+    pub fn tables(&self, after: u64, limit: u32) -> TablePage {
+        let limit = if limit == 0 { 1000 } else { limit as usize };
+        let mut following = self.tables.after(after);
+        let tables: Vec<Table> = following
+            .by_ref()
+            .take(limit)
+            .map(|table| self.table_view(table))
+            .collect();
+        let next_after_table_id = following
+            .next()
+            .and_then(|_| tables.last().map(|table| table.table_id));
+        TablePage {
+            tables,
+            next_after_table_id,
+        }
+    }
+
+    /// The encoded table config; empty for a table that is not there.
+    pub(crate) fn table_config(&self, id: TableId) -> Vec<u8> {
+        let Some(table) = self.tables.get(id.0) else {
+            return Vec::new();
+        };
+        let tablet = table
+            .tablets
+            .iter()
+            .map(|tablet| {
+                let owner = self.members.server(tablet.owner);
+                let state = match self.tablet_state(tablet) {
+                    TabletState::Normal => proto::TabletState::Normal,
+                    TabletState::Recovering => proto::TabletState::Recovering,
+                };
+                proto::Tablet {
+                    table_id: table.id,
+                    start_key_hash: tablet.start_key_hash,
+                    end_key_hash: tablet.end_key_hash,
+                    state: state.into(),
+                    server_id: owner.map(|owner| owner.id.0),
+                    service_locator: owner
+                        .filter(|owner| owner.has_enlisted())
+                        .map(|owner| owner.locator.clone()),
+                    user_data: None,
+                    ctime_log_head_id: 0,
+                    ctime_log_head_offset: 0,
+                }
+            })
+            .collect();
+        proto::TableConfig { tablet }.encode_to_vec()
+    }
+
+    fn tablet_state(&self, tablet: &tables::Tablet) -> TabletState {
+        match self.members.server(tablet.owner) {
+            Some(owner) if owner.has_enlisted() => TabletState::Normal,
+            _ => TabletState::Recovering,
+        }
+    }
+
+    fn table_view(&self, table: &tables::Table) -> Table {
+        let tablets = table
+            .tablets
+            .iter()
+            .map(|tablet| {
+                let owner = self.members.server(tablet.owner);
+                Tablet {
+                    start_key_hash: tablet.start_key_hash,
+                    end_key_hash: tablet.end_key_hash,
+                    state: self.tablet_state(tablet),
+                    server_id: owner.map_or(0, |owner| owner.id.0),
+                    member: owner.map_or_else(String::new, |owner| owner.member.clone()),
+                }
+            })
+            .collect();
+        Table {
+            table_id: table.id,
+            name: table.display_name(),
+            tablets,
+        }
+    }
+
+    fn member_views(&self) -> Vec<Member> {
+        let view = |(name, member): (&String, &crate::members::Member)| Member {
+            name: name.clone(),
+            state: if self.members.is_up(member.servers()) {
+                MemberState::Up
+            } else {
+                MemberState::Unreachable
+            },
+            instance: member.process.0.clone(),
+            host_id: member.host_id.clone(),
+            build_version: member.build_version.clone(),
+            shards: self.shard_views(member.servers()),
+            incarnations: member.incarnations,
+        };
+        self.members.iter().map(view).collect()
+    }
+
+    fn shard_views(&self, servers: &[u32]) -> Vec<Shard> {
+        servers
+            .iter()
+            .filter_map(|&index| {
+                let server = self.members.server(index)?;
+                Some(Shard {
+                    server_id: server.id.0,
+                    locator: server.locator.clone(),
+                    connected: server.link.is_some(),
+                    tablet_count: self.tables.tablets_of(index),
+                    log_capacity_bytes: server.log_capacity_bytes,
+                    log_live_bytes: server.log_live_bytes,
+                    object_count: server.object_count,
+                })
+            })
+            .collect()
+    }
+}
