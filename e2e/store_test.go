@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+func readStore(t *testing.T) v1alpha1.Store {
+	t.Helper()
+	store, found := get[v1alpha1.Store](t, "store", namespace, storeName)
+	if !found {
+		t.Fatalf("no Store %s", storeName)
+	}
+	return store
+}
+
+// waitForStore waits until the Store's status is about its present spec and the check finds nothing to complain about.
+func waitForStore(t *testing.T, what string, deadline time.Duration, check func(v1alpha1.Store) error) v1alpha1.Store {
+	t.Helper()
+	var last v1alpha1.Store
+	eventually(t, what, deadline, func() error {
+		last = readStore(t)
+		if last.Status.ObservedGeneration != last.Generation {
+			return fmt.Errorf("generation %d is not observed yet", last.Generation)
+		}
+		return check(last)
+	})
+	return last
+}
+
+// conditionIs checks a condition's status, and its reason unless that is empty.
+func conditionIs(store v1alpha1.Store, kind string, status metav1.ConditionStatus, reason string) error {
+	condition := meta.FindStatusCondition(store.Status.Conditions, kind)
+	if condition == nil {
+		return fmt.Errorf("no condition %s", kind)
+	}
+	if condition.Status != status || reason != "" && condition.Reason != reason {
+		return fmt.Errorf("%s=%s, %s: %s", kind, condition.Status, condition.Reason, condition.Message)
+	}
+	return nil
+}
+
+// unchanged checks that every process of before still runs.
+func unchanged(t *testing.T, before, after map[string]string) {
+	t.Helper()
+	kept := maps.Clone(after)
+	for member := range kept {
+		if _, was := before[member]; !was {
+			delete(kept, member)
+		}
+	}
+	if !maps.Equal(before, kept) {
+		t.Errorf("a process of the store was restarted:\nbefore %v\nafter  %v", before, kept)
+	}
+}
+
+func podUIDs(t *testing.T, in string) []string {
+	t.Helper()
+	var uids []string
+	for _, pod := range list[podObject](t, "pods", in) {
+		uids = append(uids, pod.Metadata.UID)
+	}
+	return uids
+}
+
+// crash ends a master's process from inside its container as a fault would: signal 11 to process 1. A pid 1 ignores
+// signals from its own namespace unless it handles them, so the signal comes from the node.
+func crash(t *testing.T, pod podObject) {
+	t.Helper()
+	must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", pod.Spec.NodeName, "sh", "-c",
+		"for p in /proc/[0-9]*; do if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx RCBOX_INSTANCE="+pod.Metadata.UID+"; then kill -KILL ${p#/proc/}; fi; done")
+}
