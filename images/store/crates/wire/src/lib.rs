@@ -1,6 +1,16 @@
 //! Wire formats: client RPCs, member RPCs and log entries; encode and decode, nothing else.
 
+#![forbid(unsafe_code)]
+
+pub mod entry;
+pub mod hash;
 pub mod ids;
+pub mod keys;
+pub mod locator;
 pub mod map;
 pub mod member;
+pub mod opcode;
+pub mod proto;
+pub mod rpc;
+pub mod status;
 pub mod time;
