@@ -1,0 +1,176 @@
+//! One connection: its socket, what is to be sent, what was received.
+
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+
+use mio::net::TcpStream;
+use transport::{
+    Frame, SendBuffer, StreamError, StreamReader, member::MemberReader, rpc::RpcReader,
+};
+use wire::time::Time;
+
+/// Which framing a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// RAMCloud's client protocol.
+    Rpc,
+    /// The member protocol; the preface is sent and checked by the driver.
+    Member,
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub enum CloseReason {
+    /// The peer closed it.
+    EndOfStream,
+    /// A name lookup or a connect failed, or took too long.
+    Connect(io::Error),
+    /// Reading or writing failed.
+    Broken(io::Error),
+    /// What came makes no sense.
+    Stream(StreamError),
+    /// The peer does not read what it is sent.
+    NotReading,
+    /// All connections together hold as much memory as they may.
+    OutOfBuffers,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CloseReason::EndOfStream => f.write_str("the peer closed the connection"),
+            CloseReason::Connect(error) => write!(f, "cannot connect: {error}"),
+            CloseReason::Broken(error) => write!(f, "connection broken: {error}"),
+            CloseReason::Stream(error) => error.fmt(f),
+            CloseReason::NotReading => f.write_str("the peer does not read what it is sent"),
+            CloseReason::OutOfBuffers => {
+                f.write_str("the buffers of all connections together are full")
+            }
+        }
+    }
+}
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    Resolving,
+    Connecting,
+    Open,
+}
+
+/// The sending half, and what is known of the connection as a whole.
+pub(crate) struct Link {
+    pub(crate) id: u64,
+    pub(crate) protocol: Protocol,
+    pub(crate) stage: Stage,
+    /// Absent while the peer's name is being looked up.
+    pub(crate) stream: Option<TcpStream>,
+    pub(crate) output: SendBuffer,
+    /// Listed among the links to be flushed at the end of the round.
+    pub(crate) dirty: bool,
+    /// Not read from: too much output waits.
+    pub(crate) throttled: bool,
+    /// When it was first seen to wait, for a connect or for the kernel to take output, without progress since.
+    pub(crate) waiting_since: Option<Time>,
+    /// Memory of this connection beyond what every one may have.
+    pub(crate) accounted: usize,
+    /// To be closed at the end of the round; a reason that is to be told to the handler, or none if it asked for it.
+    pub(crate) doomed: Option<Option<CloseReason>>,
+}
+
+impl Link {
+    /// Writes what the kernel takes of `slices`; 0 when it takes nothing now.
+    pub(crate) fn write_now(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let (Some(stream), Stage::Open) = (&mut self.stream, &self.stage) else {
+            return Ok(0);
+        };
+        loop {
+            match stream.write_vectored(slices) {
+                Ok(count) => return Ok(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+enum Reader {
+    Rpc(RpcReader),
+    Member(MemberReader),
+}
+
+/// What one attempt to receive gave.
+pub(crate) enum Received {
+    Nothing,
+    /// This many bytes; `drained` when the socket had no more.
+    Some {
+        bytes: usize,
+        drained: bool,
+    },
+    End,
+}
+
+/// The receiving half.
+pub(crate) struct Input {
+    reader: Reader,
+    /// The kernel may hold bytes of which epoll, edge-triggered, will not speak again.
+    pub(crate) unread: bool,
+}
+
+impl Input {
+    pub(crate) fn new(protocol: Protocol) -> Input {
+        let reader = match protocol {
+            Protocol::Rpc => Reader::Rpc(RpcReader::default()),
+            Protocol::Member => Reader::Member(MemberReader::default()),
+        };
+        Input {
+            reader,
+            unread: false,
+        }
+    }
+
+    pub(crate) fn receive(&mut self, stream: &mut TcpStream) -> io::Result<Received> {
+        let space = match &mut self.reader {
+            Reader::Rpc(reader) => reader.space(),
+            Reader::Member(reader) => reader.space(),
+        };
+        let room = space.len();
+        let bytes = match stream.read(space) {
+            Ok(0) => return Ok(Received::End),
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Received::Nothing);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                return Ok(Received::Some {
+                    bytes: 0,
+                    drained: false,
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        match &mut self.reader {
+            Reader::Rpc(reader) => reader.received(bytes),
+            Reader::Member(reader) => reader.received(bytes),
+        }
+        Ok(Received::Some {
+            bytes,
+            drained: bytes < room,
+        })
+    }
+
+    pub(crate) fn next_frame(&mut self) -> Result<Option<Frame<'_>>, StreamError> {
+        match &mut self.reader {
+            Reader::Rpc(reader) => reader.next_frame(),
+            Reader::Member(reader) => reader.next_frame(),
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        match &self.reader {
+            Reader::Rpc(reader) => reader.capacity(),
+            Reader::Member(reader) => reader.capacity(),
+        }
+    }
+}

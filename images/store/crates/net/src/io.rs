@@ -1,0 +1,436 @@
+//! What a handler may do: send, connect, close.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token, Waker};
+use transport::{member, rpc};
+use wire::time::Time;
+
+use crate::address::{Address, Resolver};
+use crate::connection::{CloseReason, Link, Protocol, Stage};
+
+/// Bits of a connection's number that say where its state lies; the rest is never used twice.
+const SLOT_BITS: u32 = 20;
+/// Messages from this size on are offered to the kernel straight from where they are, without a copy into the buffer.
+const DIRECT_BYTES: usize = 16 << 10;
+
+/// Bounds of one reactor.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at one time; more are refused.
+    pub connections: usize,
+    /// Memory of all connections' buffers beyond 128 KiB for each. Whose buffers would pass it is closed.
+    pub buffer_bytes: usize,
+    /// With more output than this waiting, nothing is read from a connection.
+    pub throttle_bytes: usize,
+    /// With more output than this waiting, a connection is closed.
+    pub output_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 4096,
+            buffer_bytes: 512 << 20,
+            throttle_bytes: 4 << 20,
+            output_bytes: 64 << 20,
+        }
+    }
+}
+
+/// What a reactor has done so far, and how much it holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    pub connections: u64,
+    pub accepted: u64,
+    /// Not accepted, because there were too many.
+    pub refused: u64,
+    /// Closed because a bound was passed: not reading, or out of buffers.
+    pub closed_by_bound: u64,
+    pub frames_in: u64,
+    pub frames_out: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// Memory of buffers beyond each connection's base.
+    pub buffer_bytes: u64,
+    /// Time spent polling with nothing to do.
+    pub spin_ns: u64,
+    /// How often the thread went to sleep.
+    pub blocks: u64,
+}
+
+/// The sending side of a reactor.
+pub struct Io {
+    links: Vec<Option<Link>>,
+    free: Vec<usize>,
+    next_serial: u64,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Counters,
+    registry: Registry,
+    resolver: Resolver,
+    /// Links with output that nobody has offered to the kernel in this round.
+    dirty: Vec<usize>,
+    /// Links to be closed at the end of the round.
+    doomed: Vec<usize>,
+    /// Connections to which something was sent in this round and whose answer is worth waiting for.
+    pub(crate) awaited: Vec<usize>,
+    /// Connections that were not read from for too much output, and may be again.
+    pub(crate) resumed: Vec<usize>,
+    /// Some output waits for the kernel, or a connect is under way: look at the deadlines from time to time.
+    pub(crate) watched: bool,
+}
+
+impl Io {
+    pub(crate) fn new(limits: Limits, registry: Registry, waker: Arc<Waker>) -> Io {
+        Io {
+            links: Vec::new(),
+            free: Vec::new(),
+            next_serial: 1,
+            limits,
+            counters: Counters::default(),
+            registry,
+            resolver: Resolver::new(waker),
+            dirty: Vec::new(),
+            doomed: Vec::new(),
+            awaited: Vec::new(),
+            resumed: Vec::new(),
+            watched: false,
+        }
+    }
+
+    /// Sends one message: `parts`, one after the other, behind the protocol's header. `nonce` is left out on a member
+    /// stream. False when the connection is gone (what was meant for it has no reader any more) or not open yet.
+    pub fn send(&mut self, connection: u64, nonce: u64, parts: &[&[u8]]) -> bool {
+        let Some(slot) = self.slot(connection) else {
+            return false;
+        };
+        let Some(link) = &mut self.links[slot] else {
+            return false;
+        };
+        if !matches!(link.stage, Stage::Open) || link.doomed.is_some() {
+            return false;
+        }
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let Ok(length_field) = u32::try_from(length) else {
+            return false;
+        };
+        let sent = match link.protocol {
+            Protocol::Rpc => put(link, &rpc::header(nonce, length_field), parts, length),
+            Protocol::Member => put(link, &member::header(length_field), parts, length),
+        };
+        self.counters.frames_out += 1;
+        match sent {
+            Ok(bytes) => self.counters.bytes_out += bytes as u64,
+            Err(error) => self.doom(slot, CloseReason::Broken(error)),
+        }
+        self.mark_dirty(slot);
+        true
+    }
+
+    /// Closes a connection at the end of the round, after what waits for it was offered to the kernel once. The handler
+    /// is not told.
+    pub fn close(&mut self, connection: u64) {
+        let Some(slot) = self.slot(connection) else {
+            return;
+        };
+        let Some(link) = &mut self.links[slot] else {
+            return;
+        };
+        if link.doomed.is_none() {
+            self.doomed.push(slot);
+        }
+        link.doomed = Some(None);
+    }
+
+    /// Starts to connect. The handler is told with `opened` or `closed`.
+    pub fn connect(&mut self, address: &Address, protocol: Protocol) -> u64 {
+        let (id, slot) = self.add(protocol, Stage::Resolving, None);
+        let begun = match address.literal() {
+            Some(literal) => self.begin_connect(slot, literal),
+            None => self.resolver.ask(id, address.clone()),
+        };
+        if let Err(error) = begun {
+            self.doom(slot, CloseReason::Connect(error));
+        }
+        self.watched = true;
+        id
+    }
+
+    /// How much output waits for a connection.
+    pub fn pending_bytes(&self, connection: u64) -> usize {
+        let link = self
+            .slot(connection)
+            .and_then(|slot| self.links[slot].as_ref());
+        link.map_or(0, |link| link.output.pending().len())
+    }
+
+    pub(crate) fn link(&mut self, slot: usize) -> Option<&mut Link> {
+        self.links.get_mut(slot)?.as_mut()
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Where the state of a live connection lies.
+    fn slot(&self, connection: u64) -> Option<usize> {
+        let slot = (connection & ((1 << SLOT_BITS) - 1)) as usize;
+        let link = self.links.get(slot)?.as_ref()?;
+        (link.id == connection).then_some(slot)
+    }
+
+    /// Whether one more connection fits.
+    pub(crate) fn has_room(&self) -> bool {
+        self.links.len() - self.free.len() < self.limits.connections.min(1 << SLOT_BITS)
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        protocol: Protocol,
+        stage: Stage,
+        stream: Option<TcpStream>,
+    ) -> (u64, usize) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
+        let id = self.next_serial << SLOT_BITS | slot as u64;
+        self.next_serial += 1;
+        self.counters.connections += 1;
+        self.links[slot] = Some(Link {
+            id,
+            protocol,
+            stage,
+            stream,
+            output: transport::SendBuffer::default(),
+            dirty: false,
+            throttled: false,
+            waiting_since: None,
+            accounted: 0,
+            doomed: None,
+        });
+        (id, slot)
+    }
+
+    /// Registers the socket of `slot` for both directions, once and for ever: epoll is edge-triggered.
+    pub(crate) fn register(&mut self, slot: usize) -> io::Result<()> {
+        if let Some(stream) = self.links[slot]
+            .as_mut()
+            .and_then(|link| link.stream.as_mut())
+        {
+            self.registry
+                .register(stream, Token(slot), Interest::READABLE | Interest::WRITABLE)?;
+        }
+        Ok(())
+    }
+
+    fn begin_connect(&mut self, slot: usize, address: SocketAddrV4) -> io::Result<()> {
+        let stream = TcpStream::connect(address.into())?;
+        if let Some(link) = &mut self.links[slot] {
+            link.stream = Some(stream);
+            link.stage = Stage::Connecting;
+        }
+        self.register(slot)
+    }
+
+    /// Goes on with connections whose names have been looked up.
+    pub(crate) fn take_answers(&mut self) {
+        for (connection, answer) in self.resolver.answers() {
+            let Some(slot) = self.slot(connection) else {
+                continue;
+            };
+            let begun = answer.and_then(|address| self.begin_connect(slot, address));
+            if let Err(error) = begun {
+                self.doom(slot, CloseReason::Connect(error));
+            }
+        }
+    }
+
+    /// A connection is open: a member stream begins with the preface.
+    pub(crate) fn opened(&mut self, slot: usize) {
+        let Some(link) = &mut self.links[slot] else {
+            return;
+        };
+        link.stage = Stage::Open;
+        if link.protocol == Protocol::Member {
+            link.output.push(&[&member::preface()], 0);
+            self.mark_dirty(slot);
+        }
+    }
+
+    fn mark_dirty(&mut self, slot: usize) {
+        if let Some(link) = &mut self.links[slot]
+            && !link.dirty
+        {
+            link.dirty = true;
+            self.dirty.push(slot);
+            self.awaited.push(slot);
+        }
+    }
+
+    /// Marks a connection for its end; the handler is told at the end of the round.
+    pub(crate) fn doom(&mut self, slot: usize, reason: CloseReason) {
+        let Some(link) = &mut self.links[slot] else {
+            return;
+        };
+        if link.doomed.is_none() {
+            link.doomed = Some(Some(reason));
+            self.doomed.push(slot);
+        }
+    }
+
+    /// Offers everything that waits to the kernel.
+    pub(crate) fn flush_dirty(&mut self) {
+        while let Some(slot) = self.dirty.pop() {
+            self.flush(slot);
+        }
+    }
+
+    /// Offers what waits for one connection to the kernel.
+    pub(crate) fn flush(&mut self, slot: usize) {
+        let Some(link) = &mut self.links[slot] else {
+            return;
+        };
+        link.dirty = false;
+        let before = link.output.pending().len();
+        let mut failed = None;
+        while !link.output.is_empty() {
+            // The pending bytes are borrowed from the link that is written to: hand the buffer out meanwhile.
+            let output = std::mem::take(&mut link.output);
+            let written = link.write_now(&[IoSlice::new(output.pending())]);
+            link.output = output;
+            match written {
+                Ok(0) => break,
+                Ok(count) => {
+                    link.output.sent(count);
+                    self.counters.bytes_out += count as u64;
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        let waiting = link.output.pending().len();
+        if waiting < before {
+            link.waiting_since = None;
+        }
+        if link.throttled && waiting < self.limits.throttle_bytes / 2 {
+            link.throttled = false;
+            self.resumed.push(slot);
+        }
+        self.watched |= waiting > 0;
+        if let Some(error) = failed {
+            self.doom(slot, CloseReason::Broken(error));
+        } else if waiting > self.limits.output_bytes {
+            self.doom(slot, CloseReason::NotReading);
+        }
+    }
+
+    /// Keeps the sum of all buffers in its bound; `input_bytes` is what the receiving half of `slot` holds.
+    pub(crate) fn account(&mut self, slot: usize, input_bytes: usize) {
+        let Some(link) = &mut self.links[slot] else {
+            return;
+        };
+        let extra =
+            (input_bytes + link.output.capacity()).saturating_sub(2 * transport::BASE_BYTES);
+        if extra == link.accounted {
+            return;
+        }
+        let total = self.counters.buffer_bytes - link.accounted as u64 + extra as u64;
+        let grown = extra > link.accounted;
+        link.accounted = extra;
+        self.counters.buffer_bytes = total;
+        if grown && total > self.limits.buffer_bytes as u64 {
+            self.doom(slot, CloseReason::OutOfBuffers);
+        }
+    }
+
+    /// Connections that are to end now, each with what the handler is to be told.
+    pub(crate) fn take_doomed(&mut self) -> Option<(usize, u64, Option<CloseReason>)> {
+        let slot = self.doomed.pop()?;
+        if self.links[slot]
+            .as_ref()
+            .is_some_and(|link| matches!(link.doomed, Some(None)))
+        {
+            self.flush(slot);
+        }
+        let mut link = self.links[slot].take()?;
+        if let Some(stream) = &mut link.stream {
+            // It fails only if the socket was never registered.
+            let _ = self.registry.deregister(stream);
+        }
+        self.counters.connections -= 1;
+        self.counters.buffer_bytes -= link.accounted as u64;
+        let reason = link.doomed.flatten();
+        if matches!(
+            reason,
+            Some(CloseReason::NotReading | CloseReason::OutOfBuffers)
+        ) {
+            self.counters.closed_by_bound += 1;
+        }
+        Some((slot, link.id, reason))
+    }
+
+    /// Lets `slot` be used again, once nothing refers to it any more.
+    pub(crate) fn release(&mut self, slot: usize) {
+        self.free.push(slot);
+    }
+
+    /// Ends what has waited for too long: connects, and output that nobody reads.
+    pub(crate) fn sweep(
+        &mut self,
+        now: Time,
+        connect: std::time::Duration,
+        stalled: std::time::Duration,
+    ) {
+        self.watched = false;
+        for slot in 0..self.links.len() {
+            let Some(link) = &mut self.links[slot] else {
+                continue;
+            };
+            if matches!(link.stage, Stage::Open) && link.output.is_empty() {
+                continue;
+            }
+            self.watched = true;
+            let waited = now.since(*link.waiting_since.get_or_insert(now));
+            match link.stage {
+                Stage::Open if waited >= stalled => self.doom(slot, CloseReason::NotReading),
+                Stage::Resolving | Stage::Connecting if waited >= connect => {
+                    self.doom(
+                        slot,
+                        CloseReason::Connect(io::Error::from(io::ErrorKind::TimedOut)),
+                    );
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Puts one message into a link's output; large ones go to the kernel first, as far as it takes them. Gives the bytes
+/// that have gone out.
+fn put(link: &mut Link, header: &[u8], parts: &[&[u8]], length: usize) -> io::Result<usize> {
+    let mut gone = 0;
+    if length >= DIRECT_BYTES && link.output.is_empty() {
+        gone = write_direct(link, header, parts)?;
+    }
+    let of_header = gone.min(header.len());
+    link.output.push(&[header], of_header);
+    link.output.push(parts, gone - of_header);
+    Ok(gone)
+}
+
+/// One gathering write; more parts than the array holds wait for the buffer.
+fn write_direct(link: &mut Link, header: &[u8], parts: &[&[u8]]) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); 8];
+    slices[0] = IoSlice::new(header);
+    let used = parts.len().min(slices.len() - 1);
+    for (slice, part) in slices[1..].iter_mut().zip(parts) {
+        *slice = IoSlice::new(part);
+    }
+    link.write_now(&slices[..=used])
+}

@@ -1,0 +1,661 @@
+//! The loop: receive, hand over, flush, tick; spin or sleep when there is nothing.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
+use wire::time::Time;
+
+use crate::clock;
+use crate::connection::{CloseReason, Input, Protocol, Received, Stage};
+use crate::io::{Counters, Io, Limits};
+use crate::spin::{Idle, Spin};
+
+const WAKER: Token = Token(usize::MAX);
+const FIRST_LISTENER: usize = usize::MAX - 64;
+const BACKLOG: i32 = 1024;
+const EVENTS: usize = 256;
+/// Connections that are read without asking epoll. More than these are cheaper to ask for.
+const HOT: usize = 4;
+/// While spinning on hot connections, epoll is asked for news of all the others every so many rounds ...
+const ROUNDS_PER_POLL: u32 = 16;
+/// ... or after this time, if rounds are long.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// After more connections than [`HOT`] were active at a time, none counts as hot for this long.
+const MANY: Duration = Duration::from_millis(1);
+/// New connections taken in one round.
+const ACCEPTS: usize = 64;
+/// A listener that could not accept (no file descriptor left) tries again after this.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+const SWEEP: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Output that makes no progress for this long ends the connection.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Peers that vanished without a word are found by the kernel.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+/// At most one line in this time about connections that are refused.
+const COMPLAINT: Duration = Duration::from_secs(10);
+
+/// What a reactor's user does with what comes. Called by one thread, never again before it has returned.
+pub trait Handler {
+    /// A connection is open; `listener` is the number of the listener that accepted it, none if it was asked for.
+    fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, io: &mut Io);
+    /// A complete message came; `nonce` is 0 on a member stream.
+    fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io);
+    /// A connection that the handler did not close has ended, or could not be opened.
+    fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io);
+    /// Somebody called [`Remote::wake`]; wake-ups may be merged.
+    fn woken(&mut self, now: Time, io: &mut Io);
+    /// Called after every round in which something came, and at the time that the last call gave, which it may pass.
+    fn tick(&mut self, now: Time, io: &mut Io) -> Time;
+}
+
+/// How a reactor behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long to spin after the last message before going to sleep.
+    pub spin: Duration,
+    /// More threads poll than there are cores: give the core away in every idle round.
+    pub crowded: bool,
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            spin: Duration::from_micros(100),
+            crowded: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Reaches a reactor from other threads.
+#[derive(Clone)]
+pub struct Remote {
+    waker: Arc<Waker>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Remote {
+    /// Makes the reactor call [`Handler::woken`] soon.
+    pub fn wake(&self) {
+        if let Err(error) = self.waker.wake() {
+            tracing::error!("cannot wake a thread: {error}");
+        }
+    }
+
+    /// Makes [`Reactor::run`] return.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+}
+
+struct Listener {
+    socket: TcpListener,
+    protocol: Protocol,
+    /// There may be more to accept than epoll will tell of.
+    retry_at: Option<Time>,
+}
+
+/// One thread's sockets.
+pub struct Reactor {
+    poll: Poll,
+    events: Events,
+    io: Io,
+    inputs: Vec<Option<Input>>,
+    listeners: Vec<Listener>,
+    /// Connections that are read in every round, the latest last, with the time of their last message.
+    hot: Vec<(usize, Time)>,
+    /// Connections that may have unread bytes, to be read in the next round.
+    unread: Vec<usize>,
+    spin: Spin,
+    spin_budget: Duration,
+    /// Until then more connections than [`HOT`] count as active, and epoll is asked in every round.
+    many_until: Time,
+    rounds: u32,
+    last_poll: Time,
+    last_round: Time,
+    next_tick: Time,
+    next_sweep: Time,
+    last_complaint: Option<Time>,
+    remote: Remote,
+    woken: bool,
+}
+
+impl Reactor {
+    /// # Errors
+    /// The kernel gives no epoll instance (out of file descriptors).
+    pub fn new(options: Options) -> io::Result<Reactor> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let io = Io::new(
+            options.limits,
+            poll.registry().try_clone()?,
+            Arc::clone(&waker),
+        );
+        Ok(Reactor {
+            poll,
+            events: Events::with_capacity(EVENTS),
+            io,
+            inputs: Vec::new(),
+            listeners: Vec::new(),
+            hot: Vec::with_capacity(HOT + 1),
+            unread: Vec::new(),
+            spin: Spin::new(options.spin, options.crowded),
+            spin_budget: options.spin,
+            many_until: Time::ZERO,
+            rounds: 0,
+            last_poll: Time::ZERO,
+            last_round: Time::ZERO,
+            next_tick: Time::ZERO,
+            next_sweep: Time::NEVER,
+            last_complaint: None,
+            remote: Remote {
+                waker,
+                stop: Arc::default(),
+            },
+            woken: false,
+        })
+    }
+
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    /// For use between rounds, by the thread that runs them.
+    pub fn io(&mut self) -> &mut Io {
+        &mut self.io
+    }
+
+    pub fn counters(&self) -> Counters {
+        Counters {
+            spin_ns: self.spin.spun.as_nanos() as u64,
+            ..self.io.counters
+        }
+    }
+
+    /// Listens on `address`; port 0 lets the kernel choose. Gives the listener's number and the address in use.
+    pub fn listen(
+        &mut self,
+        address: SocketAddrV4,
+        protocol: Protocol,
+    ) -> io::Result<(usize, SocketAddrV4)> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::V4(address).into())?;
+        socket.listen(BACKLOG)?;
+        let mut socket = TcpListener::from_std(socket.into());
+        let bound = match socket.local_addr()? {
+            SocketAddr::V4(bound) => bound,
+            SocketAddr::V6(_) => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        };
+        let number = self.listeners.len();
+        assert!(
+            FIRST_LISTENER + number < WAKER.0,
+            "more listeners than tokens"
+        );
+        self.poll.registry().register(
+            &mut socket,
+            Token(FIRST_LISTENER + number),
+            Interest::READABLE,
+        )?;
+        self.listeners.push(Listener {
+            socket,
+            protocol,
+            retry_at: None,
+        });
+        Ok((number, bound))
+    }
+
+    /// Runs until [`Remote::stop`], then offers what waits to the kernel once more.
+    ///
+    /// # Errors
+    /// epoll fails, which it does not while this program is sound.
+    pub fn run(&mut self, handler: &mut impl Handler) -> io::Result<()> {
+        while !self.remote.stop.load(Ordering::Acquire) {
+            self.turn(handler)?;
+        }
+        self.io.flush_dirty();
+        Ok(())
+    }
+
+    /// One round: receives what there is and hands it over, or spins, or sleeps until something comes or the next tick.
+    pub fn turn(&mut self, handler: &mut impl Handler) -> io::Result<()> {
+        let mut worked = self.read_known(handler);
+        self.rounds = self.rounds.wrapping_add(1);
+        if self.hot.is_empty()
+            || self.rounds.is_multiple_of(ROUNDS_PER_POLL)
+            || self.last_round.since(self.last_poll) > POLL_INTERVAL
+        {
+            self.last_poll = self.last_round;
+            worked |= self.poll_events(Some(Duration::ZERO), handler)?;
+        }
+        let now = clock::now();
+        self.finish_round(now, worked, handler);
+        if worked {
+            self.spin.worked(now);
+            return Ok(());
+        }
+        match self.spin.idle(now) {
+            Idle::Spin => std::hint::spin_loop(),
+            Idle::Yield => std::thread::yield_now(),
+            Idle::Block => self.block(now, handler)?,
+        }
+        Ok(())
+    }
+
+    /// Something that will be answered was sent from outside a round: spin for the answer.
+    pub fn expect_answer(&mut self) {
+        self.io.flush_dirty();
+        let now = clock::now();
+        self.heat_awaited(now);
+        self.spin.worked(now);
+    }
+
+    /// Has [`Handler::tick`] called in the next round, whatever it asked for.
+    pub fn tick_soon(&mut self) {
+        self.next_tick = Time::ZERO;
+    }
+
+    fn block(&mut self, now: Time, handler: &mut impl Handler) -> io::Result<()> {
+        self.hot.clear();
+        let wake_at = self.next_deadline();
+        if !self.unread.is_empty() || !self.io.resumed.is_empty() || wake_at <= now {
+            return Ok(());
+        }
+        self.io.counters.blocks += 1;
+        let worked = self.poll_events(
+            (wake_at != Time::NEVER).then(|| wake_at.since(now)),
+            handler,
+        )?;
+        let now = clock::now();
+        self.finish_round(now, worked, handler);
+        if worked {
+            self.spin.worked(now);
+        }
+        Ok(())
+    }
+
+    fn next_deadline(&self) -> Time {
+        let retry = self
+            .listeners
+            .iter()
+            .filter_map(|listener| listener.retry_at)
+            .min();
+        let sweep = if self.io.watched {
+            self.next_sweep
+        } else {
+            Time::NEVER
+        };
+        self.next_tick.min(sweep).min(retry.unwrap_or(Time::NEVER))
+    }
+
+    /// After the frames of a round: flush, deadlines, tick, ends of connections.
+    fn finish_round(&mut self, now: Time, worked: bool, handler: &mut impl Handler) {
+        self.last_round = now;
+        self.io.flush_dirty();
+        self.heat_awaited(now);
+        if std::mem::take(&mut self.woken) {
+            self.io.take_answers();
+            handler.woken(now, &mut self.io);
+        }
+        if worked || now >= self.next_tick {
+            self.next_tick = handler.tick(now, &mut self.io);
+        }
+        self.run_deadlines(now, handler);
+        self.io.flush_dirty();
+        self.heat_awaited(now);
+        if self.rounds.is_multiple_of(ROUNDS_PER_POLL) {
+            self.cool(now);
+        }
+        self.end_doomed(now, handler);
+    }
+
+    fn run_deadlines(&mut self, now: Time, handler: &mut impl Handler) {
+        if self.io.watched && self.next_sweep == Time::NEVER {
+            self.next_sweep = now + SWEEP;
+        }
+        if now >= self.next_sweep {
+            self.next_sweep = Time::NEVER;
+            self.io.sweep(now, CONNECT_TIMEOUT, STALL_TIMEOUT);
+            if self.io.watched {
+                self.next_sweep = now + SWEEP;
+            }
+        }
+        for number in 0..self.listeners.len() {
+            if self.listeners[number].retry_at.is_some_and(|at| now >= at) {
+                self.accept(number, handler);
+            }
+        }
+    }
+
+    fn end_doomed(&mut self, now: Time, handler: &mut impl Handler) {
+        while let Some((slot, connection, reason)) = self.io.take_doomed() {
+            if let Some(input) = self.inputs.get_mut(slot) {
+                *input = None;
+            }
+            self.hot.retain(|(hot, _)| *hot != slot);
+            self.unread.retain(|unread| *unread != slot);
+            self.io.awaited.retain(|awaited| *awaited != slot);
+            self.io.release(slot);
+            if let Some(reason) = reason {
+                handler.closed(now, connection, reason, &mut self.io);
+            }
+        }
+        // The handler may have answered an end with a new beginning.
+        self.io.flush_dirty();
+    }
+
+    /// Reads the connections of which something is known or expected; true when a frame or an end came.
+    fn read_known(&mut self, handler: &mut impl Handler) -> bool {
+        let mut worked = false;
+        while let Some(slot) = self.io.resumed.pop() {
+            self.pump(slot, handler);
+            self.keep_unread(slot);
+        }
+        for slot in std::mem::take(&mut self.unread) {
+            if let Some(Some(input)) = self.inputs.get_mut(slot) {
+                input.unread = false;
+            }
+            worked |= self.read(slot, handler);
+        }
+        for at in (0..self.hot.len()).rev() {
+            // The list may become shorter meanwhile, never longer.
+            if let Some((slot, _)) = self.hot.get(at).copied() {
+                worked |= self.read(slot, handler);
+            }
+        }
+        worked
+    }
+
+    fn poll_events(
+        &mut self,
+        wait: Option<Duration>,
+        handler: &mut impl Handler,
+    ) -> io::Result<bool> {
+        match self.poll.poll(&mut self.events, wait) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        if self.events.is_empty() {
+            return Ok(false);
+        }
+        let mut worked = false;
+        // Handlers borrow the whole reactor: hand the list out meanwhile.
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            match event.token() {
+                WAKER => {
+                    self.woken = true;
+                    worked = true;
+                }
+                Token(number) if number >= FIRST_LISTENER => {
+                    self.accept(number - FIRST_LISTENER, handler);
+                    worked = true;
+                }
+                Token(slot) => {
+                    if event.is_writable() || event.is_error() {
+                        self.writable(slot, handler);
+                    }
+                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        worked |= self.read(slot, handler);
+                    }
+                }
+            }
+        }
+        self.events = events;
+        Ok(worked)
+    }
+
+    fn accept(&mut self, number: usize, handler: &mut impl Handler) {
+        self.listeners[number].retry_at = None;
+        for _ in 0..ACCEPTS {
+            match self.listeners[number].socket.accept() {
+                Ok((stream, _)) => self.accepted(number, stream, handler),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    self.complain(|| {
+                        format!(
+                            "cannot accept connections: {error} (raise the limit of open files)"
+                        )
+                    });
+                    self.listeners[number].retry_at = Some(clock::now() + ACCEPT_RETRY);
+                    return;
+                }
+            }
+        }
+        self.listeners[number].retry_at = Some(Time::ZERO);
+    }
+
+    fn accepted(&mut self, number: usize, stream: TcpStream, handler: &mut impl Handler) {
+        if !self.io.has_room() {
+            self.io.counters.refused += 1;
+            let limit = self.io.limits.connections;
+            self.complain(|| {
+                format!("refusing connections: all {limit} are in use (see --maxConnections)")
+            });
+            return;
+        }
+        if set_options(&stream).is_err() {
+            return; // Gone already.
+        }
+        let protocol = self.listeners[number].protocol;
+        let (connection, slot) = self.io.add(protocol, Stage::Open, Some(stream));
+        self.io.counters.accepted += 1;
+        if let Err(error) = self.io.register(slot) {
+            self.io.doom(slot, CloseReason::Broken(error));
+        }
+        self.put_input(slot, protocol);
+        self.io.opened(slot);
+        handler.opened(clock::now(), connection, Some(number), &mut self.io);
+    }
+
+    fn put_input(&mut self, slot: usize, protocol: Protocol) {
+        if self.inputs.len() < self.io.slots() {
+            self.inputs.resize_with(self.io.slots(), || None);
+        }
+        self.inputs[slot] = Some(Input::new(protocol));
+    }
+
+    fn complain(&mut self, text: impl FnOnce() -> String) {
+        let now = clock::now();
+        if self
+            .last_complaint
+            .is_none_or(|last| now.since(last) >= COMPLAINT)
+        {
+            self.last_complaint = Some(now);
+            tracing::warn!("{}", text());
+        }
+    }
+
+    /// The kernel takes bytes again, or a connect has come to its end.
+    fn writable(&mut self, slot: usize, handler: &mut impl Handler) {
+        let Some(link) = self.io.link(slot) else {
+            return;
+        };
+        match link.stage {
+            Stage::Connecting => self.connected(slot, handler),
+            Stage::Open if link.output.is_empty() => {}
+            Stage::Open => self.io.flush(slot),
+            Stage::Resolving => {}
+        }
+    }
+
+    fn connected(&mut self, slot: usize, handler: &mut impl Handler) {
+        let Some(link) = self.io.link(slot) else {
+            return;
+        };
+        let (connection, protocol) = (link.id, link.protocol);
+        let Some(stream) = &link.stream else { return };
+        let outcome = match stream.take_error() {
+            Ok(None) => match (stream.peer_addr(), stream.local_addr()) {
+                // A connect to a free port of this machine can meet itself.
+                (Ok(peer), Ok(local)) if peer == local => {
+                    Err(io::Error::from(io::ErrorKind::ConnectionRefused))
+                }
+                (Ok(_), Ok(_)) => set_options(stream),
+                (Err(error), _) if error.kind() == io::ErrorKind::NotConnected => return, // Not yet.
+                (Err(error), _) | (_, Err(error)) => Err(error),
+            },
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => {
+                self.put_input(slot, protocol);
+                self.io.opened(slot);
+                handler.opened(clock::now(), connection, None, &mut self.io);
+            }
+            Err(error) => self.io.doom(slot, CloseReason::Connect(error)),
+        }
+    }
+
+    /// Receives once and hands over what is complete.
+    fn read(&mut self, slot: usize, handler: &mut impl Handler) -> bool {
+        let Some(link) = self.io.link(slot) else {
+            return false;
+        };
+        let Some(Some(input)) = self.inputs.get_mut(slot) else {
+            return false;
+        };
+        if link.doomed.is_some() {
+            return false;
+        }
+        if link.throttled {
+            return false; // Read again when the output has drained.
+        }
+        let Some(stream) = &mut link.stream else {
+            return false;
+        };
+        match input.receive(stream) {
+            Ok(Received::Nothing) => false,
+            Ok(Received::End) => {
+                self.io.doom(slot, CloseReason::EndOfStream);
+                true
+            }
+            Ok(Received::Some { bytes, drained }) => {
+                let capacity = input.capacity();
+                self.io.counters.bytes_in += bytes as u64;
+                self.pump(slot, handler);
+                self.io.account(slot, capacity);
+                if !drained {
+                    self.keep_unread(slot);
+                }
+                true
+            }
+            Err(error) => {
+                self.io.doom(slot, CloseReason::Broken(error));
+                true
+            }
+        }
+    }
+
+    /// Has a connection read again in the next round, without waiting for epoll.
+    fn keep_unread(&mut self, slot: usize) {
+        if let Some(Some(input)) = self.inputs.get_mut(slot)
+            && !input.unread
+        {
+            input.unread = true;
+            self.unread.push(slot);
+        }
+    }
+
+    /// Hands complete frames over, and their answers to the kernel, until there are none or too many answers wait.
+    fn pump(&mut self, slot: usize, handler: &mut impl Handler) {
+        let mut last = None;
+        while let Some(connection) = self.may_handle(slot) {
+            let Some(Some(input)) = self.inputs.get_mut(slot) else {
+                break;
+            };
+            match input.next_frame() {
+                Ok(Some(frame)) => {
+                    let now = clock::now();
+                    last = Some(now);
+                    self.io.counters.frames_in += 1;
+                    if frame.announced_bytes > frame.payload.len() {
+                        let (announced, kept) = (frame.announced_bytes, frame.payload.len());
+                        tracing::warn!(
+                            "a message of {announced} bytes was cut to the {kept} that are allowed"
+                        );
+                    }
+                    handler.frame(now, connection, frame.nonce, frame.payload, &mut self.io);
+                }
+                Ok(None) => break,
+                Err(error) => self.io.doom(slot, CloseReason::Stream(error)),
+            }
+        }
+        self.io.flush(slot);
+        if let Some(now) = last {
+            self.heat(slot, now);
+        }
+    }
+
+    /// The connection's number if its next frame may be handled; otherwise it ends, or waits for its peer to read.
+    fn may_handle(&mut self, slot: usize) -> Option<u64> {
+        let throttle_bytes = self.io.limits.throttle_bytes;
+        if self.io.link(slot)?.output.pending().len() > throttle_bytes {
+            self.io.flush(slot);
+        }
+        let link = self.io.link(slot)?;
+        if link.doomed.is_some() {
+            return None;
+        }
+        link.throttled = link.output.pending().len() > throttle_bytes;
+        (!link.throttled).then_some(link.id)
+    }
+
+    /// Counts a connection among those that are read in every round.
+    fn heat(&mut self, slot: usize, now: Time) {
+        if now < self.many_until {
+            return;
+        }
+        if let Some((_, last)) = self.hot.iter_mut().find(|(hot, _)| *hot == slot) {
+            *last = now;
+        } else if self.hot.len() < HOT {
+            self.hot.push((slot, now));
+        } else {
+            self.hot.clear();
+            self.many_until = now + MANY;
+        }
+    }
+
+    fn heat_awaited(&mut self, now: Time) {
+        while let Some(slot) = self.io.awaited.pop() {
+            self.heat(slot, now);
+        }
+    }
+
+    /// Forgets connections that have been silent for as long as this thread spins.
+    fn cool(&mut self, now: Time) {
+        let budget = self.spin_budget;
+        self.hot.retain(|(_, last)| now.since(*last) < budget);
+    }
+}
+
+fn set_options(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    SockRef::from(stream).set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(KEEPALIVE)
+            .with_interval(KEEPALIVE),
+    )
+}
+
+/// Errors of accept that concern the connection which was about to be accepted, not the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}

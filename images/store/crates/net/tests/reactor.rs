@@ -1,0 +1,343 @@
+//! The reactor against real sockets on loopback. Every wait is for a condition, with a deadline far above what is typical.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rcbox_net::{
+    Address, CloseReason, Counters, Handler, Io, Limits, Options, Protocol, Reactor, Remote,
+};
+use transport::rpc;
+use wire::time::Time;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+const ANY_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+
+/// Answers every message with itself; `b"big"` with 1 MiB. Connections that it opened get "hello".
+struct Echo {
+    events: Sender<String>,
+    connect: Option<(Address, Protocol)>,
+}
+
+impl Handler for Echo {
+    fn opened(&mut self, _now: Time, connection: u64, listener: Option<usize>, io: &mut Io) {
+        let _ = self.events.send(format!("opened {}", listener.is_some()));
+        if listener.is_none() {
+            assert!(io.send(connection, 9, &[b"hel", b"lo"]));
+        }
+    }
+    fn frame(&mut self, _now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
+        match payload {
+            b"big" => io.send(connection, nonce, &[&[7; 1 << 20]]),
+            b"hello" => self.events.send("hello".to_owned()).is_ok(),
+            b"bye" => {
+                io.send(connection, nonce, &[b"good", b"bye"]);
+                io.close(connection);
+                true
+            }
+            _ => io.send(connection, nonce, &[payload]),
+        };
+    }
+    fn closed(&mut self, _now: Time, _connection: u64, reason: CloseReason, _io: &mut Io) {
+        let _ = self.events.send(format!("closed: {reason}"));
+    }
+    fn woken(&mut self, _now: Time, io: &mut Io) {
+        if let Some((address, protocol)) = self.connect.take() {
+            io.connect(&address, protocol);
+        }
+    }
+    fn tick(&mut self, _now: Time, _io: &mut Io) -> Time {
+        Time::NEVER
+    }
+}
+
+struct Running {
+    address: SocketAddrV4,
+    remote: Remote,
+    events: Receiver<String>,
+    thread: JoinHandle<Counters>,
+}
+
+impl Running {
+    fn start(
+        options: Options,
+        protocol: Protocol,
+        connect: Option<(Address, Protocol)>,
+    ) -> Running {
+        let mut reactor = Reactor::new(options).unwrap();
+        let (_, address) = reactor.listen(ANY_PORT, protocol).unwrap();
+        let remote = reactor.remote();
+        let (sender, events) = channel();
+        let thread = std::thread::spawn(move || {
+            reactor
+                .run(&mut Echo {
+                    events: sender,
+                    connect,
+                })
+                .unwrap();
+            reactor.counters()
+        });
+        Running {
+            address,
+            remote,
+            events,
+            thread,
+        }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        stream
+    }
+
+    fn expect(&self, event: &str) {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let got = self
+                .events
+                .recv_timeout(left)
+                .unwrap_or_else(|_| panic!("no event {event:?}"));
+            if got.contains(event) {
+                return;
+            }
+        }
+    }
+
+    fn stop(self) -> Counters {
+        self.remote.stop();
+        self.thread.join().unwrap()
+    }
+}
+
+fn send(stream: &mut TcpStream, nonce: u64, payload: &[u8]) {
+    let message = [&rpc::header(nonce, payload.len() as u32)[..], payload].concat();
+    stream.write_all(&message).unwrap();
+}
+
+fn receive(stream: &mut TcpStream) -> (u64, Vec<u8>) {
+    let mut header = [0; rpc::TRANSPORT_HEADER_BYTES];
+    stream.read_exact(&mut header).unwrap();
+    let mut payload = vec![0; u32::from_le_bytes(header[8..].try_into().unwrap()) as usize];
+    stream.read_exact(&mut payload).unwrap();
+    (u64::from_le_bytes(header[..8].try_into().unwrap()), payload)
+}
+
+#[test]
+fn answers_carry_the_nonce_and_a_stream_of_requests_is_answered_in_full() {
+    let running = Running::start(Options::default(), Protocol::Rpc, None);
+    let mut stream = running.connect();
+    for nonce in 0..500 {
+        send(&mut stream, nonce, format!("message {nonce}").as_bytes());
+    }
+    for nonce in 0..500 {
+        assert_eq!(
+            receive(&mut stream),
+            (nonce, format!("message {nonce}").into_bytes())
+        );
+    }
+    let large: Vec<u8> = (0..5_000_000).map(|at| (at % 253) as u8).collect();
+    send(&mut stream, 77, &large);
+    let (nonce, payload) = receive(&mut stream);
+    assert_eq!(nonce, 77);
+    assert!(payload == large);
+    send(&mut stream, 78, b"");
+    assert_eq!(receive(&mut stream), (78, vec![]));
+    let counters = running.stop();
+    assert_eq!(
+        (counters.frames_in, counters.frames_out, counters.accepted),
+        (502, 502, 1)
+    );
+}
+
+#[test]
+fn a_close_lets_what_was_sent_before_through() {
+    let running = Running::start(Options::default(), Protocol::Rpc, None);
+    let mut stream = running.connect();
+    send(&mut stream, 1, b"bye");
+    assert_eq!(receive(&mut stream), (1, b"goodbye".to_vec()));
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    running.stop();
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_no_longer_read_and_loses_nothing() {
+    let running = Running::start(Options::default(), Protocol::Rpc, None);
+    let mut stream = running.connect();
+    let mut other = running.connect();
+    for nonce in 0..64 {
+        send(&mut stream, nonce, b"big");
+    }
+    // The reactor holds a few of the 64 MiB and goes on with others.
+    send(&mut other, 1, b"alive");
+    assert_eq!(receive(&mut other), (1, b"alive".to_vec()));
+    for nonce in 0..64 {
+        let (got, payload) = receive(&mut stream);
+        assert_eq!((got, payload.len()), (nonce, 1 << 20));
+    }
+    send(&mut stream, 64, b"again");
+    assert_eq!(receive(&mut stream), (64, b"again".to_vec()));
+    running.stop();
+}
+
+#[test]
+fn a_connection_past_its_bound_of_output_is_closed() {
+    let limits = Limits {
+        throttle_bytes: 32 << 20,
+        output_bytes: 8 << 20,
+        ..Limits::default()
+    };
+    let running = Running::start(
+        Options {
+            limits,
+            ..Options::default()
+        },
+        Protocol::Rpc,
+        None,
+    );
+    let mut stream = running.connect();
+    for nonce in 0..64 {
+        send(&mut stream, nonce, b"big");
+    }
+    running.expect("closed: the peer does not read");
+    assert_eq!(running.stop().closed_by_bound, 1);
+}
+
+#[test]
+fn memory_of_all_connections_together_is_bounded() {
+    let limits = Limits {
+        buffer_bytes: 2 << 20,
+        ..Limits::default()
+    };
+    let running = Running::start(
+        Options {
+            limits,
+            ..Options::default()
+        },
+        Protocol::Rpc,
+        None,
+    );
+    let mut streams: Vec<TcpStream> = (0..4).map(|_| running.connect()).collect();
+    for stream in &mut streams {
+        // Half of a message: the buffer is held until the rest comes.
+        stream.write_all(&rpc::header(1, 2 << 20)).unwrap();
+        let _ = stream.write_all(&[0; 1 << 20]);
+    }
+    running.expect("closed: the buffers of all connections");
+    let mut fresh = running.connect();
+    send(&mut fresh, 1, b"small");
+    assert_eq!(receive(&mut fresh), (1, b"small".to_vec()));
+    assert!(running.stop().buffer_bytes <= 2 << 20);
+}
+
+#[test]
+fn more_connections_than_allowed_are_refused_and_places_become_free_again() {
+    let limits = Limits {
+        connections: 2,
+        ..Limits::default()
+    };
+    let running = Running::start(
+        Options {
+            limits,
+            ..Options::default()
+        },
+        Protocol::Rpc,
+        None,
+    );
+    let mut first = running.connect();
+    let mut second = running.connect();
+    for stream in [&mut first, &mut second] {
+        send(stream, 1, b"x");
+        receive(stream);
+    }
+    let mut third = running.connect();
+    assert!(matches!(third.read(&mut [0]), Ok(0) | Err(_)));
+    drop(first);
+    running.expect("closed: the peer closed");
+    let mut fourth = running.connect();
+    send(&mut fourth, 1, b"x");
+    assert_eq!(receive(&mut fourth), (1, b"x".to_vec()));
+    assert_eq!(running.stop().refused, 1);
+}
+
+#[test]
+fn more_busy_connections_than_are_read_directly_are_all_served() {
+    let running = Running::start(Options::default(), Protocol::Rpc, None);
+    let mut streams: Vec<TcpStream> = (0..40).map(|_| running.connect()).collect();
+    for round in 0..50 {
+        for stream in &mut streams {
+            send(stream, round, b"x");
+        }
+        for stream in &mut streams {
+            assert_eq!(receive(stream).0, round);
+        }
+    }
+    running.stop();
+}
+
+#[test]
+fn connects_by_address_and_by_name_over_both_framings() {
+    for protocol in [Protocol::Rpc, Protocol::Member] {
+        let server = Running::start(Options::default(), protocol, None);
+        for host in ["127.0.0.1", "localhost"] {
+            let to = Address::new(host, server.address.port());
+            let client = Running::start(Options::default(), Protocol::Rpc, Some((to, protocol)));
+            client.remote.wake();
+            client.expect("opened false");
+            server.expect("hello");
+            client.stop();
+        }
+        server.stop();
+    }
+}
+
+#[test]
+fn a_connect_that_fails_is_told() {
+    let free = std::net::TcpListener::bind(ANY_PORT)
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    for to in [
+        Address::new("127.0.0.1", free),
+        Address::new("no-such-host.invalid", 1),
+    ] {
+        let client = Running::start(Options::default(), Protocol::Rpc, Some((to, Protocol::Rpc)));
+        client.remote.wake();
+        client.expect("closed: cannot connect");
+        client.stop();
+    }
+}
+
+#[test]
+fn garbage_on_a_member_listener_ends_that_connection_only() {
+    let running = Running::start(Options::default(), Protocol::Member, None);
+    let mut stream = running.connect();
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    running.expect("closed: the peer does not speak the member protocol");
+    let mut good = running.connect();
+    good.write_all(&transport::member::preface()).unwrap();
+    good.write_all(&[&transport::member::header(5)[..], b"hello"].concat())
+        .unwrap();
+    running.expect("hello");
+    running.stop();
+}
+
+#[test]
+fn an_idle_reactor_sleeps() {
+    let running = Running::start(Options::default(), Protocol::Rpc, None);
+    let mut stream = running.connect();
+    send(&mut stream, 1, b"x");
+    receive(&mut stream);
+    let counters = running.stop();
+    assert!(
+        counters.blocks > 0,
+        "it waited for the first connection asleep"
+    );
+    // It may have been preempted while it spun, which counts; an endless spin would never have blocked.
+    assert!(counters.spin_ns < DEADLINE.as_nanos() as u64);
+}
