@@ -1,1 +1,250 @@
+//! A client of the store, without I/O: what to send to whom, what an answer means, when to try again.
+//!
+//! A driver owns the sockets and the clock. It starts operations, hands in what arrived with the time, calls
+//! [`Client::tick`] when that asked to be called, and carries out what [`Output`] is told. Every operation that was started
+//! completes exactly once, or never if it was cancelled; it may complete before the call that starts it has returned.
 
+#![forbid(unsafe_code)]
+
+mod answers;
+mod cache;
+mod dispatch;
+mod lease;
+mod multi;
+mod operations;
+mod random;
+mod rpc_ids;
+mod sessions;
+mod slab;
+
+use core::fmt;
+use core::time::Duration;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use wire::ids::TableId;
+use wire::locator::{self, LocatorError};
+use wire::rpc::{Lease, RejectRules};
+use wire::status::Status;
+use wire::time::Time;
+
+/// What a client is created with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Locators of the coordinator, tried in turn.
+    pub coordinator: Vec<String>,
+    /// Of the random delays before requests are sent again.
+    pub seed: u64,
+    /// A connection that owes answers and has said nothing for this long is given up; after half of it, it is pinged.
+    pub timeout: Duration,
+    /// How long a connection may take to open.
+    pub connect_timeout: Duration,
+    /// Operations under way at a time; more are refused.
+    pub max_operations: usize,
+}
+
+impl Config {
+    /// `coordinator` is a locator or a list of them, such as `tcp:host=10.0.0.1,port=11100`.
+    pub fn new(coordinator: &str, seed: u64) -> Result<Config, LocatorError> {
+        let list = locator::parse_list(coordinator)?;
+        for locator in &list {
+            locator.tcp()?;
+        }
+        Ok(Config {
+            coordinator: list.iter().map(ToString::to_string).collect(),
+            seed,
+            timeout: Duration::from_millis(500),
+            connect_timeout: Duration::from_secs(2),
+            max_operations: 4096,
+        })
+    }
+}
+
+/// Names an operation; never reused within a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(pub u64);
+
+/// What a successful operation gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// Of `create_table` and `table_id`.
+    Table(TableId),
+    /// Of `drop_table`.
+    Done,
+    /// Of `read`.
+    Object { version: u64, value: &'a [u8] },
+    /// Of `write`: the version written. Of `remove`: the version removed, 0 if there was none.
+    Version(u64),
+    /// Of `multi_write`: for each object, in order, the version written or why it was not.
+    Versions(Vec<Result<u64, Error>>),
+    /// Of `control_all`: complete SERVER_CONTROL responses, back to back.
+    Control {
+        server_count: u32,
+        response_count: u32,
+        responses: &'a [u8],
+    },
+    /// Of `acquire_lease`.
+    Lease(Lease),
+}
+
+/// Why an operation failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The store refused it. `version` is the object's present version where the answer tells it, else 0.
+    Refused { status: Status, version: u64 },
+    /// Its deadline passed. It may take effect all the same, or have done so.
+    Deadline,
+    /// [`Config::max_operations`] are under way.
+    TooManyOperations,
+    /// It cannot be sent; says why.
+    Invalid(&'static str),
+}
+
+impl Error {
+    fn status(status: Status) -> Error {
+        Error::Refused { status, version: 0 }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Refused { status, version: 0 } => write!(f, "refused: {status}"),
+            Error::Refused { status, version } => {
+                write!(f, "refused: {status} (the object's version is {version})")
+            }
+            Error::Deadline => f.write_str(
+                "no answer before the deadline; the operation may take effect all the same",
+            ),
+            Error::TooManyOperations => {
+                f.write_str("too many operations under way; wait for some to complete")
+            }
+            Error::Invalid(why) => f.write_str(why),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// One object of a multi-write.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteObject<'a> {
+    pub table: TableId,
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    pub rules: RejectRules,
+}
+
+/// What a driver does for the client.
+pub trait Output {
+    /// Opens a connection to one `tcp:` locator; answered by [`Client::connected`] or [`Client::disconnected`]. A session
+    /// whose connection failed may be asked to connect again, elsewhere.
+    fn connect(&mut self, session: u64, locator: &str);
+    /// Sends a request on an open connection, under this nonce.
+    fn send(&mut self, session: u64, nonce: u64, payload: &[u8]);
+    /// Closes the connection, open or not yet. Not reported back by [`Client::disconnected`].
+    fn close(&mut self, session: u64);
+    /// An operation is over.
+    fn complete(&mut self, operation: OperationId, result: Result<Outcome<'_>, Error>);
+}
+
+/// What a timer is for. Timers are never taken back: one that is not needed any more does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Resume(OperationId),
+    Deadline(OperationId),
+    FetchTable(TableId),
+    ConnectCoordinator,
+    RenewLease,
+}
+
+/// One client: its operations, its connections, and what it knows of the store.
+#[derive(Debug)]
+pub struct Client {
+    config: Config,
+    random: random::Random,
+    operations: slab::Slab<operations::Operation>,
+    sessions: sessions::Sessions,
+    tables: cache::Tables,
+    lease: lease::LeaseAgent,
+    rpc_ids: rpc_ids::RpcIds,
+    /// Operations that wait for a free RPC id.
+    waiting_for_rpc_id: VecDeque<OperationId>,
+    /// Operations that can go on; empty between calls.
+    ready: VecDeque<OperationId>,
+    timers: BinaryHeap<Reverse<(Time, Timer)>>,
+    /// Request buffers for reuse.
+    spare_buffers: Vec<Vec<u8>>,
+}
+
+impl Client {
+    pub fn new(config: Config, _now: Time) -> Client {
+        Client {
+            random: random::Random::new(config.seed),
+            operations: slab::Slab::default(),
+            sessions: sessions::Sessions::new(config.coordinator.clone()),
+            tables: cache::Tables::default(),
+            lease: lease::LeaseAgent::default(),
+            rpc_ids: rpc_ids::RpcIds::default(),
+            waiting_for_rpc_id: VecDeque::new(),
+            ready: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            spare_buffers: Vec::new(),
+            config,
+        }
+    }
+
+    /// Operations under way.
+    pub fn pending(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Gives an operation up if it is still under way at `at`; it then completes with [`Error::Deadline`].
+    pub fn set_deadline(&mut self, operation: OperationId, at: Time) {
+        if self.operations.get(operation.0).is_some() {
+            self.timers.push(Reverse((at, Timer::Deadline(operation))));
+        }
+    }
+
+    /// Forgets an operation: it does not complete any more, but may take effect. False if it has completed before.
+    pub fn cancel(&mut self, now: Time, operation: OperationId, out: &mut impl Output) -> bool {
+        let cancelled = self.retire(operation).is_some();
+        self.run_ready(now, out);
+        cancelled
+    }
+
+    /// Does what is due: tries again, pings, gives up, renews. Returns when to call again; calling earlier does no harm.
+    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+        while let Some(&Reverse((at, timer))) = self.timers.peek() {
+            if at > now {
+                break;
+            }
+            self.timers.pop();
+            match timer {
+                Timer::Resume(operation) => self.ready.push_back(operation),
+                Timer::Deadline(operation) => {
+                    if self.retire(operation).is_some() {
+                        out.complete(operation, Err(Error::Deadline));
+                    }
+                }
+                Timer::FetchTable(table) => self.fetch_table(now, table, out),
+                Timer::ConnectCoordinator => self.connect_coordinator(now, out),
+                Timer::RenewLease => self.renew_lease_if_due(now, out),
+            }
+        }
+        self.check_sessions(now, out);
+        self.run_ready(now, out);
+        let timers = self
+            .timers
+            .peek()
+            .map_or(Time::NEVER, |&Reverse((at, _))| at);
+        timers.min(self.sessions.next_check)
+    }
+
+    fn set_timer(&mut self, at: Time, timer: Timer) {
+        self.timers.push(Reverse((at, timer)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

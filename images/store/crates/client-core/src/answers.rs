@@ -1,0 +1,186 @@
+//! What answers mean.
+
+use core::time::Duration;
+
+use wire::ids::TableId;
+use wire::rpc::{
+    self, GetTableConfigResponse, ReadResponse, RenewLeaseResponse, RetryResponse,
+    ServerControlAllResponse, TableIdResponse, WriteResponse,
+};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::operations::Kind;
+use crate::sessions::Call;
+use crate::{Client, Error, OperationId, Outcome, Output, Timer};
+
+impl Client {
+    /// A response. One that nobody waits for any more is dropped.
+    pub fn received(
+        &mut self,
+        now: Time,
+        session: u64,
+        nonce: u64,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) {
+        match self.sessions.take_call(now, session, nonce) {
+            Some(Call::Operation(id)) => self.operation_answered(now, id, payload, out),
+            Some(Call::Objects(id, objects)) => {
+                self.objects_answered(now, id, &objects, payload);
+            }
+            Some(Call::TableConfig(table)) => self.table_answered(now, table, payload, out),
+            Some(Call::RenewLease) => self.lease_answered(now, payload, out),
+            Some(Call::KeepAlive) | None => {}
+        }
+        self.run_ready(now, out);
+    }
+
+    fn operation_answered(
+        &mut self,
+        now: Time,
+        id: OperationId,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) {
+        let Some(operation) = self.operations.get_mut(id.0) else {
+            return;
+        };
+        operation.failures = 0;
+        let is_on_key = matches!(operation.kind, Kind::Read | Kind::Write | Kind::Remove);
+        let (table, generation) = (operation.table, operation.config_generation);
+        match rpc::status(payload) {
+            Ok(Status::Retry) => {
+                let at = now + self.retry_delay(payload);
+                self.set_timer(at, Timer::Resume(id));
+            }
+            Ok(Status::UnknownTablet) if is_on_key => {
+                self.tables.invalidate(table, generation);
+                self.ready.push_back(id);
+            }
+            _ => {
+                if let Some(kind) = self.retire(id) {
+                    out.complete(id, outcome(&kind, payload));
+                }
+            }
+        }
+    }
+
+    /// How long a RETRY response asks to wait.
+    pub(crate) fn retry_delay(&mut self, payload: &[u8]) -> Duration {
+        let retry = RetryResponse::decode(payload).unwrap_or(RetryResponse::new(100, 200));
+        self.random.delay(
+            Duration::from_micros(u64::from(retry.min_delay_us)),
+            Duration::from_micros(u64::from(retry.max_delay_us)),
+        )
+    }
+
+    fn table_answered(&mut self, now: Time, table: TableId, payload: &[u8], out: &mut impl Output) {
+        if rpc::status(payload) == Ok(Status::Retry) {
+            let at = now + self.retry_delay(payload);
+            self.set_timer(at, Timer::FetchTable(table));
+            return;
+        }
+        let entry = self.tables.entry(table);
+        entry.is_fetching = false;
+        let waiting = core::mem::take(&mut entry.waiting);
+        let updated = GetTableConfigResponse::decode(payload).and_then(|response| {
+            if response.status == Status::Ok {
+                entry.update(response.table_config)
+            } else {
+                Err(response.status)
+            }
+        });
+        let generation = entry.generation;
+        let is_gone = updated.is_ok() && entry.is_empty();
+        match updated {
+            Ok(()) => {
+                self.ready.extend(waiting);
+                self.run_ready(now, out);
+            }
+            Err(status) => {
+                for id in waiting {
+                    if self.retire(id).is_some() {
+                        out.complete(id, Err(Error::status(status)));
+                    }
+                }
+            }
+        }
+        if is_gone {
+            // Whoever asks next shall not be told from memory that there is no such table.
+            self.tables.invalidate(table, generation);
+        }
+    }
+
+    fn lease_answered(&mut self, now: Time, payload: &[u8], out: &mut impl Output) {
+        if rpc::status(payload) == Ok(Status::Retry) {
+            let at = now + self.retry_delay(payload);
+            self.lease.requested_at = None;
+            self.set_timer(at, Timer::RenewLease);
+            return;
+        }
+        match RenewLeaseResponse::decode(payload) {
+            Ok(response) if response.status == Status::Ok => {
+                let renew_at = self.lease.granted(now, response.lease);
+                self.set_timer(renew_at, Timer::RenewLease);
+                self.ready.extend(self.lease.waiting.drain(..));
+            }
+            Ok(RenewLeaseResponse { status, .. }) | Err(status) => {
+                self.lease.requested_at = None;
+                for id in core::mem::take(&mut self.lease.waiting) {
+                    if self.retire(id).is_some() {
+                        out.complete(id, Err(Error::status(status)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads the answer to an operation of this kind.
+fn outcome<'a>(kind: &Kind, payload: &'a [u8]) -> Result<Outcome<'a>, Error> {
+    let refused = |status, version| Err(Error::Refused { status, version });
+    match kind {
+        Kind::CreateTable | Kind::TableId => {
+            let response = TableIdResponse::decode(payload).map_err(Error::status)?;
+            match response.status {
+                Status::Ok => Ok(Outcome::Table(response.table_id)),
+                status => refused(status, 0),
+            }
+        }
+        Kind::DropTable => match rpc::status(payload).map_err(Error::status)? {
+            Status::Ok => Ok(Outcome::Done),
+            status => refused(status, 0),
+        },
+        Kind::Control => {
+            let response = ServerControlAllResponse::decode(payload).map_err(Error::status)?;
+            match response.status {
+                Status::Ok => Ok(Outcome::Control {
+                    server_count: response.server_count,
+                    response_count: response.response_count,
+                    responses: response.responses,
+                }),
+                status => refused(status, 0),
+            }
+        }
+        Kind::Read => {
+            let response = ReadResponse::decode(payload).map_err(Error::status)?;
+            match response.status {
+                Status::Ok => Ok(Outcome::Object {
+                    version: response.version,
+                    value: response.value,
+                }),
+                status => refused(status, response.version),
+            }
+        }
+        Kind::Write | Kind::Remove => {
+            let response = WriteResponse::decode(payload).map_err(Error::status)?;
+            match response.status {
+                Status::Ok => Ok(Outcome::Version(response.version)),
+                status => refused(status, response.version),
+            }
+        }
+        // Answered elsewhere.
+        Kind::Lease | Kind::MultiWrite(_) => refused(Status::ResponseFormatError, 0),
+    }
+}

@@ -1,0 +1,318 @@
+//! Operations: how each starts and ends.
+
+use wire::hash::key_hash;
+use wire::ids::TableId;
+use wire::keys::KeysAndValue;
+use wire::rpc::{self, Lease, MAX_KEY_BYTES, MAX_VALUE_BYTES, RejectRules};
+use wire::time::Time;
+
+use crate::multi::MultiWrite;
+use crate::{Client, Error, OperationId, Output, WriteObject};
+
+/// Request buffers that are kept, and the largest of them.
+const MAX_SPARE_BUFFERS: usize = 64;
+const MAX_SPARE_BYTES: usize = 64 << 10;
+/// Names and texts that go to the coordinator.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+const MAX_MULTI_OBJECTS: usize = 1_000_000;
+
+#[derive(Debug)]
+pub enum Kind {
+    CreateTable,
+    TableId,
+    DropTable,
+    Control,
+    Lease,
+    Read,
+    Write,
+    Remove,
+    MultiWrite(MultiWrite),
+}
+
+#[derive(Debug)]
+pub struct Operation {
+    pub kind: Kind,
+    /// The request as it goes out each time; for writes and removes with the lease and the RPC id that it got first.
+    pub request: Vec<u8>,
+    pub table: TableId,
+    pub key_hash: u64,
+    /// 0 until it has one, and for operations that have none.
+    pub rpc_id: u64,
+    /// Of the table config that led to the server.
+    pub config_generation: u64,
+    /// Connections that failed in a row.
+    pub failures: u32,
+}
+
+impl Client {
+    /// Makes a table, or finds the one of that name. `span`: over how many members it is spread; 0 stands for 1.
+    pub fn create_table(
+        &mut self,
+        now: Time,
+        name: &[u8],
+        span: u32,
+        out: &mut impl Output,
+    ) -> OperationId {
+        let encode = |bytes: &mut Vec<u8>| {
+            rpc::CreateTableRequest {
+                name,
+                server_span: span,
+            }
+            .encode(bytes);
+        };
+        self.start_checked(now, Kind::CreateTable, check_name(name), encode, out)
+    }
+
+    pub fn table_id(&mut self, now: Time, name: &[u8], out: &mut impl Output) -> OperationId {
+        let encode = |bytes: &mut Vec<u8>| rpc::GetTableIdRequest { name }.encode(bytes);
+        self.start_checked(now, Kind::TableId, check_name(name), encode, out)
+    }
+
+    /// Drops a table with all its objects; dropping one that is not there succeeds.
+    pub fn drop_table(&mut self, now: Time, name: &[u8], out: &mut impl Output) -> OperationId {
+        let encode = |bytes: &mut Vec<u8>| rpc::DropTableRequest { name }.encode(bytes);
+        self.start_checked(now, Kind::DropTable, check_name(name), encode, out)
+    }
+
+    /// A control operation for every server; see [`rpc::control_op`].
+    pub fn control_all(
+        &mut self,
+        now: Time,
+        control_op: u32,
+        input: &[u8],
+        out: &mut impl Output,
+    ) -> OperationId {
+        let check = if input.len() > MAX_TEXT_BYTES {
+            Err(Error::Invalid(
+                "the input of a control operation has at most 64 KiB",
+            ))
+        } else {
+            Ok(())
+        };
+        let encode =
+            |bytes: &mut Vec<u8>| rpc::ServerControlAllRequest { control_op, input }.encode(bytes);
+        self.start_checked(now, Kind::Control, check, encode, out)
+    }
+
+    /// Has every server write a line to its log. Levels: 1 error, 2 warning, 3 notice, 4 debug.
+    pub fn log_message_all(
+        &mut self,
+        now: Time,
+        level: u32,
+        text: &str,
+        out: &mut impl Output,
+    ) -> OperationId {
+        let input = [&level.to_le_bytes()[..], text.as_bytes()].concat();
+        self.control_all(now, rpc::control_op::LOG_MESSAGE, &input, out)
+    }
+
+    /// Gets a client lease, unless a good one is held: the first write would wait for it.
+    pub fn acquire_lease(&mut self, now: Time, out: &mut impl Output) -> OperationId {
+        self.start_checked(now, Kind::Lease, Ok(()), |_| {}, out)
+    }
+
+    pub fn read(
+        &mut self,
+        now: Time,
+        table: TableId,
+        key: &[u8],
+        rules: &RejectRules,
+        out: &mut impl Output,
+    ) -> OperationId {
+        let encode = |bytes: &mut Vec<u8>| {
+            rpc::ReadRequest {
+                table_id: table,
+                rules: *rules,
+                key,
+            }
+            .encode(bytes);
+        };
+        self.start_on_key(now, Kind::Read, table, key, &[], encode, out)
+    }
+
+    /// Writes an object: takes effect once, however often it has to be sent.
+    pub fn write(
+        &mut self,
+        now: Time,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+        rules: &RejectRules,
+        out: &mut impl Output,
+    ) -> OperationId {
+        let encode = |bytes: &mut Vec<u8>| {
+            // Lengths were checked before.
+            if let Ok(object) = KeysAndValue::single(key, value) {
+                rpc::WriteRequest {
+                    table_id: table,
+                    lease: Lease::default(),
+                    rpc_id: 0,
+                    ack_id: 0,
+                    rules: *rules,
+                    is_async: false,
+                    object,
+                }
+                .encode(bytes);
+            }
+        };
+        self.start_on_key(now, Kind::Write, table, key, value, encode, out)
+    }
+
+    /// Removes an object: takes effect once, however often it has to be sent.
+    pub fn remove(
+        &mut self,
+        now: Time,
+        table: TableId,
+        key: &[u8],
+        rules: &RejectRules,
+        out: &mut impl Output,
+    ) -> OperationId {
+        let encode = |bytes: &mut Vec<u8>| {
+            rpc::RemoveRequest {
+                table_id: table,
+                lease: Lease::default(),
+                rpc_id: 0,
+                ack_id: 0,
+                rules: *rules,
+                key,
+            }
+            .encode(bytes);
+        };
+        self.start_on_key(now, Kind::Remove, table, key, &[], encode, out)
+    }
+
+    /// Writes many objects. Not atomic, and an object whose answer got lost may be written twice.
+    pub fn multi_write(
+        &mut self,
+        now: Time,
+        objects: &[WriteObject<'_>],
+        out: &mut impl Output,
+    ) -> OperationId {
+        let check = if objects.len() > MAX_MULTI_OBJECTS {
+            Err(Error::Invalid("a multi-write has at most 1000000 objects"))
+        } else {
+            objects
+                .iter()
+                .try_for_each(|object| check_object(object.key, object.value))
+        };
+        let kind = match check {
+            Ok(()) => Kind::MultiWrite(MultiWrite::new(objects)),
+            Err(_) => Kind::MultiWrite(MultiWrite::default()),
+        };
+        self.start_checked(now, kind, check, |_| {}, out)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one operation")]
+    fn start_on_key(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+        encode: impl FnOnce(&mut Vec<u8>),
+        out: &mut impl Output,
+    ) -> OperationId {
+        if let Err(error) = check_object(key, value) {
+            return self.start_checked(now, kind, Err(error), |_| {}, out);
+        }
+        let hash = key_hash(table, key);
+        self.start(now, kind, (table, hash), encode, out)
+    }
+
+    fn start_checked(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        check: Result<(), Error>,
+        encode: impl FnOnce(&mut Vec<u8>),
+        out: &mut impl Output,
+    ) -> OperationId {
+        if let Err(error) = check {
+            return self.fail_at_once(error, out);
+        }
+        self.start(now, kind, (TableId(0), 0), encode, out)
+    }
+
+    fn start(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        (table, key_hash): (TableId, u64),
+        encode: impl FnOnce(&mut Vec<u8>),
+        out: &mut impl Output,
+    ) -> OperationId {
+        if self.operations.len() >= self.config.max_operations {
+            return self.fail_at_once(Error::TooManyOperations, out);
+        }
+        let mut request = self.spare_buffers.pop().unwrap_or_default();
+        encode(&mut request);
+        let id = self.insert(kind, request, table, key_hash);
+        self.ready.push_back(id);
+        self.run_ready(now, out);
+        id
+    }
+
+    fn insert(
+        &mut self,
+        kind: Kind,
+        request: Vec<u8>,
+        table: TableId,
+        key_hash: u64,
+    ) -> OperationId {
+        OperationId(self.operations.insert(Operation {
+            kind,
+            request,
+            table,
+            key_hash,
+            rpc_id: 0,
+            config_generation: 0,
+            failures: 0,
+        }))
+    }
+
+    /// Completes an operation that is not even tried. It gets an id all the same, which no other will have.
+    fn fail_at_once(&mut self, error: Error, out: &mut impl Output) -> OperationId {
+        let id = self.insert(Kind::Lease, Vec::new(), TableId(0), 0);
+        self.operations.remove(id.0);
+        out.complete(id, Err(error));
+        id
+    }
+
+    /// Takes an operation out: its RPC id is finished, its buffer is free. `None` if it is over already.
+    pub(crate) fn retire(&mut self, id: OperationId) -> Option<Kind> {
+        let operation = self.operations.remove(id.0)?;
+        if operation.rpc_id != 0 {
+            self.rpc_ids.finish(operation.rpc_id);
+            if let Some(next) = self.waiting_for_rpc_id.pop_front() {
+                self.ready.push_back(next);
+            }
+        }
+        let mut buffer = operation.request;
+        if self.spare_buffers.len() < MAX_SPARE_BUFFERS && buffer.capacity() <= MAX_SPARE_BYTES {
+            buffer.clear();
+            self.spare_buffers.push(buffer);
+        }
+        Some(operation.kind)
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), Error> {
+    if name.contains(&0) {
+        return Err(Error::Invalid("the name of a table has no NUL in it"));
+    }
+    if name.len() > MAX_TEXT_BYTES {
+        return Err(Error::Invalid("the name of a table has at most 64 KiB"));
+    }
+    Ok(())
+}
+
+fn check_object(key: &[u8], value: &[u8]) -> Result<(), Error> {
+    if key.is_empty() || key.len() > MAX_KEY_BYTES {
+        return Err(Error::Invalid("a key has 1 to 65535 bytes"));
+    }
+    if value.len() > MAX_VALUE_BYTES {
+        return Err(Error::Invalid("a value has at most 1 MiB"));
+    }
+    Ok(())
+}

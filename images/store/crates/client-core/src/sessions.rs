@@ -1,0 +1,397 @@
+//! Connections: one to the coordinator, one to each server that was needed so far.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use wire::ids::{ServerId, TableId};
+use wire::locator;
+use wire::map::Map;
+use wire::rpc::PingRequest;
+use wire::time::Time;
+
+use crate::slab::Slab;
+use crate::{Client, OperationId, Output, Timer};
+
+/// First delay after a connection failed to open; it doubles with every failure in a row, [`MAX_DOUBLINGS`] times at most.
+const RECONNECT_MIN: Duration = Duration::from_millis(10);
+const RECONNECT_MAX: Duration = Duration::from_millis(20);
+const MAX_DOUBLINGS: u32 = 5;
+
+/// What an answer is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    Operation(OperationId),
+    /// These objects (by number) of a multi-write.
+    Objects(OperationId, Vec<u32>),
+    TableConfig(TableId),
+    RenewLease,
+    KeepAlive,
+}
+
+/// An operation that waits for a connection, and the table config that led it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub operation: OperationId,
+    pub table: TableId,
+    pub config_generation: u64,
+}
+
+#[derive(Debug)]
+pub struct Session {
+    /// The text under which the session is known; empty for the coordinator's.
+    name: String,
+    /// Locators to try in turn; the first of them is being tried or open.
+    alternatives: VecDeque<String>,
+    pub is_open: bool,
+    last_nonce: u64,
+    /// Requests without answer, by nonce.
+    calls: VecDeque<(u64, Call)>,
+    waiting: Vec<Waiting>,
+    /// The other side owes an answer, or a connection, since then.
+    quiet_since: Time,
+    is_pinged: bool,
+}
+
+#[derive(Debug)]
+pub struct Sessions {
+    sessions: Slab<Session>,
+    by_name: Map<String, u64>,
+    coordinator_locators: Vec<String>,
+    /// Next of the locators to try.
+    next_locator: usize,
+    pub coordinator: Option<u64>,
+    /// Requests for the coordinator that wait for a connection.
+    waiting_for_coordinator: Vec<Call>,
+    /// Times in a row that the coordinator could not be reached.
+    coordinator_failures: u32,
+    is_reconnect_timer_set: bool,
+    /// No session needs a look before this.
+    pub next_check: Time,
+}
+
+impl Sessions {
+    pub fn new(coordinator_locators: Vec<String>) -> Sessions {
+        Sessions {
+            sessions: Slab::default(),
+            by_name: Map::default(),
+            coordinator_locators,
+            next_locator: 0,
+            coordinator: None,
+            waiting_for_coordinator: Vec::new(),
+            coordinator_failures: 0,
+            is_reconnect_timer_set: false,
+            next_check: Time::NEVER,
+        }
+    }
+
+    pub fn is_open(&self, session: u64) -> bool {
+        self.sessions
+            .get(session)
+            .is_some_and(|known| known.is_open)
+    }
+
+    fn add(
+        &mut self,
+        now: Time,
+        connect_timeout: Duration,
+        name: String,
+        alternatives: VecDeque<String>,
+    ) -> u64 {
+        self.next_check = self.next_check.min(now + connect_timeout);
+        self.sessions.insert(Session {
+            name,
+            alternatives,
+            is_open: false,
+            last_nonce: 0,
+            calls: VecDeque::new(),
+            waiting: Vec::new(),
+            quiet_since: now,
+            is_pinged: false,
+        })
+    }
+
+    /// Sends a request on an open session.
+    pub fn send(
+        &mut self,
+        now: Time,
+        session: u64,
+        call: Call,
+        payload: &[u8],
+        timeout: Duration,
+        out: &mut impl Output,
+    ) {
+        let Some(known) = self.sessions.get_mut(session) else {
+            return;
+        };
+        known.last_nonce += 1;
+        if known.calls.is_empty() {
+            known.quiet_since = now;
+            known.is_pinged = false;
+            self.next_check = self.next_check.min(now + timeout / 2);
+        }
+        known.calls.push_back((known.last_nonce, call));
+        out.send(session, known.last_nonce, payload);
+    }
+
+    /// Takes the call that an answer is for; `None` for an answer that nobody waits for.
+    pub fn take_call(&mut self, now: Time, session: u64, nonce: u64) -> Option<Call> {
+        let known = self.sessions.get_mut(session)?;
+        known.quiet_since = now;
+        known.is_pinged = false;
+        let at = known
+            .calls
+            .binary_search_by_key(&nonce, |(sent, _)| *sent)
+            .ok()?;
+        known.calls.remove(at).map(|(_, call)| call)
+    }
+
+    /// Lets an operation go on when the session opens.
+    pub fn wait(&mut self, session: u64, waiting: Waiting) {
+        if let Some(known) = self.sessions.get_mut(session)
+            && !known.waiting.contains(&waiting)
+        {
+            known.waiting.push(waiting);
+        }
+    }
+}
+
+impl Client {
+    /// The connection is open.
+    pub fn connected(&mut self, now: Time, session: u64, out: &mut impl Output) {
+        let Some(known) = self.sessions.sessions.get_mut(session) else {
+            return;
+        };
+        known.is_open = true;
+        let waiting = core::mem::take(&mut known.waiting);
+        self.ready
+            .extend(waiting.iter().map(|waiting| waiting.operation));
+        if self.sessions.coordinator == Some(session) {
+            self.sessions.coordinator_failures = 0;
+            for call in core::mem::take(&mut self.sessions.waiting_for_coordinator) {
+                self.call_coordinator(now, call, out);
+            }
+        }
+        self.run_ready(now, out);
+    }
+
+    /// The connection failed, or could not be opened.
+    pub fn disconnected(&mut self, now: Time, session: u64, out: &mut impl Output) {
+        self.session_failed(now, session, out);
+        self.run_ready(now, out);
+    }
+
+    /// The session to the server at this locator (or list of locators); opened if there is none.
+    pub(crate) fn session_to(
+        &mut self,
+        now: Time,
+        locator: &str,
+        out: &mut impl Output,
+    ) -> Option<u64> {
+        if let Some(&session) = self.sessions.by_name.get(locator) {
+            return Some(session);
+        }
+        let alternatives: VecDeque<String> = locator::parse_list(locator)
+            .ok()?
+            .iter()
+            .filter(|locator| locator.tcp().is_ok())
+            .map(ToString::to_string)
+            .collect();
+        let first = alternatives.front()?.clone();
+        let name = locator.to_owned();
+        let session =
+            self.sessions
+                .add(now, self.config.connect_timeout, name.clone(), alternatives);
+        self.sessions.by_name.insert(name, session);
+        out.connect(session, &first);
+        Some(session)
+    }
+
+    /// Sends a request to the coordinator, as soon as there is a connection.
+    pub(crate) fn call_coordinator(&mut self, now: Time, call: Call, out: &mut impl Output) {
+        match self.sessions.coordinator {
+            Some(session) if self.sessions.is_open(session) => {
+                self.send_call(now, session, call, out);
+            }
+            Some(_) => self.sessions.waiting_for_coordinator.push(call),
+            None => {
+                self.sessions.waiting_for_coordinator.push(call);
+                if !self.sessions.is_reconnect_timer_set {
+                    self.connect_coordinator(now, out);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn connect_coordinator(&mut self, now: Time, out: &mut impl Output) {
+        let sessions = &mut self.sessions;
+        sessions.is_reconnect_timer_set = false;
+        if sessions.coordinator.is_some() || sessions.waiting_for_coordinator.is_empty() {
+            return;
+        }
+        let count = sessions.coordinator_locators.len().max(1);
+        let Some(locator) = sessions
+            .coordinator_locators
+            .get(sessions.next_locator % count)
+            .cloned()
+        else {
+            return;
+        };
+        sessions.next_locator = (sessions.next_locator + 1) % count;
+        let alternatives = VecDeque::from([locator.clone()]);
+        let session = sessions.add(
+            now,
+            self.config.connect_timeout,
+            String::new(),
+            alternatives,
+        );
+        sessions.coordinator = Some(session);
+        out.connect(session, &locator);
+    }
+
+    /// The delay before a connection is tried again that failed `failures` times in a row.
+    pub(crate) fn reconnect_delay(&mut self, failures: u32) -> Duration {
+        let scale = 1 << failures.saturating_sub(1).min(MAX_DOUBLINGS);
+        self.random
+            .delay(RECONNECT_MIN * scale, RECONNECT_MAX * scale)
+    }
+
+    /// Gives a connection up: tries its next alternative if it was not open, or else lets what waited for it look again.
+    fn session_failed(&mut self, now: Time, session: u64, out: &mut impl Output) {
+        let Some(known) = self.sessions.sessions.get_mut(session) else {
+            return;
+        };
+        if !known.is_open && known.alternatives.len() > 1 {
+            known.alternatives.pop_front();
+            known.quiet_since = now;
+            self.sessions.next_check = self
+                .sessions
+                .next_check
+                .min(now + self.config.connect_timeout);
+            out.connect(session, &known.alternatives[0]);
+            return;
+        }
+        let Some(known) = self.sessions.sessions.remove(session) else {
+            return;
+        };
+        if self.sessions.coordinator == Some(session) {
+            self.coordinator_failed(now, known, out);
+            return;
+        }
+        self.sessions.by_name.remove(&known.name);
+        for waiting in known.waiting {
+            self.tables
+                .invalidate(waiting.table, waiting.config_generation);
+            self.resume_after_failure(now, waiting.operation, known.is_open);
+        }
+        for (_, call) in known.calls {
+            match call {
+                Call::Operation(operation) => {
+                    if let Some(object) = self.operations.get(operation.0) {
+                        self.tables
+                            .invalidate(object.table, object.config_generation);
+                    }
+                    self.resume_after_failure(now, operation, known.is_open);
+                }
+                Call::Objects(operation, objects) => {
+                    self.objects_unanswered(operation, &objects);
+                    self.resume_after_failure(now, operation, known.is_open);
+                }
+                // These go to the coordinator only, or need no answer.
+                Call::TableConfig(_) | Call::RenewLease | Call::KeepAlive => {}
+            }
+        }
+    }
+
+    fn coordinator_failed(&mut self, now: Time, known: Session, out: &mut impl Output) {
+        let sessions = &mut self.sessions;
+        sessions.coordinator = None;
+        let unanswered = known.calls.into_iter().map(|(_, call)| call);
+        sessions
+            .waiting_for_coordinator
+            .extend(unanswered.filter(|call| *call != Call::KeepAlive));
+        if known.is_open {
+            self.connect_coordinator(now, out);
+            return;
+        }
+        sessions.coordinator_failures += 1;
+        sessions.is_reconnect_timer_set = true;
+        let failures = sessions.coordinator_failures;
+        let at = now + self.reconnect_delay(failures);
+        self.set_timer(at, Timer::ConnectCoordinator);
+    }
+
+    /// Tries an operation again whose connection failed: at once the first time, if the connection had been open.
+    fn resume_after_failure(&mut self, now: Time, id: OperationId, was_open: bool) {
+        let Some(operation) = self.operations.get_mut(id.0) else {
+            return;
+        };
+        operation.failures += 1;
+        let failures = operation.failures;
+        if was_open && failures == 1 {
+            self.ready.push_back(id);
+        } else {
+            let at = now + self.reconnect_delay(failures);
+            self.set_timer(at, Timer::Resume(id));
+        }
+    }
+
+    /// Pings sessions that have been quiet for half the timeout, gives up those that have been for all of it.
+    pub(crate) fn check_sessions(&mut self, now: Time, out: &mut impl Output) {
+        if now < self.sessions.next_check {
+            return;
+        }
+        let timeout = self.config.timeout;
+        let mut next_check = Time::NEVER;
+        let (mut silent, mut quiet) = (Vec::new(), Vec::new());
+        for session in self.sessions.sessions.numbers() {
+            let Some(known) = self.sessions.sessions.get(session) else {
+                continue;
+            };
+            let give_up_at = if !known.is_open {
+                known.quiet_since + self.config.connect_timeout
+            } else if known.calls.is_empty() {
+                continue;
+            } else {
+                known.quiet_since + timeout
+            };
+            let ping_at = known.quiet_since + timeout / 2;
+            if now >= give_up_at {
+                silent.push(session);
+            } else if known.is_open && !known.is_pinged && now >= ping_at {
+                quiet.push(session);
+                next_check = next_check.min(give_up_at);
+            } else if known.is_open && !known.is_pinged {
+                next_check = next_check.min(ping_at);
+            } else {
+                next_check = next_check.min(give_up_at);
+            }
+        }
+        self.sessions.next_check = next_check;
+        for session in quiet {
+            self.send_call(now, session, Call::KeepAlive, out);
+            if let Some(known) = self.sessions.sessions.get_mut(session) {
+                known.is_pinged = true;
+            }
+        }
+        for session in silent {
+            out.close(session);
+            self.session_failed(now, session, out);
+        }
+    }
+
+    pub(crate) fn send_ping(&mut self, now: Time, session: u64, out: &mut impl Output) {
+        let mut request = Vec::with_capacity(PingRequest::FIXED_BYTES);
+        PingRequest {
+            caller: ServerId::INVALID,
+        }
+        .encode(&mut request);
+        self.sessions.send(
+            now,
+            session,
+            Call::KeepAlive,
+            &request,
+            self.config.timeout,
+            out,
+        );
+    }
+}
