@@ -1,0 +1,99 @@
+package v1alpha1
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Conditions of a Store.
+const (
+	// ConditionAvailable is True while every key of every table can be read and written.
+	ConditionAvailable = "Available"
+	// ConditionProgressing is True while the operator moves the Store towards its spec.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded is True while something is broken that should not be.
+	ConditionDegraded = "Degraded"
+	// ConditionDataSafe says what the durability in force promises, and whether something was lost.
+	ConditionDataSafe = "DataSafe"
+)
+
+// Reasons of the conditions; docs/store-reference.md explains each.
+const (
+	// Available.
+	ReasonServing         = "Serving"
+	ReasonForming         = "Forming"
+	ReasonCoordinatorDown = "CoordinatorDown"
+	ReasonMembersDown     = "MembersDown"
+	ReasonDeleting        = "Deleting"
+	// Progressing.
+	ReasonAsSpecified    = "AsSpecified"
+	ReasonApplying       = "Applying"
+	ReasonWaiting        = "Waiting"
+	ReasonScaleInBlocked = "ScaleInBlocked"
+	ReasonRestartPending = "RestartPending"
+	ReasonNameTaken      = "NameTaken"
+	ReasonApplyFailed    = "ApplyFailed"
+	// Degraded.
+	ReasonAsExpected = "AsExpected"
+	// DataSafe.
+	ReasonUnreplicated = "Unreplicated"
+	ReasonDataLost     = "DataLost"
+)
+
+// Labels of everything that the operator makes for a Store.
+const (
+	LabelName      = "app.kubernetes.io/name"
+	LabelInstance  = "app.kubernetes.io/instance"
+	LabelComponent = "app.kubernetes.io/component"
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// LabelStore names the Store.
+	LabelStore = "rcbox.dev/store"
+	// LabelMember names the member that a pod is of.
+	LabelMember = "rcbox.dev/member"
+	// LabelAdminClient on a pod of the Store's namespace, with the Store's name as its value, lets that pod reach the
+	// coordinator's admin port.
+	LabelAdminClient = "rcbox.dev/admin-client"
+
+	// NameValue is the value of LabelName.
+	NameValue = "rcbox"
+	// ManagedByValue is the value of LabelManagedBy.
+	ManagedByValue = "rcbox-operator"
+	// ComponentCoordinator and ComponentMaster are values of LabelComponent.
+	ComponentCoordinator = "coordinator"
+	ComponentMaster      = "master"
+)
+
+// Annotations.
+const (
+	// AnnotationPodNumber on a pod counts the pods that its member has had.
+	AnnotationPodNumber = "rcbox.dev/pod-number"
+	// AnnotationMadeFrom on a pod holds, as JSON, the fields of the Store's spec that it was made from.
+	AnnotationMadeFrom = "rcbox.dev/made-from"
+	// AnnotationAcknowledgedLosses on a Store is set by its user to the number of the newest loss that he has taken note
+	// of. DataSafe has the reason DataLost while there are newer ones.
+	AnnotationAcknowledgedLosses = "rcbox.dev/acknowledged-losses"
+)
+
+// Finalizer keeps a Store until its pods have ended.
+const Finalizer = "rcbox.dev/teardown"
+
+// CoordinatorMember is the name of the coordinator of a store.
+func CoordinatorMember(store string) string { return store + "-coordinator" }
+
+// MasterMember is the name of the master with this ordinal.
+func MasterMember(store string, ordinal int) string {
+	return store + "-master-" + strconv.Itoa(ordinal)
+}
+
+// MasterOrdinal is the inverse of MasterMember; false for any other name.
+func MasterOrdinal(store, member string) (int, bool) {
+	digits, found := strings.CutPrefix(member, store+"-master-")
+	if !found {
+		return 0, false
+	}
+	ordinal, err := strconv.Atoi(digits)
+	if err != nil || ordinal < 0 || MasterMember(store, ordinal) != member {
+		return 0, false
+	}
+	return ordinal, true
+}

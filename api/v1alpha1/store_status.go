@@ -1,0 +1,260 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// StoreStatus is what the operator last saw.
+type StoreStatus struct {
+	// The generation of the spec that this status is about.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Available, Progressing, Degraded and DataSafe; all four from the operator's first visit on.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// What a client connects to.
+	//
+	// +optional
+	Locator string `json:"locator,omitempty"`
+
+	// Identity of the coordinator's state, 16 hexadecimal digits. Another one than before means that the coordinator's
+	// process, and with it every table, was lost.
+	//
+	// +optional
+	ClusterID string `json:"clusterId,omitempty"`
+
+	// When every master was up for the first time. Until then the store is forming and not Available.
+	//
+	// +optional
+	FormedAt *metav1.Time `json:"formedAt,omitempty"`
+
+	// The durability in force.
+	//
+	// +optional
+	Durability Durability `json:"durability,omitempty"`
+
+	// The image of new pods.
+	//
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	// How many tables there were at the last look.
+	//
+	// +optional
+	Tables int64 `json:"tables"`
+
+	// The coordinator's pod.
+	//
+	// +optional
+	Coordinator CoordinatorStatus `json:"coordinator,omitempty"`
+
+	// The masters.
+	//
+	// +optional
+	Masters MastersStatus `json:"masters,omitempty"`
+
+	// What was lost, the last ten times, oldest first.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=number
+	// +kubebuilder:validation:MaxItems=10
+	Losses []Loss `json:"losses,omitempty"`
+
+	// How many losses there have been; the number of the newest one.
+	//
+	// +optional
+	LossCount int64 `json:"lossCount,omitempty"`
+
+	// How many of the losses that the present coordinator reports are counted in lossCount.
+	//
+	// +optional
+	LossesSeen int64 `json:"lossesSeen,omitempty"`
+}
+
+// Durability names how many failures the data survives.
+//
+// +kubebuilder:validation:Enum=Unreplicated
+type Durability string
+
+// DurabilityUnreplicated means one copy, in memory: it survives no failure.
+const DurabilityUnreplicated Durability = "Unreplicated"
+
+// CoordinatorStatus describes the coordinator's pod.
+type CoordinatorStatus struct {
+	// Its pod, while there is one.
+	//
+	// +optional
+	Pod string `json:"pod,omitempty"`
+	// How many pods it has had. A pod's name is derived from this number and never used again.
+	//
+	// +optional
+	PodNumber int64 `json:"podNumber,omitempty"`
+	// The node that its pod runs on.
+	//
+	// +optional
+	Node string `json:"node,omitempty"`
+	// Whether it answered at the last look.
+	//
+	// +optional
+	Ready bool `json:"ready"`
+	// Version of its build.
+	//
+	// +optional
+	BuildVersion string `json:"buildVersion,omitempty"`
+	// What the spec asks for that the running pod was not made with, such as "image: a -> b".
+	//
+	// +optional
+	Pending string `json:"pending,omitempty"`
+}
+
+// MastersStatus describes the masters.
+type MastersStatus struct {
+	// How many masters there are, those on their way in or out included.
+	//
+	// +optional
+	Replicas int32 `json:"replicas"`
+	// How many of them serve.
+	//
+	// +optional
+	Ready int32 `json:"ready"`
+	// How many run with something else than the spec asks for (members[].pending says with what).
+	//
+	// +optional
+	Outdated int32 `json:"outdated"`
+	// Label selector of the masters' pods, for the scale subresource.
+	//
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// The greatest podNumber of any member that was removed. A member of the same name goes on from there.
+	//
+	// +optional
+	RetiredPodNumber int64 `json:"retiredPodNumber,omitempty"`
+	// Each master.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=2000
+	Members []MemberStatus `json:"members,omitempty"`
+}
+
+// MemberState is what a master is at the moment.
+//
+// +kubebuilder:validation:Enum=Up;Unreachable;Starting;Unknown
+type MemberState string
+
+const (
+	// MemberUp means that all its shards are connected to the coordinator.
+	MemberUp MemberState = "Up"
+	// MemberUnreachable means that it has enlisted, but the coordinator has no connection to it.
+	MemberUnreachable MemberState = "Unreachable"
+	// MemberStarting means that its present process has not enlisted yet.
+	MemberStarting MemberState = "Starting"
+	// MemberUnknown means that the coordinator does not answer.
+	MemberUnknown MemberState = "Unknown"
+)
+
+// MemberStatus describes one master. Figures are those of the last look at which the coordinator answered.
+type MemberStatus struct {
+	// Its name, which outlives its pods: the Store's name, "-master-" and a number.
+	Name string `json:"name"`
+	// What it is at the moment.
+	//
+	// +optional
+	State MemberState `json:"state,omitempty"`
+	// Its pod, while there is one.
+	//
+	// +optional
+	Pod string `json:"pod,omitempty"`
+	// How many pods it has had. A pod's name is derived from this number and never used again.
+	//
+	// +optional
+	PodNumber int64 `json:"podNumber,omitempty"`
+	// The node that its pod runs on.
+	//
+	// +optional
+	Node string `json:"node,omitempty"`
+	// Server ids of its shards, each as index.generation.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	ServerIDs []string `json:"serverIds,omitempty"`
+	// How many parts of tables it holds.
+	//
+	// +optional
+	Tablets int64 `json:"tablets"`
+	// How many bytes its logs can hold.
+	//
+	// +optional
+	CapacityBytes int64 `json:"capacityBytes,omitempty"`
+	// How much of that live objects take, in whole percent.
+	//
+	// +optional
+	UsedPercent int32 `json:"usedPercent"`
+	// What the spec asks for that the running pod was not made with, such as "memory: 1Gi -> 2Gi".
+	//
+	// +optional
+	Pending string `json:"pending,omitempty"`
+	// Why it is not up, where Kubernetes says so.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// LossCause says what ended.
+//
+// +kubebuilder:validation:Enum=Coordinator;Member
+type LossCause string
+
+const (
+	// LossOfCoordinator is the end of the coordinator's process: every table is gone.
+	LossOfCoordinator LossCause = "Coordinator"
+	// LossOfMember is the end of a master's process: what it held is gone, its part of each table is empty.
+	LossOfMember LossCause = "Member"
+)
+
+// Loss is the death of a process that held the only copy of something.
+type Loss struct {
+	// Counts the losses of this Store from 1. Annotation rcbox.dev/acknowledged-losses takes this number.
+	Number int64 `json:"number"`
+	// What ended.
+	Cause LossCause `json:"cause"`
+	// When the operator saw it.
+	Time metav1.Time `json:"time"`
+	// The member that held it: a master, or the coordinator.
+	Member string `json:"member"`
+	// Server ids that ended, each as index.generation.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	ServerIDs []string `json:"serverIds,omitempty"`
+	// Names of tables that lost something; the first ten.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Tables []string `json:"tables,omitempty"`
+	// How many tables lost something.
+	//
+	// +optional
+	TableCount int64 `json:"tableCount,omitempty"`
+	// How many parts of tables were lost.
+	//
+	// +optional
+	Tablets int64 `json:"tablets,omitempty"`
+	// How many objects were lost, as last reported.
+	//
+	// +optional
+	Objects int64 `json:"objects,omitempty"`
+	// How many bytes of objects were lost, as last reported.
+	//
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Writes everything that is generated: deep copies, CustomResourceDefinitions and
+# RBAC (into config and charts), and the Go code of admin.proto.
+#
+# usage: hack/generate.sh          write into the source tree
+#        hack/generate.sh --check  generate into a copy; fail where it differs
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+GENERATED=(api config/crd/bases config/rbac/role.yaml charts/rcbox/files)
+
+# generate TREE: in the source tree at TREE.
+generate() {
+	cd "$1"
+	command -v protoc >/dev/null || die "protoc is missing; Debian's package protobuf-compiler has it (hack/setup.sh installs it)"
+	local controller_gen protoc_gen_go protoc_gen_go_grpc
+	controller_gen=$("$ROOT/hack/tool.sh" controller-gen)
+	protoc_gen_go=$("$ROOT/hack/tool.sh" protoc-gen-go)
+	protoc_gen_go_grpc=$("$ROOT/hack/tool.sh" protoc-gen-go-grpc)
+
+	"$controller_gen" object paths=./api/v1alpha1
+	"$controller_gen" crd paths=./api/v1alpha1 output:crd:artifacts:config=config/crd/bases
+	"$controller_gen" rbac:roleName=rcbox-operator paths=./operator/... output:rbac:artifacts:config=config/rbac
+
+	# The chart makes Roles or a ClusterRole of these rules, as its values say.
+	mkdir -p charts/rcbox/files
+	cp config/crd/bases/rcbox.dev_stores.yaml charts/rcbox/files/stores-crd.yaml
+	rules_of config/rbac/role.yaml ClusterRole >charts/rcbox/files/store-rules.yaml
+	rules_of config/rbac/role.yaml Role >charts/rcbox/files/leader-election-rules.yaml
+
+	protoc -I . \
+		--plugin=protoc-gen-go="$protoc_gen_go" --go_out=. --go_opt=module=rcbox.dev/rcbox \
+		--plugin=protoc-gen-go-grpc="$protoc_gen_go_grpc" --go-grpc_out=. --go-grpc_opt=module=rcbox.dev/rcbox \
+		api/admin/v1/admin.proto
+}
+
+# rules_of FILE KIND: the list under "rules:" of the document of that kind.
+rules_of() {
+	awk -v kind="kind: $2" '
+		$0 == "---" { found = inside = 0 }
+		$0 == kind { found = 1 }
+		found && inside { print }
+		found && $0 == "rules:" { inside = 1 }
+	' "$1"
+}
+
+check() {
+	local copy path
+	copy=$(mktemp -d)
+	# shellcheck disable=SC2064 # now, not later
+	trap "rm -rf '$copy'" EXIT
+	cp -r "$ROOT"/{go.mod,go.sum,api,operator,config,charts} "$copy/"
+	(generate "$copy")
+	for path in "${GENERATED[@]}"; do
+		diff -ru "$ROOT/$path" "$copy/$path" || die "$path is out of date; run hack/generate.sh and commit what it changes"
+	done
+	info "generated files are up to date"
+}
+
+case ${1-} in
+'') generate "$ROOT" ;;
+--check) check ;;
+*) die "usage: hack/generate.sh [--check]" ;;
+esac

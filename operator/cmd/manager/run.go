@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/controller"
+)
+
+const (
+	leaderElectionID = "rcbox-operator"
+	recorderName     = "rcbox-operator"
+	shutdownTimeout  = 20 * time.Second
+)
+
+type runOptions struct {
+	storeImage      string
+	namespace       string
+	watchNamespaces []string
+	leaderElect     bool
+	metricsAddress  string
+	healthAddress   string
+	humanLogs       bool
+}
+
+// What the leader election needs, in the operator's own namespace.
+//
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=rcbox-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups=events.k8s.io,namespace=rcbox-system,resources=events,verbs=create;patch
+
+func runCommand() *cobra.Command {
+	var options runOptions
+	command := &cobra.Command{
+		Use:   "run",
+		Short: "Run the operator until it is told to end",
+		Example: `  # as the Helm chart runs it
+  manager run --store-image rcbox/store:0.1.0 --leader-elect
+
+  # against the cluster of the current kubectl context, for two namespaces only
+  manager run --store-image rcbox/store:dev --namespace rcbox-system --watch-namespaces default,team-a`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return run(command, options) },
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.storeImage, "store-image", "",
+		"image of the store for new Stores that name none; required. Another value changes no Store that is there already")
+	flags.StringVar(&options.namespace, "namespace", os.Getenv("POD_NAMESPACE"),
+		"namespace that the operator runs in; default: $POD_NAMESPACE")
+	flags.StringSliceVar(&options.watchNamespaces, "watch-namespaces", nil,
+		"namespaces whose Stores are looked after; default: all")
+	flags.BoolVar(&options.leaderElect, "leader-elect", false, "let only one of several operators act, by a Lease in --namespace")
+	flags.StringVar(&options.metricsAddress, "metrics-bind-address", ":8080", "where Prometheus metrics are served; 0 for nowhere")
+	flags.StringVar(&options.healthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
+	flags.BoolVar(&options.humanLogs, "human-logs", false, "write log lines for people instead of JSON")
+	return command
+}
+
+func run(command *cobra.Command, options runOptions) error {
+	if options.storeImage == "" {
+		return errors.New("--store-image is required: it says which image a Store runs that names none")
+	}
+	if options.leaderElect && options.namespace == "" {
+		return errors.New("--leader-elect needs --namespace (or $POD_NAMESPACE): the Lease is kept there")
+	}
+	setUpLogs(options.humanLogs)
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find a cluster: %w", err)
+	}
+	manager, err := ctrl.NewManager(config, managerOptions(options))
+	if err != nil {
+		return fmt.Errorf("set up the operator: %w", err)
+	}
+	reconciler := &controller.Reconciler{
+		Client:       manager.GetClient(),
+		Live:         manager.GetAPIReader(),
+		Recorder:     manager.GetEventRecorder(recorderName),
+		Dial:         admin.Dial,
+		Now:          time.Now,
+		DefaultImage: options.storeImage,
+		Namespace:    options.namespace,
+	}
+	if err := reconciler.SetupWithManager(manager); err != nil {
+		return fmt.Errorf("set up the controller of Stores: %w", err)
+	}
+	if err := errors.Join(
+		manager.AddHealthzCheck("ping", healthz.Ping),
+		manager.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return fmt.Errorf("set up the health checks: %w", err)
+	}
+	ctrl.Log.Info("rcbox operator", "version", version, "storeImage", options.storeImage)
+	if err := manager.Start(command.Context()); err != nil {
+		return fmt.Errorf("run the operator: %w", err)
+	}
+	return nil
+}
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			panic(err) // two types of one name in this program
+		}
+	}
+	return scheme
+}
+
+func managerOptions(options runOptions) ctrl.Options {
+	// Of what is not the operator's own, nothing is kept in memory.
+	own := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue})}
+	var namespaces map[string]cache.Config
+	if len(options.watchNamespaces) > 0 {
+		namespaces = map[string]cache.Config{}
+		for _, namespace := range options.watchNamespaces {
+			namespaces[namespace] = cache.Config{}
+		}
+	}
+	timeout := shutdownTimeout
+	return ctrl.Options{
+		Scheme: newScheme(),
+		Cache: cache.Options{
+			DefaultNamespaces: namespaces,
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Pod{}:                   own,
+				&corev1.Service{}:               own,
+				&networkingv1.NetworkPolicy{}:   own,
+				&policyv1.PodDisruptionBudget{}: own,
+			},
+		},
+		Metrics:                 metricsserver.Options{BindAddress: options.metricsAddress},
+		HealthProbeBindAddress:  options.healthAddress,
+		LeaderElection:          options.leaderElect,
+		LeaderElectionID:        leaderElectionID,
+		LeaderElectionNamespace: options.namespace,
+		// The manager ends right after it has let go of the Lease, so that a successor need not wait for it to run out.
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       &timeout,
+	}
+}
+
+func setUpLogs(human bool) {
+	var handler slog.Handler = slog.NewJSONHandler(os.Stderr, nil)
+	if human {
+		handler = slog.NewTextHandler(os.Stderr, nil)
+	}
+	logger := logr.FromSlogHandler(handler)
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+}

@@ -1,0 +1,96 @@
+// Package admin talks to a store's coordinator over its admin API.
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+)
+
+// callTimeout bounds each call, the dial included.
+const callTimeout = 3 * time.Second
+
+// maxStatusBytes bounds an answer; a thousand members of 64 shards take less.
+const maxStatusBytes = 16 << 20
+
+// Client asks one coordinator.
+type Client interface {
+	// Status is the whole store in one answer.
+	Status(ctx context.Context) (*adminv1.GetClusterStatusResponse, error)
+	// RemoveMember takes a member out of the store for good. nil when it is out or was never in; a *RefusedError when it
+	// holds data.
+	RemoveMember(ctx context.Context, name string) error
+	// Close ends the connection.
+	Close() error
+}
+
+// Dialer makes a Client for the coordinator at an IP address and port. It does not wait for a connection.
+type Dialer func(ip string, port int) (Client, error)
+
+// RefusedError is the coordinator's refusal to remove a member that holds data.
+type RefusedError struct {
+	Member  string
+	Message string
+}
+
+func (e *RefusedError) Error() string { return e.Message }
+
+// Dial is the Dialer for real coordinators. Each visit to a store dials anew: there is then no connection to keep in step with
+// pods that come and go, and an answer is surely from the pod that was observed.
+func Dial(ip string, port int) (Client, error) {
+	return DialTarget("passthrough:///" + net.JoinHostPort(ip, strconv.Itoa(port)))
+}
+
+// DialTarget makes a Client for a gRPC target.
+func DialTarget(target string, options ...grpc.DialOption) (Client, error) {
+	options = append([]grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxStatusBytes)),
+		grpc.WithNoProxy(),
+	}, options...)
+	connection, err := grpc.NewClient(target, options...)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", target, err)
+	}
+	return &client{connection: connection, admin: adminv1.NewAdminClient(connection)}, nil
+}
+
+type client struct {
+	connection *grpc.ClientConn
+	admin      adminv1.AdminClient
+}
+
+func (c *client) Status(ctx context.Context) (*adminv1.GetClusterStatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	response, err := c.admin.GetClusterStatus(ctx, &adminv1.GetClusterStatusRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("ask the coordinator for its status: %w", err)
+	}
+	return response, nil
+}
+
+func (c *client) RemoveMember(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := c.admin.RemoveMember(ctx, &adminv1.RemoveMemberRequest{Name: name})
+	switch status.Code(err) {
+	case codes.OK, codes.NotFound:
+		return nil
+	case codes.FailedPrecondition:
+		return &RefusedError{Member: name, Message: status.Convert(err).Message()}
+	default:
+		return fmt.Errorf("remove member %s from the store: %w", name, err)
+	}
+}
+
+func (c *client) Close() error { return c.connection.Close() }

@@ -1,0 +1,212 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/resources"
+	"rcbox.dev/rcbox/operator/internal/status"
+)
+
+// errStale means that the world has moved on since it was observed: look again.
+var errStale = errors.New("the observed state is out of date")
+
+// maxFailures is how many pod steps of one visit may fail before the rest is left for the next one.
+const maxFailures = 3
+
+// nameTakenError is an object of somebody else with a name that the Store needs.
+type nameTakenError struct{ text string }
+
+func (e *nameTakenError) Error() string { return e.text }
+
+// apply carries out steps in order. What pods depend on comes first and stops everything if it fails; steps about different members do not
+// depend on each other, so that one that fails does not keep the others waiting.
+func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) (status.Outcome, error) {
+	var outcome status.Outcome
+	var failures []error
+	for _, step := range steps {
+		err := r.applyStep(ctx, v, step)
+		if err == nil {
+			outcome.Done = append(outcome.Done, step)
+			r.tell(ctx, v, step)
+			continue
+		}
+		var refused *admin.RefusedError
+		var taken *nameTakenError
+		switch {
+		case errors.As(err, &refused):
+			outcome.Refused, outcome.RefusedMember = refused.Message, refused.Member
+			continue
+		case errors.Is(err, errStale):
+			return outcome, errors.Join(append(failures, err)...)
+		case errors.As(err, &taken):
+			outcome.NameTaken = taken.text
+			return outcome, err
+		}
+		failures = append(failures, err)
+		if outcome.Failed == "" {
+			outcome.Failed = err.Error()
+		}
+		if !independent(step) || len(failures) == maxFailures {
+			break
+		}
+	}
+	return outcome, errors.Join(failures...)
+}
+
+// independent says whether later steps are right even if this one failed.
+func independent(step planner.Step) bool {
+	switch step.(type) {
+	case planner.CreatePod, planner.DeletePod, planner.RetireMember:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r *Reconciler) tell(ctx context.Context, v *visit, step planner.Step) {
+	log.FromContext(ctx).Info(step.Describe())
+	if step.Reason() != "" {
+		r.Recorder.Eventf(v.observed.Store, nil, corev1.EventTypeNormal, step.Reason(), "Apply", "%s", step.Describe())
+	}
+	countStep(step)
+}
+
+func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step) error {
+	switch step := step.(type) {
+	case planner.AddFinalizer:
+		return r.patchFinalizers(ctx, v, controllerutil.AddFinalizer)
+	case planner.RemoveFinalizer:
+		if err := r.patchFinalizers(ctx, v, controllerutil.RemoveFinalizer); err != nil {
+			return err
+		}
+		v.gone = true
+		return nil
+	case planner.ApplyObject:
+		return r.applyObject(ctx, v, step)
+	case planner.CreatePod:
+		return r.createPod(ctx, v, step)
+	case planner.DeletePod:
+		return r.deletePod(ctx, v, step.Pod)
+	case planner.RetireMember:
+		return r.retireMember(ctx, v, step)
+	default:
+		return fmt.Errorf("no way to carry out %T", step)
+	}
+}
+
+func (r *Reconciler) patchFinalizers(ctx context.Context, v *visit, change func(client.Object, string) bool) error {
+	store := v.observed.Store
+	changed := store.DeepCopy()
+	if !change(changed, v1alpha1.Finalizer) {
+		return nil
+	}
+	// Not server-side apply: that would make the Store anew if it had just been deleted.
+	patch := client.MergeFromWithOptions(store.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, changed, patch, FieldManager); err != nil {
+		return stale(err, "change the Store's finalizers")
+	}
+	// The status is written to what there is now.
+	store.Finalizers, store.ResourceVersion = changed.Finalizers, changed.ResourceVersion
+	return nil
+}
+
+func (r *Reconciler) applyObject(ctx context.Context, v *visit, step planner.ApplyObject) error {
+	for _, fixed := range v.fixed {
+		if fixed.kind != step.Kind || fixed.name != step.Name {
+			continue
+		}
+		if step.Create {
+			if err := r.refuseTaken(ctx, v.observed.Store, fixed); err != nil {
+				return err
+			}
+		}
+		if err := r.Client.Apply(ctx, fixed.desired, FieldManager, client.ForceOwnership); err != nil {
+			return fmt.Errorf("apply %s %s: %w", fixed.kind, fixed.name, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("apply %s %s: the Store needs no such object", step.Kind, step.Name)
+}
+
+// refuseTaken asks the API server itself, because the cache holds only the operator's own objects.
+func (r *Reconciler) refuseTaken(ctx context.Context, store *v1alpha1.Store, fixed fixedObject) error {
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: store.Namespace, Name: fixed.name}, fixed.object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for a %s %s: %w", fixed.kind, fixed.name, err)
+	case metav1.IsControlledBy(fixed.object, store):
+		return nil
+	default:
+		return &nameTakenError{fmt.Sprintf(
+			"%s %s/%s is there already and is not this Store's: delete it, or make the Store under another name",
+			fixed.kind, store.Namespace, fixed.name)}
+	}
+}
+
+func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.CreatePod) error {
+	pod, err := resources.Pod(v.observed.Store, resources.PodSpec{
+		Component: step.Component, Member: step.Member, Number: step.Number, Inputs: step.Inputs,
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.Client.Apply(ctx, pod, FieldManager, client.ForceOwnership); err != nil {
+		return fmt.Errorf("create pod %s: %w", *pod.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) deletePod(ctx context.Context, v *visit, ref planner.PodRef) error {
+	uid := types.UID(ref.UID)
+	preconditions := metav1.Preconditions{UID: &uid}
+	if ref.ResourceVersion != "" {
+		preconditions.ResourceVersion = &ref.ResourceVersion
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: ref.Name}}
+	err := r.Client.Delete(ctx, pod, &client.DeleteOptions{Preconditions: &preconditions})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return stale(err, "delete pod "+ref.Name)
+}
+
+// retireMember is the one place where a process that runs is ended, and the coordinator's word is what allows it.
+func (r *Reconciler) retireMember(ctx context.Context, v *visit, step planner.RetireMember) error {
+	if v.coordinator == nil {
+		return fmt.Errorf("retire %s: the coordinator was not reached", step.Member)
+	}
+	if err := v.coordinator.RemoveMember(ctx, step.Member); err != nil {
+		return err
+	}
+	if step.Pod == nil {
+		return nil
+	}
+	// The pod's state may change meanwhile, and does when its process is let go: its uid is enough.
+	return r.deletePod(ctx, v, planner.PodRef{Name: step.Pod.Name, UID: step.Pod.UID})
+}
+
+func stale(err error, what string) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("%s: %w", what, errors.Join(errStale, err))
+	default:
+		return fmt.Errorf("%s: %w", what, err)
+	}
+}

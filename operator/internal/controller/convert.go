@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+// maxTroubleText bounds what of a container's last words is shown.
+const maxTroubleText = 200
+
+func processOf(pod *corev1.Pod) planner.Process {
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return planner.ProcessEnded
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].State.Running != nil {
+			return planner.ProcessRunning
+		}
+	}
+	return planner.ProcessAbsent
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// troubleOf says why a pod does not run, in Kubernetes' words; empty when it does, or is on its way.
+func troubleOf(pod *corev1.Pod) string {
+	if processOf(pod) == planner.ProcessEnded {
+		return reasonAndMessage(orElse(pod.Status.Reason, string(pod.Status.Phase)), pod.Status.Message)
+	}
+	for i := range pod.Status.Conditions {
+		condition := &pod.Status.Conditions[i]
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			return reasonAndMessage(condition.Reason, condition.Message)
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		container := &pod.Status.ContainerStatuses[i]
+		waiting := container.State.Waiting
+		if waiting == nil || waiting.Reason == "" || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing" {
+			continue
+		}
+		if last := container.LastTerminationState.Terminated; last != nil {
+			return reasonAndMessage(waiting.Reason, fmt.Sprintf("exit code %d (%s) %s", last.ExitCode, last.Reason, lastLine(last.Message)))
+		}
+		return reasonAndMessage(waiting.Reason, waiting.Message)
+	}
+	return ""
+}
+
+func reasonAndMessage(reason, message string) string {
+	message = strings.TrimSpace(message)
+	if len(message) > maxTroubleText {
+		message = strings.ToValidUTF8(message[:maxTroubleText], "") + "..."
+	}
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
+	cluster := planner.Cluster{
+		ID:            admin.ClusterID(response.GetClusterId()),
+		BuildVersion:  response.GetBuildVersion(),
+		Tables:        count(response.GetTableCount()),
+		LossesDropped: count(response.GetLossesDropped()),
+	}
+	for _, member := range response.GetMembers() {
+		seen := planner.Member{
+			Name:      member.GetName(),
+			Connected: member.GetState() == adminv1.MemberState_MEMBER_STATE_UP,
+			Instance:  member.GetInstance(),
+		}
+		for _, shard := range member.GetShards() {
+			seen.ServerIDs = append(seen.ServerIDs, admin.ServerID(shard.GetServerId()))
+			seen.Tablets += count(shard.GetTabletCount())
+			seen.CapacityBytes += count(shard.GetLogCapacityBytes())
+			seen.LiveBytes += count(shard.GetLogLiveBytes())
+		}
+		cluster.Members = append(cluster.Members, seen)
+	}
+	for _, loss := range response.GetLosses() {
+		seen := planner.Loss{
+			Member:     loss.GetMember(),
+			Tables:     loss.GetTables(),
+			TableCount: int64(len(loss.GetTables())) + count(loss.GetTablesDropped()),
+			Tablets:    count(loss.GetTabletCount()),
+			Objects:    count(loss.GetObjectCount()),
+			Bytes:      count(loss.GetLiveBytes()),
+		}
+		for _, id := range loss.GetServerIds() {
+			seen.ServerIDs = append(seen.ServerIDs, admin.ServerID(id))
+		}
+		cluster.Losses = append(cluster.Losses, seen)
+	}
+	return cluster
+}
+
+// count turns a count off the wire into one for the status, which has no unsigned numbers.
+func count(n uint64) int64 {
+	const most = 1<<63 - 1
+	return int64(min(n, most)) //nolint:gosec // bounded
+}

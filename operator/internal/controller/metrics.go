@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+var (
+	conditionGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_condition",
+		Help: "1 for the status that a condition of a Store has, 0 for the other two.",
+	}, []string{"namespace", "name", "type", "status"})
+	mastersGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_masters",
+		Help: "Masters of a Store by what they are: desired, ready, outdated.",
+	}, []string{"namespace", "name", "state"})
+	lossesGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_losses",
+		Help: "How many times a Store has lost data.",
+	}, []string{"namespace", "name"})
+	stepsCounter = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "rcbox_operator_steps_total",
+		Help: "Steps that the operator carried out, by kind.",
+	}, []string{"reason"})
+)
+
+func init() { //nolint:gochecknoinits // controller-runtime's registry is global
+	metrics.Registry.MustRegister(conditionGauge, mastersGauge, lossesGauge, stepsCounter)
+}
+
+func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
+	for i := range next.Conditions {
+		condition := &next.Conditions[i]
+		for _, value := range []string{"True", "False", "Unknown"} {
+			is := 0.0
+			if string(condition.Status) == value {
+				is = 1
+			}
+			conditionGauge.WithLabelValues(store.Namespace, store.Name, condition.Type, value).Set(is)
+		}
+	}
+	mastersGauge.WithLabelValues(store.Namespace, store.Name, "desired").Set(float64(store.Spec.Masters.Replicas))
+	mastersGauge.WithLabelValues(store.Namespace, store.Name, "ready").Set(float64(next.Masters.Ready))
+	mastersGauge.WithLabelValues(store.Namespace, store.Name, "outdated").Set(float64(next.Masters.Outdated))
+	lossesGauge.WithLabelValues(store.Namespace, store.Name).Set(float64(next.LossCount))
+}
+
+// forget a Store that is gone.
+func forget(key types.NamespacedName) {
+	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
+	conditionGauge.DeletePartialMatch(labels)
+	mastersGauge.DeletePartialMatch(labels)
+	lossesGauge.DeletePartialMatch(labels)
+}
+
+func countStep(step planner.Step) {
+	if reason := step.Reason(); reason != "" {
+		stepsCounter.WithLabelValues(strings.TrimSpace(reason)).Inc()
+	}
+}

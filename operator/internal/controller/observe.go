@@ -1,0 +1,189 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
+	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/resources"
+)
+
+// visit is one look at one Store, with what is needed to act on it.
+type visit struct {
+	observed planner.Observed
+	// coordinator that answered; nil when none did.
+	coordinator admin.Client
+	fixed       []fixedObject
+	// gone is set once the finalizer was removed.
+	gone bool
+}
+
+func (v *visit) close() {
+	if v.coordinator != nil {
+		_ = v.coordinator.Close() // nothing is lost with a connection
+	}
+}
+
+// fixedObject is one whose name does not change.
+type fixedObject struct {
+	kind    string
+	name    string
+	desired runtime.ApplyConfiguration
+	// object of the kind, to read a live one into.
+	object client.Object
+	state  planner.ObjectState
+}
+
+func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit, error) {
+	v := &visit{observed: planner.Observed{Now: r.Now(), Store: store, DefaultImage: r.DefaultImage}}
+	pods := &corev1.PodList{}
+	if err := r.Client.List(ctx, pods, client.InNamespace(store.Namespace),
+		client.MatchingLabels{v1alpha1.LabelStore: store.Name}); err != nil {
+		return nil, fmt.Errorf("list the Store's pods: %w", err)
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; metav1.IsControlledBy(pod, store) {
+			v.observed.Pods = append(v.observed.Pods, podOf(pod))
+		}
+	}
+	if store.DeletionTimestamp != nil {
+		return v, nil
+	}
+	if err := r.observeFixed(ctx, v); err != nil {
+		return nil, err
+	}
+	r.askCoordinator(ctx, v)
+	return v, nil
+}
+
+// askCoordinator leaves Cluster empty when there is no answer: that is a state of the Store, not a failure of the visit.
+func (r *Reconciler) askCoordinator(ctx context.Context, v *visit) {
+	pod := planner.Coordinator(v.observed.Pods)
+	if pod == nil || pod.IP == "" || pod.Process != planner.ProcessRunning {
+		v.observed.ClusterError = "the coordinator does not run"
+		return
+	}
+	coordinator, err := r.Dial(pod.IP, resources.CoordinatorAdminPort)
+	if err != nil {
+		v.observed.ClusterError = err.Error()
+		return
+	}
+	v.coordinator = coordinator
+	response, err := coordinator.Status(ctx)
+	if err != nil {
+		v.observed.ClusterError = err.Error()
+		return
+	}
+	cluster := clusterOf(response)
+	v.observed.Cluster = &cluster
+}
+
+func (r *Reconciler) observeFixed(ctx context.Context, v *visit) error {
+	store := v.observed.Store
+	for _, service := range resources.Services(store) {
+		if err := compare(ctx, r, v, "Service", *service.Name, &corev1.Service{}, service, coreac.ExtractService); err != nil {
+			return err
+		}
+	}
+	for _, policy := range resources.NetworkPolicies(store, r.Namespace) {
+		if err := compare(ctx, r, v, "NetworkPolicy", *policy.Name, &networkingv1.NetworkPolicy{}, policy,
+			networkingac.ExtractNetworkPolicy); err != nil {
+			return err
+		}
+	}
+	budget := resources.DisruptionBudget(store)
+	return compare(ctx, r, v, "PodDisruptionBudget", *budget.Name, &policyv1.PodDisruptionBudget{}, budget,
+		policyac.ExtractPodDisruptionBudget)
+}
+
+// compare finds out whether an object has all the fields that the operator wants in it and owns no others, without asking the API server:
+// the fields that it owns are extracted from the cached object and compared with those that it would apply.
+func compare[Object client.Object, Configuration runtime.ApplyConfiguration](
+	ctx context.Context, r *Reconciler, v *visit, kind, name string, object Object, desired Configuration,
+	extract func(Object, string) (Configuration, error),
+) error {
+	store := v.observed.Store
+	fixed := fixedObject{kind: kind, name: name, desired: desired, object: object}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: store.Namespace, Name: name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		fixed.state = planner.ObjectMissing
+	case err != nil:
+		return fmt.Errorf("read %s %s: %w", kind, name, err)
+	case !metav1.IsControlledBy(object, store):
+		fixed.state = planner.ObjectMissing
+	default:
+		owned, err := extract(object, string(FieldManager))
+		if err != nil {
+			return fmt.Errorf("read the owned fields of %s %s: %w", kind, name, err)
+		}
+		same, err := sameJSON(owned, desired)
+		if err != nil {
+			return err
+		}
+		if !same {
+			fixed.state = planner.ObjectDifferent
+		}
+	}
+	v.fixed = append(v.fixed, fixed)
+	v.observed.Objects = append(v.observed.Objects, planner.Object{Kind: kind, Name: name, State: fixed.state})
+	return nil
+}
+
+func sameJSON(a, b any) (bool, error) {
+	left, err := json.Marshal(a)
+	if err != nil {
+		return false, fmt.Errorf("encode an object: %w", err)
+	}
+	right, err := json.Marshal(b)
+	if err != nil {
+		return false, fmt.Errorf("encode an object: %w", err)
+	}
+	return bytes.Equal(left, right), nil
+}
+
+func podOf(pod *corev1.Pod) planner.Pod {
+	number, err := strconv.ParseInt(pod.Annotations[v1alpha1.AnnotationPodNumber], 10, 64)
+	if err != nil {
+		number = 0 // somebody has edited it; the status still has the number
+	}
+	inputs, err := resources.DecodeInputs(pod.Annotations[v1alpha1.AnnotationMadeFrom])
+	if err != nil {
+		inputs = resources.Inputs{} // likewise; the pod then counts as outdated
+	}
+	seen := planner.Pod{
+		Name:            pod.Name,
+		UID:             string(pod.UID),
+		ResourceVersion: pod.ResourceVersion,
+		Component:       pod.Labels[v1alpha1.LabelComponent],
+		Member:          pod.Labels[v1alpha1.LabelMember],
+		Number:          number,
+		CreatedAt:       pod.CreationTimestamp.Time,
+		Process:         processOf(pod),
+		Ready:           isReady(pod),
+		IP:              pod.Status.PodIP,
+		Node:            pod.Spec.NodeName,
+		Inputs:          inputs,
+		Trouble:         troubleOf(pod),
+	}
+	if pod.DeletionTimestamp != nil {
+		seen.EndsAt = pod.DeletionTimestamp.Time
+	}
+	return seen
+}

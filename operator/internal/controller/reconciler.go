@@ -1,0 +1,146 @@
+// Package controller carries out the visits to Stores: it observes, lets the planner decide, applies the plan, and writes the
+// status once.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/status"
+)
+
+const (
+	// FieldManager owns the fields that the operator applies.
+	FieldManager = client.FieldOwner("rcbox-operator")
+
+	// concurrency is how many Stores are visited at a time. A visit waits for its coordinator, not for a CPU.
+	concurrency = 8
+	// retryLeast and retryMost bound the pause after a failed visit.
+	retryLeast = 500 * time.Millisecond
+	retryMost  = 30 * time.Second
+	// staleRetry is the pause after a visit that turned out to have seen an old state.
+	staleRetry = 200 * time.Millisecond
+)
+
+// Reconciler visits Stores.
+type Reconciler struct {
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+	// Recorder tells users what was done and why.
+	Recorder events.EventRecorder
+	// Dial reaches a coordinator.
+	Dial admin.Dialer
+	// Now is the clock.
+	Now func() time.Time
+	// DefaultImage is what a Store gets that names none.
+	DefaultImage string
+	// Namespace is the operator's own, from which it may reach the coordinators' admin ports.
+	Namespace string
+}
+
+// +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=rcbox.dev,resources=stores/status,verbs=update
+// +kubebuilder:rbac:groups=rcbox.dev,resources=stores/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager makes the manager call the Reconciler.
+func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(manager).
+		Named("store").
+		// The operator's own writes of the status are no reason for a visit.
+		For(&v1alpha1.Store{}, builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Owns(&corev1.Pod{}).
+		Owns(&corev1.Service{}).
+		Owns(&networkingv1.NetworkPolicy{}).
+		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryLeast, retryMost),
+		}).
+		Complete(r)
+}
+
+// Reconcile visits one Store.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	store := &v1alpha1.Store{}
+	if err := r.Client.Get(ctx, request.NamespacedName, store); err != nil {
+		if apierrors.IsNotFound(err) {
+			forget(request.NamespacedName)
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("read the Store: %w", err)
+	}
+	visit, err := r.observe(ctx, store)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	defer visit.close()
+
+	plan := planner.Make(visit.observed)
+	outcome, applyErr := r.apply(ctx, visit, plan.Steps)
+	next := status.Compute(visit.observed, plan, outcome)
+	if err := r.writeStatus(ctx, visit, next); err != nil {
+		if apierrors.IsConflict(err) || errors.Is(applyErr, errStale) {
+			return ctrl.Result{RequeueAfter: staleRetry}, nil
+		}
+		return ctrl.Result{}, errors.Join(applyErr, err)
+	}
+	if errors.Is(applyErr, errStale) {
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	}
+	return ctrl.Result{RequeueAfter: plan.Next}, applyErr
+}
+
+// writeStatus writes the status if it changed, and tells of what is new in it.
+func (r *Reconciler) writeStatus(ctx context.Context, visit *visit, next v1alpha1.StoreStatus) error {
+	store := visit.observed.Store
+	if visit.gone {
+		forget(client.ObjectKeyFromObject(store))
+		return nil
+	}
+	observeMetrics(store, &next)
+	if equality.Semantic.DeepEqual(store.Status, next) {
+		return nil
+	}
+	changed := store.DeepCopy()
+	changed.Status = next
+	// The resource version is that of what was observed: were it an old one, the status would be computed from it in vain.
+	if err := r.Client.Status().Update(ctx, changed); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("write the status: %w", err)
+	}
+	for _, event := range status.Events(&store.Status, &next) {
+		r.Recorder.Eventf(store, nil, event.Type, event.Reason, "Observe", "%s", event.Note)
+		log.FromContext(ctx).Info(event.Note, "reason", event.Reason)
+	}
+	return nil
+}

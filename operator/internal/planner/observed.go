@@ -1,0 +1,247 @@
+// Package planner decides what to do next for a Store: Plan is a pure function from what was observed to an ordered list of
+// steps, each with its reason. There is no client and no clock in it.
+package planner
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/resources"
+)
+
+// Observed is everything that one visit to a Store saw.
+type Observed struct {
+	Now   time.Time
+	Store *v1alpha1.Store
+	// DefaultImage is what a Store gets that names no image and has none yet.
+	DefaultImage string
+	// Pods that this Store controls.
+	Pods []Pod
+	// Objects are those of fixed name that the Store needs, in the order in which they are applied.
+	Objects []Object
+	// Cluster is the coordinator's answer; nil when there was none.
+	Cluster *Cluster
+	// ClusterError says why there was no answer.
+	ClusterError string
+}
+
+// Process is what is known of the process in a pod.
+type Process int
+
+const (
+	// ProcessAbsent means that no process runs in the pod now (it never has, or the container is waiting to be started
+	// again), so that the pod holds no data.
+	ProcessAbsent Process = iota
+	// ProcessRunning means that the container runs, as far as its kubelet has said.
+	ProcessRunning
+	// ProcessEnded means that the pod has ended for good: it was evicted, or its node refused it.
+	ProcessEnded
+)
+
+// Pod is the part of a pod that matters here.
+type Pod struct {
+	Name            string
+	UID             string
+	ResourceVersion string
+	// Component and Member as its labels say.
+	Component string
+	Member    string
+	// Number counts the member's pods from 1.
+	Number    int64
+	CreatedAt time.Time
+	// EndsAt is when it was told to have ended; zero for a pod that was not told to end.
+	EndsAt  time.Time
+	Process Process
+	Ready   bool
+	IP      string
+	Node    string
+	// Inputs are what it was made from.
+	Inputs resources.Inputs
+	// Trouble is why it does not run, in Kubernetes' words; empty when it does, or is on its way.
+	Trouble string
+}
+
+// Terminating says whether the pod was told to end. Such a pod blocks nothing: on a dead node it may stay for ever.
+func (p *Pod) Terminating() bool { return !p.EndsAt.IsZero() }
+
+// Ref names this very pod, in the state in which it was seen.
+func (p *Pod) Ref() PodRef {
+	return PodRef{Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion}
+}
+
+// ObjectState says how an object of fixed name compares with what the Store needs.
+type ObjectState int
+
+const (
+	// ObjectCurrent is as it should be.
+	ObjectCurrent ObjectState = iota
+	// ObjectMissing is not there, or not this Store's.
+	ObjectMissing
+	// ObjectDifferent is this Store's, with other contents.
+	ObjectDifferent
+)
+
+// Object is one of fixed name.
+type Object struct {
+	Kind  string
+	Name  string
+	State ObjectState
+}
+
+// Cluster is the coordinator's answer.
+type Cluster struct {
+	ID            string
+	BuildVersion  string
+	Tables        int64
+	Members       []Member
+	Losses        []Loss
+	LossesDropped int64
+}
+
+// Member is one that the coordinator knows.
+type Member struct {
+	Name string
+	// Connected is whether all its shards are.
+	Connected bool
+	// Instance starts with the uid of the pod whose process enlisted.
+	Instance      string
+	ServerIDs     []string
+	Tablets       int64
+	CapacityBytes int64
+	LiveBytes     int64
+}
+
+// Loss is the death of a member's process that held data, as the coordinator tells it.
+type Loss struct {
+	Member     string
+	ServerIDs  []string
+	Tables     []string
+	TableCount int64
+	Tablets    int64
+	Objects    int64
+	Bytes      int64
+}
+
+// member is what was observed of one member.
+type member struct {
+	name    string
+	ordinal int
+	// live pods, the one that counts first.
+	live     []*Pod
+	reported *Member
+	// highest number of any of its pods.
+	highest int64
+}
+
+// Coordinator is the pod to ask: the oldest that was not told to end. Nil when there is none.
+func Coordinator(pods []Pod) *Pod {
+	var oldest *Pod
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Component != v1alpha1.ComponentCoordinator || pod.Terminating() || pod.Process == ProcessEnded {
+			continue
+		}
+		if oldest == nil || pod.Number < oldest.Number {
+			oldest = pod
+		}
+	}
+	return oldest
+}
+
+// Runs says whether the process that the coordinator knows under this member's name is the pod's.
+func (m *Member) Runs(pod *Pod) bool {
+	return m != nil && pod != nil && pod.UID != "" && strings.HasPrefix(m.Instance, pod.UID)
+}
+
+func (o *Observed) coordinator() *member {
+	return o.gather(v1alpha1.CoordinatorMember(o.Store.Name), -1, nil)
+}
+
+// masters are all that should be there, have a pod, or are known to the coordinator; by ordinal.
+func (o *Observed) masters() []*member {
+	ordinals := map[int]*Member{}
+	for ordinal := range int(o.Store.Spec.Masters.Replicas) {
+		ordinals[ordinal] = nil
+	}
+	for i := range o.Pods {
+		pod := &o.Pods[i]
+		ordinal, ok := v1alpha1.MasterOrdinal(o.Store.Name, pod.Member)
+		if ok && !pod.Terminating() {
+			ordinals[ordinal] = nil
+		}
+	}
+	if o.Cluster != nil {
+		for i := range o.Cluster.Members {
+			reported := &o.Cluster.Members[i]
+			if ordinal, ok := v1alpha1.MasterOrdinal(o.Store.Name, reported.Name); ok {
+				ordinals[ordinal] = reported
+			}
+		}
+	}
+	members := make([]*member, 0, len(ordinals))
+	for ordinal, reported := range ordinals {
+		members = append(members, o.gather(v1alpha1.MasterMember(o.Store.Name, ordinal), ordinal, reported))
+	}
+	slices.SortFunc(members, func(a, b *member) int { return cmp.Compare(a.ordinal, b.ordinal) })
+	return members
+}
+
+func (o *Observed) gather(name string, ordinal int, reported *Member) *member {
+	m := &member{name: name, ordinal: ordinal, reported: reported, highest: o.recordedPodNumber(name)}
+	for i := range o.Pods {
+		pod := &o.Pods[i]
+		if pod.Member != name {
+			continue
+		}
+		m.highest = max(m.highest, pod.Number)
+		if !pod.Terminating() {
+			m.live = append(m.live, pod)
+		}
+	}
+	// The one whose process has enlisted counts, else the oldest.
+	slices.SortStableFunc(m.live, func(a, b *Pod) int {
+		if reported.Runs(a) != reported.Runs(b) {
+			if reported.Runs(a) {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.Number, b.Number)
+	})
+	return m
+}
+
+func (o *Observed) recordedPodNumber(name string) int64 {
+	status := &o.Store.Status
+	if name == v1alpha1.CoordinatorMember(o.Store.Name) {
+		return status.Coordinator.PodNumber
+	}
+	for i := range status.Masters.Members {
+		if status.Masters.Members[i].Name == name {
+			return status.Masters.Members[i].PodNumber
+		}
+	}
+	return status.Masters.RetiredPodNumber
+}
+
+func (m *member) pod() *Pod {
+	if len(m.live) == 0 {
+		return nil
+	}
+	return m.live[0]
+}
+
+func (m *member) tablets() int64 {
+	if m.reported == nil {
+		return 0
+	}
+	return m.reported.Tablets
+}
+
+// up says whether the member's present process serves.
+func (m *member) up() bool {
+	return m.reported != nil && m.reported.Connected && m.reported.Runs(m.pod())
+}

@@ -1,0 +1,283 @@
+package planner
+
+import (
+	"fmt"
+	"time"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/resources"
+)
+
+const (
+	// SettledInterval is how often a Store is looked at where nothing is to be done: only the coordinator knows when a
+	// process was lost, and it does not call.
+	SettledInterval = 5 * time.Second
+	// UnsettledInterval is how often it is looked at while something is awaited.
+	UnsettledInterval = 2 * time.Second
+	// endedPodInterval is the least age at which a pod that has ended is replaced, so that a node that refuses every pod is
+	// not asked without pause.
+	endedPodInterval = 10 * time.Second
+	// goneAfter is how long past its time a pod may take to end before a Store's deletion no longer waits for it: its node
+	// is dead.
+	goneAfter = 30 * time.Second
+)
+
+// Plan is what to do next, and what was made of what was seen.
+type Plan struct {
+	// Steps in order. Each is right only if those before it succeeded.
+	Steps []Step
+	// Image is that of new pods.
+	Image string
+	// Coordinator and Masters (by ordinal) are what is and what should be.
+	Coordinator MemberView
+	Masters     []MemberView
+	// Next is when to look again, if nothing happens before.
+	Next time.Duration
+}
+
+// MemberView is what was seen of a member, and what is to become of it.
+type MemberView struct {
+	Name string
+	// Wanted is false for a member that the spec has no place for any more.
+	Wanted bool
+	// Pod that counts; nil when there is none.
+	Pod *Pod
+	// Reported is what the coordinator knows; nil when it knows nothing.
+	Reported *Member
+	// Up is whether its present process serves.
+	Up bool
+	// Pending is how the pod differs from the spec; empty when it does not.
+	Pending string
+	// PodNumber is that of its newest pod, the one that this plan makes included.
+	PodNumber int64
+}
+
+// Tablets is how many parts of tables the member holds.
+func (v *MemberView) Tablets() int64 {
+	if v.Reported == nil {
+		return 0
+	}
+	return v.Reported.Tablets
+}
+
+// Make decides what to do next.
+func Make(o Observed) Plan {
+	p := &planning{observed: &o, plan: Plan{Next: SettledInterval, Image: resolveImage(&o)}}
+	switch {
+	case o.Store.DeletionTimestamp != nil:
+		p.tearDown()
+	default:
+		p.build()
+	}
+	return p.plan
+}
+
+type planning struct {
+	observed *Observed
+	plan     Plan
+}
+
+func (p *planning) add(step Step) { p.plan.Steps = append(p.plan.Steps, step) }
+
+func (p *planning) lookAgainIn(d time.Duration) { p.plan.Next = min(p.plan.Next, d) }
+
+// resolveImage: the spec's, else the one that was resolved before, else the operator's default. An operator with another default thus
+// changes no Store that it finds.
+func resolveImage(o *Observed) string {
+	if o.Store.Spec.Image != "" {
+		return o.Store.Spec.Image
+	}
+	if o.Store.Status.Image != "" {
+		return o.Store.Status.Image
+	}
+	// The status was not written, or lost: the pods know.
+	var newest *Pod
+	for i := range o.Pods {
+		if pod := &o.Pods[i]; newest == nil || pod.CreatedAt.After(newest.CreatedAt) {
+			newest = pod
+		}
+	}
+	if newest != nil && newest.Inputs.Image != "" {
+		return newest.Inputs.Image
+	}
+	return o.DefaultImage
+}
+
+func (p *planning) build() {
+	o := p.observed
+	if !hasFinalizer(o.Store) {
+		p.add(AddFinalizer{Why: "so that the Store outlives its pods"})
+	}
+	for _, object := range o.Objects {
+		switch object.State {
+		case ObjectMissing:
+			p.add(ApplyObject{Kind: object.Kind, Name: object.Name, Create: true, Why: "it is missing"})
+		case ObjectDifferent:
+			p.add(ApplyObject{Kind: object.Kind, Name: object.Name, Why: "it differs from what the Store needs"})
+		case ObjectCurrent:
+		}
+	}
+	coordinator, masters := o.coordinator(), o.masters()
+	p.plan.Coordinator = p.keep(coordinator, v1alpha1.ComponentCoordinator, true)
+	allUp := true
+	for _, m := range masters {
+		wanted := m.ordinal < int(o.Store.Spec.Masters.Replicas)
+		p.plan.Masters = append(p.plan.Masters, p.keep(m, v1alpha1.ComponentMaster, wanted))
+		allUp = allUp && (!wanted || m.up())
+	}
+	if o.Cluster == nil || !allUp {
+		p.lookAgainIn(UnsettledInterval)
+	}
+	if o.Cluster != nil && !p.scaleIn(masters) {
+		p.replaceEmpty()
+	}
+}
+
+// keep sees to it that a member has one pod, made from the spec as far as that costs nothing.
+func (p *planning) keep(m *member, component string, wanted bool) MemberView {
+	o := p.observed
+	view := MemberView{
+		Name: m.name, Wanted: wanted, Pod: m.pod(), Reported: m.reported, Up: m.up(), PodNumber: m.highest,
+	}
+	if component == v1alpha1.ComponentCoordinator {
+		view.Up = o.Cluster != nil
+	}
+	inputs := resources.InputsFor(o.Store, component, p.plan.Image)
+	switch pod := view.Pod; {
+	case pod == nil:
+		// One that is not wanted but still owns tablets stays a member until they are dropped.
+		if wanted || m.tablets() > 0 {
+			view.PodNumber++
+			p.add(CreatePod{Component: component, Member: m.name, Number: view.PodNumber, Inputs: inputs, Why: whyCreate(m)})
+			p.lookAgainIn(UnsettledInterval)
+		}
+	case pod.Process == ProcessEnded:
+		if wait := endedPodInterval - o.Now.Sub(pod.CreatedAt); wait > 0 {
+			p.lookAgainIn(wait)
+		} else {
+			p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: "it has ended for good: " + orElse(pod.Trouble, "no reason given")})
+			p.lookAgainIn(UnsettledInterval)
+		}
+	default:
+		view.Pending = resources.Diff(pod.Inputs, inputs)
+		if view.Pending != "" && pod.Process == ProcessAbsent && (wanted || component == v1alpha1.ComponentCoordinator) {
+			p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: "no process runs in it, and the spec has changed: " + view.Pending})
+			p.lookAgainIn(UnsettledInterval)
+		}
+	}
+	p.deleteSurplus(m, component)
+	return view
+}
+
+// deleteSurplus ends all but one pod of a member. The way in which pods are named leaves no way for a second one; but if one is there,
+// its process and the first one would drive each other out for ever.
+func (p *planning) deleteSurplus(m *member, component string) {
+	for i := 1; i < len(m.live); i++ {
+		known := component == v1alpha1.ComponentCoordinator || m.reported.Runs(m.live[0])
+		if m.live[i].Process != ProcessRunning || (p.observed.Cluster != nil && known) {
+			p.add(DeletePod{Member: m.name, Pod: m.live[i].Ref(), Why: "the member has another pod, " + m.live[0].Name})
+		}
+	}
+}
+
+// scaleIn takes the last member out if the spec has no place for it: the coordinator is asked to let it go, which it does only while the
+// member holds nothing. True when there was one.
+func (p *planning) scaleIn(masters []*member) bool {
+	last := masters[len(masters)-1]
+	replicas := int(p.observed.Store.Spec.Masters.Replicas)
+	if last.ordinal < replicas {
+		return false
+	}
+	step := RetireMember{Member: last.name, Why: fmt.Sprintf("masters.replicas is %d", replicas)}
+	if pod := last.pod(); pod != nil && pod.Process != ProcessEnded {
+		ref := pod.Ref()
+		step.Pod = &ref
+	}
+	p.add(step)
+	p.lookAgainIn(UnsettledInterval)
+	return true
+}
+
+// replaceEmpty replaces a pod that was made from another spec and whose process holds nothing: one at a time, and only while all others
+// serve, so that there is always somewhere to put a new table.
+func (p *planning) replaceEmpty() {
+	var candidate *MemberView
+	for i := range p.plan.Masters {
+		view := &p.plan.Masters[i]
+		if !view.Wanted {
+			continue
+		}
+		replaceable := view.Pending != "" && view.Pod.Process == ProcessRunning && view.Tablets() == 0 &&
+			(view.Reported.Runs(view.Pod) || !view.Pod.Ready)
+		switch {
+		case !replaceable && !view.Up:
+			return
+		case !replaceable:
+		case !view.Up:
+			// One that does not serve anyway goes first; were it to wait for others like it, none would ever go.
+			candidate = view
+		case candidate == nil:
+			candidate = view
+		}
+	}
+	if candidate == nil {
+		return
+	}
+	ref := candidate.Pod.Ref()
+	p.add(RetireMember{
+		Member: candidate.Name, Pod: &ref,
+		Why: "it holds nothing, and the spec has changed: " + candidate.Pending,
+	})
+	p.lookAgainIn(UnsettledInterval)
+}
+
+// tearDown ends all pods and waits until they have ended, but not for those on dead nodes.
+func (p *planning) tearDown() {
+	o := p.observed
+	p.plan.Next = UnsettledInterval
+	if !hasFinalizer(o.Store) {
+		return
+	}
+	waiting := 0
+	for i := range o.Pods {
+		switch pod := &o.Pods[i]; {
+		case !pod.Terminating():
+			ref := pod.Ref()
+			ref.ResourceVersion = "" // whatever it does meanwhile, it goes
+			p.add(DeletePod{Member: pod.Member, Pod: ref, Why: "the Store is being deleted"})
+			waiting++
+		case o.Now.Before(pod.EndsAt.Add(goneAfter)):
+			waiting++
+		}
+	}
+	if waiting == 0 {
+		p.add(RemoveFinalizer{Why: "its pods have ended"})
+	}
+}
+
+func hasFinalizer(store *v1alpha1.Store) bool {
+	for _, finalizer := range store.Finalizers {
+		if finalizer == v1alpha1.Finalizer {
+			return true
+		}
+	}
+	return false
+}
+
+func whyCreate(m *member) string {
+	switch {
+	case m.highest == 0:
+		return "it is new"
+	case m.tablets() > 0:
+		return fmt.Sprintf("its pod is gone; it comes back empty (%d tablets)", m.tablets())
+	default:
+		return "its pod is gone"
+	}
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

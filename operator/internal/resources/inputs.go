@@ -1,0 +1,121 @@
+package resources
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// Inputs are the fields of a Store's spec that a pod is made from, and nothing else. A pod carries its own as an
+// annotation; it is outdated when they differ from the spec's. What the operator's version adds to a pod (probes, security
+// context, arguments) is not in here, so that another version of the operator finds no pod outdated. A field added here
+// later must be omitted from the JSON when it has its default, for the same reason.
+type Inputs struct {
+	Image             string              `json:"image"`
+	Memory            *resource.Quantity  `json:"memory,omitempty"`
+	Cores             int32               `json:"cores,omitempty"`
+	Requests          corev1.ResourceList `json:"requests,omitempty"`
+	Limits            corev1.ResourceList `json:"limits,omitempty"`
+	NodeSelector      map[string]string   `json:"nodeSelector,omitempty"`
+	Tolerations       []corev1.Toleration `json:"tolerations,omitempty"`
+	FailureDomain     string              `json:"failureDomain,omitempty"`
+	PriorityClassName string              `json:"priorityClassName,omitempty"`
+}
+
+// InputsFor reads the inputs of a pod of the component from the Store's spec. The image is the resolved one.
+func InputsFor(store *v1alpha1.Store, component, image string) Inputs {
+	placement := store.Spec.Placement
+	inputs := Inputs{
+		Image:             image,
+		NodeSelector:      placement.NodeSelector,
+		Tolerations:       placement.Tolerations,
+		PriorityClassName: placement.PriorityClassName,
+	}
+	if component == v1alpha1.ComponentCoordinator {
+		inputs.Requests = store.Spec.Coordinator.Resources.Requests
+		inputs.Limits = store.Spec.Coordinator.Resources.Limits
+		return inputs
+	}
+	masters := store.Spec.Masters
+	inputs.Memory = &masters.Memory
+	inputs.Cores = masters.Cores
+	inputs.FailureDomain = placement.FailureDomain
+	if masters.Resources != nil {
+		inputs.Requests = masters.Resources.Requests
+		inputs.Limits = masters.Resources.Limits
+	}
+	return inputs
+}
+
+// Encode is the text of the annotation.
+func (i Inputs) Encode() (string, error) {
+	text, err := json.Marshal(i)
+	if err != nil {
+		return "", fmt.Errorf("encode a pod's inputs: %w", err)
+	}
+	return string(text), nil
+}
+
+// DecodeInputs reads the annotation's text.
+func DecodeInputs(text string) (Inputs, error) {
+	var inputs Inputs
+	if err := json.Unmarshal([]byte(text), &inputs); err != nil {
+		return Inputs{}, fmt.Errorf("decode a pod's inputs: %w", err)
+	}
+	return inputs, nil
+}
+
+// Diff names what differs, such as "image: a -> b, memory: 1Gi -> 2Gi"; empty when nothing does.
+func Diff(have, want Inputs) string {
+	var parts []string
+	note := func(name string, equal bool, from, to string) {
+		switch {
+		case equal:
+		case from == "" && to == "":
+			parts = append(parts, name)
+		default:
+			parts = append(parts, fmt.Sprintf("%s: %s -> %s", name, orNone(from), orNone(to)))
+		}
+	}
+	equal := equality.Semantic.DeepEqual
+	note("image", have.Image == want.Image, have.Image, want.Image)
+	note("memory", equal(have.Memory, want.Memory), quantity(have.Memory), quantity(want.Memory))
+	note("cores", have.Cores == want.Cores, fmt.Sprint(have.Cores), fmt.Sprint(want.Cores))
+	note("resources.requests", equal(have.Requests, want.Requests), list(have.Requests), list(want.Requests))
+	note("resources.limits", equal(have.Limits, want.Limits), list(have.Limits), list(want.Limits))
+	note("nodeSelector", equal(have.NodeSelector, want.NodeSelector), "", "")
+	note("tolerations", equal(have.Tolerations, want.Tolerations), "", "")
+	note("failureDomain", have.FailureDomain == want.FailureDomain, have.FailureDomain, want.FailureDomain)
+	note("priorityClassName", have.PriorityClassName == want.PriorityClassName, have.PriorityClassName, want.PriorityClassName)
+	return strings.Join(parts, ", ")
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+func quantity(q *resource.Quantity) string {
+	if q == nil {
+		return ""
+	}
+	return q.String()
+}
+
+func list(l corev1.ResourceList) string {
+	parts := make([]string, 0, len(l))
+	for name, amount := range l {
+		parts = append(parts, fmt.Sprintf("%s=%s", name, amount.String()))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,236 @@
+package resources
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+const (
+	// nonRoot is the user of the image.
+	nonRoot = 65532
+	// A store's process has nothing to write out when it is told to end.
+	terminationGraceSeconds = 10
+	// An unreplicated process that is restarted loses its data: only one that has been dumb for five minutes is.
+	livenessPeriodSeconds = 10
+	livenessFailures      = 30
+	probeTimeoutSeconds   = 5
+	readinessPeriod       = 2
+	readinessFailures     = 3
+)
+
+// PodSpec says which pod to build.
+type PodSpec struct {
+	// Component is v1alpha1.ComponentCoordinator or v1alpha1.ComponentMaster.
+	Component string
+	Member    string
+	// Number counts the member's pods from 1.
+	Number int64
+	Inputs Inputs
+}
+
+// Pod builds a pod of the Store.
+func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, error) {
+	madeFrom, err := spec.Inputs.Encode()
+	if err != nil {
+		return nil, err
+	}
+	labels := StoreLabels(store.Name)
+	labels[v1alpha1.LabelComponent] = spec.Component
+	labels[v1alpha1.LabelMember] = spec.Member
+
+	container := coordinatorContainer()
+	if spec.Component == v1alpha1.ComponentMaster {
+		container = masterContainer(store, spec)
+	}
+	container.
+		WithImage(spec.Inputs.Image).
+		WithImagePullPolicy(store.Spec.ImagePullPolicy).
+		WithResources(containerResources(spec.Inputs)).
+		WithSecurityContext(coreac.SecurityContext().
+			WithAllowPrivilegeEscalation(false).
+			WithReadOnlyRootFilesystem(true).
+			WithRunAsNonRoot(true).
+			WithCapabilities(coreac.Capabilities().WithDrop("ALL"))).
+		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError)
+
+	podSpec := coreac.PodSpec().
+		WithContainers(container).
+		// In place first: the fastest way back for a process that crashed, and one that needs no operator.
+		WithRestartPolicy(corev1.RestartPolicyAlways).
+		WithTerminationGracePeriodSeconds(terminationGraceSeconds).
+		WithAutomountServiceAccountToken(false).
+		WithEnableServiceLinks(false).
+		WithSecurityContext(coreac.PodSecurityContext().
+			WithRunAsNonRoot(true).
+			WithRunAsUser(nonRoot).
+			WithRunAsGroup(nonRoot).
+			WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
+		WithNodeSelector(spec.Inputs.NodeSelector).
+		WithTolerations(tolerations(spec.Inputs.Tolerations)...).
+		WithImagePullSecrets(pullSecrets(store.Spec.ImagePullSecrets)...)
+	if spec.Inputs.PriorityClassName != "" {
+		podSpec.WithPriorityClassName(spec.Inputs.PriorityClassName)
+	}
+	if spec.Component == v1alpha1.ComponentMaster {
+		podSpec.WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
+			WithMaxSkew(1).
+			WithTopologyKey(spec.Inputs.FailureDomain).
+			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
+			WithLabelSelector(metaac.LabelSelector().WithMatchLabels(ComponentLabels(store.Name, spec.Component))))
+	}
+	return coreac.Pod(PodName(store.UID, spec.Member, spec.Number), store.Namespace).
+		WithLabels(labels).
+		WithAnnotations(map[string]string{
+			v1alpha1.AnnotationPodNumber: strconv.FormatInt(spec.Number, 10),
+			v1alpha1.AnnotationMadeFrom:  madeFrom,
+			// A node that is only scaled away would take the data with it.
+			"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+		}).
+		WithOwnerReferences(Owner(store)).
+		WithSpec(podSpec), nil
+}
+
+// Owner makes an object the Store's, so that it goes when the Store goes.
+func Owner(store *v1alpha1.Store) *metaac.OwnerReferenceApplyConfiguration {
+	return metaac.OwnerReference().
+		WithAPIVersion(v1alpha1.GroupVersion.String()).
+		WithKind("Store").
+		WithName(store.Name).
+		WithUID(store.UID).
+		WithController(true).
+		WithBlockOwnerDeletion(true)
+}
+
+func coordinatorContainer() *coreac.ContainerApplyConfiguration {
+	return withProbes(coreac.Container().
+		WithName(v1alpha1.ComponentCoordinator).
+		WithCommand("coordinator").
+		WithArgs(
+			"-C", fmt.Sprintf("tcp:host=0.0.0.0,port=%d", CoordinatorClientPort),
+			"--advertise", fmt.Sprintf("tcp:host=$(POD_IP),port=%d", CoordinatorClientPort),
+			"--logFormat", "json",
+		).
+		WithEnv(fieldEnv("POD_IP", "status.podIP")).
+		WithPorts(
+			port("client", CoordinatorClientPort),
+			port("member", CoordinatorMemberPort),
+			port("admin", CoordinatorAdminPort),
+			port("http", CoordinatorHTTPPort),
+		))
+}
+
+func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApplyConfiguration {
+	container := coreac.Container().
+		WithName(v1alpha1.ComponentMaster).
+		WithCommand("server").
+		WithArgs(
+			"-C", fmt.Sprintf("tcp:host=%s.%s.svc,port=%d", InternalService(store), store.Namespace, CoordinatorClientPort),
+			"-L", fmt.Sprintf("tcp:host=0.0.0.0,port=%d", MasterClientPort),
+			"--advertise", fmt.Sprintf("tcp:host=$(POD_IP),port=%d", MasterClientPort),
+			"--member", spec.Member,
+			"--instance", "$(POD_UID)",
+			"--hostId", "$(NODE_NAME)",
+			"--cores", strconv.Itoa(int(spec.Inputs.Cores)),
+			"--totalMasterMemory", strconv.FormatInt(StoreMemoryMiB(spec.Inputs), 10),
+			"--logFormat", "json",
+		).
+		WithEnv(
+			fieldEnv("POD_IP", "status.podIP"),
+			fieldEnv("POD_UID", "metadata.uid"),
+			fieldEnv("NODE_NAME", "spec.nodeName"),
+		)
+	for shard := range spec.Inputs.Cores {
+		container.WithPorts(port(fmt.Sprintf("shard-%d", shard), MasterClientPort+shard))
+	}
+	return withProbes(container.WithPorts(port("http", MasterHTTPPort)))
+}
+
+// StoreMemoryMiB is the part of a master's memory that its logs and hash tables may take. The rest is for the process: a
+// fixed part, buffers of each shard's connections, and what the allocator and the kernel need as a container's memory grows.
+func StoreMemoryMiB(inputs Inputs) int64 {
+	const (
+		mib            = 1 << 20
+		processMiB     = 48
+		perShardMiB    = 32
+		proportionally = 16 // one part in so many
+	)
+	total := inputs.Memory.Value() / mib
+	return total - processMiB - perShardMiB*int64(inputs.Cores) - total/proportionally
+}
+
+func containerResources(inputs Inputs) *coreac.ResourceRequirementsApplyConfiguration {
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	if inputs.Memory != nil {
+		requests[corev1.ResourceMemory] = *inputs.Memory
+		limits[corev1.ResourceMemory] = *inputs.Memory
+		requests[corev1.ResourceCPU] = *resource.NewQuantity(int64(inputs.Cores), resource.DecimalSI)
+		// A limit without a request would be taken for the request, too.
+		if limit, limited := inputs.Limits[corev1.ResourceCPU]; limited && limit.Cmp(requests[corev1.ResourceCPU]) < 0 {
+			requests[corev1.ResourceCPU] = limit
+		}
+	}
+	maps.Copy(requests, inputs.Requests)
+	maps.Copy(limits, inputs.Limits)
+	return coreac.ResourceRequirements().WithRequests(requests).WithLimits(limits)
+}
+
+func withProbes(container *coreac.ContainerApplyConfiguration) *coreac.ContainerApplyConfiguration {
+	get := func(path string) *coreac.ProbeApplyConfiguration {
+		return coreac.Probe().
+			WithHTTPGet(coreac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString("http"))).
+			WithTimeoutSeconds(probeTimeoutSeconds)
+	}
+	return container.
+		WithLivenessProbe(get("/healthz").WithPeriodSeconds(livenessPeriodSeconds).WithFailureThreshold(livenessFailures)).
+		WithReadinessProbe(get("/readyz").WithPeriodSeconds(readinessPeriod).WithFailureThreshold(readinessFailures))
+}
+
+func port(name string, number int32) *coreac.ContainerPortApplyConfiguration {
+	return coreac.ContainerPort().WithName(name).WithContainerPort(number).WithProtocol(corev1.ProtocolTCP)
+}
+
+func fieldEnv(name, path string) *coreac.EnvVarApplyConfiguration {
+	return coreac.EnvVar().WithName(name).
+		WithValueFrom(coreac.EnvVarSource().WithFieldRef(coreac.ObjectFieldSelector().WithFieldPath(path)))
+}
+
+func tolerations(list []corev1.Toleration) []*coreac.TolerationApplyConfiguration {
+	configurations := make([]*coreac.TolerationApplyConfiguration, 0, len(list))
+	for _, toleration := range list {
+		configuration := coreac.Toleration()
+		if toleration.Key != "" {
+			configuration.WithKey(toleration.Key)
+		}
+		if toleration.Operator != "" {
+			configuration.WithOperator(toleration.Operator)
+		}
+		if toleration.Value != "" {
+			configuration.WithValue(toleration.Value)
+		}
+		if toleration.Effect != "" {
+			configuration.WithEffect(toleration.Effect)
+		}
+		if toleration.TolerationSeconds != nil {
+			configuration.WithTolerationSeconds(*toleration.TolerationSeconds)
+		}
+		configurations = append(configurations, configuration)
+	}
+	return configurations
+}
+
+func pullSecrets(list []corev1.LocalObjectReference) []*coreac.LocalObjectReferenceApplyConfiguration {
+	configurations := make([]*coreac.LocalObjectReferenceApplyConfiguration, 0, len(list))
+	for _, reference := range list {
+		configurations = append(configurations, coreac.LocalObjectReference().WithName(reference.Name))
+	}
+	return configurations
+}

@@ -1,0 +1,251 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+const (
+	// maxNamed is how many members a message names.
+	maxNamed = 3
+	// maxMessage bounds a message's length in bytes.
+	maxMessage = 1024
+)
+
+type verdict struct {
+	status  metav1.ConditionStatus
+	reason  string
+	message string
+}
+
+func setConditions(o planner.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) {
+	for _, condition := range []struct {
+		name    string
+		verdict verdict
+	}{
+		{v1alpha1.ConditionAvailable, available(o, plan, next)},
+		{v1alpha1.ConditionProgressing, progressing(o, plan, outcome)},
+		{v1alpha1.ConditionDegraded, degraded(o, plan, next)},
+		{v1alpha1.ConditionDataSafe, dataSafe(o.Store, next)},
+	} {
+		set(o, next, condition.name, condition.verdict)
+	}
+}
+
+func set(o planner.Observed, next *v1alpha1.StoreStatus, name string, v verdict) {
+	if len(v.message) > maxMessage {
+		v.message = strings.ToValidUTF8(v.message[:maxMessage], "") + "..."
+	}
+	changed := now(o)
+	if before := meta.FindStatusCondition(next.Conditions, name); before != nil && before.Status == v.status {
+		changed = before.LastTransitionTime
+	}
+	meta.SetStatusCondition(&next.Conditions, metav1.Condition{
+		Type: name, Status: v.status, Reason: v.reason, Message: v.message,
+		ObservedGeneration: o.Store.Generation, LastTransitionTime: changed,
+	})
+}
+
+func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+	no := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
+	if o.Store.DeletionTimestamp != nil {
+		return no(v1alpha1.ReasonDeleting, "the Store is being deleted")
+	}
+	if o.Cluster == nil {
+		pod := plan.Coordinator.Pod
+		if pod != nil && pod.Ready {
+			return verdict{
+				metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown,
+				"the coordinator's pod " + pod.Name + " is ready, but the operator gets no answer from it: " + o.ClusterError,
+			}
+		}
+		if next.FormedAt == nil {
+			return no(v1alpha1.ReasonForming, "waiting for the coordinator"+coordinatorTrouble(plan))
+		}
+		return no(v1alpha1.ReasonCoordinatorDown, "the coordinator is down"+coordinatorTrouble(plan)+
+			"; clients that know where their keys are go on, others wait")
+	}
+	up := fmt.Sprintf("%d of %d masters are up", ready(plan), o.Store.Spec.Masters.Replicas)
+	if owners := filter(plan.Masters, func(v planner.MemberView) bool { return v.Tablets() > 0 && !v.Up }); len(owners) > 0 {
+		return no(v1alpha1.ReasonMembersDown, "the keys that "+names(owners)+" had cannot be read or written; "+up)
+	}
+	if waiting := filter(plan.Masters, isMissing); next.FormedAt == nil && len(waiting) > 0 {
+		return no(v1alpha1.ReasonForming, up+"; waiting for "+names(waiting))
+	}
+	if ready(plan) == 0 {
+		return no(v1alpha1.ReasonMembersDown, "no master is up")
+	}
+	return verdict{metav1.ConditionTrue, v1alpha1.ReasonServing, up}
+}
+
+func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict {
+	stuck := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
+	moving := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
+	excess := filter(plan.Masters, func(v planner.MemberView) bool { return !v.Wanted })
+	waiting := filter(plan.Masters, isMissing)
+	switch {
+	case outcome.NameTaken != "":
+		return stuck(v1alpha1.ReasonNameTaken, outcome.NameTaken)
+	case outcome.Failed != "":
+		return stuck(v1alpha1.ReasonApplyFailed, outcome.Failed)
+	case o.Store.DeletionTimestamp != nil:
+		return moving(v1alpha1.ReasonDeleting, "waiting for the Store's pods to end")
+	case len(excess) > 0 && outcome.Refused != "":
+		return stuck(v1alpha1.ReasonScaleInBlocked, scaleInMessage(o.Store, outcome))
+	}
+	if pending := pendingMembers(plan, outcome); len(pending) > 0 {
+		return stuck(v1alpha1.ReasonRestartPending, pendingMessage(pending))
+	}
+	switch {
+	case len(excess) > 0 && o.Cluster == nil:
+		return moving(v1alpha1.ReasonWaiting, "scaling in waits for the coordinator, without which no master is removed")
+	case len(plan.Steps) > 0:
+		return moving(v1alpha1.ReasonApplying, describe(plan.Steps))
+	case o.Cluster == nil:
+		return moving(v1alpha1.ReasonWaiting, "waiting for the coordinator"+coordinatorTrouble(plan))
+	case len(waiting) > 0:
+		return moving(v1alpha1.ReasonWaiting, "waiting for "+names(waiting))
+	default:
+		return stuck(v1alpha1.ReasonAsSpecified, "the Store is as its spec says")
+	}
+}
+
+func scaleInMessage(store *v1alpha1.Store, outcome Outcome) string {
+	ordinal, _ := v1alpha1.MasterOrdinal(store.Name, outcome.RefusedMember)
+	return fmt.Sprintf("%s stays, because it holds data that is nowhere else: %s. Drop those tables, or set masters.replicas to %d",
+		outcome.RefusedMember, strings.TrimSuffix(outcome.Refused, "."), ordinal+1)
+}
+
+// pendingMembers are those whose pods differ from the spec and which only the user may restart.
+func pendingMembers(plan planner.Plan, outcome Outcome) []planner.MemberView {
+	replaced := map[string]bool{}
+	for _, step := range plan.Steps {
+		switch step := step.(type) {
+		case planner.DeletePod:
+			replaced[step.Member] = true
+		case planner.RetireMember:
+			replaced[step.Member] = step.Member != outcome.RefusedMember
+		}
+	}
+	return filter(append([]planner.MemberView{plan.Coordinator}, plan.Masters...), func(v planner.MemberView) bool {
+		if v.Pending == "" || replaced[v.Name] {
+			return false
+		}
+		// An empty master has only to wait for its turn.
+		return v.Name == plan.Coordinator.Name || v.Tablets() > 0 || v.Reported == nil
+	})
+}
+
+func pendingMessage(pending []planner.MemberView) string {
+	first := pending[0]
+	return fmt.Sprintf("%s runs as it was made (%s). A restart loses what it holds, so it is yours to make: "+
+		"kubectl delete pod %s applies the change; pending in all: %s",
+		first.Name, first.Pending, first.Pod.Name, names(pending))
+}
+
+func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+	yes := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
+	fine := verdict{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "nothing is broken"}
+	if o.Store.DeletionTimestamp != nil {
+		return fine
+	}
+	if o.Cluster == nil {
+		trouble := coordinatorTrouble(plan)
+		if next.FormedAt == nil && trouble == "" {
+			return fine
+		}
+		if trouble == "" {
+			trouble = ": it does not answer"
+		}
+		return yes(v1alpha1.ReasonCoordinatorDown, "the coordinator is down"+trouble)
+	}
+	broken := filter(plan.Masters, func(v planner.MemberView) bool {
+		troubled := v.Pod != nil && v.Pod.Trouble != ""
+		// A member that has not enlisted yet is on its way, not broken.
+		return !v.Up && (troubled || v.Reported != nil)
+	})
+	if len(broken) > 0 {
+		return yes(v1alpha1.ReasonMembersDown, "not up: "+names(broken))
+	}
+	return fine
+}
+
+func dataSafe(store *v1alpha1.Store, next *v1alpha1.StoreStatus) verdict {
+	unseen := next.LossCount - acknowledged(store)
+	if unseen <= 0 || len(next.Losses) == 0 {
+		return verdict{
+			metav1.ConditionFalse, v1alpha1.ReasonUnreplicated,
+			"each object is in the memory of one master only: whatever ends that master's process loses it",
+		}
+	}
+	last := next.Losses[len(next.Losses)-1]
+	message := fmt.Sprintf("loss %d, seen %s: %s", last.Number, last.Time.UTC().Format("2006-01-02 15:04:05 UTC"), DescribeLoss(last))
+	if unseen > 1 {
+		message += fmt.Sprintf("; %d before it (status.losses has the last %d)", unseen-1, maxLosses)
+	}
+	message += fmt.Sprintf(". When you have taken note: kubectl annotate --overwrite -n %s store/%s %s=%d",
+		store.Namespace, store.Name, v1alpha1.AnnotationAcknowledgedLosses, next.LossCount)
+	return verdict{metav1.ConditionFalse, v1alpha1.ReasonDataLost, message}
+}
+
+func isMissing(v planner.MemberView) bool { return v.Wanted && !v.Up }
+
+func ready(plan planner.Plan) int {
+	return len(filter(plan.Masters, func(v planner.MemberView) bool { return v.Up }))
+}
+
+func coordinatorTrouble(plan planner.Plan) string {
+	switch pod := plan.Coordinator.Pod; {
+	case pod == nil:
+		return ""
+	case pod.Trouble != "":
+		return fmt.Sprintf(" (pod %s: %s)", pod.Name, pod.Trouble)
+	default:
+		return ""
+	}
+}
+
+// names lists members, with why they are not up where that is known.
+func names(views []planner.MemberView) string {
+	parts := make([]string, 0, maxNamed)
+	for i, view := range views {
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("%d more", len(views)-maxNamed))
+			break
+		}
+		name := view.Name
+		if view.Pod != nil && view.Pod.Trouble != "" {
+			name += " (" + view.Pod.Trouble + ")"
+		}
+		parts = append(parts, name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func describe(steps []planner.Step) string {
+	parts := make([]string, 0, maxNamed)
+	for i, step := range steps {
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("and %d more steps", len(steps)-maxNamed))
+			break
+		}
+		parts = append(parts, step.Describe())
+	}
+	return strings.Join(parts, "; ")
+}
+
+func filter(views []planner.MemberView, keep func(planner.MemberView) bool) []planner.MemberView {
+	var kept []planner.MemberView
+	for _, view := range views {
+		if keep(view) {
+			kept = append(kept, view)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,75 @@
+package status
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// Event is something for a user to read.
+type Event struct {
+	// Type is Normal or Warning.
+	Type   string
+	Reason string
+	Note   string
+}
+
+// maxNote is what an event's note may have at most, in bytes.
+const maxNote = 1000
+
+// Events tells what is new in a status: each loss, each condition that changed its status or reason.
+func Events(old, next *v1alpha1.StoreStatus) []Event {
+	var list []Event
+	for _, loss := range next.Losses {
+		if loss.Number > old.LossCount {
+			list = append(list, warning(v1alpha1.ReasonDataLost, DescribeLoss(loss)))
+		}
+	}
+	if old.ClusterID != "" && next.ClusterID != old.ClusterID && old.Tables == 0 {
+		list = append(list, warning("CoordinatorRestarted",
+			"the coordinator's process ended; it had no tables when it was last looked at"))
+	}
+	for i := range next.Conditions {
+		condition := &next.Conditions[i]
+		before := meta.FindStatusCondition(old.Conditions, condition.Type)
+		if before != nil && before.Status == condition.Status && before.Reason == condition.Reason {
+			continue
+		}
+		switch {
+		case condition.Type == v1alpha1.ConditionDataSafe && condition.Reason == v1alpha1.ReasonDataLost:
+			// Each loss was told of.
+		case isBad(condition):
+			list = append(list, warning(condition.Reason, condition.Message))
+		case before != nil && condition.Reason != v1alpha1.ReasonApplying && condition.Reason != v1alpha1.ReasonWaiting:
+			list = append(list, Event{Type: corev1.EventTypeNormal, Reason: condition.Reason, Note: cut(condition.Message)})
+		}
+	}
+	return list
+}
+
+func isBad(condition *metav1.Condition) bool {
+	switch condition.Type {
+	case v1alpha1.ConditionAvailable:
+		return condition.Status != metav1.ConditionTrue &&
+			condition.Reason != v1alpha1.ReasonForming && condition.Reason != v1alpha1.ReasonDeleting
+	case v1alpha1.ConditionProgressing:
+		return condition.Status == metav1.ConditionFalse && condition.Reason != v1alpha1.ReasonAsSpecified
+	case v1alpha1.ConditionDegraded:
+		return condition.Status == metav1.ConditionTrue
+	default:
+		return false
+	}
+}
+
+func warning(reason, note string) Event {
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Note: cut(note)}
+}
+
+func cut(note string) string {
+	if len(note) > maxNote {
+		return note[:maxNote-3] + "..."
+	}
+	return note
+}

@@ -1,0 +1,180 @@
+// Package status computes a Store's status from what a visit saw, decided and did. It is pure, and the only place that writes
+// one.
+package status
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/resources"
+)
+
+// Outcome is what became of a plan's steps.
+type Outcome struct {
+	// Done are those that were carried out.
+	Done []planner.Step
+	// Refused is the coordinator's word on why a member cannot be retired; empty when it was not asked, or agreed.
+	Refused string
+	// RefusedMember is the member in question.
+	RefusedMember string
+	// NameTaken says which object of somebody else has a name that the Store needs; empty when none has.
+	NameTaken string
+	// Failed says what Kubernetes or the coordinator refused otherwise; empty when nothing failed.
+	Failed string
+}
+
+// Compute is the status after a visit.
+func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.StoreStatus {
+	old := &o.Store.Status
+	next := *old.DeepCopy()
+	next.ObservedGeneration = o.Store.Generation
+	next.Locator = resources.Locator(o.Store)
+	next.Durability = v1alpha1.DurabilityUnreplicated
+	next.Image = plan.Image
+	if o.Store.DeletionTimestamp == nil {
+		next.Coordinator = coordinator(o, plan, outcome)
+		next.Masters = masters(o, plan, outcome)
+	} else {
+		next.Coordinator.Ready, next.Masters.Ready = false, 0
+	}
+	recordLosses(o, &next)
+	if cluster := o.Cluster; cluster != nil {
+		next.ClusterID = cluster.ID
+		next.Tables = cluster.Tables
+		if next.FormedAt == nil && everyMasterUp(plan) {
+			formedAt := now(o)
+			next.FormedAt = &formedAt
+		}
+	}
+	setConditions(o, plan, outcome, &next)
+	return next
+}
+
+// now as the API server would give it back.
+func now(o planner.Observed) metav1.Time { return metav1.NewTime(o.Now.Truncate(time.Second)) }
+
+func coordinator(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.CoordinatorStatus {
+	view := plan.Coordinator
+	next := v1alpha1.CoordinatorStatus{
+		PodNumber:    max(o.Store.Status.Coordinator.PodNumber, podNumber(view, outcome)),
+		Ready:        o.Cluster != nil,
+		Pending:      view.Pending,
+		BuildVersion: o.Store.Status.Coordinator.BuildVersion,
+	}
+	if view.Pod != nil {
+		next.Pod, next.Node = view.Pod.Name, view.Pod.Node
+	}
+	if o.Cluster != nil {
+		next.BuildVersion = o.Cluster.BuildVersion
+	}
+	return next
+}
+
+// podNumber of the member's newest pod: the planned one counts once it was made.
+func podNumber(view planner.MemberView, outcome Outcome) int64 {
+	for _, step := range outcome.Done {
+		if create, ok := step.(planner.CreatePod); ok && create.Member == view.Name {
+			return create.Number
+		}
+	}
+	if view.Pod != nil {
+		return view.Pod.Number
+	}
+	return 0
+}
+
+func masters(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.MastersStatus {
+	old := &o.Store.Status.Masters
+	next := v1alpha1.MastersStatus{
+		Selector: labels.SelectorFromSet(
+			resources.ComponentLabels(o.Store.Name, v1alpha1.ComponentMaster)).String(),
+		RetiredPodNumber: old.RetiredPodNumber,
+	}
+	for i := range plan.Masters {
+		view := plan.Masters[i]
+		before := find(old.Members, view.Name)
+		entry := member(o, view, before)
+		entry.PodNumber = max(entry.PodNumber, podNumber(view, outcome))
+		if entry.PodNumber == 0 {
+			// One that has never had a pod goes on from those of its name that were retired.
+			entry.PodNumber = old.RetiredPodNumber
+		}
+		next.Members = append(next.Members, entry)
+		next.Replicas++
+		if view.Up {
+			next.Ready++
+		}
+		if view.Pending != "" {
+			next.Outdated++
+		}
+	}
+	for i := range old.Members {
+		if find(next.Members, old.Members[i].Name) == nil {
+			next.RetiredPodNumber = max(next.RetiredPodNumber, old.Members[i].PodNumber)
+		}
+	}
+	return next
+}
+
+func find(members []v1alpha1.MemberStatus, name string) *v1alpha1.MemberStatus {
+	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &members[i]
+}
+
+func member(o planner.Observed, view planner.MemberView, before *v1alpha1.MemberStatus) v1alpha1.MemberStatus {
+	entry := v1alpha1.MemberStatus{Name: view.Name, State: v1alpha1.MemberStarting, Pending: view.Pending}
+	if before != nil {
+		entry.PodNumber = before.PodNumber
+	}
+	if view.Pod != nil {
+		entry.Pod, entry.Node = view.Pod.Name, view.Pod.Node
+		if !view.Up {
+			entry.Message = view.Pod.Trouble
+		}
+	}
+	if o.Cluster == nil {
+		entry.State = v1alpha1.MemberUnknown
+		if before != nil {
+			entry.ServerIDs, entry.Tablets = before.ServerIDs, before.Tablets
+			entry.CapacityBytes, entry.UsedPercent = before.CapacityBytes, before.UsedPercent
+		}
+		return entry
+	}
+	reported := view.Reported
+	if reported == nil {
+		return entry
+	}
+	entry.ServerIDs = reported.ServerIDs
+	entry.Tablets = reported.Tablets
+	entry.CapacityBytes = reported.CapacityBytes
+	entry.UsedPercent = percent(reported.LiveBytes, reported.CapacityBytes)
+	switch {
+	case view.Up:
+		entry.State = v1alpha1.MemberUp
+	case reported.Runs(view.Pod):
+		entry.State = v1alpha1.MemberUnreachable
+	case view.Pod == nil:
+		entry.State = v1alpha1.MemberUnreachable
+	}
+	return entry
+}
+
+// percent is whole on purpose: bytes would change with every write, and the status with them.
+func percent(part, whole int64) int32 {
+	if whole <= 0 {
+		return 0
+	}
+	return int32(min(100, float64(part)/float64(whole)*100))
+}
+
+func everyMasterUp(plan planner.Plan) bool {
+	return !slices.ContainsFunc(plan.Masters, func(v planner.MemberView) bool { return v.Wanted && !v.Up })
+}
