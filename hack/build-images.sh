@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Builds the images rcbox/store and rcbox/operator. A tag is a hash of what is in
+# the image, so it changes when that does, and only then.
+#
+# usage: hack/build-images.sh
+# Writes their names, as STORE_IMAGE=... and OPERATOR_IMAGE=..., to .build/images.env.
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+PROGRAMS=(coordinator server clusterperf rcbox)
+CONTEXTS=$BUILD/images
+
+compile_store() { cd "$ROOT/images/store" && cargo build --release --locked -p programs; }
+
+compile_operator() {
+	cd "$ROOT"
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$CONTEXTS/operator/manager" ./operator/cmd/manager
+}
+
+# collect_store: the programs, without the debug information that only a
+# debugger reads (backtraces keep their function names).
+collect_store() {
+	local program release=target/release
+	mkdir -p "$CONTEXTS/store/$release"
+	for program in "${PROGRAMS[@]}"; do
+		strip --strip-debug -o "$CONTEXTS/store/$release/$program" "${CARGO_TARGET_DIR:-$ROOT/images/store/target}/release/$program"
+	done
+	cp "$ROOT/images/store/Dockerfile" "$CONTEXTS/store/"
+}
+
+# build_image NAME CONTEXT TAG OPTION...: unless it is there; and drops older ones.
+build_image() {
+	local name=$1 context=$2 tag=$3 other
+	shift 3
+	if ! docker image inspect "$name:$tag" >/dev/null 2>&1; then
+		docker build --quiet "$@" --tag "$name:$tag" "$context"
+	fi
+	docker images --format '{{.Repository}}:{{.Tag}}' "$name" | { grep -vxF "$name:$tag" || true; } | while read -r other; do
+		docker rmi "$other" || true # in use by a container
+	done
+}
+
+# runs: the programs run on the base image, whose C library may be older than
+# the one they were linked with here.
+runs() {
+	local program
+	for program in "${PROGRAMS[@]}"; do
+		docker run --rm --network none --read-only "$1" "$program" --version || {
+			echo "$program, built on this machine, does not run on the base image (C library too old?)." >&2
+			echo "Build on Debian $DEBIAN_SUITE or on a system with an older C library." >&2
+			return 1
+		}
+	done
+}
+
+main() {
+	local base store_tag operator_tag
+	"$ROOT/hack/setup.sh" store cluster
+	"$ROOT/hack/engine.sh" up
+	step "compile the store" compile_store
+	step "compile the operator" compile_operator
+	base=$("$ROOT/hack/base-image.sh")
+
+	rm -rf "$CONTEXTS/store"
+	mkdir -p "$CONTEXTS/operator"
+	step "collect the store's programs" collect_store
+	cp "$ROOT/images/operator/Dockerfile" "$CONTEXTS/operator/"
+	store_tag=$(hash_of "$CONTEXTS/store" "$base")
+	operator_tag=$(hash_of "$CONTEXTS/operator")
+	step "build image rcbox/store" build_image rcbox/store "$CONTEXTS/store" "$store_tag" --build-arg "BASE=$base"
+	step "build image rcbox/operator" build_image rcbox/operator "$CONTEXTS/operator" "$operator_tag"
+	step "run the programs in their image" runs "rcbox/store:$store_tag"
+
+	printf 'STORE_IMAGE=%s\nOPERATOR_IMAGE=%s\n' "rcbox/store:$store_tag" "rcbox/operator:$operator_tag" >"$BUILD/images.env"
+}
+
+main

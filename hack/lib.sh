@@ -1,0 +1,137 @@
+# shellcheck shell=bash
+# Helpers that every script in this folder sources: places, messages, steps.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=$ROOT/.build                # of this checkout; `make clean` deletes it
+LOGS=$BUILD/logs
+CACHE=${RCBOX_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rcbox} # outlives checkouts
+mkdir -p "$LOGS" "$CACHE/bin"
+export PATH=$CACHE/bin:$PATH
+
+# shellcheck source=versions.env
+source "$(dirname "${BASH_SOURCE[0]}")/versions.env"
+
+# Docker's classic builder serves every Dockerfile here. Debian's client has no other.
+if ! docker buildx version >/dev/null 2>&1; then
+	export DOCKER_BUILDKIT=0
+fi
+
+info() { printf '%s\n' "$*"; }
+warn() { printf 'warning: %s\n' "$*" >&2; }
+
+die() {
+	printf 'error: %s\n' "$*" >&2
+	exit 1
+}
+
+# elapsed SECONDS: "42 s" or "3 min 07 s".
+elapsed() {
+	if (($1 < 60)); then
+		printf '%d s' "$1"
+	else
+		printf '%d min %02d s' $(($1 / 60)) $(($1 % 60))
+	fi
+}
+
+# step TITLE COMMAND...: runs the command (or function) with its output in a log
+# file, shows how long it has been running, and on failure shows the end of the
+# log and returns the command's exit code. Where the caller catches that code
+# (if, ||), bash ignores `set -e` inside functions: pass a program there.
+step() {
+	local title=$1 log rc=0 started=$SECONDS pid
+	shift
+	log=$LOGS/$(tr -cs '[:alnum:]' - <<<"${title,,}" | sed 's/^-*//; s/-*$//').log
+	[[ -t 1 ]] || printf '  %-44s ...\n' "$title"
+	("$@") </dev/null >"$log" 2>&1 &
+	pid=$!
+	_show_progress "$pid" "$title" "$started"
+	wait "$pid" || rc=$?
+	[[ -t 1 ]] && printf '\r\033[K'
+	if ((rc == 0)); then
+		printf '  %-44s %s\n' "$title" "$(elapsed $((SECONDS - started)))"
+		return 0
+	fi
+	{
+		printf '  %-44s FAILED (exit code %d) after %s\n' "$title" "$rc" "$(elapsed $((SECONDS - started)))"
+		printf '    the last lines of %s:\n' "${log#"$PWD"/}"
+		tail -n 25 "$log" | sed 's/^/    | /'
+	} >&2
+	return "$rc"
+}
+
+# _show_progress PID TITLE STARTED: until the process ends, on a terminal one
+# line that counts seconds, elsewhere a line every minute.
+_show_progress() {
+	local pid=$1 title=$2 started=$3 shown=0 now
+	while kill -0 "$pid" 2>/dev/null; do
+		sleep 0.2
+		now=$((SECONDS - started))
+		if [[ -t 1 ]]; then
+			((now == shown)) || printf '\r  %-44s %s ' "$title" "$(elapsed "$now")"
+			shown=$now
+		elif ((now >= shown + 60)); then
+			printf '  %-44s ... %s\n' "$title" "$(elapsed "$now")"
+			shown=$now
+		fi
+	done
+}
+
+# wait_until SECONDS COMMAND...: polls until the command succeeds; 1 when time is up.
+wait_until() {
+	local deadline=$((SECONDS + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		((SECONDS < deadline)) || return 1
+		sleep 0.3
+	done
+}
+
+# hash_of FILE_OR_TEXT...: 12 hex digits over the contents of files, of all files
+# below folders, and of arguments that are neither.
+hash_of() {
+	local input
+	for input in "$@"; do
+		if [[ -d $input ]]; then
+			(cd "$input" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum)
+		elif [[ -f $input ]]; then
+			sha256sum <"$input"
+		else
+			printf 'text:%s\n' "$input"
+		fi
+	done | sha256sum | cut -c1-12
+}
+
+# as_root WHAT: ends the script unless it runs as root.
+as_root() {
+	((EUID == 0)) || die "$1 needs root; run the same command with sudo -E, or do it once by hand"
+}
+
+# with_lock NAME COMMAND...: one at a time over all checkouts of this machine.
+with_lock() {
+	local name=$1
+	shift
+	(
+		flock 9
+		"$@"
+	) 9>"$CACHE/$name.lock"
+}
+
+# Versions that images/node/go.mod pins.
+kubernetes_version() { _pinned k8s.io/kubernetes; }
+coredns_version() { _pinned github.com/coredns/coredns; }
+
+_pinned() {
+	awk -v module="$1" '$1 == module && $2 ~ /^v/ {print $2; exit}' "$ROOT/images/node/go.mod"
+}
+
+# kubernetes_ldflags: linker flags that stamp Kubernetes programs with their
+# version, as its own build does.
+kubernetes_ldflags() {
+	local version package flags='-s -w'
+	version=$(kubernetes_version)
+	for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+		flags+=" -X $package.gitVersion=$version -X $package.gitTreeState=clean"
+		flags+=" -X $package.gitMajor=$(cut -d. -f1 <<<"${version#v}") -X $package.gitMinor=$(cut -d. -f2 <<<"$version")"
+	done
+	printf '%s' "$flags"
+}

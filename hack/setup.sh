@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that a part of the build needs and this machine lacks.
+#
+# usage: hack/setup.sh PART...
+#   store     to build the store: a C toolchain and pkg-config
+#   cluster   to run kind: a Docker engine and what it needs
+#   node      to build the node image without a container registry
+#   lint      shellcheck
+#   generate  protoc
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# needs PART: lines "path-or-command package": the package is wanted when the first is not there.
+needs() {
+	case $1 in
+	store) cat <<-'LIST' ;;
+		gcc gcc
+		g++ g++
+		/usr/include/stdio.h libc6-dev
+		pkg-config pkg-config
+	LIST
+	cluster)
+		cat <<-'LIST'
+			jq jq
+			curl curl
+			zstd zstd
+			flock util-linux
+		LIST
+		# Any running engine serves; without one, Debian's.
+		if ! docker info >/dev/null 2>&1; then
+			cat <<-'LIST'
+				/usr/sbin/dockerd docker.io
+				iptables iptables
+				setsid util-linux
+				sysctl procps
+			LIST
+		fi
+		;;
+	node) cat <<-'LIST' ;;
+		mmdebstrap mmdebstrap
+		/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
+	LIST
+	lint) echo "shellcheck shellcheck" ;;
+	generate) echo "protoc protobuf-compiler" ;;
+	*) die "hack/setup.sh: unknown part '$1'" ;;
+	esac
+}
+
+# missing PART...: the packages that are wanted and not there.
+missing() {
+	local part path package
+	for part in "$@"; do
+		while read -r path package; do
+			command -v "$path" >/dev/null || [[ -e $path ]] || echo "$package"
+		done < <(needs "$part")
+	done | sort -u
+}
+
+install_packages() {
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update -q
+	apt-get install -qy --no-install-recommends "$@"
+}
+
+main() {
+	local packages
+	mapfile -t packages < <(missing "$@")
+	((${#packages[@]})) || return 0
+	command -v apt-get >/dev/null ||
+		die "this machine lacks: ${packages[*]} (names as in Debian), and has no apt-get; please install them"
+	((EUID == 0)) ||
+		die "this machine lacks some packages; please run: sudo apt-get install --no-install-recommends ${packages[*]}"
+	step "install ${packages[*]}" install_packages "${packages[@]}"
+}
+
+# Go and Rust come from their own installers, which we leave to the user.
+command -v go >/dev/null || die "Go is not on the PATH; rcbox needs Go 1.24 or newer"
+command -v cargo >/dev/null || die "Rust (cargo) is not on the PATH; rcbox needs the stable toolchain"
+
+main "$@"
