@@ -113,7 +113,7 @@ type CoordinatorSpec struct {
 
 // MastersSpec describes the masters, which are all alike.
 //
-// +kubebuilder:validation:XValidation:rule="quantity(string(self.memory)).compareTo(quantity(string(self.cores * 256) + 'Mi')) >= 0",message="masters.memory must be at least 256Mi for each of masters.cores: below that the process itself leaves no room for objects"
+// +kubebuilder:validation:XValidation:rule="!has(self.memory) || !has(self.cores) || quantity(string(self.memory)).asApproximateFloat() >= 268435456.0 * double(self.cores)",message="masters.memory must be at least 256Mi for each of masters.cores: below that the process itself leaves no room for objects"
 type MastersSpec struct {
 	// How many masters. `kubectl scale` sets this field. Scaling out adds masters that new tables spread over. Scaling in
 	// removes the masters with the highest numbers, each only once it holds no part of any table.
@@ -149,7 +149,7 @@ type MastersSpec struct {
 
 // ComputeResources is what a container reserves and may use.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(name, !(name in self.limits) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",message="resources.requests must not be greater than resources.limits"
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(name, !(name in self.requests) || !(name in self.limits) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",message="resources.requests must not be greater than resources.limits"
 type ComputeResources struct {
 	// What the scheduler reserves.
 	//

@@ -1,0 +1,249 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/yaml"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+const (
+	crdFile = "../../config/crd/bases/rcbox.dev_stores.yaml"
+	// A definition that is applied from the client's side is kept in an annotation, too, which may have 262144 bytes.
+	maxCRDBytes = 200_000
+)
+
+// definition is the CustomResourceDefinition as an API server has it.
+func definition(t *testing.T) *apiextensions.CustomResourceDefinition {
+	t.Helper()
+	text, err := os.ReadFile(crdFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(text) > maxCRDBytes {
+		t.Errorf("%s has %d bytes, more than %d", crdFile, len(text), maxCRDBytes)
+	}
+	external := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(text, external); err != nil {
+		t.Fatal(err)
+	}
+	apiextensionsv1.SetDefaults_CustomResourceDefinition(external)
+	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&external.Spec)
+	internal := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(
+		external, internal, nil); err != nil {
+		t.Fatal(err)
+	}
+	// An API server sets it when the definition is established.
+	internal.Status.StoredVersions = []string{external.Spec.Versions[0].Name}
+	return internal
+}
+
+// An API server accepts the definition: its schema is structural, and no rule is too expensive.
+func TestDefinitionIsValid(t *testing.T) {
+	for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), definition(t)) {
+		t.Error(err)
+	}
+}
+
+// apiServer does to a Store what an API server does: defaults, then validation by schema and rules.
+type apiServer struct {
+	structural *schema.Structural
+	validator  validation.SchemaValidator
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	version := definition(t).Spec.Versions[0].Schema
+	if version == nil {
+		version = definition(t).Spec.Validation
+	}
+	structural, err := schema.NewStructural(version.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	validator, _, err := validation.NewSchemaValidator(version.OpenAPIV3Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &apiServer{structural: structural, validator: validator}
+}
+
+// create gives the defaulted Store and the errors' texts.
+func (s *apiServer) create(t *testing.T, manifest string) (*v1alpha1.Store, []string) {
+	t.Helper()
+	text, err := yaml.YAMLToJSON([]byte(manifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := map[string]any{}
+	if err := json.Unmarshal(text, &object); err != nil {
+		t.Fatal(err)
+	}
+	defaulting.Default(object, s.structural)
+	kind := v1alpha1.GroupVersion.WithKind("Store")
+	strategy := customresource.NewStrategy(runtime.NewScheme(), true, kind, s.validator, nil, s.structural, nil, nil, nil)
+	ctx := genericrequest.WithNamespace(t.Context(), "default")
+	var texts []string
+	for _, err := range strategy.Validate(ctx, &unstructured.Unstructured{Object: object}) {
+		texts = append(texts, err.Error())
+	}
+	store := &v1alpha1.Store{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, store); err != nil && texts == nil {
+		t.Fatal(err)
+	}
+	return store, texts
+}
+
+func manifest(name, spec string) string {
+	text := "apiVersion: rcbox.dev/v1alpha1\nkind: Store\nmetadata: {name: " + name + ", namespace: default}\n"
+	if spec != "" {
+		text += "spec: " + spec + "\n"
+	}
+	return text
+}
+
+func TestDefaults(t *testing.T) {
+	server := newAPIServer(t)
+	for _, spec := range []string{"", "{}", "{masters: {replicas: 3}}", "{masters: {}, coordinator: {}, network: {}, placement: {}}"} {
+		store, errs := server.create(t, manifest("box", spec))
+		if errs != nil {
+			t.Fatalf("spec %q is refused: %v", spec, errs)
+		}
+		got := store.Spec
+		if got.Masters.Replicas != 3 || got.Masters.Memory.String() != "1Gi" || got.Masters.Cores != 1 {
+			t.Errorf("spec %q: masters are %+v", spec, got.Masters)
+		}
+		if got.Network.Transport != v1alpha1.TransportTCP || got.Placement.FailureDomain != "kubernetes.io/hostname" ||
+			got.ImagePullPolicy != "IfNotPresent" || got.Image != "" {
+			t.Errorf("spec %q: defaults are %+v", spec, got)
+		}
+		if got.Coordinator.Resources.Limits.Memory().String() != "256Mi" {
+			t.Errorf("spec %q: coordinator is %+v", spec, got.Coordinator)
+		}
+	}
+}
+
+func TestValidSpecs(t *testing.T) {
+	server := newAPIServer(t)
+	for name, spec := range map[string]string{
+		"small":        "{masters: {replicas: 1, memory: 256Mi}}",
+		"large":        "{masters: {replicas: 1000, memory: 1Ti, cores: 64}}",
+		"bytes":        "{masters: {memory: 1073741824}}",
+		"resources":    "{masters: {resources: {requests: {cpu: 500m}, limits: {cpu: 2}}}}",
+		"coordinator":  "{coordinator: {resources: {limits: {memory: 64Mi}}}}",
+		"placement":    "{placement: {nodeSelector: {disk: none}, tolerations: [{key: a, operator: Exists}], failureDomain: rack}}",
+		"zone":         "{placement: {failureDomain: topology.kubernetes.io/zone, priorityClassName: high}}",
+		"image":        "{image: 'registry.example/rcbox/store:1.2@sha256:abc', imagePullPolicy: Never, imagePullSecrets: [{name: a}]}",
+		"empty limits": "{masters: {resources: {}}}",
+	} {
+		if _, errs := server.create(t, manifest("box", spec)); errs != nil {
+			t.Errorf("%s is refused: %v", name, errs)
+		}
+	}
+	if _, errs := server.create(t, manifest(strings.Repeat("a", 40), "{}")); errs != nil {
+		t.Errorf("a name of 40 letters is refused: %v", errs)
+	}
+}
+
+// The texts are what a user reads, so they are compared whole.
+func TestInvalidSpecs(t *testing.T) {
+	server := newAPIServer(t)
+	for _, test := range []struct{ name, manifest, want string }{
+		{
+			"no masters", manifest("box", "{masters: {replicas: 0}}"),
+			"spec.masters.replicas: Invalid value: 0: masters.replicas must be at least 1: a store without masters cannot " +
+				"hold a table; delete the Store to end it",
+		},
+		{
+			"too many masters", manifest("box", "{masters: {replicas: 1001}}"),
+			"spec.masters.replicas: Invalid value: 1001: masters.replicas must be at most 1000: that is what one coordinator " +
+				"is built for",
+		},
+		{
+			"little memory", manifest("box", "{masters: {memory: 255Mi}}"),
+			"spec.masters: Invalid value: masters.memory must be at least 256Mi for each of masters.cores: below that the " +
+				"process itself leaves no room for objects",
+		},
+		{
+			"little memory for the cores", manifest("box", "{masters: {memory: 1Gi, cores: 5}}"),
+			"spec.masters: Invalid value: masters.memory must be at least 256Mi for each of masters.cores: below that the " +
+				"process itself leaves no room for objects",
+		},
+		{
+			"no cores", manifest("box", "{masters: {cores: 0}}"),
+			"spec.masters.cores: Invalid value: 0: masters.cores must be from 1 to 64: each core is a shard with its own port, " +
+				"and a master has 64 ports",
+		},
+		{
+			"many cores", manifest("box", "{masters: {cores: 65, memory: 100Gi}}"),
+			"spec.masters.cores: Invalid value: 65: masters.cores must be from 1 to 64: each core is a shard with its own port, " +
+				"and a master has 64 ports",
+		},
+		{
+			"memory as a resource", manifest("box", "{masters: {resources: {limits: {memory: 1Gi}}}}"),
+			"spec.masters.resources: Invalid value: masters.resources must not name memory: set masters.memory, from which the " +
+				"size of the log is derived",
+		},
+		{
+			"requests above limits", manifest("box", "{masters: {resources: {requests: {cpu: 2}, limits: {cpu: 1500m}}}}"),
+			"spec.masters.resources: Invalid value: resources.requests must not be greater than resources.limits",
+		},
+		{
+			"coordinator without memory", manifest("box", "{coordinator: {resources: {limits: {memory: 32Mi}}}}"),
+			"spec.coordinator.resources: Invalid value: coordinator.resources.limits.memory must be at least 64Mi: a coordinator " +
+				"that is killed for lack of memory loses every table",
+		},
+		{
+			"another transport", manifest("box", "{network: {transport: DPDK}}"),
+			`spec.network.transport: Unsupported value: "DPDK": supported values: "TCP"`,
+		},
+		{
+			"no label", manifest("box", "{placement: {failureDomain: 'my rack'}}"),
+			`spec.placement.failureDomain: Invalid value: "my rack": placement.failureDomain must be the name of a node label, ` +
+				"such as kubernetes.io/hostname or topology.kubernetes.io/zone",
+		},
+		{
+			"image with a space", manifest("box", "{image: 'a b'}"),
+			`spec.image: Invalid value: "a b": image must not contain spaces`,
+		},
+		{
+			"long name", manifest(strings.Repeat("a", 41), "{}"),
+			"<nil>: Invalid value: metadata.name must be at most 40 characters long: the names of the Store's pods and " +
+				"Services are made from it",
+		},
+		{
+			"name that starts with a digit", manifest("1box", "{}"),
+			"<nil>: Invalid value: metadata.name must start with a letter and consist of lower case letters, digits and '-': " +
+				"clients connect to a Service of that name",
+		},
+		{
+			"name with a dot", manifest("my.box", "{}"),
+			"<nil>: Invalid value: metadata.name must start with a letter and consist of lower case letters, digits and '-': " +
+				"clients connect to a Service of that name",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, errs := server.create(t, test.manifest)
+			errs = slices.DeleteFunc(errs, func(text string) bool { return strings.Contains(text, "some validation rules were not checked") })
+			if len(errs) != 1 || errs[0] != test.want {
+				t.Errorf("refused with\n  %q\nnot with\n  %q", errs, test.want)
+			}
+		})
+	}
+}
