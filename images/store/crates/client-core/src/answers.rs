@@ -116,6 +116,7 @@ impl Client {
         if rpc::status(payload) == Ok(Status::Retry) {
             let at = now + self.retry_delay(payload);
             self.lease.requested_at = None;
+            self.lease.not_before = at;
             self.set_timer(at, Timer::RenewLease);
             return;
         }

@@ -92,17 +92,11 @@ impl Client {
 
     fn wait_for_lease(&mut self, now: Time, id: OperationId, out: &mut impl Output) {
         self.lease.waiting.push_back(id);
-        self.request_lease(now, out);
+        self.renew_lease_if_due(now, out);
     }
 
     pub(crate) fn renew_lease_if_due(&mut self, now: Time, out: &mut impl Output) {
-        if self.lease.is_held() && self.lease.is_renewal_due(now) {
-            self.request_lease(now, out);
-        }
-    }
-
-    fn request_lease(&mut self, now: Time, out: &mut impl Output) {
-        if self.lease.requested_at.is_none() {
+        if self.lease.is_renewal_due(now) {
             self.lease.requested_at = Some(now);
             self.call_coordinator(now, Call::RenewLease, out);
         }

@@ -19,6 +19,8 @@ pub struct LeaseAgent {
     held: Option<Held>,
     /// When the renewal that is under way was sent; it may have been sent again since.
     pub requested_at: Option<Time>,
+    /// The coordinator asked not to be asked again before this.
+    pub not_before: Time,
     /// Operations that wait for a usable lease.
     pub waiting: VecDeque<OperationId>,
 }
@@ -39,14 +41,13 @@ impl LeaseAgent {
             .map(|held| held.lease)
     }
 
-    /// Whether there is no lease, or it should be renewed, and nobody has asked yet.
+    /// Whether it is time to ask: a lease is wanted or runs out, and nobody has asked yet.
     pub fn is_renewal_due(&self, now: Time) -> bool {
-        self.requested_at.is_none() && self.held.as_ref().is_none_or(|held| now >= held.renew_at)
-    }
-
-    /// Whether a lease is held, usable or not.
-    pub fn is_held(&self) -> bool {
-        self.held.is_some()
+        let is_wanted = match &self.held {
+            Some(held) => now >= held.renew_at,
+            None => !self.waiting.is_empty(),
+        };
+        is_wanted && self.requested_at.is_none() && now >= self.not_before
     }
 
     /// The id to renew; 0 asks for a new lease.
@@ -79,6 +80,8 @@ mod tests {
     #[test]
     fn is_renewed_at_half_its_term_and_not_used_in_its_last_minute() {
         let mut agent = LeaseAgent::default();
+        assert!(!agent.is_renewal_due(Time::ZERO), "nobody wants one");
+        agent.waiting.push_back(OperationId(1));
         assert!(agent.is_renewal_due(Time::ZERO));
         assert_eq!((agent.id(), agent.usable(Time::ZERO)), (0, None));
         agent.requested_at = Some(Time(5 * SECOND));

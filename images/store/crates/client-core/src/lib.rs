@@ -202,7 +202,7 @@ impl Client {
     /// Gives an operation up if it is still under way at `at`; it then completes with [`Error::Deadline`].
     pub fn set_deadline(&mut self, operation: OperationId, at: Time) {
         if self.operations.get(operation.0).is_some() {
-            self.timers.push(Reverse((at, Timer::Deadline(operation))));
+            self.set_timer(at, Timer::Deadline(operation));
         }
     }
 
@@ -242,6 +242,14 @@ impl Client {
     }
 
     fn set_timer(&mut self, at: Time, timer: Timer) {
+        // An operation has one timer or two; beyond that it is those of operations that are over.
+        if self.timers.len() >= 4 * self.config.max_operations + 1024 {
+            let operations = &self.operations;
+            self.timers.retain(|Reverse((_, timer))| match timer {
+                Timer::Resume(id) | Timer::Deadline(id) => operations.get(id.0).is_some(),
+                _ => true,
+            });
+        }
         self.timers.push(Reverse((at, timer)));
     }
 }

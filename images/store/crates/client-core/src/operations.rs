@@ -284,9 +284,7 @@ impl Client {
         let operation = self.operations.remove(id.0)?;
         if operation.rpc_id != 0 {
             self.rpc_ids.finish(operation.rpc_id);
-            if let Some(next) = self.waiting_for_rpc_id.pop_front() {
-                self.ready.push_back(next);
-            }
+            self.hand_out_rpc_ids();
         }
         let mut buffer = operation.request;
         if self.spare_buffers.len() < MAX_SPARE_BUFFERS && buffer.capacity() <= MAX_SPARE_BYTES {
@@ -294,6 +292,21 @@ impl Client {
             self.spare_buffers.push(buffer);
         }
         Some(operation.kind)
+    }
+}
+
+impl Client {
+    /// Lets as many operations go on as there are free RPC ids.
+    fn hand_out_rpc_ids(&mut self) {
+        let mut room = self.rpc_ids.room();
+        while room > 0
+            && let Some(next) = self.waiting_for_rpc_id.pop_front()
+        {
+            if self.operations.get(next.0).is_some() {
+                self.ready.push_back(next);
+                room -= 1;
+            }
+        }
     }
 }
 

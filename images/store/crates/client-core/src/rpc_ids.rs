@@ -31,12 +31,17 @@ fn place(id: u64) -> (usize, u64) {
 impl RpcIds {
     /// A new id and the id up to which all are finished; `None` while the window is full.
     pub fn start(&mut self) -> Option<(u64, u64)> {
-        if self.next - self.lowest >= WINDOW {
+        if self.room() == 0 {
             return None;
         }
         let id = self.next;
         self.next += 1;
         Some((id, self.lowest - 1))
+    }
+
+    /// How many more ids can be started now.
+    pub fn room(&self) -> u64 {
+        WINDOW - (self.next - self.lowest)
     }
 
     /// The answer to this id is here, or is not wanted any more.

@@ -212,14 +212,27 @@ impl Client {
             Some(session) if self.sessions.is_open(session) => {
                 self.send_call(now, session, call, out);
             }
-            Some(_) => self.sessions.waiting_for_coordinator.push(call),
+            Some(_) => self.wait_for_coordinator(call),
             None => {
-                self.sessions.waiting_for_coordinator.push(call);
+                self.wait_for_coordinator(call);
                 if !self.sessions.is_reconnect_timer_set {
                     self.connect_coordinator(now, out);
                 }
             }
         }
+    }
+
+    fn wait_for_coordinator(&mut self, call: Call) {
+        let waiting = &mut self.sessions.waiting_for_coordinator;
+        if waiting.len() >= 2 * self.config.max_operations {
+            // Calls of operations that are over.
+            let operations = &self.operations;
+            waiting.retain(|call| match call {
+                Call::Operation(id) => operations.get(id.0).is_some(),
+                _ => true,
+            });
+        }
+        waiting.push(call);
     }
 
     pub(crate) fn connect_coordinator(&mut self, now: Time, out: &mut impl Output) {
@@ -355,7 +368,9 @@ impl Client {
                 known.quiet_since + timeout
             };
             let ping_at = known.quiet_since + timeout / 2;
-            if now >= give_up_at {
+            // A server that answers pings only would otherwise be owed answers without end.
+            let owes_too_much = known.calls.len() > 4 * self.config.max_operations;
+            if now >= give_up_at || owes_too_much {
                 silent.push(session);
             } else if known.is_open && !known.is_pinged && now >= ping_at {
                 quiet.push(session);

@@ -3,6 +3,8 @@
 //! A state machine without I/O: a driver hands in what arrived, with the time, and carries out what [`Output`] is told.
 //! All state is in memory; a new coordinator is a new, empty store with another cluster id.
 
+#![forbid(unsafe_code)]
+
 mod leases;
 mod members;
 mod pending;

@@ -1,0 +1,250 @@
+//! A coordinator with a driver that writes down what it is told.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::time::Duration;
+
+use coordinator::{Config, Coordinator, Output};
+use prost::Message;
+use wire::ids::{ReplyTo, ServerId, TableId};
+use wire::member::{self, Hello, ToCoordinator, ToShard};
+use wire::proto::TableConfig;
+use wire::rpc;
+use wire::status::Status;
+use wire::time::Time;
+
+/// What the coordinator asked its driver to do.
+#[derive(Debug, PartialEq)]
+pub enum Action {
+    Reply(ReplyTo, Vec<u8>),
+    Send(u64, member::coordinator::Kind),
+    Close(u64),
+}
+
+#[derive(Default)]
+pub struct Recorder {
+    pub actions: Vec<Action>,
+    pub log: Vec<String>,
+}
+
+impl Output for Recorder {
+    fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
+        self.actions.push(Action::Reply(to, payload.to_vec()));
+    }
+    fn send_member(&mut self, connection: u64, message: ToShard) {
+        let kind = message
+            .kind
+            .expect("the coordinator sends no empty message");
+        self.actions.push(Action::Send(connection, kind));
+    }
+    fn close_member(&mut self, connection: u64) {
+        self.actions.push(Action::Close(connection));
+    }
+    fn log_message(&mut self, _level: u32, text: &str) {
+        self.log.push(text.to_owned());
+    }
+}
+
+pub const CLUSTER: u64 = 0xc1;
+
+pub struct Harness {
+    pub coordinator: Coordinator,
+    pub now: Time,
+    pub out: Recorder,
+    nonce: u64,
+}
+
+pub fn hello(member: &str, process: u64, shard: u32, shards: u32) -> Hello {
+    Hello {
+        cluster_id: 0,
+        server_id: ServerId::INVALID.0,
+        credentials: Vec::new(),
+        member: member.to_owned(),
+        instance: format!("instance-{process}"),
+        process,
+        host_id: "host".to_owned(),
+        shard_index: shard,
+        shard_count: shards,
+        locator: format!("tcp:host=127.0.0.1,port={}", 12100 + shard),
+        log_capacity_bytes: 1 << 20,
+        build_version: "test".to_owned(),
+    }
+}
+
+impl Harness {
+    pub fn new() -> Harness {
+        Harness::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Config)) -> Harness {
+        let mut config = Config::new(CLUSTER, 0, "test");
+        change(&mut config);
+        Harness {
+            coordinator: Coordinator::new(config, Time(1_000)),
+            now: Time(1_000),
+            out: Recorder::default(),
+            nonce: 0,
+        }
+    }
+
+    pub fn take(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.out.actions)
+    }
+
+    /// Sends a request on client connection 1 and returns what happened.
+    pub fn request(&mut self, payload: &[u8]) -> Vec<Action> {
+        self.request_on(1, payload).1
+    }
+
+    pub fn request_on(&mut self, connection: u64, payload: &[u8]) -> (ReplyTo, Vec<Action>) {
+        self.nonce += 1;
+        let to = ReplyTo {
+            connection,
+            nonce: self.nonce,
+        };
+        self.coordinator
+            .request(self.now, to, payload, &mut self.out);
+        (to, self.take())
+    }
+
+    /// Sends a request that is answered at once, and returns the answer.
+    pub fn answer(&mut self, payload: &[u8]) -> Vec<u8> {
+        let mut actions = self.request(payload);
+        match actions.pop() {
+            Some(Action::Reply(_, bytes)) if actions.is_empty() => bytes,
+            other => panic!("no immediate answer: {actions:?} {other:?}"),
+        }
+    }
+
+    pub fn shard_says(&mut self, connection: u64, kind: member::shard::Kind) -> Vec<Action> {
+        let message = ToCoordinator { kind: Some(kind) };
+        self.coordinator
+            .member_message(self.now, connection, message, &mut self.out);
+        self.take()
+    }
+
+    pub fn hello(&mut self, connection: u64, hello: Hello) -> Vec<Action> {
+        self.shard_says(connection, member::shard::Kind::Hello(hello))
+    }
+
+    /// Lets a shard in that must be let in; everything else that happens is returned, too.
+    pub fn enlist(&mut self, connection: u64, message: Hello) -> (member::Welcome, Vec<Action>) {
+        let mut actions = self.hello(connection, message);
+        match actions.pop() {
+            Some(Action::Send(to, member::coordinator::Kind::Welcome(welcome))) => {
+                assert_eq!(to, connection);
+                (welcome, actions)
+            }
+            other => panic!("no welcome: {other:?} after {actions:?}"),
+        }
+    }
+
+    /// Expects a refusal, and that the connection is closed.
+    pub fn refused(&mut self, connection: u64, message: Hello) -> member::Refused {
+        match self.hello(connection, message).as_slice() {
+            [
+                Action::Send(to, member::coordinator::Kind::Refused(refused)),
+                Action::Close(closed),
+            ] => {
+                assert_eq!((*to, *closed), (connection, connection));
+                refused.clone()
+            }
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    pub fn done(&mut self, connection: u64, sequence: u64) -> Vec<Action> {
+        self.shard_says(
+            connection,
+            member::shard::Kind::TabletDone(member::TabletDone { sequence }),
+        )
+    }
+
+    /// Makes a table, carrying out the orders that this takes. Returns its id.
+    pub fn create(&mut self, name: &str, span: u32) -> TableId {
+        let mut actions = self.request(&create_table(name, span));
+        let mut reply = None;
+        while let Some(action) = actions.pop() {
+            match action {
+                Action::Send(connection, member::coordinator::Kind::TakeTablet(order)) => {
+                    actions.extend(self.done(connection, order.sequence));
+                }
+                Action::Reply(_, bytes) => reply = Some(bytes),
+                other => panic!("{other:?}"),
+            }
+        }
+        let response = rpc::TableIdResponse::decode(&reply.expect("a reply")).unwrap();
+        assert_eq!(response.status, Status::Ok);
+        response.table_id
+    }
+
+    pub fn config(&mut self, table: TableId) -> TableConfig {
+        let bytes = self.answer(&encode(|out| {
+            rpc::GetTableConfigRequest { table_id: table }.encode(out);
+        }));
+        let response = rpc::GetTableConfigResponse::decode(&bytes).unwrap();
+        assert_eq!(response.status, Status::Ok);
+        TableConfig::decode(response.table_config).unwrap()
+    }
+
+    pub fn owners(&mut self, table: TableId) -> Vec<ServerId> {
+        let config = self.config(table);
+        config
+            .tablet
+            .iter()
+            .map(|tablet| ServerId(tablet.server_id.expect("always there")))
+            .collect()
+    }
+
+    pub fn close(&mut self, connection: u64) -> Vec<Action> {
+        self.coordinator
+            .member_closed(self.now, connection, &mut self.out);
+        self.take()
+    }
+
+    /// Lets time pass, with a tick whenever one is due.
+    pub fn advance(&mut self, by: Duration) -> Vec<Action> {
+        let end = self.now + by;
+        loop {
+            let next = self.coordinator.tick(self.now, &mut self.out);
+            assert!(next > self.now, "a tick leaves nothing due");
+            if next > end {
+                break;
+            }
+            self.now = next;
+        }
+        self.now = end;
+        self.take()
+    }
+}
+
+pub fn encode(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    bytes
+}
+
+pub fn create_table(name: &str, span: u32) -> Vec<u8> {
+    encode(|out| {
+        rpc::CreateTableRequest {
+            name: name.as_bytes(),
+            server_span: span,
+        }
+        .encode(out);
+    })
+}
+
+pub fn drop_table(name: &str) -> Vec<u8> {
+    encode(|out| {
+        rpc::DropTableRequest {
+            name: name.as_bytes(),
+        }
+        .encode(out);
+    })
+}
+
+/// Bytes of a hexadecimal text.
+pub fn hex(text: &str) -> Vec<u8> {
+    (0..text.len() / 2)
+        .map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).expect("hexadecimal"))
+        .collect()
+}
