@@ -11,8 +11,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 PROGRAMS=(coordinator server clusterperf rcbox)
 CONTEXTS=$BUILD/images
 
-compile_store() { cd "$ROOT/images/store" && cargo build --release --locked -p programs; }
-
 compile_operator() {
 	cd "$ROOT"
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$CONTEXTS/operator/manager" ./operator/cmd/manager
@@ -56,9 +54,9 @@ runs() {
 
 main() {
 	local base store_tag operator_tag
-	"$ROOT/hack/setup.sh" store cluster
+	"$ROOT/hack/setup.sh" cluster
 	"$ROOT/hack/engine.sh" up
-	step "compile the store" compile_store
+	"$ROOT/hack/store.sh"
 	step "compile the operator" compile_operator
 	base=$("$ROOT/hack/base-image.sh")
 

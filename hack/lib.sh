@@ -33,6 +33,9 @@ elapsed() {
 	fi
 }
 
+# log_of TITLE: the log file of a step.
+log_of() { echo "$LOGS/$(tr -cs '[:alnum:]' - <<<"${1,,}" | sed 's/^-*//; s/-*$//').log"; }
+
 # step TITLE COMMAND...: runs the command (or function) with its output in a log
 # file, shows how long it has been running, and on failure shows the end of the
 # log and returns the command's exit code. Where the caller catches that code
@@ -40,7 +43,7 @@ elapsed() {
 step() {
 	local title=$1 log rc=0 started=$SECONDS pid
 	shift
-	log=$LOGS/$(tr -cs '[:alnum:]' - <<<"${title,,}" | sed 's/^-*//; s/-*$//').log
+	log=$(log_of "$title")
 	[[ -t 1 ]] || printf '  %-44s ...\n' "$title"
 	("$@") </dev/null >"$log" 2>&1 &
 	pid=$!

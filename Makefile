@@ -1,0 +1,49 @@
+# Every target is one script of hack/, which says what it does and what it takes.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.PHONY: help up down test store local bench lint generate simulate soak fuzz images e2e clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+up: ## from a bare machine to a Store under load, on a local kind cluster
+	@hack/up.sh
+
+down: ## remove what `make up` made
+	@hack/down.sh
+
+test: ## all tests: lint, unit, property, simulated, fuzz, end to end
+	@hack/test.sh $(STAGES)
+
+store: ## build the store's programs into images/store/target/release
+	@hack/store.sh
+
+local: store ## a store on loopback, as plain processes: no root, no Kubernetes
+	@hack/local.sh
+
+bench: store ## measure the store beside Redis and memcached
+	@bench/run.sh
+
+lint: ## all linters
+	@hack/lint.sh
+
+generate: ## generate CRDs, RBAC, deep copies and the admin API's Go code
+	@hack/generate.sh
+
+simulate: ## one seed of the simulator, with its trace: make simulate SEED=17
+	@hack/simulate.sh --seed $(or $(SEED),0) --trace
+
+soak: ## simulator and fuzz targets for an hour and more
+	@hack/soak.sh
+
+fuzz: ## every fuzz target for a minute
+	@images/store/fuzz/run.sh $(or $(RCBOX_FUZZ_SECONDS),60)
+
+images: ## build the images rcbox/store and rcbox/operator
+	@hack/build-images.sh
+
+e2e: ## end-to-end tests on a kind cluster of their own (KEEP=1 keeps it)
+	@hack/e2e.sh
+
+clean: ## delete what the build made in this checkout (caches stay)
+	@rm -rf .build images/store/target images/store/fuzz/target

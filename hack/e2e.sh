@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# End-to-end tests on a kind cluster of their own, which is made for them and
+# removed afterwards (KEEP=1 keeps it, for a look; the next run replaces it).
+#
+# usage: hack/e2e.sh [GO_TEST_OPTION...]
+# The tests' output, in the form of `go test -json`, goes to .build/logs/e2e.json.
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+cluster=rcbox-e2e
+
+cleanup() {
+	if [[ ${KEEP:-} == 1 ]]; then
+		info "  KEEP=1: cluster $cluster stays; hack/cluster.sh down $cluster removes it"
+	else
+		"$ROOT/hack/cluster.sh" down "$cluster"
+	fi
+}
+
+# go_test: its own program for step, and reports in both forms.
+go_test() {
+	cd "$ROOT"
+	RCBOX_KUBECTL=$("$ROOT/hack/tool.sh" kubectl)
+	RCBOX_HELM=$("$ROOT/hack/tool.sh" helm)
+	KUBECONFIG=$("$ROOT/hack/cluster.sh" kubeconfig "$cluster")
+	export RCBOX_KUBECTL RCBOX_HELM KUBECONFIG
+	export RCBOX_STORE_IMAGE=$STORE_IMAGE RCBOX_OPERATOR_IMAGE=$OPERATOR_IMAGE
+	"$ROOT/hack/go-test.sh" e2e . -timeout 30m "$@" ./e2e/...
+}
+
+"$ROOT/hack/setup.sh" store cluster
+"$ROOT/hack/engine.sh" up
+"$ROOT/hack/tool.sh" kind kubectl helm >/dev/null
+"$ROOT/hack/build-images.sh"
+# shellcheck source=/dev/null
+source "$BUILD/images.env"
+# A cluster that an earlier run left may hold half a test.
+[[ ! -d $BUILD/$cluster ]] || "$ROOT/hack/cluster.sh" down "$cluster"
+trap cleanup EXIT
+"$ROOT/hack/cluster.sh" up "$cluster"
+"$ROOT/hack/load-images.sh" "$cluster"
+step "end-to-end tests" go_test "$@"

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# All linters: shell, Rust, Go, Helm. Goes on after a finding and fails at the end.
+#
+# usage: hack/lint.sh
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+cd "$ROOT"
+findings=0
+
+# lint TITLE COMMAND...: a program, not a function (see step).
+lint() { step "$@" || findings=$((findings + 1)); }
+
+"$ROOT/hack/setup.sh" lint store
+"$ROOT/hack/tool.sh" golangci-lint helm >/dev/null
+
+mapfile -t scripts < <(git ls-files --cached --others --exclude-standard | xargs -r grep -lE '^#!.*\b(ba)?sh\b' 2>/dev/null)
+lint "shellcheck" shellcheck --external-sources "${scripts[@]}" hack/lib.sh
+lint "cargo fmt" cargo fmt --manifest-path images/store/Cargo.toml --all --check
+lint "cargo clippy" cargo clippy --manifest-path images/store/Cargo.toml --workspace --all-targets --locked -- -D warnings
+lint "go vet" go vet ./...
+lint "go vet images/node" go -C images/node vet ./...
+lint "golangci-lint" golangci-lint run ./...
+lint "helm lint" helm lint --strict charts/rcbox
+
+((findings == 0)) || die "$findings linters have findings; see above and ${LOGS#"$PWD"/}"

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# A store on loopback for application developers: one coordinator and servers as
+# plain processes. No root, no Kubernetes; Ctrl-C ends them all.
+#
+# usage: hack/local.sh
+#   RCBOX_LOCAL_PORT=11100   the coordinator's client port; server i takes port + 1000 i
+#   RCBOX_LOCAL_SERVERS=3    how many servers (1 to 9)
+#   RCBOX_LOCAL_MEMORY=500   megabytes each
+# Build the programs first: make store
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+PORT=${RCBOX_LOCAL_PORT:-11100}
+SERVERS=${RCBOX_LOCAL_SERVERS:-3}
+MEMORY=${RCBOX_LOCAL_MEMORY:-500}
+PROGRAMS=$ROOT/images/store/target/release
+LOCAL=$LOGS/local
+LOCATOR=tcp:host=127.0.0.1,port=$PORT
+PIDS=()
+
+# The programs' other ports are at fixed distances from their client port.
+COORDINATOR_PORTS=(0 100 200 300)
+SERVER_PORTS=(0 300)
+
+answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+# shellcheck disable=SC2317 # called through wait_until
+ready() { curl -fsS -o /dev/null "http://127.0.0.1:$(($1 + 300))/readyz"; }
+
+check_ports() {
+	local port offset i
+	for offset in "${COORDINATOR_PORTS[@]}"; do
+		port=$((PORT + offset))
+		! answers $port || die "port $port is taken; choose others: RCBOX_LOCAL_PORT=21100 make local"
+	done
+	for ((i = 1; i <= SERVERS; i++)); do
+		for offset in "${SERVER_PORTS[@]}"; do
+			port=$((PORT + 1000 * i + offset))
+			! answers $port || die "port $port is taken; choose others: RCBOX_LOCAL_PORT=21100 make local"
+		done
+	done
+}
+
+# start NAME PORT COMMAND...: and wait until it is ready.
+start() {
+	local name=$1 port=$2
+	shift 2
+	"$@" >"$LOCAL/$name.log" 2>&1 &
+	PIDS+=($!)
+	if ! wait_until 30 ready "$port"; then
+		tail -n 15 "$LOCAL/$name.log" >&2
+		die "$name did not get ready; its log is ${LOCAL#"$PWD"/}/$name.log"
+	fi
+}
+
+# shellcheck disable=SC2317 # called by trap
+stop_all() {
+	local code=$? pid
+	trap - EXIT INT TERM
+	for pid in "${PIDS[@]}"; do
+		kill "$pid" 2>/dev/null || true # it may have ended by itself
+	done
+	wait
+	exit "$code"
+}
+
+((SERVERS >= 1 && SERVERS <= 9)) || die "RCBOX_LOCAL_SERVERS=$SERVERS is not between 1 and 9"
+[[ -x $PROGRAMS/coordinator ]] || die "the programs are not built; run: make store"
+check_ports
+mkdir -p "$LOCAL"
+trap stop_all EXIT
+trap 'echo; exit 0' INT TERM
+
+start coordinator "$PORT" "$PROGRAMS/coordinator" -C "$LOCATOR"
+for ((i = 1; i <= SERVERS; i++)); do
+	server_port=$((PORT + 1000 * i))
+	start "server-$i" $server_port "$PROGRAMS/server" -C "$LOCATOR" -L "tcp:host=127.0.0.1,port=$server_port" -t "$MEMORY"
+done
+
+cat <<TEXT
+A store with $SERVERS servers runs here; objects live in memory only and are gone when it ends.
+
+  locator   $LOCATOR
+  try       ${PROGRAMS#"$PWD"/}/rcbox -C $LOCATOR status
+            ${PROGRAMS#"$PWD"/}/clusterperf -C $LOCATOR --numClients 1 basic
+  logs      ${LOCAL#"$PWD"/}/
+
+Ctrl-C ends it.
+TEXT
+
+# Any of them ending by itself is a failure that must be seen.
+wait -n -p ended "${PIDS[@]}" && code=0 || code=$?
+die "process $ended has ended by itself with exit code $code; see ${LOCAL#"$PWD"/}/"

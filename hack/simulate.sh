@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Runs the simulator: a whole cluster in one thread, from a seed.
+#
+# usage: hack/simulate.sh OPTION...
+# examples:
+#   hack/simulate.sh --seed 17 --trace          one seed, with a readable trace
+#   hack/simulate.sh --seeds 0..200 --quick     many seeds, each twice
+#   hack/simulate.sh --help
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../images/store"
+exec cargo run --quiet --release --locked -p simulator --bin simulate -- "$@"

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# All tests: what `make test` does. A stage that fails does not keep the others
+# from running; at the end comes a table, and one line "N passed, M failed".
+#
+# usage: hack/test.sh [STAGE...]     (default: all, in this order)
+# stages: lint generate rust go simulator fuzz e2e
+#   RCBOX_FUZZ_SECONDS=10     per fuzz target
+#   KEEP=1                    keep the cluster of the end-to-end tests
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+STORE=$ROOT/images/store
+FUZZ_SECONDS=${RCBOX_FUZZ_SECONDS:-10}
+STAGES=("$@")
+((${#STAGES[@]})) || STAGES=(lint generate rust go simulator fuzz e2e)
+
+total_passed=0
+total_failed=0
+TABLE=()
+
+# stage NAME COUNTER TITLE COMMAND...: runs a program as a step, or with its own
+# steps if TITLE is empty, and adds up what COUNTER says of it.
+stage() {
+	local name=$1 counter=$2 title=$3 log code=0 started=$SECONDS passed failed skipped
+	shift 3
+	info "$name"
+	if [[ -n $title ]]; then
+		step "$title" "$@" || code=$?
+	else
+		"$@" </dev/null || code=$?
+	fi
+	log=$(log_of "$title")
+	[[ $counter != go ]] || log=$LOGS/$name.json
+	read -r passed failed skipped < <("$ROOT/hack/count-tests.sh" "$counter" "$code" "$log")
+	total_passed=$((total_passed + passed))
+	total_failed=$((total_failed + failed))
+	TABLE+=("$(printf '%-12s %-7s %8d %8d %8d %8d' "$name" "$( ((code == 0)) && echo ok || echo FAILED)" "$passed" "$failed" "$skipped" $((SECONDS - started)))")
+}
+
+run_stage() {
+	case $1 in
+	lint) stage lint none "" "$ROOT/hack/lint.sh" ;;
+	generate) stage generate none "generated files are up to date" "$ROOT/hack/generate.sh" --check ;;
+	rust) stage rust cargo "Rust: unit, property and process tests" \
+		cargo test --manifest-path "$STORE/Cargo.toml" --workspace --locked --no-fail-fast ;;
+	go)
+		stage go go "Go: unit and property tests" "$ROOT/hack/go-test.sh" go . \
+			./api/... ./operator/... ./charts/... ./config/...
+		stage node go "Go: node image programs" "$ROOT/hack/go-test.sh" node images/node ./...
+		;;
+	simulator) stage simulator none "simulator: quick set, every seed twice" "$ROOT/hack/simulate.sh" --seeds 0..200 --quick ;;
+	fuzz) stage fuzz none "fuzz: $FUZZ_SECONDS s per target" "$STORE/fuzz/run.sh" "$FUZZ_SECONDS" ;;
+	e2e) stage e2e go "" "$ROOT/hack/e2e.sh" ;;
+	*) die "hack/test.sh: unknown stage '$1'; stages: lint generate rust go simulator fuzz e2e" ;;
+	esac
+}
+
+"$ROOT/hack/setup.sh" store cluster lint generate
+rm -f "$LOGS"/*.json
+for name in "${STAGES[@]}"; do
+	run_stage "$name"
+done
+
+echo
+printf '%-12s %-7s %8s %8s %8s %8s\n' stage result passed failed skipped seconds
+printf '%s\n' "${TABLE[@]}"
+# A skipped test is no passed test: each is named, with its reason.
+mapfile -t json < <(find "$LOGS" -name '*.json')
+((${#json[@]} == 0)) || jq -rs '(map(select(.Action == "skip" and .Test) | .Package + .Test)) as $skipped | .[]
+	| select(.Action == "output" and .Test and (.Package + .Test | IN($skipped[])) and (.Output | startswith("=== ") | not))
+	| .Output | rtrimstr("\n")' "${json[@]}"
+printf 'in all: %s; logs: %s\n\n' "$(elapsed $SECONDS)" "${LOGS#"$PWD"/}"
+echo "$total_passed passed, $total_failed failed"
+((total_failed == 0))
