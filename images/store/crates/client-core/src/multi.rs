@@ -207,7 +207,7 @@ impl Client {
             return;
         };
         multi.in_flight -= 1;
-        multi.todo.extend(objects);
+        multi.todo.extend(objects.iter().rev());
         let stale: Vec<_> = objects
             .iter()
             .map(|&number| &multi.objects[number as usize])
@@ -239,7 +239,7 @@ impl Client {
         multi.in_flight -= 1;
         let (delay, stale) = match whole_delay {
             Some(delay) => {
-                multi.todo.extend(objects);
+                multi.todo.extend(objects.iter().rev());
                 (Some(delay), Vec::new())
             }
             None => {
@@ -268,7 +268,7 @@ impl MultiWrite {
             Err(status) => (status, Vec::new()),
         };
         let (mut must_wait, mut stale) = (false, Vec::new());
-        for (at, &number) in objects.iter().enumerate() {
+        for (at, &number) in objects.iter().enumerate().rev() {
             let object = &mut self.objects[number as usize];
             let (status, version) = match (status, parts.get(at)) {
                 (Status::Ok, Some(part)) => (part.status, part.version),
