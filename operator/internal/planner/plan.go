@@ -48,7 +48,7 @@ type MemberView struct {
 	Up bool
 	// Pending is how the pod differs from the spec; empty when it does not.
 	Pending string
-	// PodNumber is that of its newest pod, the one that this plan makes included.
+	// PodNumber is the greatest that a pod of it is known to have had, not counting one that this plan makes.
 	PodNumber int64
 }
 
@@ -147,8 +147,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 	case pod == nil:
 		// One that is not wanted but still owns tablets stays a member until they are dropped.
 		if wanted || m.tablets() > 0 {
-			view.PodNumber++
-			p.add(CreatePod{Component: component, Member: m.name, Number: view.PodNumber, Inputs: inputs, Why: whyCreate(m)})
+			p.add(CreatePod{Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Why: whyCreate(m)})
 			p.lookAgainIn(UnsettledInterval)
 		}
 	case pod.Process == ProcessEnded:

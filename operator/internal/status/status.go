@@ -61,7 +61,7 @@ func now(o planner.Observed) metav1.Time { return metav1.NewTime(o.Now.Truncate(
 func coordinator(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.CoordinatorStatus {
 	view := plan.Coordinator
 	next := v1alpha1.CoordinatorStatus{
-		PodNumber:    max(o.Store.Status.Coordinator.PodNumber, podNumber(view, outcome)),
+		PodNumber:    podNumber(view, outcome),
 		Ready:        o.Cluster != nil,
 		Pending:      view.Pending,
 		BuildVersion: o.Store.Status.Coordinator.BuildVersion,
@@ -82,10 +82,7 @@ func podNumber(view planner.MemberView, outcome Outcome) int64 {
 			return create.Number
 		}
 	}
-	if view.Pod != nil {
-		return view.Pod.Number
-	}
-	return 0
+	return view.PodNumber
 }
 
 func masters(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.MastersStatus {
@@ -99,11 +96,7 @@ func masters(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Ma
 		view := plan.Masters[i]
 		before := find(old.Members, view.Name)
 		entry := member(o, view, before)
-		entry.PodNumber = max(entry.PodNumber, podNumber(view, outcome))
-		if entry.PodNumber == 0 {
-			// One that has never had a pod goes on from those of its name that were retired.
-			entry.PodNumber = old.RetiredPodNumber
-		}
+		entry.PodNumber = podNumber(view, outcome)
 		next.Members = append(next.Members, entry)
 		next.Replicas++
 		if view.Up {
@@ -116,6 +109,12 @@ func masters(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Ma
 	for i := range old.Members {
 		if find(next.Members, old.Members[i].Name) == nil {
 			next.RetiredPodNumber = max(next.RetiredPodNumber, old.Members[i].PodNumber)
+		}
+	}
+	for i := range o.Pods {
+		pod := &o.Pods[i]
+		if pod.Component == v1alpha1.ComponentMaster && find(next.Members, pod.Member) == nil {
+			next.RetiredPodNumber = max(next.RetiredPodNumber, pod.Number)
 		}
 	}
 	return next
@@ -131,9 +130,6 @@ func find(members []v1alpha1.MemberStatus, name string) *v1alpha1.MemberStatus {
 
 func member(o planner.Observed, view planner.MemberView, before *v1alpha1.MemberStatus) v1alpha1.MemberStatus {
 	entry := v1alpha1.MemberStatus{Name: view.Name, State: v1alpha1.MemberStarting, Pending: view.Pending}
-	if before != nil {
-		entry.PodNumber = before.PodNumber
-	}
 	if view.Pod != nil {
 		entry.Pod, entry.Node = view.Pod.Name, view.Pod.Node
 		if !view.Up {

@@ -1,0 +1,222 @@
+package planner_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+// Whatever happens to pods, nodes, coordinator, spec and the operator itself: no process that holds data is ended, no member has two
+// pods, no name is used twice; and when it stops happening, the Store comes to what its spec says.
+func TestWorld(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(rapid.Int32Range(1, 4).Draw(t, "replicas"))
+		images := 0
+		anyPod := func(t *rapid.T) *fakePod {
+			live := w.livePods()
+			if len(live) == 0 {
+				t.Skip("no pod")
+			}
+			return rapid.SampledFrom(live).Draw(t, "pod")
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"visit":      func(*rapid.T) { w.visit(false) },
+			"visit lost": func(*rapid.T) { w.visit(true) },
+			"tick":       func(*rapid.T) { w.tick() },
+			"scale":      func(t *rapid.T) { w.store.Spec.Masters.Replicas = rapid.Int32Range(1, 5).Draw(t, "replicas") },
+			"image": func(*rapid.T) {
+				images++
+				w.store.Spec.Image = fmt.Sprintf("store:new%d", images)
+			},
+			"create table": func(t *rapid.T) {
+				if w.cluster == nil || len(w.cluster.members) == 0 {
+					t.Skip("nowhere to put it")
+				}
+				for _, member := range w.cluster.members {
+					member.tablets++
+				}
+			},
+			"drop tables": func(t *rapid.T) { w.dropTables() },
+			"user deletes a pod": func(t *rapid.T) {
+				w.end(anyPod(t))
+			},
+			"process crashes": func(t *rapid.T) {
+				if pod := anyPod(t); !pod.deadNode && pod.Process == planner.ProcessRunning {
+					w.stop(pod)
+				}
+			},
+			"pod is evicted": func(t *rapid.T) {
+				pod := anyPod(t)
+				w.stop(pod)
+				pod.Process = planner.ProcessEnded
+			},
+			"node dies": func(t *rapid.T) {
+				pod := anyPod(t)
+				pod.deadNode = true
+				w.end(pod)
+				if w.cluster != nil && w.cluster.pod == pod.Name {
+					w.cluster = nil
+				}
+			},
+			"": func(t *rapid.T) {
+				if len(w.broken) > 0 {
+					t.Fatalf("the operator ended processes that held data: %v", w.broken)
+				}
+			},
+		})
+		checkSettles(t, w)
+	})
+}
+
+func checkSettles(t *rapid.T, w *world) {
+	plan, refused, settled := w.settle(300)
+	if !settled {
+		t.Fatalf("still busy after 300 visits: %+v", plan.Steps)
+	}
+	if refused == "" && len(w.masters()) != int(w.store.Spec.Masters.Replicas) {
+		t.Fatalf("there are masters %v, but %d are asked for", w.masters(), w.store.Spec.Masters.Replicas)
+	}
+	// Without data nothing is refused, and every master is made anew from the spec.
+	w.dropTables()
+	plan, refused, settled = w.settle(300)
+	if !settled || refused != "" || len(w.masters()) != int(w.store.Spec.Masters.Replicas) {
+		t.Fatalf("settled %v, refused %q, masters %v, %d are asked for",
+			settled, refused, w.masters(), w.store.Spec.Masters.Replicas)
+	}
+	for _, view := range plan.Masters {
+		if !view.Up || view.Pending != "" {
+			t.Fatalf("%s is up: %v, pending: %q", view.Name, view.Up, view.Pending)
+		}
+	}
+	if len(w.broken) > 0 {
+		t.Fatalf("the operator ended processes that held data: %v", w.broken)
+	}
+	if !reflect.DeepEqual(planner.Make(w.observe()).Steps, plan.Steps) {
+		t.Fatal("the same observation gave another plan")
+	}
+	checkDeletes(t, w)
+}
+
+// A Store that is deleted goes, whatever its pods on dead nodes do.
+func checkDeletes(t *rapid.T, w *world) {
+	w.store.DeletionTimestamp = &metav1.Time{Time: w.now}
+	for range 60 {
+		w.visit(false)
+		if len(w.store.Finalizers) == 0 {
+			if live := w.livePods(); len(live) > 0 {
+				t.Fatalf("the Store went before its pods: %v", live)
+			}
+			return
+		}
+		w.tick()
+	}
+	t.Fatal("the Store is still there a minute after its deletion")
+}
+
+func (w *world) dropTables() {
+	if w.cluster == nil {
+		return
+	}
+	for _, member := range w.cluster.members {
+		member.tablets = 0
+	}
+}
+
+// A plan that was lost before any of its effects were seen is made again with the same names.
+func TestPlanIsRepeatable(t *testing.T) {
+	w := newWorld(3)
+	first, second := planner.Make(w.observe()), planner.Make(w.observe())
+	if !reflect.DeepEqual(first, second) {
+		t.Errorf("two plans from one observation:\n%+v\n%+v", first, second)
+	}
+}
+
+// A member that goes and comes back never gets a pod name that it had before (createPod panics if it does).
+func TestNamesAfterScalingInAndOut(t *testing.T) {
+	w := newWorld(3)
+	w.settle(100)
+	for range 3 {
+		w.store.Spec.Masters.Replicas = 1
+		w.settle(100)
+		w.store.Spec.Masters.Replicas = 3
+		if _, _, settled := w.settle(100); !settled {
+			t.Fatal("does not settle")
+		}
+	}
+	last := w.store.Status.Masters.Members[2]
+	if last.PodNumber != 4 {
+		t.Errorf("%s is at pod %d, not 4", last.Name, last.PodNumber)
+	}
+}
+
+// A Terminating pod on a dead node keeps nobody waiting.
+func TestDeadNodeBlocksNothing(t *testing.T) {
+	w := newWorld(2)
+	w.settle(100)
+	lost := w.podOf("box-master-1")
+	lost.deadNode = true
+	w.end(lost)
+	if _, _, settled := w.settle(100); !settled {
+		t.Fatal("does not settle")
+	}
+	again := w.podOf("box-master-1")
+	if again == nil || again.Name == lost.Name || again.Process != planner.ProcessRunning {
+		t.Fatalf("box-master-1 has not come back: %+v", again)
+	}
+	if w.pods[lost.Name] == nil {
+		t.Fatal("the pod on the dead node went away: this test proves nothing")
+	}
+}
+
+// The operator's default image is for new Stores only.
+func TestOperatorUpgradeChangesNothing(t *testing.T) {
+	w := newWorld(3)
+	w.settle(100)
+	for name, forget := range map[string]func(){
+		"status kept": func() {},
+		"status lost": func() { w.store.Status = v1alpha1.StoreStatus{} },
+	} {
+		forget()
+		o := w.observe()
+		o.DefaultImage = "store:2"
+		if plan := planner.Make(o); len(plan.Steps) != 0 || plan.Image != "store:1" {
+			t.Errorf("%s: another default image leads to %+v and image %s", name, plan.Steps, plan.Image)
+		}
+	}
+}
+
+// Nothing to do means nothing is done, and the next look comes at the settled pace.
+func TestSettled(t *testing.T) {
+	w := newWorld(3)
+	if _, _, settled := w.settle(100); !settled {
+		t.Fatal("does not settle")
+	}
+	plan := planner.Make(w.observe())
+	if len(plan.Steps) != 0 || plan.Next != planner.SettledInterval {
+		t.Errorf("a settled Store gets steps %+v and is looked at in %s", plan.Steps, plan.Next)
+	}
+}
+
+// A node that refuses every pod is not asked without pause.
+func TestEndedPodsAreReplacedSlowly(t *testing.T) {
+	w := newWorld(1)
+	w.settle(100)
+	pods := w.uids
+	for range 60 {
+		if pod := w.podOf("box-master-0"); pod != nil {
+			w.stop(pod)
+			pod.Process = planner.ProcessEnded
+		}
+		w.visit(false)
+		w.tick()
+	}
+	if made := w.uids - pods; made < 4 || made > 7 {
+		t.Errorf("in a minute %d pods were made", made)
+	}
+}
