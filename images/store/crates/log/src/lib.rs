@@ -1,1 +1,20 @@
+//! The memory of one shard: a log of entries, a cleaner that makes room in it, and a hash table that finds objects.
+//!
+//! Everything here is pure: a [`Log`] never waits, and cleans only as much as [`Log::clean`] is told to.
 
+#![deny(unsafe_code)]
+
+mod cleaner;
+mod index;
+mod log;
+mod position;
+mod prefetch;
+mod segment;
+
+pub use cleaner::{CleanerStats, Cleaning, Keeps, Owner};
+pub use index::{Index, IndexFull, Slot};
+pub use log::{Admission, Config, ConfigError, Durability, Log, NoRoom, Origin, Usage};
+pub use position::{LogPosition, Reference};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,361 @@
+//! The cleaner: copies what is needed out of segments that are mostly dead, and so gets them free.
+//!
+//! It works in steps of a given number of bytes, one victim at a time. docs/cleaner.md says why it can always finish.
+
+use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, Tombstone};
+
+use crate::log::Log;
+use crate::position::{LogPosition, Reference};
+use crate::segment::State;
+
+/// A victim must free at least one part in this many of a segment, or cleaning would go round in circles.
+const MIN_GAIN_DIVISOR: u32 = 128;
+
+/// What the cleaner asks, for one kind of entry, of whoever keeps references to such entries.
+pub trait Keeps<E> {
+    /// Whether the entry at `at` is still needed.
+    fn is_live(&self, entry: &E, at: Reference) -> bool;
+    /// The entry, which is live, lies at `to` from now on, no longer at `from`.
+    fn moved(&mut self, entry: &E, from: Reference, to: Reference);
+}
+
+/// Who keeps references into a log. A new kind of entry that somebody refers to is one more [`Keeps`] here.
+pub trait Owner: for<'a> Keeps<ObjectView<'a>> + for<'a> Keeps<RpcResult<'a>> {}
+
+impl<T> Owner for T where T: for<'a> Keeps<ObjectView<'a>> + for<'a> Keeps<RpcResult<'a>> {}
+
+/// How a step of the cleaner ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cleaning {
+    /// There is enough free memory, or nothing worth cleaning.
+    Idle,
+    /// There is more to do.
+    More,
+    /// It goes on when more of the log is durable.
+    Waiting,
+}
+
+/// Counters, from the start of the log on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CleanerStats {
+    pub segments_cleaned: u64,
+    /// Bytes of entries in the segments that were cleaned.
+    pub scanned_bytes: u64,
+    /// Bytes of entries that were copied because they were live.
+    pub survivor_bytes: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Cleaner {
+    victim: Option<Victim>,
+    pub stats: CleanerStats,
+}
+
+/// The segment that is being cleaned.
+#[derive(Clone, Copy)]
+struct Victim {
+    number: u32,
+    /// Entries before this offset have been dealt with.
+    offset: u32,
+    birth: LogPosition,
+}
+
+impl Log {
+    pub fn cleaner_stats(&self) -> CleanerStats {
+        self.cleaner.stats
+    }
+
+    /// Whether the cleaner should run: it starts when nearly all segments are in use, for the longer it waits the more is
+    /// dead, and ends each victim that it began.
+    pub fn wants_cleaning(&self) -> bool {
+        self.cleaner.victim.is_some() || self.free.len() <= self.low_free_count()
+    }
+
+    /// Does cleaning worth about `budget_bytes` of scanned entries.
+    ///
+    /// # Panics
+    /// If an entry's checksum is wrong: memory is damaged, and going on would spread it.
+    pub fn clean(&mut self, owner: &mut impl Owner, budget_bytes: usize) -> Cleaning {
+        let mut left = budget_bytes;
+        while left > 0 {
+            let Some(victim) = self.cleaner.victim else {
+                match self.begin_victim() {
+                    Cleaning::More => continue,
+                    ended => return ended,
+                }
+            };
+            if victim.offset == self.segments[victim.number as usize].used_bytes {
+                self.end_victim(victim.number);
+                continue;
+            }
+            let bytes = self.clean_entry(owner, victim);
+            self.cleaner.victim = Some(Victim {
+                offset: victim.offset + bytes,
+                ..victim
+            });
+            left = left.saturating_sub(bytes as usize);
+        }
+        if self.wants_cleaning() {
+            Cleaning::More
+        } else {
+            Cleaning::Idle
+        }
+    }
+
+    /// Whether cleaning, now or after the log is durable, will get a segment free.
+    pub(crate) fn can_clean(&self) -> bool {
+        let undurable = || {
+            self.segments
+                .iter()
+                .any(|s| s.state == State::Closed && !self.is_durable(s))
+        };
+        self.cleaner.victim.is_some()
+            || !self.retired.is_empty()
+            || self.best_victim().is_some()
+            || undurable()
+    }
+
+    pub(crate) fn release_retired(&mut self) {
+        while let Some(&(number, position)) = self.retired.front()
+            && position <= self.durable
+        {
+            self.retired.pop_front();
+            self.release(number);
+        }
+    }
+
+    fn low_free_count(&self) -> usize {
+        3.max(2 + self.segments.len() / 64)
+    }
+
+    /// Chooses a victim if one is wanted.
+    fn begin_victim(&mut self) -> Cleaning {
+        if !self.wants_cleaning() {
+            return Cleaning::Idle;
+        }
+        let waiting = !self.retired.is_empty();
+        if self.free.is_empty() {
+            assert!(waiting, "the cleaner's reserve is gone");
+            return Cleaning::Waiting;
+        }
+        match self.best_victim() {
+            Some(number) => {
+                let segment = &mut self.segments[number as usize];
+                segment.state = State::Victim;
+                self.cleaner.victim = Some(Victim {
+                    number,
+                    // Nothing has to be read where nothing is alive.
+                    offset: if segment.live_bytes == 0 {
+                        segment.used_bytes
+                    } else {
+                        0
+                    },
+                    birth: segment.mean_birth(),
+                });
+                Cleaning::More
+            }
+            None if waiting => Cleaning::Waiting,
+            None => Cleaning::Idle,
+        }
+    }
+
+    /// The closed segment with the most to gain per byte copied, old ones first: what is still alive in an old segment
+    /// will probably stay so, while a young one is worth waiting for.
+    fn best_victim(&self) -> Option<u32> {
+        let min_gain = self.config.segment_bytes / MIN_GAIN_DIVISOR;
+        let now = self.head_position().0;
+        let size = u64::from(self.config.segment_bytes);
+        let worth = |number: u32| {
+            let segment = &self.segments[number as usize];
+            let live = u64::from(segment.live_bytes);
+            let age = now.saturating_sub(segment.mean_birth().0) + size;
+            u128::from(size - live) * u128::from(age) / u128::from(size + live)
+        };
+        let candidates = (0..self.config.segment_count).filter(|&number| {
+            let segment = &self.segments[number as usize];
+            segment.state == State::Closed
+                && segment.dead_bytes() > min_gain
+                && self.is_durable(segment)
+        });
+        candidates.max_by_key(|&number| worth(number))
+    }
+
+    /// Nothing in the segment could still be taken back by a crash.
+    fn is_durable(&self, segment: &crate::segment::Segment) -> bool {
+        segment.position_at(segment.used_bytes) <= self.durable
+    }
+
+    /// Keeps or drops the next entry of the victim; answers its length.
+    fn clean_entry(&mut self, owner: &mut impl Owner, victim: Victim) -> u32 {
+        let unreadable = |error| -> ! { damaged(victim.number, victim.offset, error) };
+        let entry = RawEntry::read(self.entries_from(victim.number, victim.offset))
+            .unwrap_or_else(|error| unreadable(error));
+        let bytes = entry.bytes.len() as u32;
+        match entry.kind {
+            Kind::SegmentHeader => {}
+            Kind::Tombstone => self.clean_tombstone(victim),
+            Kind::Object => {
+                let object =
+                    ObjectView::of_body(entry.body).unwrap_or_else(|error| unreadable(error));
+                let at = self.reference(victim);
+                if owner.is_live(&object, at) {
+                    let to = self.keep(victim, bytes);
+                    let moved = ObjectView::of_body(self.entry(to).body);
+                    owner.moved(&moved.expect("just copied"), at, to);
+                }
+            }
+            Kind::RpcResult => {
+                let result: RpcResult<'_> =
+                    entry.decode().unwrap_or_else(|error| unreadable(error));
+                let at = self.reference(victim);
+                if owner.is_live(&result, at) {
+                    let to = self.keep(victim, bytes);
+                    let moved: RpcResult<'_> = self.entry(to).decode().expect("just copied");
+                    owner.moved(&moved, at, to);
+                }
+            }
+        }
+        self.cleaner.stats.scanned_bytes += u64::from(bytes);
+        bytes
+    }
+
+    /// A tombstone is needed while the segment of its dead object is there, and is another one.
+    fn clean_tombstone(&mut self, victim: Victim) {
+        let entry = self.entry(self.reference(victim));
+        let bytes = entry.bytes.len() as u32;
+        let tombstone: Tombstone<'_> = entry
+            .decode()
+            .unwrap_or_else(|error| damaged(victim.number, victim.offset, error));
+        let grave = self.by_id.get(&tombstone.segment_id).copied();
+        if let Some(grave) = grave.filter(|&grave| grave != victim.number) {
+            self.unbury(grave, victim.number, bytes);
+            let to = self.copy(victim, bytes);
+            self.bury(grave, self.number_of(to), bytes);
+        }
+    }
+
+    fn reference(&self, victim: Victim) -> Reference {
+        Reference::of_offset(self.offset_of_segment(victim.number) + victim.offset as usize)
+    }
+
+    /// Copies a live entry that is no tombstone and moves its count along.
+    fn keep(&mut self, victim: Victim, bytes: u32) -> Reference {
+        let to = self.copy(victim, bytes);
+        let survivor = self.number_of(to);
+        self.segments[victim.number as usize].live_bytes -= bytes;
+        self.segments[survivor as usize].live_bytes += bytes;
+        to
+    }
+
+    /// Copies an entry into a survivor segment, its checksum checked on the way.
+    fn copy(&mut self, victim: Victim, bytes: u32) -> Reference {
+        let Victim {
+            number,
+            offset,
+            birth,
+        } = victim;
+        if let Err(error) = RawEntry::read_checked(self.entries_from(number, offset)) {
+            damaged(number, offset, error)
+        }
+        let survivor = self.survivor_with_room(bytes);
+        let from = self.offset_of_segment(number) + offset as usize;
+        self.cleaner.stats.survivor_bytes += u64::from(bytes);
+        self.copy_to_survivor(survivor, from, bytes, birth)
+    }
+
+    fn survivor_with_room(&mut self, bytes: u32) -> u32 {
+        if let Some(survivor) = self.survivor {
+            let used = self.segments[survivor as usize].used_bytes;
+            if used + bytes <= self.config.segment_bytes {
+                return survivor;
+            }
+            self.close(survivor);
+        }
+        let survivor = self.open(State::Survivor);
+        self.survivor = Some(survivor);
+        survivor
+    }
+
+    fn end_victim(&mut self, victim: u32) {
+        let segment = &mut self.segments[victim as usize];
+        assert_eq!(
+            segment.live_bytes, 0,
+            "the count of live bytes of segment {} is wrong",
+            segment.id
+        );
+        segment.state = State::Retired;
+        let unused = self.config.segment_bytes - segment.used_bytes;
+        self.waste_bytes -= u64::from(unused);
+        self.cleaner.victim = None;
+        self.cleaner.stats.segments_cleaned += 1;
+        // What killed entries here, or stands for them now, must be durable before they go.
+        self.retired.push_back((victim, self.head_position()));
+        self.release_retired();
+    }
+
+    /// Recounts what is live, entry by entry, and compares it with the running counts. Slow: for tests and simulation.
+    pub fn audit(&self, owner: &impl Owner) -> Result<(), String> {
+        let (mut live, mut tombstones) = (0, 0);
+        for number in 0..self.config.segment_count {
+            let segment = &self.segments[number as usize];
+            if segment.state == State::Free {
+                continue;
+            }
+            let counted = self.recount(owner, number)?;
+            if counted != (segment.live_bytes, segment.tombstone_bytes) {
+                return Err(format!(
+                    "segment {} ({:?}): counted (live, tombstones) {counted:?}, kept ({}, {})",
+                    segment.id, segment.state, segment.live_bytes, segment.tombstone_bytes
+                ));
+            }
+            live += u64::from(counted.0);
+            tombstones += u64::from(counted.1);
+        }
+        if (live, tombstones) != (self.live_bytes, self.tombstone_bytes) {
+            return Err("the sums differ from the segments' counts".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Live bytes, and live tombstone bytes, of a segment.
+    fn recount(&self, owner: &impl Owner, number: u32) -> Result<(u32, u32), String> {
+        let (mut live, mut tombstones, mut offset) = (0, 0, 0);
+        // What the cleaner has been over is dead here, whatever its owner says of copies elsewhere.
+        if let Some(victim) = self.cleaner.victim
+            && victim.number == number
+        {
+            offset = victim.offset;
+        }
+        let segment = &self.segments[number as usize];
+        while offset < segment.used_bytes {
+            let at = || Reference::of_offset(self.offset_of_segment(number) + offset as usize);
+            let error = |error: EntryError| format!("segment {} at {offset}: {error}", segment.id);
+            let entry = RawEntry::read_checked(self.entries_from(number, offset)).map_err(error)?;
+            let bytes = entry.bytes.len() as u32;
+            let is_live = match entry.kind {
+                Kind::SegmentHeader => false,
+                Kind::Object => {
+                    owner.is_live(&ObjectView::of_body(entry.body).map_err(error)?, at())
+                }
+                Kind::RpcResult => {
+                    owner.is_live(&entry.decode::<RpcResult<'_>>().map_err(error)?, at())
+                }
+                Kind::Tombstone => {
+                    let id = entry.decode::<Tombstone<'_>>().map_err(error)?.segment_id;
+                    let grave = self.by_id.get(&id).filter(|&&grave| grave != number);
+                    let is_live = grave.is_some() && segment.state != State::Retired;
+                    tombstones += if is_live { bytes } else { 0 };
+                    is_live
+                }
+            };
+            live += if is_live { bytes } else { 0 };
+            offset += bytes;
+        }
+        Ok((live, tombstones))
+    }
+}
+
+#[cold]
+fn damaged(segment: u32, offset: u32, error: EntryError) -> ! {
+    panic!("memory of the log is damaged, segment number {segment} at {offset}: {error}")
+}

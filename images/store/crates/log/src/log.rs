@@ -1,0 +1,514 @@
+//! The log: memory in segments, appends at its head, and exact counts of what is still needed.
+
+use std::collections::VecDeque;
+
+use core::fmt;
+use wire::entry::{self, Entry, RawEntry, SegmentHeader, Tombstone};
+use wire::ids::{ServerId, TableId};
+use wire::map::Map;
+
+use crate::cleaner::Cleaner;
+use crate::position::{LogPosition, Reference};
+use crate::prefetch::prefetch;
+use crate::segment::{Segment, State};
+
+/// Segments that stay free for the cleaner: with one it can copy the live part of any victim, and then has that victim.
+const CLEANER_RESERVE: usize = 1;
+/// Segments that stay free for removals: they add tombstones before anything gets free.
+const REMOVE_RESERVE: usize = 1;
+/// Segments that never hold data that may stay: the reserves, and the open head and survivor segments, which may be empty.
+const UNUSABLE_SEGMENTS: u64 = (CLEANER_RESERVE + REMOVE_RESERVE + 2) as u64;
+/// Part of the usable memory that live data may take. At 100% cleaning would gain nothing; docs/cleaner.md has the sum.
+const MAX_LIVE_PERCENT: u64 = 97;
+/// Bytes of a segment header entry.
+const SEGMENT_HEADER_BYTES: u32 = 56;
+
+/// Size and promise of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// A power of two from 4 KiB to 8 MiB.
+    pub segment_bytes: u32,
+    /// At least [`Config::MIN_SEGMENTS`].
+    pub segment_count: u32,
+    pub durability: Durability,
+}
+
+/// When an entry counts as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// As soon as it is in memory: nothing survives a crash anyway.
+    Unreplicated,
+    /// When [`Log::advance_durable`] says so.
+    External,
+}
+
+/// Why a log cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl Config {
+    pub const MIN_SEGMENTS: u32 = 8;
+    const SEGMENT_BYTES: core::ops::RangeInclusive<u32> = 4 << 10..=8 << 20;
+
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let size = self.segment_bytes;
+        if !size.is_power_of_two() || !Self::SEGMENT_BYTES.contains(&size) {
+            return Err(ConfigError(format!(
+                "a segment has {size} bytes; give a power of two from 4096 to 8388608"
+            )));
+        }
+        if self.segment_count < Self::MIN_SEGMENTS {
+            return Err(ConfigError(format!(
+                "the log has room for {} segments of {size} bytes; it needs {}: give more memory or smaller segments",
+                self.segment_count,
+                Self::MIN_SEGMENTS
+            )));
+        }
+        Ok(())
+    }
+
+    /// Bytes of entries that one atomic append may take: segments can then be filled to three eighths at the very least.
+    pub fn max_append_bytes(&self) -> usize {
+        self.segment_bytes as usize / 8 * 5
+    }
+}
+
+/// Whose log it is; written into every segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    pub cluster_id: u64,
+    pub server_id: ServerId,
+}
+
+/// What an append is for, and so how much memory must stay free behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// New or larger data; refused while memory is full.
+    Write,
+    /// Makes room in the end, or is needed to answer: goes on in a reserve when memory is full.
+    Remove,
+}
+
+/// Why an append cannot be made now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// Live data fills the memory: only removing something helps.
+    Full,
+    /// The cleaner is about to make room.
+    Cleaning,
+}
+
+/// How the memory is used, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub capacity_bytes: u64,
+    /// Entries that are needed, tombstones included.
+    pub live_bytes: u64,
+    pub tombstone_bytes: u64,
+    /// What live data, tombstones not counted, may take before writes are refused.
+    pub max_live_bytes: u64,
+    /// Segments that hold nothing.
+    pub free_bytes: u64,
+}
+
+/// See the crate's documentation. Segments are numbered from 0 by their place in memory.
+pub struct Log {
+    pub(crate) config: Config,
+    origin: Origin,
+    memory: Vec<u8>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) free: Vec<u32>,
+    pub(crate) by_id: Map<u64, u32>,
+    head: Option<u32>,
+    pub(crate) survivor: Option<u32>,
+    next_segment_id: u64,
+    /// Position at which the next head starts.
+    next_start: LogPosition,
+    pub(crate) durable: LogPosition,
+    /// Cleaned segments, and up to where the log must be durable before they are reused; oldest first.
+    pub(crate) retired: VecDeque<(u32, LogPosition)>,
+    safe_version: u64,
+    pub(crate) live_bytes: u64,
+    pub(crate) tombstone_bytes: u64,
+    /// Unused ends of segments that are closed.
+    pub(crate) waste_bytes: u64,
+    pub(crate) cleaner: Cleaner,
+}
+
+impl Log {
+    /// An empty log. The operating system commits its memory as it is touched.
+    pub fn new(config: Config, origin: Origin) -> Result<Log, ConfigError> {
+        config.check()?;
+        let bytes = config.segment_bytes as usize * config.segment_count as usize;
+        Ok(Log::in_memory(vec![0; bytes], config, origin))
+    }
+
+    /// Forgets everything and starts a new log, for another origin, in the same memory.
+    pub fn reset(&mut self, origin: Origin) {
+        let memory = std::mem::take(&mut self.memory);
+        *self = Log::in_memory(memory, self.config, origin);
+    }
+
+    fn in_memory(memory: Vec<u8>, config: Config, origin: Origin) -> Log {
+        let count = config.segment_count;
+        Log {
+            memory,
+            segments: (0..count).map(|_| Segment::free()).collect(),
+            // Popped from the end: memory is first used from its start.
+            free: (0..count).rev().collect(),
+            by_id: Map::default(),
+            head: None,
+            survivor: None,
+            next_segment_id: 1,
+            next_start: LogPosition::START,
+            durable: match config.durability {
+                Durability::Unreplicated => LogPosition::END,
+                Durability::External => LogPosition::START,
+            },
+            retired: VecDeque::new(),
+            safe_version: 1,
+            live_bytes: 0,
+            tombstone_bytes: 0,
+            waste_bytes: 0,
+            cleaner: Cleaner::default(),
+            config,
+            origin,
+        }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    // ---- versions ----
+
+    /// The version that the next new object gets; above that of everything that was ever removed here.
+    pub fn safe_version(&self) -> u64 {
+        self.safe_version
+    }
+
+    /// Makes the safe version at least `version`.
+    pub fn raise_safe_version(&mut self, version: u64) {
+        self.safe_version = self.safe_version.max(version);
+    }
+
+    /// Hands out the safe version and counts it up.
+    pub fn take_safe_version(&mut self) -> u64 {
+        let version = self.safe_version;
+        self.safe_version += 1;
+        version
+    }
+
+    /// Makes versions go back, as a bug would.
+    #[cfg(feature = "planted-bugs")]
+    pub fn forget_safe_version(&mut self) {
+        self.safe_version = 1;
+    }
+
+    // ---- appending ----
+
+    /// Makes sure that `bytes` of entries fit one behind the other into the head, so that the appends that follow cannot
+    /// fail and become durable together.
+    ///
+    /// `growth_bytes` is what live data grows by, tombstones not counted and what dies by this append subtracted.
+    ///
+    /// # Panics
+    /// If `bytes` is above [`Config::max_append_bytes`]: such requests are refused earlier.
+    pub fn prepare(
+        &mut self,
+        bytes: usize,
+        growth_bytes: i64,
+        admission: Admission,
+    ) -> Result<(), NoRoom> {
+        assert!(bytes <= self.config.max_append_bytes());
+        if admission == Admission::Write && growth_bytes > 0 {
+            let grown = self.live_bytes - self.tombstone_bytes + growth_bytes as u64;
+            if grown > self.max_live_bytes() {
+                return Err(NoRoom::Full);
+            }
+        }
+        if let Some(head) = self.head
+            && self.segments[head as usize].used_bytes as usize + bytes
+                <= self.config.segment_bytes as usize
+        {
+            return Ok(());
+        }
+        let reserve = match admission {
+            Admission::Write => CLEANER_RESERVE + REMOVE_RESERVE,
+            Admission::Remove => CLEANER_RESERVE,
+        };
+        if self.free.len() <= reserve {
+            return Err(if self.can_clean() {
+                NoRoom::Cleaning
+            } else {
+                NoRoom::Full
+            });
+        }
+        self.roll_over();
+        Ok(())
+    }
+
+    /// Appends an entry that is needed until [`Self::kill`]; [`Self::prepare`] made room for it.
+    pub fn append<'a>(&mut self, entry: &impl Entry<'a>) -> Reference {
+        let (reference, bytes) = self.write_to_head(entry);
+        let segment = self.segment_of_mut(reference);
+        segment.live_bytes += bytes;
+        self.live_bytes += u64::from(bytes);
+        reference
+    }
+
+    /// Whether an object that was overwritten at `dead` needs a tombstone. It needs none where its successor stands behind
+    /// it in the same segment: whoever replays the one replays the other, and both go together.
+    pub fn needs_tombstone(&self, dead: Reference) -> bool {
+        self.head != Some(self.number_of(dead))
+    }
+
+    /// Appends the tombstone of the object at `dead`. It is needed as long as the segment of that object is there.
+    pub fn append_tombstone(
+        &mut self,
+        table_id: TableId,
+        version: u64,
+        key: &[u8],
+        dead: Reference,
+    ) -> Reference {
+        let grave = self.number_of(dead);
+        let tombstone = Tombstone {
+            table_id,
+            version,
+            segment_id: self.segments[grave as usize].id,
+            key,
+        };
+        let (reference, bytes) = self.write_to_head(&tombstone);
+        self.bury(grave, self.number_of(reference), bytes);
+        reference
+    }
+
+    /// The entry at `reference` is needed no more.
+    pub fn kill(&mut self, reference: Reference) {
+        let bytes = self.entry(reference).bytes.len() as u32;
+        let segment = self.segment_of_mut(reference);
+        segment.live_bytes -= bytes;
+        self.live_bytes -= u64::from(bytes);
+    }
+
+    // ---- reading ----
+
+    /// The entry at `reference`.
+    #[inline]
+    pub fn entry(&self, reference: Reference) -> RawEntry<'_> {
+        RawEntry::read(&self.memory[reference.offset()..]).expect("the log holds what it wrote")
+    }
+
+    /// Has the processor fetch the start of an entry: for many lookups in a row.
+    pub fn prefetch(&self, reference: Reference) {
+        prefetch(&self.memory[reference.offset()]);
+    }
+
+    /// Position of the log behind the entry at `reference`: who shows it must wait until that is durable.
+    pub fn position_of(&self, reference: Reference) -> LogPosition {
+        let segment = &self.segments[self.number_of(reference) as usize];
+        if segment.start.is_none() {
+            return LogPosition::START;
+        }
+        let end = reference.offset() + self.entry(reference).bytes.len();
+        let offset = end - self.offset_of_segment(self.number_of(reference));
+        segment.position_at(offset as u32)
+    }
+
+    // ---- durability ----
+
+    /// Position behind the newest entry.
+    pub fn head_position(&self) -> LogPosition {
+        match self.head {
+            Some(head) => {
+                let segment = &self.segments[head as usize];
+                segment.position_at(segment.used_bytes)
+            }
+            None => LogPosition::START,
+        }
+    }
+
+    /// Everything before this position is durable.
+    pub fn durable_position(&self) -> LogPosition {
+        self.durable
+    }
+
+    /// With [`Durability::External`]: everything up to `position` is durable now. Positions only grow; one beyond the head
+    /// counts as the head's.
+    pub fn advance_durable(&mut self, position: LogPosition) {
+        assert_eq!(self.config.durability, Durability::External);
+        self.durable = position.min(self.head_position()).max(self.durable);
+        self.release_retired();
+    }
+
+    // ---- accounting ----
+
+    pub fn usage(&self) -> Usage {
+        Usage {
+            capacity_bytes: self.memory.len() as u64,
+            live_bytes: self.live_bytes,
+            tombstone_bytes: self.tombstone_bytes,
+            max_live_bytes: self.max_live_bytes(),
+            free_bytes: self.free.len() as u64 * u64::from(self.config.segment_bytes),
+        }
+    }
+
+    /// What live data may take, tombstones not counted: so much that compaction always gets segments free.
+    fn max_live_bytes(&self) -> u64 {
+        let segments = u64::from(self.config.segment_count) - UNUSABLE_SEGMENTS;
+        let per_segment = u64::from(self.config.segment_bytes - SEGMENT_HEADER_BYTES);
+        (segments * per_segment / 100 * MAX_LIVE_PERCENT).saturating_sub(self.waste_bytes)
+    }
+
+    /// Counts a live tombstone of `bytes` in segment `holder` for an object that died in segment `grave`. One that lies in
+    /// the same segment goes when that goes, and is never copied: it does not count as live.
+    pub(crate) fn bury(&mut self, grave: u32, holder: u32, bytes: u32) {
+        if grave == holder {
+            return;
+        }
+        *self.segments[grave as usize]
+            .graves
+            .entry(holder)
+            .or_insert(0) += bytes;
+        let segment = &mut self.segments[holder as usize];
+        segment.live_bytes += bytes;
+        segment.tombstone_bytes += bytes;
+        self.live_bytes += u64::from(bytes);
+        self.tombstone_bytes += u64::from(bytes);
+    }
+
+    /// Takes a count of [`Self::bury`] back.
+    pub(crate) fn unbury(&mut self, grave: u32, holder: u32, bytes: u32) {
+        let graves = &mut self.segments[grave as usize].graves;
+        let count = graves.get_mut(&holder).expect("counted when it was buried");
+        *count -= bytes;
+        if *count == 0 {
+            graves.remove(&holder);
+        }
+        self.forget_tombstones(holder, bytes);
+    }
+
+    fn forget_tombstones(&mut self, holder: u32, bytes: u32) {
+        let segment = &mut self.segments[holder as usize];
+        segment.live_bytes -= bytes;
+        segment.tombstone_bytes -= bytes;
+        self.live_bytes -= u64::from(bytes);
+        self.tombstone_bytes -= u64::from(bytes);
+    }
+
+    // ---- segments ----
+
+    pub(crate) fn number_of(&self, reference: Reference) -> u32 {
+        (reference.offset() >> self.config.segment_bytes.trailing_zeros()) as u32
+    }
+
+    pub(crate) fn offset_of_segment(&self, number: u32) -> usize {
+        number as usize * self.config.segment_bytes as usize
+    }
+
+    fn segment_of_mut(&mut self, reference: Reference) -> &mut Segment {
+        let number = self.number_of(reference);
+        &mut self.segments[number as usize]
+    }
+
+    fn write_to_head<'a>(&mut self, entry: &impl Entry<'a>) -> (Reference, u32) {
+        let head = self.head.expect("`prepare` opened a head");
+        let segment = &mut self.segments[head as usize];
+        let birth = segment.position_at(segment.used_bytes);
+        let start = head as usize * self.config.segment_bytes as usize;
+        let end = start + self.config.segment_bytes as usize;
+        let at = start + segment.used_bytes as usize;
+        let bytes = entry::write(entry, &mut self.memory[at..end]) as u32;
+        segment.used_bytes += bytes;
+        segment.birth_sum += u128::from(bytes) * u128::from(birth.0);
+        (Reference::of_offset(at), bytes)
+    }
+
+    /// Closes the head and opens the next.
+    fn roll_over(&mut self) {
+        if let Some(head) = self.head.take() {
+            self.close(head);
+        }
+        let number = self.open(State::Head);
+        self.segments[number as usize].start = Some(self.next_start);
+        self.next_start = LogPosition(self.next_start.0 + u64::from(self.config.segment_bytes));
+        self.head = Some(number);
+    }
+
+    /// Takes a free segment and writes its header.
+    pub(crate) fn open(&mut self, state: State) -> u32 {
+        let number = self.free.pop().expect("the reserves keep one free");
+        let header = SegmentHeader {
+            cluster_id: self.origin.cluster_id,
+            server_id: self.origin.server_id,
+            segment_id: self.next_segment_id,
+            safe_version: self.safe_version,
+            segment_bytes: self.config.segment_bytes,
+        };
+        self.next_segment_id += 1;
+        let start = self.offset_of_segment(number);
+        let bytes = entry::write(&header, &mut self.memory[start..]) as u32;
+        debug_assert_eq!(bytes, SEGMENT_HEADER_BYTES);
+        let segment = &mut self.segments[number as usize];
+        debug_assert!(segment.state == State::Free && segment.graves.is_empty());
+        *segment = Segment {
+            state,
+            id: header.segment_id,
+            used_bytes: bytes,
+            ..Segment::free()
+        };
+        self.by_id.insert(header.segment_id, number);
+        number
+    }
+
+    pub(crate) fn close(&mut self, number: u32) {
+        let segment = &mut self.segments[number as usize];
+        segment.state = State::Closed;
+        self.waste_bytes += u64::from(self.config.segment_bytes - segment.used_bytes);
+    }
+
+    /// Gives a cleaned segment back; the tombstones of what died in it die with it.
+    pub(crate) fn release(&mut self, number: u32) {
+        let segment = &mut self.segments[number as usize];
+        assert_eq!(segment.live_bytes, 0, "a released segment holds live data");
+        self.by_id.remove(&segment.id);
+        let graves = std::mem::take(&mut segment.graves);
+        *segment = Segment::free();
+        for (holder, bytes) in graves {
+            self.forget_tombstones(holder, bytes);
+        }
+        self.free.push(number);
+    }
+
+    /// Copies an entry, about as old as `birth` says, to the end of a survivor segment, which has room for it.
+    pub(crate) fn copy_to_survivor(
+        &mut self,
+        survivor: u32,
+        from: usize,
+        bytes: u32,
+        birth: LogPosition,
+    ) -> Reference {
+        let start = self.offset_of_segment(survivor);
+        let segment = &mut self.segments[survivor as usize];
+        let to = start + segment.used_bytes as usize;
+        segment.used_bytes += bytes;
+        segment.birth_sum += u128::from(bytes) * u128::from(birth.0);
+        self.memory.copy_within(from..from + bytes as usize, to);
+        Reference::of_offset(to)
+    }
+
+    /// The memory of a segment from `offset` to the end of its entries.
+    pub(crate) fn entries_from(&self, number: u32, offset: u32) -> &[u8] {
+        let start = self.offset_of_segment(number);
+        let end = start + self.segments[number as usize].used_bytes as usize;
+        &self.memory[start + offset as usize..end]
+    }
+}

@@ -1,0 +1,40 @@
+//! Where an entry lies, and how far the log has got.
+
+/// Where an entry lies in memory. Good until the cleaner moves the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Reference(u64);
+
+impl Reference {
+    /// Bits that a reference takes at most: 2 PiB in steps of 8 bytes.
+    pub const BITS: u32 = 48;
+
+    /// `offset`: bytes from the start of the log's memory; a multiple of 8, and not 0, where a segment header lies.
+    pub(crate) fn of_offset(offset: usize) -> Reference {
+        debug_assert!(offset.is_multiple_of(8) && offset != 0);
+        Reference(offset as u64 / 8)
+    }
+
+    pub(crate) fn offset(self) -> usize {
+        self.0 as usize * 8
+    }
+
+    pub(crate) fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> Reference {
+        Reference(bits)
+    }
+}
+
+/// How far a log has been written, or is durable. Grows with every append at the head of the log; entries that the cleaner
+/// copies do not count, for they were durable where they were copied from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogPosition(pub u64);
+
+impl LogPosition {
+    /// Before anything was written: whoever saw no entry at all waits for this.
+    pub const START: LogPosition = LogPosition(0);
+    /// Behind everything that will ever be written.
+    pub const END: LogPosition = LogPosition(u64::MAX);
+}

@@ -1,0 +1,75 @@
+//! Segments: the pieces of fixed size that a log is made of, and what is counted about each.
+
+use wire::map::Map;
+
+use crate::position::LogPosition;
+
+/// What a segment is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Free,
+    /// Takes new entries.
+    Head,
+    /// Takes entries that the cleaner keeps.
+    Survivor,
+    /// Full.
+    Closed,
+    /// The cleaner is copying out of it.
+    Victim,
+    /// Cleaned, and kept until what replaced it is durable.
+    Retired,
+}
+
+/// One segment. `number` of a segment is its place in memory, used again and again; its id never is.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub state: State,
+    pub id: u64,
+    /// Bytes of entries, segment header included.
+    pub used_bytes: u32,
+    /// Bytes of entries that are needed, segment header excluded; exact at all times.
+    pub live_bytes: u32,
+    /// The part of `live_bytes` that is tombstones.
+    pub tombstone_bytes: u32,
+    /// Position of the log at this segment's first byte, for one that was a head; `None` for survivors, whose entries were
+    /// durable where they came from.
+    pub start: Option<LogPosition>,
+    /// Sum over all entries of bytes times the log position at which they were new: the age of what is in here.
+    pub birth_sum: u128,
+    /// Live tombstones of objects that died in this segment, by the number of the segment that holds them, in bytes. They
+    /// die when this segment goes.
+    pub graves: Map<u32, u32>,
+}
+
+impl Segment {
+    pub fn free() -> Segment {
+        Segment {
+            state: State::Free,
+            id: 0,
+            used_bytes: 0,
+            live_bytes: 0,
+            tombstone_bytes: 0,
+            start: None,
+            birth_sum: 0,
+            graves: Map::default(),
+        }
+    }
+
+    /// Position of the log behind the entry that ends at `offset` in this segment.
+    pub fn position_at(&self, offset: u32) -> LogPosition {
+        match self.start {
+            Some(start) => LogPosition(start.0 + u64::from(offset)),
+            None => LogPosition::START,
+        }
+    }
+
+    /// Log position at which the entries here were new, on average.
+    pub fn mean_birth(&self) -> LogPosition {
+        LogPosition((self.birth_sum / u128::from(self.used_bytes.max(1))) as u64)
+    }
+
+    /// Bytes that cleaning this segment would free.
+    pub fn dead_bytes(&self) -> u32 {
+        self.used_bytes - self.live_bytes
+    }
+}
