@@ -8,12 +8,10 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-exists() { docker image inspect "$1" >/dev/null 2>&1; }
-
 built() {
 	local tag work
 	tag=rcbox/base:$(hash_of "$DEBIAN_SUITE" "$ROOT/images/base")
-	if ! exists "$tag"; then
+	if ! image_exists "$tag"; then
 		"$ROOT/hack/setup.sh" node >&2
 		as_root "building the base image"
 		work=$(mktemp -d "$CACHE/base.XXXXXX")
@@ -23,7 +21,7 @@ built() {
 	echo "$tag"
 }
 
-if [[ ${RCBOX_REGISTRY:-auto} != never ]] && exists "$DISTROLESS_IMAGE"; then
+if [[ ${RCBOX_REGISTRY:-auto} != never ]] && image_exists "$DISTROLESS_IMAGE"; then
 	echo "$DISTROLESS_IMAGE"
 elif "$ROOT/hack/registry.sh" "$DISTROLESS_IMAGE"; then
 	step "pull the base image" docker pull --quiet "$DISTROLESS_IMAGE" >&2

@@ -31,7 +31,7 @@ collect_store() {
 build_image() {
 	local name=$1 context=$2 tag=$3 other
 	shift 3
-	if ! docker image inspect "$name:$tag" >/dev/null 2>&1; then
+	if ! image_exists "$name:$tag"; then
 		docker build --quiet "$@" --tag "$name:$tag" "$context"
 	fi
 	docker images --format '{{.Repository}}:{{.Tag}}' "$name" | { grep -vxF "$name:$tag" || true; } | while read -r other; do

@@ -13,7 +13,6 @@ GENERATED=(api config/crd/bases config/rbac/role.yaml charts/rcbox/files)
 # generate TREE: in the source tree at TREE.
 generate() {
 	cd "$1"
-	command -v protoc >/dev/null || die "protoc is missing; Debian's package protobuf-compiler has it (hack/setup.sh installs it)"
 	local controller_gen protoc_gen_go protoc_gen_go_grpc
 	controller_gen=$("$ROOT/hack/tool.sh" controller-gen)
 	protoc_gen_go=$("$ROOT/hack/tool.sh" protoc-gen-go)
@@ -58,6 +57,7 @@ check() {
 	info "generated files are up to date"
 }
 
+"$ROOT/hack/setup.sh" generate
 case ${1-} in
 '') generate "$ROOT" ;;
 --check) check ;;

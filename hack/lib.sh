@@ -16,6 +16,10 @@ if ! docker buildx version >/dev/null 2>&1; then
 	export DOCKER_BUILDKIT=0
 fi
 
+# The state of the git tree does not go into programs: the same sources make the
+# same image at every commit.
+export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
+
 info() { printf '%s\n' "$*"; }
 warn() { printf 'warning: %s\n' "$*" >&2; }
 
@@ -88,6 +92,8 @@ wait_until() {
 		sleep 0.3
 	done
 }
+
+image_exists() { docker image inspect "$1" >/dev/null 2>&1; }
 
 # hash_of FILE_OR_TEXT...: 12 hex digits over the contents of files, of all files
 # below folders, and of arguments that are neither.

@@ -25,7 +25,12 @@ SERVER_PORTS=(0 300)
 
 answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 # shellcheck disable=SC2317 # called through wait_until
-ready() { curl -fsS -o /dev/null "http://127.0.0.1:$(($1 + 300))/readyz"; }
+ready() (
+	exec 3<>"/dev/tcp/127.0.0.1/$(($1 + 300))"
+	printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3
+	read -r _ status _ <&3
+	[[ $status == 200 ]]
+)
 
 check_ports() {
 	local port offset i

@@ -22,8 +22,6 @@ input_hash() {
 		"$NODE"/{go.mod,go.sum,Dockerfile,build.sh,tools-hook.sh} "$NODE/manifests"
 }
 
-exists() { docker image inspect "$1" >/dev/null 2>&1; }
-
 save() { docker save "$1" | zstd -q -T0 -3 -o "$2.part" -f && mv "$2.part" "$2"; }
 
 load() { zstd -dc "$1" | docker load; }
@@ -42,7 +40,7 @@ built() {
 	hash=$(input_hash)
 	tag=rcbox.dev/node:$(kubernetes_version)-$hash
 	archive=$CACHE/node/$hash.tar.zst
-	if ! exists "$tag"; then
+	if ! image_exists "$tag"; then
 		if [[ -f $archive ]]; then
 			step "load the node image from the cache" load "$archive" >&2
 		else
@@ -62,7 +60,7 @@ built() {
 }
 
 main() {
-	if [[ ${RCBOX_REGISTRY:-auto} != never ]] && exists "$KIND_NODE_IMAGE"; then
+	if [[ ${RCBOX_REGISTRY:-auto} != never ]] && image_exists "$KIND_NODE_IMAGE"; then
 		echo "$KIND_NODE_IMAGE"
 	elif "$ROOT/hack/registry.sh" "$KIND_NODE_IMAGE"; then
 		step "pull the node image" docker pull --quiet "$KIND_NODE_IMAGE" >&2

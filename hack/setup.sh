@@ -75,7 +75,7 @@ main() {
 }
 
 # Go and Rust come from their own installers, which we leave to the user.
-command -v go >/dev/null || die "Go is not on the PATH; rcbox needs Go 1.24 or newer"
+command -v go >/dev/null || die "Go is not on the PATH; rcbox needs Go 1.26 or newer"
 command -v cargo >/dev/null || die "Rust (cargo) is not on the PATH; rcbox needs the stable toolchain"
 
 main "$@"

@@ -16,8 +16,8 @@ import (
 const cniConfigFile = "/etc/cni/net.d/10-kindnet.conflist"
 
 // routeProtocol marks the routes that are ours, so that those of nodes that
-// left can be told from everybody else's. Any number unused in rt_protos serves.
-const routeProtocol = 187
+// left can be told from everybody else's. A number that rt_protos does not name.
+const routeProtocol = 84
 
 // writeCNIConfig puts the CNI configuration in place if it differs; the kubelet
 // reports the node Ready when it appears.
