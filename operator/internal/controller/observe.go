@@ -1,10 +1,10 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -133,11 +133,11 @@ func compare[Object client.Object, Configuration runtime.ApplyConfiguration](
 		if err != nil {
 			return fmt.Errorf("read the owned fields of %s %s: %w", kind, name, err)
 		}
-		same, err := sameJSON(owned, desired)
+		current, err := same(owned, desired)
 		if err != nil {
 			return err
 		}
-		if !same {
+		if !current {
 			fixed.state = planner.ObjectDifferent
 		}
 	}
@@ -146,16 +146,30 @@ func compare[Object client.Object, Configuration runtime.ApplyConfiguration](
 	return nil
 }
 
-func sameJSON(a, b any) (bool, error) {
-	left, err := json.Marshal(a)
+// same compares all but the status, which is never the operator's.
+func same(a, b runtime.ApplyConfiguration) (bool, error) {
+	left, err := fieldsOf(a)
 	if err != nil {
-		return false, fmt.Errorf("encode an object: %w", err)
+		return false, err
 	}
-	right, err := json.Marshal(b)
+	right, err := fieldsOf(b)
 	if err != nil {
-		return false, fmt.Errorf("encode an object: %w", err)
+		return false, err
 	}
-	return bytes.Equal(left, right), nil
+	return reflect.DeepEqual(left, right), nil
+}
+
+func fieldsOf(configuration runtime.ApplyConfiguration) (map[string]any, error) {
+	text, err := json.Marshal(configuration)
+	if err != nil {
+		return nil, fmt.Errorf("encode an object: %w", err)
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, fmt.Errorf("decode an object: %w", err)
+	}
+	delete(fields, "status")
+	return fields, nil
 }
 
 func podOf(pod *corev1.Pod) planner.Pod {

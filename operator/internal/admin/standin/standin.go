@@ -1,0 +1,149 @@
+// Package standin is a stand-in for a store's coordinator: it serves the real admin.proto over an in-memory connection, and a test says what
+// members there are. It decides nothing that a real coordinator decides, but for the refusal to remove a member that owns tablets.
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
+
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+	"rcbox.dev/rcbox/operator/internal/admin"
+)
+
+const bufferBytes = 1 << 16
+
+// Coordinator is the stand-in.
+type Coordinator struct {
+	adminv1.UnimplementedAdminServer
+
+	listener *bufconn.Listener
+	server   *grpc.Server
+
+	mu       sync.Mutex
+	response *adminv1.GetClusterStatusResponse
+	down     bool
+	removed  []string
+	asked    int
+}
+
+// Start serves until Stop.
+func Start() *Coordinator {
+	c := &Coordinator{
+		listener: bufconn.Listen(bufferBytes),
+		server:   grpc.NewServer(),
+		response: &adminv1.GetClusterStatusResponse{
+			ClusterId:    1,
+			BuildVersion: "stand-in",
+			Durability:   &adminv1.Durability{Mode: adminv1.DurabilityMode_DURABILITY_MODE_UNREPLICATED},
+		},
+	}
+	adminv1.RegisterAdminServer(c.server, c)
+	go func() { _ = c.server.Serve(c.listener) }() // ends with Stop
+	return c
+}
+
+// Stop ends it.
+func (c *Coordinator) Stop() { c.server.Stop() }
+
+// Dial is an admin.Dialer that reaches the stand-in whatever the address.
+func (c *Coordinator) Dial(string, int) (admin.Client, error) {
+	return admin.DialTarget("passthrough:///stand-in", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.down {
+			return nil, errors.New("the stand-in is down")
+		}
+		return c.listener.DialContext(ctx)
+	}))
+}
+
+// Change lets a test change the answer.
+func (c *Coordinator) Change(change func(*adminv1.GetClusterStatusResponse)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c.response)
+}
+
+// SetDown makes it refuse connections, or not.
+func (c *Coordinator) SetDown(down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = down
+}
+
+// Removed are the names of the members that it let go.
+func (c *Coordinator) Removed() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.removed)
+}
+
+// Asked is how many times it was asked for its status.
+func (c *Coordinator) Asked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked
+}
+
+// GetClusterStatus implements adminv1.AdminServer.
+func (c *Coordinator) GetClusterStatus(
+	context.Context, *adminv1.GetClusterStatusRequest,
+) (*adminv1.GetClusterStatusResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked++
+	return proto.CloneOf(c.response), nil
+}
+
+// RemoveMember implements adminv1.AdminServer.
+func (c *Coordinator) RemoveMember(
+	_ context.Context, request *adminv1.RemoveMemberRequest,
+) (*adminv1.RemoveMemberResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	members := c.response.GetMembers()
+	i := slices.IndexFunc(members, func(m *adminv1.Member) bool { return m.GetName() == request.GetName() })
+	if i < 0 {
+		return nil, status.Errorf(codes.NotFound, "no member %s", request.GetName())
+	}
+	for _, shard := range members[i].GetShards() {
+		if shard.GetTabletCount() > 0 {
+			return nil, status.Errorf(codes.FailedPrecondition, "member %s owns %d tablets of table t",
+				request.GetName(), shard.GetTabletCount())
+		}
+	}
+	c.response.Members = slices.Delete(members, i, i+1)
+	c.removed = append(c.removed, request.GetName())
+	return &adminv1.RemoveMemberResponse{}, nil
+}
+
+// Enlist adds a member of one shard that is up, or replaces its process.
+func Enlist(response *adminv1.GetClusterStatusResponse, name, instance string, tablets uint64) {
+	const capacity, live = 1 << 30, 1 << 28
+	for _, member := range response.GetMembers() {
+		if member.GetName() == name {
+			member.Instance, member.State = instance, adminv1.MemberState_MEMBER_STATE_UP
+			member.Shards[0].ServerId += 1 << 32
+			member.Shards[0].TabletCount, member.Shards[0].Connected = tablets, true
+			return
+		}
+	}
+	index := uint64(len(response.GetMembers()) + 1)
+	response.Members = append(response.Members, &adminv1.Member{
+		Name: name, State: adminv1.MemberState_MEMBER_STATE_UP, Instance: instance,
+		Shards: []*adminv1.Shard{{
+			ServerId: index, Locator: fmt.Sprintf("tcp:host=10.0.0.%d,port=12100", index), Connected: true,
+			TabletCount: tablets, LogCapacityBytes: capacity, LogLiveBytes: live,
+		}},
+	})
+}
