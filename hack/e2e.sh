@@ -36,7 +36,9 @@ go_test() {
 # shellcheck source=/dev/null
 source "$BUILD/images.env"
 # A cluster that an earlier run left may hold half a test.
-[[ ! -d $BUILD/$cluster ]] || "$ROOT/hack/cluster.sh" down "$cluster"
+if kind get clusters 2>/dev/null | grep -qx "$cluster"; then
+	"$ROOT/hack/cluster.sh" down "$cluster"
+fi
 trap cleanup EXIT
 "$ROOT/hack/cluster.sh" up "$cluster"
 "$ROOT/hack/load-images.sh" "$cluster"

@@ -4,7 +4,7 @@
 # usage: hack/setup.sh PART...
 #   store     to build the store: a C toolchain and pkg-config
 #   cluster   to run kind: a Docker engine and what it needs
-#   node      to build the node image without a container registry
+#   node      to build node and base image without a container registry
 #   lint      shellcheck
 #   generate  protoc
 set -euo pipefail
@@ -23,8 +23,6 @@ needs() {
 	cluster)
 		cat <<-'LIST'
 			jq jq
-			curl curl
-			zstd zstd
 			flock util-linux
 		LIST
 		# Any running engine serves; without one, Debian's.
@@ -39,6 +37,7 @@ needs() {
 		;;
 	node) cat <<-'LIST' ;;
 		mmdebstrap mmdebstrap
+		zstd zstd
 		/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
 	LIST
 	lint) echo "shellcheck shellcheck" ;;
