@@ -49,10 +49,16 @@ step() {
 	shift
 	log=$(log_of "$title")
 	[[ -t 1 ]] || printf '  %-44s ...\n' "$title"
+	# A process group of its own, so that Ctrl-C here ends all of it.
+	set -m
 	("$@") </dev/null >"$log" 2>&1 &
 	pid=$!
+	set +m
+	# shellcheck disable=SC2064 # this pid
+	trap "kill -TERM -- -$pid 2>/dev/null; exit 130" INT TERM
 	_show_progress "$pid" "$title" "$started"
 	wait "$pid" || rc=$?
+	trap - INT TERM
 	[[ -t 1 ]] && printf '\r\033[K'
 	if ((rc == 0)); then
 		printf '  %-44s %s\n' "$title" "$(elapsed $((SECONDS - started)))"

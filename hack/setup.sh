@@ -63,7 +63,10 @@ install_packages() {
 }
 
 main() {
-	local packages
+	local packages part
+	for part in "$@"; do
+		needs "$part" >/dev/null # here, where an unknown part ends the script
+	done
 	mapfile -t packages < <(missing "$@")
 	((${#packages[@]})) || return 0
 	command -v apt-get >/dev/null ||
