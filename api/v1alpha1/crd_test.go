@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -245,5 +246,25 @@ func TestInvalidSpecs(t *testing.T) {
 				t.Errorf("refused with\n  %q\nnot with\n  %q", errs, test.want)
 			}
 		})
+	}
+}
+
+func TestSamplesAreValid(t *testing.T) {
+	server := newAPIServer(t)
+	files, err := filepath.Glob("../../config/samples/store*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no samples: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict(text, &v1alpha1.Store{}); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if _, errs := server.create(t, string(text)); errs != nil {
+			t.Errorf("%s is refused: %v", file, errs)
+		}
 	}
 }

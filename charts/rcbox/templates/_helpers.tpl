@@ -17,11 +17,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{- define "rcbox.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion | toString }}
 {{- end }}
 
 {{- define "rcbox.storeImage" -}}
-{{ .Values.storeImage.repository }}:{{ .Values.storeImage.tag | default .Chart.AppVersion }}
+{{ .Values.storeImage.repository }}:{{ .Values.storeImage.tag | default .Chart.AppVersion | toString }}
 {{- end }}
 
 {{- define "rcbox.podSecurityContext" -}}

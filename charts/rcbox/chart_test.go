@@ -1,0 +1,241 @@
+// Package rcbox_test renders the chart with Helm and looks at what comes out.
+package rcbox_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// The least version that the chart takes.
+const kubeVersion = "1.31.0"
+
+// helm is $RCBOX_HELM, or what hack/tool.sh gives (and builds, the first time).
+func helm(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("RCBOX_HELM"); path != "" {
+		return path
+	}
+	path, err := exec.CommandContext(t.Context(), "../../hack/tool.sh", "helm").Output()
+	if err != nil {
+		t.Fatalf("get helm: %v", err)
+	}
+	return strings.TrimSpace(string(path))
+}
+
+// render gives the chart's objects, or Helm's complaint.
+func render(t *testing.T, options ...string) ([]unstructured.Unstructured, string) {
+	t.Helper()
+	arguments := append([]string{"template", "rcbox", ".", "--namespace", "rcbox-system", "--kube-version", kubeVersion}, options...)
+	command := exec.CommandContext(t.Context(), helm(t), arguments...)
+	var complaint bytes.Buffer
+	command.Stderr = &complaint
+	text, err := command.Output()
+	if err != nil {
+		return nil, complaint.String()
+	}
+	var objects []unstructured.Unstructured
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		object := unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		if object.Object != nil {
+			objects = append(objects, object)
+		}
+	}
+	return objects, ""
+}
+
+func mustRender(t *testing.T, options ...string) []unstructured.Unstructured {
+	t.Helper()
+	objects, complaint := render(t, options...)
+	if complaint != "" {
+		t.Fatal(complaint)
+	}
+	return objects
+}
+
+// find converts the only object of a kind and name.
+func find[T any](t *testing.T, objects []unstructured.Unstructured, kind, name string) *T {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() == kind && object.GetName() == name {
+			typed := new(T)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
+				t.Fatalf("%s %s: %v", kind, name, err)
+			}
+			return typed
+		}
+	}
+	t.Fatalf("the chart has no %s %s", kind, name)
+	return nil
+}
+
+func kinds(objects []unstructured.Unstructured) []string {
+	var list []string
+	for _, object := range objects {
+		list = append(list, object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName())
+	}
+	slices.Sort(list)
+	return list
+}
+
+// generated reads a document of a generated file in config.
+func generated[T any](t *testing.T, file string, document int) *T {
+	t.Helper()
+	text, err := os.ReadFile("../../config/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := strings.Split(strings.TrimPrefix(string(text), "---\n"), "\n---\n")
+	typed := new(T)
+	if err := yaml.UnmarshalStrict([]byte(documents[document]), typed); err != nil {
+		t.Fatal(err)
+	}
+	return typed
+}
+
+func TestSameSourceAsConfig(t *testing.T) {
+	objects := mustRender(t)
+	crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", "stores.rcbox.dev")
+	if want := generated[apiextensionsv1.CustomResourceDefinition](t, "crd/bases/rcbox.dev_stores.yaml", 0); !reflect.DeepEqual(crd.Spec, want.Spec) {
+		t.Error("the CustomResourceDefinition differs from the one in config")
+	}
+	stores := find[rbacv1.ClusterRole](t, objects, "ClusterRole", "rcbox-operator")
+	if want := generated[rbacv1.ClusterRole](t, "rbac/role.yaml", 0); !reflect.DeepEqual(stores.Rules, want.Rules) {
+		t.Error("the ClusterRole differs from the one in config")
+	}
+	election := find[rbacv1.Role](t, objects, "Role", "rcbox-operator-leader-election")
+	if want := generated[rbacv1.Role](t, "rbac/role.yaml", 1); !reflect.DeepEqual(election.Rules, want.Rules) {
+		t.Error("the Role differs from the one in config")
+	}
+}
+
+// Pod security "restricted" lets every pod of the chart in.
+func TestPodsAreRestricted(t *testing.T) {
+	objects := mustRender(t)
+	for name, spec := range map[string]corev1.PodSpec{
+		"Deployment": find[appsv1.Deployment](t, objects, "Deployment", "rcbox-operator").Spec.Template.Spec,
+		"Job":        find[batchv1.Job](t, objects, "Job", "rcbox-operator-check-uninstall").Spec.Template.Spec,
+	} {
+		pod, container := spec.SecurityContext, spec.Containers[0].SecurityContext
+		if !*pod.RunAsNonRoot || *pod.RunAsUser != 65532 || pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: the pod's security context is %+v", name, pod)
+		}
+		if *container.AllowPrivilegeEscalation || !*container.ReadOnlyRootFilesystem ||
+			!reflect.DeepEqual(container.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%s: the container's security context is %+v", name, container)
+		}
+		if spec.Containers[0].Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s has no memory limit", name)
+		}
+	}
+}
+
+func TestImages(t *testing.T) {
+	for _, test := range []struct {
+		options      []string
+		image, store string
+	}{
+		{nil, "rcbox/operator:0.1.0", "rcbox/store:0.1.0"},
+		{
+			[]string{"--set", "image.repository=r/o,image.tag=1,storeImage.repository=r/s,storeImage.tag=2"},
+			"r/o:1", "r/s:2",
+		},
+	} {
+		objects := mustRender(t, test.options...)
+		container := find[appsv1.Deployment](t, objects, "Deployment", "rcbox-operator").Spec.Template.Spec.Containers[0]
+		if container.Image != test.image || !slices.Contains(container.Args, "--store-image="+test.store) {
+			t.Errorf("image %s, arguments %v", container.Image, container.Args)
+		}
+		if job := find[batchv1.Job](t, objects, "Job", "rcbox-operator-check-uninstall"); job.Spec.Template.Spec.Containers[0].Image != test.image {
+			t.Errorf("the uninstall guard has the image %s", job.Spec.Template.Spec.Containers[0].Image)
+		}
+	}
+}
+
+// With namespaces named, nothing of the operator's own rights spans the cluster.
+func TestNamespaced(t *testing.T) {
+	objects := mustRender(t, "--set", "watchNamespaces={a,b},rbac.aggregate=false")
+	list := kinds(objects)
+	for _, name := range list {
+		if strings.HasPrefix(name, "ClusterRole") {
+			t.Errorf("there is a %s", name)
+		}
+	}
+	want := generated[rbacv1.ClusterRole](t, "rbac/role.yaml", 0).Rules
+	for _, namespace := range []string{"a", "b"} {
+		if !slices.Contains(list, "RoleBinding "+namespace+"/rcbox-operator") {
+			t.Errorf("namespace %s has no RoleBinding: %v", namespace, list)
+		}
+	}
+	if role := find[rbacv1.Role](t, objects, "Role", "rcbox-operator"); !reflect.DeepEqual(role.Rules, want) {
+		t.Errorf("the Role's rules are %+v", role.Rules)
+	}
+	for _, args := range [][]string{
+		find[appsv1.Deployment](t, objects, "Deployment", "rcbox-operator").Spec.Template.Spec.Containers[0].Args,
+		find[batchv1.Job](t, objects, "Job", "rcbox-operator-check-uninstall").Spec.Template.Spec.Containers[0].Args,
+	} {
+		if !slices.Contains(args, "--watch-namespaces=a,b") {
+			t.Errorf("arguments are %v", args)
+		}
+	}
+}
+
+func TestSwitches(t *testing.T) {
+	for _, test := range []struct {
+		option string
+		object string
+		there  bool
+	}{
+		{"crds.install=false", "CustomResourceDefinition /stores.rcbox.dev", false},
+		{"uninstallGuard.enabled=false", "Job rcbox-system/rcbox-operator-check-uninstall", false},
+		{"networkPolicy.enabled=false", "NetworkPolicy rcbox-system/rcbox-operator", false},
+		{"rbac.aggregate=false", "ClusterRole /rcbox-operator-store-editor", false},
+		{"podMonitor.enabled=true", "PodMonitor rcbox-system/rcbox-operator-stores", true},
+	} {
+		before := slices.Contains(kinds(mustRender(t)), test.object)
+		after := slices.Contains(kinds(mustRender(t, "--set", test.option)), test.object)
+		if before == test.there || after != test.there {
+			t.Errorf("%s: %s was there: %v, is there: %v", test.option, test.object, before, after)
+		}
+	}
+}
+
+func TestKeepDefinition(t *testing.T) {
+	const policy = "helm.sh/resource-policy"
+	for option, want := range map[string]string{"crds.keep=false": "", "crds.keep=true": "keep"} {
+		crd := find[apiextensionsv1.CustomResourceDefinition](
+			t, mustRender(t, "--set", option), "CustomResourceDefinition", "stores.rcbox.dev")
+		if got := crd.Annotations[policy]; got != want {
+			t.Errorf("with %s, %s is %q", option, policy, got)
+		}
+	}
+}
+
+func TestBadValuesAreRefused(t *testing.T) {
+	for option, want := range map[string]string{
+		"replicas=many":          "/replicas",
+		"image.pullPolicy=Often": "/image/pullPolicy",
+		"storeimage.tag=1":       "storeimage",
+		"watchNamespaces=a":      "/watchNamespaces",
+	} {
+		if _, complaint := render(t, "--set", option); !strings.Contains(complaint, want) {
+			t.Errorf("%s: Helm says %q", option, complaint)
+		}
+	}
+}
