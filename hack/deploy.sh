@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the operator into a cluster of hack/cluster.sh, applies the sample
-# Store and waits until it is Available.
+# Store if there is none, and waits until it is Available. An operator never
+# restarts a store by itself, so one that runs an older build is made again.
 #
 # usage: hack/deploy.sh CLUSTER
 set -euo pipefail
@@ -15,19 +16,17 @@ source "$BUILD/images.env"
 "$ROOT/hack/tool.sh" helm >/dev/null
 
 install_operator() {
-	# Helm installs CRDs once and never updates them.
-	if [[ -d $ROOT/charts/rcbox/crds ]]; then
-		kubectl apply --server-side --force-conflicts -f "$ROOT/charts/rcbox/crds"
-	fi
 	helm upgrade --install rcbox "$ROOT/charts/rcbox" --namespace rcbox-system --create-namespace \
 		--set image.repository="${OPERATOR_IMAGE%:*}" --set image.tag="${OPERATOR_IMAGE##*:}" \
 		--set storeImage.repository="${STORE_IMAGE%:*}" --set storeImage.tag="${STORE_IMAGE##*:}" \
 		--wait --timeout 3m
 }
 
-# wait_available: on failure, says why: conditions, pods and events.
-wait_available() {
-	kubectl apply -f "$ROOT/config/samples/store.yaml"
+image_of_store() { kubectl get store box --ignore-not-found -o jsonpath='{.status.image}'; }
+
+# apply_sample: and on failure say why: conditions, pods and events.
+apply_sample() {
+	kubectl get store box || kubectl apply -f "$ROOT/config/samples/store.yaml"
 	kubectl wait --for=condition=Available --timeout=180s store/box && return
 	kubectl get store box -o jsonpath='{range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}'
 	kubectl get pods -o wide
@@ -36,4 +35,9 @@ wait_available() {
 }
 
 step "install the operator with Helm" install_operator
-step "apply the sample Store, wait until Available" wait_available
+image=$(image_of_store)
+if [[ -n $image && $image != "$STORE_IMAGE" ]]; then
+	info "  store box runs $image; it is made again with $STORE_IMAGE (what it held is lost)"
+	step "delete the Store" kubectl delete store box --timeout=120s
+fi
+step "apply the sample Store, wait until Available" apply_sample
