@@ -351,7 +351,7 @@ mod tests {
             expected.sort();
             prop_assert_eq!(all, expected);
 
-            let keep = |found: Reference| found.offset() % 16 == 0;
+            let keep = |found: Reference| found.offset().is_multiple_of(16);
             for bucket in 0..index.bucket_count() {
                 index.retain(bucket, keep);
             }

@@ -207,12 +207,6 @@ impl Log {
         version
     }
 
-    /// Makes versions go back, as a bug would.
-    #[cfg(feature = "planted-bugs")]
-    pub fn forget_safe_version(&mut self) {
-        self.safe_version = 1;
-    }
-
     // ---- appending ----
 
     /// Makes sure that `bytes` of entries fit one behind the other into the head, so that the appends that follow cannot

@@ -1,1 +1,31 @@
+//! One shard: a server on the wire, run by one thread. It owns tablets, keeps their objects in its log, and answers reads
+//! and writes.
+//!
+//! A [`Shard`] is a state machine: a driver hands it requests and the coordinator's messages with the time, and passes on
+//! what it says through [`Output`]. It never waits; what must wait is held by the reply gate and goes out later.
 
+#![forbid(unsafe_code)]
+
+mod config;
+mod gate;
+mod leases;
+mod membership;
+mod multi;
+mod output;
+mod requests;
+mod results;
+mod shard;
+mod stats;
+mod store;
+mod tablets;
+
+#[cfg(feature = "planted-bugs")]
+pub use config::PlantedBug;
+pub use config::{Config, Identity};
+pub use log::{Durability, LogPosition};
+pub use output::{Output, Session};
+pub use shard::Shard;
+pub use stats::Stats;
+
+#[cfg(test)]
+mod tests;

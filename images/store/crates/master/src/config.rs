@@ -1,0 +1,157 @@
+//! What a shard is told when it is made.
+
+use log::Durability;
+
+/// Sizes and promises of a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Size of a log segment; a power of two.
+    pub segment_bytes: u32,
+    /// Memory for the log; rounded down to whole segments, of which it needs 8.
+    pub log_bytes: usize,
+    pub hash_table_bytes: usize,
+    pub durability: Durability,
+    /// Clients whose RPC results are remembered; others are told to retry.
+    pub max_clients: usize,
+    /// Replies that wait until what they show is durable; further requests are told to retry.
+    pub max_held_replies: usize,
+    /// A bug to show that tests would find it.
+    #[cfg(feature = "planted-bugs")]
+    pub planted_bug: Option<PlantedBug>,
+}
+
+/// Bugs that a test build can be given.
+#[cfg(feature = "planted-bugs")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlantedBug {
+    /// The result of an RPC is logged but not remembered: a retried write takes effect twice.
+    ForgetRpcResult,
+    /// Replies leave before what they show is durable.
+    OpenGateEarly,
+    /// A removed key's slot goes before its tombstone is durable: "not found" is shown too early.
+    DropTombstoneEarly,
+    /// A removal does not raise the safe version: a key made again may get an old version.
+    VersionRestartsAfterRemove,
+}
+
+/// Mirrors [`PlantedBug`] in builds that have none, so that the places that ask compile to nothing.
+#[cfg(not(feature = "planted-bugs"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlantedBug {
+    ForgetRpcResult,
+    OpenGateEarly,
+    DropTombstoneEarly,
+    VersionRestartsAfterRemove,
+}
+
+const MIB: usize = 1 << 20;
+
+impl Config {
+    /// Largest segment; the size of choice where there is memory for enough of them.
+    const MAX_SEGMENT_BYTES: usize = 8 * MIB;
+    /// With smaller ones the largest objects would not fit.
+    const MIN_SEGMENT_BYTES: usize = 2 * MIB;
+    /// With fewer segments the reserves of the cleaner would weigh too much.
+    const ENOUGH_SEGMENTS: usize = 64;
+
+    /// Divides the memory of a shard between hash table and log. The error says what to change.
+    pub fn from_memory(total_bytes: usize, hash_table_percent: u32) -> Result<Config, String> {
+        if !(1..=90).contains(&hash_table_percent) {
+            return Err(format!(
+                "the hash table cannot take {hash_table_percent}% of the memory; give 1 to 90 (10 fits objects of 100 bytes)"
+            ));
+        }
+        let hash_table_bytes = total_bytes / 100 * hash_table_percent as usize;
+        let log_bytes = total_bytes - hash_table_bytes;
+        let mut segment_bytes = Self::MAX_SEGMENT_BYTES;
+        while log_bytes / segment_bytes < Self::ENOUGH_SEGMENTS
+            && segment_bytes > Self::MIN_SEGMENT_BYTES
+        {
+            segment_bytes /= 2;
+        }
+        let min_segments = log::Config::MIN_SEGMENTS as usize;
+        if log_bytes / segment_bytes < min_segments {
+            return Err(format!(
+                "{} MiB leave {} MiB for the log of a shard, which needs {} MiB: give it more memory or fewer shards",
+                total_bytes / MIB,
+                log_bytes / MIB,
+                min_segments * segment_bytes / MIB
+            ));
+        }
+        Ok(Config {
+            segment_bytes: segment_bytes as u32,
+            log_bytes,
+            hash_table_bytes,
+            durability: Durability::Unreplicated,
+            max_clients: 1 << 16,
+            max_held_replies: 1 << 12,
+            #[cfg(feature = "planted-bugs")]
+            planted_bug: None,
+        })
+    }
+
+    pub(crate) fn log(&self) -> log::Config {
+        let segments = self.log_bytes / self.segment_bytes.max(1) as usize;
+        log::Config {
+            segment_bytes: self.segment_bytes,
+            segment_count: u32::try_from(segments).unwrap_or(u32::MAX),
+            durability: self.durability,
+        }
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn has_bug(&self, bug: PlantedBug) -> bool {
+        self.planted_bug == Some(bug)
+    }
+
+    #[cfg(not(feature = "planted-bugs"))]
+    pub(crate) fn has_bug(&self, _bug: PlantedBug) -> bool {
+        false
+    }
+}
+
+/// Who a shard is, as it tells the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub member: String,
+    pub instance: String,
+    /// Random number of this process.
+    pub process: u64,
+    pub host_id: String,
+    pub shard_index: u32,
+    pub shard_count: u32,
+    /// Service locator for clients.
+    pub locator: String,
+    pub build_version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_divided_with_enough_segments() {
+        let config = Config::from_memory(500 * MIB, 10).unwrap();
+        assert_eq!(config.hash_table_bytes, 50 * MIB);
+        assert_eq!(config.log_bytes, 450 * MIB);
+        assert_eq!(config.segment_bytes as usize, 4 * MIB);
+        assert_eq!(config.log().check(), Ok(()));
+        let large = Config::from_memory(32 << 30, 10).unwrap();
+        assert_eq!(large.segment_bytes as usize, 8 * MIB);
+    }
+
+    #[test]
+    fn too_little_memory_says_how_much_is_needed() {
+        let error = Config::from_memory(10 * MIB, 10).unwrap_err();
+        assert!(error.contains("needs 16 MiB"), "{error}");
+        assert!(Config::from_memory(500 * MIB, 0).is_err());
+        assert!(Config::from_memory(18 * MIB, 10).is_ok());
+    }
+
+    #[test]
+    fn every_segment_holds_the_largest_object() {
+        let config = Config::from_memory(18 * MIB, 10).unwrap();
+        let largest = wire::rpc::MAX_VALUE_BYTES + 2 * wire::rpc::MAX_KEY_BYTES + 1024;
+        assert!(config.log().max_append_bytes() >= largest);
+    }
+}

@@ -1,0 +1,334 @@
+//! The shard's place in the cluster: what it and the coordinator say to each other.
+
+use core::time::Duration;
+
+use log::Origin;
+use wire::ids::{ServerId, TableId};
+use wire::member::{self, TabletRange, ToCoordinator, coordinator, shard};
+use wire::rpc::{ServerControlResponse, control_op};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::leases::Leases;
+use crate::output::{Output, Session};
+use crate::shard::Shard;
+
+/// The coordinator can ask for a shorter silence than this, but will not get it: a scheduler's hiccup is no failure.
+const MIN_SILENCE: Duration = Duration::from_millis(100);
+/// Longest text that a control operation can put into the log.
+const MAX_LOG_TEXT_BYTES: usize = 4096;
+/// Level of a notice, in RAMCloud's numbers.
+const NOTICE: u32 = 3;
+
+/// Where the shard stands with the coordinator.
+#[derive(Default)]
+pub(crate) struct Membership {
+    enlisted: Option<Enlisted>,
+    refusal: Option<String>,
+    superseded: bool,
+    /// Set while there is a session that the coordinator has welcomed.
+    link: Option<Link>,
+    /// Orders to take a tablet that some objects of are still here from before; with the number to report, if any.
+    waiting: Vec<(Option<u64>, TabletRange)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Enlisted {
+    cluster_id: u64,
+    server_id: ServerId,
+}
+
+struct Link {
+    heard: Time,
+    silence: Duration,
+}
+
+impl Membership {
+    pub fn is_enlisted(&self) -> bool {
+        self.enlisted.is_some()
+    }
+
+    pub fn is_superseded(&self) -> bool {
+        self.superseded
+    }
+
+    pub fn cluster_id(&self) -> u64 {
+        self.enlisted.map_or(0, |enlisted| enlisted.cluster_id)
+    }
+
+    pub fn server_id(&self) -> ServerId {
+        self.enlisted
+            .map_or(ServerId::INVALID, |enlisted| enlisted.server_id)
+    }
+
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    pub fn silence_deadline(&self) -> Time {
+        let deadline = |link: &Link| link.heard + link.silence;
+        self.link.as_ref().map_or(Time::NEVER, deadline)
+    }
+
+    pub fn session(&self, now: Time) -> Session {
+        if now < self.silence_deadline() {
+            Session::Continue
+        } else {
+            Session::Close
+        }
+    }
+}
+
+fn message(kind: shard::Kind) -> ToCoordinator {
+    ToCoordinator { kind: Some(kind) }
+}
+
+/// Asks the coordinator whether a lease is valid, unless that question is open already or nobody is there to answer.
+pub(crate) fn ask_about_lease(
+    membership: &Membership,
+    leases: &mut Leases,
+    lease_id: u64,
+    out: &mut impl Output,
+) {
+    if membership.link.is_some() && leases.may_ask(lease_id) {
+        let query = member::LeaseQuery { lease_id };
+        out.send_coordinator(message(shard::Kind::LeaseQuery(query)));
+    }
+}
+
+impl Shard {
+    /// A message came from the coordinator on the present session.
+    pub fn coordinator_message(
+        &mut self,
+        now: Time,
+        message: member::ToShard,
+        out: &mut impl Output,
+    ) -> Session {
+        use coordinator::Kind;
+        let Some(kind) = message.kind else {
+            out.log_message(
+                1,
+                "the coordinator sent a message of an unknown kind: is it newer than this server?",
+            );
+            return Session::Close;
+        };
+        if let Some(link) = &mut self.membership.link {
+            link.heard = now;
+        } else if !matches!(kind, Kind::Welcome(_) | Kind::Refused(_)) {
+            out.log_message(
+                1,
+                "the coordinator gave an order before it let this server in",
+            );
+            return Session::Close;
+        }
+        match kind {
+            Kind::Welcome(welcome) => self.welcome(now, welcome, out),
+            Kind::Refused(refused) => self.refused(refused, out),
+            Kind::Ping(ping) => {
+                self.leases.learn_time(now, ping.cluster_time_ns);
+                self.pong(ping.sequence, out);
+                Session::Continue
+            }
+            Kind::TakeTablet(order) => self.take_tablet(Some(order.sequence), order.tablet, out),
+            Kind::DropTablet(order) => {
+                self.drop_tablet(order.tablet, out);
+                done(order.sequence, out);
+                Session::Continue
+            }
+            Kind::LeaseAnswer(answer) => {
+                self.lease_answer(now, &answer);
+                Session::Continue
+            }
+            Kind::Control(control) => {
+                self.control(&control, out);
+                Session::Continue
+            }
+        }
+    }
+
+    /// The connection to the coordinator is gone. The shard goes on serving what it owns.
+    pub fn coordinator_lost(&mut self, _now: Time) {
+        self.membership.link = None;
+        // What was ordered without effect is ordered again by the next welcome.
+        self.membership.waiting.clear();
+        self.leases.forget_questions();
+    }
+
+    fn welcome(&mut self, now: Time, welcome: member::Welcome, out: &mut impl Output) -> Session {
+        let enlisted = Enlisted {
+            cluster_id: welcome.cluster_id,
+            server_id: ServerId(welcome.server_id),
+        };
+        if !enlisted.server_id.is_valid() || self.membership.superseded {
+            out.log_message(
+                1,
+                "the coordinator's welcome makes no sense for this server",
+            );
+            return Session::Close;
+        }
+        let silence = Duration::from_millis(welcome.silence_timeout_ms.into());
+        self.membership.link = Some(Link {
+            heard: now,
+            silence: silence.max(MIN_SILENCE),
+        });
+        self.membership.refusal = None;
+        if self.membership.enlisted != Some(enlisted) {
+            self.start_over(Some(enlisted), welcome.first_version, out);
+        }
+        self.leases.learn_time(now, welcome.cluster_time_ns);
+        self.resynchronize(&welcome.tablets, out)
+    }
+
+    /// Drops everything, for another incarnation or for none.
+    fn start_over(
+        &mut self,
+        enlisted: Option<Enlisted>,
+        first_version: u64,
+        out: &mut impl Output,
+    ) {
+        let origin = Origin {
+            cluster_id: enlisted.map_or(0, |enlisted| enlisted.cluster_id),
+            server_id: enlisted.map_or(ServerId::INVALID, |enlisted| enlisted.server_id),
+        };
+        self.gate.give_up(out);
+        self.store.reset(origin, first_version);
+        self.leases = Leases::default();
+        self.membership.waiting.clear();
+        self.membership.enlisted = enlisted;
+    }
+
+    /// Makes the shard own exactly these tablets.
+    fn resynchronize(&mut self, tablets: &[TabletRange], out: &mut impl Output) -> Session {
+        let surplus: Vec<_> = self.store.tablets.all().to_vec();
+        for owned in surplus.into_iter().filter(|owned| !tablets.contains(owned)) {
+            self.drop_tablet(owned, out);
+        }
+        let taken = tablets
+            .iter()
+            .map(|&tablet| self.take_tablet(None, tablet, out));
+        if taken
+            .into_iter()
+            .all(|session| session == Session::Continue)
+        {
+            Session::Continue
+        } else {
+            Session::Close
+        }
+    }
+
+    fn refused(&mut self, refused: member::Refused, out: &mut impl Output) -> Session {
+        self.membership.superseded = refused.reason() == member::RefusedReason::Superseded;
+        if self.membership.superseded {
+            self.start_over(None, 1, out);
+        }
+        self.membership.refusal = Some(refused.text);
+        self.membership.link = None;
+        Session::Close
+    }
+
+    fn pong(&self, sequence: u64, out: &mut impl Output) {
+        let pong = member::Pong {
+            sequence,
+            log_live_bytes: self.store.log.usage().live_bytes,
+            object_count: self.store.object_count,
+        };
+        out.send_coordinator(message(shard::Kind::Pong(pong)));
+    }
+
+    /// Takes a tablet, empty; later, if objects of it are still here from before.
+    fn take_tablet(
+        &mut self,
+        sequence: Option<u64>,
+        tablet: TabletRange,
+        out: &mut impl Output,
+    ) -> Session {
+        if self.store.tablets.all().contains(&tablet) {
+            // Owned since the last session.
+        } else if self.store.is_purging(&tablet) {
+            self.membership.waiting.push((sequence, tablet));
+            return Session::Continue;
+        } else if !self.store.tablets.take(tablet) {
+            let text = format!(
+                "the coordinator ordered a tablet of table {} that overlaps one held already",
+                TableId(tablet.table_id)
+            );
+            out.log_message(1, &text);
+            return Session::Close;
+        }
+        if let Some(sequence) = sequence {
+            done(sequence, out);
+        }
+        Session::Continue
+    }
+
+    fn drop_tablet(&mut self, tablet: TabletRange, out: &mut impl Output) {
+        self.store.drop_tablet(tablet);
+        let waiting = &mut self.membership.waiting;
+        waiting.retain(|(sequence, waits)| {
+            let given_up = *waits == tablet;
+            if let (true, Some(sequence)) = (given_up, *sequence) {
+                done(sequence, out);
+            }
+            !given_up
+        });
+    }
+
+    /// The objects of dropped tablets are gone: takes what waited for that.
+    pub(crate) fn take_waiting_tablets(&mut self, out: &mut impl Output) {
+        for (sequence, tablet) in std::mem::take(&mut self.membership.waiting) {
+            // An overlap was reported in the log; the next welcome puts it right.
+            let _ = self.take_tablet(sequence, tablet, out);
+        }
+    }
+
+    fn lease_answer(&mut self, now: Time, answer: &member::LeaseAnswer) {
+        self.leases.learn_time(now, answer.cluster_time_ns);
+        if !self.leases.answered(answer.lease_id) {
+            return;
+        }
+        let max_clients = self.config.max_clients;
+        let results = &mut self.store.keeper.results;
+        if answer.expiration_ns > answer.cluster_time_ns {
+            results.admit(answer.lease_id, answer.expiration_ns, max_clients);
+        } else {
+            self.leases.remember_ended(answer.lease_id);
+            results.forget(answer.lease_id, |record| self.store.log.kill(record));
+        }
+    }
+
+    fn control(&mut self, control: &member::Control, out: &mut impl Output) {
+        let status = match control.op {
+            control_op::LOG_MESSAGE => log_message(&control.input, out),
+            control_op::LOG_TIME_TRACE | control_op::LOG_CACHE_TRACE => {
+                out.log_message(NOTICE, "no time trace is recorded by this build");
+                Status::Ok
+            }
+            _ => Status::UnimplementedRequest,
+        };
+        let mut response = Vec::new();
+        ServerControlResponse {
+            status,
+            server_id: self.server_id(),
+            output: &[],
+        }
+        .encode(&mut response);
+        out.send_coordinator(message(shard::Kind::ControlDone(member::ControlDone {
+            sequence: control.sequence,
+            response,
+        })));
+    }
+}
+
+fn done(sequence: u64, out: &mut impl Output) {
+    let done = member::TabletDone { sequence };
+    out.send_coordinator(message(shard::Kind::TabletDone(done)));
+}
+
+fn log_message(input: &[u8], out: &mut impl Output) -> Status {
+    let Some((level, text)) = input.split_first_chunk::<4>() else {
+        return Status::MessageTooShort;
+    };
+    let text = &text[..text.len().min(MAX_LOG_TEXT_BYTES)];
+    out.log_message(u32::from_le_bytes(*level), &String::from_utf8_lossy(text));
+    Status::Ok
+}

@@ -1,0 +1,292 @@
+//! Requests of clients: the checks, and the single-object operations.
+
+use log::{LogPosition, Reference};
+use wire::entry::RpcResult;
+use wire::ids::ReplyTo;
+use wire::opcode::{Opcode, Service};
+use wire::rpc::{
+    self, Lease, MultiWriteRequest, MultiWriteResponse, PingRequest, ReadRequest, ReadResponse,
+    RemoveRequest, RetryResponse, WriteRequest, WriteResponse,
+};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::config::PlantedBug;
+use crate::leases::Validity;
+use crate::membership::ask_about_lease;
+use crate::output::Output;
+use crate::results::Known;
+use crate::shard::Shard;
+use crate::store::{Numbered, Outcome, Place};
+
+/// A delay that a client waits before it comes again, in microseconds.
+#[derive(Clone, Copy)]
+struct Delay {
+    min_us: u32,
+    max_us: u32,
+}
+
+/// Nobody let this shard in yet.
+const NOT_ENLISTED: Delay = Delay {
+    min_us: 100,
+    max_us: 100,
+};
+/// The cleaner, the log's durability or the coordinator has to get on first.
+const BUSY: Delay = Delay {
+    min_us: 1000,
+    max_us: 2000,
+};
+
+/// How an operation that takes effect once is to go on.
+enum Begin {
+    Execute,
+    /// It was executed before; its record is here.
+    Answered(Reference),
+    Refuse(Status),
+    ComeAgain,
+}
+
+impl Shard {
+    pub(crate) fn execute(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) {
+        let header = match rpc::header(payload) {
+            Ok(header) => header,
+            Err(status) => return out.reply(to, &[&rpc::status_bytes(status)]),
+        };
+        let opcode = Opcode::from_u16(header.opcode);
+        let (request_bytes, response_bytes) = match (Service::from_u16(header.service), opcode) {
+            (Some(Service::Admin), Some(Opcode::Ping)) => return self.ping(to, payload, out),
+            (Some(Service::Master), Some(Opcode::Read)) => {
+                (ReadRequest::FIXED_BYTES, ReadResponse::FIXED_BYTES)
+            }
+            (Some(Service::Master), Some(Opcode::Write)) => {
+                (WriteRequest::FIXED_BYTES, WriteResponse::FIXED_BYTES)
+            }
+            (Some(Service::Master), Some(Opcode::Remove)) => {
+                (RemoveRequest::FIXED_BYTES, WriteResponse::FIXED_BYTES)
+            }
+            (Some(Service::Master), Some(Opcode::MultiOp)) => (
+                MultiWriteRequest::FIXED_BYTES,
+                MultiWriteResponse::FIXED_BYTES,
+            ),
+            (Some(Service::Master | Service::Admin), _) => {
+                return out.reply(to, &[&rpc::status_bytes(Status::UnimplementedRequest)]);
+            }
+            _ => return out.reply(to, &[&rpc::status_bytes(Status::ServiceNotAvailable)]),
+        };
+        if payload.len() < request_bytes {
+            return out.reply(to, &[&rpc::status_bytes(Status::MessageTooShort)]);
+        }
+        if !self.is_enlisted() && !self.is_superseded() {
+            return self.come_again(to, NOT_ENLISTED, out);
+        }
+        if self.gate.is_full() {
+            return self.come_again(to, BUSY, out);
+        }
+        let done = match opcode {
+            Some(Opcode::Read) => self.read(to, payload, out),
+            Some(Opcode::Write) => self.write(now, to, payload, out),
+            Some(Opcode::Remove) => self.remove(now, to, payload, out),
+            _ => self.multi_write(to, payload, out),
+        };
+        if let Err(status) = done {
+            let error = rpc::error_response(status, payload, request_bytes, response_bytes);
+            out.reply(to, &[error.as_bytes()]);
+        }
+    }
+
+    /// Answered whatever else is going on: clients take a silent server for a dead one.
+    fn ping(&self, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+        let status = match PingRequest::decode(payload) {
+            // Servers do not ping each other here: the only one this shard knows of is itself.
+            Ok(PingRequest { caller }) if caller.is_valid() && caller != self.server_id() => {
+                Status::CallerNotInCluster
+            }
+            Ok(_) => Status::Ok,
+            Err(status) => status,
+        };
+        out.reply(to, &[&rpc::status_bytes(status)]);
+    }
+
+    fn read(&mut self, to: ReplyTo, payload: &[u8], out: &mut impl Output) -> Result<(), Status> {
+        let request = ReadRequest::decode(payload)?;
+        let place = Place::of(request.table_id, request.key);
+        if !self.store.tablets.owns(place.table_id, place.hash) {
+            return Err(Status::UnknownTablet);
+        }
+        let found = self.store.look_up(&place);
+        let durable = self.durable_position();
+        let (status, value) = match (found.object, request.rules.check(found.version)) {
+            (None, _) => (Status::ObjectDoesntExist, &[][..]),
+            (Some(_), Err(status)) => (status, &[][..]),
+            (Some(at), Ok(())) => (Status::Ok, self.store.object(at).value),
+        };
+        let fixed = ReadResponse::fixed_bytes(status, found.version, value.len() as u32);
+        self.counters.reads += 1;
+        self.counters.read_bytes += value.len() as u64;
+        self.gate
+            .reply(durable, found.seen, to, &[&fixed, value], out);
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Status> {
+        let request = WriteRequest::decode(payload)?;
+        let place = Place::of(request.table_id, request.object.primary_key());
+        let numbered = Numbered {
+            lease_id: request.lease.id,
+            rpc_id: request.rpc_id,
+            ack_id: request.ack_id,
+        };
+        match self.begin(now, &request.lease, numbered, &place, out) {
+            Begin::Execute => {}
+            other => return self.not_executed(to, other, out),
+        }
+        let object = request.object;
+        let outcome = self
+            .store
+            .write(&place, &request.rules, object, Some(numbered));
+        self.count_write(&outcome, object.encoded_bytes());
+        self.answer(to, outcome, out);
+        Ok(())
+    }
+
+    fn remove(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Status> {
+        let request = RemoveRequest::decode(payload)?;
+        let place = Place::of(request.table_id, request.key);
+        let numbered = Numbered {
+            lease_id: request.lease.id,
+            rpc_id: request.rpc_id,
+            ack_id: request.ack_id,
+        };
+        match self.begin(now, &request.lease, numbered, &place, out) {
+            Begin::Execute => {}
+            other => return self.not_executed(to, other, out),
+        }
+        let outcome = self.store.remove(&place, &request.rules, Some(numbered));
+        let removed = outcome.response.status == Status::Ok && outcome.response.version != 0;
+        self.counters.removes += u64::from(removed);
+        self.count_refusal(&outcome);
+        self.answer(to, outcome, out);
+        Ok(())
+    }
+
+    /// Holds a numbered RPC against what is known of its client.
+    fn begin(
+        &mut self,
+        now: Time,
+        lease: &Lease,
+        numbered: Numbered,
+        place: &Place<'_>,
+        out: &mut impl Output,
+    ) -> Begin {
+        let Numbered {
+            lease_id,
+            rpc_id,
+            ack_id,
+        } = numbered;
+        let (results, log) = (&mut self.store.keeper.results, &mut self.store.log);
+        match results.look_up(lease_id, rpc_id, ack_id, |record| log.kill(record)) {
+            Known::Nothing => {}
+            Known::Answered(at) => return Begin::Answered(at),
+            Known::Stale => return Begin::Refuse(Status::StaleRpc),
+            Known::Ahead => return Begin::ComeAgain,
+        }
+        if !self.store.tablets.owns(place.table_id, place.hash) {
+            return Begin::Refuse(Status::UnknownTablet);
+        }
+        let known = results.expiration_ns(lease_id).unwrap_or(0);
+        let expiration_ns = lease.expiration_ns.max(known);
+        match self.leases.validity(now, lease_id, expiration_ns) {
+            Validity::Valid if results.admit(lease_id, expiration_ns, self.config.max_clients) => {
+                Begin::Execute
+            }
+            Validity::Valid => Begin::ComeAgain,
+            Validity::Ended => Begin::Refuse(Status::ExpiredLease),
+            Validity::Unknown => {
+                ask_about_lease(&self.membership, &mut self.leases, lease_id, out);
+                Begin::ComeAgain
+            }
+        }
+    }
+
+    fn not_executed(
+        &mut self,
+        to: ReplyTo,
+        begin: Begin,
+        out: &mut impl Output,
+    ) -> Result<(), Status> {
+        match begin {
+            Begin::Execute => {}
+            Begin::ComeAgain => self.come_again(to, BUSY, out),
+            Begin::Refuse(status) => return Err(status),
+            Begin::Answered(at) => {
+                self.counters.duplicates += 1;
+                let record: RpcResult<'_> = self
+                    .store
+                    .log
+                    .entry(at)
+                    .decode()
+                    .expect("records are where they are known to be");
+                let (durable, seen) = (self.durable_position(), self.store.position_seen(at));
+                self.gate.reply(durable, seen, to, &[record.response], out);
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, to: ReplyTo, outcome: Outcome, out: &mut impl Output) {
+        if outcome.response.status == Status::Retry {
+            return out.reply(to, &[&RetryResponse::to_bytes(BUSY.min_us, BUSY.max_us)]);
+        }
+        let durable = self.durable_position();
+        let response = outcome.response.to_bytes();
+        self.gate
+            .reply(durable, outcome.seen, to, &[&response], out);
+    }
+
+    pub(crate) fn count_write(&mut self, outcome: &Outcome, bytes: usize) {
+        if outcome.response.status == Status::Ok {
+            self.counters.writes += 1;
+            self.counters.written_bytes += bytes as u64;
+        }
+        self.count_refusal(outcome);
+    }
+
+    fn count_refusal(&mut self, outcome: &Outcome) {
+        match outcome.response.status {
+            Status::Retry => self.counters.retries += 1,
+            Status::NoTableSpace => self.counters.rejected_full += 1,
+            _ => {}
+        }
+    }
+
+    fn come_again(&mut self, to: ReplyTo, delay: Delay, out: &mut impl Output) {
+        self.counters.retries += 1;
+        out.reply(to, &[&RetryResponse::to_bytes(delay.min_us, delay.max_us)]);
+    }
+
+    /// Up to where replies may show the log.
+    pub(crate) fn durable_position(&self) -> LogPosition {
+        if self.config.has_bug(PlantedBug::OpenGateEarly) {
+            return LogPosition::END;
+        }
+        self.store.log.durable_position()
+    }
+}

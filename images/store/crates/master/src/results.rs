@@ -1,0 +1,211 @@
+//! What clients were answered to their numbered RPCs, so that a repeated one has its effect once.
+//!
+//! The answers themselves lie in the log; here is where. Client ids come from outside, so clients are in a tree; the RPCs of
+//! a client within its window are in a ring that grows to the window's size at most.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use log::Reference;
+
+/// RPCs that a client may have outstanding beyond the first unfinished one.
+pub(crate) const WINDOW: u64 = 512;
+
+const FIRST_RING_SLOTS: usize = 8;
+
+/// What is known of an RPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Nothing: it is to be executed.
+    Nothing,
+    /// It was executed, and answered with the record at this place.
+    Answered(Reference),
+    /// The client said that it is done with it.
+    Stale,
+    /// It is too far ahead of the client's oldest unfinished RPC.
+    Ahead,
+}
+
+/// RPC results by client.
+#[derive(Default)]
+pub(crate) struct Results {
+    clients: BTreeMap<u64, Client>,
+    count: usize,
+}
+
+struct Client {
+    /// Cluster time at which the client's lease ends, as far as is known.
+    expiration_ns: u64,
+    /// The client is done with RPCs up to this one.
+    ack_id: u64,
+    /// The record of RPC `n` is at `n` modulo the length, a power of two. Ids are above `ack_id`, and 0 for none.
+    ring: Vec<(u64, Option<Reference>)>,
+}
+
+impl Results {
+    pub fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Looks an RPC up, and hands the records that its `ack_id` makes needless to `drop_record`.
+    pub fn look_up(
+        &mut self,
+        lease_id: u64,
+        rpc_id: u64,
+        ack_id: u64,
+        drop_record: impl FnMut(Reference),
+    ) -> Known {
+        let Some(client) = self.clients.get_mut(&lease_id) else {
+            return match rpc_id {
+                _ if rpc_id <= ack_id => Known::Stale,
+                _ if rpc_id - ack_id > WINDOW => Known::Ahead,
+                _ => Known::Nothing,
+            };
+        };
+        self.count -= client.acknowledge(ack_id, drop_record);
+        if rpc_id <= client.ack_id {
+            Known::Stale
+        } else if rpc_id - client.ack_id > WINDOW {
+            Known::Ahead
+        } else {
+            client
+                .get(rpc_id)
+                .map_or(Known::Nothing, |at| Known::Answered(*at))
+        }
+    }
+
+    /// Remembers a client's lease, and tells whether there is room for it.
+    pub fn admit(&mut self, lease_id: u64, expiration_ns: u64, max_clients: usize) -> bool {
+        if let Some(client) = self.clients.get_mut(&lease_id) {
+            client.expiration_ns = client.expiration_ns.max(expiration_ns);
+            return true;
+        }
+        let room = self.clients.len() < max_clients;
+        if room {
+            let client = Client {
+                expiration_ns,
+                ack_id: 0,
+                ring: Vec::new(),
+            };
+            self.clients.insert(lease_id, client);
+        }
+        room
+    }
+
+    pub fn expiration_ns(&self, lease_id: u64) -> Option<u64> {
+        self.clients
+            .get(&lease_id)
+            .map(|client| client.expiration_ns)
+    }
+
+    /// Remembers the record of an RPC that [`Self::look_up`] did not know, of a client that was admitted.
+    pub fn record(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64, at: Reference) {
+        let client = self.clients.get_mut(&lease_id).expect("admitted before");
+        client.ack_id = client.ack_id.max(ack_id);
+        client.insert(rpc_id, at);
+        self.count += 1;
+    }
+
+    /// Whether the record of this RPC is the one at `at`.
+    pub fn is_at(&self, lease_id: u64, rpc_id: u64, at: Reference) -> bool {
+        let client = self.clients.get(&lease_id);
+        client.and_then(|client| client.get(rpc_id)) == Some(&at)
+    }
+
+    /// The record of this RPC lies at `to` now.
+    pub fn moved(&mut self, lease_id: u64, rpc_id: u64, to: Reference) {
+        let client = self.clients.get_mut(&lease_id);
+        *client
+            .and_then(|client| client.get_mut(rpc_id))
+            .expect("live records are known") = to;
+    }
+
+    /// Forgets a client whose lease has ended, and hands its records to `drop_record`.
+    pub fn forget(&mut self, lease_id: u64, drop_record: impl FnMut(Reference)) {
+        if let Some(mut client) = self.clients.remove(&lease_id) {
+            self.count -= client.acknowledge(u64::MAX, drop_record);
+        }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Results::default();
+    }
+
+    /// Up to `limit` clients after `lease_id`, with the ends of their leases.
+    pub fn clients_after(
+        &self,
+        lease_id: u64,
+        limit: usize,
+    ) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let range = (Bound::Excluded(lease_id), Bound::Unbounded);
+        let clients = self.clients.range(range).take(limit);
+        clients.map(|(&id, client)| (id, client.expiration_ns))
+    }
+}
+
+impl Client {
+    fn get(&self, rpc_id: u64) -> Option<&Reference> {
+        let (id, at) = self.ring.get(self.place(rpc_id))?;
+        if *id == rpc_id { at.as_ref() } else { None }
+    }
+
+    fn get_mut(&mut self, rpc_id: u64) -> Option<&mut Reference> {
+        let place = self.place(rpc_id);
+        let (id, at) = self.ring.get_mut(place)?;
+        if *id == rpc_id { at.as_mut() } else { None }
+    }
+
+    fn place(&self, rpc_id: u64) -> usize {
+        rpc_id as usize & self.ring.len().wrapping_sub(1)
+    }
+
+    fn insert(&mut self, rpc_id: u64, at: Reference) {
+        if self.ring.is_empty() {
+            self.ring.resize(FIRST_RING_SLOTS, (0, None));
+        }
+        // Two ids of one window differ modulo the window, so this ends there.
+        while self.ring[self.place(rpc_id)].1.is_some() {
+            self.grow();
+        }
+        let place = self.place(rpc_id);
+        self.ring[place] = (rpc_id, Some(at));
+    }
+
+    fn grow(&mut self) {
+        assert!((self.ring.len() as u64) < WINDOW, "an id beyond the window");
+        let slots = self.ring.len() * 2;
+        let old = std::mem::replace(&mut self.ring, vec![(0, None); slots]);
+        for (id, at) in old.into_iter().filter(|(_, at)| at.is_some()) {
+            let place = self.place(id);
+            self.ring[place] = (id, at);
+        }
+    }
+
+    /// Drops the records up to `ack_id`; answers how many.
+    fn acknowledge(&mut self, ack_id: u64, mut drop_record: impl FnMut(Reference)) -> usize {
+        if ack_id <= self.ack_id {
+            return 0;
+        }
+        let slots = self.ring.len() as u64;
+        let first = self.ack_id + 1;
+        // Each place of the ring once at most.
+        let last = ack_id.min(self.ack_id + slots);
+        self.ack_id = ack_id;
+        let mut dropped = 0;
+        for id in first..=last {
+            let place = self.place(id);
+            let (held, at) = &mut self.ring[place];
+            if *held <= ack_id
+                && let Some(at) = at.take()
+            {
+                drop_record(at);
+                dropped += 1;
+            }
+        }
+        dropped
+    }
+}

@@ -1,0 +1,204 @@
+//! The shard as its driver sees it.
+
+use core::time::Duration;
+
+use log::{Cleaning, LogPosition, Origin};
+use wire::ids::{ReplyTo, ServerId};
+use wire::member;
+use wire::time::Time;
+
+use crate::config::{Config, Identity};
+use crate::gate::Gate;
+use crate::leases::Leases;
+use crate::membership::Membership;
+use crate::output::{Output, Session};
+use crate::stats::Stats;
+use crate::store::Store;
+
+/// Bytes that the cleaner scans, and buckets that a purge visits, in one tick: some tens of microseconds.
+const CLEAN_STEP_BYTES: usize = 64 << 10;
+const PURGE_STEP_BUCKETS: usize = 256;
+/// Clients that are looked at in one tick for leases that have ended.
+const EXPIRY_STEP_CLIENTS: usize = 64;
+/// Time between two rounds of that.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// See the crate's documentation.
+pub struct Shard {
+    pub(crate) config: Config,
+    pub(crate) identity: Identity,
+    pub(crate) membership: Membership,
+    pub(crate) store: Store,
+    pub(crate) gate: Gate,
+    pub(crate) leases: Leases,
+    pub(crate) counters: Stats,
+    /// Room for the answer of a multi-op, and for the hashes of its keys; kept so that none is allocated per request.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) hashes: Vec<u64>,
+    next_expiry: Time,
+    /// The last client that this round looked at.
+    expiry_cursor: u64,
+}
+
+impl Shard {
+    /// A shard that holds nothing and is in no cluster yet.
+    ///
+    /// # Panics
+    /// If the sizes in `config` fit no log; those of [`Config::from_memory`] do.
+    pub fn new(config: Config, identity: Identity, now: Time) -> Shard {
+        let nobody = Origin {
+            cluster_id: 0,
+            server_id: ServerId::INVALID,
+        };
+        Shard {
+            membership: Membership::default(),
+            store: Store::new(config, nobody),
+            gate: Gate::new(config.max_held_replies),
+            leases: Leases::default(),
+            counters: Stats::default(),
+            scratch: Vec::new(),
+            hashes: Vec::new(),
+            next_expiry: now + EXPIRY_INTERVAL,
+            expiry_cursor: 0,
+            config,
+            identity,
+        }
+    }
+
+    /// What to send first when the driver has connected to the coordinator.
+    pub fn hello(&self) -> member::Hello {
+        let identity = self.identity.clone();
+        member::Hello {
+            cluster_id: self.membership.cluster_id(),
+            server_id: self.server_id().0,
+            credentials: Vec::new(),
+            member: identity.member,
+            instance: identity.instance,
+            process: identity.process,
+            host_id: identity.host_id,
+            shard_index: identity.shard_index,
+            shard_count: identity.shard_count,
+            locator: identity.locator,
+            log_capacity_bytes: self.store.log.usage().capacity_bytes,
+            build_version: identity.build_version,
+        }
+    }
+
+    /// Whether a coordinator let the shard in. It stays so while the coordinator is away.
+    pub fn is_enlisted(&self) -> bool {
+        self.membership.is_enlisted()
+    }
+
+    /// [`ServerId::INVALID`] before the shard is enlisted.
+    pub fn server_id(&self) -> ServerId {
+        self.membership.server_id()
+    }
+
+    /// Why the coordinator did not let the shard in when it was last asked.
+    pub fn refusal(&self) -> Option<&str> {
+        self.membership.refusal()
+    }
+
+    /// The member was removed or has a newer process: this one serves nothing any more, and asking again is useless.
+    pub fn is_superseded(&self) -> bool {
+        self.membership.is_superseded()
+    }
+
+    /// Whether the connection to the coordinator is still good: not when nothing was heard on it for too long.
+    pub fn session(&self, now: Time) -> Session {
+        self.membership.session(now)
+    }
+
+    /// Executes a request and answers it, now or when what the answer shows is durable.
+    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+        self.execute(now, to, payload, out);
+    }
+
+    /// Does a bounded piece of background work. The driver calls this after every batch of events, and no later than at the
+    /// time that it answers (`now` if there is more to do, [`Time::NEVER`] if nothing is planned).
+    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+        let mut next = self.membership.silence_deadline();
+        if self.store.has_purge() {
+            if self.store.purge(PURGE_STEP_BUCKETS) {
+                self.take_waiting_tablets(out);
+            } else {
+                next = now;
+            }
+        }
+        if self.store.log.wants_cleaning() && self.store.clean(CLEAN_STEP_BYTES) == Cleaning::More {
+            next = now;
+        }
+        self.look_for_ended_leases(now, out);
+        next.min(self.next_expiry)
+    }
+
+    /// The log is durable up to `position`, which is at most [`Self::head_position`]. Sends the replies that waited for it.
+    ///
+    /// # Panics
+    /// If the shard was configured with another durability than [`crate::Durability::External`].
+    pub fn advance_durable(&mut self, position: LogPosition, out: &mut impl Output) {
+        self.store.advance_durable(position);
+        self.gate.open(self.store.log.durable_position(), out);
+    }
+
+    /// Position behind the newest entry of the log: what is to be made durable.
+    pub fn head_position(&self) -> LogPosition {
+        self.store.log.head_position()
+    }
+
+    pub fn stats(&self) -> Stats {
+        let usage = self.store.log.usage();
+        let cleaner = self.store.log.cleaner_stats();
+        Stats {
+            segments_cleaned: cleaner.segments_cleaned,
+            cleaner_scanned_bytes: cleaner.scanned_bytes,
+            cleaner_survivor_bytes: cleaner.survivor_bytes,
+            objects: self.store.object_count,
+            tablets: self.store.tablets.all().len() as u64,
+            clients: self.store.keeper.results.client_count() as u64,
+            rpc_results: self.store.keeper.results.count() as u64,
+            held_replies: self.gate.held_count() as u64,
+            log_capacity_bytes: usage.capacity_bytes,
+            log_live_bytes: usage.live_bytes,
+            log_tombstone_bytes: usage.tombstone_bytes,
+            log_max_live_bytes: usage.max_live_bytes,
+            log_free_bytes: usage.free_bytes,
+            ..self.counters
+        }
+    }
+
+    /// Recounts everything that is counted on the way, and compares. Slow: for tests and simulation.
+    pub fn audit(&self) -> Result<(), String> {
+        self.store.audit()
+    }
+
+    /// Asks the coordinator about clients whose leases should have ended, some at a time.
+    fn look_for_ended_leases(&mut self, now: Time, out: &mut impl Output) {
+        if now < self.next_expiry {
+            return;
+        }
+        let Some(cluster_ns) = self.leases.cluster_time_ns(now) else {
+            self.next_expiry = now + EXPIRY_INTERVAL;
+            return;
+        };
+        let cursor = self.expiry_cursor;
+        let mut looked_at = 0;
+        let results = &self.store.keeper.results;
+        for (lease_id, expiration_ns) in results.clients_after(cursor, EXPIRY_STEP_CLIENTS) {
+            looked_at += 1;
+            self.expiry_cursor = lease_id;
+            if expiration_ns <= cluster_ns {
+                crate::membership::ask_about_lease(
+                    &self.membership,
+                    &mut self.leases,
+                    lease_id,
+                    out,
+                );
+            }
+        }
+        if looked_at < EXPIRY_STEP_CLIENTS {
+            self.expiry_cursor = 0;
+            self.next_expiry = now + EXPIRY_INTERVAL;
+        }
+    }
+}

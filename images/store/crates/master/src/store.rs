@@ -1,0 +1,532 @@
+//! Objects in the log, and the one place where they change.
+
+use std::collections::VecDeque;
+
+use log::{
+    Admission, Cleaning, Durability, Index, Keeps, Log, LogPosition, NoRoom, Origin, Reference,
+    Slot,
+};
+use wire::entry::{Kind, Object, ObjectView, RawEntry, RpcResult, Tombstone};
+use wire::hash::key_hash;
+use wire::ids::TableId;
+use wire::keys::KeysAndValue;
+use wire::member::TabletRange;
+use wire::rpc::{MAX_VALUE_BYTES, RejectRules, WriteResponse};
+use wire::status::Status;
+
+use crate::config::{Config, PlantedBug};
+use crate::results::Results;
+use crate::tablets::{Tablets, overlap};
+
+/// Everything that a shard keeps for its clients.
+pub(crate) struct Store {
+    config: Config,
+    pub log: Log,
+    pub keeper: Keeper,
+    pub tablets: Tablets,
+    purge: Purge,
+    /// Removed keys whose slots stay until their tombstones are durable, so that "not found" is not shown too early.
+    removed: VecDeque<Removed>,
+    pub object_count: u64,
+}
+
+/// What refers to entries of the log.
+pub(crate) struct Keeper {
+    pub index: Index,
+    pub results: Results,
+}
+
+struct Removed {
+    position: LogPosition,
+    hash: u64,
+    tombstone: Reference,
+}
+
+/// The walk over the hash table that takes out the objects of dropped tablets.
+#[derive(Default)]
+struct Purge {
+    dropped: Vec<TabletRange>,
+    next_bucket: usize,
+    buckets_left: usize,
+}
+
+/// Where a key lies in the hash space.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub table_id: TableId,
+    pub key: &'a [u8],
+    pub hash: u64,
+}
+
+impl<'a> Place<'a> {
+    pub fn of(table_id: TableId, key: &'a [u8]) -> Place<'a> {
+        Place {
+            table_id,
+            key,
+            hash: key_hash(table_id, key),
+        }
+    }
+}
+
+/// What a lookup found.
+pub(crate) struct Found {
+    slot: Option<Slot>,
+    pub object: Option<Reference>,
+    /// 0: there is no object.
+    pub version: u64,
+    /// What must be durable before this is shown.
+    pub seen: LogPosition,
+}
+
+/// Which numbered RPC of which client an operation is; its outcome is recorded under that.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbered {
+    pub lease_id: u64,
+    pub rpc_id: u64,
+    pub ack_id: u64,
+}
+
+/// What an operation came to. [`Status::Retry`] means that it had no effect and left no record.
+#[derive(Clone, Copy)]
+pub(crate) struct Outcome {
+    pub response: WriteResponse,
+    /// What must be durable before this is shown.
+    pub seen: LogPosition,
+}
+
+impl Outcome {
+    /// Nothing happened, and nothing was looked at that a crash could take back.
+    pub fn nothing(status: Status) -> Outcome {
+        Outcome {
+            response: WriteResponse { status, version: 0 },
+            seen: LogPosition::START,
+        }
+    }
+}
+
+impl From<NoRoom> for Outcome {
+    fn from(no_room: NoRoom) -> Outcome {
+        Outcome::nothing(match no_room {
+            NoRoom::Full => Status::NoTableSpace,
+            NoRoom::Cleaning => Status::Retry,
+        })
+    }
+}
+
+const RESULT_BYTES: usize = RpcResult::entry_bytes_of(WriteResponse::FIXED_BYTES);
+
+impl Store {
+    /// # Panics
+    /// If the configuration does not pass [`log::Config::check`].
+    pub fn new(config: Config, origin: Origin) -> Store {
+        let log = Log::new(config.log(), origin).unwrap_or_else(|error| panic!("{error}"));
+        Store {
+            config,
+            log,
+            keeper: Keeper {
+                index: Index::new(config.hash_table_bytes),
+                results: Results::default(),
+            },
+            tablets: Tablets::default(),
+            purge: Purge::default(),
+            removed: VecDeque::new(),
+            object_count: 0,
+        }
+    }
+
+    /// Drops everything and starts anew in the same memory.
+    pub fn reset(&mut self, origin: Origin, first_version: u64) {
+        self.log.reset(origin);
+        self.log.raise_safe_version(first_version);
+        self.keeper.index.clear();
+        self.keeper.results.clear();
+        self.tablets.clear();
+        self.purge = Purge::default();
+        self.removed.clear();
+        self.object_count = 0;
+    }
+
+    // ---- reading ----
+
+    /// Finds the newest entry of a key.
+    #[inline]
+    pub fn look_up(&self, place: &Place<'_>) -> Found {
+        let slot = self
+            .keeper
+            .index
+            .find(place.hash, |found| is_of_key(&self.log.entry(found), place));
+        let Some(slot) = slot else {
+            return Found {
+                slot: None,
+                object: None,
+                version: 0,
+                seen: LogPosition::START,
+            };
+        };
+        let at = self.keeper.index.get(slot);
+        let entry = self.log.entry(at);
+        let (object, version) = match entry.kind {
+            Kind::Object => (Some(at), object_view(&entry).version),
+            _ => (None, 0),
+        };
+        Found {
+            slot: Some(slot),
+            object,
+            version,
+            seen: self.position_seen(at),
+        }
+    }
+
+    /// The object at a place that [`Self::look_up`] found.
+    pub fn object(&self, at: Reference) -> ObjectView<'_> {
+        object_view(&self.log.entry(at))
+    }
+
+    /// What must be durable before the entry at `at` is shown.
+    pub fn position_seen(&self, at: Reference) -> LogPosition {
+        match self.config.durability {
+            Durability::Unreplicated => LogPosition::START,
+            Durability::External => self.log.position_of(at),
+        }
+    }
+
+    // ---- changing ----
+
+    /// Makes or overwrites an object, with the record of the RPC and the tombstone of what was there in one append.
+    pub fn write(
+        &mut self,
+        place: &Place<'_>,
+        rules: &RejectRules,
+        content: KeysAndValue<'_>,
+        numbered: Option<Numbered>,
+    ) -> Outcome {
+        if content.value().len() > MAX_VALUE_BYTES {
+            return Outcome::nothing(Status::RequestTooLarge);
+        }
+        let found = self.look_up(place);
+        if let Err(status) = rules.check(found.version) {
+            return self.no_change(status, &found, place, numbered);
+        }
+        if let Err(outcome) = self.prepare_write(place, &found, &content, numbered) {
+            return outcome;
+        }
+        let version = match found.version {
+            0 => self.log.take_safe_version(),
+            old => old + 1,
+        };
+        let object = Object {
+            table_id: place.table_id,
+            version,
+            content,
+        };
+        let at = self.log.append(&object);
+        if let Some(old) = found.object {
+            if self.log.needs_tombstone(old) {
+                let (table_id, key) = (place.table_id, place.key);
+                self.log.append_tombstone(table_id, found.version, key, old);
+            }
+            self.log.kill(old);
+        } else {
+            self.object_count += 1;
+        }
+        match found.slot {
+            Some(slot) => self.keeper.index.set(slot, at),
+            None => {
+                let inserted = self.keeper.index.insert(place.hash, at);
+                inserted.expect("`prepare_write` saw room");
+            }
+        }
+        let response = WriteResponse {
+            status: Status::Ok,
+            version,
+        };
+        self.record(response, place, numbered)
+    }
+
+    fn prepare_write(
+        &mut self,
+        place: &Place<'_>,
+        found: &Found,
+        content: &KeysAndValue<'_>,
+        numbered: Option<Numbered>,
+    ) -> Result<(), Outcome> {
+        let object_bytes = Object::entry_bytes_of(content.encoded_bytes());
+        let (dying_bytes, tombstone_bytes) = match found.object {
+            Some(old) => (
+                self.log.entry(old).bytes.len(),
+                Tombstone::entry_bytes_of(place.key.len()),
+            ),
+            None => (0, 0),
+        };
+        let bytes = object_bytes + tombstone_bytes + numbered.map_or(0, |_| RESULT_BYTES);
+        if bytes > self.log.config().max_append_bytes() {
+            return Err(Outcome::nothing(Status::RequestTooLarge));
+        }
+        if found.slot.is_none() && !self.keeper.index.has_room(place.hash) {
+            return Err(Outcome::nothing(Status::NoTableSpace));
+        }
+        let growth = object_bytes as i64 - dying_bytes as i64;
+        Ok(self.log.prepare(bytes, growth, Admission::Write)?)
+    }
+
+    /// Removes an object, with the record of the RPC in the same append.
+    pub fn remove(
+        &mut self,
+        place: &Place<'_>,
+        rules: &RejectRules,
+        numbered: Option<Numbered>,
+    ) -> Outcome {
+        let found = self.look_up(place);
+        if let Err(status) = rules.check(found.version) {
+            return self.no_change(status, &found, place, numbered);
+        }
+        let (Some(slot), Some(old)) = (found.slot, found.object) else {
+            return self.no_change(Status::Ok, &found, place, numbered);
+        };
+        let bytes = Tombstone::entry_bytes_of(place.key.len()) + RESULT_BYTES;
+        if bytes > self.log.config().max_append_bytes() {
+            return Outcome::nothing(Status::RequestTooLarge);
+        }
+        if let Err(no_room) = self.log.prepare(bytes, 0, Admission::Remove) {
+            return no_room.into();
+        }
+        let (table_id, key) = (place.table_id, place.key);
+        let tombstone = self.log.append_tombstone(table_id, found.version, key, old);
+        self.log.kill(old);
+        self.object_count -= 1;
+        if !self.config.has_bug(PlantedBug::VersionRestartsAfterRemove) {
+            self.log.raise_safe_version(found.version + 1);
+        }
+        self.vacate(slot, place.hash, tombstone);
+        let response = WriteResponse {
+            status: Status::Ok,
+            version: found.version,
+        };
+        self.record(response, place, numbered)
+    }
+
+    /// Takes a removed key's slot away, now or when its tombstone is durable.
+    fn vacate(&mut self, slot: Slot, hash: u64, tombstone: Reference) {
+        let at_once = self.config.durability == Durability::Unreplicated
+            || self.config.has_bug(PlantedBug::DropTombstoneEarly);
+        if at_once {
+            self.keeper.index.remove(slot);
+            return;
+        }
+        self.keeper.index.set(slot, tombstone);
+        self.removed.push_back(Removed {
+            position: self.log.position_of(tombstone),
+            hash,
+            tombstone,
+        });
+    }
+
+    /// Records an outcome that changed no object: it must not come out differently when the RPC is repeated.
+    fn no_change(
+        &mut self,
+        status: Status,
+        found: &Found,
+        place: &Place<'_>,
+        numbered: Option<Numbered>,
+    ) -> Outcome {
+        let response = WriteResponse {
+            status,
+            version: found.version,
+        };
+        if numbered.is_none() {
+            return Outcome {
+                response,
+                seen: found.seen,
+            };
+        }
+        match self.log.prepare(RESULT_BYTES, 0, Admission::Remove) {
+            Ok(()) => self.record(response, place, numbered),
+            Err(no_room) => no_room.into(),
+        }
+    }
+
+    /// Appends the record of a numbered RPC; the room is there.
+    fn record(
+        &mut self,
+        response: WriteResponse,
+        place: &Place<'_>,
+        numbered: Option<Numbered>,
+    ) -> Outcome {
+        if let Some(numbered) = numbered {
+            let at = self.log.append(&RpcResult {
+                lease_id: numbered.lease_id,
+                rpc_id: numbered.rpc_id,
+                ack_id: numbered.ack_id,
+                table_id: place.table_id,
+                key_hash: place.hash,
+                response: &response.to_bytes(),
+            });
+            if self.config.has_bug(PlantedBug::ForgetRpcResult) {
+                self.log.kill(at);
+            } else {
+                let Numbered {
+                    lease_id,
+                    rpc_id,
+                    ack_id,
+                } = numbered;
+                self.keeper.results.record(lease_id, rpc_id, ack_id, at);
+            }
+        }
+        Outcome {
+            response,
+            seen: self.log.head_position(),
+        }
+    }
+
+    // ---- durability, tablets, background ----
+
+    /// The log is durable up to `position`: removed keys may be forgotten.
+    pub fn advance_durable(&mut self, position: LogPosition) {
+        self.log.advance_durable(position);
+        while let Some(removed) = self.removed.front()
+            && removed.position <= self.log.durable_position()
+        {
+            let Removed {
+                hash, tombstone, ..
+            } = *removed;
+            self.removed.pop_front();
+            // The key may have been made again, or its tablet dropped.
+            if let Some(slot) = self.keeper.index.find(hash, |found| found == tombstone) {
+                self.keeper.index.remove(slot);
+            }
+        }
+    }
+
+    /// Gives a tablet up. Its objects are unreachable at once, and taken out bit by bit.
+    pub fn drop_tablet(&mut self, range: TabletRange) {
+        self.tablets.drop_within(&range);
+        self.purge.dropped.push(range);
+        self.purge.buckets_left = self.keeper.index.bucket_count();
+    }
+
+    /// Whether objects of a dropped tablet may still be there: it must not be taken again before they are gone.
+    pub fn is_purging(&self, range: &TabletRange) -> bool {
+        self.purge
+            .dropped
+            .iter()
+            .any(|dropped| overlap(dropped, range))
+    }
+
+    pub fn has_purge(&self) -> bool {
+        self.purge.buckets_left > 0
+    }
+
+    /// Takes objects of dropped tablets out of some buckets; answers whether the last one is out.
+    pub fn purge(&mut self, buckets: usize) -> bool {
+        let Store {
+            log,
+            keeper,
+            tablets,
+            purge,
+            object_count,
+            ..
+        } = self;
+        for _ in 0..buckets.min(purge.buckets_left) {
+            keeper.index.retain(purge.next_bucket, |at| {
+                let entry = log.entry(at);
+                let place = place_of(&entry);
+                if tablets.owns(place.table_id, place.hash) {
+                    return true;
+                }
+                if entry.kind == Kind::Object {
+                    let version = object_view(&entry).version;
+                    log.kill(at);
+                    log.raise_safe_version(version + 1);
+                    *object_count -= 1;
+                }
+                false
+            });
+            purge.next_bucket = (purge.next_bucket + 1) % keeper.index.bucket_count();
+            purge.buckets_left -= 1;
+        }
+        if purge.buckets_left == 0 {
+            purge.dropped.clear();
+        }
+        purge.buckets_left == 0
+    }
+
+    pub fn clean(&mut self, budget_bytes: usize) -> Cleaning {
+        self.log.clean(&mut self.keeper, budget_bytes)
+    }
+
+    /// See [`Log::audit`].
+    pub fn audit(&self) -> Result<(), String> {
+        self.log.audit(&self.keeper)?;
+        let objects = self.keeper.index.references();
+        let count = objects
+            .filter(|&at| self.log.entry(at).kind == Kind::Object)
+            .count();
+        if count as u64 == self.object_count {
+            Ok(())
+        } else {
+            Err(format!(
+                "{count} objects in the hash table, {} counted",
+                self.object_count
+            ))
+        }
+    }
+}
+
+/// Whether an entry that a slot points to is about this key.
+fn is_of_key(entry: &RawEntry<'_>, place: &Place<'_>) -> bool {
+    match entry.kind {
+        Kind::Object => {
+            let object = object_view(entry);
+            object.primary_key == place.key && object.table_id == place.table_id
+        }
+        _ => {
+            let tombstone = tombstone_view(entry);
+            tombstone.key == place.key && tombstone.table_id == place.table_id
+        }
+    }
+}
+
+fn place_of<'a>(entry: &RawEntry<'a>) -> Place<'a> {
+    match entry.kind {
+        Kind::Object => {
+            let object = object_view(entry);
+            Place::of(object.table_id, object.primary_key)
+        }
+        _ => {
+            let tombstone = tombstone_view(entry);
+            Place::of(tombstone.table_id, tombstone.key)
+        }
+    }
+}
+
+fn object_view<'a>(entry: &RawEntry<'a>) -> ObjectView<'a> {
+    ObjectView::of_body(entry.body).expect("the log holds what it wrote")
+}
+
+fn tombstone_view<'a>(entry: &RawEntry<'a>) -> Tombstone<'a> {
+    let tombstone = entry.decode();
+    tombstone.expect("slots point to objects and tombstones")
+}
+
+impl Keeps<ObjectView<'_>> for Keeper {
+    fn is_live(&self, object: &ObjectView<'_>, at: Reference) -> bool {
+        let hash = key_hash(object.table_id, object.primary_key);
+        self.index.find(hash, |found| found == at).is_some()
+    }
+
+    fn moved(&mut self, object: &ObjectView<'_>, from: Reference, to: Reference) {
+        let hash = key_hash(object.table_id, object.primary_key);
+        let slot = self.index.find(hash, |found| found == from);
+        self.index.set(slot.expect("live objects have a slot"), to);
+    }
+}
+
+impl Keeps<RpcResult<'_>> for Keeper {
+    fn is_live(&self, result: &RpcResult<'_>, at: Reference) -> bool {
+        self.results.is_at(result.lease_id, result.rpc_id, at)
+    }
+
+    fn moved(&mut self, result: &RpcResult<'_>, _from: Reference, to: Reference) {
+        self.results.moved(result.lease_id, result.rpc_id, to);
+    }
+}
