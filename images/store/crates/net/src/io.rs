@@ -159,6 +159,11 @@ impl Io {
         id
     }
 
+    /// What the reactor has done until this round.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
     /// How much output waits for a connection.
     pub fn pending_bytes(&self, connection: u64) -> usize {
         let link = self

@@ -175,10 +175,7 @@ impl Reactor {
     }
 
     pub fn counters(&self) -> Counters {
-        Counters {
-            spin_ns: self.spin.spun.as_nanos() as u64,
-            ..self.io.counters
-        }
+        self.io.counters()
     }
 
     /// Listens on `address`; port 0 lets the kernel choose. Gives the listener's number and the address in use.
@@ -301,6 +298,7 @@ impl Reactor {
     /// After the frames of a round: flush, deadlines, tick, ends of connections.
     fn finish_round(&mut self, now: Time, worked: bool, handler: &mut impl Handler) {
         self.last_round = now;
+        self.io.counters.spin_ns = self.spin.spun.as_nanos() as u64;
         self.io.flush_dirty();
         self.heat_awaited(now);
         if std::mem::take(&mut self.woken) {

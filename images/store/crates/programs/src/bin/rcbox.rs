@@ -1,0 +1,8 @@
+use std::process::ExitCode;
+
+use clap::Parser;
+use programs::rcbox::{Options, run};
+
+fn main() -> ExitCode {
+    programs::report(run(&Options::parse()))
+}

@@ -1,0 +1,265 @@
+//! The admin API (gRPC) and the probes of the coordinator.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use admin::admin_server::{Admin, AdminServer};
+use coordinator::status::{self, RemoveMemberError};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Request, Response, Status};
+
+use super::driver::Question;
+use crate::mailbox::{Mailbox, NoAnswer};
+use crate::metrics::{self, byte_gauge, counter, gauge};
+
+/// Longest name of a member that is looked up.
+const MAX_NAME_BYTES: usize = 1024;
+
+/// Serves until `stop` completes.
+pub async fn serve(
+    listener: TcpListener,
+    mailbox: Mailbox<Question>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), String> {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_serving::<AdminServer<Service>>().await;
+    tonic::transport::Server::builder()
+        .add_service(health)
+        .add_service(AdminServer::new(Service { mailbox }))
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop)
+        .await
+        .map_err(|error| format!("admin API: {error}"))
+}
+
+struct Service {
+    mailbox: Mailbox<Question>,
+}
+
+impl From<NoAnswer> for Status {
+    fn from(error: NoAnswer) -> Status {
+        match error {
+            NoAnswer::Busy => Status::resource_exhausted(error.to_string()),
+            NoAnswer::Gone => Status::unavailable(error.to_string()),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Admin for Service {
+    async fn get_cluster_status(
+        &self,
+        _request: Request<admin::GetClusterStatusRequest>,
+    ) -> Result<Response<admin::GetClusterStatusResponse>, Status> {
+        let (status, _) = self.mailbox.ask(Question::Status).await?;
+        Ok(Response::new(cluster_status(status)))
+    }
+
+    async fn list_tables(
+        &self,
+        request: Request<admin::ListTablesRequest>,
+    ) -> Result<Response<admin::ListTablesResponse>, Status> {
+        let admin::ListTablesRequest {
+            page_size,
+            after_table_id,
+        } = request.into_inner();
+        let page = self
+            .mailbox
+            .ask(|answer| Question::Tables {
+                after_table_id,
+                page_size,
+                answer,
+            })
+            .await?;
+        Ok(Response::new(admin::ListTablesResponse {
+            tables: page.tables.into_iter().map(table).collect(),
+            next_after_table_id: page.next_after_table_id.unwrap_or(0),
+        }))
+    }
+
+    async fn remove_member(
+        &self,
+        request: Request<admin::RemoveMemberRequest>,
+    ) -> Result<Response<admin::RemoveMemberResponse>, Status> {
+        let name = request.into_inner().name;
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Err(Status::invalid_argument(format!(
+                "a member's name has 1 to {MAX_NAME_BYTES} bytes"
+            )));
+        }
+        let removed = self
+            .mailbox
+            .ask(|answer| Question::RemoveMember { name, answer })
+            .await?;
+        removed.map_err(|error| match error {
+            RemoveMemberError::NotFound { .. } => Status::not_found(error.to_string()),
+            RemoveMemberError::OwnsTablets { .. } => Status::failed_precondition(error.to_string()),
+            RemoveMemberError::TooManyRemoved { .. } => {
+                Status::resource_exhausted(error.to_string())
+            }
+        })?;
+        Ok(Response::new(admin::RemoveMemberResponse {}))
+    }
+}
+
+fn cluster_status(status: status::ClusterStatus) -> admin::GetClusterStatusResponse {
+    let unreplicated = admin::Durability {
+        mode: admin::DurabilityMode::Unreplicated.into(),
+        replicas: 0,
+    };
+    admin::GetClusterStatusResponse {
+        cluster_id: status.cluster_id,
+        cluster_tag: status.cluster_tag,
+        cluster_time_ns: status.cluster_time_ns,
+        format_version: status.format_version,
+        build_version: status.build_version,
+        members: status.members.into_iter().map(member).collect(),
+        table_count: status.table_count,
+        durability: Some(unreplicated),
+        losses: status.losses.into_iter().map(loss).collect(),
+        losses_dropped: status.losses_dropped,
+        client_lease_count: status.client_lease_count,
+    }
+}
+
+fn member(member: status::Member) -> admin::Member {
+    let state = match member.state {
+        status::MemberState::Up => admin::MemberState::Up,
+        status::MemberState::Unreachable => admin::MemberState::Unreachable,
+    };
+    admin::Member {
+        name: member.name,
+        state: state.into(),
+        instance: member.instance,
+        host_id: member.host_id,
+        build_version: member.build_version,
+        shards: member.shards.into_iter().map(shard).collect(),
+        incarnations: member.incarnations,
+    }
+}
+
+fn shard(shard: status::Shard) -> admin::Shard {
+    admin::Shard {
+        server_id: shard.server_id,
+        locator: shard.locator,
+        connected: shard.connected,
+        tablet_count: shard.tablet_count,
+        log_capacity_bytes: shard.log_capacity_bytes,
+        log_live_bytes: shard.log_live_bytes,
+        object_count: shard.object_count,
+    }
+}
+
+fn loss(loss: status::Loss) -> admin::Loss {
+    admin::Loss {
+        cluster_time_ns: loss.cluster_time_ns,
+        member: loss.member,
+        server_ids: loss.server_ids,
+        tables: loss.tables,
+        tables_dropped: loss.tables_dropped,
+        tablet_count: loss.tablet_count,
+        object_count: loss.object_count,
+        live_bytes: loss.live_bytes,
+    }
+}
+
+fn table(table: status::Table) -> admin::Table {
+    let tablets = table.tablets.into_iter().map(|tablet| {
+        let state = match tablet.state {
+            status::TabletState::Normal => admin::TabletState::Normal,
+            status::TabletState::Recovering => admin::TabletState::Recovering,
+        };
+        admin::Tablet {
+            start_key_hash: tablet.start_key_hash,
+            end_key_hash: tablet.end_key_hash,
+            state: state.into(),
+            server_id: tablet.server_id,
+            member: tablet.member,
+        }
+    });
+    admin::Table {
+        table_id: table.table_id,
+        name: table.name,
+        tablets: tablets.collect(),
+    }
+}
+
+/// Health and metrics of the coordinator.
+pub struct Probe {
+    mailbox: Mailbox<Question>,
+}
+
+impl Probe {
+    pub fn new(mailbox: Mailbox<Question>) -> Probe {
+        Probe { mailbox }
+    }
+}
+
+impl crate::http::Probe for Probe {
+    fn ready(&self) -> Result<(), String> {
+        // Its listeners were open before HTTP was served, and a loop that ends takes the program with it.
+        Ok(())
+    }
+
+    fn metrics(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + '_>> {
+        Box::pin(async {
+            let (status, counters) = self
+                .mailbox
+                .ask(Question::Status)
+                .await
+                .map_err(|error| error.to_string())?;
+            let mut samples = of_store(&status);
+            samples.extend(metrics::of_reactor(&counters));
+            Ok(metrics::text(samples))
+        })
+    }
+}
+
+fn of_store(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
+    let up = status
+        .members
+        .iter()
+        .filter(|member| member.state == status::MemberState::Up)
+        .count();
+    let shards = || status.members.iter().flat_map(|member| &member.shards);
+    let sum = |of: fn(&status::Shard) -> u64| shards().map(of).sum();
+    vec![
+        gauge(
+            "members",
+            "Members of the store",
+            status.members.len() as u64,
+        ),
+        gauge(
+            "members_up",
+            "Members whose shards are all connected",
+            up as u64,
+        ),
+        gauge("tables", "Tables", status.table_count),
+        gauge("tablets", "Tablets", sum(|shard| shard.tablet_count)),
+        gauge(
+            "objects",
+            "Objects, as last reported by the members",
+            sum(|shard| shard.object_count),
+        ),
+        byte_gauge(
+            "log_capacity",
+            "Log memory of all members",
+            sum(|shard| shard.log_capacity_bytes),
+        ),
+        byte_gauge(
+            "log_live",
+            "Live data, as last reported by the members",
+            sum(|shard| shard.log_live_bytes),
+        ),
+        gauge(
+            "client_leases",
+            "Client leases that have not expired",
+            status.client_lease_count,
+        ),
+        counter(
+            "losses",
+            "Processes that died with the only copy of something",
+            status.losses.len() as u64 + status.losses_dropped,
+        ),
+    ]
+}

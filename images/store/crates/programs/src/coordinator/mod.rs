@@ -1,0 +1,170 @@
+//! The `coordinator` program: clients and members on one thread, admin API and HTTP on another.
+
+mod admin;
+mod driver;
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use net::{Limits, Options as ReactorOptions, Protocol, Reactor};
+
+use crate::locators::{
+    ADMIN_PORT_OFFSET, HTTP_PORT_OFFSET, MEMBER_PORT_OFFSET, advertised, beside, host_port,
+    listen_address,
+};
+use crate::logging::Logging;
+use crate::mailbox::Mailbox;
+use crate::random::random_u64;
+use crate::runtime::{Loop, run_until_signal, tokio_runtime};
+use crate::{VERSION, http};
+
+/// Keeps the membership and the tables of a store, and tells clients where to find what.
+///
+/// Its state is in memory only: a new coordinator is a new, empty store.
+#[derive(Parser, Debug)]
+#[command(name = "coordinator", version = VERSION, after_help = EXAMPLES)]
+pub struct Options {
+    /// Where to listen for clients; members, admin API and HTTP are at the next hundreds unless given
+    #[arg(
+        short = 'C',
+        long = "coordinator",
+        env = "RCBOX_COORDINATOR",
+        value_name = "LOCATOR"
+    )]
+    locator: String,
+    /// What to tell others instead of the address that is listened on
+    #[arg(long, env = "RCBOX_ADVERTISE", value_name = "LOCATOR")]
+    advertise: Option<String>,
+    /// Upper half of all table ids; random unless given [0 makes the ids of captured RAMCloud sessions]
+    #[arg(long = "clusterTag", env = "RCBOX_CLUSTER_TAG", value_name = "NUMBER")]
+    cluster_tag: Option<u32>,
+    /// Where to listen for members [default: client port + 100]
+    #[arg(long = "memberListen", env = "RCBOX_MEMBER_LISTEN", value_name = "HOST:PORT", value_parser = host_port)]
+    member_listen: Option<SocketAddrV4>,
+    /// Where to serve the admin API [default: client port + 200]
+    #[arg(long = "adminListen", env = "RCBOX_ADMIN_LISTEN", value_name = "HOST:PORT", value_parser = host_port)]
+    admin_listen: Option<SocketAddrV4>,
+    /// Where to serve health and metrics [default: client port + 300]
+    #[arg(long = "httpListen", env = "RCBOX_HTTP_LISTEN", value_name = "HOST:PORT", value_parser = host_port)]
+    http_listen: Option<SocketAddrV4>,
+    /// How long to poll after the last message before sleeping
+    #[arg(
+        long = "pollMicros",
+        env = "RCBOX_POLL_MICROS",
+        default_value_t = 0,
+        value_name = "MICROSECONDS"
+    )]
+    poll_micros: u64,
+    /// Connections of clients and members at one time
+    #[arg(
+        long = "maxConnections",
+        env = "RCBOX_MAX_CONNECTIONS",
+        default_value_t = 10_000,
+        value_name = "NUMBER"
+    )]
+    max_connections: usize,
+    #[command(flatten)]
+    logging: Logging,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  coordinator -C tcp:host=127.0.0.1,port=11100
+  coordinator -C tcp:host=0.0.0.0,port=11100 --advertise tcp:host=10.0.0.1,port=11100
+
+Then start servers with: server -C tcp:host=127.0.0.1,port=11100 -L tcp:host=127.0.0.1,port=12100";
+
+/// Runs until a signal ends it.
+pub fn run(options: &Options) -> Result<(), String> {
+    options.logging.start();
+    let client = listen_address(&options.locator)?;
+    let cluster_tag = match options.cluster_tag {
+        Some(tag) => tag,
+        None => random_u64()? as u32,
+    };
+    let mut reactor = Reactor::new(ReactorOptions {
+        spin: Duration::from_micros(options.poll_micros),
+        crowded: false,
+        limits: Limits {
+            connections: options.max_connections,
+            ..Limits::default()
+        },
+    })
+    .map_err(|error| format!("cannot poll: {error}"))?;
+    let mut listen = |address: SocketAddrV4, protocol, what: &str| {
+        reactor
+            .listen(address, protocol)
+            .map_err(|error| format!("cannot listen at {address} for {what}: {error}"))
+    };
+    let (client_listener, client) = listen(client, Protocol::Rpc, "clients")?;
+    let member = beside(
+        options.member_listen,
+        client_base(&options.locator, client)?,
+        MEMBER_PORT_OFFSET,
+    )?;
+    let (_, member) = listen(member, Protocol::Member, "members")?;
+
+    let config = coordinator::Config::new(random_u64()?, cluster_tag, VERSION);
+    let (mailbox, inbox) = Mailbox::new(reactor.remote());
+    let handler = driver::Driver::new(config, client_listener, inbox);
+    tokio_runtime()?.block_on(async {
+        let base = client_base(&options.locator, client)?;
+        let admin = bind_admin(beside(options.admin_listen, base, ADMIN_PORT_OFFSET)?).await?;
+        let http = http::bind(beside(options.http_listen, base, HTTP_PORT_OFFSET)?).await?;
+        announce(options, client, member, &admin, &http)?;
+        let threads = vec![Loop::spawn("coordinator".to_owned(), reactor, handler)?];
+        let probe = Arc::new(admin::Probe::new(mailbox.clone()));
+        run_until_signal(threads, |stop| async move {
+            tokio::try_join!(
+                http::serve(http, probe, stop.clone().wait()),
+                admin::serve(admin, mailbox, stop.clone().wait())
+            )
+            .map(|_| ())
+        })
+        .await
+    })
+}
+
+/// What other ports are counted from: the port that was asked for. If the kernel chooses, it chooses all of them.
+fn client_base(locator: &str, bound: SocketAddrV4) -> Result<SocketAddrV4, String> {
+    let asked = listen_address(locator)?;
+    Ok(SocketAddrV4::new(*bound.ip(), asked.port()))
+}
+
+async fn bind_admin(address: SocketAddrV4) -> Result<tokio::net::TcpListener, String> {
+    tokio::net::TcpListener::bind(address)
+        .await
+        .map_err(|error| {
+            format!("cannot listen at {address} for the admin API: {error} (see --adminListen)")
+        })
+}
+
+fn announce(
+    options: &Options,
+    client: SocketAddrV4,
+    member: SocketAddrV4,
+    admin: &tokio::net::TcpListener,
+    http: &tokio::net::TcpListener,
+) -> Result<(), String> {
+    let local = |listener: &tokio::net::TcpListener| match listener.local_addr() {
+        Ok(SocketAddr::V4(address)) => Ok(address),
+        Ok(SocketAddr::V6(address)) => Err(format!("{address} is not an IPv4 address")),
+        Err(error) => Err(error.to_string()),
+    };
+    let (admin, http) = (local(admin)?, local(http)?);
+    // Only the log names it, so that 0.0.0.0 needs no advice here.
+    let mut locator = advertised(options.advertise.as_deref(), client, 0)
+        .unwrap_or_else(|_| format!("tcp:host={},port={}", client.ip(), client.port()));
+    // What others cannot derive, the locator says.
+    let usual = |offset| client.port().checked_add(offset);
+    if usual(MEMBER_PORT_OFFSET) != Some(member.port()) {
+        locator += &format!(",memberPort={}", member.port());
+    }
+    if usual(ADMIN_PORT_OFFSET) != Some(admin.port()) {
+        locator += &format!(",adminPort={}", admin.port());
+    }
+    tracing::info!(%locator, %client, %member, %admin, %http, "serving");
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! From locators on a command line to addresses.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use net::Address;
+use wire::locator::{Locator, parse_list};
+
+/// Where a coordinator listens for members, relative to its client port.
+pub const MEMBER_PORT_OFFSET: u16 = 100;
+/// Where it serves the admin API.
+pub const ADMIN_PORT_OFFSET: u16 = 200;
+/// Where any program serves health and metrics.
+pub const HTTP_PORT_OFFSET: u16 = 300;
+
+/// How to reach one coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coordinator {
+    pub client: Address,
+    pub member: Address,
+    pub admin: Address,
+}
+
+/// Parses `-C`: the locators of a coordinator, alternatives separated by `;`. Only `tcp` is spoken.
+pub fn coordinators(text: &str) -> Result<Vec<Coordinator>, String> {
+    let locators = parse_list(text).map_err(|error| error.to_string())?;
+    locators.iter().map(coordinator).collect()
+}
+
+fn coordinator(locator: &Locator) -> Result<Coordinator, String> {
+    let (host, port) = locator.tcp().map_err(|error| error.to_string())?;
+    let derived = |option: &str, offset: u16| match locator.option(option) {
+        Some(text) => text
+            .parse()
+            .map_err(|_| format!("locator {locator}: {option}={text} is not a port number")),
+        None => offset_port(port, offset).map_err(|error| format!("locator {locator}: {error}")),
+    };
+    Ok(Coordinator {
+        client: Address::new(host, port),
+        member: Address::new(host, derived("memberPort", MEMBER_PORT_OFFSET)?),
+        admin: Address::new(host, derived("adminPort", ADMIN_PORT_OFFSET)?),
+    })
+}
+
+/// `port + offset`; 0 (the kernel chooses) stays 0.
+pub fn offset_port(port: u16, offset: u16) -> Result<u16, String> {
+    match port {
+        0 => Ok(0),
+        _ => port
+            .checked_add(offset)
+            .ok_or_else(|| format!("port {port} + {offset} is beyond 65535; choose a lower port")),
+    }
+}
+
+/// The address that a `tcp` locator tells a program to listen on.
+pub fn listen_address(text: &str) -> Result<SocketAddrV4, String> {
+    let locator = Locator::parse(text).map_err(|error| error.to_string())?;
+    let (host, port) = locator.tcp().map_err(|error| error.to_string())?;
+    Address::new(host, port)
+        .resolve()
+        .map_err(|error| format!("cannot listen at {locator}: {error}"))
+}
+
+/// Parses `HOST:PORT` of a listener; the host is an IPv4 address.
+pub fn host_port(text: &str) -> Result<SocketAddrV4, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no HOST:PORT such as 0.0.0.0:11400"))
+}
+
+/// `preferred`, or the listener next to `base` at the usual offset.
+pub fn beside(
+    preferred: Option<SocketAddrV4>,
+    base: SocketAddrV4,
+    offset: u16,
+) -> Result<SocketAddrV4, String> {
+    match preferred {
+        Some(address) => Ok(address),
+        None => Ok(SocketAddrV4::new(
+            *base.ip(),
+            offset_port(base.port(), offset)?,
+        )),
+    }
+}
+
+/// The locator that others are told, for a listener at `bound` that is the `index`th of its process.
+///
+/// # Errors
+/// Nothing was given to advertise and `bound` stands for all addresses of the machine, so that nobody could use it.
+pub fn advertised(given: Option<&str>, bound: SocketAddrV4, index: u16) -> Result<String, String> {
+    let Some(given) = given else {
+        return match *bound.ip() {
+            Ipv4Addr::UNSPECIFIED => Err("the address to listen on is 0.0.0.0, which says nothing to others: add \
+                 --advertise tcp:host=ADDRESS,port=PORT with an address under which clients reach this process"
+                .to_owned()),
+            ip => Ok(format!("tcp:host={ip},port={}", bound.port())),
+        };
+    };
+    let locator = Locator::parse(given).map_err(|error| format!("--advertise: {error}"))?;
+    let (host, port) = locator
+        .tcp()
+        .map_err(|error| format!("--advertise: {error}"))?;
+    let port = match port {
+        0 => bound.port(),
+        port => offset_port(port, index).map_err(|error| format!("--advertise: {error}"))?,
+    };
+    Ok(format!("tcp:host={host},port={port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_derive_from_the_client_port_unless_given() {
+        let found = coordinators(
+            "tcp:host=box.default.svc,port=11100;tcp:host=10.0.0.1,port=5,memberPort=7,adminPort=8",
+        );
+        let expected = vec![
+            Coordinator {
+                client: Address::new("box.default.svc", 11100),
+                member: Address::new("box.default.svc", 11200),
+                admin: Address::new("box.default.svc", 11300),
+            },
+            Coordinator {
+                client: Address::new("10.0.0.1", 5),
+                member: Address::new("10.0.0.1", 7),
+                admin: Address::new("10.0.0.1", 8),
+            },
+        ];
+        assert_eq!(found, Ok(expected));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_with_a_reason() {
+        let error = |text| coordinators(text).unwrap_err();
+        assert!(
+            error("infrc:host=a,port=1").contains("use tcp"),
+            "{}",
+            error("infrc:host=a,port=1")
+        );
+        assert!(error("tcp:host=a,port=65500").contains("beyond 65535"));
+        assert!(error("tcp:host=a,port=1,memberPort=x").contains("memberPort=x"));
+        assert!(error("nonsense").contains("nonsense"));
+    }
+
+    #[test]
+    fn an_address_that_says_nothing_is_not_advertised() {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 12100);
+        assert!(
+            advertised(None, any, 0)
+                .unwrap_err()
+                .contains("--advertise")
+        );
+        assert_eq!(
+            advertised(Some("tcp:host=10.1.2.3,port=12100"), any, 2).unwrap(),
+            "tcp:host=10.1.2.3,port=12102"
+        );
+        assert_eq!(
+            advertised(Some("tcp:host=10.1.2.3,port=0"), any, 2).unwrap(),
+            "tcp:host=10.1.2.3,port=12100"
+        );
+        let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9);
+        assert_eq!(
+            advertised(None, local, 3).unwrap(),
+            "tcp:host=127.0.0.1,port=9"
+        );
+    }
+}

@@ -1,0 +1,347 @@
+//! How a store is shown.
+
+use std::fmt::Write;
+
+use admin::{DurabilityMode, GetClusterStatusResponse, MemberState, Table, TabletState};
+use serde_json::{Value, json};
+use wire::ids::{ServerId, TableId};
+
+/// Text for people.
+pub fn status(status: &GetClusterStatusResponse) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "Store {:#018x} (tag {:#010x}), up {}, build {}, format {}",
+        status.cluster_id,
+        status.cluster_tag,
+        duration(status.cluster_time_ns),
+        status.build_version,
+        status.format_version
+    );
+    let durability = status.durability.unwrap_or_default();
+    let meaning = match durability.mode() {
+        DurabilityMode::Unreplicated => {
+            "each object is in the memory of one server only; if that dies, it is lost"
+        }
+        DurabilityMode::Unspecified => "not known to this build",
+    };
+    let _ = writeln!(
+        text,
+        "Durability: {} ({meaning})",
+        durability_name(durability.mode())
+    );
+    let up = status
+        .members
+        .iter()
+        .filter(|member| member.state() == MemberState::Up)
+        .count();
+    let _ = writeln!(
+        text,
+        "Members: {} ({up} up), tables: {}, client leases: {}",
+        status.members.len(),
+        status.table_count,
+        status.client_lease_count
+    );
+    members(&mut text, status);
+    losses(&mut text, status);
+    text
+}
+
+fn members(text: &mut String, status: &GetClusterStatusResponse) {
+    let mut rows = vec![
+        [
+            "MEMBER", "STATE", "SERVER", "LOCATOR", "TABLETS", "OBJECTS", "LIVE", "CAPACITY",
+        ]
+        .map(str::to_owned),
+    ];
+    for member in &status.members {
+        for shard in &member.shards {
+            rows.push([
+                member.name.clone(),
+                if shard.connected { "up" } else { "unreachable" }.to_owned(),
+                ServerId(shard.server_id).to_string(),
+                shard.locator.clone(),
+                shard.tablet_count.to_string(),
+                shard.object_count.to_string(),
+                bytes(shard.log_live_bytes),
+                bytes(shard.log_capacity_bytes),
+            ]);
+        }
+    }
+    if rows.len() > 1 {
+        text.push('\n');
+        columns(text, &rows);
+    }
+}
+
+fn losses(text: &mut String, status: &GetClusterStatusResponse) {
+    if status.losses.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\nLost (processes that died with the only copy of something):"
+    );
+    if status.losses_dropped > 0 {
+        let _ = writeln!(
+            text,
+            "  ({} older ones are no longer listed)",
+            status.losses_dropped
+        );
+    }
+    for loss in &status.losses {
+        let ago = status.cluster_time_ns.saturating_sub(loss.cluster_time_ns);
+        let more = if loss.tables_dropped > 0 {
+            format!(" and {} more", loss.tables_dropped)
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            text,
+            "  {} ago: {} with {} tablets, about {} objects, {} of tables {}{more}",
+            duration(ago),
+            loss.member,
+            loss.tablet_count,
+            loss.object_count,
+            bytes(loss.live_bytes),
+            loss.tables.join(", ")
+        );
+    }
+}
+
+/// Text for people.
+pub fn tables(tables: &[Table]) -> String {
+    let mut rows = vec![
+        [
+            "TABLE",
+            "ID",
+            "FIRST HASH",
+            "LAST HASH",
+            "STATE",
+            "SERVER",
+            "MEMBER",
+        ]
+        .map(str::to_owned),
+    ];
+    for table in tables {
+        for tablet in &table.tablets {
+            rows.push([
+                table.name.clone(),
+                TableId(table.table_id).to_string(),
+                format!("{:#018x}", tablet.start_key_hash),
+                format!("{:#018x}", tablet.end_key_hash),
+                tablet_state(tablet.state()).to_owned(),
+                ServerId(tablet.server_id).to_string(),
+                tablet.member.clone(),
+            ]);
+        }
+    }
+    if rows.len() == 1 {
+        return "There are no tables; create one with: rcbox create-table NAME\n".to_owned();
+    }
+    let mut text = String::new();
+    columns(&mut text, &rows);
+    text
+}
+
+fn columns<const N: usize>(text: &mut String, rows: &[[String; N]]) {
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    });
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+/// One JSON object; ids of servers as "index.generation", 64-bit ids as hexadecimal strings.
+pub fn status_json(status: &GetClusterStatusResponse) -> Result<String, String> {
+    let members = status.members.iter().map(|member| {
+        let shards = member.shards.iter().map(|shard| {
+            json!({
+                "serverId": ServerId(shard.server_id).to_string(),
+                "locator": shard.locator,
+                "connected": shard.connected,
+                "tabletCount": shard.tablet_count,
+                "logCapacityBytes": shard.log_capacity_bytes,
+                "logLiveBytes": shard.log_live_bytes,
+                "objectCount": shard.object_count,
+            })
+        });
+        let state = match member.state() {
+            MemberState::Up => "UP",
+            MemberState::Unreachable => "UNREACHABLE",
+            MemberState::Unspecified => "UNKNOWN",
+        };
+        json!({
+            "name": member.name,
+            "state": state,
+            "instance": member.instance,
+            "hostId": member.host_id,
+            "buildVersion": member.build_version,
+            "incarnations": member.incarnations,
+            "shards": shards.collect::<Vec<_>>(),
+        })
+    });
+    let losses = status.losses.iter().map(|loss| {
+        let server_ids = loss.server_ids.iter().map(|id| ServerId(*id).to_string());
+        json!({
+            "clusterTimeNs": loss.cluster_time_ns,
+            "member": loss.member,
+            "serverIds": server_ids.collect::<Vec<_>>(),
+            "tables": loss.tables,
+            "tablesDropped": loss.tables_dropped,
+            "tabletCount": loss.tablet_count,
+            "objectCount": loss.object_count,
+            "liveBytes": loss.live_bytes,
+        })
+    });
+    let durability = status.durability.unwrap_or_default();
+    pretty(&json!({
+        "clusterId": format!("{:#018x}", status.cluster_id),
+        "clusterTag": status.cluster_tag,
+        "clusterTimeNs": status.cluster_time_ns,
+        "formatVersion": status.format_version,
+        "buildVersion": status.build_version,
+        "durability": { "mode": durability_name(durability.mode()), "replicas": durability.replicas },
+        "members": members.collect::<Vec<_>>(),
+        "tableCount": status.table_count,
+        "clientLeaseCount": status.client_lease_count,
+        "losses": losses.collect::<Vec<_>>(),
+        "lossesDropped": status.losses_dropped,
+    }))
+}
+
+/// One JSON array.
+pub fn tables_json(tables: &[Table]) -> Result<String, String> {
+    let tables = tables.iter().map(|table| {
+        let tablets = table.tablets.iter().map(|tablet| {
+            json!({
+                "startKeyHash": format!("{:#018x}", tablet.start_key_hash),
+                "endKeyHash": format!("{:#018x}", tablet.end_key_hash),
+                "state": tablet_state(tablet.state()),
+                "serverId": ServerId(tablet.server_id).to_string(),
+                "member": tablet.member,
+            })
+        });
+        json!({
+            "name": table.name,
+            "tableId": format!("{:#018x}", table.table_id),
+            "tablets": tablets.collect::<Vec<_>>(),
+        })
+    });
+    pretty(&Value::Array(tables.collect()))
+}
+
+fn pretty(value: &Value) -> Result<String, String> {
+    serde_json::to_string_pretty(value).map_err(|error| error.to_string())
+}
+
+fn durability_name(mode: DurabilityMode) -> &'static str {
+    match mode {
+        DurabilityMode::Unreplicated => "UNREPLICATED",
+        DurabilityMode::Unspecified => "UNKNOWN",
+    }
+}
+
+fn tablet_state(state: TabletState) -> &'static str {
+    match state {
+        TabletState::Normal => "NORMAL",
+        TabletState::Recovering => "RECOVERING",
+        TabletState::Unspecified => "UNKNOWN",
+    }
+}
+
+fn duration(nanos: u64) -> String {
+    let seconds = nanos / 1_000_000_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = "B";
+    for next in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if unit == "B" {
+        format!("{count} B")
+    } else {
+        format!("{value:.1} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(
+            [bytes(0), bytes(1023), bytes(1536), bytes(5 << 30)],
+            ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]
+        );
+        assert_eq!(duration(59_999_999_999), "59 s");
+        assert_eq!(duration(3_661_000_000_000), "1 h 1 min");
+    }
+
+    #[test]
+    fn a_status_says_what_is_not_durable_and_what_was_lost() {
+        let shown = status(&GetClusterStatusResponse {
+            cluster_time_ns: 90_000_000_000,
+            durability: Some(admin::Durability {
+                mode: DurabilityMode::Unreplicated.into(),
+                replicas: 0,
+            }),
+            members: vec![admin::Member {
+                name: "box-master-0".to_owned(),
+                state: MemberState::Up.into(),
+                shards: vec![admin::Shard {
+                    server_id: 1,
+                    connected: true,
+                    object_count: 7,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            losses: vec![admin::Loss {
+                cluster_time_ns: 60_000_000_000,
+                member: "box-master-0".to_owned(),
+                tables: vec!["fruit".to_owned()],
+                tablet_count: 2,
+                ..Default::default()
+            }],
+            ..Default::default()
+        });
+        for part in [
+            "UNREPLICATED",
+            "it is lost",
+            "1 up",
+            "box-master-0  up",
+            "1.0",
+            "30 s ago: box-master-0 with 2 tablets",
+        ] {
+            assert!(shown.contains(part), "{part} is not in\n{shown}");
+        }
+        let value: Value =
+            serde_json::from_str(&status_json(&GetClusterStatusResponse::default()).unwrap())
+                .unwrap();
+        assert_eq!(value["members"], json!([]));
+    }
+}

@@ -1,0 +1,129 @@
+//! The main thread of a server program: HTTP and signals on a small runtime, while other threads run reactors.
+
+use std::future::Future;
+use std::thread::JoinHandle;
+
+use net::{Handler, Reactor, Remote};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+/// A thread that runs a reactor.
+pub struct Loop {
+    remote: Remote,
+    thread: JoinHandle<()>,
+    ended: tokio::sync::oneshot::Receiver<String>,
+}
+
+impl Loop {
+    /// Starts a thread. When it ends, its loop's error is what [`run_until_signal`] fails with.
+    pub fn spawn(
+        name: String,
+        mut reactor: Reactor,
+        mut handler: impl Handler + Send + 'static,
+    ) -> Result<Loop, String> {
+        let remote = reactor.remote();
+        let (sender, ended) = tokio::sync::oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || {
+                let text = match reactor.run(&mut handler) {
+                    Ok(()) => format!("thread {name} has ended"),
+                    Err(error) => format!("thread {name}: polling failed: {error}"),
+                };
+                // Nobody listens once the program itself is ending.
+                let _ = sender.send(text);
+            })
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(Loop {
+            remote,
+            thread,
+            ended,
+        })
+    }
+}
+
+/// Completes when the program is to end.
+#[derive(Clone)]
+pub struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    pub async fn wait(mut self) {
+        // An error means that the sender is gone, which is an end, too.
+        let _ = self.0.wait_for(|stop| *stop).await;
+    }
+}
+
+/// Runs `services` (given what tells them to end) and `loops` until SIGTERM or SIGINT, then ends both.
+///
+/// # Errors
+/// A service or a loop failed.
+pub async fn run_until_signal<F>(
+    loops: Vec<Loop>,
+    services: impl FnOnce(Stop) -> F,
+) -> Result<(), String>
+where
+    F: Future<Output = Result<(), String>>,
+{
+    let watch_signal =
+        |kind| signal(kind).map_err(|error| format!("cannot watch for signals: {error}"));
+    let (mut terminate, mut interrupt) = (
+        watch_signal(SignalKind::terminate())?,
+        watch_signal(SignalKind::interrupt())?,
+    );
+    let (stop, stopped) = watch::channel(false);
+    let services = services(Stop(stopped));
+    tokio::pin!(services);
+
+    let mut threads = Vec::new();
+    let mut ends = Vec::new();
+    for one in loops {
+        threads.push((one.remote, one.thread));
+        ends.push(one.ended);
+    }
+    let result = tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        text = first(ends) => Err(text),
+        result = &mut services => result.and_then(|()| Err("a service has ended by itself".to_owned())),
+    };
+    for (remote, _) in &threads {
+        remote.stop();
+    }
+    let _ = stop.send(true);
+    for (_, thread) in threads {
+        if thread.join().is_err() {
+            return Err("a thread panicked; please report the lines above".to_owned());
+        }
+    }
+    result
+}
+
+/// The first text that comes; a sender that is dropped has panicked.
+async fn first(ends: Vec<tokio::sync::oneshot::Receiver<String>>) -> String {
+    let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+    for end in ends {
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            let text = end.await.unwrap_or_else(|_| "a thread panicked".to_owned());
+            let _ = sender.send(text).await;
+        });
+    }
+    drop(sender);
+    match receiver.recv().await {
+        Some(text) => text,
+        None => std::future::pending().await,
+    }
+}
+
+/// The runtime of the main thread.
+pub fn tokio_runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start the runtime: {error}"))
+}
+
+/// How many threads that poll fit on this machine beside nothing else.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

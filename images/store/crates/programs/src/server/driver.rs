@@ -1,0 +1,192 @@
+//! Between sockets and one shard's state machine.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use master::{Output, Session as Verdict, Shard, Stats};
+use net::{CloseReason, Counters, Handler, Io, Protocol};
+use prost::Message;
+use tokio::sync::oneshot;
+use wire::ids::ReplyTo;
+use wire::member::{ToCoordinator, ToShard, coordinator, shard};
+use wire::time::Time;
+
+use super::probe::State;
+use super::session::{Due, Session};
+use crate::logging::log_message;
+
+/// What other threads ask.
+pub enum Question {
+    Numbers(oneshot::Sender<(Stats, Counters)>),
+}
+
+pub struct Driver {
+    shard: Shard,
+    session: Session,
+    inbox: Receiver<Question>,
+    state: Arc<State>,
+    /// Room for messages, used again and again.
+    encoded: Vec<u8>,
+}
+
+impl Driver {
+    pub fn new(
+        shard: Shard,
+        session: Session,
+        inbox: Receiver<Question>,
+        state: Arc<State>,
+    ) -> Driver {
+        Driver {
+            shard,
+            session,
+            inbox,
+            state,
+            encoded: Vec::new(),
+        }
+    }
+
+    /// The state machine, and what carries out its actions.
+    fn split<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut Shard, Actions<'a>) {
+        let Driver {
+            shard,
+            session,
+            encoded,
+            ..
+        } = self;
+        (
+            shard,
+            Actions {
+                io,
+                coordinator: session.open_connection(),
+                encoded,
+            },
+        )
+    }
+
+    fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8], io: &mut Io) {
+        let message = match ToShard::decode(payload) {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::warn!("the coordinator sent a message that cannot be read: {error}");
+                io.close(connection);
+                return self.lost(now);
+            }
+        };
+        if let Some(coordinator::Kind::Welcome(_)) = &message.kind {
+            self.session.welcomed();
+        }
+        let (shard, mut out) = self.split(io);
+        let verdict = shard.coordinator_message(now, message, &mut out);
+        if verdict == Verdict::Close {
+            io.close(connection);
+            self.lost(now);
+        }
+        self.publish();
+    }
+
+    fn lost(&mut self, now: Time) {
+        self.session.lost(now);
+        self.shard.coordinator_lost(now);
+        if self.shard.is_superseded() {
+            self.session.end();
+        }
+        self.publish();
+    }
+
+    fn publish(&self) {
+        self.state
+            .set(self.shard.is_enlisted(), self.shard.refusal());
+    }
+
+    fn tend_session(&mut self, now: Time, io: &mut Io) {
+        let silent = self
+            .session
+            .open_connection()
+            .filter(|_| self.shard.session(now) == Verdict::Close);
+        let due = silent.map_or_else(|| self.session.due(now), Due::GiveUp);
+        match due {
+            Due::Nothing => {}
+            Due::Connect(address) => {
+                let connection = io.connect(&address, Protocol::Member);
+                self.session.connecting(connection);
+            }
+            Due::GiveUp(connection) => {
+                tracing::warn!("the coordinator is silent; connecting again");
+                io.close(connection);
+                self.lost(now);
+            }
+        }
+    }
+}
+
+impl Handler for Driver {
+    fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, io: &mut Io) {
+        if listener.is_none() && self.session.is(connection) {
+            self.session.opened(now, connection);
+            let hello = shard::Kind::Hello(self.shard.hello());
+            let (_, mut out) = self.split(io);
+            out.send_coordinator(ToCoordinator { kind: Some(hello) });
+        }
+    }
+
+    fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
+        if self.session.is(connection) {
+            return self.member_frame(now, connection, payload, io);
+        }
+        let (shard, mut out) = self.split(io);
+        shard.request(now, ReplyTo { connection, nonce }, payload, &mut out);
+    }
+
+    fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, _io: &mut Io) {
+        if self.session.is(connection) {
+            // At length only once: a coordinator that is away for a while is reported when it goes.
+            if self.session.open_connection().is_some() {
+                tracing::warn!("connection to the coordinator lost: {reason}; connecting again");
+            } else {
+                tracing::debug!("coordinator: {reason}");
+            }
+            self.lost(now);
+        }
+    }
+
+    fn woken(&mut self, _now: Time, io: &mut Io) {
+        while let Ok(Question::Numbers(answer)) = self.inbox.try_recv() {
+            // Whoever asked may have given up.
+            let _ = answer.send((self.shard.stats(), io.counters()));
+        }
+    }
+
+    fn tick(&mut self, now: Time, io: &mut Io) -> Time {
+        self.tend_session(now, io);
+        let (shard, mut out) = self.split(io);
+        let next = shard.tick(now, &mut out);
+        next.min(self.session.next_deadline())
+    }
+}
+
+struct Actions<'a> {
+    io: &'a mut Io,
+    coordinator: Option<u64>,
+    encoded: &'a mut Vec<u8>,
+}
+
+impl Output for Actions<'_> {
+    fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
+        self.io.send(to.connection, to.nonce, parts);
+    }
+
+    fn send_coordinator(&mut self, message: ToCoordinator) {
+        let Some(connection) = self.coordinator else {
+            return;
+        };
+        self.encoded.clear();
+        // A vector takes any message.
+        if message.encode(self.encoded).is_ok() {
+            self.io.send(connection, 0, &[self.encoded]);
+        }
+    }
+
+    fn log_message(&mut self, level: u32, text: &str) {
+        log_message(level, text);
+    }
+}
