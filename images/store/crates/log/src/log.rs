@@ -133,6 +133,8 @@ pub struct Log {
     /// Position at which the next head starts.
     next_start: LogPosition,
     pub(crate) durable: LogPosition,
+    /// Ends of appends that are not durable yet. An append is durable as a whole or not at all.
+    append_ends: VecDeque<LogPosition>,
     /// Cleaned segments, and up to where the log must be durable before they are reused; oldest first.
     pub(crate) retired: VecDeque<(u32, LogPosition)>,
     safe_version: u64,
@@ -173,6 +175,7 @@ impl Log {
                 Durability::Unreplicated => LogPosition::END,
                 Durability::External => LogPosition::START,
             },
+            append_ends: VecDeque::new(),
             retired: VecDeque::new(),
             safe_version: 1,
             live_bytes: 0,
@@ -233,6 +236,7 @@ impl Log {
             && self.segments[head as usize].used_bytes as usize + bytes
                 <= self.config.segment_bytes as usize
         {
+            self.mark_append_end();
             return Ok(());
         }
         let reserve = match admission {
@@ -246,8 +250,19 @@ impl Log {
                 NoRoom::Full
             });
         }
+        self.mark_append_end();
         self.roll_over();
         Ok(())
+    }
+
+    /// What was appended until now was one append, or several.
+    fn mark_append_end(&mut self) {
+        if self.config.durability == Durability::External {
+            let end = self.head_position();
+            if self.append_ends.back() != Some(&end) {
+                self.append_ends.push_back(end);
+            }
+        }
     }
 
     /// Appends an entry that is needed until [`Self::kill`]; [`Self::prepare`] made room for it.
@@ -335,11 +350,18 @@ impl Log {
         self.durable
     }
 
-    /// With [`Durability::External`]: everything up to `position` is durable now. Positions only grow; one beyond the head
-    /// counts as the head's.
+    /// With [`Durability::External`]: everything up to `position` is durable now. Positions only grow. One in the middle of
+    /// an append counts as that append's start, for entries that were appended together become durable together; one
+    /// beyond the head counts as the head's.
     pub fn advance_durable(&mut self, position: LogPosition) {
         assert_eq!(self.config.durability, Durability::External);
-        self.durable = position.min(self.head_position()).max(self.durable);
+        self.mark_append_end();
+        while let Some(&end) = self.append_ends.front()
+            && end <= position
+        {
+            self.append_ends.pop_front();
+            self.durable = self.durable.max(end);
+        }
         self.release_retired();
     }
 

@@ -389,6 +389,10 @@ fn a_cleaned_segment_is_kept_until_its_replacement_is_durable() {
     let free = store.log.usage().free_bytes;
     let head = store.log.head_position();
     store.log.advance_durable(LogPosition(head.0 - 1));
+    assert!(
+        store.log.durable_position().0 < head.0 - 1,
+        "the last append is not whole"
+    );
     assert_eq!(store.clean(1 << 20), Cleaning::Waiting);
     assert!(store.log.usage().free_bytes <= free);
     store.log.advance_durable(LogPosition(head.0 + 1000));

@@ -1,0 +1,246 @@
+//! A shard with a coordinator and clients that a test plays.
+
+use wire::ids::{ReplyTo, ServerId, TableId};
+use wire::keys::KeysAndValue;
+use wire::member::{self, TabletRange, ToCoordinator, ToShard, coordinator, shard};
+use wire::rpc::{
+    Lease, MultiWritePart, MultiWriteRequest, ReadRequest, ReadResponse, RejectRules,
+    RemoveRequest, WriteRequest, WriteResponse,
+};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::*;
+
+pub const TABLE: TableId = TableId(1);
+pub const WHOLE_TABLE: TabletRange = whole(TABLE.0);
+pub const CLUSTER: u64 = 77;
+
+pub const fn whole(table_id: u64) -> TabletRange {
+    TabletRange {
+        table_id,
+        start_key_hash: 0,
+        end_key_hash: u64::MAX,
+    }
+}
+
+/// What the shard said.
+#[derive(Default)]
+pub struct Said {
+    pub replies: Vec<(ReplyTo, Vec<u8>)>,
+    pub messages: Vec<shard::Kind>,
+    pub texts: Vec<(u32, String)>,
+}
+
+impl Output for Said {
+    fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
+        self.replies.push((to, parts.concat()));
+    }
+    fn send_coordinator(&mut self, message: ToCoordinator) {
+        self.messages.push(message.kind.expect("a kind"));
+    }
+    fn log_message(&mut self, level: u32, text: &str) {
+        self.texts.push((level, text.to_owned()));
+    }
+}
+
+pub struct Driver {
+    pub shard: Shard,
+    pub said: Said,
+    pub now: Time,
+    pub next_nonce: u64,
+}
+
+pub fn small(durability: Durability) -> Config {
+    Config {
+        segment_bytes: 1 << 14,
+        log_bytes: 64 << 14,
+        hash_table_bytes: 1 << 18,
+        durability,
+        max_clients: 16,
+        max_held_replies: 64,
+        #[cfg(feature = "planted-bugs")]
+        planted_bug: None,
+    }
+}
+
+pub fn identity() -> Identity {
+    Identity {
+        member: "m-0".to_owned(),
+        instance: "pod".to_owned(),
+        process: 5,
+        host_id: "node".to_owned(),
+        shard_index: 0,
+        shard_count: 1,
+        locator: "tcp:host=127.0.0.1,port=12100".to_owned(),
+        build_version: "test".to_owned(),
+    }
+}
+
+/// Valid in the cluster's time of the tests.
+pub fn lease(id: u64) -> Lease {
+    Lease {
+        id,
+        expiration_ns: 1_000_000_000_000,
+        timestamp_ns: 0,
+    }
+}
+
+impl Driver {
+    pub fn new(config: Config) -> Driver {
+        Driver {
+            shard: Shard::new(config, identity(), Time(0)),
+            said: Said::default(),
+            now: Time(0),
+            next_nonce: 1,
+        }
+    }
+
+    /// A shard that is let in as 1.0 and owns the whole table.
+    pub fn enlisted(config: Config) -> Driver {
+        let mut driver = Driver::new(config);
+        let session = driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[WHOLE_TABLE]);
+        assert_eq!(session, Session::Continue);
+        driver
+    }
+
+    pub fn order(&mut self, kind: coordinator::Kind) -> Session {
+        let message = ToShard { kind: Some(kind) };
+        self.shard
+            .coordinator_message(self.now, message, &mut self.said)
+    }
+
+    pub fn welcome(
+        &mut self,
+        cluster_id: u64,
+        server_id: ServerId,
+        first_version: u64,
+        tablets: &[TabletRange],
+    ) -> Session {
+        self.order(coordinator::Kind::Welcome(member::Welcome {
+            cluster_id,
+            server_id: server_id.0,
+            cluster_time_ns: 1000,
+            first_version,
+            tablets: tablets.to_vec(),
+            silence_timeout_ms: 5000,
+        }))
+    }
+
+    /// Sends a payload; answers its nonce.
+    pub fn send(&mut self, payload: &[u8]) -> u64 {
+        let nonce = self.next_nonce;
+        self.next_nonce += 1;
+        let to = ReplyTo {
+            connection: 1,
+            nonce,
+        };
+        self.shard.request(self.now, to, payload, &mut self.said);
+        nonce
+    }
+
+    /// The reply to this request, if it came.
+    pub fn reply_to(&mut self, nonce: u64) -> Option<Vec<u8>> {
+        let replies = &mut self.said.replies;
+        let at = replies.iter().position(|(to, _)| to.nonce == nonce)?;
+        Some(replies.swap_remove(at).1)
+    }
+
+    pub fn call(&mut self, payload: &[u8]) -> Vec<u8> {
+        let nonce = self.send(payload);
+        self.reply_to(nonce).expect("a reply at once")
+    }
+
+    pub fn read(&mut self, key: &[u8]) -> (Status, u64, Vec<u8>) {
+        let reply = self.call(&read(key));
+        let response = ReadResponse::decode(&reply).unwrap();
+        (response.status, response.version, response.value.to_vec())
+    }
+
+    pub fn write(&mut self, rpc_id: u64, key: &[u8], value: &[u8]) -> (Status, u64) {
+        let payload = write(lease(1), rpc_id, 0, key, value, RejectRules::default());
+        self.simple(&payload)
+    }
+
+    pub fn remove(&mut self, rpc_id: u64, key: &[u8]) -> (Status, u64) {
+        self.simple(&remove(lease(1), rpc_id, 0, key, RejectRules::default()))
+    }
+
+    /// A call whose answer is a status and a version.
+    pub fn simple(&mut self, payload: &[u8]) -> (Status, u64) {
+        let reply = self.call(payload);
+        let response = WriteResponse::decode(&reply).unwrap();
+        (response.status, response.version)
+    }
+
+    /// Ticks until there is nothing left to do at once.
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            if self.shard.tick(self.now, &mut self.said) > self.now {
+                return;
+            }
+        }
+        panic!("background work does not end");
+    }
+}
+
+pub fn read(key: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    ReadRequest {
+        table_id: TABLE,
+        rules: RejectRules::default(),
+        key,
+    }
+    .encode(&mut out);
+    out
+}
+
+pub fn write(
+    lease: Lease,
+    rpc_id: u64,
+    ack_id: u64,
+    key: &[u8],
+    value: &[u8],
+    rules: RejectRules,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    WriteRequest {
+        table_id: TABLE,
+        lease,
+        rpc_id,
+        ack_id,
+        rules,
+        is_async: false,
+        object: KeysAndValue::single(key, value).unwrap(),
+    }
+    .encode(&mut out);
+    out
+}
+
+pub fn remove(lease: Lease, rpc_id: u64, ack_id: u64, key: &[u8], rules: RejectRules) -> Vec<u8> {
+    let mut out = Vec::new();
+    RemoveRequest {
+        table_id: TABLE,
+        lease,
+        rpc_id,
+        ack_id,
+        rules,
+        key,
+    }
+    .encode(&mut out);
+    out
+}
+
+pub fn multi_write(objects: &[(TableId, &[u8], &[u8])]) -> Vec<u8> {
+    let parts: Vec<_> = objects
+        .iter()
+        .map(|&(table_id, key, value)| MultiWritePart {
+            table_id,
+            rules: RejectRules::default(),
+            object: KeysAndValue::single(key, value).unwrap(),
+        })
+        .collect();
+    let mut out = Vec::new();
+    MultiWriteRequest::encode_parts(&parts, &mut out);
+    out
+}

@@ -1,0 +1,261 @@
+//! The shard and its coordinator.
+
+use core::time::Duration;
+
+use wire::ids::ServerId;
+use wire::member::{self, TabletOrder, coordinator, shard};
+use wire::rpc::{ServerControlResponse, control_op};
+use wire::status::Status;
+use wire::time::Time;
+
+use super::harness::*;
+use crate::{Durability, Session};
+
+fn take(sequence: u64, table_id: u64) -> coordinator::Kind {
+    coordinator::Kind::TakeTablet(TabletOrder {
+        sequence,
+        tablet: whole(table_id),
+    })
+}
+
+fn drop_order(sequence: u64, table_id: u64) -> coordinator::Kind {
+    coordinator::Kind::DropTablet(TabletOrder {
+        sequence,
+        tablet: whole(table_id),
+    })
+}
+
+/// Sequence numbers of orders that were reported done since the last call.
+fn done(driver: &mut Driver) -> Vec<u64> {
+    let messages = std::mem::take(&mut driver.said.messages);
+    let done = messages.into_iter().filter_map(|message| match message {
+        shard::Kind::TabletDone(done) => Some(done.sequence),
+        _ => None,
+    });
+    done.collect()
+}
+
+#[test]
+fn hello_tells_who_it_is_and_what_it_holds() {
+    let mut driver = Driver::new(small(Durability::Unreplicated));
+    let hello = driver.shard.hello();
+    assert_eq!(
+        (hello.cluster_id, hello.server_id),
+        (0, ServerId::INVALID.0)
+    );
+    assert_eq!(
+        (hello.member.as_str(), hello.instance.as_str()),
+        ("m-0", "pod")
+    );
+    assert_eq!(hello.log_capacity_bytes, 64 << 14);
+    assert!(!driver.shard.is_enlisted());
+    driver.welcome(CLUSTER, ServerId::new(4, 2), 1, &[]);
+    assert!(driver.shard.is_enlisted());
+    let hello = driver.shard.hello();
+    assert_eq!(
+        (hello.cluster_id, hello.server_id),
+        (CLUSTER, ServerId::new(4, 2).0)
+    );
+}
+
+#[test]
+fn tablets_come_and_go() {
+    let mut driver = Driver::new(small(Durability::Unreplicated));
+    driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[]);
+    assert_eq!(driver.write(1, b"key", b"").0, Status::UnknownTablet);
+    assert_eq!(driver.order(take(1, TABLE.0)), Session::Continue);
+    assert_eq!(driver.write(1, b"key", b"").0, Status::Ok);
+    assert_eq!(driver.order(drop_order(2, TABLE.0)), Session::Continue);
+    assert_eq!(done(&mut driver), [1, 2]);
+    assert_eq!(driver.read(b"key").0, Status::UnknownTablet);
+    assert_eq!(driver.remove(2, b"key").0, Status::UnknownTablet);
+    driver.settle();
+    assert_eq!(driver.shard.stats().objects, 0);
+    assert_eq!(driver.shard.audit(), Ok(()));
+}
+
+/// Objects of the old tablet must not be seen in the new one, and versions go on.
+#[test]
+fn a_tablet_that_is_taken_again_is_empty() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    for rpc_id in 1..=100 {
+        driver.write(rpc_id, b"key", b"old");
+    }
+    driver.order(drop_order(1, TABLE.0));
+    driver.order(take(2, TABLE.0));
+    assert_eq!(done(&mut driver), [1], "not before the old objects are out");
+    assert_eq!(driver.read(b"key").0, Status::UnknownTablet);
+    driver.order(take(3, 99));
+    assert_eq!(done(&mut driver), [3], "another table need not wait");
+    driver.settle();
+    assert_eq!(done(&mut driver), [2]);
+    assert_eq!(driver.read(b"key").0, Status::ObjectDoesntExist);
+    assert_eq!(driver.write(101, b"key", b"new"), (Status::Ok, 101));
+    assert_eq!(driver.shard.audit(), Ok(()));
+}
+
+#[test]
+fn a_waiting_order_can_be_taken_back() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    driver.order(drop_order(1, TABLE.0));
+    driver.order(take(2, TABLE.0));
+    driver.order(drop_order(3, TABLE.0));
+    driver.settle();
+    assert_eq!(done(&mut driver), [1, 2, 3]);
+    assert_eq!(driver.shard.stats().tablets, 0);
+}
+
+#[test]
+fn the_same_server_id_resumes_with_everything() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    driver.write(1, b"key", b"value");
+    driver.shard.coordinator_lost(driver.now);
+    assert_eq!(
+        driver.read(b"key").2,
+        b"value",
+        "served without a coordinator"
+    );
+    let tablets = [WHOLE_TABLE, whole(5)];
+    driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &tablets);
+    assert_eq!(driver.read(b"key").2, b"value");
+    assert_eq!(driver.shard.stats().tablets, 2);
+    driver.shard.coordinator_lost(driver.now);
+    driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[whole(5)]);
+    assert_eq!(driver.read(b"key").0, Status::UnknownTablet);
+    driver.settle();
+    assert_eq!(driver.shard.stats().objects, 0);
+}
+
+#[test]
+fn another_cluster_or_incarnation_starts_empty() {
+    for (cluster, server) in [
+        (CLUSTER + 1, ServerId::new(1, 0)),
+        (CLUSTER, ServerId::new(1, 1)),
+    ] {
+        let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+        driver.write(1, b"key", b"value");
+        driver.shard.coordinator_lost(driver.now);
+        driver.welcome(cluster, server, (1 << 40) + 1, &[WHOLE_TABLE]);
+        assert_eq!(driver.read(b"key").0, Status::ObjectDoesntExist);
+        assert_eq!(driver.write(1, b"key", b""), (Status::Ok, (1 << 40) + 1));
+        assert_eq!(driver.shard.server_id(), server);
+    }
+}
+
+#[test]
+fn a_superseded_shard_serves_nothing_for_ever() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    driver.write(1, b"key", b"value");
+    let refused = member::Refused {
+        reason: member::RefusedReason::Superseded as i32,
+        text: "member m-0 was removed".to_owned(),
+    };
+    assert_eq!(
+        driver.order(coordinator::Kind::Refused(refused)),
+        Session::Close
+    );
+    assert!(driver.shard.is_superseded() && !driver.shard.is_enlisted());
+    assert_eq!(driver.shard.refusal(), Some("member m-0 was removed"));
+    assert_eq!(driver.read(b"key").0, Status::UnknownTablet);
+    assert_eq!(driver.write(1, b"key", b"").0, Status::UnknownTablet);
+    let session = driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[WHOLE_TABLE]);
+    assert_eq!(session, Session::Close);
+}
+
+#[test]
+fn other_refusals_change_nothing() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    driver.write(1, b"key", b"value");
+    driver.shard.coordinator_lost(driver.now);
+    let refused = member::Refused {
+        reason: member::RefusedReason::Invalid as i32,
+        text: "full".to_owned(),
+    };
+    assert_eq!(
+        driver.order(coordinator::Kind::Refused(refused)),
+        Session::Close
+    );
+    assert_eq!(driver.read(b"key").0, Status::Ok);
+    driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[WHOLE_TABLE]);
+    assert_eq!(driver.shard.refusal(), None);
+}
+
+#[test]
+fn a_silent_coordinator_is_left() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    let nearly = Time::ZERO + Duration::from_millis(4999);
+    assert_eq!(driver.shard.session(nearly), Session::Continue);
+    assert!(
+        driver.shard.tick(driver.now, &mut driver.said) <= Time::ZERO + Duration::from_millis(5000)
+    );
+    driver.now = nearly;
+    driver.order(coordinator::Kind::Ping(member::Ping {
+        sequence: 9,
+        cluster_time_ns: 5,
+    }));
+    assert!(matches!(&driver.said.messages[..], [shard::Kind::Pong(pong)] if pong.sequence == 9));
+    assert_eq!(
+        driver.shard.session(nearly + Duration::from_millis(4999)),
+        Session::Continue
+    );
+    assert_eq!(
+        driver.shard.session(nearly + Duration::from_millis(5000)),
+        Session::Close
+    );
+}
+
+#[test]
+fn orders_before_the_welcome_and_unknown_messages_end_the_session() {
+    let mut driver = Driver::new(small(Durability::Unreplicated));
+    assert_eq!(driver.order(take(1, 1)), Session::Close);
+    driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[]);
+    let unknown = member::ToShard { kind: None };
+    let session = driver
+        .shard
+        .coordinator_message(driver.now, unknown, &mut driver.said);
+    assert_eq!(session, Session::Close);
+    assert_eq!(driver.said.texts.len(), 2);
+}
+
+#[test]
+fn overlapping_orders_end_the_session() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    let half = coordinator::Kind::TakeTablet(TabletOrder {
+        sequence: 1,
+        tablet: member::TabletRange {
+            start_key_hash: 5,
+            ..WHOLE_TABLE
+        },
+    });
+    assert_eq!(driver.order(half), Session::Close);
+    assert!(done(&mut driver).is_empty());
+}
+
+#[test]
+fn control_operations() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    let mut control = |op, input: &[u8]| {
+        driver.order(coordinator::Kind::Control(member::Control {
+            sequence: 3,
+            op,
+            input: input.to_vec(),
+        }));
+        let Some(shard::Kind::ControlDone(done)) = driver.said.messages.pop() else {
+            panic!("not done");
+        };
+        assert_eq!(done.sequence, 3);
+        let response = ServerControlResponse::decode(&done.response).unwrap();
+        assert_eq!(response.server_id, ServerId::new(1, 0));
+        (response.status, driver.said.texts.pop())
+    };
+    let hello = control(control_op::LOG_MESSAGE, b"\x02\0\0\0hello");
+    assert_eq!(hello, (Status::Ok, Some((2, "hello".to_owned()))));
+    assert_eq!(
+        control(control_op::LOG_MESSAGE, b"\x02").0,
+        Status::MessageTooShort
+    );
+    let (status, text) = control(control_op::LOG_TIME_TRACE, b"");
+    assert_eq!(status, Status::Ok);
+    assert!(text.unwrap().1.contains("no time trace"));
+    assert_eq!(control(1007, b""), (Status::UnimplementedRequest, None));
+}
