@@ -46,7 +46,7 @@ type runOptions struct {
 // What the leader election needs, in the operator's own namespace.
 //
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=rcbox-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups=events.k8s.io,namespace=rcbox-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=rcbox-system,resources=events,verbs=create;patch
 
 func runCommand() *cobra.Command {
 	var options runOptions

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -79,9 +80,18 @@ func independent(step planner.Step) bool {
 func (r *Reconciler) tell(ctx context.Context, v *visit, step planner.Step) {
 	log.FromContext(ctx).Info(step.Describe())
 	if step.Reason() != "" {
-		r.Recorder.Eventf(v.observed.Store, nil, corev1.EventTypeNormal, step.Reason(), "Apply", "%s", step.Describe())
+		r.Recorder.Eventf(v.observed.Store, related(v.observed.Store, step), corev1.EventTypeNormal, step.Reason(), "Apply", "%s", step.Describe())
 	}
 	countStep(step)
+}
+
+// related tells events about different objects apart: those that are alike but for their notes are taken for one that happened again.
+func related(store *v1alpha1.Store, step planner.Step) runtime.Object {
+	kind, name := step.Target()
+	if kind == "" {
+		return nil
+	}
+	return &corev1.ObjectReference{Kind: kind, Namespace: store.Namespace, Name: name}
 }
 
 func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step) error {

@@ -52,6 +52,10 @@ func troubleOf(pod *corev1.Pod) string {
 		if waiting == nil || waiting.Reason == "" || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing" {
 			continue
 		}
+		if waiting.Reason == "ErrImagePull" || waiting.Reason == "ImagePullBackOff" {
+			// The two alternate, with long texts that kubectl describe has as well.
+			return fmt.Sprintf("cannot pull image %s, see kubectl describe pod %s", container.Image, pod.Name)
+		}
 		if last := container.LastTerminationState.Terminated; last != nil {
 			return reasonAndMessage(waiting.Reason, fmt.Sprintf("exit code %d (%s) %s", last.ExitCode, last.Reason, lastLine(last.Message)))
 		}

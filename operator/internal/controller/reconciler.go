@@ -139,7 +139,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, visit *visit, next v1alpha
 		return fmt.Errorf("write the status: %w", err)
 	}
 	for _, event := range status.Events(&store.Status, &next) {
-		r.Recorder.Eventf(store, nil, event.Type, event.Reason, "Observe", "%s", event.Note)
+		r.Recorder.Eventf(store, nil, event.Type, event.Reason, event.Action, "%s", event.Note)
 		log.FromContext(ctx).Info(event.Note, "reason", event.Reason)
 	}
 	return nil

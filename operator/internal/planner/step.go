@@ -12,6 +12,8 @@ type Step interface {
 	Describe() string
 	// Reason is one word for the event that tells of the step; empty for a step that is not told of.
 	Reason() string
+	// Target is the object that the step is about, if it is not the Store itself.
+	Target() (kind, name string)
 }
 
 // PodRef names one very pod: a deletion goes only through if the uid and, if there is one, the resource version still match.
@@ -105,3 +107,21 @@ func (DeletePod) Reason() string { return "PodDeleted" }
 
 // Reason implements Step.
 func (RetireMember) Reason() string { return "MemberRetired" }
+
+// Target implements Step.
+func (AddFinalizer) Target() (kind, name string) { return "", "" }
+
+// Target implements Step.
+func (RemoveFinalizer) Target() (kind, name string) { return "", "" }
+
+// Target implements Step.
+func (s ApplyObject) Target() (kind, name string) { return s.Kind, s.Name }
+
+// Target implements Step. The pod's name is not made here; its member tells it from others just as well.
+func (s CreatePod) Target() (kind, name string) { return "Pod", s.Member }
+
+// Target implements Step.
+func (s DeletePod) Target() (kind, name string) { return "Pod", s.Pod.Name }
+
+// Target implements Step.
+func (s RetireMember) Target() (kind, name string) { return "Pod", s.Member }

@@ -1,6 +1,8 @@
 package status
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,8 +15,12 @@ type Event struct {
 	// Type is Normal or Warning.
 	Type   string
 	Reason string
+	// Action tells events apart that are alike otherwise.
+	Action string
 	Note   string
 }
+
+const observe = "Observe"
 
 // maxNote is what an event's note may have at most, in bytes.
 const maxNote = 1000
@@ -24,7 +30,9 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 	var list []Event
 	for _, loss := range next.Losses {
 		if loss.Number > old.LossCount {
-			list = append(list, warning(v1alpha1.ReasonDataLost, DescribeLoss(loss)))
+			event := warning(v1alpha1.ReasonDataLost, DescribeLoss(loss))
+			event.Action = fmt.Sprintf("CountLoss%d", loss.Number)
+			list = append(list, event)
 		}
 	}
 	if old.ClusterID != "" && next.ClusterID != old.ClusterID && old.Tables == 0 {
@@ -43,7 +51,7 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 		case isBad(condition):
 			list = append(list, warning(condition.Reason, condition.Message))
 		case before != nil && condition.Reason != v1alpha1.ReasonApplying && condition.Reason != v1alpha1.ReasonWaiting:
-			list = append(list, Event{Type: corev1.EventTypeNormal, Reason: condition.Reason, Note: cut(condition.Message)})
+			list = append(list, Event{Type: corev1.EventTypeNormal, Reason: condition.Reason, Action: observe, Note: cut(condition.Message)})
 		}
 	}
 	return list
@@ -64,7 +72,7 @@ func isBad(condition *metav1.Condition) bool {
 }
 
 func warning(reason, note string) Event {
-	return Event{Type: corev1.EventTypeWarning, Reason: reason, Note: cut(note)}
+	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: observe, Note: cut(note)}
 }
 
 func cut(note string) string {
