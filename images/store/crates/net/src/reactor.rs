@@ -51,7 +51,7 @@ pub trait Handler {
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io);
     /// Somebody called [`Remote::wake`]; wake-ups may be merged.
     fn woken(&mut self, now: Time, io: &mut Io);
-    /// Called after every round in which something came, and at the time that the last call gave, which it may pass.
+    /// Called after any of the others was, and at the time that the last call gave, which it may pass.
     fn tick(&mut self, now: Time, io: &mut Io) -> Time;
 }
 
@@ -303,6 +303,7 @@ impl Reactor {
         self.heat_awaited(now);
         if std::mem::take(&mut self.woken) {
             self.io.take_answers();
+            self.next_tick = Time::ZERO;
             handler.woken(now, &mut self.io);
         }
         if worked || now >= self.next_tick {
@@ -345,6 +346,7 @@ impl Reactor {
             self.io.awaited.retain(|awaited| *awaited != slot);
             self.io.release(slot);
             if let Some(reason) = reason {
+                self.next_tick = Time::ZERO;
                 handler.closed(now, connection, reason, &mut self.io);
             }
         }
@@ -455,6 +457,7 @@ impl Reactor {
         }
         self.put_input(slot, protocol);
         self.io.opened(slot);
+        self.next_tick = Time::ZERO;
         handler.opened(clock::now(), connection, Some(number), &mut self.io);
     }
 
@@ -511,6 +514,7 @@ impl Reactor {
             Ok(()) => {
                 self.put_input(slot, protocol);
                 self.io.opened(slot);
+                self.next_tick = Time::ZERO;
                 handler.opened(clock::now(), connection, None, &mut self.io);
             }
             Err(error) => self.io.doom(slot, CloseReason::Connect(error)),

@@ -19,6 +19,8 @@ const ANY_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 struct Echo {
     events: Sender<String>,
     connect: Option<(Address, Protocol)>,
+    /// When a connect failed: what to try again, and when.
+    again: Option<(Time, Address)>,
 }
 
 impl Handler for Echo {
@@ -40,16 +42,27 @@ impl Handler for Echo {
             _ => io.send(connection, nonce, &[payload]),
         };
     }
-    fn closed(&mut self, _now: Time, _connection: u64, reason: CloseReason, _io: &mut Io) {
+    fn closed(&mut self, now: Time, _connection: u64, reason: CloseReason, _io: &mut Io) {
+        if let Some((at, _)) = &mut self.again {
+            *at = now + Duration::from_millis(5);
+        }
         let _ = self.events.send(format!("closed: {reason}"));
     }
     fn woken(&mut self, _now: Time, io: &mut Io) {
         if let Some((address, protocol)) = self.connect.take() {
             io.connect(&address, protocol);
+            self.again = Some((Time::NEVER, address));
         }
     }
-    fn tick(&mut self, _now: Time, _io: &mut Io) -> Time {
-        Time::NEVER
+    fn tick(&mut self, now: Time, io: &mut Io) -> Time {
+        let Some((at, address)) = &mut self.again else {
+            return Time::NEVER;
+        };
+        if now >= *at {
+            *at = Time::NEVER;
+            io.connect(address, Protocol::Rpc);
+        }
+        *at
     }
 }
 
@@ -75,6 +88,7 @@ impl Running {
                 .run(&mut Echo {
                     events: sender,
                     connect,
+                    again: None,
                 })
                 .unwrap();
             reactor.counters()
@@ -340,4 +354,17 @@ fn an_idle_reactor_sleeps() {
     );
     // It may have been preempted while it spun, which counts; an endless spin would never have blocked.
     assert!(counters.spin_ns < DEADLINE.as_nanos() as u64);
+}
+
+#[test]
+fn what_a_handler_plans_when_a_connection_ends_is_not_slept_through() {
+    let reserved = std::net::TcpListener::bind(ANY_PORT).unwrap();
+    let to = Address::new("127.0.0.1", reserved.local_addr().unwrap().port());
+    drop(reserved);
+    let client = Running::start(Options::default(), Protocol::Rpc, Some((to, Protocol::Rpc)));
+    client.remote.wake();
+    for _ in 0..20 {
+        client.expect("closed: cannot connect");
+    }
+    client.stop();
 }
