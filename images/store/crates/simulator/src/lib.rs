@@ -1,1 +1,30 @@
+//! The whole store in one thread, from a seed.
+//!
+//! The coordinator, the shards, the clients and the framing are the crates that ship; only what drivers do is replaced: the
+//! network, the clocks, the processes that come and go. A seed fixes everything, so that a failure can be looked at as often
+//! as it takes. What clients saw is then checked: every key's history must be linearizable.
 
+#![forbid(unsafe_code)]
+
+pub mod checker;
+mod client;
+mod clock;
+mod coordinator_node;
+mod coverage;
+mod faults;
+mod history;
+mod network;
+mod oracle;
+mod processes;
+mod random;
+mod run;
+mod scenario;
+mod server;
+mod trace;
+mod wires;
+mod world;
+
+pub use coverage::{Coverage, REQUIRED};
+#[cfg(feature = "planted-bugs")]
+pub use master::PlantedBug;
+pub use run::{Options, Report, run};

@@ -1,0 +1,74 @@
+//! What a run has met. A quick set that never met one of these proves less than it seems, so a zero fails it.
+
+use std::collections::BTreeMap;
+
+/// Everything that a set of seeds must meet at least once.
+pub const REQUIRED: &[&str] = &[
+    "server crashes",
+    "server restarts with other shard counts",
+    "coordinator crashes",
+    "processes paused",
+    "partitions",
+    "connections reset",
+    "connections silenced",
+    "connections given up for silence",
+    "member sessions resumed",
+    "losses recorded",
+    "tables created",
+    "tables dropped",
+    "reads",
+    "writes",
+    "removes",
+    "multi-written objects",
+    "conditional operations refused",
+    "operations with unknown outcome",
+    "log segments opened",
+    "log segments cleaned",
+    "memory full",
+    "replies held by the gate",
+    "results answered from record",
+    "requests sent again",
+    "STALE_RPC",
+    "EXPIRED_LEASE",
+    "UNKNOWN_TABLET",
+    "RETRY",
+    "lease queries",
+    "keys checked",
+];
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Coverage {
+    pub fn add(&mut self, what: &'static str, count: u64) {
+        debug_assert!(REQUIRED.contains(&what), "{what} is not listed");
+        *self.counts.entry(what).or_default() += count;
+    }
+
+    pub fn hit(&mut self, what: &'static str) {
+        self.add(what, 1);
+    }
+
+    pub fn merge(&mut self, other: &Coverage) {
+        for (&what, &count) in &other.counts {
+            *self.counts.entry(what).or_default() += count;
+        }
+    }
+
+    /// All of [`REQUIRED`], with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        REQUIRED
+            .iter()
+            .map(|&what| (what, self.counts.get(what).copied().unwrap_or(0)))
+    }
+
+    /// What was never met.
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.iter()
+            .filter(|&(_, count)| count == 0)
+            .map(|(what, _)| what)
+            .collect()
+    }
+}

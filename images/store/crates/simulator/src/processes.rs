@@ -1,0 +1,590 @@
+//! What the processes do with what they hear, and with time.
+
+use core::mem;
+
+use coordinator::Coordinator;
+use master::{LogPosition, Session};
+use prost::Message;
+use wire::ids::{ReplyTo, TableId};
+use wire::member::{self, ToCoordinator, ToShard};
+use wire::opcode::Opcode;
+use wire::rpc::{self, MultiWriteRequest, RemoveRequest, WriteRequest};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::client::{ClientActions, ClientNode, NetworkAction};
+use crate::coordinator_node::{CoordinatorAction, CoordinatorActions};
+use crate::history::value_number;
+use crate::scenario::Durable;
+use crate::server::{ShardActions, ShardNode};
+use crate::world::{
+    COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host,
+};
+
+impl World {
+    // ---- the coordinator ----
+
+    /// Lets the coordinator do something, and then what is due.
+    pub fn with_coordinator(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, Time, &mut CoordinatorActions),
+    ) {
+        let now = self.clock(COORDINATOR);
+        let Some(node) = &mut self.coordinator else {
+            return;
+        };
+        let mut out = CoordinatorActions::default();
+        act(&mut node.core, now, &mut out);
+        let next = node.core.tick(now, &mut out);
+        self.note_new_tables();
+        for action in out.0 {
+            self.carry_out(action);
+        }
+        self.tick_when(COORDINATOR, next);
+    }
+
+    fn carry_out(&mut self, action: CoordinatorAction) {
+        match action {
+            CoordinatorAction::Reply(to, payload) => {
+                self.note_reply(COORDINATOR, to, &payload);
+                if self.parties.contains_key(&(to.connection, 1)) {
+                    self.send_payload(to.connection, 1, to.nonce, &payload);
+                }
+            }
+            CoordinatorAction::SendMember(connection, message) => {
+                self.note_order(&message);
+                self.send_message(connection, 1, &message);
+            }
+            CoordinatorAction::CloseMember(connection) => {
+                self.parties.remove(&(connection, 1));
+                if let Some(node) = &mut self.coordinator {
+                    node.members.remove(&connection);
+                }
+                self.network.close(self.now, connection, 1);
+            }
+            CoordinatorAction::Log(text) => {
+                if text.contains("silent for") {
+                    self.coverage.hit("connections given up for silence");
+                }
+                if text.contains("are lost") {
+                    self.coverage.hit("losses recorded");
+                }
+                self.note_log(COORDINATOR, &text);
+            }
+        }
+    }
+
+    /// Remembers where each new table's keys live.
+    fn note_new_tables(&mut self) {
+        let Some(node) = &mut self.coordinator else {
+            return;
+        };
+        for table in node.core.tables(node.last_table, 16).tables {
+            node.last_table = table.table_id;
+            let ranges = table
+                .tablets
+                .iter()
+                .map(|tablet| (tablet.end_key_hash, tablet.member.clone()))
+                .collect();
+            self.history.place(TableId(table.table_id), ranges);
+            self.coverage.hit("tables created");
+        }
+    }
+
+    pub fn coordinator_request(&mut self, to: ReplyTo, payload: &[u8]) {
+        self.note_request(COORDINATOR, to, payload);
+        if payload.first() == Some(&(Opcode::DropTable as u8)) {
+            self.coverage.hit("tables dropped");
+        }
+        self.with_coordinator(|core, now, out| core.request(now, to, payload, out));
+    }
+
+    pub fn coordinator_message(&mut self, connection: u64, payload: &[u8]) {
+        let message = match ToCoordinator::decode(payload) {
+            Ok(message) => message,
+            Err(error) => return self.fail(format!("a shard's message is malformed: {error}")),
+        };
+        if let Some(member::shard::Kind::Hello(hello)) = &message.kind
+            && hello.cluster_id != 0
+            && self.coordinator.as_ref().is_some_and(|node| {
+                node.core.cluster_status(Time::ZERO).cluster_id == hello.cluster_id
+            })
+        {
+            self.coverage.hit("member sessions resumed");
+        }
+        if let Some(member::shard::Kind::LeaseQuery(_)) = &message.kind {
+            self.coverage.hit("lease queries");
+        }
+        self.with_coordinator(|core, now, out| core.member_message(now, connection, message, out));
+    }
+
+    pub fn tick_coordinator(&mut self) {
+        self.with_coordinator(|_, _, _| {});
+    }
+
+    // ---- shards ----
+
+    /// Lets a shard do something, and then what is due.
+    fn with_shard(
+        &mut self,
+        server: usize,
+        shard: usize,
+        act: impl FnOnce(&mut ShardNode, Time, &mut ShardActions),
+    ) {
+        let host = server_host(server);
+        let now = self.clock(host);
+        let Some(node) = self.servers[server].shards.get_mut(shard) else {
+            return;
+        };
+        let was = node.core.server_id();
+        let mut out = ShardActions::default();
+        act(node, now, &mut out);
+        let next = node.core.tick(now, &mut out);
+        if node.core.server_id() != was {
+            node.oracle.clear();
+            node.flushing = LogPosition::START;
+            node.durable = LogPosition::START;
+        }
+        let session = node.core.session(now);
+        self.apply_shard(server, shard, out);
+        if session == Session::Close {
+            self.close_link(server, shard);
+        }
+        self.flush(server, shard);
+        self.tick_when(host, next);
+    }
+
+    fn apply_shard(&mut self, server: usize, shard: usize, out: ShardActions) {
+        for (to, payload) in out.replies {
+            self.shard_replied(server, shard, to, &payload);
+        }
+        let link = self.servers[server].shards[shard]
+            .link
+            .as_ref()
+            .filter(|link| link.is_open)
+            .map(|link| link.connection);
+        if let Some(connection) = link {
+            for message in &out.to_coordinator {
+                self.send_message(connection, 0, message);
+            }
+        }
+        for text in out.log {
+            self.note_log(server_host(server), &text);
+        }
+    }
+
+    fn shard_replied(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
+        self.note_reply(server_host(server), to, payload);
+        let node = &mut self.servers[server].shards[shard];
+        if let Durable::Later(_) = self.scenario.durable {
+            let durable = node.durable;
+            if let Err(text) = node.oracle.replied(to, payload, durable) {
+                let name = host_name(server_host(server));
+                return self.fail(format!("{name}, shard {shard}: {text}"));
+            }
+        }
+        match rpc::status(payload) {
+            Ok(Status::StaleRpc) => self.coverage.hit("STALE_RPC"),
+            Ok(Status::ExpiredLease) => self.coverage.hit("EXPIRED_LEASE"),
+            Ok(Status::UnknownTablet) => self.coverage.hit("UNKNOWN_TABLET"),
+            Ok(Status::Retry) => self.coverage.hit("RETRY"),
+            Ok(Status::NoTableSpace) => self.coverage.hit("memory full"),
+            _ => {}
+        }
+        if self.parties.contains_key(&(to.connection, 1)) {
+            self.send_payload(to.connection, 1, to.nonce, payload);
+        }
+    }
+
+    pub fn shard_request(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
+        self.note_request(server_host(server), to, payload);
+        let mut held = 0;
+        let is_gated = matches!(self.scenario.durable, Durable::Later(_));
+        self.with_shard(server, shard, |node, now, out| {
+            let before = node.core.head_position();
+            let held_before = node.core.stats().held_replies;
+            // What the request itself appends is only seen afterwards: its reply is looked at then.
+            let mut replies = ShardActions::default();
+            node.core.request(now, to, payload, &mut replies);
+            if is_gated {
+                let after = node.core.head_position();
+                node.oracle.requested(to, payload, before, after);
+            }
+            held = node.core.stats().held_replies - held_before;
+            out.replies.append(&mut replies.replies);
+            out.to_coordinator.append(&mut replies.to_coordinator);
+            out.log.append(&mut replies.log);
+        });
+        self.coverage.add("replies held by the gate", held);
+    }
+
+    pub fn shard_message(&mut self, server: usize, shard: usize, payload: &[u8]) {
+        let message = match ToShard::decode(payload) {
+            Ok(message) => message,
+            Err(error) => return self.fail(format!("an order is malformed: {error}")),
+        };
+        let mut session = Session::Continue;
+        self.with_shard(server, shard, |node, now, out| {
+            session = node.core.coordinator_message(now, message, out);
+        });
+        if session == Session::Close {
+            self.close_link(server, shard);
+        }
+    }
+
+    fn close_link(&mut self, server: usize, shard: usize) {
+        let Some(link) = &self.servers[server].shards[shard].link else {
+            return;
+        };
+        let connection = link.connection;
+        self.parties.remove(&(connection, 0));
+        self.network.close(self.now, connection, 0);
+        self.link_over(server, shard);
+    }
+
+    /// Puts what a shard has appended on its way to be durable.
+    fn flush(&mut self, server: usize, shard: usize) {
+        let Durable::Later(max_delay) = self.scenario.durable else {
+            return;
+        };
+        let delay = self.random.between(max_delay / 10, max_delay);
+        let node = &mut self.servers[server];
+        let incarnation = node.incarnation;
+        let Some(node) = node.shards.get_mut(shard) else {
+            return;
+        };
+        let position = node.core.head_position();
+        if position <= node.flushing {
+            return;
+        }
+        node.flushing = position;
+        node.last_flush_ends = node.last_flush_ends.max(self.now + delay);
+        let at = node.last_flush_ends;
+        let flushed = Event::Flushed {
+            server,
+            incarnation,
+            shard,
+            server_id: node.core.server_id().0,
+            position: position.0,
+        };
+        self.schedule(at, flushed);
+    }
+
+    pub fn flushed(
+        &mut self,
+        server: usize,
+        incarnation: u64,
+        shard: usize,
+        server_id: u64,
+        position: u64,
+    ) {
+        let node = &self.servers[server];
+        let is_present = node.is_up
+            && node.incarnation == incarnation
+            && node.shards[shard].core.server_id().0 == server_id;
+        if is_present {
+            self.with_shard(server, shard, |node, _, out| {
+                node.durable = LogPosition(position);
+                node.core.advance_durable(LogPosition(position), out);
+            });
+        }
+    }
+
+    pub fn tick_server(&mut self, server: usize) {
+        if self.servers[server].is_up {
+            for shard in 0..self.servers[server].shards.len() {
+                self.with_shard(server, shard, |_, _, _| {});
+            }
+        }
+    }
+
+    // ---- clients ----
+
+    /// Lets a client do something, and then what is due.
+    pub fn with_client(
+        &mut self,
+        client: usize,
+        act: impl FnOnce(&mut ClientNode, Time, &mut ClientActions),
+    ) {
+        let host = client_host(client);
+        let now = self.clock(host);
+        let mut out = ClientActions::default();
+        let node = &mut self.clients[client];
+        act(node, now, &mut out);
+        let next = node.core.tick(now, &mut out);
+        self.apply_client(client, out);
+        self.tick_when(host, next);
+    }
+
+    fn apply_client(&mut self, client: usize, out: ClientActions) {
+        for action in out.network {
+            self.client_acts(client, action);
+        }
+        for (id, result) in out.completed {
+            self.trace.event(
+                self.now,
+                || host_name(client_host(client)),
+                "completed",
+                &[id.0],
+                &[],
+                || format!("operation {} {result:?}", id.0),
+            );
+            let node = &mut self.clients[client];
+            if let Err(text) = node.completed(self.now, id, result, &mut self.history) {
+                self.fail(format!("client {client}: {text}"));
+            }
+        }
+    }
+
+    fn client_acts(&mut self, client: usize, action: NetworkAction) {
+        match action {
+            NetworkAction::Connect(session, locator) => {
+                let Some((host, port)) = self.resolve(&locator) else {
+                    return self.fail(format!("a client was given the locator {locator:?}"));
+                };
+                let from = client_host(client);
+                let connection = self.network.connect(self.now, from, host, port);
+                let reader = transport::rpc::RpcReader::default();
+                self.clients[client]
+                    .sessions
+                    .insert(session, (connection, reader));
+                self.parties
+                    .insert((connection, 0), Party::Client { client, session });
+            }
+            NetworkAction::Send(session, nonce, payload) => {
+                self.note_sent(client, &payload);
+                if let Some(&(connection, _)) = self.clients[client].sessions.get(&session) {
+                    self.send_payload(connection, 0, nonce, &payload);
+                }
+            }
+            NetworkAction::Close(session) => {
+                self.coverage.hit("connections given up for silence");
+                if let Some((connection, _)) = self.clients[client].sessions.remove(&session) {
+                    self.parties.remove(&(connection, 0));
+                    self.network.close(self.now, connection, 0);
+                }
+            }
+        }
+    }
+
+    fn resolve(&self, locator: &str) -> Option<(u32, u16)> {
+        let locator = wire::locator::Locator::parse(locator).ok()?;
+        let (host, port) = locator.tcp().ok()?;
+        if host == "coordinator" {
+            return Some((COORDINATOR, port));
+        }
+        let server = self
+            .servers
+            .iter()
+            .position(|server| server.name == host)?;
+        Some((server_host(server), port))
+    }
+
+    /// Counts how often each change was sent.
+    fn note_sent(&mut self, client: usize, payload: &[u8]) {
+        let mut numbers = Vec::new();
+        let rpc_id = match payload.first().copied().map(u16::from).and_then(Opcode::from_u16) {
+            Some(Opcode::Write) => WriteRequest::decode(payload).ok().map(|request| {
+                numbers.extend(value_number(request.object.value()));
+                request.rpc_id
+            }),
+            Some(Opcode::Remove) => RemoveRequest::decode(payload)
+                .ok()
+                .map(|request| request.rpc_id),
+            Some(Opcode::MultiOp) => {
+                if let Ok(request) = MultiWriteRequest::decode(payload) {
+                    numbers.extend(
+                        request
+                            .parts()
+                            .filter_map(|part| value_number(part.object.value())),
+                    );
+                }
+                None
+            }
+            _ => None,
+        };
+        for number in numbers {
+            self.history.records[number as usize].sends += 1;
+        }
+        if let Some(rpc_id) = rpc_id {
+            let node = &mut self.clients[client];
+            if rpc_id <= node.highest_rpc_id {
+                self.coverage.hit("requests sent again");
+            } else {
+                node.highest_rpc_id = rpc_id;
+            }
+        }
+    }
+
+    pub fn client_received(&mut self, client: usize, session: u64, nonce: u64, payload: &[u8]) {
+        self.with_client(client, |node, now, out| {
+            node.core.received(now, session, nonce, payload, out);
+        });
+    }
+
+    pub fn tick_client(&mut self, client: usize) {
+        self.with_client(client, |_, _, _| {});
+    }
+
+    /// The application thinks of something to do.
+    pub fn client_step(&mut self, client: usize) {
+        if self.phase != Phase::Load || self.clients[client].remaining == 0 {
+            return;
+        }
+        if self.clients[client].under_way.len() < self.scenario.concurrency {
+            let mut history = mem::take(&mut self.history);
+            let scenario = self.scenario.clone();
+            let moment = self.now;
+            self.with_client_unfinished(client, &mut history, |node, now, history, out| {
+                node.start_one(moment, now, &scenario, history, out);
+            });
+        }
+        let delay = self.clients[client].think(&self.scenario);
+        self.schedule_in(delay, Event::ClientStep(client));
+    }
+
+    /// As [`World::with_client`], with the history at hand.
+    fn with_client_unfinished(
+        &mut self,
+        client: usize,
+        history: &mut crate::history::History,
+        act: impl FnOnce(&mut ClientNode, Time, &mut crate::history::History, &mut ClientActions),
+    ) {
+        let host = client_host(client);
+        let now = self.clock(host);
+        let mut out = ClientActions::default();
+        let node = &mut self.clients[client];
+        act(node, now, history, &mut out);
+        let next = node.core.tick(now, &mut out);
+        self.history = mem::take(history);
+        self.apply_client(client, out);
+        self.tick_when(host, next);
+    }
+
+    /// Reads every key of every table that is there.
+    pub fn read_everything(&mut self) {
+        let Some(node) = &self.coordinator else {
+            return;
+        };
+        let tables: Vec<TableId> = node
+            .core
+            .tables(0, 0)
+            .tables
+            .iter()
+            .map(|table| TableId(table.table_id))
+            .collect();
+        let keys: Vec<(TableId, Vec<u8>)> = self
+            .history
+            .by_key()
+            .into_keys()
+            .filter(|(table, _)| tables.contains(table))
+            .collect();
+        let mut history = mem::take(&mut self.history);
+        let moment = self.now;
+        self.with_client_unfinished(0, &mut history, |node, now, history, out| {
+            for (table, key) in &keys {
+                node.read_finally(moment, now, *table, key, history, out);
+            }
+        });
+    }
+
+    // ---- the trace ----
+
+    fn note_request(&mut self, host: u32, to: ReplyTo, payload: &[u8]) {
+        self.trace.event(
+            self.now,
+            || host_name(host),
+            "request",
+            &[to.connection, to.nonce],
+            payload,
+            || format!("{}/{} {}", to.connection, to.nonce, describe(payload)),
+        );
+    }
+
+    fn note_reply(&mut self, host: u32, to: ReplyTo, payload: &[u8]) {
+        self.trace.event(
+            self.now,
+            || host_name(host),
+            "reply",
+            &[to.connection, to.nonce],
+            payload,
+            || {
+                let status = rpc::status(payload).map_or_else(|_| "malformed", Status::name);
+                format!("{}/{} {status}, {} bytes", to.connection, to.nonce, payload.len())
+            },
+        );
+    }
+
+    fn note_order(&mut self, message: &ToShard) {
+        let is_ping = matches!(message.kind, Some(member::coordinator::Kind::Ping(_)));
+        if !is_ping {
+            self.trace.event(
+                self.now,
+                || host_name(COORDINATOR),
+                "order",
+                &[],
+                &message.encode_to_vec(),
+                || format!("{message:?}"),
+            );
+        }
+    }
+
+    fn note_log(&mut self, host: u32, text: &str) {
+        self.trace.event(
+            self.now,
+            || host_name(host),
+            "log",
+            &[],
+            text.as_bytes(),
+            || text.to_owned(),
+        );
+    }
+
+    /// Ends a side of a connection without a word, as a dead process does.
+    pub fn drop_party(&mut self, connection: u64, side: usize) {
+        self.parties.remove(&(connection, side));
+        self.network.lose_tail(connection, side);
+        if self.random.chance(750) {
+            self.network.tell_broken(self.now, connection, 1 - side);
+        }
+        self.network.deafen(connection, side);
+    }
+}
+
+/// A request in words.
+fn describe(payload: &[u8]) -> String {
+    let Ok(header) = rpc::header(payload) else {
+        return "malformed".to_owned();
+    };
+    let name = Opcode::from_u16(header.opcode).map_or("?", Opcode::name);
+    let key = |key: &[u8]| key.escape_ascii().to_string();
+    let more = match Opcode::from_u16(header.opcode) {
+        Some(Opcode::Read) => rpc::ReadRequest::decode(payload)
+            .map(|request| format!("{} {}", request.table_id, key(request.key))),
+        Some(Opcode::Write) => WriteRequest::decode(payload).map(|request| {
+            format!(
+                "{} {} = value {}, lease {} rpc {} ack {}",
+                request.table_id,
+                key(request.object.primary_key()),
+                value_number(request.object.value()).unwrap_or(0),
+                request.lease.id,
+                request.rpc_id,
+                request.ack_id
+            )
+        }),
+        Some(Opcode::Remove) => RemoveRequest::decode(payload).map(|request| {
+            format!(
+                "{} {}, lease {} rpc {} ack {}",
+                request.table_id,
+                key(request.key),
+                request.lease.id,
+                request.rpc_id,
+                request.ack_id
+            )
+        }),
+        Some(Opcode::MultiOp) => MultiWriteRequest::decode(payload)
+            .map(|request| format!("{} writes", request.count())),
+        _ => Ok(format!("{} bytes", payload.len())),
+    };
+    format!("{name} {}", more.unwrap_or_else(|status| status.to_string()))
+}

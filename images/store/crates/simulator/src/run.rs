@@ -1,0 +1,118 @@
+//! One seed, from its scenario to the verdict.
+
+use crate::checker::{self, Input, Output, Verdict};
+use crate::coverage::Coverage;
+use crate::history::Ending;
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::world::World;
+
+/// Configurations that the search for one key may look at. Histories that are linearizable need about as many as they have
+/// operations.
+const MAX_CONFIGURATIONS: usize = 500_000;
+
+/// How to run a seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Prints every event.
+    pub prints: bool,
+    /// A bug that the masters are given, to show that it is found.
+    #[cfg(feature = "planted-bugs")]
+    pub planted_bug: Option<master::PlantedBug>,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub seed: u64,
+    /// Of everything that happened: equal in every run of a seed by the same build.
+    pub trace_hash: u64,
+    pub events: u64,
+    pub operations: u64,
+    pub simulated_ns: u64,
+    pub coverage: Coverage,
+    /// What was wrong; `None` for a good run.
+    pub failure: Option<String>,
+}
+
+/// Runs a seed.
+pub fn run(seed: u64, options: Options) -> Report {
+    let mut random = Random::new(seed);
+    #[allow(unused_mut, reason = "changed when bugs are planted")]
+    let mut scenario = Scenario::draw(&mut random);
+    #[cfg(feature = "planted-bugs")]
+    {
+        scenario.planted_bug = options.planted_bug;
+    }
+    if options.prints {
+        println!("{scenario:#?}");
+    }
+    let mut world = World::new(scenario, random, options.prints);
+    world.run();
+    judge(&mut world);
+    Report {
+        seed,
+        trace_hash: world.trace.hash(),
+        events: world.trace.events,
+        operations: world.history.records.len() as u64,
+        simulated_ns: world.now,
+        coverage: world.coverage,
+        failure: world.failure,
+    }
+}
+
+fn judge(world: &mut World) {
+    if world.failure.is_some() {
+        return;
+    }
+    for server in 0..world.servers.len() {
+        for shard in std::mem::take(&mut world.servers[server].shards) {
+            world.count_shard(&shard);
+            if let Err(text) = shard.core.audit() {
+                world.fail(format!("the books of a shard of m{} are wrong: {text}", server + 1));
+            }
+            world.objects += shard.core.stats().objects;
+        }
+    }
+    count_operations(world);
+    let found = final_objects(world);
+    if world.objects != found {
+        let text = format!(
+            "the shards count {} objects, and {found} could be read in the end",
+            world.objects
+        );
+        world.fail(text);
+    }
+    for ((table, key), operations) in world.history.by_key() {
+        world.coverage.hit("keys checked");
+        let verdict = checker::check(&operations, MAX_CONFIGURATIONS);
+        if verdict != Verdict::Linearizable {
+            let key = key.escape_ascii().to_string();
+            world.fail(format!("key {key} of table {table}: {verdict:?}"));
+        }
+    }
+}
+
+/// Objects that the reads at the end have found.
+fn final_objects(world: &World) -> u64 {
+    let found = world.history.records[world.first_final_read..]
+        .iter()
+        .filter(|record| matches!(record.output, Some(Ending::Known(Output::Found(..)))))
+        .count();
+    found as u64
+}
+
+fn count_operations(world: &mut World) {
+    for record in &world.history.records {
+        match record.output {
+            Some(Ending::Known(Output::Refused(..))) if !matches!(record.input, Input::Read(_)) => {
+                world.coverage.hit("conditional operations refused");
+            }
+            Some(Ending::Unknown) => world.coverage.hit("operations with unknown outcome"),
+            _ => {}
+        }
+        if record.is_multi {
+            world.coverage.hit("multi-written objects");
+        }
+    }
+}

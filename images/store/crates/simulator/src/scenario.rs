@@ -1,0 +1,95 @@
+//! What a seed stands for: sizes, faults and load of one run. Small on purpose, so that little things fill up and roll over.
+
+use crate::network::Conditions;
+use crate::random::Random;
+
+pub const MICRO: u64 = 1_000;
+pub const MILLI: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000_000_000;
+
+/// How the shards' logs become durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durable {
+    /// At once.
+    AtOnce,
+    /// After a delay of up to so many nanoseconds.
+    Later(u64),
+}
+
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub members: usize,
+    pub shards: u32,
+    pub segment_bytes: u32,
+    pub segments: u32,
+    pub hash_table_bytes: usize,
+    pub durable: Durable,
+    pub network: Conditions,
+    pub clients: usize,
+    pub operations_per_client: u32,
+    /// Operations that a client has under way at a time.
+    pub concurrency: usize,
+    pub max_think: u64,
+    pub keys: usize,
+    pub tables: usize,
+    pub span: u32,
+    pub max_value_bytes: u64,
+    /// Clients write many keys that stay, until memory is full.
+    pub fills_memory: bool,
+    /// Time between faults, on average; 0: none.
+    pub fault_interval: u64,
+    pub crashes: bool,
+    pub coordinator_crashes: bool,
+    /// A client is cut off for longer than its lease lasts.
+    pub lease_expires: bool,
+    #[cfg(feature = "planted-bugs")]
+    pub planted_bug: Option<master::PlantedBug>,
+    /// How much faster or slower than real time clocks run at most, in parts per million.
+    pub max_clock_error_ppm: u64,
+}
+
+impl Scenario {
+    pub fn draw(random: &mut Random) -> Scenario {
+        let max_delay = *random.pick(&[20 * MICRO, 200 * MICRO, 2 * MILLI, 30 * MILLI]);
+        let fills_memory = random.chance(200);
+        let lease_expires = random.chance(80);
+        let is_faulty = random.chance(850);
+        Scenario {
+            members: random.between(1, 4) as usize,
+            shards: *random.pick(&[1, 1, 2, 3]),
+            segment_bytes: *random.pick(&[4 << 10, 4 << 10, 8 << 10, 16 << 10]),
+            segments: random.between(8, 20) as u32,
+            hash_table_bytes: *random.pick(&[1 << 10, 4 << 10, 16 << 10]),
+            durable: if random.chance(500) {
+                Durable::Later(*random.pick(&[50 * MICRO, MILLI, 20 * MILLI]))
+            } else {
+                Durable::AtOnce
+            },
+            network: Conditions {
+                min_delay: 2 * MICRO,
+                max_delay,
+                split_per_mille: *random.pick(&[0, 20, 200]),
+            },
+            clients: random.between(2, 4) as usize,
+            operations_per_client: random.between(60, 250) as u32,
+            concurrency: random.between(1, 6) as usize,
+            max_think: max_delay * random.between(1, 6),
+            keys: random.between(1, 8) as usize,
+            tables: random.between(1, 2) as usize,
+            span: random.between(1, 4) as u32,
+            max_value_bytes: *random.pick(&[16, 200, 900, 2000]),
+            fills_memory,
+            fault_interval: if is_faulty {
+                *random.pick(&[30 * MILLI, 200 * MILLI, SECOND])
+            } else {
+                0
+            },
+            crashes: random.chance(600),
+            coordinator_crashes: random.chance(250),
+            lease_expires,
+            #[cfg(feature = "planted-bugs")]
+            planted_bug: None,
+            max_clock_error_ppm: *random.pick(&[0, 100, 5000]),
+        }
+    }
+}

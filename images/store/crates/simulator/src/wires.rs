@@ -1,0 +1,297 @@
+//! Connections: who hears what, and what each process then does.
+
+use transport::StreamReader;
+use transport::member::{self, MemberReader};
+use transport::rpc::{self, RpcReader};
+use wire::ids::ReplyTo;
+
+use crate::network::{Host, NetworkEvent, Packet};
+use crate::server::{FIRST_PORT, Link};
+use crate::world::{COORDINATOR, Party, World, host_name, server_host};
+
+const CLIENT_PORT: u16 = 11100;
+const MEMBER_PORT: u16 = 11200;
+
+impl World {
+    pub fn network_event(&mut self, event: NetworkEvent) {
+        match event {
+            NetworkEvent::Arrive {
+                connection,
+                direction,
+                sequence,
+                packet,
+            } => {
+                let side = 1 - direction;
+                if self
+                    .network
+                    .arrives(self.now, connection, direction, sequence, &packet)
+                {
+                    self.arrived(connection, side, packet);
+                }
+            }
+            NetworkEvent::Broken { connection, side } => {
+                if self.network.breaks(connection, side) {
+                    self.connection_over(connection, side, "broken");
+                }
+            }
+        }
+    }
+
+    fn note_connection(&mut self, connection: u64, side: usize, what: &str) {
+        let host = self.network.host(connection, side).unwrap_or(u32::MAX);
+        let other = self.network.host(connection, 1 - side).unwrap_or(u32::MAX);
+        self.trace.event(
+            self.now,
+            || host_name(host),
+            what,
+            &[connection, side as u64],
+            &[],
+            || format!("connection {connection} with {}", host_name(other)),
+        );
+    }
+
+    fn arrived(&mut self, connection: u64, side: usize, packet: Packet) {
+        match packet {
+            Packet::Open(port) => self.opening(connection, port),
+            Packet::Accepted => self.accepted(connection),
+            Packet::Refused => self.connection_over(connection, side, "refused"),
+            Packet::Fin => self.connection_over(connection, side, "closed"),
+            Packet::Bytes(bytes) => self.bytes(connection, side, &bytes),
+        }
+    }
+
+    /// Somebody wants to connect.
+    fn opening(&mut self, connection: u64, port: u16) {
+        let Some(host) = self.network.host(connection, 1) else {
+            return;
+        };
+        let party = self.listener(host, port);
+        let Some(party) = party else {
+            self.network
+                .send(self.now, connection, 1, Packet::Refused);
+            self.network.deafen(connection, 1);
+            return;
+        };
+        self.parties.insert((connection, 1), party);
+        self.network
+            .send(self.now, connection, 1, Packet::Accepted);
+        match party {
+            Party::CoordinatorClient => {
+                if let Some(node) = &mut self.coordinator {
+                    node.clients.insert(connection, RpcReader::default());
+                }
+            }
+            Party::CoordinatorMember => {
+                if let Some(node) = &mut self.coordinator {
+                    node.members.insert(connection, MemberReader::default());
+                }
+                let preface = Packet::Bytes(member::preface().to_vec());
+                self.network.send(self.now, connection, 1, preface);
+            }
+            Party::ShardClient { server, shard } => {
+                let node = &mut self.servers[server].shards[shard];
+                node.clients.insert(connection, RpcReader::default());
+            }
+            Party::Client { .. } | Party::ShardLink { .. } => {}
+        }
+    }
+
+    fn listener(&self, host: Host, port: u16) -> Option<Party> {
+        if host == COORDINATOR {
+            self.coordinator.as_ref()?;
+            return match port {
+                CLIENT_PORT => Some(Party::CoordinatorClient),
+                MEMBER_PORT => Some(Party::CoordinatorMember),
+                _ => None,
+            };
+        }
+        let server = host as usize - 1;
+        let shard = usize::from(port.checked_sub(FIRST_PORT)?);
+        let node = self.servers.get(server)?;
+        (node.is_up && shard < node.shards.len()).then_some(Party::ShardClient { server, shard })
+    }
+
+    /// A connection that was asked for is open.
+    fn accepted(&mut self, connection: u64) {
+        match self.parties.get(&(connection, 0)) {
+            Some(&Party::Client { client, session }) => {
+                self.with_client(client, |node, now, out| {
+                    node.core.connected(now, session, out);
+                });
+            }
+            Some(&Party::ShardLink { server, shard }) => {
+                let node = &mut self.servers[server].shards[shard];
+                if let Some(link) = &mut node.link {
+                    link.is_open = true;
+                }
+                let hello = wire::member::ToCoordinator {
+                    kind: Some(wire::member::shard::Kind::Hello(node.core.hello())),
+                };
+                let preface = Packet::Bytes(member::preface().to_vec());
+                self.network.send(self.now, connection, 0, preface);
+                self.send_message(connection, 0, &hello);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends a message of the member protocol.
+    pub fn send_message(&mut self, connection: u64, side: usize, message: &impl prost::Message) {
+        let body = message.encode_to_vec();
+        let frame = [&member::header(body.len() as u32)[..], &body].concat();
+        self.network
+            .send(self.now, connection, side, Packet::Bytes(frame));
+    }
+
+    /// Sends a request or a response of the client protocol.
+    pub fn send_payload(&mut self, connection: u64, side: usize, nonce: u64, payload: &[u8]) {
+        let frame = [&rpc::header(nonce, payload.len() as u32)[..], payload].concat();
+        self.network
+            .send(self.now, connection, side, Packet::Bytes(frame));
+    }
+
+    /// The far side is gone, or never was there.
+    fn connection_over(&mut self, connection: u64, side: usize, how: &str) {
+        self.note_connection(connection, side, how);
+        let party = self.parties.remove(&(connection, side));
+        self.network.deafen(connection, side);
+        match party {
+            Some(Party::Client { client, session }) => {
+                self.clients[client].sessions.remove(&session);
+                self.with_client(client, |node, now, out| {
+                    node.core.disconnected(now, session, out);
+                });
+            }
+            Some(Party::CoordinatorClient) => {
+                if let Some(node) = &mut self.coordinator {
+                    node.clients.remove(&connection);
+                    node.core.connection_closed(connection);
+                }
+            }
+            Some(Party::CoordinatorMember) => {
+                if let Some(node) = &mut self.coordinator {
+                    node.members.remove(&connection);
+                }
+                self.with_coordinator(|core, now, out| core.member_closed(now, connection, out));
+            }
+            Some(Party::ShardClient { server, shard }) => {
+                self.servers[server].shards[shard]
+                    .clients
+                    .remove(&connection);
+            }
+            Some(Party::ShardLink { server, shard }) => self.link_over(server, shard),
+            None => {}
+        }
+    }
+
+    /// A shard's connection to the coordinator is over; it tries again in a while.
+    pub fn link_over(&mut self, server: usize, shard: usize) {
+        let now = self.clock(server_host(server));
+        let node = &mut self.servers[server];
+        node.shards[shard].link = None;
+        node.shards[shard].core.coordinator_lost(now);
+        let enlist = crate::world::Event::Enlist {
+            server,
+            incarnation: node.incarnation,
+            shard,
+        };
+        let delay = self
+            .random
+            .between(20 * crate::scenario::MILLI, 100 * crate::scenario::MILLI);
+        self.schedule_in(delay, enlist);
+    }
+
+    /// A shard connects to the coordinator.
+    pub fn enlist(&mut self, server: usize, incarnation: u64, shard: usize) {
+        let host = server_host(server);
+        let node = &mut self.servers[server];
+        if node.incarnation != incarnation || !node.is_up || node.shards[shard].link.is_some() {
+            return;
+        }
+        if node.shards[shard].core.is_superseded() {
+            let text = format!("{} was superseded, but has no successor", node.name);
+            return self.fail(text);
+        }
+        let connection = self
+            .network
+            .connect(self.now, host, COORDINATOR, MEMBER_PORT);
+        self.servers[server].shards[shard].link = Some(Link {
+            connection,
+            reader: MemberReader::default(),
+            is_open: false,
+        });
+        self.parties
+            .insert((connection, 0), Party::ShardLink { server, shard });
+        self.tick(host);
+    }
+
+    fn bytes(&mut self, connection: u64, side: usize, bytes: &[u8]) {
+        let Some(&party) = self.parties.get(&(connection, side)) else {
+            return;
+        };
+        let frames = match party {
+            Party::Client { client, session } => self.clients[client]
+                .sessions
+                .get_mut(&session)
+                .map(|(_, reader)| frames(reader, bytes)),
+            Party::CoordinatorClient => self
+                .coordinator
+                .as_mut()
+                .and_then(|node| node.clients.get_mut(&connection))
+                .map(|reader| frames(reader, bytes)),
+            Party::CoordinatorMember => self
+                .coordinator
+                .as_mut()
+                .and_then(|node| node.members.get_mut(&connection))
+                .map(|reader| frames(reader, bytes)),
+            Party::ShardClient { server, shard } => self.servers[server].shards[shard]
+                .clients
+                .get_mut(&connection)
+                .map(|reader| frames(reader, bytes)),
+            Party::ShardLink { server, shard } => self.servers[server].shards[shard]
+                .link
+                .as_mut()
+                .map(|link| frames(&mut link.reader, bytes)),
+        };
+        match frames {
+            None => {}
+            Some(Err(text)) => self.fail(format!("a stream cannot be read: {text}")),
+            Some(Ok(frames)) => {
+                for (nonce, payload) in frames {
+                    // What one frame led to may have ended the connection.
+                    if self.parties.get(&(connection, side)) != Some(&party) {
+                        break;
+                    }
+                    self.frame(connection, party, nonce, &payload);
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, connection: u64, party: Party, nonce: u64, payload: &[u8]) {
+        let to = ReplyTo { connection, nonce };
+        match party {
+            Party::Client { client, session } => self.client_received(client, session, nonce, payload),
+            Party::CoordinatorClient => self.coordinator_request(to, payload),
+            Party::CoordinatorMember => self.coordinator_message(connection, payload),
+            Party::ShardClient { server, shard } => self.shard_request(server, shard, to, payload),
+            Party::ShardLink { server, shard } => self.shard_message(server, shard, payload),
+        }
+    }
+}
+
+/// Feeds a reader and takes out what is complete.
+fn frames(reader: &mut impl StreamReader, mut bytes: &[u8]) -> Result<Vec<(u64, Vec<u8>)>, String> {
+    let mut found = Vec::new();
+    while !bytes.is_empty() {
+        let space = reader.space();
+        let count = space.len().min(bytes.len());
+        space[..count].copy_from_slice(&bytes[..count]);
+        reader.received(count);
+        bytes = &bytes[count..];
+        while let Some(frame) = reader.next_frame().map_err(|error| error.to_string())? {
+            found.push((frame.nonce, frame.payload.to_vec()));
+        }
+    }
+    Ok(found)
+}

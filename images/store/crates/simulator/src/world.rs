@@ -1,0 +1,462 @@
+//! The whole cluster, and the loop that lets time pass.
+
+use core::time::Duration;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use client_core::{Client, Config as ClientConfig};
+use coordinator::{Config as CoordinatorConfig, Coordinator};
+use wire::time::Time;
+
+use crate::client::ClientNode;
+use crate::clock::Clock;
+use crate::coordinator_node::CoordinatorNode;
+use crate::coverage::Coverage;
+use crate::history::History;
+use crate::network::{Host, Network, NetworkEvent};
+use crate::random::Random;
+use crate::scenario::{MILLI, SECOND, Scenario};
+use crate::server::ServerNode;
+use crate::trace::Trace;
+
+/// The coordinator's machine; servers' follow, clients' come from [`FIRST_CLIENT`] on.
+pub const COORDINATOR: Host = 0;
+pub const FIRST_CLIENT: Host = 1000;
+pub const COORDINATOR_LOCATOR: &str = "tcp:host=coordinator,port=11100";
+
+/// Something that happens at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Network(NetworkEvent),
+    Tick(Host),
+    /// What a shard had appended when this was put on its way is durable now.
+    Flushed {
+        server: usize,
+        incarnation: u64,
+        shard: usize,
+        server_id: u64,
+        position: u64,
+    },
+    /// A shard looks for the coordinator.
+    Enlist {
+        server: usize,
+        incarnation: u64,
+        shard: usize,
+    },
+    ClientStep(usize),
+    Fault,
+    Heal,
+    Restart(Host),
+    /// A long absence of client 0 begins.
+    Absence,
+}
+
+/// Who sits at one side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    Client { client: usize, session: u64 },
+    CoordinatorClient,
+    CoordinatorMember,
+    ShardClient { server: usize, shard: usize },
+    ShardLink { server: usize, shard: usize },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Clients work, faults happen.
+    Load,
+    /// No more faults: everything under way has to end.
+    Drain,
+    /// Every key is read once more.
+    FinalReads,
+    Over,
+}
+
+/// A process's clock, pauses and timer.
+#[derive(Debug)]
+pub struct Machine {
+    pub clock: Clock,
+    pub paused_until: u64,
+    /// The earliest tick that is scheduled.
+    tick_at: u64,
+}
+
+struct Scheduled {
+    at: u64,
+    sequence: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.sequence) == (other.at, other.sequence)
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+pub struct World {
+    pub now: u64,
+    pub scenario: Scenario,
+    pub random: Random,
+    pub network: Network,
+    pub machines: BTreeMap<Host, Machine>,
+    /// By connection and side.
+    pub parties: BTreeMap<(u64, usize), Party>,
+    pub coordinator: Option<CoordinatorNode>,
+    /// Coordinators so far; each is a store of its own.
+    pub stores: u64,
+    pub servers: Vec<ServerNode>,
+    pub clients: Vec<ClientNode>,
+    pub history: History,
+    pub coverage: Coverage,
+    pub trace: Trace,
+    pub phase: Phase,
+    /// What went wrong; the run ends at the first.
+    pub failure: Option<String>,
+    /// Where in the history the reads at the end begin.
+    pub first_final_read: usize,
+    /// Objects that the shards counted at the end.
+    pub objects: u64,
+    phase_began: u64,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+}
+
+/// Simulated time after which the load ends, whatever was done of it.
+const MAX_LOAD: u64 = 90 * SECOND;
+/// Simulated time in which everything has to end once faults have stopped. The longest thing there is: a client that was
+/// told "no masters in cluster" waits 5 to 10 s.
+const MAX_DRAIN: u64 = 100 * SECOND;
+/// Time that passes in any case, so that what is still under way in the network arrives.
+const SETTLE: u64 = 2 * SECOND;
+/// Events after which a run is taken for one that goes round in circles.
+const MAX_EVENTS: u64 = 20_000_000;
+
+impl World {
+    pub fn new(scenario: Scenario, mut random: Random, prints: bool) -> World {
+        let network = Network::new(scenario.network, random.fork());
+        let mut world = World {
+            now: 0,
+            network,
+            machines: BTreeMap::new(),
+            parties: BTreeMap::new(),
+            coordinator: None,
+            stores: 0,
+            servers: Vec::new(),
+            clients: Vec::new(),
+            history: History::default(),
+            coverage: Coverage::default(),
+            trace: Trace::new(prints),
+            phase: Phase::Load,
+            failure: None,
+            first_final_read: 0,
+            objects: 0,
+            phase_began: 0,
+            queue: BinaryHeap::new(),
+            scheduled: 0,
+            scenario,
+            random,
+        };
+        world.populate();
+        world
+    }
+
+    fn populate(&mut self) {
+        self.add_machine(COORDINATOR);
+        self.start_coordinator();
+        for server in 0..self.scenario.members {
+            self.servers.push(ServerNode::new(format!("m{}", server + 1)));
+            self.add_machine(server_host(server));
+            self.start_server(server, self.scenario.shards);
+        }
+        for client in 0..self.scenario.clients {
+            let host = client_host(client);
+            self.add_machine(host);
+            let seed = self.random.next();
+            let config = ClientConfig::new(COORDINATOR_LOCATOR, seed)
+                .expect("the locator is one of this file");
+            let core = Client::new(config, self.clock(host));
+            let random = self.random.fork();
+            let node = ClientNode::new(client as u32, core, &self.scenario, random);
+            self.clients.push(node);
+            self.schedule_in(MILLI, Event::ClientStep(client));
+        }
+        if self.scenario.fault_interval > 0 {
+            let first = self.random.between(0, 2 * self.scenario.fault_interval);
+            self.schedule_in(first, Event::Fault);
+        }
+        if self.scenario.lease_expires {
+            let at = self.random.between(MILLI, 300 * MILLI);
+            self.schedule_in(at, Event::Absence);
+        }
+    }
+
+    fn add_machine(&mut self, host: Host) {
+        let limit = self.scenario.max_clock_error_ppm;
+        let error = self.random.between(0, 2 * limit) as i64 - limit as i64;
+        let offset = self.random.between(0, 1 << 50);
+        let machine = Machine {
+            clock: Clock::new(offset, error),
+            paused_until: 0,
+            tick_at: u64::MAX,
+        };
+        self.machines.insert(host, machine);
+    }
+
+    pub fn start_coordinator(&mut self) {
+        self.stores += 1;
+        let cluster_id = self.random.next() | 1;
+        // Tag 0 would do as well; two stores of one run must only differ.
+        let mut config = CoordinatorConfig::new(cluster_id, self.stores as u32, "simulated");
+        if self.scenario.lease_expires {
+            // Half an hour must pass: with fewer pings that is cheap.
+            config.ping_interval = Duration::from_secs(20);
+            config.silence_timeout = Duration::from_secs(100);
+        }
+        let core = Coordinator::new(config, self.clock(COORDINATOR));
+        self.coordinator = Some(CoordinatorNode::new(core));
+        self.schedule_in(0, Event::Tick(COORDINATOR));
+    }
+
+    pub fn start_server(&mut self, server: usize, shards: u32) {
+        let now = self.clock(server_host(server));
+        let node = &mut self.servers[server];
+        node.start(&self.scenario, shards, now);
+        let incarnation = node.incarnation;
+        for shard in 0..shards as usize {
+            let enlist = Event::Enlist {
+                server,
+                incarnation,
+                shard,
+            };
+            let delay = self.random.between(0, MILLI);
+            self.schedule_in(delay, enlist);
+        }
+        self.schedule_in(0, Event::Tick(server_host(server)));
+    }
+
+    /// What this machine's clock shows now.
+    pub fn clock(&self, host: Host) -> Time {
+        self.machines[&host].clock.at(self.now)
+    }
+
+    pub fn schedule(&mut self, at: u64, event: Event) {
+        self.scheduled += 1;
+        self.queue.push(Reverse(Scheduled {
+            at: at.max(self.now),
+            sequence: self.scheduled,
+            event,
+        }));
+    }
+
+    pub fn schedule_in(&mut self, delay: u64, event: Event) {
+        self.schedule(self.now + delay, event);
+    }
+
+    /// Sees to it that the machine ticks when its clock shows `shown`, and not in this very moment.
+    pub fn tick_when(&mut self, host: Host, shown: Time) {
+        let moment = self.machines[&host].clock.moment(shown);
+        if moment == u64::MAX {
+            return;
+        }
+        let at = moment.max(self.now + 1000);
+        if let Some(machine) = self.machines.get_mut(&host)
+            && at < machine.tick_at
+        {
+            machine.tick_at = at;
+            self.schedule(at, Event::Tick(host));
+        }
+    }
+
+    pub fn fail(&mut self, text: String) {
+        if self.failure.is_none() {
+            self.failure = Some(text);
+        }
+    }
+
+    /// Runs to the end, or to the first failure.
+    pub fn run(&mut self) {
+        while self.failure.is_none() && self.phase != Phase::Over {
+            let Some(Reverse(next)) = self.queue.pop() else {
+                return self.fail("nothing will ever happen again".to_owned());
+            };
+            self.now = next.at;
+            self.handle(next.event);
+            for (at, event) in std::mem::take(&mut self.network.due) {
+                self.schedule(at, Event::Network(event));
+            }
+            self.change_phase();
+            if self.trace.events > MAX_EVENTS {
+                return self.fail(format!("no end after {MAX_EVENTS} events"));
+            }
+        }
+    }
+
+    /// The machine that an event concerns, which may be paused.
+    fn host_of(&self, event: &Event) -> Option<Host> {
+        match event {
+            Event::Network(NetworkEvent::Arrive {
+                connection,
+                direction,
+                ..
+            }) => self.network.host(*connection, 1 - direction),
+            Event::Network(NetworkEvent::Broken { connection, side }) => {
+                self.network.host(*connection, *side)
+            }
+            Event::Tick(host) => Some(*host),
+            Event::Enlist { server, .. } | Event::Flushed { server, .. } => {
+                Some(server_host(*server))
+            }
+            Event::ClientStep(client) => Some(client_host(*client)),
+            Event::Fault | Event::Heal | Event::Restart(_) | Event::Absence => None,
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        if let Some(host) = self.host_of(&event) {
+            let paused_until = self.machines[&host].paused_until;
+            if paused_until > self.now {
+                return self.schedule(paused_until, event);
+            }
+        }
+        match event {
+            Event::Network(event) => self.network_event(event),
+            Event::Tick(host) => {
+                if let Some(machine) = self.machines.get_mut(&host)
+                    && machine.tick_at <= self.now
+                {
+                    machine.tick_at = u64::MAX;
+                }
+                self.tick(host);
+            }
+            Event::Flushed {
+                server,
+                incarnation,
+                shard,
+                server_id,
+                position,
+            } => self.flushed(server, incarnation, shard, server_id, position),
+            Event::Enlist {
+                server,
+                incarnation,
+                shard,
+            } => self.enlist(server, incarnation, shard),
+            Event::ClientStep(client) => self.client_step(client),
+            Event::Fault => self.fault(),
+            Event::Heal => self.network.heal(self.now),
+            Event::Restart(host) => self.restart(host),
+            Event::Absence => self.absence(),
+        }
+    }
+
+    /// Lets a process do what is due.
+    pub fn tick(&mut self, host: Host) {
+        match host {
+            COORDINATOR => self.tick_coordinator(),
+            FIRST_CLIENT.. => self.tick_client((host - FIRST_CLIENT) as usize),
+            _ => self.tick_server(host as usize - 1),
+        }
+    }
+
+    fn change_phase(&mut self) {
+        let for_now = self.now - self.phase_began;
+        let is_idle = self.clients.iter().all(ClientNode::is_idle);
+        match self.phase {
+            Phase::Load => {
+                let is_done = self.clients.iter().all(|client| client.remaining == 0);
+                let max_load = if self.scenario.lease_expires {
+                    3600 * SECOND
+                } else {
+                    MAX_LOAD
+                };
+                if is_done || for_now > max_load {
+                    self.enter(Phase::Drain);
+                    self.end_faults();
+                }
+            }
+            // A while for copies of requests that nobody waits for any more.
+            Phase::Drain if is_idle && for_now > SETTLE && self.is_whole() => {
+                self.enter(Phase::FinalReads);
+                self.first_final_read = self.history.records.len();
+                self.read_everything();
+            }
+            Phase::FinalReads if is_idle => self.enter(Phase::Over),
+            Phase::Drain | Phase::FinalReads if for_now > MAX_DRAIN => {
+                let text = self.what_hangs();
+                self.fail(text);
+            }
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.phase_began = self.now;
+        self.trace.event(
+            self.now,
+            || "run".to_owned(),
+            "phase",
+            &[phase as u64],
+            &[],
+            || format!("{phase:?}"),
+        );
+    }
+
+    /// Every process runs and every shard is in.
+    fn is_whole(&self) -> bool {
+        let is_in = |server: &ServerNode| {
+            server.is_up && server.shards.iter().all(|shard| shard.core.is_enlisted())
+        };
+        self.coordinator.as_ref().is_some_and(|coordinator| {
+            let status = coordinator.core.cluster_status(self.clock(COORDINATOR));
+            status.members.len() == self.servers.len()
+                && status
+                    .members
+                    .iter()
+                    .all(|member| member.state == coordinator::status::MemberState::Up)
+        }) && self.servers.iter().all(is_in)
+    }
+
+    fn what_hangs(&self) -> String {
+        let mut text = format!(
+            "not over {} s of simulated time after the last fault",
+            MAX_DRAIN / SECOND
+        );
+        for client in &self.clients {
+            for purpose in client.under_way.values() {
+                text.push_str(&format!("\n  client {}: {purpose:?}", client.number));
+            }
+        }
+        if !self.is_whole() {
+            text.push_str("\n  not every shard is in the store");
+        }
+        text
+    }
+}
+
+pub fn server_host(server: usize) -> Host {
+    server as Host + 1
+}
+
+pub fn client_host(client: usize) -> Host {
+    FIRST_CLIENT + client as Host
+}
+
+/// What a host is called in locators and in the trace.
+pub fn host_name(host: Host) -> String {
+    match host {
+        COORDINATOR => "coordinator".to_owned(),
+        FIRST_CLIENT.. => format!("client{}", host - FIRST_CLIENT),
+        _ => format!("m{host}"),
+    }
+}
