@@ -241,7 +241,9 @@ func TestInvalidSpecs(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, errs := server.create(t, test.manifest)
-			errs = slices.DeleteFunc(errs, func(text string) bool { return strings.Contains(text, "some validation rules were not checked") })
+			errs = slices.DeleteFunc(errs, func(text string) bool {
+				return strings.Contains(text, "some validation rules were not checked")
+			})
 			if len(errs) != 1 || errs[0] != test.want {
 				t.Errorf("refused with\n  %q\nnot with\n  %q", errs, test.want)
 			}

@@ -112,7 +112,8 @@ func generated[T any](t *testing.T, file string, document int) *T {
 func TestSameSourceAsConfig(t *testing.T) {
 	objects := mustRender(t)
 	crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", "stores.rcbox.dev")
-	if want := generated[apiextensionsv1.CustomResourceDefinition](t, "crd/bases/rcbox.dev_stores.yaml", 0); !reflect.DeepEqual(crd.Spec, want.Spec) {
+	want := generated[apiextensionsv1.CustomResourceDefinition](t, "crd/bases/rcbox.dev_stores.yaml", 0)
+	if !reflect.DeepEqual(crd.Spec, want.Spec) {
 		t.Error("the CustomResourceDefinition differs from the one in config")
 	}
 	stores := find[rbacv1.ClusterRole](t, objects, "ClusterRole", "rcbox-operator")
@@ -162,8 +163,9 @@ func TestImages(t *testing.T) {
 		if container.Image != test.image || !slices.Contains(container.Args, "--store-image="+test.store) {
 			t.Errorf("image %s, arguments %v", container.Image, container.Args)
 		}
-		if job := find[batchv1.Job](t, objects, "Job", "rcbox-operator-check-uninstall"); job.Spec.Template.Spec.Containers[0].Image != test.image {
-			t.Errorf("the uninstall guard has the image %s", job.Spec.Template.Spec.Containers[0].Image)
+		guard := find[batchv1.Job](t, objects, "Job", "rcbox-operator-check-uninstall").Spec.Template.Spec.Containers[0]
+		if guard.Image != test.image {
+			t.Errorf("the uninstall guard has the image %s", guard.Image)
 		}
 	}
 }

@@ -23,8 +23,9 @@ func checkUninstallCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check-uninstall",
 		Short: "Fail while there are Stores",
-		Long: "Fails while there are Stores. The Helm chart calls this before it is uninstalled: with the CustomResourceDefinition go all\n" +
-			"Stores and what they hold, and without the operator their finalizers would keep them from going.",
+		Long: `Fails while there are Stores. The Helm chart calls this before it is uninstalled: with the
+CustomResourceDefinition go all Stores and what they hold, and without the operator their
+finalizers would keep them from going.`,
 		Example: "  manager check-uninstall",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -62,7 +63,9 @@ func checkUninstall(ctx context.Context, reader client.Reader, namespaces []stri
 		}
 	}
 	if len(commands) == 0 {
-		fmt.Fprintln(out, "there are no Stores: the operator can go")
+		if _, err := fmt.Fprintln(out, "there are no Stores: the operator can go"); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
 		return nil
 	}
 	more := ""

@@ -93,4 +93,9 @@ func (c *client) RemoveMember(ctx context.Context, name string) error {
 	}
 }
 
-func (c *client) Close() error { return c.connection.Close() }
+func (c *client) Close() error {
+	if err := c.connection.Close(); err != nil {
+		return fmt.Errorf("close the connection to the coordinator: %w", err)
+	}
+	return nil
+}

@@ -80,7 +80,8 @@ func independent(step planner.Step) bool {
 func (r *Reconciler) tell(ctx context.Context, v *visit, step planner.Step) {
 	log.FromContext(ctx).Info(step.Describe())
 	if step.Reason() != "" {
-		r.Recorder.Eventf(v.observed.Store, related(v.observed.Store, step), corev1.EventTypeNormal, step.Reason(), "Apply", "%s", step.Describe())
+		store := v.observed.Store
+		r.Recorder.Eventf(store, related(store, step), corev1.EventTypeNormal, step.Reason(), "Apply", "%s", step.Describe())
 	}
 	countStep(step)
 }

@@ -128,5 +128,5 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 // count turns a count off the wire into one for the status, which has no unsigned numbers.
 func count(n uint64) int64 {
 	const most = 1<<63 - 1
-	return int64(min(n, most)) //nolint:gosec // bounded
+	return int64(min(n, most))
 }

@@ -50,7 +50,7 @@ func (c withoutNullStatus) ObjectToTyped(object runtime.Object, options ...typed
 	if u, ok := object.(*unstructured.Unstructured); ok && u.Object["status"] == nil {
 		delete(u.Object, "status")
 	}
-	return c.TypeConverter.ObjectToTyped(object, options...) //nolint:wrapcheck // the interface's own errors
+	return c.TypeConverter.ObjectToTyped(object, options...)
 }
 
 var storeKey = client.ObjectKey{Namespace: "default", Name: "box"}
@@ -105,7 +105,9 @@ func (h *harness) interceptors() interceptor.Funcs {
 			}
 			return c.Apply(ctx, object, options...)
 		},
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(
+			ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		) error {
 			if err := written("patch " + object.GetName()); err != nil {
 				return err
 			}

@@ -71,7 +71,7 @@ type Reconciler struct {
 
 // SetupWithManager makes the manager call the Reconciler.
 func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
-	return ctrl.NewControllerManagedBy(manager).
+	err := ctrl.NewControllerManagedBy(manager).
 		Named("store").
 		// The operator's own writes of the status are no reason for a visit.
 		For(&v1alpha1.Store{}, builder.WithPredicates(
@@ -85,6 +85,10 @@ func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryLeast, retryMost),
 		}).
 		Complete(r)
+	if err != nil {
+		return fmt.Errorf("make the controller: %w", err)
+	}
+	return nil
 }
 
 // Reconcile visits one Store.

@@ -198,8 +198,8 @@ func TestDeletedMasterComesBackAndItsLossIsTold(t *testing.T) {
 	h.mustVisit()
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonServing)
 	got := h.want(v1alpha1.ConditionDataSafe, metav1.ConditionFalse, v1alpha1.ReasonDataLost)
-	want := "loss 1, seen 2026-01-01 00:00:35 UTC: the process of box-master-0 ended and took 100 objects (5000 bytes in 3 tablets) with it, " +
-		"of 2 tables a, b. When you have taken note: " +
+	want := "loss 1, seen 2026-01-01 00:00:35 UTC: the process of box-master-0 ended and took 100 objects (5000 bytes in 3 tablets) " +
+		"with it, of 2 tables a, b. When you have taken note: " +
 		"kubectl annotate --overwrite -n default store/box rcbox.dev/acknowledged-losses=1"
 	if got != want {
 		t.Errorf("message is\n%q, not\n%q", got, want)
@@ -335,7 +335,8 @@ func TestQuota(t *testing.T) {
 	if _, err := h.visit(); err == nil {
 		t.Fatal("the visit succeeded")
 	}
-	if got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonApplyFailed); !strings.Contains(got, "exceeded quota") {
+	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonApplyFailed)
+	if !strings.Contains(got, "exceeded quota") {
 		t.Errorf("message is %q", got)
 	}
 	if len(h.pods()) != 4 {

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -255,12 +256,7 @@ func (p *planning) tearDown() {
 }
 
 func hasFinalizer(store *v1alpha1.Store) bool {
-	for _, finalizer := range store.Finalizers {
-		if finalizer == v1alpha1.Finalizer {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(store.Finalizers, v1alpha1.Finalizer)
 }
 
 func whyCreate(m *member) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,7 +88,7 @@ func Diff(have, want Inputs) string {
 	equal := equality.Semantic.DeepEqual
 	note("image", have.Image == want.Image, have.Image, want.Image)
 	note("memory", equal(have.Memory, want.Memory), quantity(have.Memory), quantity(want.Memory))
-	note("cores", have.Cores == want.Cores, fmt.Sprint(have.Cores), fmt.Sprint(want.Cores))
+	note("cores", have.Cores == want.Cores, number(have.Cores), number(want.Cores))
 	note("resources.requests", equal(have.Requests, want.Requests), list(have.Requests), list(want.Requests))
 	note("resources.limits", equal(have.Limits, want.Limits), list(have.Limits), list(want.Limits))
 	note("nodeSelector", equal(have.NodeSelector, want.NodeSelector), "", "")
@@ -103,6 +104,8 @@ func orNone(text string) string {
 	}
 	return text
 }
+
+func number(n int32) string { return strconv.Itoa(int(n)) }
 
 func quantity(q *resource.Quantity) string {
 	if q == nil {

@@ -71,7 +71,7 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 		return no(v1alpha1.ReasonCoordinatorDown, "the coordinator is down"+coordinatorTrouble(plan)+
 			"; clients that know where their keys are go on, others wait")
 	}
-	up := fmt.Sprintf("%d of %d masters are up", ready(plan), o.Store.Spec.Masters.Replicas)
+	up := fmt.Sprintf("%d of %d masters are up", ready(plan), len(plan.Masters))
 	if owners := filter(plan.Masters, func(v planner.MemberView) bool { return v.Tablets() > 0 && !v.Up }); len(owners) > 0 {
 		return no(v1alpha1.ReasonMembersDown, "the keys that "+names(owners)+" had cannot be read or written; "+up)
 	}

@@ -30,9 +30,9 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 	var list []Event
 	for _, loss := range next.Losses {
 		if loss.Number > old.LossCount {
-			event := warning(v1alpha1.ReasonDataLost, DescribeLoss(loss))
-			event.Action = fmt.Sprintf("CountLoss%d", loss.Number)
-			list = append(list, event)
+			lost := warning(v1alpha1.ReasonDataLost, DescribeLoss(loss))
+			lost.Action = fmt.Sprintf("CountLoss%d", loss.Number)
+			list = append(list, lost)
 		}
 	}
 	if old.ClusterID != "" && next.ClusterID != old.ClusterID && old.Tables == 0 {
@@ -51,7 +51,7 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 		case isBad(condition):
 			list = append(list, warning(condition.Reason, condition.Message))
 		case before != nil && condition.Reason != v1alpha1.ReasonApplying && condition.Reason != v1alpha1.ReasonWaiting:
-			list = append(list, Event{Type: corev1.EventTypeNormal, Reason: condition.Reason, Action: observe, Note: cut(condition.Message)})
+			list = append(list, event(corev1.EventTypeNormal, condition.Reason, condition.Message))
 		}
 	}
 	return list
@@ -72,7 +72,7 @@ func isBad(condition *metav1.Condition) bool {
 }
 
 func warning(reason, note string) Event {
-	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: observe, Note: cut(note)}
+	return event(corev1.EventTypeWarning, reason, note)
 }
 
 func cut(note string) string {
@@ -80,4 +80,8 @@ func cut(note string) string {
 		return note[:maxNote-3] + "..."
 	}
 	return note
+}
+
+func event(kind, reason, note string) Event {
+	return Event{Type: kind, Reason: reason, Action: observe, Note: cut(note)}
 }

@@ -1,5 +1,6 @@
-// Package standin is a stand-in for a store's coordinator: it serves the real admin.proto over an in-memory connection, and a test says what
-// members there are. It decides nothing that a real coordinator decides, but for the refusal to remove a member that owns tablets.
+// Package standin is a stand-in for a store's coordinator: it serves the real admin.proto over an in-memory connection, and a
+// test says what members there are. It decides nothing that a real coordinator decides, but for the refusal to remove a member
+// that owns tablets.
 package standin
 
 import (

@@ -1,0 +1,90 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/admin/standin"
+)
+
+func TestRemoveMember(t *testing.T) {
+	coordinator := standin.Start()
+	t.Cleanup(coordinator.Stop)
+	coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
+		standin.Enlist(r, "box-master-0", "a", 2)
+		standin.Enlist(r, "box-master-1", "b", 0)
+	})
+	client, err := coordinator.Dial("", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+
+	err = client.RemoveMember(t.Context(), "box-master-0")
+	var refused *admin.RefusedError
+	if !errors.As(err, &refused) || refused.Member != "box-master-0" || !strings.Contains(refused.Message, "owns 2 tablets") {
+		t.Errorf("a member with data: %v", err)
+	}
+	if err := client.RemoveMember(t.Context(), "box-master-1"); err != nil {
+		t.Errorf("a member without data: %v", err)
+	}
+	if err := client.RemoveMember(t.Context(), "box-master-1"); err != nil {
+		t.Errorf("a member that is out already: %v", err)
+	}
+	cluster, err := client.Status(t.Context())
+	if err != nil || len(cluster.GetMembers()) != 1 {
+		t.Errorf("status: %v, %v", cluster, err)
+	}
+}
+
+// Nobody there, and somebody who does not answer, are errors within the time limit, never a success.
+func TestNoAnswer(t *testing.T) {
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	address, ok := silent.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("address %v", silent.Addr())
+	}
+	for name, port := range map[string]int{"silent": address.Port, "nobody": 1} {
+		client, err := admin.Dial("127.0.0.1", port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Status(t.Context())
+		if code := status.Code(errors.Unwrap(err)); code != codes.DeadlineExceeded && code != codes.Unavailable {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	client, err := admin.Dial("127.0.0.1", address.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.RemoveMember(ctx, "x"); err == nil {
+		t.Error("a call that was called off succeeded")
+	}
+}
+
+func TestIDs(t *testing.T) {
+	if got := admin.ServerID(3<<32 | 7); got != "7.3" {
+		t.Errorf("server id %s", got)
+	}
+	if got := admin.ClusterID(0xabc); got != "0000000000000abc" {
+		t.Errorf("cluster id %s", got)
+	}
+}

@@ -1,0 +1,253 @@
+package resources_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	"pgregory.net/rapid"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/resources"
+)
+
+func newStore() *v1alpha1.Store {
+	return &v1alpha1.Store{
+		ObjectMeta: metav1.ObjectMeta{Name: "box", Namespace: "default", UID: "store-uid"},
+		Spec: v1alpha1.StoreSpec{
+			ImagePullPolicy: corev1.PullIfNotPresent,
+			Coordinator: v1alpha1.CoordinatorSpec{Resources: v1alpha1.ComputeResources{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("256Mi")},
+				Limits:   corev1.ResourceList{"memory": resource.MustParse("256Mi")},
+			}},
+			Masters:   v1alpha1.MastersSpec{Replicas: 3, Memory: resource.MustParse("1Gi"), Cores: 2},
+			Placement: v1alpha1.PlacementSpec{FailureDomain: "kubernetes.io/hostname"},
+		},
+	}
+}
+
+func pod(t *testing.T, store *v1alpha1.Store, component string) *coreac.PodApplyConfiguration {
+	t.Helper()
+	member := v1alpha1.CoordinatorMember(store.Name)
+	if component == v1alpha1.ComponentMaster {
+		member = v1alpha1.MasterMember(store.Name, 0)
+	}
+	built, err := resources.Pod(store, resources.PodSpec{
+		Component: component, Member: member, Number: 1, Inputs: resources.InputsFor(store, component, "store:1"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built
+}
+
+func TestPodsAreRestricted(t *testing.T) {
+	for _, component := range []string{v1alpha1.ComponentCoordinator, v1alpha1.ComponentMaster} {
+		spec := pod(t, newStore(), component).Spec
+		security, container := spec.SecurityContext, spec.Containers[0].SecurityContext
+		if !*security.RunAsNonRoot || *security.RunAsUser != 65532 || *security.SeccompProfile.Type != "RuntimeDefault" {
+			t.Errorf("%s: the pod's security context is %+v", component, security)
+		}
+		if *container.AllowPrivilegeEscalation || !*container.ReadOnlyRootFilesystem || container.Capabilities.Drop[0] != "ALL" {
+			t.Errorf("%s: the container's security context is %+v", component, container)
+		}
+		if *spec.AutomountServiceAccountToken {
+			t.Errorf("%s gets a token of the API server", component)
+		}
+	}
+}
+
+func TestMasterContainer(t *testing.T) {
+	container := pod(t, newStore(), v1alpha1.ComponentMaster).Spec.Containers[0]
+	want := "-C tcp:host=box-coordinator.default.svc,port=11100 -L tcp:host=0.0.0.0,port=12100 " +
+		"--advertise tcp:host=$(POD_IP),port=12100 --member box-master-0 --instance $(POD_UID) --hostId $(NODE_NAME) " +
+		"--cores 2 --totalMasterMemory 848 --logFormat json"
+	if got := strings.Join(container.Args, " "); got != want {
+		t.Errorf("arguments are\n%s, not\n%s", got, want)
+	}
+	ports := map[string]int32{}
+	for _, port := range container.Ports {
+		ports[*port.Name] = *port.ContainerPort
+	}
+	if len(ports) != 3 || ports["shard-0"] != 12100 || ports["shard-1"] != 12101 || ports["http"] != 12400 {
+		t.Errorf("ports are %v", ports)
+	}
+	requests, limits := *container.Resources.Requests, *container.Resources.Limits
+	if requests.Memory().String() != "1Gi" || limits.Memory().String() != "1Gi" || requests.Cpu().String() != "2" ||
+		!limits.Cpu().IsZero() {
+		t.Errorf("resources are %v, %v", requests, limits)
+	}
+}
+
+func TestMasterResourceOverrides(t *testing.T) {
+	store := newStore()
+	store.Spec.Masters.Resources = &v1alpha1.ComputeResources{Requests: corev1.ResourceList{"cpu": resource.MustParse("250m")}}
+	if got := (*pod(t, store, v1alpha1.ComponentMaster).Spec.Containers[0].Resources.Requests).Cpu().String(); got != "250m" {
+		t.Errorf("the CPU request is %s", got)
+	}
+	// A limit below the number of cores pulls the default request down with it.
+	store.Spec.Masters.Resources = &v1alpha1.ComputeResources{Limits: corev1.ResourceList{"cpu": resource.MustParse("1500m")}}
+	if got := (*pod(t, store, v1alpha1.ComponentMaster).Spec.Containers[0].Resources.Requests).Cpu().String(); got != "1500m" {
+		t.Errorf("the CPU request is %s", got)
+	}
+}
+
+// Whatever the API lets through leaves room for objects and for the process.
+func TestStoreMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cores := rapid.Int32Range(1, resources.MaxShards).Draw(t, "cores")
+		total := rapid.Int64Range(256*int64(cores), 1<<20).Draw(t, "MiB")
+		memory := resource.NewQuantity(total<<20, resource.BinarySI)
+		got := resources.StoreMemoryMiB(resources.Inputs{Memory: memory, Cores: cores})
+		if got < 128*int64(cores) || got > total-64 {
+			t.Fatalf("of %d MiB, %d cores get %d", total, cores, got)
+		}
+	})
+}
+
+// Every name that the API lets through gives valid names of pods, Services and labels.
+func TestNames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		store := newStore()
+		store.Name = rapid.StringMatching(`[a-z]([-a-z0-9]{0,38}[a-z0-9])?`).Draw(t, "name")
+		ordinal := rapid.IntRange(0, 999).Draw(t, "ordinal")
+		member := v1alpha1.MasterMember(store.Name, ordinal)
+		for _, name := range []string{
+			resources.PodName(store.UID, member, 1), resources.ClientService(store), resources.InternalService(store),
+			*resources.DisruptionBudget(store).Name,
+		} {
+			if errs := validation.IsDNS1035Label(name); len(errs) > 0 {
+				t.Fatalf("%s: %v", name, errs)
+			}
+		}
+		if errs := validation.IsValidLabelValue(member); len(errs) > 0 {
+			t.Fatalf("%s: %v", member, errs)
+		}
+		if got, ok := v1alpha1.MasterOrdinal(store.Name, member); !ok || got != ordinal {
+			t.Fatalf("the ordinal of %s is %d, %v", member, got, ok)
+		}
+	})
+	for _, other := range []string{"box-master-01", "box-master--1", "box-master-", "box-coordinator", "box-master-x", "other-master-0"} {
+		if _, ok := v1alpha1.MasterOrdinal("box", other); ok {
+			t.Errorf("%s is taken for a master of box", other)
+		}
+	}
+}
+
+func TestPodNamesDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for _, uid := range []types.UID{"a", "b"} {
+		for number := range int64(200) {
+			seen[resources.PodName(uid, "box-master-0", number)] = true
+		}
+	}
+	if len(seen) != 400 {
+		t.Errorf("400 pods have %d names", len(seen))
+	}
+	if a, b := resources.PodName("a", "m", 1), resources.PodName("a", "m", 1); a != b {
+		t.Errorf("one pod has the names %s and %s", a, b)
+	}
+}
+
+// What a pod carries says exactly what it was made from.
+func TestInputsSurviveTheAnnotation(t *testing.T) {
+	store := newStore()
+	seconds := int64(60)
+	store.Spec.Placement.NodeSelector = map[string]string{"a": "b"}
+	store.Spec.Placement.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}
+	for _, component := range []string{v1alpha1.ComponentCoordinator, v1alpha1.ComponentMaster} {
+		inputs := resources.InputsFor(store, component, "store:1")
+		text, err := inputs.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := resources.DecodeInputs(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := resources.Diff(back, inputs); diff != "" {
+			t.Errorf("%s: %s", component, diff)
+		}
+	}
+	if _, err := resources.DecodeInputs("{"); err == nil {
+		t.Error("half an annotation is taken for a whole one")
+	}
+}
+
+// The annotation of a default Store, as this version writes it. A version that reads it differently would find every pod outdated.
+func TestInputsAreStable(t *testing.T) {
+	for component, text := range map[string]string{
+		v1alpha1.ComponentMaster: `{"image":"store:1","memory":"1Gi","cores":2,"failureDomain":"kubernetes.io/hostname"}`,
+		v1alpha1.ComponentCoordinator: `{"image":"store:1","requests":{"cpu":"100m","memory":"256Mi"},` +
+			`"limits":{"memory":"256Mi"}}`,
+	} {
+		inputs := resources.InputsFor(newStore(), component, "store:1")
+		if got, err := inputs.Encode(); err != nil || got != text {
+			t.Errorf("%s is written as %s (%v), not %s", component, got, err, text)
+		}
+	}
+}
+
+func TestDiff(t *testing.T) {
+	base := func() *v1alpha1.Store { return newStore() }
+	for _, test := range []struct {
+		change func(*v1alpha1.Store)
+		want   string
+	}{
+		{func(*v1alpha1.Store) {}, ""},
+		{func(s *v1alpha1.Store) { s.Spec.Masters.Memory = resource.MustParse("1024Mi") }, ""},
+		{func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 7 }, ""},
+		{func(s *v1alpha1.Store) { s.Spec.ImagePullPolicy = corev1.PullAlways }, ""},
+		{func(s *v1alpha1.Store) { s.Spec.Masters.Memory = resource.MustParse("2Gi") }, "memory: 1Gi -> 2Gi"},
+		{
+			func(s *v1alpha1.Store) { s.Spec.Masters.Cores, s.Spec.Placement.PriorityClassName = 4, "high" },
+			"cores: 2 -> 4, priorityClassName: none -> high",
+		},
+		{func(s *v1alpha1.Store) { s.Spec.Placement.NodeSelector = map[string]string{"a": "b"} }, "nodeSelector"},
+		{
+			func(s *v1alpha1.Store) {
+				s.Spec.Masters.Resources = &v1alpha1.ComputeResources{Limits: corev1.ResourceList{"cpu": resource.MustParse("2")}}
+			},
+			"resources.limits: none -> cpu=2",
+		},
+	} {
+		changed := base()
+		test.change(changed)
+		have := resources.InputsFor(base(), v1alpha1.ComponentMaster, "store:1")
+		want := resources.InputsFor(changed, v1alpha1.ComponentMaster, "store:1")
+		if got := resources.Diff(have, want); got != test.want {
+			t.Errorf("the difference is %q, not %q", got, test.want)
+		}
+	}
+}
+
+// Only clients' and HTTP ports are open to everybody.
+func TestNetworkPolicies(t *testing.T) {
+	open := map[int32]bool{}
+	for _, policy := range resources.NetworkPolicies(newStore(), "rcbox-system") {
+		for _, rule := range policy.Spec.Ingress {
+			for _, port := range rule.Ports {
+				last := port.Port.IntVal
+				if port.EndPort != nil {
+					last = *port.EndPort
+				}
+				for number := port.Port.IntVal; number <= last; number++ {
+					open[number] = len(rule.From) == 0
+				}
+			}
+		}
+	}
+	for number, want := range map[int32]bool{11100: true, 11200: false, 11300: false, 11400: true, 12100: true, 12163: true, 12400: true} {
+		if got, named := open[number]; !named || got != want {
+			t.Errorf("port %d: named %v, open to everybody %v", number, named, got)
+		}
+	}
+	if len(open) != 3+1+64+1 {
+		t.Errorf("%d ports are named", len(open))
+	}
+}
