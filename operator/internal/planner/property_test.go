@@ -174,18 +174,20 @@ func TestDeadNodeBlocksNothing(t *testing.T) {
 	}
 }
 
-// The operator's default image is for new Stores only.
+// The operator's default image is for new Stores only: others remember theirs, in the status and in their pods.
 func TestOperatorUpgradeChangesNothing(t *testing.T) {
-	w := newWorld(3)
-	w.settle(100)
-	for name, forget := range map[string]func(){
-		"status kept": func() {},
-		"status lost": func() { w.store.Status = v1alpha1.StoreStatus{} },
+	for name, change := range map[string]func(*planner.Observed){
+		"all there":   func(*planner.Observed) {},
+		"status lost": func(o *planner.Observed) { o.Store.Status = v1alpha1.StoreStatus{} },
+		"pods lost":   func(o *planner.Observed) { o.Pods = nil },
 	} {
-		forget()
+		w := newWorld(3)
+		w.settle(100)
 		o := w.observe()
+		change(&o)
 		o.DefaultImage = "store:2"
-		if plan := planner.Make(o); len(plan.Steps) != 0 || plan.Image != "store:1" {
+		plan := planner.Make(o)
+		if plan.Image != "store:1" || (len(o.Pods) > 0 && len(plan.Steps) != 0) {
 			t.Errorf("%s: another default image leads to %+v and image %s", name, plan.Steps, plan.Image)
 		}
 	}

@@ -48,7 +48,7 @@ func recordLosses(o planner.Observed, next *v1alpha1.StoreStatus) {
 			Bytes:      loss.Bytes,
 		})
 	}
-	next.LossesSeen = total
+	next.LossesSeen = max(next.LossesSeen, total)
 }
 
 func record(o planner.Observed, next *v1alpha1.StoreStatus, loss v1alpha1.Loss) {

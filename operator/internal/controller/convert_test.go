@@ -1,0 +1,84 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+func waiting(reason, message string, last *corev1.ContainerStateTerminated) corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+		Image:                "store:1",
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		LastTerminationState: corev1.ContainerState{Terminated: last},
+	}}}
+}
+
+func TestProcessAndTrouble(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		status  corev1.PodStatus
+		process planner.Process
+		trouble string
+	}{
+		{"new", corev1.PodStatus{}, planner.ProcessAbsent, ""},
+		{"starting", waiting("ContainerCreating", "", nil), planner.ProcessAbsent, ""},
+		{"no room", corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes",
+		}}}, planner.ProcessAbsent, "Unschedulable: 0/3 nodes"},
+		{"no image", waiting("ImagePullBackOff", strings.Repeat("long ", 100), nil), planner.ProcessAbsent,
+			"cannot pull image store:1, see kubectl describe pod p"},
+		{"crash loop", waiting("CrashLoopBackOff", "back-off 10s", &corev1.ContainerStateTerminated{
+			ExitCode: 1, Reason: "Error", Message: "first\nerror: no memory\n",
+		}), planner.ProcessAbsent, "CrashLoopBackOff: exit code 1 (Error) error: no memory"},
+		{"running", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}}, planner.ProcessRunning, ""},
+		{"evicted", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"},
+			planner.ProcessEnded, "Evicted: low on memory"},
+		{"failed", corev1.PodStatus{Phase: corev1.PodFailed}, planner.ProcessEnded, "Failed"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			pod := &corev1.Pod{Status: test.status}
+			pod.Name = "p"
+			if got := processOf(pod); got != test.process {
+				t.Errorf("process is %d, not %d", got, test.process)
+			}
+			if got := troubleOf(pod); got != test.trouble {
+				t.Errorf("trouble is %q, not %q", got, test.trouble)
+			}
+		})
+	}
+}
+
+func TestClusterOf(t *testing.T) {
+	cluster := clusterOf(&adminv1.GetClusterStatusResponse{
+		ClusterId: 1, TableCount: 1 << 63, LossesDropped: 3,
+		Members: []*adminv1.Member{
+			{Name: "a", State: adminv1.MemberState_MEMBER_STATE_UP, Shards: []*adminv1.Shard{
+				{ServerId: 1, TabletCount: 2, LogCapacityBytes: 10, LogLiveBytes: 5}, {ServerId: 1<<32 | 2, TabletCount: 3, LogCapacityBytes: 10},
+			}},
+			{Name: "b", State: adminv1.MemberState_MEMBER_STATE_UNREACHABLE},
+			// A state that this build does not know is not one that serves.
+			{Name: "c", State: adminv1.MemberState(99)},
+		},
+		Losses: []*adminv1.Loss{{Member: "a", Tables: []string{"t", "u"}, TablesDropped: 5, ServerIds: []uint64{1 << 32}}},
+	})
+	if cluster.Tables != 1<<63-1 {
+		t.Errorf("%d tables", cluster.Tables)
+	}
+	a := cluster.Members[0]
+	if !a.Connected || a.Tablets != 5 || a.CapacityBytes != 20 || a.LiveBytes != 5 || a.ServerIDs[1] != "2.1" {
+		t.Errorf("member is %+v", a)
+	}
+	if cluster.Members[1].Connected || cluster.Members[2].Connected {
+		t.Errorf("members are %+v", cluster.Members)
+	}
+	if loss := cluster.Losses[0]; loss.TableCount != 7 || loss.ServerIDs[0] != "0.1" {
+		t.Errorf("loss is %+v", loss)
+	}
+}
