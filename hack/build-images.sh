@@ -34,7 +34,7 @@ build_image() {
 	if ! image_exists "$name:$tag"; then
 		docker build --quiet "$@" --tag "$name:$tag" "$context"
 	fi
-	docker images --format '{{.Repository}}:{{.Tag}}' "$name" | { grep -vxF "$name:$tag" || true; } | while read -r other; do
+	docker images --format '{{.Repository}}:{{.Tag}}' "$name" | { grep -E ':[0-9a-f]{12}$' | grep -vxF "$name:$tag" || true; } | while read -r other; do
 		docker rmi "$other" || true # in use by a container
 	done
 }

@@ -21,8 +21,8 @@ mmdebstrap --quiet --variant=extract --aptopt='APT::Install-Recommends "false"' 
 	--dpkgopt='path-include=/usr/share/ca-certificates/*' \
 	--dpkgopt='path-include=/usr/share/doc/*/copyright' \
 	--extract-hook="$HERE/hook.sh" \
-	"$DEBIAN_SUITE" "$WORK/base.tar"
-# What the packager leaves behind, and files that a container gets from its host.
-tar --delete -f "$WORK/base.tar" ./etc/apt ./etc/dpkg ./etc/hostname ./etc/resolv.conf ./var
-docker import --change 'USER 65532:65532' --change 'WORKDIR /' \
-	--change 'ENV PATH=/usr/local/bin:/usr/bin:/bin' "$WORK/base.tar" "$TAG"
+	"$DEBIAN_SUITE" "$WORK/base"
+# Without what the packager leaves behind, and what a container gets from its host.
+tar -C "$WORK/base" --exclude=./etc/apt --exclude=./etc/dpkg --exclude=./var --exclude=./dev \
+	--exclude=./etc/hostname --exclude=./etc/resolv.conf -c . |
+	docker import --change 'USER 65532:65532' --change 'WORKDIR /' --change 'ENV PATH=/usr/local/bin:/usr/bin:/bin' - "$TAG"
