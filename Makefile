@@ -22,7 +22,7 @@ local: store ## a store on loopback, as plain processes: no root, no Kubernetes
 	@hack/local.sh
 
 bench: store ## measure the store beside Redis and memcached
-	@bench/run.sh
+	@hack/bench.sh
 
 lint: ## all linters
 	@hack/lint.sh

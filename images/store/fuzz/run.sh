@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Builds every fuzz target with coverage feedback, on stable Rust, and runs each one.
+#
+# usage: images/store/fuzz/run.sh [SECONDS_PER_TARGET [TARGET...]]
+# Starts from seeds/ and from what former runs found (target/corpus). Prints how
+# many inputs each target tried. Exit code 1 on a finding; its input is kept in
+# target/findings, and is tried again with: target/.../TARGET INPUT
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+SECONDS_EACH=${1:-10}
+shift || true
+TRIPLE=$(rustc -vV | sed -n 's/^host: //p')
+TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
+CORPUS=$PWD/target/corpus
+FINDINGS=$PWD/target/findings
+
+[[ $SECONDS_EACH =~ ^[1-9][0-9]*$ ]] || { echo "usage: run.sh [SECONDS_PER_TARGET [TARGET...]]" >&2; exit 2; }
+
+# What cargo-fuzz passes, without the sanitizers that need a nightly compiler.
+# With --target the flags reach our code and its libraries, not build scripts.
+FLAGS=(
+	-C passes=sancov-module
+	-C llvm-args=-sanitizer-coverage-level=4
+	-C llvm-args=-sanitizer-coverage-inline-8bit-counters
+	-C llvm-args=-sanitizer-coverage-pc-table
+	-C llvm-args=-sanitizer-coverage-trace-compares
+	-C link-dead-code
+	-C target-cpu=x86-64-v2
+	--cfg fuzzing
+)
+
+build() {
+	RUSTFLAGS="${FLAGS[*]}" cargo build --quiet --release --locked --target "$TRIPLE" --target-dir "$TARGET_DIR"
+}
+
+# seed TARGET: its seeds are lines of hex digits; each becomes a file.
+seed() {
+	local line number=0
+	mkdir -p "$CORPUS/$1" "$FINDINGS"
+	while read -r line; do
+		[[ -n $line && $line != \#* ]] || continue
+		number=$((number + 1))
+		# shellcheck disable=SC2059 # the format is the bytes
+		printf "$(sed 's/../\\x&/g' <<<"$line")" >"$CORPUS/$1/seed-$number"
+	done <"seeds/$1.hex"
+	((number > 0)) || { echo "error: seeds/$1.hex has no seeds" >&2; return 1; }
+}
+
+# run TARGET: counts the inputs it tried; without coverage feedback it would learn nothing, which is an error.
+run() {
+	local log=$FINDINGS/$1.log binary=$TARGET_DIR/$TRIPLE/release/$1 tried edges
+	if ! "$binary" -max_total_time="$SECONDS_EACH" -timeout=10 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 \
+		-artifact_prefix="$FINDINGS/$1-" "$CORPUS/$1" >"$log" 2>&1; then
+		tail -n 40 "$log"
+		echo "FINDING in $1: the input is in $FINDINGS; try it again with: $binary INPUT"
+		return 1
+	fi
+	tried=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+	edges=$(sed -n 's/.* cov: \([0-9]*\).*/\1/p' "$log" | tail -n 1)
+	((${edges:-0} > 10)) || { tail -n 20 "$log"; echo "error: $1 reports no coverage: the build flags do not work with this compiler"; return 1; }
+	printf '%-18s %9d inputs, %5d edges covered, %4d inputs kept\n' "$1" "$tried" "$edges" "$(find "$CORPUS/$1" -type f | wc -l)"
+}
+
+build
+TARGETS=("$@")
+((${#TARGETS[@]})) || mapfile -t TARGETS < <(for file in targets/*.rs; do basename "$file" .rs; done)
+failed=0
+for target in "${TARGETS[@]}"; do
+	seed "$target"
+	run "$target" || failed=1
+done
+exit "$failed"
