@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use wire::map::Set;
+use wire::map::{Map, Set};
 use wire::rpc::RejectRules;
 use wire::status::Status;
 
@@ -125,18 +125,18 @@ impl State {
     fn at(self, version: u64) -> Option<State> {
         match self.object {
             None => (version == 0).then_some(self),
-            Some((known, value)) => {
-                (version > 0 && known.is(version)).then(|| self.with(Version::Exactly(version), value))
-            }
+            Some((known, value)) => (version > 0 && known.is(version))
+                .then(|| self.with(Version::Exactly(version), value)),
         }
     }
 
     /// States after this operation, if it can take effect here.
-    fn after(self, input: Input, output: Output) -> Vec<State> {
+    fn after(self, input: Input, output: Output, shown: &Shown) -> Vec<State> {
+        let unseen = || self.blind(input).filter(|next| shown.allows(*next, input));
         match (input, output) {
             (Input::Loss, _) => vec![self.gone()],
-            (_, Output::Unknown) => self.blind(input).into_iter().collect(),
-            (_, Output::Maybe) => self.blind(input).into_iter().chain([self]).collect(),
+            (_, Output::Unknown) => unseen().into_iter().collect(),
+            (_, Output::Maybe) => unseen().into_iter().chain([self]).collect(),
             _ => self.seen(input, output).into_iter().collect(),
         }
     }
@@ -223,6 +223,49 @@ impl State {
     }
 }
 
+/// What the whole history shows of versions. A version is given to one write only, so that whoever took effect unseen
+/// cannot have been given one that is known to be another's; and where nobody saw a higher version, it makes no difference.
+struct Shown {
+    values: Map<u64, u64>,
+    highest: u64,
+}
+
+impl Shown {
+    fn by(operations: &[Operation]) -> Shown {
+        let mut shown = Shown {
+            values: Map::default(),
+            highest: 0,
+        };
+        for operation in operations {
+            let (version, value) = match (operation.input, operation.output) {
+                (Input::Write(value, _), Output::Done(version))
+                | (_, Output::Found(version, value)) => (version, Some(value)),
+                (_, Output::Done(version) | Output::Refused(_, version)) => (version, None),
+                _ => continue,
+            };
+            shown.highest = shown.highest.max(version);
+            if let Some(value) = value {
+                shown.values.insert(version, value);
+            }
+        }
+        shown
+    }
+
+    /// Whether an unseen operation can have led to this state.
+    fn allows(&self, next: State, input: Input) -> bool {
+        match (input, next.object) {
+            (Input::Write(..), Some((Version::Exactly(version), value))) => {
+                version <= self.highest
+                    && self
+                        .values
+                        .get(&version)
+                        .is_none_or(|shown| *shown == value)
+            }
+            _ => true,
+        }
+    }
+}
+
 /// Which operations have taken effect. Those before `first` all have.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Done {
@@ -264,6 +307,7 @@ pub fn check(history: &[Operation], max_configurations: usize) -> Verdict {
         .iter()
         .filter(|operation| operation.end != u64::MAX)
         .count();
+    let shown = Shown::by(&operations);
     let nothing = Done {
         first: 0,
         bits: Vec::new(),
@@ -286,7 +330,7 @@ pub fn check(history: &[Operation], max_configurations: usize) -> Verdict {
         candidates.sort_by_key(|&at| std::cmp::Reverse(operations[at].end));
         for at in candidates {
             let operation = &operations[at];
-            for next in state.after(operation.input, operation.output) {
+            for next in state.after(operation.input, operation.output, &shown) {
                 let next_done = done.with(at);
                 if seen.insert((next_done.clone(), next)) {
                     let next_count = count + usize::from(operation.end != u64::MAX);
@@ -309,8 +353,12 @@ fn candidates(operations: &[Operation], done: &Done) -> Vec<usize> {
         if operation.call > first_end {
             break;
         }
-        if !done.contains(at) {
-            first_end = first_end.min(operation.end);
+        if done.contains(at) {
+            continue;
+        }
+        first_end = first_end.min(operation.end);
+        // Of several that are alike in everything, the first goes first.
+        if at == 0 || operations[at - 1] != *operation || done.contains(at - 1) {
             found.push(at);
         }
     }
@@ -330,8 +378,10 @@ fn explain(
         "{count} of {mandatory} operations can be explained; then the object is {}, and none of those marked * can follow\n",
         match state.object {
             None => format!("absent (its highest version was {})", state.floor),
-            Some((Version::Exactly(version), value)) => format!("value {value} at version {version}"),
-            Some((Version::AtLeast(least), value)) => format!("value {value} at version {least} or higher"),
+            Some((Version::Exactly(version), value)) =>
+                format!("value {value} at version {version}"),
+            Some((Version::AtLeast(least), value)) =>
+                format!("value {value} at version {least} or higher"),
         }
     );
     for (at, operation) in operations

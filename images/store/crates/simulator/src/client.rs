@@ -134,9 +134,7 @@ impl ClientNode {
                 self.is_creating = true;
                 let name = table_name(at);
                 let span = scenario.span;
-                let id = self
-                    .core
-                    .create_table(clock, name.as_bytes(), span, out);
+                let id = self.core.create_table(clock, name.as_bytes(), span, out);
                 self.await_(id, Purpose::CreateTable(at));
             }
             return;
@@ -163,8 +161,7 @@ impl ClientNode {
         self.await_(id, purpose);
         if self.random.chance(30) {
             let after = self.random.between(1, 50 * MILLI);
-            self.core
-                .set_deadline(id, Time(clock.0 + after));
+            self.core.set_deadline(id, Time(clock.0 + after));
         }
     }
 
@@ -391,7 +388,11 @@ impl ClientNode {
                             *known = None;
                         }
                     }
-                    if is_read { Ending::Nothing } else { Ending::Unknown }
+                    if is_read {
+                        Ending::Nothing
+                    } else {
+                        Ending::Unknown
+                    }
                 }
                 Status::ExpiredLease if !is_read => Ending::Unknown,
                 status => return Err(format!("{record:?} ended with {status}")),
@@ -409,13 +410,12 @@ impl ClientNode {
                 .insert((record.table, record.key.clone()), version);
         }
         record.output = Some(ending);
-        record.end = if ending == Ending::Unknown { u64::MAX } else { now };
+        record.end = if ending == Ending::Unknown {
+            u64::MAX
+        } else {
+            now
+        };
         Ok(())
-    }
-
-    /// Tables that this client knows.
-    pub fn tables(&self) -> impl Iterator<Item = TableId> + '_ {
-        self.tables.iter().flatten().copied()
     }
 
     pub fn is_idle(&self) -> bool {

@@ -3,31 +3,31 @@
 use crate::network::Host;
 use crate::scenario::{MICRO, MILLI, SECOND};
 use crate::server::ShardNode;
-use crate::world::{
-    COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host,
-};
+use crate::world::{COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host};
+
+/// Long absences of client 0 in one run.
+const MAX_ABSENCES: u32 = 2;
 
 impl World {
     /// One fault, and the next one later.
     pub fn fault(&mut self) {
-        if self.phase != Phase::Load {
+        if self.phase != Phase::Load || self.faults_left == 0 {
             return;
         }
+        self.faults_left -= 1;
         match self.random.between(0, 99) {
             0..25 => self.reset_connection(),
             25..37 => self.silence_connection(),
             37..55 => self.partition(),
             55..75 => self.pause(),
-            75..92 if self.scenario.crashes => {
+            75..90 if self.scenario.crashes => {
                 let server = self.random.below(self.servers.len());
                 self.crash_server(server);
             }
-            92.. if self.scenario.coordinator_crashes => self.crash_coordinator(),
+            90.. if self.scenario.coordinator_crashes => self.crash_coordinator(),
             _ => self.reset_connection(),
         }
-        let next = self
-            .random
-            .between(MICRO, 2 * self.scenario.fault_interval);
+        let next = self.random.between(MICRO, 2 * self.scenario.fault_interval);
         self.schedule_in(next, Event::Fault);
     }
 
@@ -89,7 +89,9 @@ impl World {
         if self.random.chance(600) {
             self.network.cut(b, a);
         }
-        let most = *self.random.pick(&[20 * MILLI, 400 * MILLI, 2 * SECOND, 6 * SECOND]);
+        let most = *self
+            .random
+            .pick(&[20 * MILLI, 400 * MILLI, 2 * SECOND, 6 * SECOND]);
         let after = self.random.between(MILLI, most);
         self.schedule_in(after, Event::Heal);
     }
@@ -97,17 +99,13 @@ impl World {
     /// A process gets no processor for a while.
     fn pause(&mut self) {
         let host = self.some_host();
-        let most = *self.random.pick(&[5 * MILLI, 300 * MILLI, 1200 * MILLI, 5 * SECOND]);
+        let most = *self
+            .random
+            .pick(&[5 * MILLI, 300 * MILLI, 1200 * MILLI, 5 * SECOND]);
         let pause = self.random.between(MICRO, most);
         self.coverage.hit("processes paused");
         self.note_fault(host, "is paused for ns", pause);
         self.pause_until(host, self.now + pause);
-    }
-
-    fn pause_until(&mut self, host: Host, until: u64) {
-        if let Some(machine) = self.machines.get_mut(&host) {
-            machine.paused_until = machine.paused_until.max(until);
-        }
     }
 
     /// Client 0 is away for longer than its lease lasts, and some of its connections do not survive that.
@@ -126,7 +124,8 @@ impl World {
                 self.network.reset(self.now, connection);
             }
         }
-        if self.clients[0].remaining > 30 {
+        self.absences += 1;
+        if self.absences < MAX_ABSENCES {
             let next = self.random.between(MILLI, 2 * SECOND);
             self.schedule(self.now + pause + next, Event::Absence);
         }
@@ -148,7 +147,11 @@ impl World {
         }
         let host = server_host(server);
         self.coverage.hit("server crashes");
-        self.note_fault(host, "crashes, incarnation", self.servers[server].incarnation);
+        self.note_fault(
+            host,
+            "crashes, incarnation",
+            self.servers[server].incarnation,
+        );
         let sides = self.sides_of(|party| {
             matches!(party, Party::ShardClient { server: at, .. } | Party::ShardLink { server: at, .. } if *at == server)
         });
@@ -163,7 +166,8 @@ impl World {
             self.count_shard(shard);
         }
         self.history.lose(self.now, &name);
-        let after = self.random.between(MILLI, 2 * SECOND);
+        let most = *self.random.pick(&[10 * MILLI, 300 * MILLI, 4 * SECOND]);
+        let after = self.random.between(MILLI, most);
         self.schedule_in(after, Event::Restart(host));
     }
 
@@ -173,13 +177,13 @@ impl World {
         }
         self.coverage.hit("coordinator crashes");
         self.note_fault(COORDINATOR, "crashes, store", self.stores);
-        let sides = self.sides_of(|party| {
-            matches!(party, Party::CoordinatorClient | Party::CoordinatorMember)
-        });
+        let sides = self
+            .sides_of(|party| matches!(party, Party::CoordinatorClient | Party::CoordinatorMember));
         for (connection, side) in sides {
             self.drop_party(connection, side);
         }
-        let after = self.random.between(MILLI, 2 * SECOND);
+        let most = *self.random.pick(&[10 * MILLI, 300 * MILLI, 4 * SECOND]);
+        let after = self.random.between(MILLI, most);
         self.schedule_in(after, Event::Restart(COORDINATOR));
     }
 
@@ -202,10 +206,7 @@ impl World {
     /// From now on nothing more goes wrong.
     pub fn end_faults(&mut self) {
         self.network.heal(self.now);
-        let now = self.now;
-        for machine in self.machines.values_mut() {
-            machine.paused_until = machine.paused_until.min(now);
-        }
+        self.end_pauses();
     }
 
     /// Takes over what a shard has counted.

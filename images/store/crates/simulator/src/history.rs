@@ -56,9 +56,7 @@ impl History {
 
     /// Notes where a table was placed: last hashes and members, in order.
     pub fn place(&mut self, table: TableId, ranges: Vec<(u64, String)>) {
-        self.placements
-            .entry(table)
-            .or_insert(Placement { ranges });
+        self.placements.entry(table).or_insert(Placement { ranges });
     }
 
     pub fn lose(&mut self, now: u64, member: &str) {

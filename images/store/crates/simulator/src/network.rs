@@ -55,7 +55,12 @@ struct Connection {
 
 impl Direction {
     /// The packet to be heard next, if it is one that was held.
-    fn release(&mut self, time: u64, connection: u64, direction: usize) -> Option<(u64, NetworkEvent)> {
+    fn release(
+        &mut self,
+        time: u64,
+        connection: u64,
+        direction: usize,
+    ) -> Option<(u64, NetworkEvent)> {
         let sequence = self.next_heard;
         let packet = self.stalled.remove(&sequence)?;
         let event = NetworkEvent::Arrive {
@@ -161,7 +166,14 @@ impl Network {
 
     /// Whether a packet that arrives now is heard. What a partition holds, or what is behind such a packet, is kept for
     /// later.
-    pub fn arrives(&mut self, now: u64, id: u64, at: usize, sequence: u64, packet: &Packet) -> bool {
+    pub fn arrives(
+        &mut self,
+        now: u64,
+        id: u64,
+        at: usize,
+        sequence: u64,
+        packet: &Packet,
+    ) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else {
             return false;
         };
@@ -253,10 +265,6 @@ impl Network {
     /// Holds packets from one host to another until healed.
     pub fn cut(&mut self, from: Host, to: Host) {
         self.cuts.insert((from, to));
-    }
-
-    pub fn is_whole(&self) -> bool {
-        self.cuts.is_empty()
     }
 
     /// Lets everything that is held go on.

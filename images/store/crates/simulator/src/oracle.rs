@@ -24,6 +24,8 @@ struct Known {
 #[derive(Debug, Default)]
 pub struct Oracle {
     keys: BTreeMap<Key, Known>,
+    /// Where the log was after a numbered request was executed, by lease and RPC id.
+    executed: BTreeMap<(u64, u64), LogPosition>,
     /// Replies that must wait, and until when.
     waiting: BTreeMap<ReplyTo, LogPosition>,
 }
@@ -56,10 +58,18 @@ impl Oracle {
         } else {
             LogPosition::START
         };
+        if let Some(numbers) = numbers(payload) {
+            let executed = self.executed.entry(numbers).or_default();
+            // Sent again, it shows no more than the first time.
+            until = until.max(*executed);
+            *executed = until;
+        }
         for (key, effect) in effects(payload) {
             let known = self.keys.get(&key).copied();
             match effect {
-                Effect::Looks => {}
+                Effect::Looks => {
+                    until = known.map_or(until, |known| until.max(known.changed_at));
+                }
                 Effect::Writes { is_sure } if has_appended => {
                     let changed_at = if is_sure {
                         after
@@ -80,9 +90,6 @@ impl Oracle {
                     self.keys.insert(key, Known { exists, changed_at });
                 }
                 Effect::Writes { .. } | Effect::Removes { .. } => {}
-            }
-            if let Some(known) = known {
-                until = until.max(known.changed_at);
             }
         }
         self.waiting.insert(to, until);
@@ -119,9 +126,26 @@ impl Oracle {
     /// The shard dropped everything: positions begin anew.
     pub fn clear(&mut self) {
         self.keys.clear();
+        self.executed.clear();
         for until in self.waiting.values_mut() {
             *until = LogPosition::START;
         }
+    }
+}
+
+/// Lease and RPC id of a request that has them.
+fn numbers(payload: &[u8]) -> Option<(u64, u64)> {
+    let header = rpc::header(payload).ok()?;
+    match Opcode::from_u16(header.opcode)? {
+        Opcode::Write => {
+            let request = WriteRequest::decode(payload).ok()?;
+            Some((request.lease.id, request.rpc_id))
+        }
+        Opcode::Remove => {
+            let request = RemoveRequest::decode(payload).ok()?;
+            Some((request.lease.id, request.rpc_id))
+        }
+        _ => None,
     }
 }
 

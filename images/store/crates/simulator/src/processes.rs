@@ -17,9 +17,7 @@ use crate::coordinator_node::{CoordinatorAction, CoordinatorActions};
 use crate::history::value_number;
 use crate::scenario::Durable;
 use crate::server::{ShardActions, ShardNode};
-use crate::world::{
-    COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host,
-};
+use crate::world::{COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host};
 
 impl World {
     // ---- the coordinator ----
@@ -373,17 +371,19 @@ impl World {
         if host == "coordinator" {
             return Some((COORDINATOR, port));
         }
-        let server = self
-            .servers
-            .iter()
-            .position(|server| server.name == host)?;
+        let server = self.servers.iter().position(|server| server.name == host)?;
         Some((server_host(server), port))
     }
 
     /// Counts how often each change was sent.
     fn note_sent(&mut self, client: usize, payload: &[u8]) {
         let mut numbers = Vec::new();
-        let rpc_id = match payload.first().copied().map(u16::from).and_then(Opcode::from_u16) {
+        let rpc_id = match payload
+            .first()
+            .copied()
+            .map(u16::from)
+            .and_then(Opcode::from_u16)
+        {
             Some(Opcode::Write) => WriteRequest::decode(payload).ok().map(|request| {
                 numbers.extend(value_number(request.object.value()));
                 request.rpc_id
@@ -510,7 +510,12 @@ impl World {
             payload,
             || {
                 let status = rpc::status(payload).map_or_else(|_| "malformed", Status::name);
-                format!("{}/{} {status}, {} bytes", to.connection, to.nonce, payload.len())
+                format!(
+                    "{}/{} {status}, {} bytes",
+                    to.connection,
+                    to.nonce,
+                    payload.len()
+                )
             },
         );
     }
@@ -582,9 +587,13 @@ fn describe(payload: &[u8]) -> String {
                 request.ack_id
             )
         }),
-        Some(Opcode::MultiOp) => MultiWriteRequest::decode(payload)
-            .map(|request| format!("{} writes", request.count())),
+        Some(Opcode::MultiOp) => {
+            MultiWriteRequest::decode(payload).map(|request| format!("{} writes", request.count()))
+        }
         _ => Ok(format!("{} bytes", payload.len())),
     };
-    format!("{name} {}", more.unwrap_or_else(|status| status.to_string()))
+    format!(
+        "{name} {}",
+        more.unwrap_or_else(|status| status.to_string())
+    )
 }

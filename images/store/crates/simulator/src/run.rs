@@ -69,7 +69,10 @@ fn judge(world: &mut World) {
         for shard in std::mem::take(&mut world.servers[server].shards) {
             world.count_shard(&shard);
             if let Err(text) = shard.core.audit() {
-                world.fail(format!("the books of a shard of m{} are wrong: {text}", server + 1));
+                world.fail(format!(
+                    "the books of a shard of m{} are wrong: {text}",
+                    server + 1
+                ));
             }
             world.objects += shard.core.stats().objects;
         }

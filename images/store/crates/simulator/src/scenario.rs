@@ -79,10 +79,10 @@ impl Scenario {
             span: random.between(1, 4) as u32,
             max_value_bytes: *random.pick(&[16, 200, 900, 2000]),
             fills_memory,
-            fault_interval: if is_faulty {
-                *random.pick(&[30 * MILLI, 200 * MILLI, SECOND])
-            } else {
-                0
+            fault_interval: match (is_faulty, lease_expires) {
+                (false, _) => 0,
+                (true, true) => 20 * SECOND,
+                (true, false) => *random.pick(&[30 * MILLI, 200 * MILLI, SECOND]),
             },
             crashes: random.chance(600),
             coordinator_crashes: random.chance(250),

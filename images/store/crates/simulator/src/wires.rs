@@ -67,14 +67,12 @@ impl World {
         };
         let party = self.listener(host, port);
         let Some(party) = party else {
-            self.network
-                .send(self.now, connection, 1, Packet::Refused);
+            self.network.send(self.now, connection, 1, Packet::Refused);
             self.network.deafen(connection, 1);
             return;
         };
         self.parties.insert((connection, 1), party);
-        self.network
-            .send(self.now, connection, 1, Packet::Accepted);
+        self.network.send(self.now, connection, 1, Packet::Accepted);
         match party {
             Party::CoordinatorClient => {
                 if let Some(node) = &mut self.coordinator {
@@ -271,7 +269,9 @@ impl World {
     fn frame(&mut self, connection: u64, party: Party, nonce: u64, payload: &[u8]) {
         let to = ReplyTo { connection, nonce };
         match party {
-            Party::Client { client, session } => self.client_received(client, session, nonce, payload),
+            Party::Client { client, session } => {
+                self.client_received(client, session, nonce, payload)
+            }
             Party::CoordinatorClient => self.coordinator_request(to, payload),
             Party::CoordinatorMember => self.coordinator_message(connection, payload),
             Party::ShardClient { server, shard } => self.shard_request(server, shard, to, payload),

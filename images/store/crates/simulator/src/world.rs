@@ -47,6 +47,8 @@ pub enum Event {
     Fault,
     Heal,
     Restart(Host),
+    /// A paused process may go on, if no other pause holds it.
+    Resume(Host),
     /// A long absence of client 0 begins.
     Absence,
 }
@@ -77,6 +79,8 @@ pub enum Phase {
 pub struct Machine {
     pub clock: Clock,
     pub paused_until: u64,
+    /// What it has to see to when it gets the processor back.
+    held: Vec<Event>,
     /// The earliest tick that is scheduled.
     tick_at: u64,
 }
@@ -127,11 +131,19 @@ pub struct World {
     pub first_final_read: usize,
     /// Objects that the shards counted at the end.
     pub objects: u64,
+    /// Faults that are still to come.
+    pub faults_left: u64,
+    /// Long absences so far.
+    pub absences: u32,
     phase_began: u64,
+    /// Events so far.
+    handled: u64,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
 }
 
+/// By then the servers are in, unless the network is slow.
+const START_OF_LOAD: u64 = 100 * MILLI;
 /// Simulated time after which the load ends, whatever was done of it.
 const MAX_LOAD: u64 = 90 * SECOND;
 /// Simulated time in which everything has to end once faults have stopped. The longest thing there is: a client that was
@@ -140,7 +152,7 @@ const MAX_DRAIN: u64 = 100 * SECOND;
 /// Time that passes in any case, so that what is still under way in the network arrives.
 const SETTLE: u64 = 2 * SECOND;
 /// Events after which a run is taken for one that goes round in circles.
-const MAX_EVENTS: u64 = 20_000_000;
+const MAX_EVENTS: u64 = 1_000_000;
 
 impl World {
     pub fn new(scenario: Scenario, mut random: Random, prints: bool) -> World {
@@ -161,7 +173,10 @@ impl World {
             failure: None,
             first_final_read: 0,
             objects: 0,
+            faults_left: random.between(1, 80),
+            absences: 0,
             phase_began: 0,
+            handled: 0,
             queue: BinaryHeap::new(),
             scheduled: 0,
             scenario,
@@ -175,7 +190,8 @@ impl World {
         self.add_machine(COORDINATOR);
         self.start_coordinator();
         for server in 0..self.scenario.members {
-            self.servers.push(ServerNode::new(format!("m{}", server + 1)));
+            self.servers
+                .push(ServerNode::new(format!("m{}", server + 1)));
             self.add_machine(server_host(server));
             self.start_server(server, self.scenario.shards);
         }
@@ -189,14 +205,14 @@ impl World {
             let random = self.random.fork();
             let node = ClientNode::new(client as u32, core, &self.scenario, random);
             self.clients.push(node);
-            self.schedule_in(MILLI, Event::ClientStep(client));
+            self.schedule_in(START_OF_LOAD, Event::ClientStep(client));
         }
         if self.scenario.fault_interval > 0 {
             let first = self.random.between(0, 2 * self.scenario.fault_interval);
-            self.schedule_in(first, Event::Fault);
+            self.schedule_in(START_OF_LOAD + first, Event::Fault);
         }
         if self.scenario.lease_expires {
-            let at = self.random.between(MILLI, 300 * MILLI);
+            let at = START_OF_LOAD + self.random.between(MILLI, 300 * MILLI);
             self.schedule_in(at, Event::Absence);
         }
     }
@@ -208,6 +224,7 @@ impl World {
         let machine = Machine {
             clock: Clock::new(offset, error),
             paused_until: 0,
+            held: Vec::new(),
             tick_at: u64::MAX,
         };
         self.machines.insert(host, machine);
@@ -296,7 +313,8 @@ impl World {
                 self.schedule(at, Event::Network(event));
             }
             self.change_phase();
-            if self.trace.events > MAX_EVENTS {
+            self.handled += 1;
+            if self.handled > MAX_EVENTS {
                 return self.fail(format!("no end after {MAX_EVENTS} events"));
             }
         }
@@ -318,16 +336,19 @@ impl World {
                 Some(server_host(*server))
             }
             Event::ClientStep(client) => Some(client_host(*client)),
-            Event::Fault | Event::Heal | Event::Restart(_) | Event::Absence => None,
+            Event::Fault | Event::Heal | Event::Restart(_) | Event::Resume(_) | Event::Absence => {
+                None
+            }
         }
     }
 
     fn handle(&mut self, event: Event) {
-        if let Some(host) = self.host_of(&event) {
-            let paused_until = self.machines[&host].paused_until;
-            if paused_until > self.now {
-                return self.schedule(paused_until, event);
-            }
+        if let Some(machine) = self
+            .host_of(&event)
+            .and_then(|host| self.machines.get_mut(&host))
+            && machine.paused_until > self.now
+        {
+            return machine.held.push(event);
         }
         match event {
             Event::Network(event) => self.network_event(event),
@@ -355,7 +376,38 @@ impl World {
             Event::Fault => self.fault(),
             Event::Heal => self.network.heal(self.now),
             Event::Restart(host) => self.restart(host),
+            Event::Resume(host) => self.resume(host),
             Event::Absence => self.absence(),
+        }
+    }
+
+    /// A process does not run until then.
+    pub fn pause_until(&mut self, host: Host, until: u64) {
+        if let Some(machine) = self.machines.get_mut(&host) {
+            machine.paused_until = machine.paused_until.max(until);
+            self.schedule(until, Event::Resume(host));
+        }
+    }
+
+    /// Paused processes go on now.
+    pub fn end_pauses(&mut self) {
+        let hosts: Vec<Host> = self.machines.keys().copied().collect();
+        for host in hosts {
+            if let Some(machine) = self.machines.get_mut(&host) {
+                machine.paused_until = machine.paused_until.min(self.now);
+            }
+            self.resume(host);
+        }
+    }
+
+    fn resume(&mut self, host: Host) {
+        let Some(machine) = self.machines.get_mut(&host) else {
+            return;
+        };
+        if machine.paused_until <= self.now {
+            for event in std::mem::take(&mut machine.held) {
+                self.schedule(self.now, event);
+            }
         }
     }
 
@@ -375,7 +427,7 @@ impl World {
             Phase::Load => {
                 let is_done = self.clients.iter().all(|client| client.remaining == 0);
                 let max_load = if self.scenario.lease_expires {
-                    3600 * SECOND
+                    6000 * SECOND
                 } else {
                     MAX_LOAD
                 };

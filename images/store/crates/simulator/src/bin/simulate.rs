@@ -118,7 +118,9 @@ struct Work {
 
 impl Work {
     fn take(&self) -> Option<u64> {
-        let over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let over = self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline);
         if over || self.stop.load(Ordering::Relaxed) {
             return None;
         }
@@ -288,7 +290,10 @@ fn main() -> ExitCode {
     if arguments.quick {
         let missing = summary.coverage.missing();
         if !missing.is_empty() {
-            eprintln!("never met: {}; a set of seeds that misses it proves too little", missing.join(", "));
+            eprintln!(
+                "never met: {}; a set of seeds that misses it proves too little",
+                missing.join(", ")
+            );
             summary.failures.push((first, "coverage".to_owned()));
         }
     }

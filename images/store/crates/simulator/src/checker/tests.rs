@@ -138,11 +138,7 @@ fn what_nobody_saw_may_have_happened_or_not_and_late() {
         read(4, 5, Output::Found(4, 7)),
         write(6, 7, 8, 5),
     ]);
-    bad(&[
-        unknown,
-        read(2, 3, Output::Found(4, 7)),
-        read(4, 5, ABSENT),
-    ]);
+    bad(&[unknown, read(2, 3, Output::Found(4, 7)), read(4, 5, ABSENT)]);
     bad(&[unknown, read(2, 3, Output::Found(4, 9))]);
 }
 
@@ -194,7 +190,12 @@ fn reject_rules_are_held_to() {
         ..NONE
     };
     let refused = |rules, status, version| {
-        op(2, 3, Input::Write(9, rules), Output::Refused(status, version))
+        op(
+            2,
+            3,
+            Input::Write(9, rules),
+            Output::Refused(status, version),
+        )
     };
     let first = write(0, 1, 7, 1);
     good(&[first, refused(exists, Status::ObjectExists, 1)]);
@@ -216,10 +217,7 @@ fn reject_rules_are_held_to() {
         Output::Refused(Status::ObjectDoesntExist, 0),
     )]);
     bad(&[op(0, 1, Input::Remove(absent), Output::Done(0))]);
-    bad(&[
-        first,
-        op(2, 3, Input::Read(exists), Output::Found(1, 7)),
-    ]);
+    bad(&[first, op(2, 3, Input::Read(exists), Output::Found(1, 7))]);
     // A conditional write that nobody saw, after one that nobody saw. (Of an absent object the version is not compared.)
     let there_at_two = RejectRules {
         doesnt_exist: true,
