@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,13 +27,19 @@ func processOf(pod *corev1.Pod) planner.Process {
 	return planner.ProcessAbsent
 }
 
-func isReady(pod *corev1.Pod) bool {
+// readiness says whether a pod is ready and, if it is not, since when.
+func readiness(pod *corev1.Pod) (ready bool, notSince time.Time) {
 	for i := range pod.Status.Conditions {
-		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
+		condition := &pod.Status.Conditions[i]
+		if condition.Type != corev1.PodReady {
+			continue
 		}
+		if condition.Status == corev1.ConditionTrue {
+			return true, time.Time{}
+		}
+		return false, condition.LastTransitionTime.Time
 	}
-	return false
+	return false, pod.CreationTimestamp.Time
 }
 
 // troubleOf says why a pod does not run, in Kubernetes' words; empty when it does, or is on its way.

@@ -30,16 +30,21 @@ func TestProcessAndTrouble(t *testing.T) {
 		{"no room", corev1.PodStatus{Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes",
 		}}}, planner.ProcessAbsent, "Unschedulable: 0/3 nodes"},
-		{"no image", waiting("ImagePullBackOff", strings.Repeat("long ", 100), nil), planner.ProcessAbsent,
-			"cannot pull image store:1, see kubectl describe pod p"},
+		{
+			"no image", waiting("ImagePullBackOff", strings.Repeat("long ", 100), nil), planner.ProcessAbsent,
+			"cannot pull image store:1, see kubectl describe pod p",
+		},
 		{"crash loop", waiting("CrashLoopBackOff", "back-off 10s", &corev1.ContainerStateTerminated{
 			ExitCode: 1, Reason: "Error", Message: "first\nerror: no memory\n",
 		}), planner.ProcessAbsent, "CrashLoopBackOff: exit code 1 (Error) error: no memory"},
 		{"running", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 		}}}, planner.ProcessRunning, ""},
-		{"evicted", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"},
-			planner.ProcessEnded, "Evicted: low on memory"},
+		{
+			"evicted",
+			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"},
+			planner.ProcessEnded, "Evicted: low on memory",
+		},
 		{"failed", corev1.PodStatus{Phase: corev1.PodFailed}, planner.ProcessEnded, "Failed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -60,7 +65,8 @@ func TestClusterOf(t *testing.T) {
 		ClusterId: 1, TableCount: 1 << 63, LossesDropped: 3,
 		Members: []*adminv1.Member{
 			{Name: "a", State: adminv1.MemberState_MEMBER_STATE_UP, Shards: []*adminv1.Shard{
-				{ServerId: 1, TabletCount: 2, LogCapacityBytes: 10, LogLiveBytes: 5}, {ServerId: 1<<32 | 2, TabletCount: 3, LogCapacityBytes: 10},
+				{ServerId: 1, TabletCount: 2, LogCapacityBytes: 10, LogLiveBytes: 5},
+				{ServerId: 1<<32 | 2, TabletCount: 3, LogCapacityBytes: 10},
 			}},
 			{Name: "b", State: adminv1.MemberState_MEMBER_STATE_UNREACHABLE},
 			// A state that this build does not know is not one that serves.

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"

@@ -181,6 +181,7 @@ func podOf(pod *corev1.Pod) planner.Pod {
 	if err != nil {
 		inputs = resources.Inputs{} // likewise; the pod then counts as outdated
 	}
+	ready, notReadySince := readiness(pod)
 	seen := planner.Pod{
 		Name:            pod.Name,
 		UID:             string(pod.UID),
@@ -190,7 +191,8 @@ func podOf(pod *corev1.Pod) planner.Pod {
 		Number:          number,
 		CreatedAt:       pod.CreationTimestamp.Time,
 		Process:         processOf(pod),
-		Ready:           isReady(pod),
+		Ready:           ready,
+		NotReadySince:   notReadySince,
 		IP:              pod.Status.PodIP,
 		Node:            pod.Spec.NodeName,
 		Inputs:          inputs,

@@ -108,7 +108,8 @@ func TestNameTakenByAnother(t *testing.T) {
 		t.Fatal("the visit succeeded")
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
-	if want := "Service default/box is there already and is not this Store's: delete it, or make the Store under another name"; got != want {
+	want := "Service default/box is there already and is not this Store's: delete it, or make the Store under another name"
+	if got != want {
 		t.Errorf("message is %q, not %q", got, want)
 	}
 	service := &corev1.Service{}

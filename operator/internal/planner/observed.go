@@ -56,8 +56,10 @@ type Pod struct {
 	EndsAt  time.Time
 	Process Process
 	Ready   bool
-	IP      string
-	Node    string
+	// NotReadySince is when it ceased to be ready, or never was; zero for one that is.
+	NotReadySince time.Time
+	IP            string
+	Node          string
 	// Inputs are what it was made from.
 	Inputs resources.Inputs
 	// Trouble is why it does not run, in Kubernetes' words; empty when it does, or is on its way.

@@ -18,6 +18,9 @@ const (
 	// endedPodInterval is the least age at which a pod that has ended is replaced, so that a node that refuses every pod is
 	// not asked without pause.
 	endedPodInterval = 10 * time.Second
+	// strandedAfter is how long a process may run without being ready and without the coordinator knowing its member, before it is replaced.
+	// A process that was let go for a scaling in that was then taken back never becomes ready.
+	strandedAfter = 5 * time.Minute
 	// goneAfter is how long past its time a pod may take to end before a Store's deletion no longer waits for it: its node
 	// is dead.
 	goneAfter = 30 * time.Second
@@ -198,37 +201,42 @@ func (p *planning) scaleIn(masters []*member) bool {
 	return true
 }
 
-// replaceEmpty replaces a pod that was made from another spec and whose process holds nothing: one at a time, and only while all others
-// serve, so that there is always somewhere to put a new table.
+// replaceEmpty replaces the pod of a master that holds nothing, if its pod was made from another spec or its process is stranded: one at a
+// time. One that serves waits until all others do, so that there is always somewhere to put a new table.
 func (p *planning) replaceEmpty() {
-	var candidate *MemberView
+	var first *MemberView
+	allUp := true
 	for i := range p.plan.Masters {
 		view := &p.plan.Masters[i]
 		if !view.Wanted {
 			continue
 		}
-		replaceable := view.Pending != "" && view.Pod.Process == ProcessRunning && view.Tablets() == 0 &&
-			(view.Reported.Runs(view.Pod) || !view.Pod.Ready)
-		switch {
-		case !replaceable && !view.Up:
-			return
-		case !replaceable:
-		case !view.Up:
-			// One that does not serve anyway goes first; were it to wait for others like it, none would ever go.
-			candidate = view
-		case candidate == nil:
-			candidate = view
+		allUp = allUp && view.Up
+		if p.whyReplace(view) != "" && (first == nil || first.Up && !view.Up) {
+			first = view
 		}
 	}
-	if candidate == nil {
+	if first == nil || first.Up && !allUp {
 		return
 	}
-	ref := candidate.Pod.Ref()
-	p.add(RetireMember{
-		Member: candidate.Name, Pod: &ref,
-		Why: "it holds nothing, and the spec has changed: " + candidate.Pending,
-	})
+	ref := first.Pod.Ref()
+	p.add(RetireMember{Member: first.Name, Pod: &ref, Why: p.whyReplace(first)})
 	p.lookAgainIn(UnsettledInterval)
+}
+
+// whyReplace says why an empty master with a running process should have another pod; empty when it should not.
+func (p *planning) whyReplace(view *MemberView) string {
+	pod := view.Pod
+	if pod == nil || pod.Process != ProcessRunning || view.Tablets() > 0 {
+		return ""
+	}
+	if view.Pending != "" && (view.Reported.Runs(pod) || !pod.Ready) {
+		return "it holds nothing, and the spec has changed: " + view.Pending
+	}
+	if view.Reported == nil && !pod.NotReadySince.IsZero() && p.observed.Now.Sub(pod.NotReadySince) >= strandedAfter {
+		return "its process has not enlisted for long; the coordinator may have let it go"
+	}
+	return ""
 }
 
 // tearDown ends all pods and waits until they have ended, but not for those on dead nodes.

@@ -3,6 +3,7 @@ package planner_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -85,6 +86,20 @@ func TestPlans(t *testing.T) {
 				w.cluster.members["box-master-1"].tablets = 1
 				w.podOf("box-master-1").deadNode = true
 			}, "",
+		},
+		{
+			"more memory, and one that could not serve anyway", func(w *world) {
+				w.store.Spec.Masters.Memory = resource.MustParse("2Gi")
+				w.strand("box-master-2", w.now)
+			},
+			"retire box-master-2: it holds nothing, and the spec has changed: memory: 1Gi -> 2Gi",
+		},
+		{
+			"a process that the coordinator let go", func(w *world) { w.strand("box-master-1", w.now.Add(-6*time.Minute)) },
+			"retire box-master-1: its process has not enlisted for long; the coordinator may have let it go",
+		},
+		{
+			"a process that has not enlisted yet", func(w *world) { w.strand("box-master-1", w.now.Add(-4*time.Minute)) }, "",
 		},
 		{
 			"another image, and a pod that cannot run", func(w *world) {

@@ -194,7 +194,6 @@ func TestInputsAreStable(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
-	base := func() *v1alpha1.Store { return newStore() }
 	for _, test := range []struct {
 		change func(*v1alpha1.Store)
 		want   string
@@ -216,9 +215,9 @@ func TestDiff(t *testing.T) {
 			"resources.limits: none -> cpu=2",
 		},
 	} {
-		changed := base()
+		changed := newStore()
 		test.change(changed)
-		have := resources.InputsFor(base(), v1alpha1.ComponentMaster, "store:1")
+		have := resources.InputsFor(newStore(), v1alpha1.ComponentMaster, "store:1")
 		want := resources.InputsFor(changed, v1alpha1.ComponentMaster, "store:1")
 		if got := resources.Diff(have, want); got != test.want {
 			t.Errorf("the difference is %q, not %q", got, test.want)

@@ -54,10 +54,9 @@ func (s *scene) noCoordinator() {
 	}
 }
 
-func (s *scene) down(i int, tablets int64) *planner.MemberView {
+func (s *scene) down(i int, tablets int64) {
 	view := &s.plan.Masters[i]
 	view.Up, view.Reported.Connected, view.Reported.Tablets = false, false, tablets
-	return view
 }
 
 func TestConditions(t *testing.T) {
@@ -152,7 +151,9 @@ func TestConditions(t *testing.T) {
 			s.plan.Masters[0].Pending, s.plan.Masters[1].Pending = "cores: 1 -> 2", "cores: 1 -> 2"
 			s.plan.Steps = []planner.Step{planner.RetireMember{Member: "box-master-0", Why: "w"}}
 		}, []string{progressing + "=True Applying: retire box-master-0: w"}},
-		{"a name is taken", func(s *scene) { s.outcome.NameTaken = "Service box" }, []string{progressing + "=False NameTaken: Service box"}},
+		{"a name is taken", func(s *scene) { s.outcome.NameTaken = "Service box" }, []string{
+			progressing + "=False NameTaken: Service box",
+		}},
 		{"something failed", func(s *scene) { s.outcome.Failed = "quota" }, []string{progressing + "=False ApplyFailed: quota"}},
 		{"being deleted", func(s *scene) { s.observed.Store.DeletionTimestamp = &metav1.Time{Time: start} }, []string{
 			available + "=False Deleting",
