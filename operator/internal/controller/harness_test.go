@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -180,7 +181,9 @@ func (h *harness) pods() map[string]*corev1.Pod {
 // run plays kubelet and members: every pod runs, every master enlists.
 func (h *harness) run() {
 	h.t.Helper()
-	for member, pod := range h.pods() {
+	pods := h.pods()
+	for _, member := range slices.Sorted(maps.Keys(pods)) {
+		pod := pods[member]
 		if len(pod.Status.ContainerStatuses) > 0 {
 			continue
 		}
