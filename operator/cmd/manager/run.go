@@ -128,6 +128,9 @@ func newScheme() *runtime.Scheme {
 func managerOptions(options runOptions) ctrl.Options {
 	// Of what is not the operator's own, nothing is kept in memory.
 	own := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue})}
+	// Of pods and Stores, which there are many of, who owns which field is never asked.
+	pods := own
+	pods.Transform = cache.TransformStripManagedFields()
 	var namespaces map[string]cache.Config
 	if len(options.watchNamespaces) > 0 {
 		namespaces = map[string]cache.Config{}
@@ -141,7 +144,8 @@ func managerOptions(options runOptions) ctrl.Options {
 		Cache: cache.Options{
 			DefaultNamespaces: namespaces,
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:                   own,
+				&v1alpha1.Store{}:               {Transform: cache.TransformStripManagedFields()},
+				&corev1.Pod{}:                   pods,
 				&corev1.Service{}:               own,
 				&networkingv1.NetworkPolicy{}:   own,
 				&policyv1.PodDisruptionBudget{}: own,
