@@ -100,15 +100,15 @@ impl Index {
         let tag = tag_of(hash);
         let mut start = self.bucket_start(home);
         loop {
-            for word in start..start + CHAIN {
-                let slot = self.words[word];
+            let bucket = &self.words[start..start + BUCKET_WORDS];
+            for (at, &slot) in bucket[..CHAIN].iter().enumerate() {
                 if slot == 0 {
                     return None;
                 }
                 if slot & TAG_MASK == tag && matches(reference_of(slot)) {
                     return Some(Slot {
                         home: home as u32,
-                        word,
+                        word: start + at,
                     });
                 }
             }

@@ -232,7 +232,7 @@ fn run_against_model(durability: Durability, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
     fn behaves_like_a_map_whatever_the_cleaner_does(steps in proptest::collection::vec(any_step(), 1..600)) {
@@ -293,18 +293,18 @@ fn overwrite_for_ever(percent: u64, overwrites: u64, value_bytes: u64) {
 }
 
 #[test]
-fn overwrites_go_on_for_ever_at_85_percent_of_all_memory() {
-    overwrite_for_ever(85, 1_000_000, 100);
+fn overwrites_go_on_for_ever_at_80_percent_of_all_memory() {
+    overwrite_for_ever(80, 1_000_000, 100);
 }
 
 #[test]
 fn overwrites_go_on_for_ever_at_90_percent_of_all_memory() {
-    overwrite_for_ever(90, 1_000_000, 100);
+    overwrite_for_ever(90, 300_000, 100);
 }
 
 #[test]
 fn overwrites_of_tiny_objects_go_on_although_their_tombstones_are_larger() {
-    overwrite_for_ever(88, 200_000, 4);
+    overwrite_for_ever(88, 100_000, 4);
 }
 
 #[test]
@@ -357,6 +357,33 @@ fn a_full_log_refuses_writes_and_takes_every_removal() {
 
 fn u64_key(n: u64) -> [u8; 8] {
     n.to_be_bytes()
+}
+
+/// With nothing left to gain the cleaner stops, however little memory is free: going on would copy the same live data round
+/// and round for ever.
+#[test]
+fn the_cleaner_of_a_full_log_comes_to_rest() {
+    for value_bytes in [30, 300, 900, 1500] {
+        let mut store = Store::new(4096, 9, Durability::Unreplicated);
+        let value = vec![7; value_bytes];
+        let mut n = 0;
+        while store.write_cleaning(&u64_key(n), &value).is_ok() {
+            n += 1;
+        }
+        let mut steps = 0;
+        while store.clean(4096) == Cleaning::More {
+            steps += 1;
+            assert!(steps < 200, "values of {value_bytes} bytes: no rest");
+        }
+        // Removing makes room again.
+        for key in 0..n {
+            assert!(store.remove(&u64_key(key)).unwrap());
+            store.clean(usize::MAX);
+        }
+        for key in 0..n {
+            store.write_cleaning(&u64_key(key), &value).unwrap();
+        }
+    }
 }
 
 #[test]

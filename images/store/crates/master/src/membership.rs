@@ -217,7 +217,7 @@ impl Shard {
     }
 
     fn refused(&mut self, refused: member::Refused, out: &mut impl Output) -> Session {
-        self.membership.superseded = refused.reason() == member::RefusedReason::Superseded;
+        self.membership.superseded |= refused.reason() == member::RefusedReason::Superseded;
         if self.membership.superseded {
             self.start_over(None, 1, out);
         }

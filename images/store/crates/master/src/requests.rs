@@ -47,13 +47,8 @@ enum Begin {
 }
 
 impl Shard {
-    pub(crate) fn execute(
-        &mut self,
-        now: Time,
-        to: ReplyTo,
-        payload: &[u8],
-        out: &mut impl Output,
-    ) {
+    /// Executes a request and answers it, now or when what the answer shows is durable.
+    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
         let header = match rpc::header(payload) {
             Ok(header) => header,
             Err(status) => return out.reply(to, &[&rpc::status_bytes(status)]),

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use log::{Cleaning, LogPosition, Origin};
-use wire::ids::{ReplyTo, ServerId};
+use wire::ids::ServerId;
 use wire::member;
 use wire::time::Time;
 
@@ -15,8 +15,11 @@ use crate::output::{Output, Session};
 use crate::stats::Stats;
 use crate::store::Store;
 
-/// Bytes that the cleaner scans, and buckets that a purge visits, in one tick: some tens of microseconds.
-const CLEAN_STEP_BYTES: usize = 64 << 10;
+/// Bytes that the cleaner scans in one tick: a few for each byte that was written since the last, so that it keeps up with
+/// writers (at 90% utilization it reads about ten bytes to free one), but never so many that requests wait for long.
+const CLEAN_BYTES_PER_BYTE_WRITTEN: u64 = 16;
+const CLEAN_STEP_BYTES: core::ops::RangeInclusive<u64> = 8 << 10..=256 << 10;
+/// Buckets that a purge visits in one tick: some tens of microseconds.
 const PURGE_STEP_BUCKETS: usize = 256;
 /// Clients that are looked at in one tick for leases that have ended.
 const EXPIRY_STEP_CLIENTS: usize = 64;
@@ -35,6 +38,8 @@ pub struct Shard {
     /// Room for the answer of a multi-op, and for the hashes of its keys; kept so that none is allocated per request.
     pub(crate) scratch: Vec<u8>,
     pub(crate) hashes: Vec<u64>,
+    /// Where the head was when the cleaner ran last.
+    cleaned_at: LogPosition,
     next_expiry: Time,
     /// The last client that this round looked at.
     expiry_cursor: u64,
@@ -58,6 +63,7 @@ impl Shard {
             counters: Stats::default(),
             scratch: Vec::new(),
             hashes: Vec::new(),
+            cleaned_at: LogPosition::START,
             next_expiry: now + EXPIRY_INTERVAL,
             expiry_cursor: 0,
             config,
@@ -109,11 +115,6 @@ impl Shard {
         self.membership.session(now)
     }
 
-    /// Executes a request and answers it, now or when what the answer shows is durable.
-    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
-        self.execute(now, to, payload, out);
-    }
-
     /// Does a bounded piece of background work. The driver calls this after every batch of events, and no later than at the
     /// time that it answers (`now` if there is more to do, [`Time::NEVER`] if nothing is planned).
     pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
@@ -125,7 +126,7 @@ impl Shard {
                 next = now;
             }
         }
-        if self.store.log.wants_cleaning() && self.store.clean(CLEAN_STEP_BYTES) == Cleaning::More {
+        if self.store.log.wants_cleaning() && self.clean() == Cleaning::More {
             next = now;
         }
         self.look_for_ended_leases(now, out);
@@ -170,6 +171,15 @@ impl Shard {
     /// Recounts everything that is counted on the way, and compares. Slow: for tests and simulation.
     pub fn audit(&self) -> Result<(), String> {
         self.store.audit()
+    }
+
+    fn clean(&mut self) -> Cleaning {
+        let head = self.store.log.head_position();
+        let written = head.0.saturating_sub(self.cleaned_at.0);
+        self.cleaned_at = head;
+        let wanted = written.saturating_mul(CLEAN_BYTES_PER_BYTE_WRITTEN);
+        let budget = wanted.clamp(*CLEAN_STEP_BYTES.start(), *CLEAN_STEP_BYTES.end());
+        self.store.clean(budget as usize)
     }
 
     /// Asks the coordinator about clients whose leases should have ended, some at a time.

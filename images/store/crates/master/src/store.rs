@@ -207,7 +207,7 @@ impl Store {
         if let Err(status) = rules.check(found.version) {
             return self.no_change(status, &found, place, numbered);
         }
-        if let Err(outcome) = self.prepare_write(place, &found, &content, numbered) {
+        if let Err(outcome) = self.prepare_write(place, &found, &content) {
             return outcome;
         }
         let version = match found.version {
@@ -248,17 +248,14 @@ impl Store {
         place: &Place<'_>,
         found: &Found,
         content: &KeysAndValue<'_>,
-        numbered: Option<Numbered>,
     ) -> Result<(), Outcome> {
         let object_bytes = Object::entry_bytes_of(content.encoded_bytes());
-        let (dying_bytes, tombstone_bytes) = match found.object {
-            Some(old) => (
-                self.log.entry(old).bytes.len(),
-                Tombstone::entry_bytes_of(place.key.len()),
-            ),
-            None => (0, 0),
-        };
-        let bytes = object_bytes + tombstone_bytes + numbered.map_or(0, |_| RESULT_BYTES);
+        let dying_bytes = found
+            .object
+            .map_or(0, |old| self.log.entry(old).bytes.len());
+        // Counted for new objects too: whatever can be written can then be removed.
+        let tombstone_bytes = Tombstone::entry_bytes_of(place.key.len());
+        let bytes = object_bytes + tombstone_bytes + RESULT_BYTES;
         if bytes > self.log.config().max_append_bytes() {
             return Err(Outcome::nothing(Status::RequestTooLarge));
         }
@@ -284,9 +281,6 @@ impl Store {
             return self.no_change(Status::Ok, &found, place, numbered);
         };
         let bytes = Tombstone::entry_bytes_of(place.key.len()) + RESULT_BYTES;
-        if bytes > self.log.config().max_append_bytes() {
-            return Outcome::nothing(Status::RequestTooLarge);
-        }
         if let Err(no_room) = self.log.prepare(bytes, 0, Admission::Remove) {
             return no_room.into();
         }

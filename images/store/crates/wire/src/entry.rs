@@ -34,13 +34,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 4] = [
-        Kind::SegmentHeader,
-        Kind::Object,
-        Kind::Tombstone,
-        Kind::RpcResult,
-    ];
-
     /// The format that this build writes and, this being the first version, the only one that it reads.
     pub const fn format(self) -> u8 {
         match self {
@@ -53,11 +46,17 @@ impl Kind {
 
     fn from_tag(tag: u8) -> Result<Kind, EntryError> {
         let (number, format) = (tag & ((1 << KIND_BITS) - 1), tag >> KIND_BITS);
-        let known = Kind::ALL.into_iter().find(|kind| *kind as u8 == number);
-        match known {
-            Some(kind) if kind.format() == format => Ok(kind),
-            Some(kind) => Err(EntryError::UnknownFormat { kind, format }),
-            None => Err(EntryError::UnknownKind(number)),
+        let kind = match number {
+            1 => Kind::SegmentHeader,
+            2 => Kind::Object,
+            3 => Kind::Tombstone,
+            4 => Kind::RpcResult,
+            _ => return Err(EntryError::UnknownKind(number)),
+        };
+        if kind.format() == format {
+            Ok(kind)
+        } else {
+            Err(EntryError::UnknownFormat { kind, format })
         }
     }
 }
