@@ -398,3 +398,48 @@ func TestForeignPodsAreLeftAlone(t *testing.T) {
 		t.Error("it was deleted")
 	}
 }
+
+// The coordinator has let the member go, and then the pod cannot be deleted: the next visit goes on from there.
+func TestRetirementInTwoVisits(t *testing.T) {
+	h := settled(t)
+	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
+	h.failWrite = func(what string) error {
+		if strings.HasPrefix(what, "delete") {
+			return errors.New("the API server is away")
+		}
+		return nil
+	}
+	if _, err := h.visit(); err == nil {
+		t.Fatal("the visit succeeded")
+	}
+	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonApplyFailed)
+	if len(h.coordinator.Removed()) != 1 || h.pods()["box-master-1"] == nil {
+		t.Fatal("this test proves nothing")
+	}
+	h.failWrite = nil
+	h.mustVisit()
+	if h.pods()["box-master-1"] != nil {
+		t.Error("its pod is still there")
+	}
+	h.mustVisit()
+	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
+}
+
+// A pod that has changed since it was seen is not deleted: its process may have come to life.
+func TestDeletionHasPreconditions(t *testing.T) {
+	h := settled(t)
+	pod := h.pods()["box-master-1"]
+	visit, err := h.reconciler.observe(t.Context(), h.store())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer visit.close()
+	// controller-runtime's fake API server knows this precondition, but not the uid.
+	ref := planner.PodRef{Name: pod.Name, UID: string(pod.UID), ResourceVersion: "1"}
+	if err := h.reconciler.deletePod(t.Context(), visit, ref); !errors.Is(err, errStale) {
+		t.Errorf("another resource version: %v", err)
+	}
+	if h.pods()["box-master-1"] == nil {
+		t.Error("the pod was deleted")
+	}
+}
