@@ -11,6 +11,9 @@ use crate::segment::State;
 /// A victim must free at least one part in this many of a segment, or cleaning would go round in circles.
 const MIN_GAIN_DIVISOR: u32 = 128;
 
+/// After a round in vain the cleaner rests until one part in this many of a segment was written or died.
+const REST_DIVISOR: u32 = 4;
+
 /// What the cleaner asks, for one kind of entry, of whoever keeps references to such entries.
 pub trait Keeps<E> {
     /// Whether the entry at `at` is still needed.
@@ -48,7 +51,26 @@ pub struct CleanerStats {
 #[derive(Default)]
 pub(crate) struct Cleaner {
     victim: Option<Victim>,
+    round: Round,
     pub stats: CleanerStats,
+}
+
+/// Notices when cleaning goes round in circles: a log that is nearly full may never have as many free segments as the
+/// cleaner would like, and what is dead may only be ends of segments that the next copy leaves unused again.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    /// Segments cleaned since their number grew that are free, or will be.
+    fruitless: u32,
+    most_free: usize,
+    /// Nothing is begun before [`Log::change_bytes`] has come so far.
+    rest_until: u64,
+}
+
+impl Cleaner {
+    /// There is a reason to begin again.
+    pub fn wake(&mut self) {
+        self.round = Round::default();
+    }
 }
 
 /// The segment that is being cleaned.
@@ -68,7 +90,37 @@ impl Log {
     /// Whether the cleaner should run: it starts when nearly all segments are in use, for the longer it waits the more is
     /// dead, and ends each victim that it began.
     pub fn wants_cleaning(&self) -> bool {
-        self.cleaner.victim.is_some() || self.free.len() <= self.low_free_count()
+        self.cleaner.victim.is_some()
+            || self.free.len() <= self.low_free_count() && !self.is_resting()
+    }
+
+    /// A whole round of cleaning has gained nothing, and little was written or killed since.
+    fn is_resting(&self) -> bool {
+        self.change_bytes() < self.cleaner.round.rest_until
+    }
+
+    /// Bytes written and bytes killed so far.
+    fn change_bytes(&self) -> u64 {
+        self.head_position().0 + self.killed_bytes
+    }
+
+    /// A victim has been cleaned: goes on, or rests if all segments have been cleaned in vain.
+    fn count_victim(&mut self) {
+        let free = self.free.len() + self.retired.len();
+        let round = &mut self.cleaner.round;
+        if free > round.most_free {
+            round.most_free = free;
+            round.fruitless = 0;
+            return;
+        }
+        round.fruitless += 1;
+        if round.fruitless > self.config.segment_count {
+            let rest_bytes = u64::from(self.config.segment_bytes / REST_DIVISOR);
+            self.cleaner.round = Round {
+                rest_until: self.change_bytes() + rest_bytes,
+                ..Round::default()
+            };
+        }
     }
 
     /// Does cleaning worth about `budget_bytes` of scanned entries.
@@ -111,7 +163,7 @@ impl Log {
         };
         self.cleaner.victim.is_some()
             || !self.retired.is_empty()
-            || self.best_victim().is_some()
+            || self.best_victim().is_some() && !self.is_resting()
             || undurable()
     }
 
@@ -291,6 +343,7 @@ impl Log {
         // What killed entries here, or stands for them now, must be durable before they go.
         self.retired.push_back((victim, self.head_position()));
         self.release_retired();
+        self.count_victim();
     }
 
     /// Recounts what is live, entry by entry, and compares it with the running counts. Slow: for tests and simulation.

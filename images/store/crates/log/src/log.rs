@@ -9,8 +9,7 @@ use wire::map::Map;
 
 use crate::cleaner::Cleaner;
 use crate::position::{LogPosition, Reference};
-use crate::prefetch::prefetch;
-use crate::segment::{Segment, State};
+use crate::segment::{SEGMENT_HEADER_BYTES, Segment, State};
 
 /// Segments that stay free for the cleaner: with one it can copy the live part of any victim, and then has that victim.
 const CLEANER_RESERVE: usize = 1;
@@ -20,8 +19,6 @@ const REMOVE_RESERVE: usize = 1;
 const UNUSABLE_SEGMENTS: u64 = (CLEANER_RESERVE + REMOVE_RESERVE + 2) as u64;
 /// Part of the usable memory that live data may take. At 100% cleaning would gain nothing; docs/cleaner.md has the sum.
 const MAX_LIVE_PERCENT: u64 = 97;
-/// Bytes of a segment header entry.
-const SEGMENT_HEADER_BYTES: u32 = 56;
 
 /// Size and promise of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +139,8 @@ pub struct Log {
     pub(crate) tombstone_bytes: u64,
     /// Unused ends of segments that are closed.
     pub(crate) waste_bytes: u64,
+    /// Bytes of entries that [`Log::kill`] was told of.
+    pub(crate) killed_bytes: u64,
     pub(crate) cleaner: Cleaner,
 }
 
@@ -181,6 +180,7 @@ impl Log {
             live_bytes: 0,
             tombstone_bytes: 0,
             waste_bytes: 0,
+            killed_bytes: 0,
             cleaner: Cleaner::default(),
             config,
             origin,
@@ -244,6 +244,10 @@ impl Log {
             Admission::Remove => CLEANER_RESERVE,
         };
         if self.free.len() <= reserve {
+            if admission == Admission::Remove {
+                // What makes room in the end is never refused for want of it.
+                self.cleaner.wake();
+            }
             return Err(if self.can_clean() {
                 NoRoom::Cleaning
             } else {
@@ -306,6 +310,7 @@ impl Log {
         let segment = self.segment_of_mut(reference);
         segment.live_bytes -= bytes;
         self.live_bytes -= u64::from(bytes);
+        self.killed_bytes += u64::from(bytes);
     }
 
     // ---- reading ----
@@ -314,11 +319,6 @@ impl Log {
     #[inline]
     pub fn entry(&self, reference: Reference) -> RawEntry<'_> {
         RawEntry::read(&self.memory[reference.offset()..]).expect("the log holds what it wrote")
-    }
-
-    /// Has the processor fetch the start of an entry: for many lookups in a row.
-    pub fn prefetch(&self, reference: Reference) {
-        prefetch(&self.memory[reference.offset()]);
     }
 
     /// Position of the log behind the entry at `reference`: who shows it must wait until that is durable.
@@ -450,6 +450,7 @@ impl Log {
 
     /// Closes the head and opens the next.
     fn roll_over(&mut self) {
+        self.cleaner.wake();
         if let Some(head) = self.head.take() {
             self.close(head);
         }

@@ -4,6 +4,9 @@ use wire::map::Map;
 
 use crate::position::LogPosition;
 
+/// Bytes of the entry that opens a segment.
+pub(crate) const SEGMENT_HEADER_BYTES: u32 = 56;
+
 /// What a segment is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -68,8 +71,8 @@ impl Segment {
         LogPosition((self.birth_sum / u128::from(self.used_bytes.max(1))) as u64)
     }
 
-    /// Bytes that cleaning this segment would free.
+    /// Bytes that cleaning this segment would gain: the header of a survivor takes what its own header gives.
     pub fn dead_bytes(&self) -> u32 {
-        self.used_bytes - self.live_bytes
+        self.used_bytes - self.live_bytes - SEGMENT_HEADER_BYTES
     }
 }

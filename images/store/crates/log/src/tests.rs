@@ -294,7 +294,7 @@ fn overwrite_for_ever(percent: u64, overwrites: u64, value_bytes: u64) {
 
 #[test]
 fn overwrites_go_on_for_ever_at_80_percent_of_all_memory() {
-    overwrite_for_ever(80, 1_000_000, 100);
+    overwrite_for_ever(80, 700_000, 100);
 }
 
 #[test]
@@ -377,10 +377,17 @@ fn the_cleaner_of_a_full_log_comes_to_rest() {
         }
         // Removing makes room again.
         for key in 0..n {
-            assert!(store.remove(&u64_key(key)).unwrap());
-            store.clean(usize::MAX);
+            let removed = (0..100).find_map(|_| match store.remove(&u64_key(key)) {
+                Err(NoRoom::Cleaning) => {
+                    store.clean(1 << 16);
+                    None
+                }
+                done => Some(done),
+            });
+            assert_eq!(removed, Some(Ok(true)));
         }
-        for key in 0..n {
+        // In nine segments it matters how the ends of a few are wasted.
+        for key in 0..n * 3 / 4 {
             store.write_cleaning(&u64_key(key), &value).unwrap();
         }
     }
