@@ -132,8 +132,8 @@ func TestScaleInRefused(t *testing.T) {
 		h.mustVisit()
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonScaleInBlocked)
-	want := "box-master-1 stays, because it holds data that is nowhere else: member box-master-1 owns 4 tablets of table t. " +
-		"Drop those tables, or set masters.replicas to 2"
+	want := "box-master-1 stays; the coordinator says: member box-master-1 owns 4 tablets of table t. " +
+		"To keep it, set masters.replicas to 2"
 	if got != want {
 		t.Errorf("message is\n%q, not\n%q", got, want)
 	}

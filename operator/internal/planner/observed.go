@@ -136,6 +136,8 @@ type member struct {
 	reported *Member
 	// highest number of any of its pods.
 	highest int64
+	// known is whether it has been a member before.
+	known bool
 }
 
 // Coordinator is the pod to ask: the oldest that was not told to end. Nil when there is none.
@@ -192,13 +194,14 @@ func (o *Observed) masters() []*member {
 }
 
 func (o *Observed) gather(name string, ordinal int, reported *Member) *member {
-	m := &member{name: name, ordinal: ordinal, reported: reported, highest: o.recordedPodNumber(name)}
+	m := &member{name: name, ordinal: ordinal, reported: reported}
+	m.highest, m.known = o.recordedPodNumber(name)
 	for i := range o.Pods {
 		pod := &o.Pods[i]
 		if pod.Member != name {
 			continue
 		}
-		m.highest = max(m.highest, pod.Number)
+		m.highest, m.known = max(m.highest, pod.Number), true
 		if !pod.Terminating() {
 			m.live = append(m.live, pod)
 		}
@@ -216,17 +219,18 @@ func (o *Observed) gather(name string, ordinal int, reported *Member) *member {
 	return m
 }
 
-func (o *Observed) recordedPodNumber(name string) int64 {
+// recordedPodNumber is what the status has: the member's, or that from which a new member goes on.
+func (o *Observed) recordedPodNumber(name string) (number int64, known bool) {
 	status := &o.Store.Status
 	if name == v1alpha1.CoordinatorMember(o.Store.Name) {
-		return status.Coordinator.PodNumber
+		return status.Coordinator.PodNumber, status.Coordinator.PodNumber > 0
 	}
 	for i := range status.Masters.Members {
 		if status.Masters.Members[i].Name == name {
-			return status.Masters.Members[i].PodNumber
+			return status.Masters.Members[i].PodNumber, true
 		}
 	}
-	return status.Masters.RetiredPodNumber
+	return status.Masters.RetiredPodNumber, false
 }
 
 func (m *member) pod() *Pod {

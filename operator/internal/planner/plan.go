@@ -269,10 +269,10 @@ func hasFinalizer(store *v1alpha1.Store) bool {
 
 func whyCreate(m *member) string {
 	switch {
-	case m.highest == 0:
-		return "it is new"
 	case m.tablets() > 0:
-		return fmt.Sprintf("its pod is gone; it comes back empty (%d tablets)", m.tablets())
+		return fmt.Sprintf("its pod is gone; it comes back empty (tablets: %d)", m.tablets())
+	case !m.known:
+		return "it is new"
 	default:
 		return "its pod is gone"
 	}

@@ -47,7 +47,7 @@ func TestPlans(t *testing.T) {
 				w.cluster.members["box-master-2"].tablets = 2
 				w.end(w.podOf("box-master-2"))
 			},
-			"create pod 2 of box-master-2: its pod is gone; it comes back empty (2 tablets)\n" +
+			"create pod 2 of box-master-2: its pod is gone; it comes back empty (tablets: 2)\n" +
 				"retire box-master-2: masters.replicas is 1",
 		},
 		{
@@ -55,7 +55,7 @@ func TestPlans(t *testing.T) {
 				w.cluster.members["box-master-0"].tablets = 7
 				w.end(w.podOf("box-master-0"))
 			},
-			"create pod 2 of box-master-0: its pod is gone; it comes back empty (7 tablets)",
+			"create pod 2 of box-master-0: its pod is gone; it comes back empty (tablets: 7)",
 		},
 		{
 			"coordinator deleted", func(w *world) { w.end(w.podOf("box-coordinator")) },

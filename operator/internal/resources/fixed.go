@@ -15,11 +15,13 @@ import (
 
 const namespaceNameLabel = "kubernetes.io/metadata.name"
 
-// Services are the one that clients connect to and the one that members do.
+// Services are the one that clients connect to and the one for members and administrators.
 func Services(store *v1alpha1.Store) []*coreac.ServiceApplyConfiguration {
 	return []*coreac.ServiceApplyConfiguration{
 		service(store, ClientService(store), servicePort("client", CoordinatorClientPort)),
+		// The client port as well, so that the CLI gets at everything by one locator.
 		service(store, InternalService(store),
+			servicePort("client", CoordinatorClientPort),
 			servicePort("member", CoordinatorMemberPort),
 			servicePort("admin", CoordinatorAdminPort)),
 	}

@@ -44,7 +44,7 @@ func PodName(store types.UID, member string, number int64) string {
 // ClientService is the name of the Service that clients connect to.
 func ClientService(store *v1alpha1.Store) string { return store.Name }
 
-// InternalService is the name of the Service that members and the CLI connect to.
+// InternalService is the name of the Service for members and administrators.
 func InternalService(store *v1alpha1.Store) string { return v1alpha1.CoordinatorMember(store.Name) }
 
 // Locator is what a client of the Store connects to.

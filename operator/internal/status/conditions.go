@@ -118,7 +118,7 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 
 func scaleInMessage(store *v1alpha1.Store, outcome Outcome) string {
 	ordinal, _ := v1alpha1.MasterOrdinal(store.Name, outcome.RefusedMember)
-	return fmt.Sprintf("%s stays, because it holds data that is nowhere else: %s. Drop those tables, or set masters.replicas to %d",
+	return fmt.Sprintf("%s stays; the coordinator says: %s. To keep it, set masters.replicas to %d",
 		outcome.RefusedMember, strings.TrimSuffix(outcome.Refused, "."), ordinal+1)
 }
 

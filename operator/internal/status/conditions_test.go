@@ -137,8 +137,8 @@ func TestConditions(t *testing.T) {
 			s.outcome.Refused, s.outcome.RefusedMember = "it owns t.", "box-master-1"
 			s.plan.Steps = []planner.Step{planner.RetireMember{Member: "box-master-1"}}
 		}, []string{
-			progressing + "=False ScaleInBlocked: box-master-1 stays, because it holds data that is nowhere else: it owns t. " +
-				"Drop those tables, or set masters.replicas to 2",
+			progressing + "=False ScaleInBlocked: box-master-1 stays; the coordinator says: it owns t. " +
+				"To keep it, set masters.replicas to 2",
 		}},
 		{"scaling in without a coordinator", func(s *scene) {
 			s.noCoordinator()
