@@ -43,9 +43,9 @@ The Store "box" is up, after $(elapsed $SECONDS). To go on:
   kubectl get stores                                 # the Store; its locator, members and conditions
   kubectl describe store box
   kubectl scale store box --replicas=4               # one more master
-  hack/clusterperf.sh $cluster                           # the same measurement again
+  hack/clusterperf.sh $cluster                         # the same measurement again
   kubectl run client --rm -it --restart=Never --image=$STORE_IMAGE -- \\
-    rcbox -C "\$(kubectl get store box -o jsonpath={.status.locator})" status
+    rcbox -C tcp:host=box-coordinator.default.svc,port=11100 status
 
   make down                                          # remove the cluster and all in it
 TEXT
