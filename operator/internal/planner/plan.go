@@ -18,8 +18,8 @@ const (
 	// endedPodInterval is the least age at which a pod that has ended is replaced, so that a node that refuses every pod is
 	// not asked without pause.
 	endedPodInterval = 10 * time.Second
-	// strandedAfter is how long a process may run without being ready and without the coordinator knowing its member, before it is replaced.
-	// A process that was let go for a scaling in that was then taken back never becomes ready.
+	// strandedAfter is how long a process may run without being ready and without the coordinator knowing its member, before it is
+	// replaced. A process that was let go for a scaling in that was then taken back never becomes ready.
 	strandedAfter = 5 * time.Minute
 	// goneAfter is how long past its time a pod may take to end before a Store's deletion no longer waits for it: its node
 	// is dead.

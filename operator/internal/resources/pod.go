@@ -137,16 +137,15 @@ func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApply
 			"-L", fmt.Sprintf("tcp:host=0.0.0.0,port=%d", MasterClientPort),
 			"--advertise", fmt.Sprintf("tcp:host=$(POD_IP),port=%d", MasterClientPort),
 			"--member", spec.Member,
-			"--instance", "$(POD_UID)",
-			"--hostId", "$(NODE_NAME)",
 			"--cores", strconv.Itoa(int(spec.Inputs.Cores)),
 			"--totalMasterMemory", strconv.FormatInt(StoreMemoryMiB(spec.Inputs), 10),
 			"--logFormat", "json",
 		).
 		WithEnv(
 			fieldEnv("POD_IP", "status.podIP"),
-			fieldEnv("POD_UID", "metadata.uid"),
-			fieldEnv("NODE_NAME", "spec.nodeName"),
+			// Options of the server that it takes from its environment.
+			fieldEnv("RCBOX_INSTANCE", "metadata.uid"),
+			fieldEnv("RCBOX_HOST_ID", "spec.nodeName"),
 		)
 	for shard := range spec.Inputs.Cores {
 		container.WithPorts(port(fmt.Sprintf("shard-%d", shard), MasterClientPort+shard))

@@ -1,6 +1,7 @@
 package resources_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,10 +66,19 @@ func TestPodsAreRestricted(t *testing.T) {
 func TestMasterContainer(t *testing.T) {
 	container := pod(t, newStore(), v1alpha1.ComponentMaster).Spec.Containers[0]
 	want := "-C tcp:host=box-coordinator.default.svc,port=11100 -L tcp:host=0.0.0.0,port=12100 " +
-		"--advertise tcp:host=$(POD_IP),port=12100 --member box-master-0 --instance $(POD_UID) --hostId $(NODE_NAME) " +
+		"--advertise tcp:host=$(POD_IP),port=12100 --member box-master-0 " +
 		"--cores 2 --totalMasterMemory 848 --logFormat json"
 	if got := strings.Join(container.Args, " "); got != want {
 		t.Errorf("arguments are\n%s, not\n%s", got, want)
+	}
+	for name, path := range map[string]string{
+		"POD_IP": "status.podIP", "RCBOX_INSTANCE": "metadata.uid", "RCBOX_HOST_ID": "spec.nodeName",
+	} {
+		if !slices.ContainsFunc(container.Env, func(e coreac.EnvVarApplyConfiguration) bool {
+			return *e.Name == name && *e.ValueFrom.FieldRef.FieldPath == path
+		}) {
+			t.Errorf("%s is not %s", name, path)
+		}
 	}
 	ports := map[string]int32{}
 	for _, port := range container.Ports {
