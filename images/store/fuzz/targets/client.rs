@@ -40,9 +40,21 @@ fuzz_target!(|data: &[u8]| {
     let table = TableId(1);
     client.create_table(now, b"t", 1, &mut out);
     client.read(now, table, b"key", &RejectRules::default(), &mut out);
-    client.write(now, table, b"key", b"value", &RejectRules::default(), &mut out);
+    client.write(
+        now,
+        table,
+        b"key",
+        b"value",
+        &RejectRules::default(),
+        &mut out,
+    );
     client.remove(now, table, b"key", &RejectRules::default(), &mut out);
-    let object = client_core::WriteObject { table, key: b"key", value: b"value", rules: RejectRules::default() };
+    let object = client_core::WriteObject {
+        table,
+        key: b"key",
+        value: b"value",
+        rules: RejectRules::default(),
+    };
     client.multi_write(now, &[object; 30], &mut out);
     client.log_message_all(now, 3, "text", &mut out);
     let mut rest = data;
@@ -57,7 +69,11 @@ fuzz_target!(|data: &[u8]| {
                 _ => client.connected(now, session, &mut out),
             }
         }
-        let waiting = out.sent.len().checked_sub(1).map(|last| usize::from(what) % (last + 1));
+        let waiting = out
+            .sent
+            .len()
+            .checked_sub(1)
+            .map(|last| usize::from(what) % (last + 1));
         if let Some(at) = waiting {
             let (session, nonce) = out.sent.swap_remove(at);
             match what % 4 {

@@ -43,7 +43,9 @@ fuzz_target!(|data: &[u8]| {
             locator: format!("tcp:host=127.0.0.1,port={}", connection + 1),
             ..Hello::default()
         };
-        let message = ToCoordinator { kind: Some(shard::Kind::Hello(hello)) };
+        let message = ToCoordinator {
+            kind: Some(shard::Kind::Hello(hello)),
+        };
         coordinator.member_message(now, 100 + connection, message, &mut out);
     }
     let mut rest = data;
@@ -54,7 +56,15 @@ fuzz_target!(|data: &[u8]| {
         now = Time(now.0 + 1_000_000 * u64::from(who));
         let connection = 100 + u64::from(who) % (2 * MEMBERS);
         match who % 4 {
-            0 | 1 => coordinator.request(now, ReplyTo { connection: who.into(), nonce: 1 }, payload, &mut out),
+            0 | 1 => coordinator.request(
+                now,
+                ReplyTo {
+                    connection: who.into(),
+                    nonce: 1,
+                },
+                payload,
+                &mut out,
+            ),
             2 => {
                 if let Ok(message) = ToCoordinator::decode(payload) {
                     coordinator.member_message(now, connection, message, &mut out);
@@ -65,7 +75,20 @@ fuzz_target!(|data: &[u8]| {
         coordinator.tick(now, &mut out);
     }
     let status = coordinator.cluster_status(now);
-    let tablets: u64 = status.members.iter().flat_map(|member| &member.shards).map(|shard| shard.tablet_count).sum();
-    let listed: usize = coordinator.tables(0, 1000).tables.iter().map(|table| table.tablets.len()).sum();
-    assert!(status.table_count > 1000 || tablets == listed as u64, "{tablets} tablets of shards, {listed} of tables");
+    let tablets: u64 = status
+        .members
+        .iter()
+        .flat_map(|member| &member.shards)
+        .map(|shard| shard.tablet_count)
+        .sum();
+    let listed: usize = coordinator
+        .tables(0, 1000)
+        .tables
+        .iter()
+        .map(|table| table.tablets.len())
+        .sum();
+    assert!(
+        status.table_count > 1000 || tablets == listed as u64,
+        "{tablets} tablets of shards, {listed} of tables"
+    );
 });

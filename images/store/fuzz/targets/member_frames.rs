@@ -23,12 +23,17 @@ fn messages(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<StreamError>) 
                 Err(error) => return (messages, Some(error)),
             }
         }
-        assert!(reader.capacity() <= 2 * stream.len() + (1 << 18), "memory follows what has come");
+        assert!(
+            reader.capacity() <= 2 * stream.len() + (1 << 18),
+            "memory follows what has come"
+        );
     }
     (messages, None)
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&piece, stream)) = data.split_first() else { return };
+    let Some((&piece, stream)) = data.split_first() else {
+        return;
+    };
     assert_eq!(messages(stream, usize::MAX), messages(stream, piece.into()));
 });

@@ -19,23 +19,38 @@ fn frames(stream: &[u8], mut piece: impl FnMut() -> usize) -> Vec<(u64, Vec<u8>,
         reader.received(count);
         rest = &rest[count..];
         while let Some(frame) = reader.next_frame().expect("this framing has no errors") {
-            assert_eq!(frame.payload.len(), frame.announced_bytes.min(MAX_RPC_BYTES));
+            assert_eq!(
+                frame.payload.len(),
+                frame.announced_bytes.min(MAX_RPC_BYTES)
+            );
             frames.push((frame.nonce, frame.payload.to_vec(), frame.announced_bytes));
         }
-        assert!(reader.capacity() <= 2 * stream.len() + (1 << 18), "memory follows what has come");
+        assert!(
+            reader.capacity() <= 2 * stream.len() + (1 << 18),
+            "memory follows what has come"
+        );
     }
     frames
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&[first, second], stream)) = data.split_first_chunk::<2>() else { return };
+    let Some((&[first, second], stream)) = data.split_first_chunk::<2>() else {
+        return;
+    };
     let whole = frames(stream, || usize::MAX);
     let mut turn = 0usize;
     let pieces = frames(stream, || {
         turn += 1;
-        if turn % 2 == 0 { usize::from(first) } else { usize::from(second) }
+        if turn % 2 == 0 {
+            usize::from(first)
+        } else {
+            usize::from(second)
+        }
     });
     assert_eq!(whole, pieces);
-    let bytes: usize = whole.iter().map(|(_, payload, _)| TRANSPORT_HEADER_BYTES + payload.len()).sum();
+    let bytes: usize = whole
+        .iter()
+        .map(|(_, payload, _)| TRANSPORT_HEADER_BYTES + payload.len())
+        .sum();
     assert!(bytes <= stream.len());
 });

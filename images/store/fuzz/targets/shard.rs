@@ -39,7 +39,11 @@ fn shard(out: &mut Answers) -> Shard {
         build_version: "fuzz".to_owned(),
     };
     let mut shard = Shard::new(config, identity, Time::ZERO);
-    let everything = TabletRange { table_id: 1, start_key_hash: 0, end_key_hash: u64::MAX };
+    let everything = TabletRange {
+        table_id: 1,
+        start_key_hash: 0,
+        end_key_hash: u64::MAX,
+    };
     let welcome = Welcome {
         cluster_id: 1,
         server_id: 1,
@@ -48,7 +52,13 @@ fn shard(out: &mut Answers) -> Shard {
         silence_timeout_ms: 1_000_000,
         ..Welcome::default()
     };
-    shard.coordinator_message(Time::ZERO, ToShard { kind: Some(coordinator::Kind::Welcome(welcome)) }, out);
+    shard.coordinator_message(
+        Time::ZERO,
+        ToShard {
+            kind: Some(coordinator::Kind::Welcome(welcome)),
+        },
+        out,
+    );
     shard
 }
 
@@ -62,9 +72,15 @@ fuzz_target!(|data: &[u8]| {
         let (payload, tail) = tail.split_at(tail.len().min(u16::from_le_bytes(*length).into()));
         rest = tail;
         requests += 1;
-        let to = ReplyTo { connection: 1, nonce: requests as u64 };
+        let to = ReplyTo {
+            connection: 1,
+            nonce: requests as u64,
+        };
         shard.request(Time(requests as u64 * 1000), to, payload, &mut out);
-        assert_eq!(out.0, requests, "unreplicated: every request is answered at once");
+        assert_eq!(
+            out.0, requests,
+            "unreplicated: every request is answered at once"
+        );
     }
     shard.tick(Time(1 << 40), &mut out);
 });

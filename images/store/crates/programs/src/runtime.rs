@@ -4,6 +4,7 @@ use std::future::Future;
 use std::thread::JoinHandle;
 
 use net::{Handler, Reactor, Remote};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -121,6 +122,18 @@ pub fn tokio_runtime() -> Result<tokio::runtime::Runtime, String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start the runtime: {error}"))
+}
+
+/// Allows this process as many open files as it may allow itself: shells give 1024, fewer than the connections of a shard.
+pub fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("cannot raise the limit of open files: {error}");
+    }
 }
 
 /// How many threads that poll fit on this machine beside nothing else.

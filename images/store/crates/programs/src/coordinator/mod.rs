@@ -17,7 +17,7 @@ use crate::locators::{
 use crate::logging::Logging;
 use crate::mailbox::Mailbox;
 use crate::random::random_u64;
-use crate::runtime::{Loop, run_until_signal, tokio_runtime};
+use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
 use crate::{VERSION, http};
 
 /// Keeps the membership and the tables of a store, and tells clients where to find what.
@@ -79,6 +79,7 @@ Then start servers with: server -C tcp:host=127.0.0.1,port=11100 -L tcp:host=127
 /// Runs until a signal ends it.
 pub fn run(options: &Options) -> Result<(), String> {
     options.logging.start();
+    raise_file_limit();
     let client = listen_address(&options.locator)?;
     let cluster_tag = match options.cluster_tag {
         Some(tag) => tag,

@@ -152,7 +152,8 @@ fn explain(error: &Error, table: &str) -> String {
     }
 }
 
-/// How long the admin API has for an answer.
+/// How long the admin API has to be reached, and to answer.
+const ADMIN_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks the first coordinator of the list whose admin API answers.
@@ -168,7 +169,7 @@ pub(crate) fn admin_call<A>(
             let answer = async {
                 let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| error.to_string())?;
                 let channel = endpoint
-                    .connect_timeout(ADMIN_TIMEOUT)
+                    .connect_timeout(ADMIN_CONNECT_TIMEOUT)
                     .timeout(ADMIN_TIMEOUT)
                     .connect()
                     .await

@@ -18,7 +18,7 @@ use crate::locators::{
 use crate::logging::Logging;
 use crate::mailbox::Mailbox;
 use crate::random::random_u64;
-use crate::runtime::{Loop, cores, run_until_signal, tokio_runtime};
+use crate::runtime::{Loop, cores, raise_file_limit, run_until_signal, tokio_runtime};
 use crate::{VERSION, http};
 
 /// Shards of one process; their ports and those of HTTP must not meet.
@@ -129,6 +129,7 @@ pub fn check(options: &Options) -> Result<(), String> {
 /// Runs until a signal ends it.
 pub fn run(options: &Options) -> Result<(), String> {
     options.logging.start();
+    raise_file_limit();
     let coordinators = coordinators(&options.coordinator)?
         .into_iter()
         .map(|one| one.member)
