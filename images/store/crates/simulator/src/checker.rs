@@ -51,8 +51,8 @@ pub enum Verdict {
     Linearizable,
     /// The longest linearization that was found, and what none can explain.
     Violation(String),
-    /// The search was given up after this many configurations.
-    GaveUp(usize),
+    /// The search was given up after many configurations; how far it had come.
+    GaveUp(String),
 }
 
 impl fmt::Debug for Verdict {
@@ -60,7 +60,7 @@ impl fmt::Debug for Verdict {
         match self {
             Verdict::Linearizable => f.write_str("linearizable"),
             Verdict::Violation(text) => write!(f, "not linearizable:\n{text}"),
-            Verdict::GaveUp(count) => write!(f, "gave up after {count} configurations"),
+            Verdict::GaveUp(text) => write!(f, "the search was given up:\n{text}"),
         }
     }
 }
@@ -130,14 +130,14 @@ impl State {
         }
     }
 
-    /// States after this operation, if it can take effect here.
-    fn after(self, input: Input, output: Output, shown: &Shown) -> Vec<State> {
-        let unseen = || self.blind(input).filter(|next| shown.allows(*next, input));
+    /// The state after this operation, if it can take effect here.
+    fn after(self, input: Input, output: Output, shown: &Shown) -> Option<State> {
         match (input, output) {
-            (Input::Loss, _) => vec![self.gone()],
-            (_, Output::Unknown) => unseen().into_iter().collect(),
-            (_, Output::Maybe) => unseen().into_iter().chain([self]).collect(),
-            _ => self.seen(input, output).into_iter().collect(),
+            (Input::Loss, _) => Some(self.gone()),
+            (_, Output::Unknown | Output::Maybe) => {
+                self.blind(input).filter(|next| shown.allows(*next, input))
+            }
+            _ => self.seen(input, output),
         }
     }
 
@@ -226,8 +226,11 @@ impl State {
 /// What the whole history shows of versions. A version is given to one write only, so that whoever took effect unseen
 /// cannot have been given one that is known to be another's; and where nobody saw a higher version, it makes no difference.
 struct Shown {
+    /// Which value each version has.
     values: Map<u64, u64>,
     highest: u64,
+    /// Which versions each value was seen to have, and how often at most it was written.
+    versions: Map<u64, (Vec<u64>, usize)>,
 }
 
 impl Shown {
@@ -235,8 +238,12 @@ impl Shown {
         let mut shown = Shown {
             values: Map::default(),
             highest: 0,
+            versions: Map::default(),
         };
         for operation in operations {
+            if let Input::Write(value, _) = operation.input {
+                shown.versions.entry(value).or_default().1 += 1;
+            }
             let (version, value) = match (operation.input, operation.output) {
                 (Input::Write(value, _), Output::Done(version))
                 | (_, Output::Found(version, value)) => (version, Some(value)),
@@ -246,6 +253,10 @@ impl Shown {
             shown.highest = shown.highest.max(version);
             if let Some(value) = value {
                 shown.values.insert(version, value);
+                let (seen, _) = shown.versions.entry(value).or_default();
+                if !seen.contains(&version) {
+                    seen.push(version);
+                }
             }
         }
         shown
@@ -303,101 +314,225 @@ impl Done {
 pub fn check(history: &[Operation], max_configurations: usize) -> Verdict {
     let mut operations: Vec<Operation> = history.to_vec();
     operations.sort_by_key(|operation| (operation.call, operation.end));
-    let mandatory = operations
-        .iter()
-        .filter(|operation| operation.end != u64::MAX)
-        .count();
-    let shown = Shown::by(&operations);
-    let nothing = Done {
-        first: 0,
-        bits: Vec::new(),
+    let search = Search::new(&operations);
+    let nothing = Node {
+        done: Done {
+            first: 0,
+            bits: Vec::new(),
+        },
+        state: State::START,
+        count: 0,
+        latest_call: 0,
     };
     let mut seen: Set<(Done, State)> = Set::default();
-    let mut stack = vec![(nothing, State::START, 0usize)];
-    let mut best: Option<(usize, Done, State)> = None;
-    while let Some((done, state, count)) = stack.pop() {
-        if count == mandatory {
+    let mut best = nothing.clone();
+    let mut stack = vec![nothing];
+    while let Some(node) = stack.pop() {
+        if node.count == search.mandatory {
             return Verdict::Linearizable;
         }
-        if best.as_ref().is_none_or(|(most, ..)| count > *most) {
-            best = Some((count, done.clone(), state));
+        if node.count > best.count {
+            best = node.clone();
         }
         if seen.len() >= max_configurations {
-            return Verdict::GaveUp(seen.len());
+            break;
         }
         // The last one pushed is tried first: those that return soonest.
-        let mut candidates = candidates(&operations, &done);
+        let mut candidates = search.candidates(&node);
+        if let Some(harmless) = search.harmless(&node, &candidates) {
+            candidates = vec![harmless];
+        }
         candidates.sort_by_key(|&at| std::cmp::Reverse(operations[at].end));
         for at in candidates {
-            let operation = &operations[at];
-            for next in state.after(operation.input, operation.output, &shown) {
-                let next_done = done.with(at);
-                if seen.insert((next_done.clone(), next)) {
-                    let next_count = count + usize::from(operation.end != u64::MAX);
-                    stack.push((next_done, next, next_count));
-                }
+            if let Some(next) = search.step(&node, at)
+                && seen.insert((next.done.clone(), next.state))
+            {
+                stack.push(next);
             }
         }
     }
-    let Some((count, done, state)) = best else {
-        return Verdict::Linearizable;
-    };
-    Verdict::Violation(explain(&operations, mandatory, count, &done, state))
-}
-
-/// Operations that can be the next to take effect: called before any other that is left has returned.
-fn candidates(operations: &[Operation], done: &Done) -> Vec<usize> {
-    let mut found = Vec::new();
-    let mut first_end = u64::MAX;
-    for (at, operation) in operations.iter().enumerate().skip(done.first as usize) {
-        if operation.call > first_end {
-            break;
-        }
-        if done.contains(at) {
-            continue;
-        }
-        first_end = first_end.min(operation.end);
-        // Of several that are alike in everything, the first goes first.
-        if at == 0 || operations[at - 1] != *operation || done.contains(at - 1) {
-            found.push(at);
-        }
+    let text = search.explain(&best);
+    if seen.len() >= max_configurations {
+        Verdict::GaveUp(text)
+    } else {
+        Verdict::Violation(text)
     }
-    found
 }
 
-fn explain(
-    operations: &[Operation],
-    mandatory: usize,
-    count: usize,
-    done: &Done,
+/// How far a linearization has come.
+#[derive(Clone)]
+struct Node {
+    done: Done,
     state: State,
-) -> String {
-    let stuck = candidates(operations, done);
-    let first = stuck.first().copied().unwrap_or(0);
-    let mut text = format!(
-        "{count} of {mandatory} operations can be explained; then the object is {}, and none of those marked * can follow\n",
-        match state.object {
-            None => format!("absent (its highest version was {})", state.floor),
-            Some((Version::Exactly(version), value)) =>
-                format!("value {value} at version {version}"),
-            Some((Version::AtLeast(least), value)) =>
-                format!("value {value} at version {least} or higher"),
-        }
-    );
-    for (at, operation) in operations
-        .iter()
-        .enumerate()
-        .skip(first.saturating_sub(12))
-        .take(30)
-    {
-        let mark = match (stuck.contains(&at), done.contains(at)) {
-            (true, _) => '*',
-            (_, true) => '+',
-            _ => ' ',
-        };
-        text.push_str(&format!("  {mark} {operation}\n"));
+    /// Of those that must take effect, how many have.
+    count: usize,
+    /// The latest call of those that have taken effect.
+    latest_call: u64,
+}
+
+struct Search<'a> {
+    operations: &'a [Operation],
+    shown: Shown,
+    /// Operations that must take effect.
+    mandatory: usize,
+    /// Those whose version is known, in order of it. Versions never go back, so they take effect in this order.
+    by_version: Vec<(u64, usize)>,
+}
+
+impl Operation {
+    /// Whether it surely took effect.
+    fn is_mandatory(&self) -> bool {
+        !matches!(self.output, Output::Unknown | Output::Maybe) || self.input == Input::Loss
     }
-    text
+}
+
+impl<'a> Search<'a> {
+    fn new(operations: &'a [Operation]) -> Search<'a> {
+        let version = |operation: &Operation| match operation.output {
+            Output::Found(version, _) | Output::Done(version) | Output::Refused(_, version) => {
+                version
+            }
+            Output::Unknown | Output::Maybe => 0,
+        };
+        let mut by_version: Vec<(u64, usize)> = operations
+            .iter()
+            .map(version)
+            .zip(0..)
+            .filter(|(version, _)| *version > 0)
+            .collect();
+        by_version.sort_unstable();
+        Search {
+            operations,
+            shown: Shown::by(operations),
+            mandatory: operations
+                .iter()
+                .filter(|operation| operation.is_mandatory())
+                .count(),
+            by_version,
+        }
+    }
+
+    /// Operations that can be the next to take effect: called before any other that is left has returned.
+    fn candidates(&self, node: &Node) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut first_end = u64::MAX;
+        let from = node.done.first as usize;
+        for (at, operation) in self.operations.iter().enumerate().skip(from) {
+            if operation.call > first_end {
+                break;
+            }
+            if node.done.contains(at) {
+                continue;
+            }
+            if operation.is_mandatory() {
+                first_end = first_end.min(operation.end);
+            } else if operation.end < node.latest_call {
+                continue;
+            }
+            // Of several that are alike in everything, the first goes first.
+            let is_first =
+                at == 0 || self.operations[at - 1] != *operation || node.done.contains(at - 1);
+            if is_first {
+                found.push(at);
+            }
+        }
+        found
+    }
+
+    /// A candidate that changes nothing, and fits: whatever linearization there is, it can as well come now. Only not if an
+    /// unseen attempt that ended before its call might still have to come first.
+    fn harmless(&self, node: &Node, candidates: &[usize]) -> Option<usize> {
+        candidates.iter().copied().find(|&at| {
+            let operation = &self.operations[at];
+            let is_in_time = || {
+                candidates.iter().all(|&other| {
+                    let other = &self.operations[other];
+                    other.is_mandatory() || other.end >= operation.call
+                })
+            };
+            operation.is_mandatory()
+                && self
+                    .step(node, at)
+                    .is_some_and(|next| next.state == node.state)
+                && is_in_time()
+        })
+    }
+
+    /// Where an operation leads, unless it leads nowhere.
+    fn step(&self, node: &Node, at: usize) -> Option<Node> {
+        let operation = &self.operations[at];
+        let state = node
+            .state
+            .after(operation.input, operation.output, &self.shown)?;
+        let next = Node {
+            done: node.done.with(at),
+            state,
+            count: node.count + usize::from(operation.is_mandatory()),
+            latest_call: node.latest_call.max(operation.call),
+        };
+        (state.floor <= self.lowest_version_left(&next.done)).then_some(next)
+    }
+
+    fn lowest_version_left(&self, done: &Done) -> u64 {
+        self.by_version
+            .iter()
+            .find(|(_, at)| !done.contains(*at))
+            .map_or(u64::MAX, |(version, _)| *version)
+    }
+
+    fn explain(&self, node: &Node) -> String {
+        let Node {
+            done, state, count, ..
+        } = node;
+        let (operations, mandatory) = (self.operations, self.mandatory);
+        let stuck = self.candidates(node);
+        let mut text = format!(
+            "{count} of {mandatory} operations can be explained; then the object is {}, and neither those marked * can follow nor any marked ?, which may have happened unseen\n",
+            match state.object {
+                None => format!("absent (its highest version was {})", state.floor),
+                Some((Version::Exactly(version), value)) =>
+                    format!("value {value} at version {version}"),
+                Some((Version::AtLeast(least), value)) =>
+                    format!("value {value} at version {least} or higher"),
+            }
+        );
+        let is_unseen = |at: &&usize| !operations[**at].is_mandatory();
+        for at in stuck.iter().filter(|at| !is_unseen(at)) {
+            text.push_str(&format!("  * {}\n", operations[*at]));
+        }
+        for at in stuck.iter().filter(is_unseen).take(10) {
+            text.push_str(&format!("  ? {}\n", operations[*at]));
+        }
+        text.push_str("before that, latest first:\n");
+        let latest = (0..operations.len()).rev().filter(|at| done.contains(*at));
+        for at in latest.take(20) {
+            text.push_str(&format!("  + {}\n", operations[at]));
+        }
+        text
+    }
+}
+
+/// Reject rules in words; nothing if there are none.
+struct Rules(RejectRules);
+
+impl fmt::Display for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules = &self.0;
+        for (is_set, text) in [
+            (rules.doesnt_exist, "absent"),
+            (rules.exists, "present"),
+            (rules.version_le_given, "version <="),
+            (rules.version_ne_given, "version !="),
+        ] {
+            if is_set {
+                write!(f, " unless {text}")?;
+            }
+        }
+        if rules.version_le_given || rules.version_ne_given {
+            write!(f, " {}", rules.given_version)?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Operation {
@@ -406,14 +541,22 @@ impl fmt::Display for Operation {
             u64::MAX => "never".to_owned(),
             end => format!("{:.6}", end as f64 / 1e9),
         };
-        write!(
-            f,
-            "{:>12.6} .. {end:>12} s  client {}  {:?} -> {:?}",
-            self.call as f64 / 1e9,
-            self.client,
-            self.input,
-            self.output
-        )
+        write!(f, "{:>12.6} .. {end:>12} s  ", self.call as f64 / 1e9,)?;
+        match self.input {
+            Input::Loss => return f.write_str("the server crashes"),
+            Input::Read(rules) => write!(f, "client {} reads{}", self.client, Rules(rules))?,
+            Input::Write(value, rules) => {
+                write!(f, "client {} writes {value}{}", self.client, Rules(rules))?;
+            }
+            Input::Remove(rules) => write!(f, "client {} removes{}", self.client, Rules(rules))?,
+        }
+        match self.output {
+            Output::Found(version, value) => write!(f, ": value {value} at version {version}"),
+            Output::Done(version) => write!(f, ": done, version {version}"),
+            Output::Refused(status, version) => write!(f, ": {status}, version {version}"),
+            Output::Unknown => f.write_str(": outcome unknown"),
+            Output::Maybe => f.write_str(": an attempt before a crash"),
+        }
     }
 }
 

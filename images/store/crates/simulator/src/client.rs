@@ -256,8 +256,12 @@ impl ClientNode {
     ) -> (OperationId, Purpose) {
         let mut records = Vec::new();
         let mut parts = Vec::new();
-        for _ in 0..self.random.between(1, 30) {
+        let mut keys = std::collections::BTreeSet::new();
+        for _ in 0..self.random.between(1, 60) {
             let key = self.key(scenario);
+            if !keys.insert(key.clone()) {
+                continue;
+            }
             let rules = self.rules(table, &key);
             let number = history.records.len() as u64;
             let mut record = self.record(

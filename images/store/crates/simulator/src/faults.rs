@@ -110,6 +110,9 @@ impl World {
 
     /// Client 0 is away for longer than its lease lasts, and some of its connections do not survive that.
     pub fn absence(&mut self) {
+        if self.phase != Phase::Load {
+            return;
+        }
         let host = client_host(0);
         let pause = self.random.between(1000 * SECOND, 2400 * SECOND);
         self.note_fault(host, "is away for ns", pause);

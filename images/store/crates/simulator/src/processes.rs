@@ -19,6 +19,9 @@ use crate::scenario::Durable;
 use crate::server::{ShardActions, ShardNode};
 use crate::world::{COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host};
 
+/// Background work that takes so many steps without a pause goes round in circles: the logs here have a few segments.
+const MAX_BUSY_TICKS: u32 = 5000;
+
 impl World {
     // ---- the coordinator ----
 
@@ -138,6 +141,16 @@ impl World {
         let mut out = ShardActions::default();
         act(node, now, &mut out);
         let next = node.core.tick(now, &mut out);
+        node.busy_ticks = if next <= now { node.busy_ticks + 1 } else { 0 };
+        if node.busy_ticks > MAX_BUSY_TICKS {
+            let text = format!(
+                "{}, shard {shard}, does not come to rest: {:?}",
+                host_name(host),
+                node.core.stats()
+            );
+            self.fail(text);
+            return;
+        }
         if node.core.server_id() != was {
             node.oracle.clear();
             node.flushing = LogPosition::START;
@@ -222,7 +235,11 @@ impl World {
             Err(error) => return self.fail(format!("an order is malformed: {error}")),
         };
         let mut session = Session::Continue;
+        let is_welcome = matches!(message.kind, Some(member::coordinator::Kind::Welcome(_)));
         self.with_shard(server, shard, |node, now, out| {
+            if let Some(link) = &mut node.link {
+                link.is_welcomed |= is_welcome;
+            }
             session = node.core.coordinator_message(now, message, out);
         });
         if session == Session::Close {
@@ -230,7 +247,7 @@ impl World {
         }
     }
 
-    fn close_link(&mut self, server: usize, shard: usize) {
+    pub fn close_link(&mut self, server: usize, shard: usize) {
         let Some(link) = &self.servers[server].shards[shard].link else {
             return;
         };

@@ -9,7 +9,7 @@ use crate::world::World;
 
 /// Configurations that the search for one key may look at. Histories that are linearizable need about as many as they have
 /// operations.
-const MAX_CONFIGURATIONS: usize = 500_000;
+const MAX_CONFIGURATIONS: usize = 100_000;
 
 /// How to run a seed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,7 +91,7 @@ fn judge(world: &mut World) {
         let verdict = checker::check(&operations, MAX_CONFIGURATIONS);
         if verdict != Verdict::Linearizable {
             let key = key.escape_ascii().to_string();
-            world.fail(format!("key {key} of table {table}: {verdict:?}"));
+            return world.fail(format!("key {key} of table {table}: {verdict:?}"));
         }
     }
 }

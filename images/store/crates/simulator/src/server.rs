@@ -40,6 +40,8 @@ pub struct Link {
     pub connection: u64,
     pub reader: MemberReader,
     pub is_open: bool,
+    /// The coordinator has let the shard in; from then on the shard itself watches for silence.
+    pub is_welcomed: bool,
 }
 
 pub struct ShardNode {
@@ -52,6 +54,8 @@ pub struct ShardNode {
     pub durable: LogPosition,
     /// The log's head when its durability was last put on its way.
     pub flushing: LogPosition,
+    /// Ticks in a row after which the shard still had more to do.
+    pub busy_ticks: u32,
     /// When the flush that was started last ends: flushes end in order.
     pub last_flush_ends: u64,
 }
@@ -100,6 +104,7 @@ impl ServerNode {
                 ShardNode {
                     durable: LogPosition::START,
                     flushing: core.head_position(),
+                    busy_ticks: 0,
                     last_flush_ends: 0,
                     core,
                     link: None,

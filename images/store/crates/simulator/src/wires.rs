@@ -11,6 +11,8 @@ use crate::world::{COORDINATOR, Party, World, host_name, server_host};
 
 const CLIENT_PORT: u16 = 11100;
 const MEMBER_PORT: u16 = 11200;
+/// How long a shard waits to be let in before it tries another connection, as the server program does.
+const WELCOME_TIMEOUT: u64 = 5 * crate::scenario::SECOND;
 
 impl World {
     pub fn network_event(&mut self, event: NetworkEvent) {
@@ -217,10 +219,23 @@ impl World {
             connection,
             reader: MemberReader::default(),
             is_open: false,
+            is_welcomed: false,
         });
+        let give_up = crate::world::Event::GiveUpLink { connection };
+        self.schedule_in(WELCOME_TIMEOUT, give_up);
         self.parties
             .insert((connection, 0), Party::ShardLink { server, shard });
         self.tick(host);
+    }
+
+    /// A connection on which nobody has let the shard in by now is worth nothing.
+    pub fn give_up_link(&mut self, connection: u64) {
+        if let Some(&Party::ShardLink { server, shard }) = self.parties.get(&(connection, 0))
+            && let Some(link) = &self.servers[server].shards[shard].link
+            && !link.is_welcomed
+        {
+            self.close_link(server, shard);
+        }
     }
 
     fn bytes(&mut self, connection: u64, side: usize, bytes: &[u8]) {

@@ -43,6 +43,10 @@ pub enum Event {
         incarnation: u64,
         shard: usize,
     },
+    /// A shard was not let in on this connection.
+    GiveUpLink {
+        connection: u64,
+    },
     ClientStep(usize),
     Fault,
     Heal,
@@ -335,6 +339,7 @@ impl World {
             Event::Enlist { server, .. } | Event::Flushed { server, .. } => {
                 Some(server_host(*server))
             }
+            Event::GiveUpLink { connection } => self.network.host(*connection, 0),
             Event::ClientStep(client) => Some(client_host(*client)),
             Event::Fault | Event::Heal | Event::Restart(_) | Event::Resume(_) | Event::Absence => {
                 None
@@ -372,6 +377,7 @@ impl World {
                 incarnation,
                 shard,
             } => self.enlist(server, incarnation, shard),
+            Event::GiveUpLink { connection } => self.give_up_link(connection),
             Event::ClientStep(client) => self.client_step(client),
             Event::Fault => self.fault(),
             Event::Heal => self.network.heal(self.now),

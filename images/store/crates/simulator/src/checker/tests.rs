@@ -230,9 +230,8 @@ fn reject_rules_are_held_to() {
 
 #[test]
 fn a_search_that_is_given_up_says_so() {
-    let history: Vec<_> = (0..40).map(|value| lost(0, value)).collect();
-    let mut history = history;
-    history.push(read(1, 2, Output::Found(1, 999)));
+    let mut history: Vec<_> = (0..40).map(|value| lost(0, value)).collect();
+    history.push(read(1, 2, Output::Found(60, 999)));
     assert!(matches!(check(&history, 1000), Verdict::GaveUp(_)));
 }
 
