@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -48,7 +49,8 @@ func TestMain(m *testing.M) {
 // TestBox is the life of one Store, in order: each step finds the box as the one before left it, and the first that
 // fails ends it.
 func TestBox(t *testing.T) {
-	if got, err := run(settings.kubectl, "", "get", "namespace", namespace, "--ignore-not-found", "-o", "name"); err != nil || got.exitCode != 0 {
+	got, err := run(settings.kubectl, "", "get", "namespace", namespace, "--ignore-not-found", "-o", "name")
+	if err != nil || got.exitCode != 0 {
 		t.Fatalf("no cluster answers: %v %s", err, got.stderr)
 	} else if got.stdout != "" {
 		t.Fatalf("namespace %s is there: an earlier run left it; end that cluster with `hack/cluster.sh down rcbox-e2e` first", namespace)
@@ -117,7 +119,9 @@ func appliedStoreBecomesAvailable(t *testing.T) {
 	if err := conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionFalse, v1alpha1.ReasonUnreplicated); err != nil {
 		t.Error(err)
 	}
-	for _, kind := range []string{v1alpha1.ConditionAvailable, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionDataSafe} {
+	for _, kind := range []string{
+		v1alpha1.ConditionAvailable, v1alpha1.ConditionProgressing, v1alpha1.ConditionDegraded, v1alpha1.ConditionDataSafe,
+	} {
 		if meta.FindStatusCondition(store.Status.Conditions, kind) == nil {
 			t.Errorf("condition %s is missing", kind)
 		}
@@ -250,7 +254,7 @@ func leaderIsNew(t *testing.T) {
 				}
 			}
 		}
-		return fmt.Errorf("no present pod holds a lease")
+		return errors.New("no present pod holds a lease")
 	})
 }
 
@@ -385,9 +389,10 @@ func uninstallLeavesNothing(t *testing.T) {
 	helm(t, "uninstall", "rcbox", "-n", operatorNamespace, "--wait", "--timeout", "2m")
 	eventually(t, "nothing of the operator is left", changeDeadline, func() error {
 		all := kubectl(t, "get", "crd,clusterrole,clusterrolebinding", "-o", "name") +
-			kubectl(t, "get", "all,serviceaccounts,roles,rolebindings,networkpolicies,leases,secrets,configmaps", "-n", operatorNamespace, "-o", "name")
+			kubectl(t, "get", "all,serviceaccounts,roles,rolebindings,networkpolicies,leases,secrets,configmaps",
+				"-n", operatorNamespace, "-o", "name")
 		var left []string
-		for _, name := range strings.Fields(all) {
+		for name := range strings.FieldsSeq(all) {
 			if strings.Contains(name, "rcbox") {
 				left = append(left, name)
 			}

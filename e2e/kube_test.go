@@ -35,8 +35,7 @@ func run(name string, stdin string, args ...string) (result, error) {
 	}
 	err := command.Run()
 	got := result{stdout: stdout.String(), stderr: stderr.String()}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		got.exitCode = exit.ExitCode()
 		return got, nil
 	}
@@ -112,7 +111,7 @@ func eventually(t *testing.T, what string, deadline time.Duration, check func() 
 			t.Logf("%s: %.1f s", what, time.Since(start).Seconds())
 			return
 		}
-		time.Sleep(500 * time.Millisecond) // the interval of a poll
+		time.Sleep(500 * time.Millisecond) //nolint:forbidigo // the interval of a poll
 	}
 	t.Fatalf("%s: not after %s: %v", what, deadline, last)
 }

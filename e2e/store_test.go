@@ -75,5 +75,7 @@ func podUIDs(t *testing.T, in string) []string {
 func crash(t *testing.T, pod podObject) {
 	t.Helper()
 	must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", pod.Spec.NodeName, "sh", "-c",
-		"for p in /proc/[0-9]*; do if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx RCBOX_INSTANCE="+pod.Metadata.UID+"; then kill -KILL ${p#/proc/}; fi; done")
+		"for p in /proc/[0-9]*; do "+
+			"if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx RCBOX_INSTANCE="+pod.Metadata.UID+"; "+
+			"then kill -KILL ${p#/proc/}; fi; done")
 }
