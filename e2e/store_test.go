@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,12 +71,14 @@ func podUIDs(t *testing.T, in string) []string {
 	return uids
 }
 
-// crash ends a master's process from inside its container as a fault would: signal 11 to process 1. A pid 1 ignores
-// signals from its own namespace unless it handles them, so the signal comes from the node.
+// crash ends a master's process as a fault would, with signal 9 from its node: no handler runs, and Kubernetes is not
+// asked. The process is found by the pod's uid, which it has in its environment.
 func crash(t *testing.T, pod podObject) {
 	t.Helper()
-	must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", pod.Spec.NodeName, "sh", "-c",
-		"for p in /proc/[0-9]*; do "+
-			"if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx RCBOX_INSTANCE="+pod.Metadata.UID+"; "+
-			"then kill -KILL ${p#/proc/}; fi; done")
+	killed := must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", pod.Spec.NodeName, "sh", "-c",
+		"for p in /proc/[0-9]*; do if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx RCBOX_INSTANCE="+pod.Metadata.UID+
+			"; then kill -KILL ${p#/proc/} && echo ${p#/proc/}; fi; done")
+	if processes := strings.Fields(killed); len(processes) != 1 {
+		t.Fatalf("killed processes %v of pod %s, want one", processes, pod.Metadata.Name)
+	}
 }
