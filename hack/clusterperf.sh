@@ -59,4 +59,5 @@ run() {
 
 step "run clusterperf $test in a pod" run
 echo
-cat "$BUILD/$cluster/clusterperf.txt"
+# Lines with # are its progress.
+grep -v '^#' "$BUILD/$cluster/clusterperf.txt"
