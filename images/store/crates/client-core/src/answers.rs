@@ -49,6 +49,7 @@ impl Client {
         operation.failures = 0;
         let is_on_key = matches!(operation.kind, Kind::Read | Kind::Write | Kind::Remove);
         let (table, generation) = (operation.table, operation.config_generation);
+        let lease_id = operation.lease_id;
         match rpc::status(payload) {
             Ok(Status::Retry) => {
                 let at = now + self.retry_delay(payload);
@@ -58,7 +59,10 @@ impl Client {
                 self.tables.invalidate(table, generation);
                 self.ready.push_back(id);
             }
-            _ => {
+            status => {
+                if status == Ok(Status::ExpiredLease) && lease_id == self.lease.id() {
+                    self.lease.ended();
+                }
                 if let Some(kind) = self.retire(id) {
                     out.complete(id, outcome(&kind, payload));
                 }

@@ -74,6 +74,7 @@ impl Client {
             return false;
         };
         operation.rpc_id = rpc_id;
+        operation.lease_id = lease.id;
         let fields = [
             lease.id,
             lease.expiration_ns,

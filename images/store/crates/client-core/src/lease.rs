@@ -50,6 +50,14 @@ impl LeaseAgent {
         is_wanted && self.requested_at.is_none() && now >= self.not_before
     }
 
+    /// The coordinator does not know this lease any more: the next one is asked for before anything else is sent.
+    pub fn ended(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.renew_at = Time::ZERO;
+            held.unusable_at = Time::ZERO;
+        }
+    }
+
     /// The id to renew; 0 asks for a new lease.
     pub fn id(&self) -> u64 {
         self.held.as_ref().map_or(0, |held| held.lease.id)

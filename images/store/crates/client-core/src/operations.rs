@@ -38,6 +38,8 @@ pub struct Operation {
     pub key_hash: u64,
     /// 0 until it has one, and for operations that have none.
     pub rpc_id: u64,
+    /// Of the lease that it was sent under; 0 as above.
+    pub lease_id: u64,
     /// Of the table config that led to the server.
     pub config_generation: u64,
     /// Connections that failed in a row.
@@ -266,6 +268,7 @@ impl Client {
             table,
             key_hash,
             rpc_id: 0,
+            lease_id: 0,
             config_generation: 0,
             failures: 0,
         }))

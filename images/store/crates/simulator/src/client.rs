@@ -85,6 +85,8 @@ pub struct ClientNode {
     versions: BTreeMap<(TableId, Vec<u8>), u64>,
     random: Random,
     is_creating: bool,
+    /// The application waits for something to complete before it does more.
+    pub is_waiting: bool,
 }
 
 /// What the application is about to do with one key.
@@ -107,7 +109,13 @@ impl ClientNode {
             versions: BTreeMap::new(),
             random,
             is_creating: false,
+            is_waiting: false,
         }
+    }
+
+    /// Whether there is nothing to do until something completes.
+    pub fn must_wait(&self, scenario: &Scenario) -> bool {
+        self.is_creating || self.under_way.len() >= scenario.concurrency
     }
 
     /// Time until the application wants to do something more.

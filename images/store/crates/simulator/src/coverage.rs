@@ -11,6 +11,7 @@ pub const REQUIRED: &[&str] = &[
     "partitions",
     "connections reset",
     "connections silenced",
+    "connections stalled",
     "connections given up for silence",
     "member sessions resumed",
     "losses recorded",

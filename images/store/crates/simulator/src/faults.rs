@@ -16,7 +16,8 @@ impl World {
         }
         self.faults_left -= 1;
         match self.random.between(0, 99) {
-            0..25 => self.reset_connection(),
+            0..15 => self.reset_connection(),
+            15..25 => self.stall_connection(),
             25..37 => self.silence_connection(),
             37..55 => self.partition(),
             55..75 => self.pause(),
@@ -65,6 +66,22 @@ impl World {
             if self.random.chance(500) {
                 self.network.silence(connection, 1 - direction);
             }
+        }
+    }
+
+    /// One way, nothing arrives for a while; longer than clients wait for an answer, often.
+    fn stall_connection(&mut self) {
+        if let Some(connection) = self.some_connection() {
+            self.coverage.hit("connections stalled");
+            self.note_fault(COORDINATOR, "stalls connection", connection);
+            let direction = self.random.below(2);
+            self.network.stall(connection, direction);
+            let after = self.random.between(MILLI, 2 * SECOND);
+            let go_on = Event::GoOn {
+                connection,
+                direction,
+            };
+            self.schedule_in(after, go_on);
         }
     }
 

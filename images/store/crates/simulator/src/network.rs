@@ -40,6 +40,8 @@ struct Direction {
     next_heard: u64,
     /// Packets held by a partition, or behind one that is.
     stalled: BTreeMap<u64, Packet>,
+    /// Nothing is heard for a while, as when packets were lost and are sent again late.
+    is_stalled: bool,
     /// Packets from this sequence number on never arrive.
     cut_from: Option<u64>,
 }
@@ -183,7 +185,7 @@ impl Network {
         if direction.cut_from.is_some_and(|first| sequence >= first) || connection.is_deaf[1 - at] {
             return false;
         }
-        if is_cut || sequence != direction.next_heard {
+        if is_cut || direction.is_stalled || sequence != direction.next_heard {
             direction.stalled.insert(sequence, packet.clone());
             return false;
         }
@@ -260,6 +262,22 @@ impl Network {
             side,
         };
         self.due.push((at, event));
+    }
+
+    /// Holds what travels in this direction of a connection until [`Network::go_on`].
+    pub fn stall(&mut self, id: u64, direction: usize) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.directions[direction].is_stalled = true;
+        }
+    }
+
+    /// Ends a stall.
+    pub fn go_on(&mut self, now: u64, id: u64, at: usize) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            let direction = &mut connection.directions[at];
+            direction.is_stalled = false;
+            self.due.extend(direction.release(now + 1, id, at));
+        }
     }
 
     /// Holds packets from one host to another until healed.

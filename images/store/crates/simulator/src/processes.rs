@@ -5,7 +5,7 @@ use core::mem;
 use coordinator::Coordinator;
 use master::{LogPosition, Session};
 use prost::Message;
-use wire::ids::{ReplyTo, TableId};
+use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::member::{self, ToCoordinator, ToShard};
 use wire::opcode::Opcode;
 use wire::rpc::{self, MultiWriteRequest, RemoveRequest, WriteRequest};
@@ -137,7 +137,7 @@ impl World {
         let Some(node) = self.servers[server].shards.get_mut(shard) else {
             return;
         };
-        let was = node.core.server_id();
+        let was = whose(node);
         let mut out = ShardActions::default();
         act(node, now, &mut out);
         let next = node.core.tick(now, &mut out);
@@ -151,7 +151,8 @@ impl World {
             self.fail(text);
             return;
         }
-        if node.core.server_id() != was {
+        if whose(node) != was {
+            node.epoch += 1;
             node.oracle.clear();
             node.flushing = LogPosition::START;
             node.durable = LogPosition::START;
@@ -279,7 +280,7 @@ impl World {
             server,
             incarnation,
             shard,
-            server_id: node.core.server_id().0,
+            epoch: node.epoch,
             position: position.0,
         };
         self.schedule(at, flushed);
@@ -290,13 +291,12 @@ impl World {
         server: usize,
         incarnation: u64,
         shard: usize,
-        server_id: u64,
+        epoch: u64,
         position: u64,
     ) {
         let node = &self.servers[server];
-        let is_present = node.is_up
-            && node.incarnation == incarnation
-            && node.shards[shard].core.server_id().0 == server_id;
+        let is_present =
+            node.is_up && node.incarnation == incarnation && node.shards[shard].epoch == epoch;
         if is_present {
             self.with_shard(server, shard, |node, _, out| {
                 node.durable = LogPosition(position);
@@ -347,6 +347,9 @@ impl World {
             let node = &mut self.clients[client];
             if let Err(text) = node.completed(self.now, id, result, &mut self.history) {
                 self.fail(format!("client {client}: {text}"));
+            }
+            if self.clients[client].is_waiting {
+                self.plan_step(client);
             }
         }
     }
@@ -448,7 +451,7 @@ impl World {
         if self.phase != Phase::Load || self.clients[client].remaining == 0 {
             return;
         }
-        if self.clients[client].under_way.len() < self.scenario.concurrency {
+        if !self.clients[client].must_wait(&self.scenario) {
             let mut history = mem::take(&mut self.history);
             let scenario = self.scenario.clone();
             let moment = self.now;
@@ -456,8 +459,17 @@ impl World {
                 node.start_one(moment, now, &scenario, history, out);
             });
         }
-        let delay = self.clients[client].think(&self.scenario);
-        self.schedule_in(delay, Event::ClientStep(client));
+        self.plan_step(client);
+    }
+
+    /// The next step, or none until something completes.
+    fn plan_step(&mut self, client: usize) {
+        let node = &mut self.clients[client];
+        node.is_waiting = node.must_wait(&self.scenario);
+        if !node.is_waiting {
+            let delay = node.think(&self.scenario);
+            self.schedule_in(delay, Event::ClientStep(client));
+        }
     }
 
     /// As [`World::with_client`], with the history at hand.
@@ -571,6 +583,11 @@ impl World {
         }
         self.network.deafen(connection, side);
     }
+}
+
+/// The store that a shard is in, and its id there.
+fn whose(node: &ShardNode) -> (u64, ServerId) {
+    (node.core.hello().cluster_id, node.core.server_id())
 }
 
 /// A request in words.

@@ -54,6 +54,8 @@ pub struct ShardNode {
     pub durable: LogPosition,
     /// The log's head when its durability was last put on its way.
     pub flushing: LogPosition,
+    /// Counts how often the shard began anew, for another store or as another server; then its log begins anew, too.
+    pub epoch: u64,
     /// Ticks in a row after which the shard still had more to do.
     pub busy_ticks: u32,
     /// When the flush that was started last ends: flushes end in order.
@@ -104,6 +106,7 @@ impl ServerNode {
                 ShardNode {
                     durable: LogPosition::START,
                     flushing: core.head_position(),
+                    epoch: 0,
                     busy_ticks: 0,
                     last_flush_ends: 0,
                     core,

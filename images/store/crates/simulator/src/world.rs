@@ -34,7 +34,7 @@ pub enum Event {
         server: usize,
         incarnation: u64,
         shard: usize,
-        server_id: u64,
+        epoch: u64,
         position: u64,
     },
     /// A shard looks for the coordinator.
@@ -50,6 +50,11 @@ pub enum Event {
     ClientStep(usize),
     Fault,
     Heal,
+    /// A connection that stalled in this direction goes on.
+    GoOn {
+        connection: u64,
+        direction: usize,
+    },
     Restart(Host),
     /// A paused process may go on, if no other pause holds it.
     Resume(Host),
@@ -341,9 +346,12 @@ impl World {
             }
             Event::GiveUpLink { connection } => self.network.host(*connection, 0),
             Event::ClientStep(client) => Some(client_host(*client)),
-            Event::Fault | Event::Heal | Event::Restart(_) | Event::Resume(_) | Event::Absence => {
-                None
-            }
+            Event::Fault
+            | Event::Heal
+            | Event::GoOn { .. }
+            | Event::Restart(_)
+            | Event::Resume(_)
+            | Event::Absence => None,
         }
     }
 
@@ -369,9 +377,9 @@ impl World {
                 server,
                 incarnation,
                 shard,
-                server_id,
+                epoch,
                 position,
-            } => self.flushed(server, incarnation, shard, server_id, position),
+            } => self.flushed(server, incarnation, shard, epoch, position),
             Event::Enlist {
                 server,
                 incarnation,
@@ -381,6 +389,10 @@ impl World {
             Event::ClientStep(client) => self.client_step(client),
             Event::Fault => self.fault(),
             Event::Heal => self.network.heal(self.now),
+            Event::GoOn {
+                connection,
+                direction,
+            } => self.network.go_on(self.now, connection, direction),
             Event::Restart(host) => self.restart(host),
             Event::Resume(host) => self.resume(host),
             Event::Absence => self.absence(),

@@ -181,6 +181,22 @@ fn a_lease_is_renewed_in_time_and_not_used_at_its_end() {
 }
 
 #[test]
+fn a_lease_that_has_ended_is_replaced_before_the_next_write() {
+    let mut script = Script::ready();
+    script.write(b"k", b"v");
+    script.answer_last(&rpc::status_bytes(Status::ExpiredLease));
+    assert_eq!(
+        script.completed().1,
+        Err(Error::status(Status::ExpiredLease))
+    );
+    script.write(b"k", b"v");
+    let renewal = script.take_sent(60);
+    assert_eq!(u64_at(&renewal.payload, 4), 9);
+    script.answer(&renewal, &lease(10, 0));
+    assert_eq!(ids(&script.take_sent(14)), (10, 2, 1));
+}
+
+#[test]
 fn a_refused_lease_fails_who_waits_and_a_put_off_one_does_not() {
     let mut script = Script::new();
     let id = script.write(b"k", b"v");
