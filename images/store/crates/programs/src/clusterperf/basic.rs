@@ -14,8 +14,8 @@ pub const KEY_BYTES: usize = 30;
 const TABLE: &str = "test";
 /// What an object takes in the log beside key and value, at most.
 const OVERHEAD_BYTES: u64 = 64;
-/// Of the free memory this share is filled at most, so that cleaning has room.
-const FILL_SHARE: f64 = 0.6;
+/// Of what a full store took this share is kept, so that cleaning has room.
+const KEPT_SHARE: f64 = 0.6;
 /// Objects in one call of the client; its bytes are bounded, too.
 const BATCH_OBJECTS: usize = 500;
 const BATCH_BYTES: usize = 4_000_000;
@@ -36,15 +36,10 @@ pub struct Measured {
     pub writes: Samples,
 }
 
-/// Runs the test. `free_bytes` is what the store has room for, or why that is not known. Gives results by growing size.
-pub fn run(
-    cluster: &mut Cluster,
-    plan: &Plan,
-    free_bytes: &Result<u64, String>,
-) -> Result<Vec<Measured>, String> {
+/// Runs the test. Gives results by growing size.
+pub fn run(cluster: &mut Cluster, plan: &Plan) -> Result<Vec<Measured>, String> {
     let fail = |error: Error| error.to_string();
     let table = cluster.create_table(TABLE, 1).map_err(fail)?;
-    let fill_bytes = fit(plan.fill_bytes, free_bytes);
     let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let mut results = Vec::new();
     // The largest first: every size then overwrites what the one before has left.
@@ -55,7 +50,7 @@ pub fn run(
             cluster,
             &format!("Starting basic test for {size}-byte objects"),
         )?;
-        let wanted = (fill_bytes / (size as u64 + KEY_BYTES as u64 + OVERHEAD_BYTES)).max(1);
+        let wanted = (plan.fill_bytes / (size as u64 + KEY_BYTES as u64 + OVERHEAD_BYTES)).max(1);
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         progress(&format!("{size} B: filling with {wanted} objects"));
         let objects = fill(cluster, table, wanted, size).map_err(fail)?;
@@ -86,29 +81,6 @@ fn log_to_servers(cluster: &mut Cluster, text: &str) -> Result<(), String> {
 /// Progress and notes, beside the results.
 fn progress(text: &str) {
     eprintln!("# {text}");
-}
-
-fn fit(wanted: u64, free_bytes: &Result<u64, String>) -> u64 {
-    match free_bytes {
-        Ok(free) => {
-            let most = (*free as f64 * FILL_SHARE) as u64;
-            if most < wanted {
-                progress(&format!(
-                    "NOTE: filling with {} MB instead of {} MB, because the store has {} MB of free log memory",
-                    most / 1_000_000,
-                    wanted / 1_000_000,
-                    free / 1_000_000
-                ));
-            }
-            wanted.min(most)
-        }
-        Err(why) => {
-            progress(&format!(
-                "the store's capacity is not known ({why}): filling until it is full, if need be"
-            ));
-            wanted
-        }
-    }
 }
 
 /// RAMCloud's key number `index`: the number, little-endian, then 'x'.
@@ -157,7 +129,7 @@ fn shrink(
     end: u32,
     size: usize,
 ) -> Result<u32, Error> {
-    let keep = (f64::from(filled) * FILL_SHARE) as u32;
+    let keep = (f64::from(filled) * KEPT_SHARE) as u32;
     progress(&format!(
         "NOTE: the store is full with {filled} objects of {size} B; measuring with {keep}"
     ));
@@ -250,12 +222,5 @@ mod tests {
             seen[random.below(10) as usize] += 1;
         }
         assert!(seen.iter().all(|count| *count > 50), "{seen:?}");
-    }
-
-    #[test]
-    fn a_small_store_is_filled_in_part() {
-        assert_eq!(fit(200, &Ok(1000)), 200);
-        assert_eq!(fit(200, &Ok(100)), 60);
-        assert_eq!(fit(200, &Err("no".to_owned())), 200);
     }
 }

@@ -110,7 +110,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         time: Duration::from_secs_f64(options.seconds),
         fill_bytes: options.fill_mb * 1_000_000,
     };
-    let results = basic::run(&mut cluster, &plan, &free_bytes(&options.coordinator))?;
+    let results = basic::run(&mut cluster, &plan)?;
     if options.json {
         println!("{}", report::json(&results)?);
     } else {
@@ -130,21 +130,4 @@ fn finish(cluster: &mut Cluster) -> Result<(), String> {
             .map_err(|error| format!("control operation {operation} for all servers: {error}"))?;
     }
     Ok(())
-}
-
-/// Log memory that is free in all members together, if the admin API can be reached.
-fn free_bytes(coordinator: &str) -> Result<u64, String> {
-    let status = crate::rcbox::admin_call(coordinator, async |client| {
-        client
-            .get_cluster_status(admin::GetClusterStatusRequest {})
-            .await
-    })?;
-    let shards = status.members.iter().flat_map(|member| &member.shards);
-    Ok(shards
-        .map(|shard| {
-            shard
-                .log_capacity_bytes
-                .saturating_sub(shard.log_live_bytes)
-        })
-        .sum())
 }

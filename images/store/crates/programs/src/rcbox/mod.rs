@@ -157,7 +157,7 @@ const ADMIN_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Asks the first coordinator of the list whose admin API answers.
-pub(crate) fn admin_call<A>(
+fn admin_call<A>(
     locators: &str,
     call: impl AsyncFn(&mut AdminClient<Channel>) -> Result<tonic::Response<A>, tonic::Status>,
 ) -> Result<A, String> {
@@ -184,7 +184,7 @@ pub(crate) fn admin_call<A>(
         }
         Err(format!(
             "the coordinator's admin API does not answer ({}); is the coordinator running, and is its admin port the client \
-             port + 200? (else add adminPort= to the locator)",
+             port + 200? (else add adminPort= to the locator; under Kubernetes give -C tcp:host=STORE-coordinator.NAMESPACE.svc,port=11100)",
             problems.join("; ")
         ))
     })
