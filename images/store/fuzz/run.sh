@@ -41,7 +41,7 @@ seed() {
 	while read -r line; do
 		[[ -n $line && $line != \#* ]] || continue
 		number=$((number + 1))
-		# shellcheck disable=SC2059 # the format is the bytes
+		# shellcheck disable=SC2001,SC2059 # the format is the bytes; each pair gets its own escape
 		printf "$(sed 's/../\\x&/g' <<<"$line")" >"$CORPUS/$1/seed-$number"
 	done <"seeds/$1.hex"
 	((number > 0)) || { echo "error: seeds/$1.hex has no seeds" >&2; return 1; }
@@ -62,9 +62,24 @@ run() {
 	printf '%-18s %9d inputs, %5d edges covered, %4d inputs kept\n' "$1" "$tried" "$edges" "$(find "$CORPUS/$1" -type f | wc -l)"
 }
 
+# find_planted: a fuzzer that does not find a bug that was put there for it finds nothing else either.
+find_planted() {
+	local log=$FINDINGS/planted.log
+	mkdir -p "$FINDINGS"
+	if "$TARGET_DIR/$TRIPLE/release/planted" -max_total_time=60 -artifact_prefix="$FINDINGS/planted-" >"$log" 2>&1 ||
+		! grep -q "planted$" "$log"; then
+		tail -n 20 "$log"
+		echo "error: the planted bug was not found: the build flags do not work with this compiler"
+		return 1
+	fi
+	rm -f "$FINDINGS"/planted-crash-*
+	echo "planted bug found: the fuzzer has feedback"
+}
+
 build
+find_planted
 TARGETS=("$@")
-((${#TARGETS[@]})) || mapfile -t TARGETS < <(for file in targets/*.rs; do basename "$file" .rs; done)
+((${#TARGETS[@]})) || mapfile -t TARGETS < <(for file in seeds/*.hex; do basename "$file" .hex; done)
 failed=0
 for target in "${TARGETS[@]}"; do
 	seed "$target"

@@ -85,7 +85,11 @@ impl Link {
             return Ok(0);
         };
         loop {
-            match stream.write_vectored(slices) {
+            let written = match slices {
+                [one] => stream.write(one),
+                several => stream.write_vectored(several),
+            };
+            match written {
                 Ok(count) => return Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
