@@ -44,8 +44,10 @@ The Store "box" is up, after $(elapsed $SECONDS). To go on:
   kubectl describe store box
   kubectl scale store box --replicas=4               # one more master
   hack/clusterperf.sh $cluster                         # the same measurement again
-  kubectl run client --rm -it --restart=Never --image=$STORE_IMAGE -- \\
+  kubectl run client --rm -it --restart=Never --image=$STORE_IMAGE --labels=rcbox.dev/admin-client=box -- \\
     rcbox -C tcp:host=box-coordinator.default.svc,port=11100 status
+  kubectl run client --rm -it --restart=Never --image=$STORE_IMAGE -- \\
+    rcbox -C tcp:host=box.default.svc,port=11100 put test hello world
 
   make down                                          # remove the cluster and all in it
 TEXT
