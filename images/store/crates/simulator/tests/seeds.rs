@@ -1,0 +1,74 @@
+//! A few seeds, and that the simulator finds what is wrong with masters that are broken on purpose.
+
+use simulator::{Options, PlantedBug, run};
+
+#[test]
+fn a_seed_is_good_and_the_same_every_time() {
+    for seed in 0..20 {
+        let report = run(seed, Options::default());
+        assert_eq!(report.failure, None, "seed {seed}");
+        assert!(report.operations > 0, "seed {seed} did nothing");
+        let again = run(seed, Options::default());
+        assert_eq!(report.trace_hash, again.trace_hash, "seed {seed}");
+    }
+}
+
+#[test]
+fn different_seeds_are_different_runs() {
+    let first = run(1, Options::default());
+    let second = run(2, Options::default());
+    assert_ne!(first.trace_hash, second.trace_hash);
+}
+
+/// What the first of these seeds says that fails with this bug, and how many were tried.
+fn found(bug: PlantedBug, seeds: u64) -> Option<(u64, String)> {
+    (0..seeds).find_map(|seed| {
+        let options = Options {
+            planted_bug: Some(bug),
+            ..Options::default()
+        };
+        run(seed, options).failure.map(|text| (seed, text))
+    })
+}
+
+fn assert_found(bug: PlantedBug, seeds: u64, expected: &str) {
+    let Some((seed, text)) = found(bug, seeds) else {
+        panic!("{bug:?} was not found in {seeds} seeds");
+    };
+    assert!(
+        text.contains(expected),
+        "{bug:?} was found in seed {seed}, but not as what it is: {text}"
+    );
+}
+
+#[test]
+fn a_forgotten_rpc_result_is_found() {
+    assert_found(PlantedBug::ForgetRpcResult, 100, "not linearizable");
+}
+
+#[test]
+fn a_reply_that_leaves_too_early_is_found() {
+    assert_found(
+        PlantedBug::OpenGateEarly,
+        20,
+        "a reply left that shows the log up to",
+    );
+}
+
+#[test]
+fn a_removal_that_is_shown_too_early_is_found() {
+    assert_found(
+        PlantedBug::DropTombstoneEarly,
+        50,
+        "a reply left that shows the log up to",
+    );
+}
+
+#[test]
+fn a_version_that_goes_back_is_found() {
+    assert_found(
+        PlantedBug::VersionRestartsAfterRemove,
+        20,
+        "not linearizable",
+    );
+}
