@@ -173,22 +173,17 @@ fn objects_can_be_written_read_and_removed() {
     );
 }
 
-#[test]
-fn clusterperf_measures_every_size_and_fits_into_a_small_store() {
-    let store = Store::start(1, &[]);
-    let arguments = [
-        "-C",
-        &store.coordinator.locator,
-        "--seconds",
-        "0.05",
-        "basic",
-    ];
-    let (code, out, notes) = run(CLUSTERPERF, &arguments);
+fn clusterperf(store: &Store, arguments: &[&str]) -> (String, String) {
+    let common = ["-C", &store.coordinator.locator, "--seconds", "0.05"];
+    let (code, out, notes) = run(CLUSTERPERF, &[&common, arguments, &["basic"]].concat());
     assert_eq!(code, Some(0), "{notes}");
-    assert!(
-        notes.contains("NOTE: filling with"),
-        "64 MB do not hold 200 MB: {notes}"
-    );
+    (out, notes)
+}
+
+#[test]
+fn clusterperf_measures_every_size() {
+    let store = Store::start(1, &[]);
+    let (out, _) = clusterperf(&store, &["--fillMB", "5"]);
     for size in ["100", "1K", "10K", "100K", "1M"] {
         for operation in ["read", "readBw", "write", "writeBw"] {
             let start = format!("basic.{operation}{size} ");
@@ -201,19 +196,19 @@ fn clusterperf_measures_every_size_and_fits_into_a_small_store() {
     store.servers[0]
         .process
         .line(&["Starting basic test for 100-byte objects"]);
-    let json = [
-        "-C",
-        &store.coordinator.locator,
-        "--seconds",
-        "0.05",
-        "--size",
-        "100",
-        "--json",
-        "basic",
-    ];
-    let (code, out, notes) = run(CLUSTERPERF, &json);
-    assert_eq!(code, Some(0), "{notes}");
+    let (out, _) = clusterperf(&store, &["--fillMB", "1", "--size", "100", "--json"]);
     let value: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(value["results"][0]["name"], "basic.read100");
     assert!(value["results"][1]["samples"].as_u64().unwrap() > 10);
+}
+
+#[test]
+fn clusterperf_measures_a_store_that_is_too_small_with_less() {
+    let store = Store::start(1, &["-t", "32"]);
+    let (out, notes) = clusterperf(&store, &["--size", "100000"]);
+    assert!(
+        notes.contains("NOTE: the store is full"),
+        "32 MiB do not hold 200 MB: {notes}"
+    );
+    assert!(out.contains("basic.write100K "), "{out}");
 }
