@@ -337,12 +337,16 @@ pub fn check(history: &[Operation], max_configurations: usize) -> Verdict {
         if seen.len() >= max_configurations {
             break;
         }
-        // The last one pushed is tried first: those that return soonest.
+        // The last one pushed is tried first: that of the lowest version, or else the one that returns soonest.
         let mut candidates = search.candidates(&node);
         if let Some(harmless) = search.harmless(&node, &candidates) {
             candidates = vec![harmless];
         }
-        candidates.sort_by_key(|&at| std::cmp::Reverse(operations[at].end));
+        candidates.sort_by_key(|&at| {
+            let operation = &operations[at];
+            let version = operation.version().unwrap_or(u64::MAX);
+            std::cmp::Reverse((version, operation.end))
+        });
         for at in candidates {
             if let Some(next) = search.step(&node, at)
                 && seen.insert((next.done.clone(), next.state))
@@ -380,6 +384,16 @@ struct Search<'a> {
 }
 
 impl Operation {
+    /// The object's version that it showed; `None` if it showed none, or that there is no object.
+    fn version(&self) -> Option<u64> {
+        match self.output {
+            Output::Found(version, _) | Output::Done(version) | Output::Refused(_, version) => {
+                (version > 0).then_some(version)
+            }
+            Output::Unknown | Output::Maybe => None,
+        }
+    }
+
     /// Whether it surely took effect.
     fn is_mandatory(&self) -> bool {
         !matches!(self.output, Output::Unknown | Output::Maybe) || self.input == Input::Loss
@@ -388,17 +402,10 @@ impl Operation {
 
 impl<'a> Search<'a> {
     fn new(operations: &'a [Operation]) -> Search<'a> {
-        let version = |operation: &Operation| match operation.output {
-            Output::Found(version, _) | Output::Done(version) | Output::Refused(_, version) => {
-                version
-            }
-            Output::Unknown | Output::Maybe => 0,
-        };
         let mut by_version: Vec<(u64, usize)> = operations
             .iter()
-            .map(version)
-            .zip(0..)
-            .filter(|(version, _)| *version > 0)
+            .enumerate()
+            .filter_map(|(at, operation)| Some((operation.version()?, at)))
             .collect();
         by_version.sort_unstable();
         Search {

@@ -482,19 +482,25 @@ impl World {
         );
     }
 
-    /// Every process runs and every shard is in.
+    /// Every process runs, and every shard is in the present store and knows it.
     fn is_whole(&self) -> bool {
-        let is_in = |server: &ServerNode| {
-            server.is_up && server.shards.iter().all(|shard| shard.core.is_enlisted())
+        let Some(coordinator) = &self.coordinator else {
+            return false;
         };
-        self.coordinator.as_ref().is_some_and(|coordinator| {
-            let status = coordinator.core.cluster_status(self.clock(COORDINATOR));
-            status.members.len() == self.servers.len()
-                && status
-                    .members
+        let status = coordinator.core.cluster_status(self.clock(COORDINATOR));
+        let is_up = |member: &coordinator::status::Member| {
+            member.state == coordinator::status::MemberState::Up
+        };
+        let is_in = |server: &ServerNode| {
+            server.is_up
+                && server
+                    .shards
                     .iter()
-                    .all(|member| member.state == coordinator::status::MemberState::Up)
-        }) && self.servers.iter().all(is_in)
+                    .all(|shard| shard.core.hello().cluster_id == status.cluster_id)
+        };
+        status.members.len() == self.servers.len()
+            && status.members.iter().all(is_up)
+            && self.servers.iter().all(is_in)
     }
 
     fn what_hangs(&self) -> String {
