@@ -123,10 +123,6 @@ impl ClientNode {
         self.random.between(1, scenario.max_think.max(2))
     }
 
-    fn await_(&mut self, id: OperationId, purpose: Purpose) {
-        self.under_way.insert(id, purpose);
-    }
-
     /// Starts one operation of the load.
     pub fn start_one(
         &mut self,
@@ -143,7 +139,7 @@ impl ClientNode {
                 let name = table_name(at);
                 let span = scenario.span;
                 let id = self.core.create_table(clock, name.as_bytes(), span, out);
-                self.await_(id, Purpose::CreateTable(at));
+                self.under_way.insert(id, Purpose::CreateTable(at));
             }
             return;
         };
@@ -166,7 +162,7 @@ impl ClientNode {
             12..90 => self.start_multi_write(now, clock, table, scenario, history, out),
             _ => self.start_on_key(now, clock, table, scenario, history, out),
         };
-        self.await_(id, purpose);
+        self.under_way.insert(id, purpose);
         if self.random.chance(30) {
             let after = self.random.between(1, 50 * MILLI);
             self.core.set_deadline(id, Time(clock.0 + after));
@@ -310,7 +306,7 @@ impl ClientNode {
         let record = self.record(now, table, key.to_vec(), checker::Input::Read(rules));
         let at = history.call(record);
         let id = self.core.read(clock, table, key, &rules, out);
-        self.await_(id, Purpose::Keys(vec![at]));
+        self.under_way.insert(id, Purpose::Keys(vec![at]));
     }
 
     /// An operation is over. Says what is wrong with how it ended.

@@ -1,7 +1,5 @@
 //! What the processes do with what they hear, and with time.
 
-use core::mem;
-
 use coordinator::Coordinator;
 use master::{LogPosition, Session};
 use prost::Message;
@@ -14,7 +12,7 @@ use wire::time::Time;
 
 use crate::client::{ClientActions, ClientNode, NetworkAction};
 use crate::coordinator_node::{CoordinatorAction, CoordinatorActions};
-use crate::history::value_number;
+use crate::history::{History, value_number};
 use crate::scenario::Durable;
 use crate::server::{ShardActions, ShardNode};
 use crate::world::{COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host};
@@ -319,13 +317,13 @@ impl World {
     pub fn with_client(
         &mut self,
         client: usize,
-        act: impl FnOnce(&mut ClientNode, Time, &mut ClientActions),
+        act: impl FnOnce(&mut ClientNode, Time, &mut History, &mut ClientActions),
     ) {
         let host = client_host(client);
         let now = self.clock(host);
         let mut out = ClientActions::default();
         let node = &mut self.clients[client];
-        act(node, now, &mut out);
+        act(node, now, &mut self.history, &mut out);
         let next = node.core.tick(now, &mut out);
         self.apply_client(client, out);
         self.tick_when(host, next);
@@ -437,13 +435,13 @@ impl World {
     }
 
     pub fn client_received(&mut self, client: usize, session: u64, nonce: u64, payload: &[u8]) {
-        self.with_client(client, |node, now, out| {
+        self.with_client(client, |node, now, _, out| {
             node.core.received(now, session, nonce, payload, out);
         });
     }
 
     pub fn tick_client(&mut self, client: usize) {
-        self.with_client(client, |_, _, _| {});
+        self.with_client(client, |_, _, _, _| {});
     }
 
     /// The application thinks of something to do.
@@ -452,10 +450,9 @@ impl World {
             return;
         }
         if !self.clients[client].must_wait(&self.scenario) {
-            let mut history = mem::take(&mut self.history);
             let scenario = self.scenario.clone();
             let moment = self.now;
-            self.with_client_unfinished(client, &mut history, |node, now, history, out| {
+            self.with_client(client, |node, now, history, out| {
                 node.start_one(moment, now, &scenario, history, out);
             });
         }
@@ -470,24 +467,6 @@ impl World {
             let delay = node.think(&self.scenario);
             self.schedule_in(delay, Event::ClientStep(client));
         }
-    }
-
-    /// As [`World::with_client`], with the history at hand.
-    fn with_client_unfinished(
-        &mut self,
-        client: usize,
-        history: &mut crate::history::History,
-        act: impl FnOnce(&mut ClientNode, Time, &mut crate::history::History, &mut ClientActions),
-    ) {
-        let host = client_host(client);
-        let now = self.clock(host);
-        let mut out = ClientActions::default();
-        let node = &mut self.clients[client];
-        act(node, now, history, &mut out);
-        let next = node.core.tick(now, &mut out);
-        self.history = mem::take(history);
-        self.apply_client(client, out);
-        self.tick_when(host, next);
     }
 
     /// Reads every key of every table that is there.
@@ -508,9 +487,8 @@ impl World {
             .into_keys()
             .filter(|(table, _)| tables.contains(table))
             .collect();
-        let mut history = mem::take(&mut self.history);
         let moment = self.now;
-        self.with_client_unfinished(0, &mut history, |node, now, history, out| {
+        self.with_client(0, |node, now, history, out| {
             for (table, key) in &keys {
                 node.read_finally(moment, now, *table, key, history, out);
             }

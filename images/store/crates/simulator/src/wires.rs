@@ -115,7 +115,7 @@ impl World {
     fn accepted(&mut self, connection: u64) {
         match self.parties.get(&(connection, 0)) {
             Some(&Party::Client { client, session }) => {
-                self.with_client(client, |node, now, out| {
+                self.with_client(client, |node, now, _, out| {
                     node.core.connected(now, session, out);
                 });
             }
@@ -158,7 +158,7 @@ impl World {
         match party {
             Some(Party::Client { client, session }) => {
                 self.clients[client].sessions.remove(&session);
-                self.with_client(client, |node, now, out| {
+                self.with_client(client, |node, now, _, out| {
                     node.core.disconnected(now, session, out);
                 });
             }

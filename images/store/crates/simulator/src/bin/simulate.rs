@@ -1,7 +1,6 @@
 //! Runs seeds of the simulator.
 #![expect(
     clippy::disallowed_types,
-    clippy::disallowed_methods,
     reason = "the driver of the simulator: it counts real seconds and uses all processors, and no run sees any of it"
 )]
 
