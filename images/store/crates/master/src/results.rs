@@ -193,7 +193,7 @@ impl Client {
         let slots = self.ring.len() as u64;
         let first = self.ack_id + 1;
         // Each place of the ring once at most.
-        let last = ack_id.min(self.ack_id + slots);
+        let last = ack_id.min(self.ack_id.saturating_add(slots));
         self.ack_id = ack_id;
         let mut dropped = 0;
         for id in first..=last {

@@ -80,6 +80,25 @@ fn a_client_may_be_512_ahead_and_no_more() {
     assert_eq!(driver.shard.stats().rpc_results, 512);
 }
 
+/// Ids are the client's to choose, up to the last one there is.
+#[test]
+fn ids_at_the_end_of_their_range_do_no_harm() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    let call = |driver: &mut Driver, rpc_id, ack_id| {
+        driver.simple(&write(lease(1), rpc_id, ack_id, b"key", b"", plain()))
+    };
+    assert_eq!(call(&mut driver, u64::MAX - 4, u64::MAX - 5).0, Status::Ok);
+    assert_eq!(call(&mut driver, u64::MAX, u64::MAX - 1).0, Status::Ok);
+    assert_eq!(driver.shard.stats().rpc_results, 1);
+    assert_eq!(
+        call(&mut driver, u64::MAX, u64::MAX).0,
+        Status::StaleRpc,
+        "acknowledges itself"
+    );
+    assert_eq!(driver.shard.stats().rpc_results, 0);
+    assert_eq!(driver.shard.audit(), Ok(()));
+}
+
 #[test]
 fn clients_are_bounded() {
     let mut driver = Driver::enlisted(small(Durability::Unreplicated));
