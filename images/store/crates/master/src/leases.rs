@@ -1,9 +1,13 @@
 //! What a shard knows of client leases: the coordinator's time, and its answers.
 
+use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
 use wire::time::Time;
 
+/// A lease that is said to last longer is asked about after this: requests carry whatever their clients, or a coordinator
+/// whose store is gone, once wrote into them. The coordinator's leases last half of it.
+const LONGEST_UNASKED: Duration = Duration::from_secs(3600);
 /// Questions about leases that may be outstanding.
 const MAX_QUESTIONS: usize = 256;
 /// Ended leases that are remembered, so that a client's retry learns of it without another question.
@@ -49,6 +53,12 @@ impl Leases {
             Some(cluster_ns) if expiration_ns > cluster_ns => Validity::Valid,
             _ => Validity::Unknown,
         }
+    }
+
+    /// When to ask whether a lease has ended that ends at `expiration_ns` by its client's word.
+    pub fn ask_at_ns(&self, now: Time, expiration_ns: u64) -> u64 {
+        let latest = Time(self.cluster_time_ns(now).unwrap_or(0)) + LONGEST_UNASKED;
+        expiration_ns.min(latest.0)
     }
 
     /// Whether the coordinator should be asked about a lease now: it was not yet, and not too many questions are open.

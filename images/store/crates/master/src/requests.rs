@@ -208,8 +208,9 @@ impl Shard {
         }
         let known = results.expiration_ns(lease_id).unwrap_or(0);
         let expiration_ns = lease.expiration_ns.max(known);
+        let ask_at_ns = self.leases.ask_at_ns(now, expiration_ns);
         match self.leases.validity(now, lease_id, expiration_ns) {
-            Validity::Valid if results.admit(lease_id, expiration_ns, self.config.max_clients) => {
+            Validity::Valid if results.admit(lease_id, ask_at_ns, self.config.max_clients) => {
                 Begin::Execute
             }
             Validity::Valid => Begin::ComeAgain,

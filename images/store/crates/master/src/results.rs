@@ -34,7 +34,7 @@ pub(crate) struct Results {
 }
 
 struct Client {
-    /// Cluster time at which the client's lease ends, as far as is known.
+    /// Cluster time at which the client's lease ends, as far as is known and worth believing.
     expiration_ns: u64,
     /// The client is done with RPCs up to this one.
     ack_id: u64,

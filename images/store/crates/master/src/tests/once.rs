@@ -174,6 +174,28 @@ fn a_question_is_asked_again_on_the_next_session() {
 }
 
 #[test]
+fn a_lease_that_is_said_to_last_for_ever_is_asked_about_all_the_same() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    let endless = Lease {
+        expiration_ns: u64::MAX,
+        ..lease(1)
+    };
+    let payload = write(endless, 1, 0, b"key", b"", plain());
+    assert_eq!(driver.simple(&payload), (Status::Ok, 1));
+    let later_ns = 3_700_000_000_000;
+    driver.now = Time(later_ns);
+    driver.order(coordinator::Kind::Ping(Ping {
+        sequence: 1,
+        cluster_time_ns: later_ns,
+    }));
+    driver.settle();
+    assert_eq!(questions(&mut driver), [1]);
+    answer(&mut driver, 1, 0, later_ns);
+    assert_eq!(driver.shard.stats().clients, 0);
+    assert_eq!(driver.simple(&payload).0, Status::ExpiredLease);
+}
+
+#[test]
 fn records_of_clients_whose_lease_has_ended_go() {
     let mut driver = Driver::enlisted(small(Durability::Unreplicated));
     for rpc_id in 1..=3 {
