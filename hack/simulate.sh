@@ -4,7 +4,7 @@
 # usage: hack/simulate.sh OPTION...
 # examples:
 #   hack/simulate.sh --seed 17 --trace          one seed, with a readable trace
-#   hack/simulate.sh --seeds 0..200 --quick     many seeds, each twice
+#   hack/simulate.sh --seeds 0..1000 --quick    many seeds, each twice
 #   hack/simulate.sh --help
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../images/store"

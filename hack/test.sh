@@ -49,7 +49,7 @@ run_stage() {
 			./api/... ./operator/... ./charts/... ./config/...
 		stage node go "Go: node image programs" "$ROOT/hack/go-test.sh" node images/node ./...
 		;;
-	simulator) stage simulator none "simulator: quick set, every seed twice" "$ROOT/hack/simulate.sh" --seeds 0..200 --quick ;;
+	simulator) stage simulator none "simulator: quick set, every seed twice" "$ROOT/hack/simulate.sh" --seeds 0..1000 --quick ;;
 	fuzz) stage fuzz none "fuzz: $FUZZ_SECONDS s per target" "$STORE/fuzz/run.sh" "$FUZZ_SECONDS" ;;
 	e2e) stage e2e go "" "$ROOT/hack/e2e.sh" ;;
 	*) die "hack/test.sh: unknown stage '$1'; stages: lint generate rust go simulator fuzz e2e" ;;

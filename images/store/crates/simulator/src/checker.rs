@@ -224,7 +224,8 @@ impl State {
 }
 
 /// What the whole history shows of versions. A version is given to one write only, so that whoever took effect unseen
-/// cannot have been given one that is known to be another's; and where nobody saw a higher version, it makes no difference.
+/// cannot have been given one that is known to be another's; and where nobody saw a higher version or asked for one, it makes
+/// no difference.
 struct Shown {
     /// Which value each version has.
     values: Map<u64, u64>,
@@ -243,6 +244,10 @@ impl Shown {
         for operation in operations {
             if let Input::Write(value, _) = operation.input {
                 shown.versions.entry(value).or_default().1 += 1;
+            }
+            if let Input::Write(_, rules) | Input::Remove(rules) = operation.input {
+                // An unseen version can decide whether another unseen operation was let.
+                shown.highest = shown.highest.max(rules.given_version + 1);
             }
             let (version, value) = match (operation.input, operation.output) {
                 (Input::Write(value, _), Output::Done(version))

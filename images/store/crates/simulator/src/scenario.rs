@@ -42,6 +42,8 @@ pub struct Scenario {
     pub coordinator_crashes: bool,
     /// A client is cut off for longer than its lease lasts.
     pub lease_expires: bool,
+    /// A member connection counts as gone when nothing was heard for so long.
+    pub silence_timeout: u64,
     #[cfg(feature = "planted-bugs")]
     pub planted_bug: Option<master::PlantedBug>,
     /// How much faster or slower than real time clocks run at most, in parts per million.
@@ -87,6 +89,12 @@ impl Scenario {
             crashes: random.chance(600),
             coordinator_crashes: random.chance(250),
             lease_expires,
+            // Half an hour must pass: with fewer pings that is cheap.
+            silence_timeout: if lease_expires {
+                100 * SECOND
+            } else {
+                3 * SECOND
+            },
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
             max_clock_error_ppm: *random.pick(&[0, 100, 5000]),

@@ -158,8 +158,9 @@ const MAX_LOAD: u64 = 90 * SECOND;
 /// Simulated time in which everything has to end once faults have stopped. The longest thing there is: a client that was
 /// told "no masters in cluster" waits 5 to 10 s.
 const MAX_DRAIN: u64 = 100 * SECOND;
-/// Time that passes in any case, so that what is still under way in the network arrives.
-const SETTLE: u64 = 2 * SECOND;
+/// Beyond the silence timeout, the time that passes in any case before the end is looked at: what is still under way in the
+/// network arrives, and connections that broke unnoticed are made anew.
+const SETTLE: u64 = 5 * SECOND;
 /// Events after which a run is taken for one that goes round in circles.
 const MAX_EVENTS: u64 = 1_000_000;
 
@@ -244,11 +245,8 @@ impl World {
         let cluster_id = self.random.next() | 1;
         // Tag 0 would do as well; two stores of one run must only differ.
         let mut config = CoordinatorConfig::new(cluster_id, self.stores as u32, "simulated");
-        if self.scenario.lease_expires {
-            // Half an hour must pass: with fewer pings that is cheap.
-            config.ping_interval = Duration::from_secs(20);
-            config.silence_timeout = Duration::from_secs(100);
-        }
+        config.silence_timeout = Duration::from_nanos(self.scenario.silence_timeout);
+        config.ping_interval = config.silence_timeout / 15;
         let core = Coordinator::new(config, self.clock(COORDINATOR));
         self.coordinator = Some(CoordinatorNode::new(core));
         self.schedule_in(0, Event::Tick(COORDINATOR));
@@ -441,6 +439,7 @@ impl World {
     fn change_phase(&mut self) {
         let for_now = self.now - self.phase_began;
         let is_idle = self.clients.iter().all(ClientNode::is_idle);
+        let settle = self.scenario.silence_timeout + SETTLE;
         match self.phase {
             Phase::Load => {
                 let is_done = self.clients.iter().all(|client| client.remaining == 0);
@@ -455,13 +454,13 @@ impl World {
                 }
             }
             // A while for copies of requests that nobody waits for any more.
-            Phase::Drain if is_idle && for_now > SETTLE && self.is_whole() => {
+            Phase::Drain if is_idle && for_now > settle && self.is_whole() => {
                 self.enter(Phase::FinalReads);
                 self.first_final_read = self.history.records.len();
                 self.read_everything();
             }
             Phase::FinalReads if is_idle => self.enter(Phase::Over),
-            Phase::Drain | Phase::FinalReads if for_now > MAX_DRAIN => {
+            Phase::Drain | Phase::FinalReads if for_now > MAX_DRAIN + settle => {
                 let text = self.what_hangs();
                 self.fail(text);
             }
@@ -506,7 +505,7 @@ impl World {
     fn what_hangs(&self) -> String {
         let mut text = format!(
             "not over {} s of simulated time after the last fault",
-            MAX_DRAIN / SECOND
+            (self.now - self.phase_began) / SECOND
         );
         for client in &self.clients {
             for purpose in client.under_way.values() {

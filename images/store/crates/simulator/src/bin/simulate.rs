@@ -17,7 +17,7 @@ use simulator::{Coverage, Options, Report, run};
 
 const EXAMPLES: &str = "\
 Examples:
-  simulate --seeds 0..200 --quick     every seed twice with equal trace hashes, everything met at least once
+  simulate --seeds 0..1000 --quick    every seed twice with equal trace hashes, everything met at least once
   simulate --seed 17 --trace          what happens in seed 17, one line per event
   simulate --seconds 3600             new seeds for an hour
 
@@ -272,7 +272,7 @@ fn main() -> ExitCode {
             eprintln!("seeds from {first} on");
             (first, u64::MAX)
         }
-        (None, None) => (0, 200),
+        (None, None) => (0, 1000),
     };
     let work = Work {
         next: AtomicU64::new(first),

@@ -229,6 +229,18 @@ fn reject_rules_are_held_to() {
 }
 
 #[test]
+fn an_unseen_version_can_let_another_unseen_operation_happen() {
+    let above_one = RejectRules {
+        given_version: 1,
+        version_le_given: true,
+        ..NONE
+    };
+    let hidden = op(4, u64::MAX, Input::Remove(above_one), Output::Unknown);
+    good(&[write(0, 1, 7, 1), lost(2, 8), hidden, read(6, 7, ABSENT)]);
+    bad(&[write(0, 1, 7, 1), hidden, read(6, 7, ABSENT)]);
+}
+
+#[test]
 fn a_search_that_is_given_up_says_so() {
     let mut history: Vec<_> = (0..40).map(|value| lost(0, value)).collect();
     history.push(read(1, 2, Output::Found(60, 999)));
