@@ -200,6 +200,7 @@ impl Shard {
         match results.look_up(lease_id, rpc_id, ack_id, |record| log.kill(record)) {
             Known::Nothing => {}
             Known::Answered(at) => return Begin::Answered(at),
+            Known::Refused => return Begin::Refuse(Status::NoTableSpace),
             Known::Stale => return Begin::Refuse(Status::StaleRpc),
             Known::Ahead => return Begin::ComeAgain,
         }

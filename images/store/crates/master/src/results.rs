@@ -1,6 +1,6 @@
 //! What clients were answered to their numbered RPCs, so that a repeated one has its effect once.
 //!
-//! The answers themselves lie in the log; here is where. Client ids come from outside, so clients are in a tree; the RPCs of
+//! The answers themselves lie in the log; here is where. Only that there was no room needs no place in the log. Client ids come from outside, so clients are in a tree; the RPCs of
 //! a client within its window are in a ring that grows to the window's size at most.
 
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub(crate) enum Known {
     Nothing,
     /// It was executed, and answered with the record at this place.
     Answered(Reference),
+    /// Its client was told that memory is full.
+    Refused,
     /// The client said that it is done with it.
     Stale,
     /// It is too far ahead of the client's oldest unfinished RPC.
@@ -38,8 +40,18 @@ struct Client {
     expiration_ns: u64,
     /// The client is done with RPCs up to this one.
     ack_id: u64,
-    /// The record of RPC `n` is at `n` modulo the length, a power of two. Ids are above `ack_id`, and 0 for none.
-    ring: Vec<(u64, Option<Reference>)>,
+    /// The answer to RPC `n` is at `n` modulo the length, a power of two. Ids are above `ack_id`, and 0 for none.
+    ring: Vec<(u64, Option<Answer>)>,
+}
+
+/// What an RPC was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// The record at this place.
+    Recorded(Reference),
+    /// Memory is full. That much is remembered without the log, for which there may be no room either: it is forgotten with
+    /// the memory that was full.
+    Refused,
 }
 
 impl Results {
@@ -72,9 +84,11 @@ impl Results {
         } else if rpc_id - client.ack_id > WINDOW {
             Known::Ahead
         } else {
-            client
-                .get(rpc_id)
-                .map_or(Known::Nothing, |at| Known::Answered(*at))
+            match client.get(rpc_id) {
+                None => Known::Nothing,
+                Some(Answer::Recorded(at)) => Known::Answered(at),
+                Some(Answer::Refused) => Known::Refused,
+            }
         }
     }
 
@@ -104,16 +118,26 @@ impl Results {
 
     /// Remembers the record of an RPC that [`Self::look_up`] did not know, of a client that was admitted.
     pub fn record(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64, at: Reference) {
+        self.remember(lease_id, rpc_id, ack_id, Answer::Recorded(at));
+    }
+
+    /// Remembers that such an RPC was refused for want of memory: a late copy of it must not take effect, for its client
+    /// counts on that.
+    pub fn record_refusal(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64) {
+        self.remember(lease_id, rpc_id, ack_id, Answer::Refused);
+    }
+
+    fn remember(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64, answer: Answer) {
         let client = self.clients.get_mut(&lease_id).expect("admitted before");
         client.ack_id = client.ack_id.max(ack_id);
-        client.insert(rpc_id, at);
+        client.insert(rpc_id, answer);
         self.count += 1;
     }
 
     /// Whether the record of this RPC is the one at `at`.
     pub fn is_at(&self, lease_id: u64, rpc_id: u64, at: Reference) -> bool {
         let client = self.clients.get(&lease_id);
-        client.and_then(|client| client.get(rpc_id)) == Some(&at)
+        client.and_then(|client| client.get(rpc_id)) == Some(Answer::Recorded(at))
     }
 
     /// The record of this RPC lies at `to` now.
@@ -121,7 +145,7 @@ impl Results {
         let client = self.clients.get_mut(&lease_id);
         *client
             .and_then(|client| client.get_mut(rpc_id))
-            .expect("live records are known") = to;
+            .expect("live records are known") = Answer::Recorded(to);
     }
 
     /// Forgets a client whose lease has ended, and hands its records to `drop_record`.
@@ -148,22 +172,22 @@ impl Results {
 }
 
 impl Client {
-    fn get(&self, rpc_id: u64) -> Option<&Reference> {
-        let (id, at) = self.ring.get(self.place(rpc_id))?;
-        if *id == rpc_id { at.as_ref() } else { None }
+    fn get(&self, rpc_id: u64) -> Option<Answer> {
+        let (id, answer) = self.ring.get(self.place(rpc_id))?;
+        if *id == rpc_id { *answer } else { None }
     }
 
-    fn get_mut(&mut self, rpc_id: u64) -> Option<&mut Reference> {
+    fn get_mut(&mut self, rpc_id: u64) -> Option<&mut Answer> {
         let place = self.place(rpc_id);
-        let (id, at) = self.ring.get_mut(place)?;
-        if *id == rpc_id { at.as_mut() } else { None }
+        let (id, answer) = self.ring.get_mut(place)?;
+        if *id == rpc_id { answer.as_mut() } else { None }
     }
 
     fn place(&self, rpc_id: u64) -> usize {
         rpc_id as usize & self.ring.len().wrapping_sub(1)
     }
 
-    fn insert(&mut self, rpc_id: u64, at: Reference) {
+    fn insert(&mut self, rpc_id: u64, answer: Answer) {
         if self.ring.is_empty() {
             self.ring.resize(FIRST_RING_SLOTS, (0, None));
         }
@@ -172,16 +196,16 @@ impl Client {
             self.grow();
         }
         let place = self.place(rpc_id);
-        self.ring[place] = (rpc_id, Some(at));
+        self.ring[place] = (rpc_id, Some(answer));
     }
 
     fn grow(&mut self) {
         assert!((self.ring.len() as u64) < WINDOW, "an id beyond the window");
         let slots = self.ring.len() * 2;
         let old = std::mem::replace(&mut self.ring, vec![(0, None); slots]);
-        for (id, at) in old.into_iter().filter(|(_, at)| at.is_some()) {
+        for (id, answer) in old.into_iter().filter(|(_, answer)| answer.is_some()) {
             let place = self.place(id);
-            self.ring[place] = (id, at);
+            self.ring[place] = (id, answer);
         }
     }
 
@@ -198,11 +222,13 @@ impl Client {
         let mut dropped = 0;
         for id in first..=last {
             let place = self.place(id);
-            let (held, at) = &mut self.ring[place];
+            let (held, answer) = &mut self.ring[place];
             if *held <= ack_id
-                && let Some(at) = at.take()
+                && let Some(answer) = answer.take()
             {
-                drop_record(at);
+                if let Answer::Recorded(at) = answer {
+                    drop_record(at);
+                }
                 dropped += 1;
             }
         }

@@ -208,7 +208,7 @@ impl Store {
             return self.no_change(status, &found, place, numbered);
         }
         if let Err(outcome) = self.prepare_write(place, &found, &content) {
-            return outcome;
+            return self.not_done(outcome, numbered);
         }
         let version = match found.version {
             0 => self.log.take_safe_version(),
@@ -282,7 +282,7 @@ impl Store {
         };
         let bytes = Tombstone::entry_bytes_of(place.key.len()) + RESULT_BYTES;
         if let Err(no_room) = self.log.prepare(bytes, 0, Admission::Remove) {
-            return no_room.into();
+            return self.not_done(no_room.into(), numbered);
         }
         let (table_id, key) = (place.table_id, place.key);
         let tombstone = self.log.append_tombstone(table_id, found.version, key, old);
@@ -335,8 +335,24 @@ impl Store {
         }
         match self.log.prepare(RESULT_BYTES, 0, Admission::Remove) {
             Ok(()) => self.record(response, place, numbered),
-            Err(no_room) => no_room.into(),
+            Err(no_room) => self.not_done(no_room.into(), numbered),
         }
+    }
+
+    /// An operation that had no effect for want of room. If its client takes that for the outcome, it has to stay so.
+    fn not_done(&mut self, outcome: Outcome, numbered: Option<Numbered>) -> Outcome {
+        if outcome.response.status == Status::NoTableSpace
+            && let Some(numbered) = numbered
+        {
+            let Numbered {
+                lease_id,
+                rpc_id,
+                ack_id,
+            } = numbered;
+            let results = &mut self.keeper.results;
+            results.record_refusal(lease_id, rpc_id, ack_id);
+        }
+        outcome
     }
 
     /// Appends the record of a numbered RPC; the room is there.

@@ -164,7 +164,6 @@ fn full_memory_refuses_new_objects_and_serves_everything_else() {
         Status::Ok,
         "of the same size"
     );
-    // A refusal for want of room is no outcome: the same RPC succeeds when there is room.
     for n in 0..count {
         let key = format!("key-{n}");
         let payload = remove(lease(2), n + 1, n, key.as_bytes(), RejectRules::default());
@@ -178,7 +177,13 @@ fn full_memory_refuses_new_objects_and_serves_everything_else() {
     }
     driver.settle();
     assert_eq!(driver.shard.stats().objects, 0);
-    assert_eq!(driver.write(1, b"new", &[0; 300]).0, Status::Ok);
+    assert_eq!(
+        driver.write(1, b"new", &[0; 300]).0,
+        Status::NoTableSpace,
+        "a late copy of what its client was told is not done"
+    );
+    assert_eq!(driver.read(b"new").0, Status::ObjectDoesntExist);
+    assert_eq!(driver.write(3, b"new", &[0; 300]).0, Status::Ok);
     assert_eq!(driver.shard.audit(), Ok(()));
     assert!(fill(&mut driver) > count / 2);
 }
