@@ -15,10 +15,10 @@ mod tables;
 mod views;
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use wire::ids::ReplyTo;
-use wire::member::ToShard;
+use wire::member::{Hello, ToShard};
 use wire::time::Time;
 
 pub use leases::TERM_NS as LEASE_TERM_NS;
@@ -129,6 +129,8 @@ pub struct Coordinator {
     tables: tables::Tables,
     leases: leases::Leases,
     pending: pending::Pending,
+    /// Connections whose process would take the place of another and was asked whether it is alive; since when.
+    newcomers: BTreeMap<u64, (Time, Hello)>,
     losses: VecDeque<status::Loss>,
     losses_dropped: u64,
     next_ping: Time,
@@ -145,6 +147,7 @@ impl Coordinator {
             tables: tables::Tables::new(config.cluster_tag, config.limits.clone()),
             leases: leases::Leases::new(first_lease, config.limits.max_client_leases),
             pending: pending::Pending::default(),
+            newcomers: BTreeMap::new(),
             losses: VecDeque::new(),
             losses_dropped: 0,
             next_ping: now,

@@ -2,7 +2,7 @@
 //!
 //! An incarnation is one process, named by (instance, process number). A process that was seen and then replaced, or whose
 //! member was removed, is never let in again; a process that nobody knows is the member's next incarnation, and proves
-//! that the one before it is dead.
+//! that the one before it is dead, unless that one is connected.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -99,9 +99,22 @@ pub struct Death {
 pub struct Admission {
     pub index: u32,
     pub death: Option<Death>,
-    /// Connections that this one puts an end to: those of the dead process if there was one, else an older one of the
-    /// same shard.
-    pub ended: Vec<Link>,
+    /// An older connection of the same shard, which this one puts an end to.
+    pub replaced: Option<Link>,
+}
+
+/// Why a shard was not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    Refused(Refusal),
+    /// Its process would take the place of another: it has to show first that it is alive.
+    MustShowLife,
+}
+
+impl From<Refusal> for NotAdmitted {
+    fn from(refusal: Refusal) -> NotAdmitted {
+        NotAdmitted::Refused(refusal)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -172,20 +185,21 @@ impl Members {
         })
     }
 
-    /// Lets a shard in, or says why not. On success the shard's connection is `connection`.
+    /// Lets a shard in, or says why not. On success the shard's connection is `connection`. `is_alive`: its process has
+    /// answered since it sent `hello`.
     pub fn admit(
         &mut self,
         now: Time,
         cluster_id: u64,
         connection: u64,
         hello: &Hello,
-    ) -> Result<Admission, Refusal> {
+        is_alive: bool,
+    ) -> Result<Admission, NotAdmitted> {
         check_hello(hello, self.limits.max_shards_per_member)?;
         let process = (hello.instance.clone(), hello.process);
         let held = ServerId(hello.server_id);
         let held = (hello.cluster_id == cluster_id && held.is_valid()).then_some(held);
-        let mut ended = Vec::new();
-        let death = self.settle_process(hello, &process, held, &mut ended)?;
+        let death = self.settle_process(hello, &process, held, is_alive)?;
         let index = self.members[&hello.member].servers[hello.shard_index as usize];
         let link = Link {
             connection,
@@ -199,15 +213,15 @@ impl Members {
             .expect("every member's servers exist");
         server.locator.clone_from(&hello.locator);
         server.log_capacity_bytes = hello.log_capacity_bytes;
-        if let Some(old) = server.link.replace(link) {
+        let replaced = server.link.replace(link);
+        if let Some(old) = &replaced {
             self.connections.remove(&old.connection);
-            ended.push(old);
         }
         self.connections.insert(connection, index);
         Ok(Admission {
             index,
             death,
-            ended,
+            replaced,
         })
     }
 
@@ -217,51 +231,64 @@ impl Members {
         hello: &Hello,
         process: &Process,
         held: Option<ServerId>,
-        ended: &mut Vec<Link>,
-    ) -> Result<Option<Death>, Refusal> {
+        is_alive: bool,
+    ) -> Result<Option<Death>, NotAdmitted> {
         let name = &hello.member;
         if self
             .removed
             .contains(&(name.clone(), hello.instance.clone()))
         {
-            return Err(Refusal::superseded(format!(
+            return Err(NotAdmitted::Refused(Refusal::superseded(format!(
                 "member {name:?} was removed from the store; a process of instance {:?} is not let in again: end it",
                 hello.instance
-            )));
+            ))));
         }
         let Some(member) = self.members.get(name) else {
             if let Some(held) = held {
-                return Err(Refusal::superseded(format!(
+                return Err(NotAdmitted::Refused(Refusal::superseded(format!(
                     "server {held} of member {name:?} was removed from the store; end this process"
-                )));
+                ))));
             }
             self.add_member(hello)?;
             return Ok(None);
         };
         if member.process == *process {
             if member.shard_count != hello.shard_count as usize {
-                return Err(Refusal::invalid(format!(
+                return Err(NotAdmitted::Refused(Refusal::invalid(format!(
                     "this process of member {name:?} enlisted with {} shards before, and says {} now",
                     member.shard_count, hello.shard_count
-                )));
+                ))));
             }
             let known = self.servers[&member.servers[hello.shard_index as usize]].id;
             return match held {
-                Some(held) if held != known => Err(Refusal::superseded(format!(
-                    "shard {} of member {name:?} is server {known}, not {held}; restart this process",
-                    hello.shard_index
-                ))),
+                Some(held) if held != known => {
+                    Err(NotAdmitted::Refused(Refusal::superseded(format!(
+                        "shard {} of member {name:?} is server {known}, not {held}; restart this process",
+                        hello.shard_index
+                    ))))
+                }
                 _ => Ok(None),
             };
         }
         if held.is_some() || member.past.contains(process) {
-            return Err(Refusal::superseded(format!(
+            return Err(NotAdmitted::Refused(Refusal::superseded(format!(
                 "a newer process (instance {:?}) has taken the place of this one as member {name:?}; end it, \
                  and give each running server its own --member",
                 member.process.0
-            )));
+            ))));
         }
-        self.replace_process(hello, ended).map(Some)
+        if self.is_connected(member) {
+            // Data that is there is not given up because somebody else says that it has the name.
+            return Err(NotAdmitted::Refused(Refusal::invalid(format!(
+                "member {name:?} has a process that is connected (instance {:?}); if that one is dead, its connection \
+                 ends by itself soon; if not, give each running server its own --member",
+                member.process.0
+            ))));
+        }
+        if !is_alive {
+            return Err(NotAdmitted::MustShowLife);
+        }
+        Ok(Some(self.replace_process(hello)?))
     }
 
     fn add_member(&mut self, hello: &Hello) -> Result<(), Refusal> {
@@ -304,7 +331,7 @@ impl Members {
     }
 
     /// The member's present process is dead, and `hello`'s takes its place.
-    fn replace_process(&mut self, hello: &Hello, ended: &mut Vec<Link>) -> Result<Death, Refusal> {
+    fn replace_process(&mut self, hello: &Hello) -> Result<Death, Refusal> {
         let member = &self.members[&hello.member];
         let old_count = member.shard_count;
         let known: Vec<u32> = member.servers.clone();
@@ -331,10 +358,6 @@ impl Members {
                 death.server_ids.push(server.id);
                 death.object_count += server.object_count;
                 death.live_bytes += server.log_live_bytes;
-            }
-            if let Some(link) = server.link.take() {
-                self.connections.remove(&link.connection);
-                ended.push(link);
             }
             // Also for places that the new process does not fill: a generation once given out never comes back.
             server.id = ServerId::new(*index, server.id.generation() + 1);
@@ -382,6 +405,12 @@ impl Members {
             .collect();
         up.sort_unstable_by_key(|servers| servers[0]);
         up
+    }
+
+    /// Whether a shard of the member's present process is connected.
+    fn is_connected(&self, member: &Member) -> bool {
+        let mut servers = member.servers().iter();
+        servers.any(|index| self.servers[index].link.is_some())
     }
 
     /// Whether all of these shards are connected.

@@ -9,7 +9,7 @@ use wire::member::{
 };
 use wire::time::Time;
 
-use crate::members::{Death, Link};
+use crate::members::{Death, Link, NotAdmitted};
 use crate::requests::note_control_response;
 use crate::status::{Loss, RemoveMemberError};
 use crate::{Coordinator, Output, level};
@@ -37,8 +37,13 @@ impl Coordinator {
         out: &mut impl Output,
     ) {
         let Some(index) = self.members.server_of(connection) else {
-            return match message.kind {
-                Some(shard::Kind::Hello(hello)) => self.hello(now, connection, &hello, out),
+            return match (message.kind, self.newcomers.remove(&connection)) {
+                (Some(shard::Kind::Hello(hello)), None) => {
+                    self.hello(now, connection, hello, false, out);
+                }
+                (Some(shard::Kind::Pong(_)), Some((_, hello))) => {
+                    self.hello(now, connection, hello, true, out);
+                }
                 _ => out.close_member(connection),
             };
         };
@@ -75,6 +80,7 @@ impl Coordinator {
 
     /// A member connection is gone. Its shard's tablets stay with it: it may come back.
     pub fn member_closed(&mut self, _now: Time, connection: u64, out: &mut impl Output) {
+        self.newcomers.remove(&connection);
         if let Some(link) = self.members.disconnect(connection) {
             self.give_up_answers(link, out);
         }
@@ -118,13 +124,22 @@ impl Coordinator {
         Ok(())
     }
 
-    fn hello(&mut self, now: Time, connection: u64, hello: &Hello, out: &mut impl Output) {
-        let admission = match self
+    fn hello(
+        &mut self,
+        now: Time,
+        connection: u64,
+        hello: Hello,
+        is_alive: bool,
+        out: &mut impl Output,
+    ) {
+        let cluster_id = self.config.cluster_id;
+        let admitted = self
             .members
-            .admit(now, self.config.cluster_id, connection, hello)
-        {
+            .admit(now, cluster_id, connection, &hello, is_alive);
+        let admission = match admitted {
             Ok(admission) => admission,
-            Err(refusal) => {
+            Err(NotAdmitted::MustShowLife) => return self.challenge(now, connection, hello, out),
+            Err(NotAdmitted::Refused(refusal)) => {
                 out.log_message(
                     level::WARNING,
                     &format!(
@@ -135,22 +150,28 @@ impl Coordinator {
                 return refuse(connection, refusal.reason, refusal.text, out);
             }
         };
-        for link in admission.ended {
-            if admission.death.is_some() {
-                let text = format!(
-                    "a newer process has taken the place of this one as member {:?}; end it",
-                    hello.member
-                );
-                refuse(link.connection, RefusedReason::Superseded, text, out);
-            } else {
-                out.close_member(link.connection);
-            }
+        if let Some(link) = admission.replaced {
+            out.close_member(link.connection);
             self.give_up_answers(link, out);
         }
         if let Some(death) = admission.death {
             self.bury(now, death, out);
         }
         self.welcome(now, admission.index, connection, out);
+    }
+
+    /// Asks a process that would take the place of another whether it is alive: its Hello may have been long on its way.
+    fn challenge(&mut self, now: Time, connection: u64, hello: Hello, out: &mut impl Output) {
+        if self.newcomers.len() >= self.config.limits.max_members {
+            let text = "too many processes want to take the place of others; try again".to_owned();
+            return refuse(connection, RefusedReason::Invalid, text, out);
+        }
+        let ping = Ping {
+            sequence: 0,
+            cluster_time_ns: self.cluster_time_ns(now),
+        };
+        self.newcomers.insert(connection, (now, hello));
+        send(connection, coordinator::Kind::Ping(ping), out);
     }
 
     /// A process is dead: what only it held is lost, and its tablets go on, empty, at its successor.
@@ -313,6 +334,13 @@ impl Coordinator {
                 silent.push((link.connection, *id));
             }
         }
+        self.newcomers.retain(|&connection, (asked, _)| {
+            let is_late = !was_away && now.since(*asked) >= timeout;
+            if is_late {
+                out.close_member(connection);
+            }
+            !is_late
+        });
         for (connection, id) in silent {
             out.log_message(
                 level::WARNING,

@@ -188,6 +188,17 @@ impl World {
 
     fn welcomed(&mut self, process: Process, shard: u8, welcome: &member::Welcome) {
         assert!(!self.dead.contains(&process), "{process:?} came back");
+        if let Some(present) = self
+            .present
+            .get(&process.0)
+            .filter(|present| **present != process)
+        {
+            let is_open = self.open.values().any(|(whose, _)| whose == present);
+            assert!(
+                !is_open,
+                "{process:?} took the place of {present:?}, which is there"
+            );
+        }
         if let Some(before) = self.present.insert(process.0, process)
             && before != process
         {

@@ -267,15 +267,12 @@ fn a_new_process_supersedes_the_old_one_and_gets_its_tablets_empty() {
         object_count: 5,
     };
     harness.shard_says(100, member::shard::Kind::Pong(pong));
+    harness.close(100);
     let (welcome, before) = harness.enlist(101, hello("a", 2, 0, 1));
     assert_eq!(ServerId(welcome.server_id), ServerId::new(1, 1));
     assert_eq!(welcome.first_version, (1 << 40) + 1);
     assert_eq!(welcome.tablets.len(), 1);
-    assert!(matches!(
-        &before[..],
-        [Action::Send(100, Kind::Refused(refused)), Action::Close(100)]
-            if refused.reason() == RefusedReason::Superseded
-    ));
+    assert_eq!(before, []);
     assert_eq!(harness.owners(table), [ServerId::new(1, 1)]);
     let status = harness.coordinator.cluster_status(harness.now);
     assert_eq!(status.members[0].incarnations, 2);
@@ -301,10 +298,62 @@ fn a_new_process_supersedes_the_old_one_and_gets_its_tablets_empty() {
     );
 }
 
+/// A Hello may be long on its way, and its sender dead: nobody takes the place of a process that is there.
+#[test]
+fn a_connected_process_keeps_its_place() {
+    let mut harness = Harness::new();
+    harness.enlist(100, hello("a", 1, 0, 2));
+    let refused = harness.refused(101, hello("a", 2, 0, 2));
+    assert_eq!(refused.reason(), RefusedReason::Invalid);
+    assert!(
+        refused.text.contains("its own --member"),
+        "{}",
+        refused.text
+    );
+    harness.enlist(102, hello("a", 1, 1, 2));
+    harness.close(100);
+    harness.refused(103, hello("a", 2, 0, 2));
+    harness.close(102);
+    harness.enlist(104, hello("a", 2, 0, 2));
+}
+
+#[test]
+fn who_takes_the_place_of_another_has_to_be_alive() {
+    let mut harness = Harness::new();
+    harness.enlist(100, hello("a", 1, 0, 1));
+    harness.close(100);
+    let says_hello = |harness: &mut Harness, connection, process| {
+        let message = member::shard::Kind::Hello(hello("a", process, 0, 1));
+        let actions = harness.shard_says(connection, message);
+        assert!(matches!(&actions[..], [Action::Send(to, Kind::Ping(_))] if *to == connection));
+    };
+    // A Hello of a dead process, and then the end of its connection.
+    says_hello(&mut harness, 101, 2);
+    harness.close(101);
+    // One that never answers.
+    says_hello(&mut harness, 102, 3);
+    let mut closed = Vec::new();
+    for action in harness.advance(Duration::from_secs(4)) {
+        closed.extend(matches!(action, Action::Close(_)).then_some(action));
+    }
+    assert_eq!(closed, [Action::Close(102)]);
+    // Whoever was meant to lose its place comes back meanwhile.
+    says_hello(&mut harness, 103, 4);
+    harness.enlist(104, hello("a", 1, 0, 1));
+    let pong = || member::shard::Kind::Pong(member::Pong::default());
+    assert!(matches!(
+        &harness.shard_says(103, pong())[..],
+        [Action::Send(103, Kind::Refused(_)), Action::Close(103)]
+    ));
+    let status = harness.coordinator.cluster_status(harness.now);
+    assert_eq!(status.members[0].incarnations, 1);
+}
+
 #[test]
 fn a_process_without_tablets_is_no_loss() {
     let mut harness = Harness::new();
     harness.enlist(100, hello("a", 1, 0, 1));
+    harness.close(100);
     harness.enlist(101, hello("a", 2, 0, 1));
     let status = harness.coordinator.cluster_status(harness.now);
     assert_eq!((status.losses.len(), status.losses_dropped), (0, 0));
@@ -315,8 +364,10 @@ fn losses_are_bounded_and_counted() {
     let mut harness = Harness::with(|config| config.limits.max_losses = 2);
     harness.enlist(100, hello("a", 1, 0, 1));
     harness.create("t", 1);
+    harness.close(100);
     for process in 2..=4 {
         harness.enlist(100 + process, hello("a", process, 0, 1));
+        harness.close(100 + process);
     }
     let status = harness.coordinator.cluster_status(harness.now);
     assert_eq!((status.losses.len(), status.losses_dropped), (2, 1));
@@ -329,6 +380,8 @@ fn until_the_successors_shard_is_there_its_tablets_recover() {
     harness.enlist(100, hello("a", 1, 0, 2));
     harness.enlist(101, hello("a", 1, 1, 2));
     let table = harness.create("t", 1);
+    harness.close(100);
+    harness.close(101);
     harness.enlist(102, hello("a", 2, 0, 2));
     let config = harness.config(table);
     assert_eq!(config.tablet[0].state, 0);
@@ -350,9 +403,13 @@ fn fewer_shards_share_all_tablets_and_more_get_new_ids() {
         harness.owners(table),
         [1, 2, 3].map(|index| ServerId::new(index, 0))
     );
+    for connection in 100..103 {
+        harness.close(connection);
+    }
     let (welcome, _) = harness.enlist(110, hello("a", 2, 0, 1));
     assert_eq!(welcome.tablets.len(), 3);
     assert_eq!(harness.owners(table), [ServerId::new(1, 1); 3]);
+    harness.close(110);
     harness.enlist(120, hello("a", 3, 0, 4));
     let (welcome, _) = harness.enlist(123, hello("a", 3, 3, 4));
     assert_eq!(ServerId(welcome.server_id), ServerId::new(4, 0));
@@ -400,6 +457,7 @@ fn members_are_bounded() {
     harness.enlist(100, hello("a", 1, 0, 1));
     let refused = harness.refused(101, hello("b", 2, 0, 1));
     assert!(refused.text.contains("limit"), "{}", refused.text);
+    harness.close(100);
     harness.enlist(102, hello("a", 3, 0, 1));
 }
 

@@ -114,6 +114,10 @@ impl Shard {
         };
         if let Some(link) = &mut self.membership.link {
             link.heard = now;
+        } else if let Kind::Ping(ping) = &kind {
+            // Asked of a process that is about to take the place of another: is it alive itself?
+            self.pong(ping.sequence, out);
+            return Session::Continue;
         } else if !matches!(kind, Kind::Welcome(_) | Kind::Refused(_)) {
             out.log_message(
                 1,

@@ -386,9 +386,11 @@ impl ClientNode {
                 Status::ObjectDoesntExist | Status::ObjectExists | Status::WrongVersion => {
                     Ending::Known(checker::Output::Refused(status, version))
                 }
-                // The refusal is not remembered: an older copy of the same request may arrive later and find room.
-                Status::NoTableSpace if is_write && record.sends <= 1 => Ending::Nothing,
-                Status::NoTableSpace if is_write => Ending::Unknown,
+                // Multi-writes have no numbers: an older copy of a part may arrive later and find room.
+                Status::NoTableSpace if is_write && record.is_multi && record.sends > 1 => {
+                    Ending::Unknown
+                }
+                Status::NoTableSpace if is_write => Ending::Nothing,
                 Status::TableDoesntExist => {
                     let table = record.table;
                     for known in &mut self.tables {

@@ -3,7 +3,9 @@
 //!
 //! A stream starts, in both directions, with the [`PREFACE`] (8 bytes of magic and a format version); then come frames:
 //! a `u32` little-endian length (at most [`MAX_FRAME_BYTES`]) and a protobuf message, [`ToCoordinator`] one way and
-//! [`ToShard`] the other. The first message of a shard is [`Hello`]; the coordinator answers [`Welcome`] or [`Refused`].
+//! [`ToShard`] the other. The first message of a shard is [`Hello`]; the coordinator answers [`Welcome`] or [`Refused`],
+//! and before that [`message@Ping`] if the shard's process would take the place of another: a Hello may have been long on
+//! its way and its sender dead, a [`Pong`] shows that it is not.
 //!
 //! Messages change by optional additions only; a message of a kind that the receiver does not know ends the connection.
 

@@ -122,8 +122,16 @@ impl Harness {
         self.take()
     }
 
+    /// Says hello; if the coordinator asks whether the shard is alive, it is.
     pub fn hello(&mut self, connection: u64, hello: Hello) -> Vec<Action> {
-        self.shard_says(connection, member::shard::Kind::Hello(hello))
+        let actions = self.shard_says(connection, member::shard::Kind::Hello(hello));
+        match &actions[..] {
+            [Action::Send(to, member::coordinator::Kind::Ping(_))] if *to == connection => {
+                let pong = member::Pong::default();
+                self.shard_says(connection, member::shard::Kind::Pong(pong))
+            }
+            _ => actions,
+        }
     }
 
     /// Lets a shard in that must be let in; everything else that happens is returned, too.

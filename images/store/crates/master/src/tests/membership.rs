@@ -36,6 +36,19 @@ fn done(driver: &mut Driver) -> Vec<u64> {
 }
 
 #[test]
+fn a_shard_that_is_not_in_yet_shows_that_it_is_alive_and_obeys_nobody() {
+    let mut driver = Driver::new(small(Durability::Unreplicated));
+    let ping = coordinator::Kind::Ping(member::Ping {
+        sequence: 7,
+        cluster_time_ns: 1,
+    });
+    assert_eq!(driver.order(ping), Session::Continue);
+    assert!(matches!(&driver.said.messages[..], [shard::Kind::Pong(pong)] if pong.sequence == 7));
+    assert!(!driver.shard.is_enlisted());
+    assert_eq!(driver.order(take(1, 1)), Session::Close);
+}
+
+#[test]
 fn hello_tells_who_it_is_and_what_it_holds() {
     let mut driver = Driver::new(small(Durability::Unreplicated));
     let hello = driver.shard.hello();
