@@ -96,7 +96,6 @@ impl Cluster {
         };
         let reactor = Reactor::new(net::Options {
             spin: options.spin,
-            crowded: false,
             limits: Limits::default(),
         })?;
         Ok(Cluster {

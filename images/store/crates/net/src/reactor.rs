@@ -60,8 +60,6 @@ pub trait Handler {
 pub struct Options {
     /// How long to spin after the last message before going to sleep.
     pub spin: Duration,
-    /// More threads poll than there are cores: give the core away in every idle round.
-    pub crowded: bool,
     pub limits: Limits,
 }
 
@@ -69,7 +67,6 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             spin: Duration::from_micros(100),
-            crowded: false,
             limits: Limits::default(),
         }
     }
@@ -148,7 +145,7 @@ impl Reactor {
             listeners: Vec::new(),
             hot: Vec::with_capacity(HOT + 1),
             unread: Vec::new(),
-            spin: Spin::new(options.spin, options.crowded),
+            spin: Spin::new(options.spin),
             spin_budget: options.spin,
             many_until: Time::ZERO,
             rounds: 0,
@@ -242,8 +239,7 @@ impl Reactor {
             return Ok(());
         }
         match self.spin.idle(now) {
-            Idle::Spin => std::hint::spin_loop(),
-            Idle::Yield => std::thread::yield_now(),
+            Idle::Spin => std::thread::yield_now(),
             Idle::Block => self.block(now, handler)?,
         }
         Ok(())

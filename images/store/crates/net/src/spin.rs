@@ -1,20 +1,19 @@
-//! When to spin, when to give the core away, when to sleep.
+//! When to spin and when to sleep.
 
 use std::time::Duration;
 
 use wire::time::Time;
 
-/// Two looks at the clock with nothing between them that are this far apart mean that somebody else had the core.
+/// An idle round that takes this long means that somebody else had the core in between.
 const PREEMPTED: Duration = Duration::from_micros(50);
-/// How long a thread that was preempted while it spun yields on every round.
+/// How long a thread whose core was wanted sleeps at once instead of spinning: who sleeps is woken first.
 const CONTENDED: Duration = Duration::from_millis(20);
 
 /// What to do after a round in which nothing came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
+    /// Offer the core to others, and look again.
     Spin,
-    /// Spin, but let another thread have the core first.
-    Yield,
     Block,
 }
 
@@ -22,8 +21,6 @@ pub(crate) enum Idle {
 #[derive(Debug)]
 pub(crate) struct Spin {
     budget: Duration,
-    /// More pollers than cores are known to be there.
-    crowded: bool,
     last_work: Time,
     /// When the round before this one ended idle; `None` after work or sleep.
     last_idle: Option<Time>,
@@ -32,10 +29,9 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    pub(crate) fn new(budget: Duration, crowded: bool) -> Spin {
+    pub(crate) fn new(budget: Duration) -> Spin {
         Spin {
             budget,
-            crowded,
             last_work: Time::ZERO,
             last_idle: None,
             contended_until: Time::ZERO,
@@ -52,21 +48,18 @@ impl Spin {
     pub(crate) fn idle(&mut self, now: Time) -> Idle {
         if let Some(before) = self.last_idle {
             let gap = now.since(before);
-            self.spun += gap;
             if gap > PREEMPTED {
                 self.contended_until = now + CONTENDED;
+            } else {
+                self.spun += gap;
             }
         }
-        if now.since(self.last_work) >= self.budget {
+        if now.since(self.last_work) >= self.budget || now < self.contended_until {
             self.last_idle = None;
             return Idle::Block;
         }
         self.last_idle = Some(now);
-        if self.crowded || now < self.contended_until {
-            Idle::Yield
-        } else {
-            Idle::Spin
-        }
+        Idle::Spin
     }
 }
 
@@ -80,7 +73,7 @@ mod tests {
 
     #[test]
     fn spins_for_the_budget_after_work_and_then_blocks() {
-        let mut spin = Spin::new(Duration::from_micros(100), false);
+        let mut spin = Spin::new(Duration::from_micros(100));
         spin.worked(at(1000));
         assert_eq!(spin.idle(at(1001)), Idle::Spin);
         assert_eq!(spin.idle(at(1040)), Idle::Spin);
@@ -93,27 +86,29 @@ mod tests {
 
     #[test]
     fn a_budget_of_zero_never_spins() {
-        let mut spin = Spin::new(Duration::ZERO, false);
+        let mut spin = Spin::new(Duration::ZERO);
         spin.worked(at(1000));
         assert_eq!(spin.idle(at(1000)), Idle::Block);
     }
 
     #[test]
-    fn yields_after_it_was_preempted_and_where_pollers_outnumber_cores() {
-        let mut spin = Spin::new(Duration::from_secs(1), false);
+    fn sleeps_for_a_while_where_others_want_the_core() {
+        let mut spin = Spin::new(Duration::from_secs(1));
         spin.worked(at(0));
         assert_eq!(spin.idle(at(1)), Idle::Spin);
         assert_eq!(
             spin.idle(at(100)),
-            Idle::Yield,
-            "a gap of 99 us without work"
+            Idle::Block,
+            "99 us in an idle round: others had the core"
         );
-        assert_eq!(spin.idle(at(101)), Idle::Yield);
+        spin.worked(at(10_000));
+        assert_eq!(spin.idle(at(10_001)), Idle::Block);
         spin.worked(at(30_000));
         assert_eq!(spin.idle(at(30_001)), Idle::Spin, "forgotten after a while");
-
-        let mut crowded = Spin::new(Duration::from_secs(1), true);
-        crowded.worked(at(0));
-        assert_eq!(crowded.idle(at(1)), Idle::Yield);
+        assert_eq!(
+            spin.spun,
+            Duration::ZERO,
+            "what others did with the core is not counted"
+        );
     }
 }

@@ -135,8 +135,3 @@ pub fn raise_file_limit() {
         tracing::warn!("cannot raise the limit of open files: {error}");
     }
 }
-
-/// How many threads that poll fit on this machine beside nothing else.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}

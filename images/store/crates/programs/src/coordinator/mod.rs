@@ -87,7 +87,6 @@ pub fn run(options: &Options) -> Result<(), String> {
     };
     let mut reactor = Reactor::new(ReactorOptions {
         spin: Duration::from_micros(options.poll_micros),
-        crowded: false,
         limits: Limits {
             connections: options.max_connections,
             ..Limits::default()

@@ -18,7 +18,7 @@ use crate::locators::{
 use crate::logging::Logging;
 use crate::mailbox::Mailbox;
 use crate::random::random_u64;
-use crate::runtime::{Loop, cores, raise_file_limit, run_until_signal, tokio_runtime};
+use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
 use crate::{VERSION, http};
 
 /// Shards of one process; their ports and those of HTTP must not meet.
@@ -186,7 +186,6 @@ pub fn run(options: &Options) -> Result<(), String> {
 fn reactor(options: &Options) -> Result<Reactor, String> {
     Reactor::new(ReactorOptions {
         spin: Duration::from_micros(options.poll_micros),
-        crowded: usize::from(options.cores) > cores(),
         limits: Limits {
             connections: options.max_connections,
             ..Limits::default()
