@@ -143,17 +143,26 @@ fn a_client_waits_for_a_store_and_gives_up_with_advice() {
 }
 
 #[test]
-fn a_second_process_of_a_member_takes_over_and_the_first_is_refused() {
+fn a_second_process_of_a_member_waits_for_the_end_of_the_first_which_never_comes_back() {
     let store = Store::start(1, &["--instance", "one"]);
-    let second = Server::start(&store.coordinator, "m0", &["--instance", "two"]);
-    second.wait_ready();
     let first = &store.servers[0];
-    wait_for("the first process to say that it was refused", || {
-        let (status, text) = http_get(first.http, "/readyz");
+    let second = Server::start(&store.coordinator, "m0", &["--instance", "two"]);
+    wait_for("the second process to say why it is not ready", || {
+        let (status, text) = http_get(second.http, "/readyz");
         (status == 503 && text.contains("refused")).then_some(())
     });
+    assert_eq!(http_get(first.http, "/readyz").0, 200, "the first goes on");
+
+    // Silent, the first counts as gone; awake again, it finds its place taken.
+    first.process.signal("STOP");
+    second.wait_ready();
     assert_eq!(
         store.coordinator.wait_for_members(1)["members"][0]["instance"],
         "two"
     );
+    first.process.signal("CONT");
+    wait_for("the first process to say that it was refused", || {
+        let (status, text) = http_get(first.http, "/readyz");
+        (status == 503 && text.contains("refused")).then_some(())
+    });
 }
