@@ -15,7 +15,7 @@ use wire::time::Time;
 const DEADLINE: Duration = Duration::from_secs(20);
 const ANY_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
-/// Answers every message with itself; `b"big"` with 1 MiB. Connections that it opened get "hello".
+/// Answers every message with itself; `b"big"` with 1 MiB, `b"blocks"` with how often the reactor slept. Connections that it opened get "hello".
 struct Echo {
     events: Sender<String>,
     connect: Option<(Address, Protocol)>,
@@ -33,6 +33,7 @@ impl Handler for Echo {
     fn frame(&mut self, _now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
         match payload {
             b"big" => io.send(connection, nonce, &[&[7; 1 << 20]]),
+            b"blocks" => io.send(connection, nonce, &[&io.counters().blocks.to_le_bytes()]),
             b"hello" => self.events.send("hello".to_owned()).is_ok(),
             b"bye" => {
                 io.send(connection, nonce, &[b"good", b"bye"]);
@@ -345,15 +346,20 @@ fn garbage_on_a_member_listener_ends_that_connection_only() {
 fn an_idle_reactor_sleeps() {
     let running = Running::start(Options::default(), Protocol::Rpc, None);
     let mut stream = running.connect();
-    send(&mut stream, 1, b"x");
-    receive(&mut stream);
-    let counters = running.stop();
-    assert!(
-        counters.blocks > 0,
-        "it waited for the first connection asleep"
-    );
-    // It may have been preempted while it spun, which counts; an endless spin would never have blocked.
-    assert!(counters.spin_ns < DEADLINE.as_nanos() as u64);
+    let deadline = Instant::now() + DEADLINE;
+    let mut nonce = 0;
+    // How often it slept grows between requests that are far enough apart; in an endless spin it would stay 0.
+    loop {
+        nonce += 1;
+        send(&mut stream, nonce, b"blocks");
+        let (_, blocks) = receive(&mut stream);
+        if u64::from_le_bytes(blocks.try_into().unwrap()) >= 3 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "it does not sleep");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    running.stop();
 }
 
 #[test]
