@@ -47,6 +47,8 @@ pub struct Link {
 pub struct ShardNode {
     pub core: Shard,
     pub link: Option<Link>,
+    /// Connections in a row on which the shard was not let in.
+    pub failed_links: u32,
     /// Clients' connections.
     pub clients: BTreeMap<u64, RpcReader>,
     pub oracle: Oracle,
@@ -111,6 +113,7 @@ impl ServerNode {
                     last_flush_ends: 0,
                     core,
                     link: None,
+                    failed_links: 0,
                     clients: BTreeMap::new(),
                     oracle: Oracle::default(),
                 }

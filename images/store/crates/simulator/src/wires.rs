@@ -6,13 +6,14 @@ use transport::rpc::{self, RpcReader};
 use wire::ids::ReplyTo;
 
 use crate::network::{Host, NetworkEvent, Packet};
+use crate::scenario::{MILLI, SECOND};
 use crate::server::{FIRST_PORT, Link};
-use crate::world::{COORDINATOR, Party, World, host_name, server_host};
+use crate::world::{COORDINATOR, Event, Party, World, host_name, server_host};
 
 const CLIENT_PORT: u16 = 11100;
 const MEMBER_PORT: u16 = 11200;
 /// How long a shard waits to be let in before it tries another connection, as the server program does.
-const WELCOME_TIMEOUT: u64 = 5 * crate::scenario::SECOND;
+const WELCOME_TIMEOUT: u64 = 5 * SECOND;
 
 impl World {
     pub fn network_event(&mut self, event: NetworkEvent) {
@@ -188,16 +189,22 @@ impl World {
     pub fn link_over(&mut self, server: usize, shard: usize) {
         let now = self.clock(server_host(server));
         let node = &mut self.servers[server];
-        node.shards[shard].link = None;
-        node.shards[shard].core.coordinator_lost(now);
-        let enlist = crate::world::Event::Enlist {
+        let incarnation = node.incarnation;
+        let node = &mut node.shards[shard];
+        let was_welcomed = node.link.take().is_some_and(|link| link.is_welcomed);
+        node.core.coordinator_lost(now);
+        node.failed_links = if was_welcomed {
+            0
+        } else {
+            node.failed_links + 1
+        };
+        let patience = 1 << node.failed_links.min(3);
+        let enlist = Event::Enlist {
             server,
-            incarnation: node.incarnation,
+            incarnation,
             shard,
         };
-        let delay = self
-            .random
-            .between(20 * crate::scenario::MILLI, 100 * crate::scenario::MILLI);
+        let delay = self.random.between(20 * MILLI, 80 * MILLI) * patience;
         self.schedule_in(delay, enlist);
     }
 
@@ -221,7 +228,7 @@ impl World {
             is_open: false,
             is_welcomed: false,
         });
-        let give_up = crate::world::Event::GiveUpLink { connection };
+        let give_up = Event::GiveUpLink { connection };
         self.schedule_in(WELCOME_TIMEOUT, give_up);
         self.parties
             .insert((connection, 0), Party::ShardLink { server, shard });

@@ -162,7 +162,7 @@ const MAX_DRAIN: u64 = 100 * SECOND;
 /// network arrives, and connections that broke unnoticed are made anew.
 const SETTLE: u64 = 5 * SECOND;
 /// Events after which a run is taken for one that goes round in circles.
-const MAX_EVENTS: u64 = 1_000_000;
+const MAX_EVENTS: u64 = 5_000_000;
 
 impl World {
     pub fn new(scenario: Scenario, mut random: Random, prints: bool) -> World {
