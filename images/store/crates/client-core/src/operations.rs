@@ -296,9 +296,7 @@ impl Client {
         }
         Some(operation.kind)
     }
-}
 
-impl Client {
     /// Lets as many operations go on as there are free RPC ids.
     fn hand_out_rpc_ids(&mut self) {
         let mut room = self.rpc_ids.room();

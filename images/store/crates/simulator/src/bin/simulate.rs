@@ -63,7 +63,7 @@ thread_local! {
 }
 
 fn rerun_command(seed: u64) -> String {
-    format!("cargo run --release -p simulator --bin simulate -- --seed {seed} --trace")
+    format!("hack/simulate.sh --seed {seed} --trace")
 }
 
 /// Runs a seed; a panic is a failure like any other, and so are two runs that differ.
