@@ -2,6 +2,8 @@
 
 use log::Durability;
 
+use crate::results::SLOT_BYTES;
+
 /// Sizes and promises of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -13,6 +15,9 @@ pub struct Config {
     pub durability: Durability,
     /// Clients whose RPC results are remembered; others are told to retry.
     pub max_clients: usize,
+    /// RPC results that are remembered of all clients together, in slots of 24 bytes; a client that would need more is told
+    /// to retry.
+    pub max_result_slots: usize,
     /// Replies that wait until what they show is durable; further requests are told to retry.
     pub max_held_replies: usize,
     /// A bug to show that tests would find it.
@@ -45,6 +50,8 @@ pub(crate) enum PlantedBug {
 }
 
 const MIB: usize = 1 << 20;
+/// One part in this many of the memory is for knowing where the results of clients' RPCs are.
+const RESULTS_SHARE: usize = 64;
 
 impl Config {
     /// Largest segment; the size of choice where there is memory for enough of them.
@@ -54,7 +61,7 @@ impl Config {
     /// With fewer segments the reserves of the cleaner would weigh too much.
     const ENOUGH_SEGMENTS: usize = 64;
 
-    /// Divides the memory of a shard between hash table and log. The error says what to change.
+    /// Divides the memory of a shard between hash table, RPC results and log. The error says what to change.
     pub fn from_memory(total_bytes: usize, hash_table_percent: u32) -> Result<Config, String> {
         if !(1..=90).contains(&hash_table_percent) {
             return Err(format!(
@@ -62,7 +69,8 @@ impl Config {
             ));
         }
         let hash_table_bytes = total_bytes / 100 * hash_table_percent as usize;
-        let log_bytes = total_bytes - hash_table_bytes;
+        let results_bytes = total_bytes / RESULTS_SHARE;
+        let log_bytes = total_bytes - hash_table_bytes - results_bytes;
         let mut segment_bytes = Self::MAX_SEGMENT_BYTES;
         while log_bytes / segment_bytes < Self::ENOUGH_SEGMENTS
             && segment_bytes > Self::MIN_SEGMENT_BYTES
@@ -84,6 +92,7 @@ impl Config {
             hash_table_bytes,
             durability: Durability::Unreplicated,
             max_clients: 1 << 16,
+            max_result_slots: results_bytes / SLOT_BYTES,
             max_held_replies: 1 << 12,
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
@@ -133,7 +142,8 @@ mod tests {
     fn memory_is_divided_with_enough_segments() {
         let config = Config::from_memory(500 * MIB, 10).unwrap();
         assert_eq!(config.hash_table_bytes, 50 * MIB);
-        assert_eq!(config.log_bytes, 450 * MIB);
+        assert_eq!(config.max_result_slots, 500 * MIB / 64 / 24);
+        assert_eq!(config.log_bytes, 450 * MIB - 500 * MIB / 64);
         assert_eq!(config.segment_bytes as usize, 4 * MIB);
         assert_eq!(config.log().check(), Ok(()));
         let large = Config::from_memory(32 << 30, 10).unwrap();
@@ -145,12 +155,12 @@ mod tests {
         let error = Config::from_memory(10 * MIB, 10).unwrap_err();
         assert!(error.contains("needs 16 MiB"), "{error}");
         assert!(Config::from_memory(500 * MIB, 0).is_err());
-        assert!(Config::from_memory(18 * MIB, 10).is_ok());
+        assert!(Config::from_memory(19 * MIB, 10).is_ok());
     }
 
     #[test]
     fn every_segment_holds_the_largest_object() {
-        let config = Config::from_memory(18 * MIB, 10).unwrap();
+        let config = Config::from_memory(19 * MIB, 10).unwrap();
         let largest = wire::rpc::MAX_VALUE_BYTES + 2 * wire::rpc::MAX_KEY_BYTES + 1024;
         assert!(config.log().max_append_bytes() >= largest);
     }

@@ -211,7 +211,10 @@ impl Shard {
         let expiration_ns = lease.expiration_ns.max(known);
         let ask_at_ns = self.leases.ask_at_ns(now, expiration_ns);
         match self.leases.validity(now, lease_id, expiration_ns) {
-            Validity::Valid if results.admit(lease_id, ask_at_ns, self.config.max_clients) => {
+            Validity::Valid
+                if results.has_room(lease_id, rpc_id, self.config.max_result_slots)
+                    && results.admit(lease_id, ask_at_ns, self.config.max_clients) =>
+            {
                 Begin::Execute
             }
             Validity::Valid => Begin::ComeAgain,

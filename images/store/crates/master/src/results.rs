@@ -1,7 +1,8 @@
 //! What clients were answered to their numbered RPCs, so that a repeated one has its effect once.
 //!
-//! The answers themselves lie in the log; here is where. Only that there was no room needs no place in the log. Client ids come from outside, so clients are in a tree; the RPCs of
-//! a client within its window are in a ring that grows to the window's size at most.
+//! The answers themselves lie in the log; here is where. Only that there was no room needs no place in the log. Client ids
+//! come from outside, so clients are in a tree; the RPCs of a client within its window are in a ring that grows to the
+//! window's size at most, and all rings together to a size that the shard's memory has room for.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,6 +13,8 @@ use log::Reference;
 pub(crate) const WINDOW: u64 = 512;
 
 const FIRST_RING_SLOTS: usize = 8;
+/// Memory of one slot of a ring.
+pub(crate) const SLOT_BYTES: usize = size_of::<(u64, Option<Answer>)>();
 
 /// What is known of an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +36,8 @@ pub(crate) enum Known {
 pub(crate) struct Results {
     clients: BTreeMap<u64, Client>,
     count: usize,
+    /// Lengths of all rings.
+    slots: usize,
 }
 
 struct Client {
@@ -46,7 +51,7 @@ struct Client {
 
 /// What an RPC was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+pub(crate) enum Answer {
     /// The record at this place.
     Recorded(Reference),
     /// Memory is full. That much is remembered without the log, for which there may be no room either: it is forgotten with
@@ -110,6 +115,20 @@ impl Results {
         room
     }
 
+    /// Whether an answer to this RPC can be remembered without the rings taking more than `max_slots` together.
+    pub fn has_room(&self, lease_id: u64, rpc_id: u64, max_slots: usize) -> bool {
+        let more = match self.clients.get(&lease_id) {
+            Some(client) if !client.ring.is_empty() => {
+                if client.ring[client.place(rpc_id)].1.is_none() {
+                    return true;
+                }
+                WINDOW as usize - client.ring.len()
+            }
+            _ => FIRST_RING_SLOTS,
+        };
+        self.slots + more <= max_slots
+    }
+
     pub fn expiration_ns(&self, lease_id: u64) -> Option<u64> {
         self.clients
             .get(&lease_id)
@@ -130,7 +149,9 @@ impl Results {
     fn remember(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64, answer: Answer) {
         let client = self.clients.get_mut(&lease_id).expect("admitted before");
         client.ack_id = client.ack_id.max(ack_id);
+        let slots = client.ring.len();
         client.insert(rpc_id, answer);
+        self.slots += client.ring.len() - slots;
         self.count += 1;
     }
 
@@ -152,6 +173,7 @@ impl Results {
     pub fn forget(&mut self, lease_id: u64, drop_record: impl FnMut(Reference)) {
         if let Some(mut client) = self.clients.remove(&lease_id) {
             self.count -= client.acknowledge(u64::MAX, drop_record);
+            self.slots -= client.ring.len();
         }
     }
 

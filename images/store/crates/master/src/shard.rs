@@ -19,8 +19,9 @@ use crate::store::Store;
 /// writers (at 90% utilization it reads about ten bytes to free one), but never so many that requests wait for long.
 const CLEAN_BYTES_PER_BYTE_WRITTEN: u64 = 16;
 const CLEAN_STEP_BYTES: core::ops::RangeInclusive<u64> = 8 << 10..=256 << 10;
-/// Buckets that a purge visits in one tick: some tens of microseconds.
-const PURGE_STEP_BUCKETS: usize = 256;
+/// Buckets that a purge visits in one tick. Each has seven entries, and each entry is a cache miss or two: some tens of
+/// microseconds.
+const PURGE_STEP_BUCKETS: usize = 48;
 /// Clients that are looked at in one tick for leases that have ended.
 const EXPIRY_STEP_CLIENTS: usize = 64;
 /// Time between two rounds of that.

@@ -132,6 +132,7 @@ fn shard_config(scenario: &Scenario) -> Config {
             Durable::Later(_) => Durability::External,
         },
         max_clients: 100,
+        max_result_slots: 100 * 512,
         max_held_replies: 100,
         #[cfg(feature = "planted-bugs")]
         planted_bug: scenario.planted_bug,

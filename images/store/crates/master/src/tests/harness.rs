@@ -58,6 +58,7 @@ pub fn small(durability: Durability) -> Config {
         hash_table_bytes: 1 << 18,
         durability,
         max_clients: 16,
+        max_result_slots: 16 * 512,
         max_held_replies: 64,
         #[cfg(feature = "planted-bugs")]
         planted_bug: None,

@@ -112,6 +112,50 @@ fn clients_are_bounded() {
 }
 
 /// The lease questions that the shard asked since the last call.
+#[test]
+fn results_of_all_clients_together_are_bounded() {
+    let config = crate::Config {
+        max_result_slots: 2 * 512,
+        ..small(Durability::Unreplicated)
+    };
+    let mut driver = Driver::enlisted(config);
+    // One client that never acknowledges takes its window, and no more than that.
+    for rpc_id in 1..=512 {
+        let status = driver
+            .simple(&write(lease(1), rpc_id, 0, b"key", b"", plain()))
+            .0;
+        assert_eq!(status, Status::Ok, "RPC {rpc_id}");
+    }
+    // There is room for the first steps of 64 others, but not for a second window beside them.
+    for client in 2..10 {
+        assert_eq!(
+            driver
+                .simple(&write(lease(client), 1, 0, b"key", b"", plain()))
+                .0,
+            Status::Ok
+        );
+    }
+    for rpc_id in 2..=8 {
+        assert_eq!(
+            driver
+                .simple(&write(lease(2), rpc_id, 0, b"key", b"", plain()))
+                .0,
+            Status::Ok
+        );
+    }
+    let ninth = write(lease(2), 9, 0, b"key", b"", plain());
+    assert_eq!(driver.simple(&ninth).0, Status::Retry);
+    // A client that acknowledges goes on in the room that it has.
+    let acknowledging = write(lease(2), 9, 4, b"key", b"", plain());
+    assert_eq!(driver.simple(&acknowledging).0, Status::Ok);
+    assert_eq!(
+        driver
+            .simple(&write(lease(1), 512, 0, b"key", b"", plain()))
+            .0,
+        Status::Ok
+    );
+}
+
 fn questions(driver: &mut Driver) -> Vec<u64> {
     let messages = std::mem::take(&mut driver.said.messages);
     let asked = messages.into_iter().filter_map(|message| match message {
