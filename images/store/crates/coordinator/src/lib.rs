@@ -71,6 +71,8 @@ pub struct Limits {
     pub max_client_leases: usize,
     /// Replies that wait for shards.
     pub max_pending_replies: usize,
+    /// Control operations under way. What they say is sent to every shard: more would fill the slower ones' connections.
+    pub max_pending_controls: usize,
     /// Input of a control operation.
     pub max_control_input_bytes: usize,
     /// Losses that are remembered.
@@ -92,6 +94,7 @@ impl Default for Limits {
             max_table_name_bytes: 1024,
             max_client_leases: 1_000_000,
             max_pending_replies: 4096,
+            max_pending_controls: 64,
             max_control_input_bytes: 64 << 10,
             max_losses: 100,
             max_names_listed: 16,

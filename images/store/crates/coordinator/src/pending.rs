@@ -38,6 +38,7 @@ pub struct Pending {
     by_name: BTreeMap<(bool, Vec<u8>), u64>,
     last_number: u64,
     reply_count: usize,
+    control_count: usize,
 }
 
 fn name_of(goal: &Goal) -> Option<(bool, Vec<u8>)> {
@@ -52,6 +53,11 @@ impl Pending {
     /// How much waits: operations, and replies beyond one for each.
     pub fn load(&self) -> usize {
         self.operations.len().max(self.reply_count)
+    }
+
+    /// Control operations that wait. Each one's input waits once for every shard, so there may only be a few.
+    pub fn control_count(&self) -> usize {
+        self.control_count
     }
 
     /// A number for the next operation; to be used with [`Pending::start`].
@@ -72,6 +78,7 @@ impl Pending {
         if let Some(name) = name_of(&goal) {
             self.by_name.insert(name, number);
         }
+        self.control_count += usize::from(matches!(goal, Goal::Control { .. }));
         self.deadlines.insert((deadline, number));
         self.reply_count += 1;
         let operation = Operation {
@@ -137,6 +144,7 @@ impl Pending {
         let operation = self.operations.remove(&number)?;
         self.deadlines.remove(&(operation.deadline, number));
         self.reply_count -= operation.replies.len();
+        self.control_count -= usize::from(matches!(operation.goal, Goal::Control { .. }));
         if let Some(name) = name_of(&operation.goal)
             && self.by_name.get(&name) == Some(&number)
         {

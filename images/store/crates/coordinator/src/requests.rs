@@ -310,7 +310,9 @@ impl Coordinator {
         if request.input.len() > self.config.limits.max_control_input_bytes {
             return Err(Status::RequestTooLarge.into());
         }
-        if self.pending.load() >= self.config.limits.max_pending_replies {
+        if self.pending.load() >= self.config.limits.max_pending_replies
+            || self.pending.control_count() >= self.config.limits.max_pending_controls
+        {
             return Err(BUSY);
         }
         if request.control_op == control_op::LOG_MESSAGE {

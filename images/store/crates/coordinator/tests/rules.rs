@@ -222,6 +222,28 @@ fn pending_replies_are_bounded() {
 }
 
 #[test]
+fn control_operations_under_way_are_bounded() {
+    let mut harness = Harness::with(|config| config.limits.max_pending_controls = 1);
+    harness.enlist(100, hello("a", 1, 0, 1));
+    let actions = harness.request(&control(1004, b""));
+    let [Action::Send(100, Kind::Control(first))] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    let answer = harness.answer(&control(1004, b""));
+    assert_eq!(status(&answer), Status::Retry);
+    // Tables do not wait for that.
+    assert_eq!(harness.create("t", 1), TableId(1));
+    let done = member::ControlDone {
+        sequence: first.sequence,
+        response: Vec::new(),
+    };
+    let answers = harness.shard_says(100, member::shard::Kind::ControlDone(done));
+    assert_eq!(answers.len(), 1, "the first is answered");
+    let actions = harness.request(&control(1004, b""));
+    assert!(matches!(actions[..], [Action::Send(100, Kind::Control(_))]));
+}
+
+#[test]
 fn limits_of_tables_are_invalid_parameters_and_logged() {
     let mut harness = Harness::with(|config| {
         config.limits = Limits {
