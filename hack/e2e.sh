@@ -36,7 +36,7 @@ go_test() {
 # shellcheck source=/dev/null
 source "$BUILD/images.env"
 # A cluster that an earlier run left may hold half a test.
-if kind get clusters 2>/dev/null | grep -qx "$cluster"; then
+if kind get clusters 2>/dev/null | grep -x "$cluster" >/dev/null; then
 	"$ROOT/hack/cluster.sh" down "$cluster"
 fi
 trap cleanup EXIT

@@ -20,6 +20,10 @@ fi
 # same image at every commit.
 export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
 
+# A command that fails where nobody looks at its exit code ends the script: say which.
+set -o errtrace
+trap '[[ $BASH_COMMAND == return* ]] || printf "error: %s, line %d: %s\n" "${BASH_SOURCE[0]##*/}" "$LINENO" "$BASH_COMMAND" >&2' ERR
+
 info() { printf '%s\n' "$*"; }
 warn() { printf 'warning: %s\n' "$*" >&2; }
 

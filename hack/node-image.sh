@@ -29,8 +29,8 @@ load() { zstd -dc "$1" | docker load; }
 # remove_other_tags TAG: older versions of the image that no container is made from.
 remove_other_tags() {
 	local other
-	docker images --format '{{.Repository}}:{{.Tag}}' "${1%:*}" | grep -vxF "$1" | while read -r other; do
-		docker rmi "$other" >/dev/null 2>&1 || true # in use by another cluster
+	docker images --format '{{.Repository}}:{{.Tag}}' "${1%:*}" | while read -r other; do
+		[[ $other == "$1" ]] || docker rmi "$other" >/dev/null 2>&1 || true # in use by another cluster
 	done
 }
 
