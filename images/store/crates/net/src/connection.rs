@@ -120,6 +120,8 @@ pub(crate) struct Input {
     reader: Reader,
     /// The kernel may hold bytes of which epoll, edge-triggered, will not speak again.
     pub(crate) unread: bool,
+    /// Complete frames wait here for this connection's next turn; it is not read from before.
+    pub(crate) backlog: bool,
 }
 
 impl Input {
@@ -131,6 +133,7 @@ impl Input {
         Input {
             reader,
             unread: false,
+            backlog: false,
         }
     }
 

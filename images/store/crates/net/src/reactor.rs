@@ -28,6 +28,8 @@ const ROUNDS_PER_POLL: u32 = 16;
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// After more connections than [`HOT`] were active at a time, none counts as hot for this long.
 const MANY: Duration = Duration::from_millis(1);
+/// How long one connection's messages may be handled before the others have their turn.
+const TURN: Duration = Duration::from_micros(200);
 /// New connections taken in one round.
 const ACCEPTS: usize = 64;
 /// A listener that could not accept (no file descriptor left) tries again after this.
@@ -353,9 +355,13 @@ impl Reactor {
     /// Reads the connections of which something is known or expected; true when a frame or an end came.
     fn read_known(&mut self, handler: &mut impl Handler) -> bool {
         let mut worked = false;
-        while let Some(slot) = self.io.resumed.pop() {
+        // Whoever is to go on after this turn is listed anew.
+        for slot in std::mem::take(&mut self.io.resumed) {
             self.pump(slot, handler);
-            self.keep_unread(slot);
+            if !self.has_backlog(slot) {
+                self.keep_unread(slot);
+            }
+            worked = true;
         }
         for slot in std::mem::take(&mut self.unread) {
             if let Some(Some(input)) = self.inputs.get_mut(slot) {
@@ -404,6 +410,10 @@ impl Reactor {
                     }
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
                         worked |= self.read(slot, handler);
+                    }
+                    if event.is_read_closed() {
+                        // One read may give the last bytes only, and epoll will not speak of the end again.
+                        self.keep_unread(slot);
                     }
                 }
             }
@@ -528,8 +538,8 @@ impl Reactor {
         if link.doomed.is_some() {
             return false;
         }
-        if link.throttled {
-            return false; // Read again when the output has drained.
+        if link.throttled || input.backlog {
+            return false; // Read again when the output has drained, or when what is here has been handled.
         }
         let Some(stream) = &mut link.stream else {
             return false;
@@ -567,16 +577,28 @@ impl Reactor {
         }
     }
 
-    /// Hands complete frames over, and their answers to the kernel, until there are none or too many answers wait.
+    fn has_backlog(&self, slot: usize) -> bool {
+        matches!(self.inputs.get(slot), Some(Some(input)) if input.backlog)
+    }
+
+    /// Hands complete frames over, and their answers to the kernel, until there are none, too many answers wait, or others
+    /// have waited for long enough.
     fn pump(&mut self, slot: usize, handler: &mut impl Handler) {
-        let mut last = None;
+        let (mut first, mut last) = (None, None);
         while let Some(connection) = self.may_handle(slot) {
             let Some(Some(input)) = self.inputs.get_mut(slot) else {
                 break;
             };
+            input.backlog =
+                matches!((first, last), (Some(first), Some(last)) if last - first >= TURN);
+            if input.backlog {
+                self.io.resumed.push(slot);
+                break;
+            }
             match input.next_frame() {
                 Ok(Some(frame)) => {
                     let now = clock::now();
+                    first = first.or(Some(now));
                     last = Some(now);
                     self.io.counters.frames_in += 1;
                     if frame.announced_bytes > frame.payload.len() {

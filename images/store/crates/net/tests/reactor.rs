@@ -374,3 +374,23 @@ fn what_a_handler_plans_when_a_connection_ends_is_not_slept_through() {
     }
     client.stop();
 }
+
+/// The last bytes and the end of a stream may come with one event, which epoll does not repeat.
+#[test]
+fn an_end_that_comes_with_the_last_bytes_is_seen() {
+    let running = Running::start(
+        Options {
+            spin: Duration::ZERO,
+            ..Options::default()
+        },
+        Protocol::Rpc,
+        None,
+    );
+    for _ in 0..20 {
+        let mut stream = running.connect();
+        stream.write_all(b"half").unwrap();
+        drop(stream);
+        running.expect("closed: the peer closed the connection");
+    }
+    running.stop();
+}
