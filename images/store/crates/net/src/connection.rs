@@ -174,6 +174,13 @@ impl Input {
         }
     }
 
+    pub(crate) fn give_back(&mut self) {
+        match &mut self.reader {
+            Reader::Rpc(reader) => reader.give_back(),
+            Reader::Member(reader) => reader.give_back(),
+        }
+    }
+
     pub(crate) fn capacity(&self) -> usize {
         match &self.reader {
             Reader::Rpc(reader) => reader.capacity(),

@@ -335,6 +335,12 @@ impl Io {
         }
     }
 
+    /// Whether buffers that nobody needs at the moment have to be given back: they may take half of what there is, so that
+    /// the other half is always there for messages that are under way.
+    pub(crate) fn is_short_of_buffers(&self) -> bool {
+        self.counters.buffer_bytes > self.limits.buffer_bytes as u64 / 2
+    }
+
     /// Keeps the sum of all buffers in its bound; `input_bytes` is what the receiving half of `slot` holds.
     pub(crate) fn account(&mut self, slot: usize, input_bytes: usize) {
         let Some(link) = &mut self.links[slot] else {

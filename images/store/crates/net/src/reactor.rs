@@ -555,6 +555,7 @@ impl Reactor {
                 self.io.counters.bytes_in += bytes as u64;
                 self.pump(slot, handler);
                 self.io.account(slot, capacity);
+                self.save_buffers(slot);
                 if !drained {
                     self.keep_unread(slot);
                 }
@@ -564,6 +565,17 @@ impl Reactor {
                 self.io.doom(slot, CloseReason::Broken(error));
                 true
             }
+        }
+    }
+
+    /// Where memory for buffers is short, an empty one goes at once; else it is kept for the next message.
+    fn save_buffers(&mut self, slot: usize) {
+        if self.io.is_short_of_buffers()
+            && let Some(Some(input)) = self.inputs.get_mut(slot)
+        {
+            input.give_back();
+            let capacity = input.capacity();
+            self.io.account(slot, capacity);
         }
     }
 

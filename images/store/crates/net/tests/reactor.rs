@@ -249,6 +249,31 @@ fn memory_of_all_connections_together_is_bounded() {
     assert!(running.stop().buffer_bytes <= 2 << 20);
 }
 
+/// Connections that once had a large message and now have none must not keep the memory from those that have one.
+#[test]
+fn idle_connections_give_their_buffers_back_when_memory_is_short() {
+    let limits = Limits {
+        buffer_bytes: 4 << 20,
+        ..Limits::default()
+    };
+    let running = Running::start(
+        Options {
+            limits,
+            ..Options::default()
+        },
+        Protocol::Rpc,
+        None,
+    );
+    let mut idle = Vec::new();
+    for nonce in 0..12 {
+        let mut stream = running.connect();
+        send(&mut stream, nonce, &[0; 1 << 20]);
+        assert_eq!(receive(&mut stream).0, nonce);
+        idle.push(stream);
+    }
+    assert_eq!(running.stop().closed_by_bound, 0);
+}
+
 #[test]
 fn more_connections_than_allowed_are_refused_and_places_become_free_again() {
     let limits = Limits {

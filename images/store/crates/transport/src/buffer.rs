@@ -69,6 +69,13 @@ impl ReceiveBuffer {
         &self.bytes[self.start - length..self.start]
     }
 
+    /// Gives memory beyond [`BASE_BYTES`] back if nothing is held here: for when memory is short.
+    pub fn give_back(&mut self) {
+        if self.start == self.end && self.bytes.len() > BASE_BYTES {
+            *self = ReceiveBuffer::default();
+        }
+    }
+
     /// Removes `count` filled bytes from the middle, `at` counted from the first unconsumed one.
     pub fn remove(&mut self, at: usize, count: usize) {
         assert!(

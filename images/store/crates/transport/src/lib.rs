@@ -73,4 +73,7 @@ pub trait StreamReader {
     fn next_frame(&mut self) -> Result<Option<Frame<'_>>, StreamError>;
     /// Memory held.
     fn capacity(&self) -> usize;
+
+    /// Gives memory back if no part of a message waits here.
+    fn give_back(&mut self);
 }

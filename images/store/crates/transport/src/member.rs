@@ -94,6 +94,10 @@ impl StreamReader for MemberReader {
         }))
     }
 
+    fn give_back(&mut self) {
+        self.buffer.give_back();
+    }
+
     fn capacity(&self) -> usize {
         self.buffer.capacity()
     }

@@ -92,6 +92,10 @@ impl StreamReader for RpcReader {
         }))
     }
 
+    fn give_back(&mut self) {
+        self.buffer.give_back();
+    }
+
     fn capacity(&self) -> usize {
         self.buffer.capacity()
     }

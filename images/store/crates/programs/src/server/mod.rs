@@ -183,11 +183,22 @@ pub fn run(options: &Options) -> Result<(), String> {
     })
 }
 
+/// Memory for the buffers of one shard's connections, on top of --totalMasterMemory: a part of that, and at least what a few
+/// of the largest requests take.
+fn buffer_bytes(options: &Options) -> usize {
+    const LEAST_BYTES: u64 = 32 << 20;
+    const SHARE: u64 = 16;
+    let shard_bytes =
+        options.total_master_memory.saturating_mul(1 << 20) / u64::from(options.cores.max(1));
+    usize::try_from((shard_bytes / SHARE).max(LEAST_BYTES)).unwrap_or(usize::MAX)
+}
+
 fn reactor(options: &Options) -> Result<Reactor, String> {
     Reactor::new(ReactorOptions {
         spin: Duration::from_micros(options.poll_micros),
         limits: Limits {
             connections: options.max_connections,
+            buffer_bytes: buffer_bytes(options),
             ..Limits::default()
         },
     })
