@@ -169,7 +169,12 @@ func (r *Reconciler) refuseTaken(ctx context.Context, store *v1alpha1.Store, fix
 	}
 }
 
+// createPod makes a member's pod, unless the API server knows of one that the cache did not: a second process of a member
+// would serve nothing at best, and a second coordinator would be another store behind the same address.
 func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.CreatePod) error {
+	if err := r.checkNoLivePod(ctx, v.observed.Store, step.Member); err != nil {
+		return err
+	}
 	pod, err := resources.Pod(v.observed.Store, resources.PodSpec{
 		Component: step.Component, Member: step.Member, Number: step.Number, Inputs: step.Inputs,
 	})
@@ -178,6 +183,22 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.Creat
 	}
 	if err := r.Client.Apply(ctx, pod, FieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("create pod %s: %w", *pod.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) checkNoLivePod(ctx context.Context, store *v1alpha1.Store, member string) error {
+	pods := &corev1.PodList{}
+	labels := client.MatchingLabels{v1alpha1.LabelStore: store.Name, v1alpha1.LabelMember: member}
+	if err := r.Live.List(ctx, pods, client.InNamespace(store.Namespace), labels); err != nil {
+		return fmt.Errorf("look for pods of %s: %w", member, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		ended := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+		if pod.DeletionTimestamp == nil && !ended && metav1.IsControlledBy(pod, store) {
+			return fmt.Errorf("create a pod of %s: %s is there: %w", member, pod.Name, errStale)
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -365,6 +367,31 @@ func TestStaleStatus(t *testing.T) {
 	}
 	if events := h.takeEvents(); len(events) > 0 {
 		t.Errorf("events for a status that was not written: %v", events)
+	}
+}
+
+// TestStalePodCache: the status already counts the pods, but the cache does not show them yet.
+func TestStalePodCache(t *testing.T) {
+	h := settled(t)
+	before := h.pods()
+	watcher, ok := h.client.(client.WithWatch)
+	if !ok {
+		t.Fatalf("%T cannot be intercepted", h.client)
+	}
+	h.reconciler.Client = interceptor.NewClient(watcher, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, pods := list.(*corev1.PodList); pods {
+				return nil
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	result, err := h.visit()
+	if err != nil || result.RequeueAfter != staleRetry {
+		t.Errorf("visit: %v, %v", result, err)
+	}
+	if after := h.pods(); len(after) != len(before) {
+		t.Errorf("pods %v became %v", before, after)
 	}
 }
 
