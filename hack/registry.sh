@@ -24,4 +24,4 @@ if [[ -z $(find "$answer_file" -mmin -60 2>/dev/null) ]]; then
 		echo no
 	fi >"$answer_file"
 fi
-[[ $(<"$answer_file") == yes ]]
+[[ $(<"$answer_file") == yes ]] || exit 1
