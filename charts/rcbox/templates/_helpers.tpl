@@ -6,7 +6,7 @@
 {{/* Labels by which the operator's pods are selected. Stores' network policies let pods of this name in. */}}
 {{- define "rcbox.selectorLabels" -}}
 app.kubernetes.io/name: rcbox-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "rcbox.labels" -}}
@@ -22,6 +22,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{- define "rcbox.storeImage" -}}
 {{ .Values.storeImage.repository }}:{{ .Values.storeImage.tag | default .Chart.AppVersion | toString }}
+{{- end }}
+
+{{/* Not empty if uninstalling would remove the definition of Stores, and thereby Stores. */}}
+{{- define "rcbox.guardsUninstall" -}}
+{{- if and .Values.uninstallGuard.enabled .Values.crds.install (not .Values.crds.keep) }}yes{{ end }}
 {{- end }}
 
 {{- define "rcbox.podSecurityContext" -}}

@@ -19,8 +19,7 @@ import (
 const maxNamedStores = 10
 
 func checkUninstallCommand() *cobra.Command {
-	var namespaces []string
-	command := &cobra.Command{
+	return &cobra.Command{
 		Use:   "check-uninstall",
 		Short: "Fail while there are Stores",
 		Long: `Fails while there are Stores. The Helm chart calls this before it is uninstalled: with the
@@ -37,30 +36,21 @@ finalizers would keep them from going.`,
 			if err != nil {
 				return fmt.Errorf("connect to the cluster: %w", err)
 			}
-			return checkUninstall(command.Context(), reader, namespaces, command.OutOrStdout())
+			return checkUninstall(command.Context(), reader, command.OutOrStdout())
 		},
 	}
-	command.Flags().StringSliceVar(&namespaces, "watch-namespaces", nil, "namespaces to look at; default: all")
-	return command
 }
 
-func checkUninstall(ctx context.Context, reader client.Reader, namespaces []string, out io.Writer) error {
-	if len(namespaces) == 0 {
-		namespaces = []string{""}
+// checkUninstall looks everywhere, whatever namespaces the operator looks after: the definition is the whole cluster's.
+func checkUninstall(ctx context.Context, reader client.Reader, out io.Writer) error {
+	stores := &v1alpha1.StoreList{}
+	// Where the definition is gone, the Stores are, too.
+	if err := reader.List(ctx, stores); err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("list the Stores: %w", err)
 	}
-	var commands []string
-	for _, namespace := range namespaces {
-		stores := &v1alpha1.StoreList{}
-		err := reader.List(ctx, stores, client.InNamespace(namespace))
-		if meta.IsNoMatchError(err) {
-			break // the definition is gone, and the Stores with it
-		}
-		if err != nil {
-			return fmt.Errorf("list the Stores: %w", err)
-		}
-		for i := range stores.Items {
-			commands = append(commands, fmt.Sprintf("kubectl delete store -n %s %s", stores.Items[i].Namespace, stores.Items[i].Name))
-		}
+	commands := make([]string, 0, len(stores.Items))
+	for i := range stores.Items {
+		commands = append(commands, fmt.Sprintf("kubectl delete store -n %s %s", stores.Items[i].Namespace, stores.Items[i].Name))
 	}
 	if len(commands) == 0 {
 		if _, err := fmt.Fprintln(out, "there are no Stores: the operator can go"); err != nil {

@@ -23,20 +23,18 @@ func reader(namespaces ...string) client.Reader {
 
 func TestCheckUninstall(t *testing.T) {
 	for _, test := range []struct {
-		name       string
-		stores     []string
-		namespaces []string
-		want       string
+		name   string
+		stores []string
+		want   string
 	}{
-		{"no store", nil, nil, ""},
-		{"none in these namespaces", []string{"a"}, []string{"b", "c"}, ""},
-		{"one", []string{"a"}, nil, "kubectl delete store -n a box0"},
-		{"one in these namespaces", []string{"a", "b"}, []string{"b"}, "kubectl delete store -n b box1"},
-		{"many", strings.Split(strings.Repeat("a", 12), ""), nil, "and 2 more"},
+		{"no store", nil, ""},
+		{"one", []string{"a"}, "kubectl delete store -n a box0"},
+		{"some, in different namespaces", []string{"a", "b"}, "kubectl delete store -n b box1"},
+		{"many", strings.Split(strings.Repeat("a", 12), ""), "and 2 more"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := checkUninstall(t.Context(), reader(test.stores...), test.namespaces, &out)
+			err := checkUninstall(t.Context(), reader(test.stores...), &out)
 			switch {
 			case test.want == "" && (err != nil || out.Len() == 0):
 				t.Errorf("refused: %v", err)

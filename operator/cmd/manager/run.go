@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -83,6 +85,9 @@ func run(command *cobra.Command, options runOptions) error {
 		return errors.New("--leader-elect needs --namespace (or $POD_NAMESPACE): the Lease is kept there")
 	}
 	setUpLogs(options.humanLogs)
+	if err := limitMemory(os.Getenv("MEMORY_LIMIT_BYTES")); err != nil {
+		return err
+	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find a cluster: %w", err)
@@ -170,4 +175,17 @@ func setUpLogs(human bool) {
 	logger := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
+}
+
+// limitMemory has garbage collected before the container's limit is met: the heap is not all that counts against it.
+func limitMemory(containerLimitBytes string) error {
+	if containerLimitBytes == "" {
+		return nil
+	}
+	limit, err := strconv.ParseInt(containerLimitBytes, 10, 64)
+	if err != nil || limit <= 0 {
+		return fmt.Errorf("MEMORY_LIMIT_BYTES is %q: set it to a number of bytes, or leave it out", containerLimitBytes)
+	}
+	debug.SetMemoryLimit(limit / 10 * 9)
+	return nil
 }

@@ -86,10 +86,13 @@ func (p *planning) add(step Step) { p.plan.Steps = append(p.plan.Steps, step) }
 func (p *planning) lookAgainIn(d time.Duration) { p.plan.Next = min(p.plan.Next, d) }
 
 // resolveImage: the spec's, else the one that was resolved before, else the operator's default. An operator with another default thus
-// changes no Store that it finds.
+// changes no Store that it finds; but one whose coordinator never answered gets the new one, for the old may be an image that is nowhere.
 func resolveImage(o *Observed) string {
 	if o.Store.Spec.Image != "" {
 		return o.Store.Spec.Image
+	}
+	if o.Store.Status.ClusterID == "" && o.Cluster == nil && !slices.ContainsFunc(o.Pods, hasRun) {
+		return o.DefaultImage
 	}
 	if o.Store.Status.Image != "" {
 		return o.Store.Status.Image
@@ -154,6 +157,9 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 			p.add(CreatePod{Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Why: whyCreate(m)})
 			p.lookAgainIn(UnsettledInterval)
 		}
+	case pod.Process == ProcessEnded && view.Up && component == v1alpha1.ComponentMaster:
+		// Its process is still connected: it may only be replaced when it has let go.
+		p.lookAgainIn(UnsettledInterval)
 	case pod.Process == ProcessEnded:
 		if wait := endedPodInterval - o.Now.Sub(pod.CreatedAt); wait > 0 {
 			p.lookAgainIn(wait)
@@ -163,7 +169,8 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 		}
 	default:
 		view.Pending = resources.Diff(pod.Inputs, inputs)
-		if view.Pending != "" && pod.Process == ProcessAbsent && (wanted || component == v1alpha1.ComponentCoordinator) {
+		// The kubelet reports an end late: where a process serves again by now, nothing is replaced.
+		if view.Pending != "" && pod.Process == ProcessAbsent && !view.Up && (wanted || component == v1alpha1.ComponentCoordinator) {
 			p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: "no process runs in it, and the spec has changed: " + view.Pending})
 			p.lookAgainIn(UnsettledInterval)
 		}
@@ -184,7 +191,8 @@ func (p *planning) deleteSurplus(m *member, component string) {
 }
 
 // scaleIn takes the last member out if the spec has no place for it: the coordinator is asked to let it go, which it does only while the
-// member holds nothing. True when there was one.
+// member holds nothing. True when one is on its way out: other changes then wait. One that holds something may stay for long, and nothing
+// waits for it.
 func (p *planning) scaleIn(masters []*member) bool {
 	last := masters[len(masters)-1]
 	replicas := int(p.observed.Store.Spec.Masters.Replicas)
@@ -198,7 +206,7 @@ func (p *planning) scaleIn(masters []*member) bool {
 	}
 	p.add(step)
 	p.lookAgainIn(UnsettledInterval)
-	return true
+	return last.tablets() == 0
 }
 
 // replaceEmpty replaces the pod of a master that holds nothing, if its pod was made from another spec or its process is stranded: one at a
@@ -262,6 +270,9 @@ func (p *planning) tearDown() {
 		p.add(RemoveFinalizer{Why: "its pods have ended"})
 	}
 }
+
+// hasRun: a process was seen in the pod, so that its image is one that runs.
+func hasRun(pod Pod) bool { return pod.Process != ProcessAbsent }
 
 func hasFinalizer(store *v1alpha1.Store) bool {
 	return slices.Contains(store.Finalizers, v1alpha1.Finalizer)

@@ -51,6 +51,15 @@ func TestPlans(t *testing.T) {
 				"retire box-master-2: masters.replicas is 1",
 		},
 		{
+			"scale in is held up by tablets, and another master changes", func(w *world) {
+				w.store.Spec.Masters.Replicas = 2
+				w.cluster.members["box-master-2"].tablets = 2
+				w.store.Spec.Masters.Memory = resource.MustParse("2Gi")
+			},
+			"retire box-master-2: masters.replicas is 2\n" +
+				"retire box-master-0: it holds nothing, and the spec has changed: memory: 1Gi -> 2Gi",
+		},
+		{
 			"pod deleted", func(w *world) {
 				w.cluster.members["box-master-0"].tablets = 7
 				w.end(w.podOf("box-master-0"))
@@ -163,5 +172,42 @@ func TestSurplusPod(t *testing.T) {
 	w.stop(w.podOf(v1alpha1.CoordinatorMember("box")))
 	if got := describe(planner.Make(w.observe()).Steps); got != "" {
 		t.Errorf("without a coordinator nobody knows which one holds the data, but steps are\n%s", got)
+	}
+}
+
+// The kubelet may still report the end of a process when the next one in the same pod serves already.
+func TestLateReportOfAnEnd(t *testing.T) {
+	for _, process := range []planner.Process{planner.ProcessAbsent, planner.ProcessEnded} {
+		w := newWorld(1)
+		w.settle(100)
+		w.cluster.members["box-master-0"].tablets = 1
+		w.store.Spec.Masters.Memory = resource.MustParse("2Gi")
+		o := w.observe()
+		o.Now = o.Now.Add(time.Minute)
+		for i := range o.Pods {
+			if o.Pods[i].Member == "box-master-0" {
+				o.Pods[i].Process = process
+			}
+		}
+		if got := describe(planner.Make(o).Steps); got != "" {
+			t.Errorf("%v: its process serves, but steps are\n%s", process, got)
+		}
+	}
+}
+
+// A default image that never ran is not kept; one that did is.
+func TestDefaultImage(t *testing.T) {
+	w := newWorld(1)
+	w.visit(false)
+	o := w.observe()
+	o.DefaultImage = "store:2"
+	if got := planner.Make(o).Image; got != "store:2" {
+		t.Errorf("nothing ever ran, and the image is %s", got)
+	}
+	w.settle(100)
+	o = w.observe()
+	o.DefaultImage = "store:2"
+	if got := planner.Make(o).Image; got != "store:1" {
+		t.Errorf("the image changed to %s", got)
 	}
 }

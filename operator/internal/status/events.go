@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -77,7 +78,7 @@ func warning(reason, note string) Event {
 
 func cut(note string) string {
 	if len(note) > maxNote {
-		return note[:maxNote-3] + "..."
+		return strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
 	return note
 }
