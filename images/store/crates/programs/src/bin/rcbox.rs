@@ -4,5 +4,5 @@ use clap::Parser;
 use programs::rcbox::{Options, run};
 
 fn main() -> ExitCode {
-    programs::report(run(&Options::parse()))
+    run(Options::parse())
 }

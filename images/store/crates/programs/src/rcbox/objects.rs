@@ -1,182 +1,237 @@
-//! Commands on tables and objects.
+//! Commands on objects.
 
-use std::io::{Read, Write};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::os::unix::ffi::OsStrExt;
 
-use client::{Cluster, RejectRules, TableId};
-use serde_json::json;
+use client::{Error, Object, TableId};
+use serde_json::{Map, Value, json};
 
-use super::{Command, Key, explain};
+use super::args::{Get, Put, Rm, if_version};
+use super::notation::{KeyNotation, ValueNotation, escape, for_terminal};
+use super::out::Out;
+use super::session::Session;
+use super::{Failure, complain};
 
-/// Standard output.
-pub struct Out {
-    pub json: bool,
+/// Reads keys or values from the command line; one that cannot be read is wrong use.
+fn read_all<T>(
+    arguments: &[T],
+    read: impl Fn(&T) -> Result<Vec<u8>, String>,
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let all: Result<_, String> = arguments.iter().map(read).collect();
+    all.map_err(Failure::Usage)
 }
 
-impl Out {
-    pub fn text(&self, text: &str) -> Result<(), String> {
-        self.bytes(text.as_bytes())?;
-        if text.ends_with('\n') {
-            Ok(())
-        } else {
-            self.bytes(b"\n")
-        }
-    }
-
-    fn bytes(&self, bytes: &[u8]) -> Result<(), String> {
-        let mut out = std::io::stdout().lock();
-        out.write_all(bytes)
-            .and_then(|()| out.flush())
-            .map_err(|error| format!("cannot write: {error}"))
-    }
-
-    fn version(&self, version: u64) -> Result<(), String> {
-        self.text(&if self.json {
-            json!({ "version": version }).to_string()
-        } else {
-            version.to_string()
-        })
+impl Session {
+    /// The id of a table.
+    pub fn table(&mut self, name: &str) -> Result<TableId, Failure> {
+        let id = self.cluster()?.table_id(name);
+        id.map_err(|error| self.about_table(&error, name))
     }
 }
 
-pub(super) fn run(cluster: &mut Cluster, command: &Command, out: &Out) -> Result<(), String> {
-    match command {
-        Command::Get { key } => get(cluster, key, out),
-        Command::Put {
-            key,
-            value,
-            if_absent,
-            if_version,
-        } => {
-            let rules = RejectRules {
-                exists: *if_absent,
-                given_version: if_version.unwrap_or(0),
-                version_ne_given: if_version.is_some(),
-                doesnt_exist: if_version.is_some(),
-                ..RejectRules::default()
-            };
-            put(cluster, key, value.as_deref(), &rules, out)
-        }
-        Command::Rm { key } => {
-            let (table, bytes) = find(cluster, key)?;
-            let version = cluster
-                .remove(table, &bytes)
-                .map_err(|error| explain(&error, &key.table))?;
-            if version == 0 {
-                return Err(format!(
-                    "there was no object {:?} in table {:?}",
-                    key.key, key.table
-                ));
+pub fn get(session: &mut Session, get: &Get, out: &mut Out) -> Result<(), Failure> {
+    let notation = get.keys.notation();
+    let keys = read_all(&get.key, |key| notation.read(key))?;
+    if get.raw && keys.len() > 1 {
+        let text = "--raw goes with one key: nothing would separate the values";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let table = session.table(&get.table)?;
+    if let ([key], false, false) = (&keys[..], out.json, get.version_only) {
+        let object = session.cluster()?.read(table, key);
+        let object = object.map_err(|error| session.about_object(&error, &get.table, key))?;
+        return one_value(get, &object, out);
+    }
+    let mut failures = Failures::default();
+    for key in &keys {
+        match session.cluster()?.read(table, key) {
+            Ok(object) => one_of_several(get, key, &object, keys.len() > 1, out)?,
+            Err(error) => {
+                if out.json {
+                    out.json_line(&failed_json(notation, key, &error))?;
+                }
+                failures.add(session.about_object(&error, &get.table, key));
             }
-            out.version(version)
         }
-        Command::CreateTable { table, span } => {
-            let id = cluster
-                .create_table(table, *span)
-                .map_err(|error| explain(&error, table))?;
-            out.text(&if out.json {
-                json!({ "tableId": id.0 }).to_string()
-            } else {
-                id.to_string()
-            })
-        }
-        Command::DropTable { table } => cluster
-            .drop_table(table)
-            .map_err(|error| explain(&error, table)),
-        Command::Status | Command::Tables => Ok(()),
+    }
+    failures.end(keys.len(), out)
+}
+
+fn one_value(get: &Get, object: &Object, out: &mut Out) -> Result<(), Failure> {
+    let raw = get.raw || !(out.terminal || out.is_one_of_many);
+    match get.values.notation {
+        ValueNotation::Text if raw => out.bytes(&object.value),
+        ValueNotation::Text if out.terminal => out.text(&for_terminal(&object.value)),
+        notation => out.text(&notation.show(&object.value)),
     }
 }
 
-fn get(cluster: &mut Cluster, key: &Key, out: &Out) -> Result<(), String> {
-    let (table, bytes) = find(cluster, key)?;
-    let object = cluster
-        .read(table, &bytes)
-        .map_err(|error| match error.is_absent() {
-            true => format!("there is no object {:?} in table {:?}", key.key, key.table),
-            false => explain(&error, &key.table),
-        })?;
-    if !out.json {
-        return out.bytes(&object.value);
+fn one_of_several(
+    get: &Get,
+    key: &[u8],
+    object: &Object,
+    several: bool,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let keys = get.keys.notation();
+    if out.json {
+        let mut shown = Map::new();
+        keys.put_json(&mut shown, "key", key);
+        shown.insert("version".to_owned(), json!(object.version));
+        if !get.version_only {
+            get.values.notation.put_json(&mut shown, &object.value);
+        }
+        return out.json_line(&Value::Object(shown));
     }
-    let value = match std::str::from_utf8(&object.value) {
-        Ok(text) => json!({ "version": object.version, "value": text }),
-        Err(_) => json!({ "version": object.version, "valueHex": to_hex(&object.value) }),
+    let shown = match get.version_only {
+        true => object.version.to_string(),
+        false => get.values.notation.show(&object.value),
     };
-    out.text(&value.to_string())
+    match several {
+        true => out.text(&format!("{}\t{shown}", keys.show(key))),
+        false => out.text(&shown),
+    }
 }
 
-fn put(
-    cluster: &mut Cluster,
-    key: &Key,
-    value: Option<&str>,
-    rules: &RejectRules,
-    out: &Out,
-) -> Result<(), String> {
-    let (table, bytes) = find(cluster, key)?;
-    let value = match value {
-        Some(value) => value.as_bytes().to_vec(),
-        None => read_input()?,
-    };
-    let version = cluster
-        .write_if(table, &bytes, &value, rules)
-        .map_err(|error| explain(&error, &key.table))?;
-    out.version(version)
+/// What could not be done among several.
+#[derive(Default)]
+struct Failures {
+    texts: Vec<String>,
 }
 
-/// Standard input, as long as it may be a value.
-fn read_input() -> Result<Vec<u8>, String> {
+impl Failures {
+    fn add(&mut self, failure: Failure) {
+        if let Failure::Because(text) = failure {
+            self.texts.push(text);
+        }
+    }
+
+    /// Output first, then a line for each failure; the last is the command's.
+    fn end(mut self, of: usize, out: &mut Out) -> Result<(), Failure> {
+        out.flush()?;
+        let count = self.texts.len();
+        match self.texts.pop() {
+            None => Ok(()),
+            Some(only) if of == 1 => Err(Failure::Because(only)),
+            Some(last) => {
+                for text in &self.texts {
+                    complain(text);
+                }
+                complain(&last);
+                Err(Failure::Because(format!("{count} of {of} failed")))
+            }
+        }
+    }
+}
+
+fn failed_json(notation: KeyNotation, key: &[u8], error: &Error) -> Value {
+    let mut shown = Map::new();
+    notation.put_json(&mut shown, "key", key);
+    let why = match error.status() {
+        Some(status) => status.to_string(),
+        None => error.to_string(),
+    };
+    shown.insert("error".to_owned(), json!(why));
+    Value::Object(shown)
+}
+
+pub fn put(session: &mut Session, put: &Put, out: &mut Out) -> Result<(), Failure> {
+    let key = put.keys.notation().read(&put.key).map_err(Failure::Usage)?;
+    let value = value_of(put, session.settings.input)?;
+    let table = session.table(&put.table)?;
+    let version = session
+        .cluster()?
+        .write_if(table, &key, &value, &put.conditions.rules());
+    let version = version.map_err(|error| session.about_object(&error, &put.table, &key))?;
+    match out.json {
+        true => out.json_line(&json!({ "version": version })),
+        false => out.text(&version.to_string()),
+    }
+}
+
+fn value_of(put: &Put, input: bool) -> Result<Vec<u8>, Failure> {
+    let notation = put.values.notation;
+    let bytes = match (&put.value, &put.file) {
+        (Some(value), _) => return notation.read(value).map_err(Failure::Usage),
+        (None, Some(path)) => {
+            let name = path.display().to_string();
+            let file = File::open(path)
+                .map_err(|error| Failure::Because(format!("cannot open {name}: {error}")))?;
+            read_value(file, &name)?
+        }
+        (None, None) if !input => {
+            let text = "give the value after the key, or --file PATH: standard input has the commands here";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        (None, None) => {
+            let input = io::stdin().lock();
+            if input.is_terminal() {
+                eprintln!("the value comes from standard input; Ctrl-D ends it");
+            }
+            read_value(input, "standard input")?
+        }
+    };
+    let text = match notation {
+        ValueNotation::Text => return Ok(bytes),
+        _ => bytes.trim_ascii(),
+    };
+    let value = notation.read(OsStr::from_bytes(text));
+    value.map_err(Failure::Usage)
+}
+
+/// A value from a file or pipe, as long as it may be one.
+fn read_value(input: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
     let limit = wire::rpc::MAX_VALUE_BYTES as u64;
     let mut value = Vec::new();
-    let input = std::io::stdin().lock();
     input
         .take(limit + 1)
         .read_to_end(&mut value)
-        .map_err(|error| format!("cannot read the value: {error}"))?;
-    if value.len() as u64 > limit {
-        return Err(format!(
-            "the value on standard input is longer than {limit} bytes"
-        ));
+        .map_err(|error| Failure::Because(format!("cannot read {name}: {error}")))?;
+    match value.len() as u64 > limit {
+        true => Err(Failure::Because(format!(
+            "{name} is longer than a value may be, {limit} bytes; split it over several objects"
+        ))),
+        false => Ok(value),
     }
-    Ok(value)
 }
 
-fn find(cluster: &mut Cluster, key: &Key) -> Result<(TableId, Vec<u8>), String> {
-    let bytes = if key.hex {
-        from_hex(&key.key)?
-    } else {
-        key.key.as_bytes().to_vec()
-    };
-    let table = cluster
-        .table_id(&key.table)
-        .map_err(|error| explain(&error, &key.table))?;
-    Ok((table, bytes))
-}
-
-fn from_hex(text: &str) -> Result<Vec<u8>, String> {
-    let error = || format!("{text:?} is not a key in hexadecimal digits, two for each byte");
-    if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) || !text.len().is_multiple_of(2) {
-        return Err(error());
+pub fn rm(session: &mut Session, rm: &Rm, out: &mut Out) -> Result<(), Failure> {
+    let notation = rm.keys.notation();
+    let keys = read_all(&rm.key, |key| notation.read(key))?;
+    if rm.if_version.is_some() && keys.len() > 1 {
+        let text = "--if-version goes with one key: objects have versions of their own";
+        return Err(Failure::Usage(text.to_owned()));
     }
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| error()))
-        .collect()
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hex_keys() {
-        assert_eq!(from_hex("00ffA0"), Ok(vec![0, 255, 160]));
-        assert_eq!(to_hex(&[0, 255, 160]), "00ffa0");
-        assert!(from_hex("0").is_err());
-        assert!(from_hex("0g").is_err());
-        assert!(from_hex("äö").is_err());
-        assert!(from_hex("+1").is_err());
+    let rules = if_version(rm.if_version);
+    let table = session.table(&rm.table)?;
+    let mut failures = Failures::default();
+    for key in &keys {
+        let answer = session.cluster()?.remove_if(table, key, &rules);
+        let text = match answer {
+            Ok(version) if version > 0 && out.json => {
+                let mut shown = Map::new();
+                notation.put_json(&mut shown, "key", key);
+                shown.insert("version".to_owned(), json!(version));
+                Value::Object(shown).to_string()
+            }
+            Ok(version) if version > 0 && keys.len() == 1 => version.to_string(),
+            Ok(version) if version > 0 => format!("{}\t{version}", notation.show(key)),
+            Ok(_) => {
+                failures.add(Failure::Because(format!(
+                    "there was no object \"{}\" in table {:?}",
+                    escape(key),
+                    rm.table
+                )));
+                continue;
+            }
+            Err(error) => {
+                failures.add(session.about_object(&error, &rm.table, key));
+                continue;
+            }
+        };
+        out.text(&text)?;
     }
+    failures.end(keys.len(), out)
 }

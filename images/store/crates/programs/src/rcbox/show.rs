@@ -6,8 +6,16 @@ use admin::{DurabilityMode, GetClusterStatusResponse, MemberState, Table, Tablet
 use serde_json::{Value, json};
 use wire::ids::{ServerId, TableId};
 
+use super::notation::escape;
+
+/// Whether there is a member, and all are up.
+pub fn is_all_up(status: &GetClusterStatusResponse) -> bool {
+    let up = |member: &admin::Member| member.state() == MemberState::Up;
+    !status.members.is_empty() && status.members.iter().all(up)
+}
+
 /// Text for people.
-pub fn status(status: &GetClusterStatusResponse) -> String {
+pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(
@@ -43,12 +51,12 @@ pub fn status(status: &GetClusterStatusResponse) -> String {
         status.table_count,
         status.client_lease_count
     );
-    members(&mut text, status);
+    members(&mut text, status, colors);
     losses(&mut text, status);
     text
 }
 
-fn members(text: &mut String, status: &GetClusterStatusResponse) {
+fn members(text: &mut String, status: &GetClusterStatusResponse, colors: bool) {
     let mut rows = vec![
         [
             "MEMBER", "STATE", "SERVER", "LOCATOR", "TABLETS", "OBJECTS", "LIVE", "CAPACITY",
@@ -59,7 +67,7 @@ fn members(text: &mut String, status: &GetClusterStatusResponse) {
         for shard in &member.shards {
             rows.push([
                 member.name.clone(),
-                if shard.connected { "up" } else { "unreachable" }.to_owned(),
+                shard_state(shard).to_owned(),
                 ServerId(shard.server_id).to_string(),
                 shard.locator.clone(),
                 shard.tablet_count.to_string(),
@@ -71,7 +79,14 @@ fn members(text: &mut String, status: &GetClusterStatusResponse) {
     }
     if rows.len() > 1 {
         text.push('\n');
-        columns(text, &rows);
+        columns(text, &rows, colors);
+    }
+}
+
+pub fn shard_state(shard: &admin::Shard) -> &'static str {
+    match shard.connected {
+        true => "up",
+        false => "unreachable",
     }
 }
 
@@ -101,17 +116,17 @@ fn losses(text: &mut String, status: &GetClusterStatusResponse) {
             text,
             "  {} ago: {} with {} tablets, about {} objects, {} of tables {}{more}",
             duration(ago),
-            loss.member,
+            escape(loss.member.as_bytes()),
             loss.tablet_count,
             loss.object_count,
             bytes(loss.live_bytes),
-            loss.tables.join(", ")
+            escape(loss.tables.join(", ").as_bytes())
         );
     }
 }
 
 /// Text for people.
-pub fn tables(tables: &[Table]) -> String {
+pub fn tables(tables: &[Table], program: &str) -> String {
     let mut rows = vec![
         [
             "TABLE",
@@ -138,31 +153,53 @@ pub fn tables(tables: &[Table]) -> String {
         }
     }
     if rows.len() == 1 {
-        return "There are no tables; create one with: rcbox create-table NAME\n".to_owned();
+        return format!("There are no tables; create one with: {program}create-table NAME\n");
     }
     let mut text = String::new();
-    columns(&mut text, &rows);
+    columns(&mut text, &rows, false);
     text
 }
 
-fn columns<const N: usize>(text: &mut String, rows: &[[String; N]]) {
+/// Rows with aligned cells. Names come from others: what is not text is shown with escapes.
+pub fn columns<const N: usize>(text: &mut String, rows: &[[String; N]], colors: bool) {
+    let rows: Vec<[String; N]> = rows
+        .iter()
+        .map(|row| std::array::from_fn(|column| escape(row[column].as_bytes())))
+        .collect();
     let widths: [usize; N] = std::array::from_fn(|column| {
         rows.iter()
             .map(|row| row[column].chars().count())
             .max()
             .unwrap_or(0)
     });
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(line, "{cell:<width$}  ");
+            let padded = format!("{cell:<width$}  ");
+            match color(cell) {
+                Some(color) if colors => {
+                    let _ = write!(line, "{color}{padded}{DEFAULT_COLOR}");
+                }
+                _ => line.push_str(&padded),
+            }
         }
         let _ = writeln!(text, "{}", line.trim_end());
     }
 }
 
-/// One JSON object; ids of servers as "index.generation", 64-bit ids as hexadecimal strings.
-pub fn status_json(status: &GetClusterStatusResponse) -> Result<String, String> {
+const DEFAULT_COLOR: &str = "\x1b[39m";
+
+/// What a state looks like.
+fn color(cell: &str) -> Option<&'static str> {
+    match cell {
+        "up" => Some("\x1b[32m"),
+        "unreachable" => Some("\x1b[31m"),
+        _ => None,
+    }
+}
+
+/// Ids of servers as "index.generation", 64-bit ids as hexadecimal strings.
+pub fn status_json(status: &GetClusterStatusResponse) -> Value {
     let members = status.members.iter().map(|member| {
         let shards = member.shards.iter().map(|shard| {
             json!({
@@ -204,7 +241,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Result<String, String> 
         })
     });
     let durability = status.durability.unwrap_or_default();
-    pretty(&json!({
+    json!({
         "clusterId": format!("{:#018x}", status.cluster_id),
         "clusterTag": status.cluster_tag,
         "clusterTimeNs": status.cluster_time_ns,
@@ -216,11 +253,11 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Result<String, String> 
         "clientLeaseCount": status.client_lease_count,
         "losses": losses.collect::<Vec<_>>(),
         "lossesDropped": status.losses_dropped,
-    }))
+    })
 }
 
 /// One JSON array.
-pub fn tables_json(tables: &[Table]) -> Result<String, String> {
+pub fn tables_json(tables: &[Table]) -> Value {
     let tables = tables.iter().map(|table| {
         let tablets = table.tablets.iter().map(|tablet| {
             json!({
@@ -237,14 +274,15 @@ pub fn tables_json(tables: &[Table]) -> Result<String, String> {
             "tablets": tablets.collect::<Vec<_>>(),
         })
     });
-    pretty(&Value::Array(tables.collect()))
+    Value::Array(tables.collect())
 }
 
-fn pretty(value: &Value) -> Result<String, String> {
-    serde_json::to_string_pretty(value).map_err(|error| error.to_string())
+/// JSON over several lines.
+pub fn pretty(value: &Value) -> String {
+    format!("{value:#}")
 }
 
-fn durability_name(mode: DurabilityMode) -> &'static str {
+pub fn durability_name(mode: DurabilityMode) -> &'static str {
     match mode {
         DurabilityMode::Unreplicated => "UNREPLICATED",
         DurabilityMode::Unspecified => "UNKNOWN",
@@ -259,7 +297,8 @@ fn tablet_state(state: TabletState) -> &'static str {
     }
 }
 
-fn duration(nanos: u64) -> String {
+/// A time for people.
+pub fn duration(nanos: u64) -> String {
     let seconds = nanos / 1_000_000_000;
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -269,7 +308,8 @@ fn duration(nanos: u64) -> String {
     }
 }
 
-fn bytes(count: u64) -> String {
+/// An amount of memory for people.
+pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
     let mut unit = "B";
@@ -303,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_status_says_what_is_not_durable_and_what_was_lost() {
-        let shown = status(&GetClusterStatusResponse {
+        let lost = GetClusterStatusResponse {
             cluster_time_ns: 90_000_000_000,
             durability: Some(admin::Durability {
                 mode: DurabilityMode::Unreplicated.into(),
@@ -328,7 +368,8 @@ mod tests {
                 ..Default::default()
             }],
             ..Default::default()
-        });
+        };
+        let shown = status(&lost, false);
         for part in [
             "UNREPLICATED",
             "it is lost",
@@ -339,9 +380,24 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
         }
-        let value: Value =
-            serde_json::from_str(&status_json(&GetClusterStatusResponse::default()).unwrap())
-                .unwrap();
-        assert_eq!(value["members"], json!([]));
+        assert!(is_all_up(&lost));
+        let nothing = GetClusterStatusResponse::default();
+        assert!(!is_all_up(&nothing));
+        assert_eq!(status_json(&nothing)["members"], json!([]));
+    }
+
+    #[test]
+    fn colors_do_not_move_columns_and_names_are_shown_with_escapes() {
+        let rows = [["up", "a"], ["unreachable", "\x1b[31m"]].map(|row| row.map(str::to_owned));
+        let mut plain = String::new();
+        columns(&mut plain, &rows, false);
+        assert_eq!(plain, "up           a\nunreachable  \\x1b[31m\n");
+        let mut colored = String::new();
+        columns(&mut colored, &rows, true);
+        let codes = ["\x1b[31m", "\x1b[32m", DEFAULT_COLOR];
+        let bare = codes
+            .iter()
+            .fold(colored, |text, code| text.replace(code, ""));
+        assert_eq!(bare, plain);
     }
 }

@@ -1,0 +1,87 @@
+//! Calls of the coordinator's admin API.
+
+use std::time::Duration;
+
+use admin::admin_client::AdminClient;
+use admin::{GetClusterStatusRequest, GetClusterStatusResponse, ListTablesRequest, Table};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::locators::coordinators;
+use crate::runtime::tokio_runtime;
+
+/// How long the admin API has to be reached, and to answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Asks the first coordinator of the list whose admin API answers.
+fn call<A>(
+    locators: &str,
+    call: impl AsyncFn(&mut AdminClient<Channel>) -> Result<tonic::Response<A>, tonic::Status>,
+) -> Result<A, String> {
+    let coordinators = coordinators(locators)?;
+    tokio_runtime()?.block_on(async {
+        let mut problems = Vec::new();
+        for coordinator in &coordinators {
+            let address = &coordinator.admin;
+            let answer = async {
+                let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|error| error.to_string())?;
+                let channel = endpoint
+                    .connect_timeout(CONNECT_TIMEOUT)
+                    .timeout(TIMEOUT)
+                    .connect()
+                    .await
+                    .map_err(|error| chain(&error))?;
+                let answer = call(&mut AdminClient::new(channel)).await;
+                answer.map(tonic::Response::into_inner).map_err(|status| status.message().to_owned())
+            };
+            match answer.await {
+                Ok(answer) => return Ok(answer),
+                Err(problem) => problems.push(format!("{address}: {problem}")),
+            }
+        }
+        Err(format!(
+            "the coordinator's admin API does not answer ({}); is the coordinator running, and is its admin port the client \
+             port + 200? (else add adminPort= to the locator; under Kubernetes give -C tcp:host=STORE-coordinator.NAMESPACE.svc,port=11100)",
+            problems.join("; ")
+        ))
+    })
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// The store as its coordinator sees it.
+pub fn status(coordinator: &str) -> Result<GetClusterStatusResponse, String> {
+    call(coordinator, async |client| {
+        client.get_cluster_status(GetClusterStatusRequest {}).await
+    })
+}
+
+/// All tables, page by page.
+pub fn tables(coordinator: &str) -> Result<Vec<Table>, String> {
+    let mut tables = Vec::new();
+    let mut after_table_id = 0;
+    loop {
+        let page = call(coordinator, async |client| {
+            client
+                .list_tables(ListTablesRequest {
+                    page_size: 0,
+                    after_table_id,
+                })
+                .await
+        })?;
+        tables.extend(page.tables);
+        if page.next_after_table_id <= after_table_id {
+            return Ok(tables);
+        }
+        after_table_id = page.next_after_table_id;
+    }
+}

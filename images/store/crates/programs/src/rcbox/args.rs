@@ -1,0 +1,394 @@
+//! The command line: what can be asked for.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use client::RejectRules;
+
+use super::notation::{KeyNotation, ValueNotation};
+use crate::VERSION;
+
+const EXAMPLES: &str = "\
+Examples:
+  export RCBOX_COORDINATOR=tcp:host=127.0.0.1,port=11100
+  rcbox status
+  rcbox create-table fruit --span 3
+  rcbox put fruit apple green
+  rcbox put fruit photo < photo.jpg
+  rcbox get fruit apple
+  rcbox get fruit --hex 6170706c65
+  rcbox watch
+  rcbox                      a prompt for many commands; `rcbox shell < FILE` runs a file of them
+
+Exit codes: 0 done, 1 failed (also: no such object), 2 wrong use.
+`rcbox COMMAND --help` has examples of that command.";
+
+/// Looks into a store and works with its tables and objects.
+#[derive(Parser, Debug)]
+#[command(name = "rcbox", version = VERSION, after_help = EXAMPLES)]
+pub struct Options {
+    /// Locator of the coordinator, or several separated by ';'
+    #[arg(
+        short = 'C',
+        long = "coordinator",
+        env = "RCBOX_COORDINATOR",
+        value_name = "LOCATOR",
+        global = true
+    )]
+    pub coordinator: Option<String>,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// How long an operation is tried
+    #[arg(long, default_value = "10", value_name = "SECONDS", global = true, value_parser = seconds)]
+    pub timeout: Duration,
+    #[command(subcommand)]
+    pub command: Option<ProgramCommand>,
+}
+
+/// What the program can do.
+#[derive(Subcommand, Debug)]
+pub enum ProgramCommand {
+    #[command(flatten)]
+    Store(Command),
+    /// Reads commands from a prompt, or from a pipe or file
+    ///
+    /// The commands are those of the program, without its name. A prompt keeps a history and completes commands and names of
+    /// tables; Ctrl-C gives up the present command, Ctrl-D leaves. From a pipe or file, the first command that fails ends it.
+    #[command(after_help = "\
+Examples:
+  rcbox shell
+  rcbox shell < commands.txt
+  printf 'use fruit\\nput apple green\\nget apple\\n' | rcbox shell")]
+    Shell,
+    /// Writes a completion script for a shell to standard output
+    #[command(after_help = "\
+Examples:
+  rcbox completion bash > ~/.local/share/bash-completion/completions/rcbox
+  rcbox completion zsh > ~/.zfunc/_rcbox         with ~/.zfunc in fpath, before compinit
+  rcbox completion fish > ~/.config/fish/completions/rcbox.fish")]
+    Completion { shell: Shell },
+}
+
+/// Commands of the prompt; of words with spaces, quotes make one, as in a shell
+#[derive(Parser, Debug)]
+#[command(
+    name = "",
+    no_binary_name = true,
+    disable_help_flag = false,
+    override_usage = "COMMAND [ARGUMENTS]...",
+    after_help = "`help COMMAND` says more. Ctrl-C gives up the present command, Ctrl-D leaves."
+)]
+pub struct Line {
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: LineCommand,
+}
+
+/// What the prompt can do.
+#[derive(Subcommand, Debug)]
+pub enum LineCommand {
+    #[command(flatten)]
+    Store(Command),
+    /// Chooses the table that get, put, rm and watch take from then on; without a name, none
+    Use { table: Option<String> },
+    /// Leaves
+    #[command(alias = "quit")]
+    Exit,
+}
+
+/// What can be done with a store.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Shows members, durability and losses
+    #[command(after_help = "\
+Examples:
+  rcbox status
+  rcbox status --check > /dev/null || echo 'something is down'
+  rcbox status --json | jq -r '.members[] | select(.state != \"UP\") | .name'")]
+    Status {
+        /// End with exit code 1 unless there is a member and all are up
+        #[arg(long)]
+        check: bool,
+    },
+    /// Lists tables and where their tablets are
+    Tables,
+    /// Writes an object's value to standard output; or several objects, a line each
+    #[command(after_help = "\
+One object: the bytes of its value go to a pipe or file as they are; a terminal gets a line end more, and escapes (\\xHH) for what
+is not text. Several objects: a line each, key and value with a tab between them, with escapes; so do commands of `rcbox shell` that
+come from a pipe, unless --raw is given.
+
+Examples:
+  rcbox get fruit apple
+  rcbox get fruit photo > photo.jpg
+  rcbox get fruit apple pear plum --json
+  rcbox get fruit apple --version-only
+  rcbox get counters visits --as int")]
+    Get(Get),
+    /// Writes an object; prints its new version
+    #[command(after_help = "\
+Examples:
+  rcbox put fruit apple green
+  rcbox put fruit photo --file photo.jpg
+  date | rcbox put fruit now
+  rcbox put fruit apple red --if-version 1
+  rcbox put --hex fruit 00ff green
+  rcbox put fruit apple -- --green     after -- nothing is an option")]
+    Put(Put),
+    /// Removes objects; prints the version that was removed
+    #[command(after_help = "\
+Examples:
+  rcbox rm fruit apple
+  rcbox rm fruit apple pear plum
+  rcbox rm fruit apple --if-version 7")]
+    Rm(Rm),
+    /// Shows the store, or one object, again and again
+    #[command(after_help = "\
+Without TABLE and KEY: members, tables and memory; on a terminal in place, else a block (or JSON line) each time.
+With TABLE and KEY: the object, and again whenever its version has changed. The store does not tell of changes: the object is read
+once per interval, so that of several changes within one interval only the last is seen.
+
+Examples:
+  rcbox watch
+  rcbox watch --interval 5 --json
+  rcbox watch fruit apple --interval 0.2")]
+    Watch(Watch),
+    /// Makes a table, or finds the one of that name; prints its id
+    CreateTable {
+        table: String,
+        /// Over how many servers it is spread
+        #[arg(long, default_value_t = 1, value_name = "SERVERS")]
+        span: u32,
+    },
+    /// Drops a table with all its objects; asks on a terminal
+    #[command(after_help = "\
+It asks if standard input is a terminal; scripts are not asked.
+
+Examples:
+  rcbox drop-table fruit
+  rcbox drop-table fruit --yes")]
+    DropTable {
+        table: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+/// How keys are written.
+#[derive(Args, Debug)]
+pub struct Keys {
+    /// Keys are written and shown in hexadecimal digits
+    #[arg(long, short = 'x')]
+    hex: bool,
+    /// Keys are written with the escapes \xHH, \n, \r, \t and \\, as they are shown
+    #[arg(long, short = 'e', conflicts_with = "hex")]
+    escaped: bool,
+}
+
+impl Keys {
+    pub fn notation(&self) -> KeyNotation {
+        match (self.hex, self.escaped) {
+            (true, _) => KeyNotation::Hex,
+            (_, true) => KeyNotation::Escaped,
+            _ => KeyNotation::Text,
+        }
+    }
+}
+
+/// How values are written.
+#[derive(Args, Debug)]
+pub struct Values {
+    /// How values are written and shown
+    #[arg(
+        long = "as",
+        value_enum,
+        default_value = "text",
+        value_name = "NOTATION"
+    )]
+    pub notation: ValueNotation,
+}
+
+/// What an object must be like for a change to happen.
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+pub struct Conditions {
+    /// Only if there is no such object yet
+    #[arg(long)]
+    if_absent: bool,
+    /// Only if there is such an object
+    #[arg(long)]
+    if_exists: bool,
+    /// Only if the object has this version
+    #[arg(long, value_name = "VERSION")]
+    if_version: Option<u64>,
+}
+
+impl Conditions {
+    pub fn rules(&self) -> RejectRules {
+        let version = if_version(self.if_version);
+        RejectRules {
+            exists: self.if_absent,
+            doesnt_exist: self.if_exists || version.doesnt_exist,
+            ..version
+        }
+    }
+}
+
+/// Rejects objects of another version, and absent ones.
+pub fn if_version(version: Option<u64>) -> RejectRules {
+    RejectRules {
+        given_version: version.unwrap_or(0),
+        version_ne_given: version.is_some(),
+        doesnt_exist: version.is_some(),
+        ..RejectRules::default()
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct Get {
+    pub table: String,
+    #[arg(required = true, value_name = "KEY")]
+    pub key: Vec<OsString>,
+    #[command(flatten)]
+    pub keys: Keys,
+    #[command(flatten)]
+    pub values: Values,
+    /// Print the version instead of the value
+    #[arg(long)]
+    pub version_only: bool,
+    /// Write the bytes of the value as they are, wherever they go; for one key
+    #[arg(long, conflicts_with_all = ["version_only", "json", "notation"])]
+    pub raw: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Put {
+    pub table: String,
+    pub key: OsString,
+    /// The value; standard input without it
+    #[arg(allow_negative_numbers = true)]
+    pub value: Option<OsString>,
+    /// Read the value from this file
+    #[arg(long, value_name = "PATH", conflicts_with = "value", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub keys: Keys,
+    #[command(flatten)]
+    pub values: Values,
+    #[command(flatten)]
+    pub conditions: Conditions,
+}
+
+#[derive(Args, Debug)]
+pub struct Rm {
+    pub table: String,
+    #[arg(required = true, value_name = "KEY")]
+    pub key: Vec<OsString>,
+    #[command(flatten)]
+    pub keys: Keys,
+    /// Only if the object has this version; for one key
+    #[arg(long, value_name = "VERSION")]
+    pub if_version: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub struct Watch {
+    /// One object; without it, the store
+    #[arg(value_names = ["TABLE", "KEY"], num_args = 0..=2)]
+    pub object: Vec<OsString>,
+    /// Time between two looks
+    #[arg(long, short = 'n', default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    pub interval: Duration,
+    /// End after this many outputs
+    #[arg(long, value_name = "COUNT")]
+    pub count: Option<u64>,
+    #[command(flatten)]
+    pub keys: Keys,
+    #[command(flatten)]
+    pub values: Values,
+}
+
+/// A time in seconds, from 1 ms to a day.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        _ => Err("give a number of seconds from 0.001 to 86400".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_lines_are_consistent() {
+        Options::command().debug_assert();
+        Line::command().debug_assert();
+    }
+
+    #[test]
+    fn conditions_are_reject_rules() {
+        let rules = |condition: &[&str]| {
+            let words = [&["rcbox", "put", "t", "k", "v"], condition].concat();
+            match Options::try_parse_from(words).unwrap().command {
+                Some(ProgramCommand::Store(Command::Put(put))) => put.conditions.rules(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let none = RejectRules::default();
+        assert_eq!(rules(&[]), none);
+        assert_eq!(
+            rules(&["--if-absent"]),
+            RejectRules {
+                exists: true,
+                ..none
+            }
+        );
+        assert_eq!(
+            rules(&["--if-exists"]),
+            RejectRules {
+                doesnt_exist: true,
+                ..none
+            }
+        );
+        assert_eq!(
+            rules(&["--if-version", "7"]),
+            RejectRules {
+                given_version: 7,
+                version_ne_given: true,
+                doesnt_exist: true,
+                ..none
+            }
+        );
+    }
+
+    #[test]
+    fn numbers_that_are_not_meant_are_refused() {
+        for words in [
+            "rcbox --timeout 0 status",
+            "rcbox --timeout nan status",
+            "rcbox --timeout inf status",
+            "rcbox watch --interval -1",
+            "rcbox put t k v --if-absent --if-version 3",
+            "rcbox put t k v --file f",
+            "rcbox get t k --hex --escaped",
+            "rcbox watch t k more",
+        ] {
+            assert!(
+                Options::try_parse_from(words.split(' ')).is_err(),
+                "{words}"
+            );
+        }
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+    }
+}

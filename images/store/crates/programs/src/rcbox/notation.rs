@@ -1,0 +1,296 @@
+//! How keys and values are written on a command line and shown: both are bytes, and need not be text.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+
+/// How keys are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyNotation {
+    /// The bytes of the argument; shown with escapes.
+    Text,
+    /// Two hexadecimal digits for each byte.
+    Hex,
+    /// Text in which `\xHH`, `\n`, `\r`, `\t` and `\\` stand for bytes.
+    Escaped,
+}
+
+impl KeyNotation {
+    /// The key that is meant.
+    pub fn read(self, argument: &OsStr) -> Result<Vec<u8>, String> {
+        match self {
+            KeyNotation::Text => Ok(argument.as_bytes().to_vec()),
+            KeyNotation::Hex => from_hex(argument),
+            KeyNotation::Escaped => unescape(argument.as_bytes()),
+        }
+    }
+
+    /// A key for people: always one line, and what `-e` (or `--hex`) reads back.
+    pub fn show(self, key: &[u8]) -> String {
+        match self {
+            KeyNotation::Hex => to_hex(key),
+            KeyNotation::Text | KeyNotation::Escaped => escape(key),
+        }
+    }
+
+    /// Adds `name`, or `nameHex` for a key that is not text or if hexadecimal digits are wanted.
+    pub fn put_json(self, object: &mut Map<String, Value>, name: &str, key: &[u8]) {
+        match std::str::from_utf8(key) {
+            Ok(text) if self != KeyNotation::Hex => object.insert(name.to_owned(), json!(text)),
+            _ => object.insert(format!("{name}Hex"), json!(to_hex(key))),
+        };
+    }
+}
+
+/// How values are written and shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ValueNotation {
+    /// The bytes themselves; shown with escapes where lines have to be kept apart
+    Text,
+    /// Two hexadecimal digits for each byte
+    Hex,
+    /// An integer of 8 bytes, little-endian: a counter
+    Int,
+    /// A floating-point number of 8 bytes, IEEE 754: a counter, too
+    Float,
+}
+
+impl ValueNotation {
+    /// The value that is meant.
+    pub fn read(self, argument: &OsStr) -> Result<Vec<u8>, String> {
+        let number = |kind| format!("{argument:?} is not {kind}");
+        let text = || argument.to_str().unwrap_or_default();
+        match self {
+            ValueNotation::Text => Ok(argument.as_bytes().to_vec()),
+            ValueNotation::Hex => from_hex(argument),
+            ValueNotation::Int => match text().parse::<i64>() {
+                Ok(value) => Ok(value.to_le_bytes().to_vec()),
+                Err(_) => Err(number("a whole number of 64 bits")),
+            },
+            ValueNotation::Float => match text().parse::<f64>() {
+                Ok(value) => Ok(value.to_le_bytes().to_vec()),
+                Err(_) => Err(number("a number")),
+            },
+        }
+    }
+
+    /// A value on one line. What is no counter (not 8 bytes) is shown as text.
+    pub fn show(self, value: &[u8]) -> String {
+        match (self, value.try_into()) {
+            (ValueNotation::Hex, _) => to_hex(value),
+            (ValueNotation::Int, Ok(bytes)) => i64::from_le_bytes(bytes).to_string(),
+            (ValueNotation::Float, Ok(bytes)) => f64::from_le_bytes(bytes).to_string(),
+            _ => escape(value),
+        }
+    }
+
+    /// Adds `value` (a string, or a number if a counter is wanted), or `valueHex` for what is not text.
+    pub fn put_json(self, object: &mut Map<String, Value>, value: &[u8]) {
+        let shown = match (self, value.try_into(), std::str::from_utf8(value)) {
+            (ValueNotation::Hex, ..) => None,
+            (ValueNotation::Int, Ok(bytes), _) => Some(json!(i64::from_le_bytes(bytes))),
+            (ValueNotation::Float, Ok(bytes), _) => Some(json!(f64::from_le_bytes(bytes))),
+            (_, _, Ok(text)) => Some(json!(text)),
+            _ => None,
+        };
+        match shown {
+            Some(shown) => object.insert("value".to_owned(), shown),
+            None => object.insert("valueHex".to_owned(), json!(to_hex(value))),
+        };
+    }
+}
+
+/// A value for a terminal: text as it is, over several lines if it has them, anything else with escapes.
+pub fn for_terminal(value: &[u8]) -> String {
+    match std::str::from_utf8(value) {
+        Ok(text) if text.chars().all(is_harmless) => text.to_owned(),
+        _ => escape(value),
+    }
+}
+
+fn is_harmless(char: char) -> bool {
+    !char.is_control() || matches!(char, '\n' | '\t')
+}
+
+/// Text without control characters: what is not text is written `\xHH`.
+pub fn escape(bytes: &[u8]) -> String {
+    let mut shown = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char {
+                '\\' => shown.push_str("\\\\"),
+                '\n' => shown.push_str("\\n"),
+                '\r' => shown.push_str("\\r"),
+                '\t' => shown.push_str("\\t"),
+                _ if char.is_control() => {
+                    escape_bytes(&mut shown, char.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                _ => shown.push(char),
+            }
+        }
+        escape_bytes(&mut shown, chunk.invalid());
+    }
+    shown
+}
+
+fn escape_bytes(shown: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(shown, "\\x{byte:02x}");
+    }
+}
+
+/// The opposite of [`escape`].
+fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'\\' {
+            bytes.push(*first);
+            continue;
+        }
+        let (byte, length) = match rest {
+            [b'\\', ..] => (b'\\', 1),
+            [b'n', ..] => (b'\n', 1),
+            [b'r', ..] => (b'\r', 1),
+            [b't', ..] => (b'\t', 1),
+            [b'x', high, low, ..] => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, 3),
+                _ => return Err(bad_escape(text)),
+            },
+            _ => return Err(bad_escape(text)),
+        };
+        bytes.push(byte);
+        rest = &rest[length..];
+    }
+    Ok(bytes)
+}
+
+fn bad_escape(text: &[u8]) -> String {
+    format!(
+        "in '{}' a backslash is not followed by xHH (two hexadecimal digits), n, r, t or another backslash",
+        String::from_utf8_lossy(text)
+    )
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    // A digit is less than 16.
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+fn from_hex(text: &OsStr) -> Result<Vec<u8>, String> {
+    let error = || {
+        format!(
+            "'{}' is not written in hexadecimal digits, two for each byte",
+            text.to_string_lossy()
+        )
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(error());
+    }
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    bytes.collect::<Option<_>>().ok_or_else(error)
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_hex(text: &str) -> Result<Vec<u8>, String> {
+        KeyNotation::Hex.read(OsStr::new(text))
+    }
+
+    #[test]
+    fn hexadecimal_digits() {
+        assert_eq!(read_hex("00ffA0"), Ok(vec![0, 255, 160]));
+        assert_eq!(KeyNotation::Hex.show(&[0, 255, 160]), "00ffa0");
+        for text in ["0", "0g", "äö", "+1", "0x"] {
+            assert!(read_hex(text).unwrap_err().contains(text));
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read_back() {
+        let all: Vec<u8> = (0..=255).collect();
+        for bytes in [
+            &all[..],
+            b"",
+            b"\\x41",
+            "caf\u{e9} \u{85}\n".as_bytes(),
+            b"caf\xe9",
+        ] {
+            let shown = KeyNotation::Text.show(bytes);
+            assert!(!shown.chars().any(char::is_control), "{shown}");
+            assert_eq!(
+                KeyNotation::Escaped.read(OsStr::new(&shown)).unwrap(),
+                bytes
+            );
+        }
+        assert_eq!(escape(b"caf\xe9\t\x1b"), "caf\\xe9\\t\\x1b");
+        assert_eq!(escape("café".as_bytes()), "café");
+        for text in ["\\", "a\\q", "\\x4", "\\xg0"] {
+            assert!(unescape(text.as_bytes()).unwrap_err().contains("backslash"));
+        }
+    }
+
+    #[test]
+    fn text_arguments_are_taken_as_they_are() {
+        let argument = OsStr::from_bytes(b"\xff\\n");
+        assert_eq!(KeyNotation::Text.read(argument).unwrap(), b"\xff\\n");
+        assert_eq!(ValueNotation::Text.read(argument).unwrap(), b"\xff\\n");
+    }
+
+    #[test]
+    fn counters() {
+        let read = |notation: ValueNotation, text: &str| notation.read(OsStr::new(text));
+        let minus_two = read(ValueNotation::Int, "-2").unwrap();
+        assert_eq!(minus_two, (-2i64).to_le_bytes());
+        assert_eq!(ValueNotation::Int.show(&minus_two), "-2");
+        let half = read(ValueNotation::Float, "0.5").unwrap();
+        assert_eq!(ValueNotation::Float.show(&half), "0.5");
+        assert_eq!(ValueNotation::Int.show(b"seven b"), "seven b");
+        assert!(read(ValueNotation::Int, "1.5").is_err());
+        assert!(read(ValueNotation::Float, "many").is_err());
+    }
+
+    #[test]
+    fn json_says_what_is_hexadecimal() {
+        let of = |keys: KeyNotation, values: ValueNotation, key: &[u8], value: &[u8]| {
+            let mut object = Map::new();
+            keys.put_json(&mut object, "key", key);
+            values.put_json(&mut object, value);
+            Value::Object(object)
+        };
+        use KeyNotation::{Hex, Text};
+        assert_eq!(
+            of(Text, ValueNotation::Text, b"a", b"\xff"),
+            json!({"key": "a", "valueHex": "ff"})
+        );
+        assert_eq!(
+            of(Hex, ValueNotation::Hex, b"a", b"b"),
+            json!({"keyHex": "61", "valueHex": "62"})
+        );
+        assert_eq!(
+            of(Text, ValueNotation::Int, b"\xff", &[1, 0, 0, 0, 0, 0, 0, 0]),
+            json!({"keyHex": "ff", "value": 1})
+        );
+    }
+
+    #[test]
+    fn terminals_get_no_control_characters() {
+        assert_eq!(for_terminal(b"two\nlines\t\\"), "two\nlines\t\\");
+        assert_eq!(for_terminal(b"\x1b[31m\n"), "\\x1b[31m\\n");
+        assert_eq!(for_terminal(b"\xff\n"), "\\xff\\n");
+    }
+}

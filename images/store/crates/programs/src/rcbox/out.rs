@@ -1,0 +1,147 @@
+//! Standard output: buffered, and quiet when nobody reads it any more or the command was given up.
+
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::Failure;
+
+/// Output that a slow command has produced is seen after this long.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// Standard output of one command.
+pub struct Out {
+    /// JSON is wanted.
+    pub json: bool,
+    /// A person reads it.
+    pub terminal: bool,
+    /// The output of other commands follows: what is not JSON keeps to lines.
+    pub is_one_of_many: bool,
+    /// Colours are wanted.
+    pub colors: bool,
+    stop: Stop,
+    buffer: BufWriter<Stdout>,
+    flushed: Instant,
+}
+
+impl Out {
+    pub fn new(json: bool, stop: Stop) -> Out {
+        let terminal = io::stdout().is_terminal();
+        // See no-color.org: any value but the empty one.
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Out {
+            json,
+            terminal,
+            is_one_of_many: false,
+            colors: terminal && !no_color && !dumb,
+            stop,
+            buffer: BufWriter::with_capacity(64 << 10, io::stdout()),
+            flushed: Instant::now(),
+        }
+    }
+
+    /// Writes text and ends its last line.
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        self.bytes(text.as_bytes())?;
+        if !text.ends_with('\n') {
+            self.bytes(b"\n")?;
+        }
+        if self.terminal || self.flushed.elapsed() >= FLUSH_EVERY {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.check()?;
+        self.buffer.write_all(bytes).map_err(failed)
+    }
+
+    /// Writes one line of JSON.
+    pub fn json_line(&mut self, value: &Value) -> Result<(), Failure> {
+        self.text(&value.to_string())
+    }
+
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.check()?;
+        self.flushed = Instant::now();
+        self.buffer.flush().map_err(failed)
+    }
+
+    /// Waits; ends early when the command is given up.
+    pub fn pause(&mut self, duration: Duration) -> Result<(), Failure> {
+        self.flush()?;
+        self.stop.wait(duration);
+        self.check()
+    }
+
+    /// Fails when the command was given up.
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.stop.is_set() {
+            true => Err(Failure::Stopped),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        if self.stop.is_set() {
+            // The terminal belongs to the next command: what is left must not appear there.
+            let buffer =
+                std::mem::replace(&mut self.buffer, BufWriter::with_capacity(0, io::stdout()));
+            let _ = buffer.into_parts();
+        }
+    }
+}
+
+fn failed(error: io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::OutputClosed,
+        _ => Failure::Because(format!("cannot write to standard output: {error}")),
+    }
+}
+
+/// Tells a command on another thread that nobody waits for it any more.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
+
+impl Stop {
+    pub fn set(&self) {
+        let (flag, changed) = &*self.0;
+        *flag.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
+    }
+
+    fn is_set(&self) -> bool {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, duration: Duration) {
+        let (flag, changed) = &*self.0;
+        let flag = flag.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whether it is set is asked by the caller; a poisoned lock is as good as any here.
+        let _ = changed.wait_timeout_while(flag, duration, |set| !*set);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_is_given_up_writes_nothing_more() {
+        let stop = Stop::default();
+        let mut out = Out::new(false, stop.clone());
+        assert!(out.flush().is_ok());
+        let waiter = std::thread::spawn(move || out.pause(Duration::from_secs(3600)));
+        stop.set();
+        assert!(matches!(waiter.join().unwrap(), Err(Failure::Stopped)));
+        let mut late = Out::new(false, stop);
+        assert!(matches!(late.text("late"), Err(Failure::Stopped)));
+    }
+}
