@@ -27,8 +27,18 @@ fuzz_target!(|data: &[u8]| {
         ReadResponse,
         WriteResponse,
         RetryResponse,
+        ReadKeysAndValueResponse,
+        IncrementResponse,
+        EchoResponse,
+        EnumerateResponse,
     );
-    if let Ok(response) = rpc::MultiWriteResponse::decode(data) {
-        assert_eq!(response.parts().len(), response.parts().count());
+    if let Ok(response) = rpc::EnumerateResponse::decode(data) {
+        response.objects().for_each(drop);
     }
+    round_trip!(
+        data,
+        MultiReadResponse,
+        MultiWriteResponse,
+        MultiIncrementResponse,
+    );
 });

@@ -71,3 +71,28 @@ pub struct ServerListEntry {
     #[prost(fixed64, required, tag = "7")]
     pub replication_id: u64,
 }
+
+/// How far an enumeration got, in ENUMERATE. Clients carry it without looking into it.
+#[derive(Clone, PartialEq, Message)]
+pub struct EnumerationIterator {
+    /// Outermost first: each later frame covers a part of what the one before it left undone.
+    #[prost(message, repeated, tag = "1")]
+    pub frames: Vec<EnumerationFrame>,
+}
+
+/// How far an enumeration got under one division of a table into tablets and of a master's hash table into buckets.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct EnumerationFrame {
+    #[prost(uint64, required, tag = "1")]
+    pub tablet_start_hash: u64,
+    #[prost(uint64, required, tag = "2")]
+    pub tablet_end_hash: u64,
+    #[prost(uint64, required, tag = "3")]
+    pub num_buckets: u64,
+    /// Objects in buckets below were returned.
+    #[prost(uint64, required, tag = "4")]
+    pub bucket_index: u64,
+    /// Objects in the bucket at `bucket_index` whose hash is below were returned.
+    #[prost(uint64, required, tag = "5")]
+    pub bucket_next_hash: u64,
+}

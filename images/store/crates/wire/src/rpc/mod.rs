@@ -9,14 +9,18 @@
 //! that is malformed is [`Status::ResponseFormatError`].
 
 mod admin;
+mod enumerate;
 mod multi;
 mod object;
 mod table;
+mod testing;
 
 pub use admin::*;
+pub use enumerate::*;
 pub use multi::*;
 pub use object::*;
 pub use table::*;
+pub use testing::*;
 
 use crate::opcode::{FIRST_ILLEGAL, Opcode, Service};
 use crate::status::Status;

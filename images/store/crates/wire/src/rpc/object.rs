@@ -1,4 +1,4 @@
-//! READ, WRITE, REMOVE: the master's single-object RPCs.
+//! READ, READ_KEYS_AND_VALUE, WRITE, REMOVE, INCREMENT: the master's single-object RPCs.
 
 use super::*;
 use crate::ids::TableId;
@@ -214,5 +214,237 @@ impl<'a> RemoveRequest<'a> {
         put_u16(out, key_length_u16(self.key));
         self.rules.encode(out);
         out.extend_from_slice(self.key);
+    }
+}
+
+/// READ_KEYS_AND_VALUE: an object with all its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadKeysAndValueRequest<'a> {
+    pub table_id: TableId,
+    pub rules: RejectRules,
+    pub key: &'a [u8],
+}
+
+impl<'a> ReadKeysAndValueRequest<'a> {
+    pub const FIXED_BYTES: usize = ReadRequest::FIXED_BYTES;
+
+    pub fn decode(payload: &'a [u8]) -> Result<Self, Status> {
+        let ReadRequest {
+            table_id,
+            rules,
+            key,
+        } = ReadRequest::decode(payload)?;
+        Ok(ReadKeysAndValueRequest {
+            table_id,
+            rules,
+            key,
+        })
+    }
+
+    /// # Panics
+    /// If the key is longer than [`MAX_KEY_BYTES`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_header(out, Opcode::ReadKeysAndValue, Service::Master);
+        put_u64(out, self.table_id.0);
+        put_u16(out, key_length_u16(self.key));
+        self.rules.encode(out);
+        out.extend_from_slice(self.key);
+    }
+}
+
+/// Answers READ_KEYS_AND_VALUE, and each part of a multi-read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadKeysAndValueResponse<'a> {
+    pub status: Status,
+    /// Also there when reject rules refused the read.
+    pub version: u64,
+    /// There exactly when the status is OK.
+    pub object: Option<KeysAndValue<'a>>,
+}
+
+impl<'a> ReadKeysAndValueResponse<'a> {
+    pub const FIXED_BYTES: usize = ReadResponse::FIXED_BYTES;
+
+    pub fn decode(payload: &'a [u8]) -> Result<Self, Status> {
+        let (status, fields) = response_fields(payload, Self::FIXED_BYTES)?;
+        match fields {
+            Some(mut fields) => in_response(Self::decode_behind(status, &mut fields)),
+            None => Ok(ReadKeysAndValueResponse {
+                status,
+                version: 0,
+                object: None,
+            }),
+        }
+    }
+
+    /// Reads what follows the status. Bytes of an object that comes with an error are passed over.
+    pub(super) fn decode_behind(status: Status, fields: &mut Fields<'a>) -> Result<Self, Status> {
+        let version = fields.u64()?;
+        let length = fields.u32()?;
+        let bytes = fields.bytes(length as usize)?;
+        let object = match status {
+            Status::Ok => Some(KeysAndValue::parse(bytes)?),
+            _ => None,
+        };
+        Ok(ReadKeysAndValueResponse {
+            status,
+            version,
+            object,
+        })
+    }
+
+    /// The part before the object, for a server that sends the object from where it lies.
+    pub fn fixed_bytes(status: Status, version: u64, object_bytes: u32) -> [u8; 16] {
+        ReadResponse::fixed_bytes(status, version, object_bytes)
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let length = self.object.map_or(0, |object| object.length_u32());
+        out.extend_from_slice(&Self::fixed_bytes(self.status, self.version, length));
+        if let Some(object) = self.object {
+            object.encode(out);
+        }
+    }
+}
+
+/// By how much a number goes up: one of the two is zero, which means that the object holds a number of the other type.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Increment {
+    pub int64: i64,
+    pub double: f64,
+}
+
+impl Increment {
+    /// Of an object whose 8 bytes are an `i64`.
+    pub fn int64(by: i64) -> Increment {
+        Increment {
+            int64: by,
+            double: 0.0,
+        }
+    }
+
+    /// Of an object whose 8 bytes are an `f64`.
+    pub fn double(by: f64) -> Increment {
+        Increment {
+            int64: 0,
+            double: by,
+        }
+    }
+
+    /// The number after it: integers wrap; with both set, first the integer is added, then the double.
+    pub fn apply(&self, old: [u8; 8]) -> [u8; 8] {
+        let mut bytes = old;
+        if self.int64 != 0 {
+            bytes = i64::from_le_bytes(bytes)
+                .wrapping_add(self.int64)
+                .to_le_bytes();
+        }
+        if self.double != 0.0 {
+            bytes = (f64::from_le_bytes(bytes) + self.double).to_le_bytes();
+        }
+        bytes
+    }
+
+    pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Increment, Status> {
+        Ok(Increment {
+            int64: i64::from_le_bytes(fields.array()?),
+            double: f64::from_le_bytes(fields.array()?),
+        })
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.int64.to_le_bytes());
+        out.extend(self.double.to_le_bytes());
+    }
+}
+
+/// INCREMENT: adds to the number in an object. An object that is not there counts as 8 zero bytes, unless the rules say
+/// otherwise; one of another length than 8 is [`Status::InvalidObject`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IncrementRequest<'a> {
+    pub table_id: TableId,
+    pub lease: Lease,
+    /// See [`WriteRequest::rpc_id`].
+    pub rpc_id: u64,
+    pub ack_id: u64,
+    pub by: Increment,
+    pub rules: RejectRules,
+    pub key: &'a [u8],
+}
+
+impl<'a> IncrementRequest<'a> {
+    pub const FIXED_BYTES: usize = 82;
+
+    pub fn decode(payload: &'a [u8]) -> Result<Self, Status> {
+        let mut fields = Fields::of_request(payload, Self::FIXED_BYTES)?;
+        let table_id = TableId(fields.u64()?);
+        let lease = Lease::decode(&mut fields)?;
+        let (rpc_id, ack_id) = (fields.u64()?, fields.u64()?);
+        let key_length = fields.u16()?;
+        let by = Increment::decode(&mut fields)?;
+        let rules = RejectRules::decode(&mut fields)?;
+        let key = fields.key(key_length)?;
+        Ok(IncrementRequest {
+            table_id,
+            lease,
+            rpc_id,
+            ack_id,
+            by,
+            rules,
+            key,
+        })
+    }
+
+    /// # Panics
+    /// If the key is longer than [`MAX_KEY_BYTES`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_header(out, Opcode::Increment, Service::Master);
+        put_u64(out, self.table_id.0);
+        self.lease.encode(out);
+        put_u64(out, self.rpc_id);
+        put_u64(out, self.ack_id);
+        put_u16(out, key_length_u16(self.key));
+        self.by.encode(out);
+        self.rules.encode(out);
+        out.extend_from_slice(self.key);
+    }
+}
+
+/// Answers INCREMENT: the object's version, and the number that it now holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncrementResponse {
+    pub status: Status,
+    /// Also there when the increment was refused (0: there is no object).
+    pub version: u64,
+    /// An `i64` or an `f64`, as the request had it; zeros when the increment was refused.
+    pub value: [u8; 8],
+}
+
+impl IncrementResponse {
+    pub const FIXED_BYTES: usize = 20;
+
+    pub fn decode(payload: &[u8]) -> Result<Self, Status> {
+        let (status, fields) = response_fields(payload, Self::FIXED_BYTES)?;
+        let (version, value) = match fields {
+            Some(mut fields) => (in_response(fields.u64())?, in_response(fields.array())?),
+            None => (0, [0; 8]),
+        };
+        Ok(IncrementResponse {
+            status,
+            version,
+            value,
+        })
+    }
+
+    pub fn to_bytes(self) -> [u8; Self::FIXED_BYTES] {
+        let mut bytes = [0; Self::FIXED_BYTES];
+        bytes[..4].copy_from_slice(&status_bytes(self.status));
+        bytes[4..12].copy_from_slice(&self.version.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.value);
+        bytes
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_bytes());
     }
 }
