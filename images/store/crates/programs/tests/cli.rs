@@ -186,6 +186,17 @@ fn several_objects_at_once() {
 }
 
 #[test]
+fn a_store_that_does_not_answer_is_asked_once() {
+    let store = store_with_fruit();
+    store.servers[0].process.signal("STOP");
+    for command in ["get", "rm"] {
+        let error = call(&store, &format!("--timeout 0.3 {command} fruit a b c")).bad(1);
+        assert_eq!(error.matches("no answer within").count(), 1, "{error}");
+        assert!(error.contains("object \"a\""), "{error}");
+    }
+}
+
+#[test]
 fn changes_can_be_conditional() {
     let store = store_with_fruit();
     let error = call(&store, "put fruit apple green --if-exists").bad(1);

@@ -52,7 +52,7 @@ pub fn get(session: &mut Session, get: &Get, out: &mut Out) -> Result<(), Failur
                 if out.json {
                     out.json_line(&failed_json(notation, key, &error))?;
                 }
-                failures.add(session.about_object(&error, &get.table, key));
+                failures.add(&error, session.about_object(&error, &get.table, key))?;
             }
         }
     }
@@ -102,9 +102,14 @@ struct Failures {
 }
 
 impl Failures {
-    fn add(&mut self, failure: Failure) {
-        if let Failure::Because(text) = failure {
-            self.texts.push(text);
+    /// Fails if the store did not answer: then it would not do so for the next object either.
+    fn add(&mut self, error: &Error, failure: Failure) -> Result<(), Failure> {
+        match failure {
+            Failure::Because(text) if error.status().is_some() => {
+                self.texts.push(text);
+                Ok(())
+            }
+            failure => Err(failure),
         }
     }
 
@@ -219,15 +224,15 @@ pub fn rm(session: &mut Session, rm: &Rm, out: &mut Out) -> Result<(), Failure> 
             Ok(version) if version > 0 && keys.len() == 1 => version.to_string(),
             Ok(version) if version > 0 => format!("{}\t{version}", notation.show(key)),
             Ok(_) => {
-                failures.add(Failure::Because(format!(
+                failures.texts.push(format!(
                     "there was no object \"{}\" in table {:?}",
                     escape(key),
                     rm.table
-                )));
+                ));
                 continue;
             }
             Err(error) => {
-                failures.add(session.about_object(&error, &rm.table, key));
+                failures.add(&error, session.about_object(&error, &rm.table, key))?;
                 continue;
             }
         };

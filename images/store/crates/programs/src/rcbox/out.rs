@@ -19,6 +19,8 @@ pub struct Out {
     pub terminal: bool,
     /// The output of other commands follows: what is not JSON keeps to lines.
     pub is_one_of_many: bool,
+    /// It is a terminal that can move its cursor.
+    pub has_cursor: bool,
     /// Colours are wanted.
     pub colors: bool,
     stop: Stop,
@@ -36,6 +38,7 @@ impl Out {
             json,
             terminal,
             is_one_of_many: false,
+            has_cursor: terminal && !dumb,
             colors: terminal && !no_color && !dumb,
             stop,
             buffer: BufWriter::with_capacity(64 << 10, io::stdout()),
@@ -53,6 +56,15 @@ impl Out {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// Writes text over what is on the terminal, without flicker; what has no place there is left out.
+    pub fn repaint(&mut self, text: &str) -> Result<(), Failure> {
+        let rows = rustix::termios::tcgetwinsize(io::stdout())
+            .map_or(usize::MAX, |size| usize::from(size.ws_row));
+        let screen = screen(text, rows);
+        self.bytes(screen.as_bytes())?;
+        self.flush()
     }
 
     /// Writes bytes as they are.
@@ -99,6 +111,32 @@ impl Drop for Out {
     }
 }
 
+/// Text with what repaints a terminal of this many rows; 0 if that is not known.
+fn screen(text: &str, rows: usize) -> String {
+    const HOME: &str = "\x1b[H";
+    const ERASE_LINE: &str = "\x1b[K";
+    const ERASE_BELOW: &str = "\x1b[J";
+    const NO_WRAP: &str = "\x1b[?7l";
+    const WRAP: &str = "\x1b[?7h";
+    let count = text.lines().count();
+    // The last row stays empty: a line end there would scroll.
+    let shown = match rows {
+        0 => count,
+        rows if count < rows => count,
+        rows => rows.saturating_sub(2),
+    };
+    let mut screen = format!("{HOME}{NO_WRAP}");
+    for line in text.lines().take(shown) {
+        screen.push_str(line);
+        screen.push_str(ERASE_LINE);
+        screen.push('\n');
+    }
+    if shown < count {
+        screen.push_str(&format!("({} more lines){ERASE_LINE}\n", count - shown));
+    }
+    screen + ERASE_BELOW + WRAP
+}
+
 fn failed(error: io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::OutputClosed,
@@ -132,6 +170,13 @@ impl Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_screen_has_as_many_lines_as_the_terminal() {
+        let lines = |rows| screen("a\nb\nc\nd\n", rows).matches('\n').count();
+        assert_eq!([0, 2, 3, 4, 5, 6].map(lines), [4, 1, 2, 3, 4, 4]);
+        assert!(screen("a\nb\nc\nd\n", 4).contains("(2 more lines)"));
+    }
 
     #[test]
     fn a_command_that_is_given_up_writes_nothing_more() {

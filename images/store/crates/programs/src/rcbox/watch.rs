@@ -10,12 +10,6 @@ use super::session::Session;
 use super::show::{self, status_json};
 use super::{Failure, admin_api, complain};
 
-/// Moves to the upper left corner.
-const HOME: &str = "\x1b[H";
-/// Erases the rest of the line, of the screen.
-const ERASE_LINE: &str = "\x1b[K";
-const ERASE_BELOW: &str = "\x1b[J";
-
 pub fn run(session: &mut Session, watch: &Watch, out: &mut Out) -> Result<(), Failure> {
     match &watch.object[..] {
         [] => store(session, watch, out),
@@ -79,7 +73,7 @@ fn object(
 
 /// Shows the store, until it is told to end.
 fn store(session: &mut Session, watch: &Watch, out: &mut Out) -> Result<(), Failure> {
-    let in_place = out.terminal && !out.json;
+    let in_place = out.has_cursor && !out.json;
     let look = || admin_api::status(&session.settings.coordinator);
     // Where nothing was ever to be seen, there is nothing to wait for.
     let first = look()?;
@@ -90,16 +84,16 @@ fn store(session: &mut Session, watch: &Watch, out: &mut Out) -> Result<(), Fail
             Ok(status) if out.json => out.json_line(&status_json(status))?,
             Ok(status) if in_place => {
                 let shown = show::status(status, out.colors);
-                repaint(
-                    out,
-                    &format!("Every {:?}, Ctrl-C ends.\n{shown}", watch.interval),
-                )?;
+                out.repaint(&format!(
+                    "Every {:?}, Ctrl-C ends.\n{shown}",
+                    watch.interval
+                ))?;
             }
             Ok(status) => {
                 out.text(&show::status(status, out.colors))?;
                 out.bytes(b"\n")?;
             }
-            Err(text) if in_place => repaint(out, &format!("error: {text}\ntrying again\n"))?,
+            Err(text) if in_place => out.repaint(&format!("error: {text}\ntrying again\n"))?,
             Err(text) => complain(text),
         }
         outputs += 1;
@@ -109,11 +103,4 @@ fn store(session: &mut Session, watch: &Watch, out: &mut Out) -> Result<(), Fail
         out.pause(watch.interval)?;
         seen = look();
     }
-}
-
-/// Writes text over what is on the terminal, without flicker.
-fn repaint(out: &mut Out, text: &str) -> Result<(), Failure> {
-    let lines = text.replace('\n', &format!("{ERASE_LINE}\n"));
-    out.bytes(format!("{HOME}{lines}{ERASE_BELOW}").as_bytes())?;
-    out.flush()
 }
