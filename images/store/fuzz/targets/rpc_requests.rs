@@ -16,19 +16,6 @@ macro_rules! round_trip {
     )*};
 }
 
-macro_rules! multi_round_trip {
-    ($data:expr, $($request:ident),* $(,)?) => {$(
-        if let Ok(request) = rpc::$request::decode($data) {
-            let parts: Vec<_> = request.parts().collect();
-            assert_eq!(parts.len(), request.count() as usize);
-            let mut written = Vec::new();
-            rpc::$request::encode_parts(&parts, &mut written);
-            let again = rpc::$request::decode(&written).expect("what was written can be read");
-            assert!(again.parts().eq(parts), stringify!($request));
-        }
-    )*};
-}
-
 fuzz_target!(|data: &[u8]| {
     let _ = rpc::header(data);
     round_trip!(
@@ -43,31 +30,13 @@ fuzz_target!(|data: &[u8]| {
         ReadRequest,
         WriteRequest,
         RemoveRequest,
-        ReadKeysAndValueRequest,
-        EnumerateRequest,
-        EchoRequest,
-        FillWithTestDataRequest,
     );
-    multi_round_trip!(
-        data,
-        MultiReadRequest,
-        MultiWriteRequest,
-        MultiRemoveRequest,
-    );
-    // Numbers may be NaN, which is not equal to itself: compared by their bytes.
-    if let Ok(request) = rpc::IncrementRequest::decode(data) {
+    if let Ok(request) = rpc::MultiWriteRequest::decode(data) {
+        let parts: Vec<_> = request.parts().collect();
+        assert_eq!(parts.len(), request.count() as usize);
         let mut written = Vec::new();
-        request.encode(&mut written);
-        let again = rpc::IncrementRequest::decode(&written).expect("what was written can be read");
-        let mut rewritten = Vec::new();
-        again.encode(&mut rewritten);
-        assert_eq!(written, rewritten);
-    }
-    if let Ok(request) = rpc::MultiIncrementRequest::decode(data) {
-        let mut written = Vec::new();
-        rpc::MultiIncrementRequest::encode_parts(request.parts(), &mut written);
-        let again =
-            rpc::MultiIncrementRequest::decode(&written).expect("what was written can be read");
-        assert_eq!(again.count(), request.count());
+        rpc::MultiWriteRequest::encode_parts(&parts, &mut written);
+        let again = rpc::MultiWriteRequest::decode(&written).expect("what was written can be read");
+        assert!(again.parts().eq(parts));
     }
 });

@@ -36,6 +36,7 @@ fn shard(out: &mut Answers) -> Shard {
         shard_index: 0,
         shard_count: 1,
         locator: "tcp:host=127.0.0.1,port=1".to_owned(),
+        coordinator: String::new(),
         build_version: "fuzz".to_owned(),
     };
     let mut shard = Shard::new(config, identity, Time::ZERO);

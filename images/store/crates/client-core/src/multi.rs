@@ -7,8 +7,8 @@ use wire::hash::key_hash;
 use wire::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::rpc::{
-    self, MAX_RPC_BYTES, MultiPart, MultiWritePart, MultiWriteRequest, MultiWriteResponse,
-    RejectRules,
+    self, MAX_RPC_BYTES, MultiWritePart, MultiWriteRequest, MultiWriteResponse, RejectRules,
+    RequestPart as _,
 };
 use wire::status::Status;
 use wire::time::Time;

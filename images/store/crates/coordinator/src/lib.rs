@@ -8,6 +8,7 @@
 mod leases;
 mod members;
 mod pending;
+mod questions;
 mod requests;
 mod sessions;
 pub mod status;

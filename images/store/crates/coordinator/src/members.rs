@@ -146,6 +146,8 @@ pub struct Members {
     /// (member, instance) pairs that are refused for ever.
     removed: BTreeSet<(String, String)>,
     last_index: u32,
+    /// Processes that were let in or removed so far.
+    changes: u64,
     limits: Limits,
 }
 
@@ -157,8 +159,14 @@ impl Members {
             connections: BTreeMap::new(),
             removed: BTreeSet::new(),
             last_index: 0,
+            changes: 0,
             limits,
         }
+    }
+
+    /// Grows whenever a process is let in for the first time or a member is removed.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     pub fn get(&self, name: &str) -> Option<&Member> {
@@ -311,6 +319,7 @@ impl Members {
             past: VecDeque::new(),
         };
         self.members.insert(hello.member.clone(), member);
+        self.changes += 1;
         Ok(())
     }
 
@@ -377,6 +386,7 @@ impl Members {
         member.servers.extend(added);
         member.shard_count = new_count;
         member.incarnations += 1;
+        self.changes += 1;
         member.host_id.clone_from(&hello.host_id);
         member.build_version.clone_from(&hello.build_version);
         let process = (hello.instance.clone(), hello.process);
@@ -430,6 +440,7 @@ impl Members {
         let Some(member) = self.members.remove(name) else {
             return Vec::new();
         };
+        self.changes += 1;
         for (instance, _) in member.past.into_iter().chain([member.process]) {
             self.removed.insert((name.to_owned(), instance));
         }

@@ -12,6 +12,10 @@ pub enum Goal {
     Create { name: Vec<u8>, table_id: u64 },
     /// The owners have dropped the tablets of a table.
     Drop { name: Vec<u8> },
+    /// The owner has split a tablet.
+    Split,
+    /// A shard has answered a ping that was sent at `sent`.
+    ProxyPing { sent: Time, reply_ns: u64 },
     /// Shards have carried out a control operation; complete SERVER_CONTROL responses by server.
     Control {
         server_count: u32,
@@ -45,7 +49,7 @@ fn name_of(goal: &Goal) -> Option<(bool, Vec<u8>)> {
     match goal {
         Goal::Create { name, .. } => Some((false, name.clone())),
         Goal::Drop { name } => Some((true, name.clone())),
-        Goal::Control { .. } => None,
+        Goal::Split | Goal::ProxyPing { .. } | Goal::Control { .. } => None,
     }
 }
 

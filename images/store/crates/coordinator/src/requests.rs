@@ -1,20 +1,21 @@
 //! The coordinator's side of the client protocol.
 
 use wire::ids::{ReplyTo, ServerId, TableId};
-use wire::member::{Control, TabletOrder, TabletRange, ToShard, coordinator};
+use wire::member::{Control, TabletOrder, TabletRange, TabletSplit, ToShard, coordinator};
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, ErrorResponse, RetryResponse, control_op};
 use wire::status::Status;
 use wire::time::Time;
 
 use crate::pending::{Goal, Operation};
-use crate::tables::{CreateError, Tablet};
+use crate::questions::reply_ping;
+use crate::tables::{CreateError, SplitError, Tablet};
 use crate::{Coordinator, Output, level};
 
 use std::collections::BTreeMap;
 
 /// A refusal that comes from a handler.
-enum Refused {
+pub(crate) enum Refused {
     /// Goes out with the response's whole fixed part, zero but for the status.
     Status(Status),
     Retry {
@@ -35,7 +36,7 @@ const NO_MASTERS: Refused = Refused::Retry {
     max_delay_us: 10_000_000,
     message: "no masters in cluster",
 };
-const BUSY: Refused = Refused::Retry {
+pub(crate) const BUSY: Refused = Refused::Retry {
     min_delay_us: 10_000,
     max_delay_us: 20_000,
     message: "the coordinator has too many requests that wait for servers",
@@ -46,6 +47,28 @@ const TOO_MANY_LEASES: Refused = Refused::Retry {
     message: "too many client leases; the oldest ones expire within 30 minutes",
 };
 
+/// The parts of request and response that are always there.
+fn fixed_bytes(opcode: Opcode) -> (usize, usize) {
+    match opcode {
+        Opcode::Ping => (rpc::PingRequest::FIXED_BYTES, 4),
+        Opcode::CreateTable => (rpc::CreateTableRequest::FIXED_BYTES, 12),
+        Opcode::GetTableId => (rpc::GetTableIdRequest::FIXED_BYTES, 12),
+        Opcode::DropTable => (rpc::DropTableRequest::FIXED_BYTES, 4),
+        Opcode::GetTableConfig => (rpc::GetTableConfigRequest::FIXED_BYTES, 8),
+        Opcode::SplitTablet => (rpc::SplitTabletRequest::FIXED_BYTES, 4),
+        Opcode::RenewLease => (rpc::RenewLeaseRequest::FIXED_BYTES, 28),
+        Opcode::GetLeaseInfo => (rpc::GetLeaseInfoRequest::FIXED_BYTES, 28),
+        Opcode::GetServerList => (rpc::GetServerListRequest::FIXED_BYTES, 8),
+        Opcode::HintServerCrashed => (rpc::HintServerCrashedRequest::FIXED_BYTES, 4),
+        Opcode::SetRuntimeOption => (rpc::SetRuntimeOptionRequest::FIXED_BYTES, 4),
+        Opcode::GetRuntimeOption => (rpc::GetRuntimeOptionRequest::FIXED_BYTES, 8),
+        Opcode::GetServerId => (rpc::BARE_REQUEST_BYTES, 12),
+        Opcode::GetMetrics => (rpc::BARE_REQUEST_BYTES, 8),
+        Opcode::ProxyPing => (rpc::ProxyPingRequest::FIXED_BYTES, 12),
+        _ => (rpc::ServerControlAllRequest::FIXED_BYTES, 16),
+    }
+}
+
 impl Coordinator {
     /// A request of a client. Its reply may come at once or later.
     pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
@@ -53,22 +76,26 @@ impl Coordinator {
             Ok(opcode) => opcode,
             Err(status) => return out.reply(to, &rpc::status_bytes(status)),
         };
-        let fixed_bytes = match opcode {
-            Opcode::Ping => (rpc::PingRequest::FIXED_BYTES, 4),
-            Opcode::CreateTable => (rpc::CreateTableRequest::FIXED_BYTES, 12),
-            Opcode::GetTableId => (rpc::GetTableIdRequest::FIXED_BYTES, 12),
-            Opcode::DropTable => (rpc::DropTableRequest::FIXED_BYTES, 4),
-            Opcode::GetTableConfig => (rpc::GetTableConfigRequest::FIXED_BYTES, 8),
-            Opcode::RenewLease => (rpc::RenewLeaseRequest::FIXED_BYTES, 28),
-            _ => (rpc::ServerControlAllRequest::FIXED_BYTES, 16),
-        };
+        let fixed_bytes = fixed_bytes(opcode);
+        if payload.len() < fixed_bytes.0 {
+            return out.reply(to, &rpc::status_bytes(Status::MessageTooShort));
+        }
         let result = match opcode {
             Opcode::Ping => self.ping(to, payload, out),
             Opcode::CreateTable => self.create_table(now, to, payload, out),
             Opcode::GetTableId => self.get_table_id(to, payload, out),
             Opcode::DropTable => self.drop_table(now, to, payload, out),
             Opcode::GetTableConfig => self.get_table_config(to, payload, out),
+            Opcode::SplitTablet => self.split_tablet(now, to, payload, out),
             Opcode::RenewLease => self.renew_lease(now, to, payload, out),
+            Opcode::GetLeaseInfo => self.get_lease_info(now, to, payload, out),
+            Opcode::GetServerList => self.get_server_list(to, payload, out),
+            Opcode::HintServerCrashed => self.hint_server_crashed(to, payload, out),
+            Opcode::SetRuntimeOption => self.set_runtime_option(payload),
+            Opcode::GetRuntimeOption => self.get_runtime_option(payload),
+            Opcode::GetServerId => self.get_server_id(to, out),
+            Opcode::GetMetrics => self.get_metrics(now, to, out),
+            Opcode::ProxyPing => self.proxy_ping(now, to, payload, out),
             _ => self.server_control_all(now, to, payload, out),
         };
         match result {
@@ -108,12 +135,21 @@ impl Coordinator {
                 | Opcode::GetTableId
                 | Opcode::DropTable
                 | Opcode::GetTableConfig
+                | Opcode::SplitTablet
                 | Opcode::RenewLease
+                | Opcode::GetLeaseInfo
+                | Opcode::GetServerList
+                | Opcode::HintServerCrashed
+                | Opcode::SetRuntimeOption
+                | Opcode::GetRuntimeOption
                 | Opcode::ServerControlAll) => Ok(opcode),
                 _ => Err(Status::UnimplementedRequest),
             },
             Some(Service::Admin) => match opcode? {
-                Opcode::Ping => Ok(Opcode::Ping),
+                opcode @ (Opcode::Ping
+                | Opcode::ProxyPing
+                | Opcode::GetServerId
+                | Opcode::GetMetrics) => Ok(opcode),
                 _ => Err(Status::UnimplementedRequest),
             },
             _ => Err(Status::ServiceNotAvailable),
@@ -270,6 +306,52 @@ impl Coordinator {
         Ok(())
     }
 
+    fn split_tablet(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Refused> {
+        let request = rpc::SplitTabletRequest::decode(payload)?;
+        if self.pending.load() >= self.config.limits.max_pending_replies {
+            return Err(BUSY);
+        }
+        let key_hash = request.split_key_hash;
+        let (table_id, owner) = match self.tables.split(request.name, key_hash) {
+            Ok(Some(split)) => split,
+            // There is a boundary already.
+            Ok(None) => {
+                reply_status(to, Status::Ok, out);
+                return Ok(());
+            }
+            Err(SplitError::NoTable) => return Err(Status::TableDoesntExist.into()),
+            Err(SplitError::Limit(text)) => {
+                out.log_message(level::WARNING, &format!("SPLIT_TABLET refused: {text}"));
+                return Err(Status::InvalidParameter.into());
+            }
+        };
+        let number = self.pending.next_number();
+        let owner = self.members.server_mut(owner);
+        // One that is not connected learns of it from the list of its tablets when it comes back.
+        let Some(link) = owner.and_then(|server| server.link.as_mut()) else {
+            reply_status(to, Status::Ok, out);
+            return Ok(());
+        };
+        let sequence = link.sequence();
+        link.unanswered.insert(sequence, number);
+        let split = TabletSplit {
+            sequence,
+            table_id,
+            key_hash,
+        };
+        let kind = Some(coordinator::Kind::SplitTablet(split));
+        out.send_member(link.connection, ToShard { kind });
+        let deadline = now + self.config.silence_timeout;
+        self.pending.start(number, Goal::Split, to, 1, deadline);
+        Ok(())
+    }
+
     fn renew_lease(
         &mut self,
         now: Time,
@@ -304,7 +386,7 @@ impl Coordinator {
     ) -> Result<(), Refused> {
         let request = rpc::ServerControlAllRequest::decode(payload)?;
         match request.control_op {
-            control_op::LOG_MESSAGE | control_op::LOG_TIME_TRACE | control_op::LOG_CACHE_TRACE => {}
+            control_op::GET_TIME_TRACE..=control_op::QUIESCE => {}
             _ => return Err(Status::UnimplementedRequest.into()),
         }
         if request.input.len() > self.config.limits.max_control_input_bytes {
@@ -358,7 +440,8 @@ impl Coordinator {
         for to in operation.replies {
             match &operation.goal {
                 Goal::Create { table_id, .. } => reply_table_id(to, *table_id, out),
-                Goal::Drop { .. } => reply_status(to, Status::Ok, out),
+                Goal::Drop { .. } | Goal::Split => reply_status(to, Status::Ok, out),
+                Goal::ProxyPing { reply_ns, .. } => reply_ping(to, *reply_ns, out),
                 Goal::Control {
                     server_count,
                     responses,
@@ -398,7 +481,7 @@ pub(crate) fn note_control_response(goal: &mut Goal, server: ServerId, response:
     }
 }
 
-fn send(to: ReplyTo, out: &mut impl Output, encode: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn send(to: ReplyTo, out: &mut impl Output, encode: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = Vec::new();
     encode(&mut bytes);
     out.reply(to, &bytes);

@@ -10,6 +10,7 @@ use wire::member::{
 use wire::time::Time;
 
 use crate::members::{Death, Link, NotAdmitted};
+use crate::pending::Goal;
 use crate::requests::note_control_response;
 use crate::status::{Loss, RemoveMemberError};
 use crate::{Coordinator, Output, level};
@@ -51,7 +52,10 @@ impl Coordinator {
             link.last_heard = now;
         }
         match message.kind {
-            Some(shard::Kind::Pong(pong)) => self.pong(index, &pong),
+            Some(shard::Kind::Pong(pong)) => {
+                self.pong(index, &pong);
+                self.pinged(now, index, pong.sequence, out);
+            }
             Some(shard::Kind::TabletDone(done)) => {
                 self.shard_answered(index, done.sequence, None, out);
             }
@@ -265,6 +269,23 @@ impl Coordinator {
         if let Some(server) = self.members.server_mut(index) {
             server.log_live_bytes = pong.log_live_bytes;
             server.object_count = pong.object_count;
+        }
+    }
+
+    /// If somebody asked for this ping, it is told how long it took.
+    fn pinged(&mut self, now: Time, index: u32, sequence: u64, out: &mut impl Output) {
+        let link = self.link_mut(index);
+        let Some(number) = link.and_then(|link| link.unanswered.remove(&sequence)) else {
+            return;
+        };
+        let operation = self.pending.answered(number, |goal| {
+            if let Goal::ProxyPing { sent, reply_ns } = goal {
+                let took = now.since(*sent).as_nanos();
+                *reply_ns = u64::try_from(took).unwrap_or(u64::MAX);
+            }
+        });
+        if let Some(operation) = operation {
+            self.conclude(operation, out);
         }
     }
 

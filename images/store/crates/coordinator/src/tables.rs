@@ -36,6 +36,14 @@ pub enum CreateError {
     Limit(String),
 }
 
+/// Why a tablet cannot be split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SplitError {
+    NoTable,
+    /// A limit stands against it; the text says which.
+    Limit(String),
+}
+
 #[derive(Debug)]
 pub struct Tables {
     by_id: BTreeMap<u64, Table>,
@@ -151,6 +159,43 @@ impl Tables {
         self.by_name.insert(name.to_vec(), id);
         let name = name.to_vec();
         Ok(self.by_id.entry(id).or_insert(Table { id, name, tablets }))
+    }
+
+    /// Makes two tablets of the one that holds `key_hash`, which becomes the first of the second. Gives the table's id and the owner
+    /// if anything changed.
+    pub fn split(&mut self, name: &[u8], key_hash: u64) -> Result<Option<(u64, u32)>, SplitError> {
+        let table = self
+            .by_name
+            .get(name)
+            .and_then(|id| self.by_id.get_mut(id))
+            .ok_or(SplitError::NoTable)?;
+        let at = table
+            .tablets
+            .partition_point(|tablet| tablet.end_key_hash < key_hash);
+        let whole = table.tablets[at];
+        if whole.start_key_hash == key_hash {
+            return Ok(None);
+        }
+        if table.tablets.len() >= self.limits.max_tablets_per_table
+            || self.tablet_count >= self.limits.max_tablets
+        {
+            return Err(SplitError::Limit(format!(
+                "the table has {} tablets of at most {}, the store {} of at most {}; drop tables",
+                table.tablets.len(),
+                self.limits.max_tablets_per_table,
+                self.tablet_count,
+                self.limits.max_tablets
+            )));
+        }
+        table.tablets[at].end_key_hash = key_hash - 1;
+        let second = Tablet {
+            start_key_hash: key_hash,
+            ..whole
+        };
+        table.tablets.insert(at + 1, second);
+        self.tablet_count += 1;
+        *self.tablets_of.entry(whole.owner).or_default() += 1;
+        Ok(Some((table.id, whole.owner)))
     }
 
     /// Forgets a table and returns it.
@@ -336,6 +381,39 @@ mod tests {
         assert!(limit(tables.create(b"b", 3, &one)).contains("of at most 6"));
         tables.create(b"b", 2, &one).unwrap();
         assert!(limit(tables.create(b"c", 1, &one)).contains("2 tables"));
+    }
+
+    #[test]
+    fn a_split_tablet_stays_with_its_owner() {
+        let limits = Limits {
+            max_tablets: 4,
+            ..Limits::default()
+        };
+        let mut tables = Tables::new(0, limits);
+        tables.create(b"a", 2, &[&[1], &[2]]).unwrap();
+        let half = 1_u64 << 63;
+        assert_eq!(tables.split(b"b", 5), Err(SplitError::NoTable));
+        assert_eq!(tables.split(b"a", 0), Ok(None));
+        assert_eq!(tables.split(b"a", half), Ok(None));
+        assert_eq!(tables.split(b"a", half + 5), Ok(Some((1, 2))));
+        assert_eq!(tables.split(b"a", u64::MAX), Ok(Some((1, 2))));
+        let tablets = tables.get(1).unwrap().tablets.iter();
+        let ranges: Vec<_> = tablets
+            .map(|t| (t.start_key_hash, t.end_key_hash, t.owner))
+            .collect();
+        let expected = [
+            (0, half - 1, 1),
+            (half, half + 4, 2),
+            (half + 5, u64::MAX - 1, 2),
+            (u64::MAX, u64::MAX, 2),
+        ];
+        assert_eq!(ranges, expected);
+        assert_eq!(tables.tablets_of(2), 3);
+        assert!(
+            matches!(tables.split(b"a", 9), Err(SplitError::Limit(text)) if text.contains("at most 4"))
+        );
+        assert_eq!(tables.drop_table(b"a").unwrap().tablets.len(), 4);
+        assert_eq!(tables.tablets_of(2), 0);
     }
 
     #[test]

@@ -42,12 +42,14 @@ fn generic_checks_come_in_the_protocols_order() {
         (&[13, 0, 1, 0], Status::ServiceNotAvailable),
         (&[13, 0, 2, 0], Status::UnimplementedRequest),
         (&[27, 0, 2, 0], Status::UnimplementedRequest),
-        // HINT_SERVER_CRASHED, GET_SERVER_LIST, GET_LEASE_INFO, SPLIT_TABLET, KILL are not served.
-        (&[20, 0, 2, 0], Status::UnimplementedRequest),
-        (&[17, 0, 2, 0], Status::UnimplementedRequest),
-        (&[59, 0, 2, 0], Status::UnimplementedRequest),
-        (&[49, 0, 2, 0], Status::UnimplementedRequest),
+        // CREATE_INDEX, KILL and GET_SERVER_CONFIG are not served.
+        (&[69, 0, 2, 0], Status::UnimplementedRequest),
         (&[9, 0, 3, 0], Status::UnimplementedRequest),
+        (&[52, 0, 3, 0], Status::UnimplementedRequest),
+        (&[20, 0, 2, 0], Status::MessageTooShort),
+        (&[17, 0, 2, 0], Status::MessageTooShort),
+        (&[59, 0, 2, 0], Status::MessageTooShort),
+        (&[49, 0, 2, 0], Status::MessageTooShort),
         (&[10, 0, 2, 0], Status::MessageTooShort),
         (&[62, 0, 2, 0, 0], Status::MessageTooShort),
     ];
@@ -727,7 +729,8 @@ fn control_waits_a_bounded_time_and_leaves_malformed_answers_out() {
 fn control_refuses_what_it_does_not_do() {
     let mut harness = Harness::new();
     for (request, expected) in [
-        (control(1007, b""), Status::UnimplementedRequest),
+        (control(1000, b""), Status::UnimplementedRequest),
+        (control(1013, b""), Status::UnimplementedRequest),
         (control(1010, b"abc"), Status::MessageTooShort),
         (control(1010, &vec![0; 65_537]), Status::RequestTooLarge),
     ] {

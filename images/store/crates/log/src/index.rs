@@ -82,6 +82,40 @@ impl Index {
         self.bucket_count
     }
 
+    /// The bucket of a hash. Buckets follow each other as the low 32 bits of hashes do, however many there are.
+    pub fn bucket_of(&self, hash: u64) -> usize {
+        self.home(hash)
+    }
+
+    /// The low 32 bits of the first hash that lies in `bucket` or behind it; 2^32 behind the last bucket.
+    pub fn first_hash_of(&self, bucket: usize) -> u64 {
+        ((bucket as u64) << 32).div_ceil(self.bucket_count as u64)
+    }
+
+    /// Shows the references in a bucket and in those that continue it.
+    pub fn bucket(&self, bucket: usize) -> impl Iterator<Item = Reference> + '_ {
+        assert!(bucket < self.bucket_count);
+        let chain = core::iter::successors(Some(self.bucket_start(bucket)), |&start| {
+            self.next_bucket(start)
+        });
+        let slots = chain.flat_map(|start| &self.words[start..start + CHAIN]);
+        slots
+            .take_while(|&&slot| slot != 0)
+            .map(|&slot| reference_of(slot))
+    }
+
+    /// An entry that may be that of `hash`: the first whose slot looks like it. For fetching it ahead of [`Self::find`].
+    #[inline]
+    pub fn candidate(&self, hash: u64) -> Option<Reference> {
+        let start = self.bucket_start(self.home(hash));
+        let tag = tag_of(hash);
+        let slots = &self.words[start..start + CHAIN];
+        let slot = slots
+            .iter()
+            .find(|&&slot| slot != 0 && slot & TAG_MASK == tag)?;
+        Some(reference_of(*slot))
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         // New zeroed memory costs nothing until it is touched; filling the old would touch all of it.
@@ -290,6 +324,23 @@ mod tests {
         assert_ne!(tag_of(tablet | 1 << 32), tag_of(tablet | 2 << 32));
         let index = Index::new(1 << 20);
         assert_ne!(index.home(tablet | 1 << 31), index.home(tablet));
+    }
+
+    #[test]
+    fn buckets_go_by_the_low_half_of_the_hash() {
+        for bytes in [Index::MIN_BYTES, 100 * BUCKET_BYTES, 1 << 16] {
+            let index = Index::new(bytes);
+            assert_eq!(index.first_hash_of(0), 0);
+            assert_eq!(index.first_hash_of(index.bucket_count()), 1 << 32);
+            for bucket in 0..index.bucket_count() {
+                let first = index.first_hash_of(bucket);
+                assert_eq!(index.bucket_of(first), bucket);
+                assert_eq!(index.bucket_of(0xabcd << 32 | first), bucket);
+                if bucket > 0 {
+                    assert_eq!(index.bucket_of(first - 1), bucket - 1);
+                }
+            }
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ impl Bed {
             shard_index: 0,
             shard_count: 1,
             locator: "tcp:host=127.0.0.1,port=1".to_owned(),
+            coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
             build_version: "bench".to_owned(),
         };
         let mut bed = Bed {

@@ -20,6 +20,8 @@ pub struct Config {
     pub max_result_slots: usize,
     /// Replies that wait until what they show is durable; further requests are told to retry.
     pub max_held_replies: usize,
+    /// Serve KILL and FILL_WITH_TEST_DATA.
+    pub allow_test_rpcs: bool,
     /// A bug to show that tests would find it.
     #[cfg(feature = "planted-bugs")]
     pub planted_bug: Option<PlantedBug>,
@@ -94,6 +96,7 @@ impl Config {
             max_clients: 1 << 16,
             max_result_slots: results_bytes / SLOT_BYTES,
             max_held_replies: 1 << 12,
+            allow_test_rpcs: false,
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,
         })
@@ -131,6 +134,8 @@ pub struct Identity {
     pub shard_count: u32,
     /// Service locator for clients.
     pub locator: String,
+    /// Where the coordinator is, as the server was told.
+    pub coordinator: String,
     pub build_version: String,
 }
 

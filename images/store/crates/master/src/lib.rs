@@ -6,7 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
 mod config;
+mod enumerate;
+mod fill;
 mod gate;
 mod leases;
 mod membership;
@@ -23,7 +26,7 @@ mod tablets;
 pub use config::PlantedBug;
 pub use config::{Config, Identity};
 pub use log::{Durability, LogPosition};
-pub use output::{Output, Session};
+pub use output::{DriverCounters, Output, Session};
 pub use shard::Shard;
 pub use stats::Stats;
 

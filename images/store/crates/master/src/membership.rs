@@ -5,8 +5,6 @@ use core::time::Duration;
 use log::Origin;
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletRange, ToCoordinator, coordinator, shard};
-use wire::rpc::{ServerControlResponse, control_op};
-use wire::status::Status;
 use wire::time::Time;
 
 use crate::leases::Leases;
@@ -15,10 +13,6 @@ use crate::shard::Shard;
 
 /// The coordinator can ask for a shorter silence than this, but will not get it: a scheduler's hiccup is no failure.
 const MIN_SILENCE: Duration = Duration::from_millis(100);
-/// Longest text that a control operation can put into the log.
-const MAX_LOG_TEXT_BYTES: usize = 4096;
-/// Level of a notice, in RAMCloud's numbers.
-const NOTICE: u32 = 3;
 
 /// Where the shard stands with the coordinator.
 #[derive(Default)]
@@ -139,12 +133,17 @@ impl Shard {
                 done(order.sequence, out);
                 Session::Continue
             }
+            Kind::SplitTablet(split) => {
+                self.split_tablet(TableId(split.table_id), split.key_hash);
+                done(split.sequence, out);
+                Session::Continue
+            }
             Kind::LeaseAnswer(answer) => {
                 self.lease_answer(now, &answer);
                 Session::Continue
             }
             Kind::Control(control) => {
-                self.control(&control, out);
+                self.control(now, &control, out);
                 Session::Continue
             }
         }
@@ -195,6 +194,9 @@ impl Shard {
             server_id: enlisted.map_or(ServerId::INVALID, |enlisted| enlisted.server_id),
         };
         self.gate.give_up(out);
+        if let Some(fill) = self.fill.take() {
+            out.reply(fill.to, &[&wire::rpc::RetryResponse::to_bytes(100, 200)]);
+        }
         self.store.reset(origin, first_version);
         self.leases = Leases::default();
         self.membership.waiting.clear();
@@ -203,6 +205,14 @@ impl Shard {
 
     /// Makes the shard own exactly these tablets.
     fn resynchronize(&mut self, tablets: &[TabletRange], out: &mut impl Output) -> Session {
+        // What was split while the coordinator was out of reach is the same data in more tablets.
+        for tablet in tablets {
+            let table_id = TableId(tablet.table_id);
+            self.store.tablets.split(table_id, tablet.start_key_hash);
+            if let Some(next) = tablet.end_key_hash.checked_add(1) {
+                self.store.tablets.split(table_id, next);
+            }
+        }
         let surplus: Vec<_> = self.store.tablets.all().to_vec();
         for owned in surplus.into_iter().filter(|owned| !tablets.contains(owned)) {
             self.drop_tablet(owned, out);
@@ -277,6 +287,27 @@ impl Shard {
         });
     }
 
+    /// Makes two of a tablet that is owned, or is about to be. One that is not any more was dropped meanwhile.
+    fn split_tablet(&mut self, table_id: TableId, key_hash: u64) {
+        if self.store.tablets.split(table_id, key_hash) {
+            return;
+        }
+        let waiting = &mut self.membership.waiting;
+        let inside = |tablet: &TabletRange| {
+            tablet.table_id == table_id.0
+                && tablet.start_key_hash < key_hash
+                && key_hash <= tablet.end_key_hash
+        };
+        if let Some((_, first)) = waiting.iter_mut().find(|(_, tablet)| inside(tablet)) {
+            let second = TabletRange {
+                start_key_hash: key_hash,
+                ..*first
+            };
+            first.end_key_hash = key_hash - 1;
+            waiting.push((None, second));
+        }
+    }
+
     /// The objects of dropped tablets are gone: takes what waited for that.
     pub(crate) fn take_waiting_tablets(&mut self, out: &mut impl Output) {
         for (sequence, tablet) in std::mem::take(&mut self.membership.waiting) {
@@ -300,22 +331,9 @@ impl Shard {
         }
     }
 
-    fn control(&mut self, control: &member::Control, out: &mut impl Output) {
-        let status = match control.op {
-            control_op::LOG_MESSAGE => log_message(&control.input, out),
-            control_op::LOG_TIME_TRACE | control_op::LOG_CACHE_TRACE => {
-                out.log_message(NOTICE, "no time trace is recorded by this build");
-                Status::Ok
-            }
-            _ => Status::UnimplementedRequest,
-        };
+    fn control(&mut self, now: Time, control: &member::Control, out: &mut impl Output) {
         let mut response = Vec::new();
-        ServerControlResponse {
-            status,
-            server_id: self.server_id(),
-            output: &[],
-        }
-        .encode(&mut response);
+        self.control_operation(now, control.op, &control.input, &mut response, out);
         out.send_coordinator(message(shard::Kind::ControlDone(member::ControlDone {
             sequence: control.sequence,
             response,
@@ -326,13 +344,4 @@ impl Shard {
 fn done(sequence: u64, out: &mut impl Output) {
     let done = member::TabletDone { sequence };
     out.send_coordinator(message(shard::Kind::TabletDone(done)));
-}
-
-fn log_message(input: &[u8], out: &mut impl Output) -> Status {
-    let Some((level, text)) = input.split_first_chunk::<4>() else {
-        return Status::MessageTooShort;
-    };
-    let text = &text[..text.len().min(MAX_LOG_TEXT_BYTES)];
-    out.log_message(u32::from_le_bytes(*level), &String::from_utf8_lossy(text));
-    Status::Ok
 }

@@ -10,6 +10,21 @@ pub trait Output {
     fn send_coordinator(&mut self, message: ToCoordinator);
     /// `level`: 1 error, 2 warning, 3 notice, 4 debug.
     fn log_message(&mut self, level: u32, text: &str);
+    /// What the driver has counted for this shard.
+    fn driver_counters(&self) -> DriverCounters {
+        DriverCounters::default()
+    }
+    /// Ends the process at once, as a crash would.
+    fn end_process(&mut self) {}
+}
+
+/// Counted since the process started, for clients that ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverCounters {
+    pub input_bytes: u64,
+    pub output_bytes: u64,
+    /// Time in which the shard's thread neither slept nor polled in vain.
+    pub busy_ns: u64,
 }
 
 /// What is to become of the connection to the coordinator.

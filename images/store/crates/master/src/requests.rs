@@ -1,12 +1,13 @@
 //! Requests of clients: the checks, and the single-object operations.
 
 use log::{LogPosition, Reference};
-use wire::entry::RpcResult;
+use wire::entry::{ObjectView, RpcResult};
 use wire::ids::ReplyTo;
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{
-    self, Lease, MultiWriteRequest, MultiWriteResponse, PingRequest, ReadRequest, ReadResponse,
-    RemoveRequest, RetryResponse, WriteRequest, WriteResponse,
+    self, EchoRequest, EchoResponse, EnumerateRequest, EnumerateResponse, IncrementRequest,
+    IncrementResponse, Lease, MAX_RPC_BYTES, PingRequest, ReadRequest, ReadResponse, RemoveRequest,
+    RemoveResponse, RetryResponse, WriteRequest, WriteResponse,
 };
 use wire::status::Status;
 use wire::time::Time;
@@ -17,13 +18,13 @@ use crate::membership::ask_about_lease;
 use crate::output::Output;
 use crate::results::Known;
 use crate::shard::Shard;
-use crate::store::{Numbered, Outcome, Place};
+use crate::store::{Answer, Numbered, Outcome, Place};
 
 /// A delay that a client waits before it comes again, in microseconds.
 #[derive(Clone, Copy)]
-struct Delay {
-    min_us: u32,
-    max_us: u32,
+pub(crate) struct Delay {
+    pub min_us: u32,
+    pub max_us: u32,
 }
 
 /// Nobody let this shard in yet.
@@ -36,6 +37,37 @@ const BUSY: Delay = Delay {
     min_us: 1000,
     max_us: 2000,
 };
+
+/// What an ECHO is answered with.
+static ECHO: [u8; MAX_RPC_BYTES] = [0; MAX_RPC_BYTES];
+
+/// The parts of request and response that are always there, of what is served in turn.
+fn fixed_bytes(opcode: Opcode) -> Option<(usize, usize)> {
+    Some(match opcode {
+        Opcode::Read | Opcode::ReadKeysAndValue => {
+            (ReadRequest::FIXED_BYTES, ReadResponse::FIXED_BYTES)
+        }
+        Opcode::Write => (WriteRequest::FIXED_BYTES, WriteResponse::FIXED_BYTES),
+        Opcode::Remove => (RemoveRequest::FIXED_BYTES, RemoveResponse::FIXED_BYTES),
+        Opcode::Increment => (
+            IncrementRequest::FIXED_BYTES,
+            IncrementResponse::FIXED_BYTES,
+        ),
+        Opcode::MultiOp => (
+            rpc::MULTI_REQUEST_FIXED_BYTES,
+            rpc::MULTI_RESPONSE_FIXED_BYTES,
+        ),
+        Opcode::Enumerate => (
+            EnumerateRequest::FIXED_BYTES,
+            EnumerateResponse::FIXED_BYTES,
+        ),
+        Opcode::FillWithTestData => (rpc::FillWithTestDataRequest::FIXED_BYTES, 4),
+        Opcode::GetServerStatistics | Opcode::GetLogMetrics => {
+            (rpc::BARE_REQUEST_BYTES, rpc::MessageResponse::FIXED_BYTES)
+        }
+        _ => return None,
+    })
+}
 
 /// How an operation that takes effect once is to go on.
 enum Begin {
@@ -53,26 +85,23 @@ impl Shard {
             Ok(header) => header,
             Err(status) => return out.reply(to, &[&rpc::status_bytes(status)]),
         };
-        let opcode = Opcode::from_u16(header.opcode);
-        let (request_bytes, response_bytes) = match (Service::from_u16(header.service), opcode) {
+        let opcode = match (
+            Service::from_u16(header.service),
+            Opcode::from_u16(header.opcode),
+        ) {
             (Some(Service::Admin), Some(Opcode::Ping)) => return self.ping(to, payload, out),
-            (Some(Service::Master), Some(Opcode::Read)) => {
-                (ReadRequest::FIXED_BYTES, ReadResponse::FIXED_BYTES)
+            (Some(Service::Master), Some(Opcode::Echo)) => return self.echo(to, payload, out),
+            (Some(Service::Admin), Some(opcode)) => {
+                return self.admin_request(now, to, opcode, payload, out);
             }
-            (Some(Service::Master), Some(Opcode::Write)) => {
-                (WriteRequest::FIXED_BYTES, WriteResponse::FIXED_BYTES)
-            }
-            (Some(Service::Master), Some(Opcode::Remove)) => {
-                (RemoveRequest::FIXED_BYTES, WriteResponse::FIXED_BYTES)
-            }
-            (Some(Service::Master), Some(Opcode::MultiOp)) => (
-                MultiWriteRequest::FIXED_BYTES,
-                MultiWriteResponse::FIXED_BYTES,
-            ),
+            (Some(Service::Master), Some(opcode)) => opcode,
             (Some(Service::Master | Service::Admin), _) => {
                 return out.reply(to, &[&rpc::status_bytes(Status::UnimplementedRequest)]);
             }
             _ => return out.reply(to, &[&rpc::status_bytes(Status::ServiceNotAvailable)]),
+        };
+        let Some((request_bytes, response_bytes)) = fixed_bytes(opcode) else {
+            return out.reply(to, &[&rpc::status_bytes(Status::UnimplementedRequest)]);
         };
         if payload.len() < request_bytes {
             return out.reply(to, &[&rpc::status_bytes(Status::MessageTooShort)]);
@@ -84,10 +113,16 @@ impl Shard {
             return self.come_again(to, BUSY, out);
         }
         let done = match opcode {
-            Some(Opcode::Read) => self.read(to, payload, out),
-            Some(Opcode::Write) => self.write(now, to, payload, out),
-            Some(Opcode::Remove) => self.remove(now, to, payload, out),
-            _ => self.multi_write(to, payload, out),
+            Opcode::Read => self.read(to, payload, |object| object.value, out),
+            Opcode::ReadKeysAndValue => self.read(to, payload, |object| object.content, out),
+            Opcode::Write => self.write(now, to, payload, out),
+            Opcode::Remove => self.remove(now, to, payload, out),
+            Opcode::Increment => self.increment(now, to, payload, out),
+            Opcode::Enumerate => self.enumerate(to, payload, out),
+            Opcode::FillWithTestData => self.fill_with_test_data(to, payload, out),
+            Opcode::GetServerStatistics => self.get_server_statistics(to, out),
+            Opcode::GetLogMetrics => self.get_log_metrics(to, out),
+            _ => self.multi_op(to, payload, out),
         };
         if let Err(status) = done {
             let error = rpc::error_response(status, payload, request_bytes, response_bytes);
@@ -108,7 +143,33 @@ impl Shard {
         out.reply(to, &[&rpc::status_bytes(status)]);
     }
 
-    fn read(&mut self, to: ReplyTo, payload: &[u8], out: &mut impl Output) -> Result<(), Status> {
+    /// Answered at once, too: it measures the way here and back.
+    fn echo(&self, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+        match EchoRequest::decode(payload) {
+            Ok(request) => {
+                let fixed = EchoResponse::fixed_bytes(Status::Ok, request.echo_bytes);
+                // Long messages are sent from where they lie.
+                let parts: &[&[u8]] = &[&fixed, &ECHO[..request.echo_bytes as usize]];
+                out.reply(to, parts);
+            }
+            Err(status) => {
+                let (request, response) = (EchoRequest::FIXED_BYTES, EchoResponse::FIXED_BYTES);
+                out.reply(
+                    to,
+                    &[rpc::error_response(status, payload, request, response).as_bytes()],
+                );
+            }
+        }
+    }
+
+    /// READ, or READ_KEYS_AND_VALUE: what of the object goes out, `wanted` says.
+    fn read(
+        &mut self,
+        to: ReplyTo,
+        payload: &[u8],
+        wanted: for<'a> fn(&ObjectView<'a>) -> &'a [u8],
+        out: &mut impl Output,
+    ) -> Result<(), Status> {
         let request = ReadRequest::decode(payload)?;
         let place = Place::of(request.table_id, request.key);
         if !self.store.tablets.owns(place.table_id, place.hash) {
@@ -119,7 +180,7 @@ impl Shard {
         let (status, value) = match (found.object, request.rules.check(found.version)) {
             (None, _) => (Status::ObjectDoesntExist, &[][..]),
             (Some(_), Err(status)) => (status, &[][..]),
-            (Some(at), Ok(())) => (Status::Ok, self.store.object(at).value),
+            (Some(at), Ok(())) => (Status::Ok, wanted(&self.store.object(at))),
         };
         let fixed = ReadResponse::fixed_bytes(status, found.version, value.len() as u32);
         self.counters.reads += 1;
@@ -175,9 +236,33 @@ impl Shard {
             other => return self.not_executed(to, other, out),
         }
         let outcome = self.store.remove(&place, &request.rules, Some(numbered));
-        let removed = outcome.response.status == Status::Ok && outcome.response.version != 0;
-        self.counters.removes += u64::from(removed);
-        self.count_refusal(&outcome);
+        self.count_remove(&outcome);
+        self.answer(to, outcome, out);
+        Ok(())
+    }
+
+    fn increment(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Status> {
+        let request = IncrementRequest::decode(payload)?;
+        let place = Place::of(request.table_id, request.key);
+        let numbered = Numbered {
+            lease_id: request.lease.id,
+            rpc_id: request.rpc_id,
+            ack_id: request.ack_id,
+        };
+        match self.begin(now, &request.lease, numbered, &place, out) {
+            Begin::Execute => {}
+            other => return self.not_executed(to, other, out),
+        }
+        let outcome = self
+            .store
+            .increment(&place, &request.rules, request.by, Some(numbered));
+        self.count_increment(&outcome);
         self.answer(to, outcome, out);
         Ok(())
     }
@@ -251,17 +336,17 @@ impl Shard {
         Ok(())
     }
 
-    fn answer(&mut self, to: ReplyTo, outcome: Outcome, out: &mut impl Output) {
-        if outcome.response.status == Status::Retry {
+    fn answer<A: Answer>(&mut self, to: ReplyTo, outcome: Outcome<A>, out: &mut impl Output) {
+        if outcome.response.status() == Status::Retry {
             return out.reply(to, &[&RetryResponse::to_bytes(BUSY.min_us, BUSY.max_us)]);
         }
         let durable = self.durable_position();
         let response = outcome.response.to_bytes();
         self.gate
-            .reply(durable, outcome.seen, to, &[&response], out);
+            .reply(durable, outcome.seen, to, &[response.as_ref()], out);
     }
 
-    pub(crate) fn count_write(&mut self, outcome: &Outcome, bytes: usize) {
+    pub(crate) fn count_write(&mut self, outcome: &Outcome<WriteResponse>, bytes: usize) {
         if outcome.response.status == Status::Ok {
             self.counters.writes += 1;
             self.counters.written_bytes += bytes as u64;
@@ -269,15 +354,26 @@ impl Shard {
         self.count_refusal(outcome);
     }
 
-    fn count_refusal(&mut self, outcome: &Outcome) {
-        match outcome.response.status {
+    pub(crate) fn count_remove(&mut self, outcome: &Outcome<RemoveResponse>) {
+        let removed = outcome.response.status == Status::Ok && outcome.response.version != 0;
+        self.counters.removes += u64::from(removed);
+        self.count_refusal(outcome);
+    }
+
+    pub(crate) fn count_increment(&mut self, outcome: &Outcome<IncrementResponse>) {
+        self.counters.increments += u64::from(outcome.response.status == Status::Ok);
+        self.count_refusal(outcome);
+    }
+
+    fn count_refusal<A: Answer>(&mut self, outcome: &Outcome<A>) {
+        match outcome.response.status() {
             Status::Retry => self.counters.retries += 1,
             Status::NoTableSpace => self.counters.rejected_full += 1,
             _ => {}
         }
     }
 
-    fn come_again(&mut self, to: ReplyTo, delay: Delay, out: &mut impl Output) {
+    pub(crate) fn come_again(&mut self, to: ReplyTo, delay: Delay, out: &mut impl Output) {
         self.counters.retries += 1;
         out.reply(to, &[&RetryResponse::to_bytes(delay.min_us, delay.max_us)]);
     }

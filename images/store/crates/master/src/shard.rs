@@ -8,9 +8,11 @@ use wire::member;
 use wire::time::Time;
 
 use crate::config::{Config, Identity};
+use crate::fill::Fill;
 use crate::gate::Gate;
 use crate::leases::Leases;
 use crate::membership::Membership;
+use crate::multi::Scratch;
 use crate::output::{Output, Session};
 use crate::stats::Stats;
 use crate::store::Store;
@@ -36,9 +38,12 @@ pub struct Shard {
     pub(crate) gate: Gate,
     pub(crate) leases: Leases,
     pub(crate) counters: Stats,
-    /// Room for the answer of a multi-op, and for the hashes of its keys; kept so that none is allocated per request.
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) hashes: Vec<u64>,
+    /// Memory for multi-ops, and for the objects that an enumeration returns; kept so that none is allocated per request.
+    pub(crate) scratch: Scratch,
+    pub(crate) enumerated: Vec<u8>,
+    pub(crate) fill: Option<Fill>,
+    /// The log was told that somebody asked for an RPC that is for tests only.
+    pub(crate) told_about_test_rpcs: bool,
     /// Where the head was when the cleaner ran last.
     cleaned_at: LogPosition,
     next_expiry: Time,
@@ -62,8 +67,10 @@ impl Shard {
             gate: Gate::new(config.max_held_replies),
             leases: Leases::default(),
             counters: Stats::default(),
-            scratch: Vec::new(),
-            hashes: Vec::new(),
+            scratch: Scratch::default(),
+            enumerated: Vec::new(),
+            fill: None,
+            told_about_test_rpcs: false,
             cleaned_at: LogPosition::START,
             next_expiry: now + EXPIRY_INTERVAL,
             expiry_cursor: 0,
@@ -128,6 +135,9 @@ impl Shard {
             }
         }
         if self.store.log.wants_cleaning() && self.clean() == Cleaning::More {
+            next = now;
+        }
+        if self.fill_some(out) {
             next = now;
         }
         self.look_for_ended_leases(now, out);

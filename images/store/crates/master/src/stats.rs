@@ -8,6 +8,9 @@ pub struct Stats {
     /// Writes that took effect, parts of multi-ops included.
     pub writes: u64,
     pub removes: u64,
+    pub increments: u64,
+    /// Objects that enumerations returned.
+    pub enumerated: u64,
     /// Bytes of values that were read.
     pub read_bytes: u64,
     /// Bytes of keys and values that were written.

@@ -11,7 +11,9 @@ use wire::hash::key_hash;
 use wire::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::member::TabletRange;
-use wire::rpc::{MAX_VALUE_BYTES, RejectRules, WriteResponse};
+use wire::rpc::{
+    Increment, IncrementResponse, MAX_VALUE_BYTES, RejectRules, RemoveResponse, WriteResponse,
+};
 use wire::status::Status;
 
 use crate::config::{Config, PlantedBug};
@@ -88,24 +90,59 @@ pub(crate) struct Numbered {
 
 /// What an operation came to. [`Status::Retry`] means that it had no effect and left no record.
 #[derive(Clone, Copy)]
-pub(crate) struct Outcome {
-    pub response: WriteResponse,
+pub(crate) struct Outcome<A> {
+    pub response: A,
     /// What must be durable before this is shown.
     pub seen: LogPosition,
 }
 
-impl Outcome {
+/// The answer to an operation that may change an object.
+pub(crate) trait Answer: Copy {
+    fn of(status: Status, version: u64) -> Self;
+    fn status(&self) -> Status;
+    fn to_bytes(self) -> impl AsRef<[u8]>;
+}
+
+impl Answer for WriteResponse {
+    fn of(status: Status, version: u64) -> Self {
+        WriteResponse { status, version }
+    }
+    fn status(&self) -> Status {
+        self.status
+    }
+    fn to_bytes(self) -> impl AsRef<[u8]> {
+        self.to_bytes()
+    }
+}
+
+impl Answer for IncrementResponse {
+    fn of(status: Status, version: u64) -> Self {
+        IncrementResponse {
+            status,
+            version,
+            new_value: [0; 8],
+        }
+    }
+    fn status(&self) -> Status {
+        self.status
+    }
+    fn to_bytes(self) -> impl AsRef<[u8]> {
+        self.to_bytes()
+    }
+}
+
+impl<A: Answer> Outcome<A> {
     /// Nothing happened, and nothing was looked at that a crash could take back.
-    pub fn nothing(status: Status) -> Outcome {
+    pub fn nothing(status: Status) -> Outcome<A> {
         Outcome {
-            response: WriteResponse { status, version: 0 },
+            response: A::of(status, 0),
             seen: LogPosition::START,
         }
     }
 }
 
-impl From<NoRoom> for Outcome {
-    fn from(no_room: NoRoom) -> Outcome {
+impl<A: Answer> From<NoRoom> for Outcome<A> {
+    fn from(no_room: NoRoom) -> Outcome<A> {
         Outcome::nothing(match no_room {
             NoRoom::Full => Status::NoTableSpace,
             NoRoom::Cleaning => Status::Retry,
@@ -113,7 +150,8 @@ impl From<NoRoom> for Outcome {
     }
 }
 
-const RESULT_BYTES: usize = RpcResult::entry_bytes_of(WriteResponse::FIXED_BYTES);
+/// What the record of an RPC takes in the log, at most.
+const RESULT_BYTES: usize = RpcResult::entry_bytes_of(IncrementResponse::FIXED_BYTES);
 
 impl Store {
     /// # Panics
@@ -199,7 +237,7 @@ impl Store {
         rules: &RejectRules,
         content: KeysAndValue<'_>,
         numbered: Option<Numbered>,
-    ) -> Outcome {
+    ) -> Outcome<WriteResponse> {
         if content.value().len() > MAX_VALUE_BYTES {
             return Outcome::nothing(Status::RequestTooLarge);
         }
@@ -207,9 +245,56 @@ impl Store {
         if let Err(status) = rules.check(found.version) {
             return self.no_change(status, &found, place, numbered);
         }
-        if let Err(outcome) = self.prepare_write(place, &found, &content) {
-            return self.not_done(outcome, numbered);
+        match self.put(place, &found, content) {
+            Ok(version) => self.record(Answer::of(Status::Ok, version), place, numbered),
+            Err(outcome) => self.not_done(outcome, numbered),
         }
+    }
+
+    /// Adds to the 8 bytes of an object, as [`Self::write`] does. What is written has the primary key only.
+    pub fn increment(
+        &mut self,
+        place: &Place<'_>,
+        rules: &RejectRules,
+        by: Increment,
+        numbered: Option<Numbered>,
+    ) -> Outcome<IncrementResponse> {
+        let found = self.look_up(place);
+        if let Err(status) = rules.check(found.version) {
+            return self.no_change(status, &found, place, numbered);
+        }
+        let old = match found.object {
+            None => [0; 8],
+            Some(at) => match <[u8; 8]>::try_from(self.object(at).value) {
+                Ok(value) => value,
+                Err(_) => return self.no_change(Status::InvalidObject, &found, place, numbered),
+            },
+        };
+        let new_value = by.apply(old);
+        let Ok(content) = KeysAndValue::single(place.key, &new_value) else {
+            return Outcome::nothing(Status::RequestFormatError);
+        };
+        match self.put(place, &found, content) {
+            Ok(version) => {
+                let response = IncrementResponse {
+                    status: Status::Ok,
+                    version,
+                    new_value,
+                };
+                self.record(response, place, numbered)
+            }
+            Err(outcome) => self.not_done(outcome, numbered),
+        }
+    }
+
+    /// Puts an object where `found` was found, and answers its version; room for the record of the RPC is behind it.
+    fn put<A: Answer>(
+        &mut self,
+        place: &Place<'_>,
+        found: &Found,
+        content: KeysAndValue<'_>,
+    ) -> Result<u64, Outcome<A>> {
+        self.prepare_write(place, found, &content)?;
         let version = match found.version {
             0 => self.log.take_safe_version(),
             old => old + 1,
@@ -236,19 +321,15 @@ impl Store {
                 inserted.expect("`prepare_write` saw room");
             }
         }
-        let response = WriteResponse {
-            status: Status::Ok,
-            version,
-        };
-        self.record(response, place, numbered)
+        Ok(version)
     }
 
-    fn prepare_write(
+    fn prepare_write<A: Answer>(
         &mut self,
         place: &Place<'_>,
         found: &Found,
         content: &KeysAndValue<'_>,
-    ) -> Result<(), Outcome> {
+    ) -> Result<(), Outcome<A>> {
         let object_bytes = Object::entry_bytes_of(content.encoded_bytes());
         let dying_bytes = found
             .object
@@ -272,7 +353,7 @@ impl Store {
         place: &Place<'_>,
         rules: &RejectRules,
         numbered: Option<Numbered>,
-    ) -> Outcome {
+    ) -> Outcome<RemoveResponse> {
         let found = self.look_up(place);
         if let Err(status) = rules.check(found.version) {
             return self.no_change(status, &found, place, numbered);
@@ -292,11 +373,7 @@ impl Store {
             self.log.raise_safe_version(found.version + 1);
         }
         self.vacate(slot, place.hash, tombstone);
-        let response = WriteResponse {
-            status: Status::Ok,
-            version: found.version,
-        };
-        self.record(response, place, numbered)
+        self.record(Answer::of(Status::Ok, found.version), place, numbered)
     }
 
     /// Takes a removed key's slot away, now or when its tombstone is durable.
@@ -316,17 +393,14 @@ impl Store {
     }
 
     /// Records an outcome that changed no object: it must not come out differently when the RPC is repeated.
-    fn no_change(
+    fn no_change<A: Answer>(
         &mut self,
         status: Status,
         found: &Found,
         place: &Place<'_>,
         numbered: Option<Numbered>,
-    ) -> Outcome {
-        let response = WriteResponse {
-            status,
-            version: found.version,
-        };
+    ) -> Outcome<A> {
+        let response = A::of(status, found.version);
         if numbered.is_none() {
             return Outcome {
                 response,
@@ -340,8 +414,12 @@ impl Store {
     }
 
     /// An operation that had no effect for want of room. If its client takes that for the outcome, it has to stay so.
-    fn not_done(&mut self, outcome: Outcome, numbered: Option<Numbered>) -> Outcome {
-        if outcome.response.status == Status::NoTableSpace
+    fn not_done<A: Answer>(
+        &mut self,
+        outcome: Outcome<A>,
+        numbered: Option<Numbered>,
+    ) -> Outcome<A> {
+        if outcome.response.status() == Status::NoTableSpace
             && let Some(numbered) = numbered
         {
             let Numbered {
@@ -356,12 +434,12 @@ impl Store {
     }
 
     /// Appends the record of a numbered RPC; the room is there.
-    fn record(
+    fn record<A: Answer>(
         &mut self,
-        response: WriteResponse,
+        response: A,
         place: &Place<'_>,
         numbered: Option<Numbered>,
-    ) -> Outcome {
+    ) -> Outcome<A> {
         if let Some(numbered) = numbered {
             let at = self.log.append(&RpcResult {
                 lease_id: numbered.lease_id,
@@ -369,7 +447,7 @@ impl Store {
                 ack_id: numbered.ack_id,
                 table_id: place.table_id,
                 key_hash: place.hash,
-                response: &response.to_bytes(),
+                response: response.to_bytes().as_ref(),
             });
             if self.config.has_bug(PlantedBug::ForgetRpcResult) {
                 self.log.kill(at);
@@ -496,7 +574,7 @@ fn is_of_key(entry: &RawEntry<'_>, place: &Place<'_>) -> bool {
     }
 }
 
-fn place_of<'a>(entry: &RawEntry<'a>) -> Place<'a> {
+pub(crate) fn place_of<'a>(entry: &RawEntry<'a>) -> Place<'a> {
     match entry.kind {
         Kind::Object => {
             let object = object_view(entry);
@@ -509,7 +587,7 @@ fn place_of<'a>(entry: &RawEntry<'a>) -> Place<'a> {
     }
 }
 
-fn object_view<'a>(entry: &RawEntry<'a>) -> ObjectView<'a> {
+pub(crate) fn object_view<'a>(entry: &RawEntry<'a>) -> ObjectView<'a> {
     ObjectView::of_body(entry.body).expect("the log holds what it wrote")
 }
 

@@ -1,5 +1,7 @@
 //! Which parts of which tables a shard owns.
 
+use std::cell::Cell;
+
 use wire::ids::TableId;
 use wire::member::TabletRange;
 
@@ -8,19 +10,63 @@ use wire::member::TabletRange;
 pub(crate) struct Tablets {
     /// Sorted by table and start.
     ranges: Vec<TabletRange>,
+    /// How often each was found to hold a key that was asked for; in the same order.
+    uses: Vec<Cell<u64>>,
 }
 
 impl Tablets {
     /// Whether the key with this hash is in an owned tablet.
     #[inline]
     pub fn owns(&self, table_id: TableId, hash: u64) -> bool {
+        let Some(at) = self.place_of(table_id, hash) else {
+            return false;
+        };
+        self.uses[at].set(self.uses[at].get() + 1);
+        true
+    }
+
+    #[inline]
+    fn place_of(&self, table_id: TableId, hash: u64) -> Option<usize> {
         let after = self
             .ranges
             .partition_point(|range| (range.table_id, range.start_key_hash) <= (table_id.0, hash));
-        after.checked_sub(1).is_some_and(|at| {
-            let range = &self.ranges[at];
-            range.table_id == table_id.0 && hash <= range.end_key_hash
-        })
+        let at = after.checked_sub(1)?;
+        let range = &self.ranges[at];
+        (range.table_id == table_id.0 && hash <= range.end_key_hash).then_some(at)
+    }
+
+    /// The tablet that holds this hash.
+    pub fn find(&self, table_id: TableId, hash: u64) -> Option<TabletRange> {
+        let at = self.place_of(table_id, hash)?;
+        Some(self.ranges[at])
+    }
+
+    /// Every tablet, and how often keys in it were asked for since it was taken.
+    pub fn uses(&self) -> impl Iterator<Item = (TabletRange, u64)> {
+        let uses = self.uses.iter().map(Cell::get);
+        self.ranges.iter().copied().zip(uses)
+    }
+
+    /// Makes two tablets of the one that holds `hash`, which becomes the first of the second. Answers no if none does; where a
+    /// tablet starts there already, nothing changes.
+    pub fn split(&mut self, table_id: TableId, hash: u64) -> bool {
+        let Some(at) = self.place_of(table_id, hash) else {
+            return false;
+        };
+        let whole = self.ranges[at];
+        if whole.start_key_hash < hash {
+            self.ranges[at].end_key_hash = hash - 1;
+            let second = TabletRange {
+                start_key_hash: hash,
+                ..whole
+            };
+            self.ranges.insert(at + 1, second);
+            // Which half was used more, nobody counted.
+            let half = self.uses[at].get() / 2;
+            self.uses[at].set(self.uses[at].get() - half);
+            self.uses.insert(at + 1, Cell::new(half));
+        }
+        true
     }
 
     /// Takes a tablet; answers no if it overlaps one that is owned already (having exactly this one is fine).
@@ -33,17 +79,21 @@ impl Tablets {
         if free {
             let at = self.ranges.partition_point(|owned| *owned < range);
             self.ranges.insert(at, range);
+            self.uses.insert(at, Cell::new(0));
         }
         free
     }
 
     /// Gives up the tablets that lie within `range`.
     pub fn drop_within(&mut self, range: &TabletRange) {
-        self.ranges.retain(|owned| {
-            !(owned.table_id == range.table_id
+        let within = |owned: &TabletRange| {
+            owned.table_id == range.table_id
                 && range.start_key_hash <= owned.start_key_hash
-                && owned.end_key_hash <= range.end_key_hash)
-        });
+                && owned.end_key_hash <= range.end_key_hash
+        };
+        let mut owned = self.ranges.iter();
+        self.uses.retain(|_| !owned.next().is_some_and(within));
+        self.ranges.retain(|owned| !within(owned));
     }
 
     pub fn all(&self) -> &[TabletRange] {
@@ -52,6 +102,7 @@ impl Tablets {
 
     pub fn clear(&mut self) {
         self.ranges.clear();
+        self.uses.clear();
     }
 }
 
@@ -83,6 +134,25 @@ mod tests {
         assert!(!owned(1, 9) && owned(1, 10) && owned(1, 20) && owned(1, 21));
         assert!(owned(1, u64::MAX) && !owned(2, 15) && owned(3, 0) && !owned(3, 6));
         assert!(!owned(0, 0) && !owned(4, 0));
+    }
+
+    #[test]
+    fn a_split_tablet_is_two() {
+        let mut tablets = Tablets::default();
+        assert!(tablets.take(range(1, 10, 20)));
+        assert!(!tablets.split(TableId(1), 9) && !tablets.split(TableId(2), 15));
+        assert!(tablets.split(TableId(1), 10));
+        assert_eq!(tablets.all(), [range(1, 10, 20)]);
+        assert!(tablets.split(TableId(1), 15) && tablets.split(TableId(1), 20));
+        let parts = [range(1, 10, 14), range(1, 15, 19), range(1, 20, 20)];
+        assert_eq!(tablets.all(), parts);
+        assert_eq!(tablets.find(TableId(1), 19), Some(parts[1]));
+        assert_eq!(tablets.find(TableId(1), 21), None);
+        assert!(tablets.owns(TableId(1), 16) && tablets.owns(TableId(1), 17));
+        let uses: Vec<_> = tablets.uses().map(|(_, uses)| uses).collect();
+        assert_eq!(uses, [0, 2, 0]);
+        tablets.drop_within(&parts[0]);
+        assert_eq!(tablets.uses().next(), Some((parts[1], 2)));
     }
 
     #[test]

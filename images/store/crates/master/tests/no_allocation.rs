@@ -63,6 +63,7 @@ fn enlisted(out: &mut Replies) -> Shard {
         shard_index: 0,
         shard_count: 1,
         locator: "tcp:host=127.0.0.1,port=1".to_owned(),
+        coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
         build_version: "test".to_owned(),
     };
     let mut shard = Shard::new(config, identity, Time::ZERO);

@@ -102,6 +102,7 @@ impl ServerNode {
                         self.name,
                         u32::from(FIRST_PORT) + shard
                     ),
+                    coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
                     build_version: "simulated".to_owned(),
                 };
                 let core = Shard::new(shard_config(scenario), identity, now);
@@ -134,6 +135,7 @@ fn shard_config(scenario: &Scenario) -> Config {
         max_clients: 100,
         max_result_slots: 100 * 512,
         max_held_replies: 100,
+        allow_test_rpcs: false,
         #[cfg(feature = "planted-bugs")]
         planted_bug: scenario.planted_bug,
     }

@@ -349,6 +349,8 @@ pub struct ObjectView<'a> {
     pub version: u64,
     pub primary_key: &'a [u8],
     pub value: &'a [u8],
+    /// Keys and value, as they travel.
+    pub content: &'a [u8],
 }
 
 impl<'a> ObjectView<'a> {
@@ -361,7 +363,13 @@ impl<'a> ObjectView<'a> {
             version,
             primary_key,
             value,
+            content: rest,
         })
+    }
+
+    /// The content without the value: how the keys lie, and they.
+    pub fn keys(&self) -> &'a [u8] {
+        &self.content[..self.content.len() - self.value.len()]
     }
 }
 

@@ -39,11 +39,12 @@ enum Form<'a> {
     Encoded(&'a [u8]),
     /// One key and a value that lie apart.
     Single,
-    /// Several keys and a value that lie apart; the keys are together at most [`MAX_KEY_BYTES`] long.
-    Several(&'a [&'a [u8]]),
+    /// Several keys, the primary one first, and a value that lie apart.
+    Apart(&'a [&'a [u8]]),
 }
 
-/// A key that no object can have: empty, or longer than [`MAX_KEY_BYTES`].
+/// Keys that no object can have: the first one empty, or all together longer than [`MAX_KEY_BYTES`], or more than
+/// [`KeysAndValue::MAX_KEYS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadKeyLength(pub usize);
 
@@ -51,7 +52,8 @@ impl fmt::Display for BadKeyLength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a key has 1 to {MAX_KEY_BYTES} bytes; this one has {}",
+            "an object has 1 to {} keys of together 1 to {MAX_KEY_BYTES} bytes, the first one not empty; these have {}",
+            KeysAndValue::MAX_KEYS,
             self.0
         )
     }
@@ -59,36 +61,33 @@ impl fmt::Display for BadKeyLength {
 
 impl core::error::Error for BadKeyLength {}
 
-/// Keys that no object can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadKeys {
-    /// An object has 1 to 255 keys.
-    Count(usize),
-    Primary(BadKeyLength),
-    /// All keys together are at most [`MAX_KEY_BYTES`] long.
-    TotalBytes(usize),
-}
-
-impl fmt::Display for BadKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BadKeys::Count(count) => {
-                write!(f, "an object has 1 to 255 keys; this one has {count}")
-            }
-            BadKeys::Primary(length) => write!(f, "primary key: {length}"),
-            BadKeys::TotalBytes(bytes) => write!(
-                f,
-                "the keys of an object have at most {MAX_KEY_BYTES} bytes together; these have {bytes}"
-            ),
-        }
-    }
-}
-
-impl core::error::Error for BadKeys {}
-
 impl<'a> KeysAndValue<'a> {
     /// Bytes before the key of an object that has only one.
     pub const SINGLE_KEY_HEADER_BYTES: usize = 3;
+
+    pub const MAX_KEYS: usize = 255;
+
+    /// An object with several keys, the primary one first; a secondary key that is empty is a missing one.
+    pub fn with_keys(
+        keys: &'a [&'a [u8]],
+        value: &'a [u8],
+    ) -> Result<KeysAndValue<'a>, BadKeyLength> {
+        let total = keys.iter().map(|key| key.len()).sum();
+        match keys.split_first() {
+            Some((primary, _))
+                if !primary.is_empty()
+                    && keys.len() <= Self::MAX_KEYS
+                    && total <= MAX_KEY_BYTES =>
+            {
+                Ok(KeysAndValue {
+                    form: Form::Apart(keys),
+                    primary_key: primary,
+                    value,
+                })
+            }
+            _ => Err(BadKeyLength(total)),
+        }
+    }
 
     /// An object with one key.
     pub fn single(key: &'a [u8], value: &'a [u8]) -> Result<KeysAndValue<'a>, BadKeyLength> {
@@ -98,24 +97,6 @@ impl<'a> KeysAndValue<'a> {
         Ok(KeysAndValue {
             form: Form::Single,
             primary_key: key,
-            value,
-        })
-    }
-
-    /// An object with these keys, the primary key first. A secondary key that is empty is missing.
-    pub fn with_keys(keys: &'a [&'a [u8]], value: &'a [u8]) -> Result<KeysAndValue<'a>, BadKeys> {
-        let primary_key = *keys.first().ok_or(BadKeys::Count(0))?;
-        if keys.len() > usize::from(u8::MAX) {
-            return Err(BadKeys::Count(keys.len()));
-        }
-        Self::single(primary_key, value).map_err(BadKeys::Primary)?;
-        let total_bytes: usize = keys.iter().map(|key| key.len()).sum();
-        if total_bytes > MAX_KEY_BYTES {
-            return Err(BadKeys::TotalBytes(total_bytes));
-        }
-        Ok(KeysAndValue {
-            form: Form::Several(keys),
-            primary_key,
             value,
         })
     }
@@ -174,21 +155,21 @@ impl<'a> KeysAndValue<'a> {
         match self.form {
             Form::Encoded(bytes) => usize::from(bytes[0]),
             Form::Single => 1,
-            Form::Several(keys) => keys.len(),
+            Form::Apart(keys) => keys.len(),
         }
     }
 
     /// All keys, primary first; a missing secondary key is empty.
     pub fn keys(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (mut lengths, mut keys): (&'a [u8], &'a [u8]) = (&[], &[]);
-        let (mut single, mut several): (_, &'a [&'a [u8]]) = (None, &[]);
-        match self.form {
-            Form::Encoded(bytes) => {
-                (lengths, keys) = bytes[1..].split_at(2 * usize::from(bytes[0]));
-            }
-            Form::Single => single = Some(self.primary_key),
-            Form::Several(apart) => several = apart,
-        }
+        let (lengths, keys): (&'a [u8], &'a [u8]) = match self.form {
+            Form::Encoded(bytes) => bytes[1..].split_at(2 * usize::from(bytes[0])),
+            Form::Single | Form::Apart(_) => (&[], &[]),
+        };
+        let single = matches!(self.form, Form::Single).then_some(self.primary_key);
+        let apart: &'a [&'a [u8]] = match self.form {
+            Form::Apart(keys) => keys,
+            _ => &[],
+        };
         let mut start = 0;
         let encoded = lengths.as_chunks::<2>().0.iter().map(move |end| {
             let end = usize::from(u16::from_le_bytes(*end));
@@ -198,7 +179,7 @@ impl<'a> KeysAndValue<'a> {
         });
         single
             .into_iter()
-            .chain(several.iter().copied())
+            .chain(apart.iter().copied())
             .chain(encoded)
     }
 
@@ -209,7 +190,7 @@ impl<'a> KeysAndValue<'a> {
             Form::Single => {
                 Self::SINGLE_KEY_HEADER_BYTES + self.primary_key.len() + self.value.len()
             }
-            Form::Several(keys) => {
+            Form::Apart(keys) => {
                 let key_bytes: usize = keys.iter().map(|key| key.len()).sum();
                 1 + 2 * keys.len() + key_bytes + self.value.len()
             }
@@ -223,9 +204,20 @@ impl<'a> KeysAndValue<'a> {
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.resize(start + self.encoded_bytes(), 0);
-        self.write_to(&mut out[start..]);
+        match self.form {
+            Form::Encoded(bytes) => out.extend_from_slice(bytes),
+            Form::Single => {
+                out.extend_from_slice(&self.single_key_header());
+                out.extend_from_slice(self.primary_key);
+                out.extend_from_slice(self.value);
+            }
+            Form::Apart(keys) => {
+                out.push(keys.len() as u8);
+                out.extend(cumulative_lengths(keys).flatten());
+                keys.iter().for_each(|key| out.extend_from_slice(key));
+                out.extend_from_slice(self.value);
+            }
+        }
     }
 
     /// Writes the object into `out`, which has exactly [`Self::encoded_bytes`].
@@ -239,14 +231,19 @@ impl<'a> KeysAndValue<'a> {
                 key.copy_from_slice(self.primary_key);
                 value.copy_from_slice(self.value);
             }
-            Form::Several(keys) => {
-                let (header, mut rest) = out.split_at_mut(1 + 2 * keys.len());
-                // `with_keys` holds the number of keys to 255 and their length to 65535 bytes.
-                header[0] = keys.len() as u8;
-                let mut end = 0;
-                for (length, key) in header[1..].as_chunks_mut::<2>().0.iter_mut().zip(keys) {
-                    end += key.len();
-                    *length = (end as u16).to_le_bytes();
+            Form::Apart(keys) => {
+                let (count, rest) = out.split_at_mut(1);
+                count[0] = keys.len() as u8;
+                let (lengths, mut rest) = rest.split_at_mut(2 * keys.len());
+                for (place, length) in lengths
+                    .as_chunks_mut()
+                    .0
+                    .iter_mut()
+                    .zip(cumulative_lengths(keys))
+                {
+                    *place = length;
+                }
+                for key in keys {
                     let (place, behind) = rest.split_at_mut(key.len());
                     place.copy_from_slice(key);
                     rest = behind;
@@ -261,6 +258,14 @@ impl<'a> KeysAndValue<'a> {
         let [low, high] = (self.primary_key.len() as u16).to_le_bytes();
         [1, low, high]
     }
+}
+
+/// Where each key ends, as on the wire; `with_keys` holds their sum to 65535.
+fn cumulative_lengths<'a>(keys: &'a [&'a [u8]]) -> impl Iterator<Item = [u8; 2]> + use<'a> {
+    keys.iter().scan(0, |end, key| {
+        *end += key.len();
+        Some((*end as u16).to_le_bytes())
+    })
 }
 
 #[cfg(test)]
@@ -295,36 +300,6 @@ mod tests {
     }
 
     #[test]
-    fn several_keys_are_laid_out_as_on_the_wire() {
-        let object = KeysAndValue::with_keys(&[b"pk1", b"", b"sec"], b"iv").unwrap();
-        let mut bytes = Vec::new();
-        object.encode(&mut bytes);
-        assert_eq!(bytes, b"\x03\x03\x00\x03\x00\x06\x00pk1seciv");
-        assert_eq!(KeysAndValue::parse(&bytes), Ok(object));
-        assert_eq!(object.key_count(), 3);
-    }
-
-    #[test]
-    fn refuses_keys_that_no_object_can_have() {
-        let refused = |keys: &[&[u8]]| KeysAndValue::with_keys(keys, b"").unwrap_err();
-        assert_eq!(refused(&[]), BadKeys::Count(0));
-        assert_eq!(refused(&[&b"k"[..]; 256]), BadKeys::Count(256));
-        assert_eq!(refused(&[b"", b"k"]), BadKeys::Primary(BadKeyLength(0)));
-        let half = [7; MAX_KEY_BYTES / 2];
-        assert_eq!(refused(&[&half, &half, b"ab"]), BadKeys::TotalBytes(65536));
-        let whole: [&[u8]; 3] = [&half, &half, b"a"];
-        let object = KeysAndValue::with_keys(&whole, b"v").unwrap();
-        let mut bytes = Vec::new();
-        object.encode(&mut bytes);
-        assert_eq!(KeysAndValue::parse(&bytes), Ok(object));
-        let many = [&b"k"[..]; 255];
-        assert_eq!(
-            KeysAndValue::with_keys(&many, b"").unwrap().key_count(),
-            255
-        );
-    }
-
-    #[test]
     fn refuses_what_does_not_add_up() {
         let bad: &[&[u8]] = &[
             b"",
@@ -344,7 +319,20 @@ mod tests {
             );
         }
         assert_eq!(KeysAndValue::single(b"", b"v"), Err(BadKeyLength(0)));
+        assert_eq!(KeysAndValue::with_keys(&[], b"v"), Err(BadKeyLength(0)));
+        assert_eq!(
+            KeysAndValue::with_keys(&[&b""[..], b"a"], b"v"),
+            Err(BadKeyLength(1))
+        );
+        assert_eq!(
+            KeysAndValue::with_keys(&[&b"a"[..]; 256], b"v"),
+            Err(BadKeyLength(256))
+        );
         let long = vec![0; MAX_KEY_BYTES + 1];
+        assert_eq!(
+            KeysAndValue::with_keys(&[&b"a"[..], &long[..MAX_KEY_BYTES]], b""),
+            Err(BadKeyLength(MAX_KEY_BYTES + 1))
+        );
         assert_eq!(
             KeysAndValue::single(&long, b""),
             Err(BadKeyLength(MAX_KEY_BYTES + 1))
@@ -370,17 +358,19 @@ mod tests {
         fn several_keys_round_trip(
             primary in proptest::collection::vec(any::<u8>(), 1..30),
             others in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 0..6),
-            value in proptest::collection::vec(any::<u8>(), 0..300),
+            value in proptest::collection::vec(any::<u8>(), 0..100),
         ) {
             let keys: Vec<&[u8]> = std::iter::once(&primary).chain(&others).map(Vec::as_slice).collect();
             let object = KeysAndValue::with_keys(&keys, &value).unwrap();
             let mut bytes = Vec::new();
             object.encode(&mut bytes);
             prop_assert_eq!(bytes.len(), object.encoded_bytes());
+            let mut copy = vec![0; bytes.len()];
+            object.write_to(&mut copy);
+            prop_assert_eq!(&copy, &bytes);
             let parsed = KeysAndValue::parse(&bytes).unwrap();
             prop_assert_eq!(parsed, object);
             prop_assert_eq!(parsed.keys().collect::<Vec<_>>(), keys);
-            prop_assert_eq!(parsed.primary_key(), &primary[..]);
             prop_assert_eq!(parsed.value(), &value[..]);
         }
 

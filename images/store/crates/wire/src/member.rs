@@ -117,7 +117,7 @@ pub struct ControlDone {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ToShard {
-    #[prost(oneof = "coordinator::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "coordinator::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub kind: Option<coordinator::Kind>,
 }
 
@@ -141,6 +141,8 @@ pub mod coordinator {
         LeaseAnswer(LeaseAnswer),
         #[prost(message, tag = "7")]
         Control(Control),
+        #[prost(message, tag = "8")]
+        SplitTablet(TabletSplit),
     }
 }
 
@@ -212,6 +214,17 @@ pub struct TabletOrder {
     pub sequence: u64,
     #[prost(message, required, tag = "2")]
     pub tablet: TabletRange,
+}
+
+/// Make two tablets of the one that holds `key_hash`, which becomes the first of the second; answered by [`TabletDone`].
+#[derive(Clone, PartialEq, Message)]
+pub struct TabletSplit {
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    #[prost(uint64, tag = "2")]
+    pub table_id: u64,
+    #[prost(fixed64, tag = "3")]
+    pub key_hash: u64,
 }
 
 /// Answers [`LeaseQuery`].

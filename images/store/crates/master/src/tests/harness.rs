@@ -60,6 +60,7 @@ pub fn small(durability: Durability) -> Config {
         max_clients: 16,
         max_result_slots: 16 * 512,
         max_held_replies: 64,
+        allow_test_rpcs: false,
         #[cfg(feature = "planted-bugs")]
         planted_bug: None,
     }
@@ -74,6 +75,7 @@ pub fn identity() -> Identity {
         shard_index: 0,
         shard_count: 1,
         locator: "tcp:host=127.0.0.1,port=12100".to_owned(),
+        coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
         build_version: "test".to_owned(),
     }
 }

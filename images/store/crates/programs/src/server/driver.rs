@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use master::{Output, Session as Verdict, Shard, Stats};
+use master::{DriverCounters, Output, Session as Verdict, Shard, Stats};
 use net::{CloseReason, Counters, Handler, Io, Protocol};
 use prost::Message;
 use tokio::sync::oneshot;
@@ -188,5 +188,21 @@ impl Output for Actions<'_> {
 
     fn log_message(&mut self, level: u32, text: &str) {
         log_message(level, text);
+    }
+
+    fn driver_counters(&self) -> DriverCounters {
+        let counters = self.io.counters();
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let used_ns = used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64;
+        DriverCounters {
+            input_bytes: counters.bytes_in,
+            output_bytes: counters.bytes_out,
+            busy_ns: used_ns.saturating_sub(counters.spin_ns),
+        }
+    }
+
+    /// As a crash would: nothing is flushed, and whoever watches the process sees that it failed.
+    fn end_process(&mut self) {
+        std::process::exit(1);
     }
 }

@@ -102,6 +102,9 @@ pub struct Options {
         value_name = "NUMBER"
     )]
     max_connections: usize,
+    /// Serve RPCs that are for tests only: KILL ends the process, FILL_WITH_TEST_DATA fills its memory
+    #[arg(long = "allowTestRpcs", env = "RCBOX_ALLOW_TEST_RPCS")]
+    allow_test_rpcs: bool,
     /// Where to serve health and metrics [default: port of -L + 300]
     #[arg(long = "httpListen", env = "RCBOX_HTTP_LISTEN", value_name = "HOST:PORT", value_parser = host_port)]
     http_listen: Option<SocketAddrV4>,
@@ -142,7 +145,7 @@ pub fn run(options: &Options) -> Result<(), String> {
                 options.total_master_memory
             )
         })?;
-    let config = Config::from_memory(
+    let mut config = Config::from_memory(
         memory / usize::from(options.cores),
         options.hash_table_memory,
     )
@@ -152,6 +155,7 @@ pub fn run(options: &Options) -> Result<(), String> {
             options.total_master_memory, options.cores
         )
     })?;
+    config.allow_test_rpcs = options.allow_test_rpcs;
     let process = Process::new(options)?;
 
     let mut loops = Vec::new();
@@ -252,6 +256,7 @@ impl Process {
             shard_index: u32::from(index),
             shard_count: u32::from(options.cores),
             locator: locator.to_owned(),
+            coordinator: options.coordinator.clone(),
             build_version: VERSION.to_owned(),
         }
     }

@@ -113,6 +113,16 @@ fn of_shard(stats: &Stats) -> Vec<Sample> {
             stats.writes,
         ),
         counter("removes", "Objects that were removed", stats.removes),
+        counter(
+            "increments",
+            "Objects that were incremented",
+            stats.increments,
+        ),
+        counter(
+            "enumerated",
+            "Objects that enumerations returned",
+            stats.enumerated,
+        ),
         byte_counter("read_values", "Values that were read", stats.read_bytes),
         byte_counter(
             "written_objects",

@@ -30,10 +30,20 @@ impl PingRequest {
 
 /// Numbers of control operations.
 pub mod control_op {
+    /// Output: a text.
+    pub const GET_TIME_TRACE: u32 = 1003;
     pub const LOG_TIME_TRACE: u32 = 1004;
+    pub const GET_CACHE_TRACE: u32 = 1005;
     pub const LOG_CACHE_TRACE: u32 = 1006;
+    /// Output: [`super::PerfStats`].
+    pub const GET_PERF_STATS: u32 = 1007;
+    pub const START_PERF_COUNTERS: u32 = 1008;
+    pub const STOP_PERF_COUNTERS: u32 = 1009;
     /// Input: the level (u32: 1 error, 2 warning, 3 notice, 4 debug), then text without NUL.
     pub const LOG_MESSAGE: u32 = 1010;
+    pub const RESET_METRICS: u32 = 1011;
+    /// Backups write everything out.
+    pub const QUIESCE: u32 = 1012;
 }
 
 /// SERVER_CONTROL_ALL: one control operation for every server.

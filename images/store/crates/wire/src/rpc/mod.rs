@@ -9,18 +9,25 @@
 //! that is malformed is [`Status::ResponseFormatError`].
 
 mod admin;
+mod cluster;
 mod enumerate;
+mod fields;
 mod multi;
 mod object;
+mod perf_stats;
 mod table;
 mod testing;
 
 pub use admin::*;
+pub use cluster::*;
 pub use enumerate::*;
 pub use multi::*;
 pub use object::*;
+pub use perf_stats::*;
 pub use table::*;
 pub use testing::*;
+
+use fields::Fields;
 
 use crate::opcode::{FIRST_ILLEGAL, Opcode, Service};
 use crate::status::Status;
@@ -248,81 +255,6 @@ impl RejectRules {
             u8::from(self.version_le_given),
             u8::from(self.version_ne_given),
         ]);
-    }
-}
-
-/// Reads fields one after the other; past the end it answers [`Status::MessageTooShort`].
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn of(bytes: &'a [u8]) -> Fields<'a> {
-        Fields(bytes)
-    }
-
-    /// The fields behind a request's header, given that the whole fixed part is there.
-    fn of_request(payload: &'a [u8], fixed_bytes: usize) -> Result<Fields<'a>, Status> {
-        if payload.len() < fixed_bytes {
-            return Err(Status::MessageTooShort);
-        }
-        Ok(Fields(&payload[4..]))
-    }
-
-    fn rest(&self) -> &'a [u8] {
-        self.0
-    }
-
-    fn bytes(&mut self, length: usize) -> Result<&'a [u8], Status> {
-        let (taken, rest) = self
-            .0
-            .split_at_checked(length)
-            .ok_or(Status::MessageTooShort)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Status> {
-        let (taken, rest) = self
-            .0
-            .split_first_chunk::<N>()
-            .ok_or(Status::MessageTooShort)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    fn bool(&mut self) -> Result<bool, Status> {
-        Ok(self.array::<1>()?[0] != 0)
-    }
-
-    fn u16(&mut self) -> Result<u16, Status> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    fn u32(&mut self) -> Result<u32, Status> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64, Status> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    /// A primary key on its own: 1..=65535 bytes.
-    fn key(&mut self, length: u16) -> Result<&'a [u8], Status> {
-        if length == 0 {
-            return Err(Status::RequestFormatError);
-        }
-        self.bytes(usize::from(length))
-    }
-
-    /// A string that ends with a NUL, which `length` counts; answered without it. A NUL inside would make it two different
-    /// names for C programs and for us, so it is refused.
-    fn string(&mut self, length: u32) -> Result<&'a [u8], Status> {
-        if length == 0 {
-            return Err(Status::RequestFormatError);
-        }
-        match self.bytes(length as usize)?.split_last() {
-            Some((0, name)) if !name.contains(&0) => Ok(name),
-            _ => Err(Status::RequestFormatError),
-        }
     }
 }
 

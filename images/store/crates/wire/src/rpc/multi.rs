@@ -1,7 +1,8 @@
 //! MULTI_OP: many operations of one kind in one request. Not atomic: every part has its own outcome, and a part that is sent
 //! again may take effect again.
+//!
+//! A kind is a pair of part types; requests and responses are the same for all of them.
 
-use core::borrow::Borrow;
 use core::marker::PhantomData;
 
 use super::*;
@@ -9,7 +10,7 @@ use crate::ids::TableId;
 use crate::keys::KeysAndValue;
 
 /// The kind of operations in a MULTI_OP, as on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum MultiKind {
     Increment = 0,
@@ -19,39 +20,53 @@ pub enum MultiKind {
 }
 
 impl MultiKind {
-    /// Of which kind a request is; one that nobody knows is [`Status::UnimplementedRequest`].
+    /// The kind of a request whose fixed part is there; [`Status::RequestFormatError`] if there is no such kind.
     pub fn of_request(payload: &[u8]) -> Result<MultiKind, Status> {
-        let mut fields = Fields::of_request(payload, MultiWriteRequest::FIXED_BYTES)?;
-        let _count = fields.u32()?;
+        let mut fields = Fields::of_request(payload, MULTI_REQUEST_FIXED_BYTES)?;
+        fields.u32()?;
         match fields.u32()? {
             0 => Ok(MultiKind::Increment),
             1 => Ok(MultiKind::Read),
             2 => Ok(MultiKind::Remove),
             3 => Ok(MultiKind::Write),
-            _ => Err(Status::UnimplementedRequest),
+            _ => Err(Status::RequestFormatError),
         }
     }
 }
 
-/// What one part of a MULTI_OP asks for.
-pub trait MultiPart<'a>: Copy {
+/// The part of any MULTI_OP request that is always there.
+pub const MULTI_REQUEST_FIXED_BYTES: usize = 12;
+/// The part of any MULTI_OP response that is always there.
+pub const MULTI_RESPONSE_FIXED_BYTES: usize = 8;
+
+mod sealed {
+    use super::{Fields, Status};
+
+    /// How a part lies in a message.
+    pub trait Codec<'a>: Copy {
+        fn decode(fields: &mut Fields<'a>) -> Result<Self, Status>;
+        fn encode(&self, out: &mut Vec<u8>);
+    }
+}
+use sealed::Codec;
+
+/// One operation of a request.
+pub trait RequestPart<'a>: Codec<'a> {
     const KIND: MultiKind;
-    /// Bytes before the key, or before the object.
+    /// Bytes before what has a length of its own.
     const FIXED_BYTES: usize;
-
-    /// Reads the part at the start of `bytes`; answers what is behind it, too.
-    fn split_from(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status>;
-    fn encode(&self, out: &mut Vec<u8>);
+    /// The table, and the primary key in it.
+    fn place(&self) -> (TableId, &'a [u8]);
+    /// Bytes on the wire.
+    fn encoded_bytes(&self) -> usize;
 }
 
-/// What one part of a MULTI_OP is answered with.
-pub trait MultiAnswer<'a>: Copy {
-    /// Reads the part at the start of `bytes`; answers what is behind it, too.
-    fn split_from(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status>;
-    fn encode(&self, out: &mut Vec<u8>);
+/// The outcome of one operation.
+pub trait ResponsePart<'a>: Codec<'a> {
+    fn status(&self) -> Status;
 }
 
-/// MULTI_OP with parts of type `P`.
+/// MULTI_OP of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MultiRequest<'a, P> {
     count: u32,
@@ -64,146 +79,59 @@ pub type MultiWriteRequest<'a> = MultiRequest<'a, MultiWritePart<'a>>;
 pub type MultiRemoveRequest<'a> = MultiRequest<'a, MultiRemovePart<'a>>;
 pub type MultiIncrementRequest<'a> = MultiRequest<'a, MultiIncrementPart<'a>>;
 
-impl<P> MultiRequest<'_, P> {
-    pub const FIXED_BYTES: usize = 12;
+impl<'a, P: RequestPart<'a>> MultiRequest<'a, P> {
+    pub const FIXED_BYTES: usize = MULTI_REQUEST_FIXED_BYTES;
 
-    /// How many parts there are; each takes more than 20 bytes, so the message bounds it.
-    pub fn count(&self) -> u32 {
-        self.count
-    }
-}
-
-impl<'a, P: MultiPart<'a>> MultiRequest<'a, P> {
-    /// Checks every part, so that a malformed request has no effect at all. A request of another kind is
-    /// [`Status::UnimplementedRequest`].
+    /// Checks every part, so that a malformed request has no effect at all. [`Status::RequestFormatError`] if the request is
+    /// of another kind.
     pub fn decode(payload: &'a [u8]) -> Result<Self, Status> {
         let mut fields = Fields::of_request(payload, Self::FIXED_BYTES)?;
         let count = fields.u32()?;
         if fields.u32()? != P::KIND as u32 {
-            return Err(Status::UnimplementedRequest);
+            return Err(Status::RequestFormatError);
         }
         let parts = fields.rest();
-        let mut rest = parts;
         for _ in 0..count {
-            (_, rest) = P::split_from(rest)?;
+            P::decode(&mut fields)?;
         }
+        let length = parts.len() - fields.rest().len();
         Ok(MultiRequest {
             count,
-            parts: &parts[..parts.len() - rest.len()],
+            parts: &parts[..length],
             kind: PhantomData,
         })
     }
 
-    pub fn parts(&self) -> impl ExactSizeIterator<Item = P> + use<'a, P> {
-        let mut rest = self.parts;
-        (0..self.count).map(move |_| {
-            let (part, behind) = P::split_from(rest).expect("checked by `decode`");
-            rest = behind;
-            part
-        })
+    /// How many parts there are; each takes at least [`RequestPart::FIXED_BYTES`], so the message bounds it.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub fn parts(&self) -> impl Iterator<Item = P> + use<'a, P> {
+        let mut fields = Fields::of(self.parts);
+        (0..self.count).map(move |_| P::decode(&mut fields).expect("checked by `decode`"))
     }
 
     /// Writes the request for these parts.
-    pub fn encode_parts(parts: impl IntoIterator<Item: Borrow<P>>, out: &mut Vec<u8>) {
-        put_header(out, Opcode::MultiOp, Service::Master);
-        let count_at = out.len();
-        put_u32(out, 0);
-        put_u32(out, P::KIND as u32);
-        put_parts(count_at, parts, out, |part, out| part.borrow().encode(out));
+    pub fn encode_parts(parts: &[P], out: &mut Vec<u8>) {
+        Self::put_fixed(
+            u32::try_from(parts.len()).expect("more parts than any RPC holds"),
+            out,
+        );
+        for part in parts {
+            part.encode(out);
+        }
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_header(out, Opcode::MultiOp, Service::Master);
-        put_u32(out, self.count);
-        put_u32(out, P::KIND as u32);
+        Self::put_fixed(self.count, out);
         out.extend_from_slice(self.parts);
     }
-}
 
-/// Writes parts, and how many they were to `count_at`.
-fn put_parts<T>(
-    count_at: usize,
-    parts: impl IntoIterator<Item = T>,
-    out: &mut Vec<u8>,
-    encode: impl Fn(&T, &mut Vec<u8>),
-) {
-    let mut count = 0u32;
-    for part in parts {
-        encode(&part, out);
-        count += 1;
-    }
-    out[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
-}
-
-/// One object of a [`MultiReadRequest`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MultiReadPart<'a> {
-    pub table_id: TableId,
-    pub rules: RejectRules,
-    pub key: &'a [u8],
-}
-
-impl<'a> MultiPart<'a> for MultiReadPart<'a> {
-    const KIND: MultiKind = MultiKind::Read;
-    const FIXED_BYTES: usize = 22;
-
-    fn split_from(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
-        let mut fields = Fields::of(bytes);
-        let table_id = TableId(fields.u64()?);
-        let key_length = fields.u16()?;
-        let rules = RejectRules::decode(&mut fields)?;
-        let key = fields.key(key_length)?;
-        let part = MultiReadPart {
-            table_id,
-            rules,
-            key,
-        };
-        Ok((part, fields.rest()))
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_u64(out, self.table_id.0);
-        put_u16(out, key_length_u16(self.key));
-        self.rules.encode(out);
-        out.extend_from_slice(self.key);
-    }
-}
-
-/// One object of a [`MultiRemoveRequest`]; laid out like one that is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MultiRemovePart<'a> {
-    pub table_id: TableId,
-    pub rules: RejectRules,
-    pub key: &'a [u8],
-}
-
-impl<'a> MultiPart<'a> for MultiRemovePart<'a> {
-    const KIND: MultiKind = MultiKind::Remove;
-    const FIXED_BYTES: usize = MultiReadPart::FIXED_BYTES;
-
-    fn split_from(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
-        let (part, rest) = MultiReadPart::split_from(bytes)?;
-        let MultiReadPart {
-            table_id,
-            rules,
-            key,
-        } = part;
-        let part = MultiRemovePart {
-            table_id,
-            rules,
-            key,
-        };
-        Ok((part, rest))
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        let (table_id, rules, key) = (self.table_id, self.rules, self.key);
-        let part = MultiReadPart {
-            table_id,
-            rules,
-            key,
-        };
-        part.encode(out);
+    fn put_fixed(count: u32, out: &mut Vec<u8>) {
+        put_header(out, Opcode::MultiOp, Service::Master);
+        put_u32(out, count);
+        put_u32(out, P::KIND as u32);
     }
 }
 
@@ -215,22 +143,17 @@ pub struct MultiWritePart<'a> {
     pub object: KeysAndValue<'a>,
 }
 
-impl<'a> MultiPart<'a> for MultiWritePart<'a> {
-    const KIND: MultiKind = MultiKind::Write;
-    const FIXED_BYTES: usize = 24;
-
-    fn split_from(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
-        let mut fields = Fields::of(bytes);
+impl<'a> Codec<'a> for MultiWritePart<'a> {
+    fn decode(fields: &mut Fields<'a>) -> Result<Self, Status> {
         let table_id = TableId(fields.u64()?);
         let length = fields.u32()?;
-        let rules = RejectRules::decode(&mut fields)?;
+        let rules = RejectRules::decode(fields)?;
         let object = KeysAndValue::parse(fields.bytes(length as usize)?)?;
-        let part = MultiWritePart {
+        Ok(MultiWritePart {
             table_id,
             rules,
             object,
-        };
-        Ok((part, fields.rest()))
+        })
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -241,6 +164,77 @@ impl<'a> MultiPart<'a> for MultiWritePart<'a> {
     }
 }
 
+impl<'a> RequestPart<'a> for MultiWritePart<'a> {
+    const KIND: MultiKind = MultiKind::Write;
+    const FIXED_BYTES: usize = 24;
+
+    fn place(&self) -> (TableId, &'a [u8]) {
+        (self.table_id, self.object.primary_key())
+    }
+
+    fn encoded_bytes(&self) -> usize {
+        Self::FIXED_BYTES + self.object.encoded_bytes()
+    }
+}
+
+/// One object of a [`MultiReadRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultiReadPart<'a> {
+    pub table_id: TableId,
+    pub rules: RejectRules,
+    pub key: &'a [u8],
+}
+
+/// One object of a [`MultiRemoveRequest`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultiRemovePart<'a> {
+    pub table_id: TableId,
+    pub rules: RejectRules,
+    pub key: &'a [u8],
+}
+
+/// Reads and removes say the same in their parts.
+macro_rules! key_part {
+    ($part:ident, $kind:ident) => {
+        impl<'a> Codec<'a> for $part<'a> {
+            fn decode(fields: &mut Fields<'a>) -> Result<Self, Status> {
+                let table_id = TableId(fields.u64()?);
+                let key_length = fields.u16()?;
+                let rules = RejectRules::decode(fields)?;
+                let key = fields.key(key_length)?;
+                Ok($part {
+                    table_id,
+                    rules,
+                    key,
+                })
+            }
+
+            fn encode(&self, out: &mut Vec<u8>) {
+                put_u64(out, self.table_id.0);
+                put_u16(out, key_length_u16(self.key));
+                self.rules.encode(out);
+                out.extend_from_slice(self.key);
+            }
+        }
+
+        impl<'a> RequestPart<'a> for $part<'a> {
+            const KIND: MultiKind = MultiKind::$kind;
+            const FIXED_BYTES: usize = 22;
+
+            fn place(&self) -> (TableId, &'a [u8]) {
+                (self.table_id, self.key)
+            }
+
+            fn encoded_bytes(&self) -> usize {
+                Self::FIXED_BYTES + self.key.len()
+            }
+        }
+    };
+}
+
+key_part!(MultiReadPart, Read);
+key_part!(MultiRemovePart, Remove);
+
 /// One object of a [`MultiIncrementRequest`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MultiIncrementPart<'a> {
@@ -250,24 +244,19 @@ pub struct MultiIncrementPart<'a> {
     pub key: &'a [u8],
 }
 
-impl<'a> MultiPart<'a> for MultiIncrementPart<'a> {
-    const KIND: MultiKind = MultiKind::Increment;
-    const FIXED_BYTES: usize = 38;
-
-    fn split_from(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
-        let mut fields = Fields::of(bytes);
+impl<'a> Codec<'a> for MultiIncrementPart<'a> {
+    fn decode(fields: &mut Fields<'a>) -> Result<Self, Status> {
         let table_id = TableId(fields.u64()?);
         let key_length = fields.u16()?;
-        let by = Increment::decode(&mut fields)?;
-        let rules = RejectRules::decode(&mut fields)?;
+        let by = Increment::decode(fields)?;
+        let rules = RejectRules::decode(fields)?;
         let key = fields.key(key_length)?;
-        let part = MultiIncrementPart {
+        Ok(MultiIncrementPart {
             table_id,
             by,
             rules,
             key,
-        };
-        Ok((part, fields.rest()))
+        })
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -279,131 +268,176 @@ impl<'a> MultiPart<'a> for MultiIncrementPart<'a> {
     }
 }
 
-/// Answers MULTI_OP: one answer of type `A` per part, in order of the request.
+impl<'a> RequestPart<'a> for MultiIncrementPart<'a> {
+    const KIND: MultiKind = MultiKind::Increment;
+    const FIXED_BYTES: usize = 38;
+
+    fn place(&self) -> (TableId, &'a [u8]) {
+        (self.table_id, self.key)
+    }
+
+    fn encoded_bytes(&self) -> usize {
+        Self::FIXED_BYTES + self.key.len()
+    }
+}
+
+/// Answers MULTI_OP: one part per part of the request, in its order.
 ///
-/// Fewer than were asked for make the client send the missing parts again: they were not executed.
+/// Fewer parts than were asked for make the client send the missing ones again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MultiResponse<'a, A> {
+pub struct MultiResponse<'a, P> {
     pub status: Status,
     count: u32,
     parts: &'a [u8],
-    kind: PhantomData<A>,
+    kind: PhantomData<P>,
 }
 
-pub type MultiReadResponse<'a> = MultiResponse<'a, ReadKeysAndValueResponse<'a>>;
+pub type MultiReadResponse<'a> = MultiResponse<'a, MultiReadPartResponse<'a>>;
 pub type MultiWriteResponse<'a> = MultiResponse<'a, WriteResponse>;
 pub type MultiRemoveResponse<'a> = MultiResponse<'a, RemoveResponse>;
 pub type MultiIncrementResponse<'a> = MultiResponse<'a, IncrementResponse>;
 
-impl<A> MultiResponse<'_, A> {
-    pub const FIXED_BYTES: usize = 8;
+impl<'a, P: ResponsePart<'a>> MultiResponse<'a, P> {
+    pub const FIXED_BYTES: usize = MULTI_RESPONSE_FIXED_BYTES;
 
-    /// The part before the parts.
-    pub fn fixed_bytes(status: Status, count: u32) -> [u8; 8] {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&status_bytes(status));
-        bytes[4..].copy_from_slice(&count.to_le_bytes());
-        bytes
-    }
-}
-
-impl<'a, A: MultiAnswer<'a>> MultiResponse<'a, A> {
     /// Reads a response. A part that is cut off is left out, as is one that makes no sense, and all behind it.
     pub fn decode(payload: &'a [u8]) -> Result<Self, Status> {
         let (status, fields) = response_fields(payload, Self::FIXED_BYTES)?;
-        let mut response = MultiResponse {
-            status,
-            count: 0,
-            parts: &[],
-            kind: PhantomData,
+        let (claimed, parts) = match fields {
+            Some(mut fields) => (in_response(fields.u32())?, fields.rest()),
+            None => (0, &[][..]),
         };
-        let Some(mut fields) = fields else {
-            return Ok(response);
-        };
-        let count = in_response(fields.u32())?;
-        let parts = fields.rest();
-        let mut rest = parts;
-        while response.count < count
-            && let Ok((_, behind)) = A::split_from(rest)
-        {
-            rest = behind;
-            response.count += 1;
+        let mut fields = Fields::of(parts);
+        let mut count = 0;
+        let mut whole = 0;
+        while count < claimed && P::decode(&mut fields).is_ok() {
+            count += 1;
+            whole = parts.len() - fields.rest().len();
         }
-        response.parts = &parts[..parts.len() - rest.len()];
-        Ok(response)
-    }
-
-    pub fn parts(&self) -> impl ExactSizeIterator<Item = A> + use<'a, A> {
-        let mut rest = self.parts;
-        (0..self.count).map(move |_| {
-            let (part, behind) = A::split_from(rest).expect("checked by `decode`");
-            rest = behind;
-            part
+        Ok(MultiResponse {
+            status,
+            count,
+            parts: &parts[..whole],
+            kind: PhantomData,
         })
     }
 
+    /// How many parts there are.
+    pub fn count(&self) -> usize {
+        self.count as usize
+    }
+
+    pub fn parts(&self) -> impl Iterator<Item = P> + use<'a, P> {
+        let mut fields = Fields::of(self.parts);
+        (0..self.count).map(move |_| P::decode(&mut fields).expect("checked by `decode`"))
+    }
+
     /// Writes the response for these parts.
-    pub fn encode_parts(
-        status: Status,
-        parts: impl IntoIterator<Item: Borrow<A>>,
-        out: &mut Vec<u8>,
-    ) {
-        put_status(out, status);
-        let count_at = out.len();
-        put_u32(out, 0);
-        put_parts(count_at, parts, out, |part, out| part.borrow().encode(out));
+    pub fn encode_parts(status: Status, parts: &[P], out: &mut Vec<u8>) {
+        let count = u32::try_from(parts.len()).expect("more parts than any RPC holds");
+        out.extend_from_slice(&multi_response_fixed_bytes(status, count));
+        for part in parts {
+            part.encode(out);
+        }
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&Self::fixed_bytes(self.status, self.count));
+        out.extend_from_slice(&multi_response_fixed_bytes(self.status, self.count));
         out.extend_from_slice(self.parts);
     }
 }
 
-/// The status that an answer starts with.
-fn part_status(fields: &mut Fields<'_>) -> Result<Status, Status> {
-    status(&fields.array::<4>()?)
+/// What stands before the parts of any MULTI_OP response.
+pub fn multi_response_fixed_bytes(status: Status, count: u32) -> [u8; MULTI_RESPONSE_FIXED_BYTES] {
+    let mut bytes = [0; MULTI_RESPONSE_FIXED_BYTES];
+    bytes[..4].copy_from_slice(&status_bytes(status));
+    bytes[4..].copy_from_slice(&count.to_le_bytes());
+    bytes
 }
 
-impl<'a> MultiAnswer<'a> for ReadKeysAndValueResponse<'a> {
-    fn split_from(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
-        let mut fields = Fields::of(bytes);
-        let status = part_status(&mut fields)?;
-        let answer = Self::decode_behind(status, &mut fields)?;
-        Ok((answer, fields.rest()))
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.encode(out);
-    }
-}
-
-impl<'a> MultiAnswer<'a> for WriteResponse {
-    fn split_from(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
-        let mut fields = Fields::of(bytes);
-        let status = part_status(&mut fields)?;
-        let version = fields.u64()?;
-        Ok((WriteResponse { status, version }, fields.rest()))
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.encode(out);
-    }
-}
-
-impl<'a> MultiAnswer<'a> for IncrementResponse {
-    fn split_from(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Status> {
-        let mut fields = Fields::of(bytes);
-        let status = part_status(&mut fields)?;
-        let answer = IncrementResponse {
-            status,
+impl<'a> Codec<'a> for WriteResponse {
+    fn decode(fields: &mut Fields<'a>) -> Result<Self, Status> {
+        Ok(WriteResponse {
+            status: fields.status()?,
             version: fields.u64()?,
-            value: fields.array()?,
-        };
-        Ok((answer, fields.rest()))
+        })
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        self.encode(out);
+        out.extend_from_slice(&self.to_bytes());
+    }
+}
+
+impl ResponsePart<'_> for WriteResponse {
+    fn status(&self) -> Status {
+        self.status
+    }
+}
+
+impl<'a> Codec<'a> for IncrementResponse {
+    fn decode(fields: &mut Fields<'a>) -> Result<Self, Status> {
+        Ok(IncrementResponse {
+            status: fields.status()?,
+            version: fields.u64()?,
+            new_value: fields.array()?,
+        })
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_bytes());
+    }
+}
+
+impl ResponsePart<'_> for IncrementResponse {
+    fn status(&self) -> Status {
+        self.status
+    }
+}
+
+/// What became of one read: keys and value if the status is OK, else nothing but the version where there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultiReadPartResponse<'a> {
+    pub status: Status,
+    pub version: u64,
+    /// Of a read that succeeded.
+    pub object: Option<KeysAndValue<'a>>,
+}
+
+impl MultiReadPartResponse<'_> {
+    pub const FIXED_BYTES: usize = ReadResponse::FIXED_BYTES;
+}
+
+impl<'a> Codec<'a> for MultiReadPartResponse<'a> {
+    fn decode(fields: &mut Fields<'a>) -> Result<Self, Status> {
+        let status = fields.status()?;
+        let version = fields.u64()?;
+        let length = fields.u32()?;
+        let object = match status {
+            Status::Ok => Some(KeysAndValue::parse(fields.bytes(length as usize)?)?),
+            _ => None,
+        };
+        Ok(MultiReadPartResponse {
+            status,
+            version,
+            object,
+        })
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let length = self.object.map_or(0, |object| object.length_u32());
+        out.extend_from_slice(&ReadResponse::fixed_bytes(
+            self.status,
+            self.version,
+            length,
+        ));
+        if let Some(object) = self.object {
+            object.encode(out);
+        }
+    }
+}
+
+impl<'a> ResponsePart<'a> for MultiReadPartResponse<'a> {
+    fn status(&self) -> Status {
+        self.status
     }
 }

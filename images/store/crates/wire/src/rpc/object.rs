@@ -4,7 +4,7 @@ use super::*;
 use crate::ids::TableId;
 use crate::keys::KeysAndValue;
 
-/// READ: the value of an object.
+/// READ: the value of an object. READ_KEYS_AND_VALUE asks in the same words for its keys, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest<'a> {
     pub table_id: TableId,
@@ -31,7 +31,19 @@ impl<'a> ReadRequest<'a> {
     /// # Panics
     /// If the key is longer than [`MAX_KEY_BYTES`].
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_header(out, Opcode::Read, Service::Master);
+        self.encode_as(Opcode::Read, out);
+    }
+
+    /// The same request as READ_KEYS_AND_VALUE.
+    ///
+    /// # Panics
+    /// If the key is longer than [`MAX_KEY_BYTES`].
+    pub fn encode_for_keys_and_value(&self, out: &mut Vec<u8>) {
+        self.encode_as(Opcode::ReadKeysAndValue, out);
+    }
+
+    fn encode_as(&self, opcode: Opcode, out: &mut Vec<u8>) {
+        put_header(out, opcode, Service::Master);
         put_u64(out, self.table_id.0);
         put_u16(out, key_length_u16(self.key));
         self.rules.encode(out);
@@ -39,7 +51,8 @@ impl<'a> ReadRequest<'a> {
     }
 }
 
-/// Answers READ. The version is there also when reject rules refused the read.
+/// Answers READ. The version is there also when reject rules refused the read. Answering READ_KEYS_AND_VALUE, `value` is the
+/// whole of the object, for [`KeysAndValue::parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadResponse<'a> {
     pub status: Status,
@@ -217,132 +230,28 @@ impl<'a> RemoveRequest<'a> {
     }
 }
 
-/// READ_KEYS_AND_VALUE: an object with all its keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadKeysAndValueRequest<'a> {
-    pub table_id: TableId,
-    pub rules: RejectRules,
-    pub key: &'a [u8],
-}
-
-impl<'a> ReadKeysAndValueRequest<'a> {
-    pub const FIXED_BYTES: usize = ReadRequest::FIXED_BYTES;
-
-    pub fn decode(payload: &'a [u8]) -> Result<Self, Status> {
-        let ReadRequest {
-            table_id,
-            rules,
-            key,
-        } = ReadRequest::decode(payload)?;
-        Ok(ReadKeysAndValueRequest {
-            table_id,
-            rules,
-            key,
-        })
-    }
-
-    /// # Panics
-    /// If the key is longer than [`MAX_KEY_BYTES`].
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        put_header(out, Opcode::ReadKeysAndValue, Service::Master);
-        put_u64(out, self.table_id.0);
-        put_u16(out, key_length_u16(self.key));
-        self.rules.encode(out);
-        out.extend_from_slice(self.key);
-    }
-}
-
-/// Answers READ_KEYS_AND_VALUE, and each part of a multi-read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadKeysAndValueResponse<'a> {
-    pub status: Status,
-    /// Also there when reject rules refused the read.
-    pub version: u64,
-    /// There exactly when the status is OK.
-    pub object: Option<KeysAndValue<'a>>,
-}
-
-impl<'a> ReadKeysAndValueResponse<'a> {
-    pub const FIXED_BYTES: usize = ReadResponse::FIXED_BYTES;
-
-    pub fn decode(payload: &'a [u8]) -> Result<Self, Status> {
-        let (status, fields) = response_fields(payload, Self::FIXED_BYTES)?;
-        match fields {
-            Some(mut fields) => in_response(Self::decode_behind(status, &mut fields)),
-            None => Ok(ReadKeysAndValueResponse {
-                status,
-                version: 0,
-                object: None,
-            }),
-        }
-    }
-
-    /// Reads what follows the status. Bytes of an object that comes with an error are passed over.
-    pub(super) fn decode_behind(status: Status, fields: &mut Fields<'a>) -> Result<Self, Status> {
-        let version = fields.u64()?;
-        let length = fields.u32()?;
-        let bytes = fields.bytes(length as usize)?;
-        let object = match status {
-            Status::Ok => Some(KeysAndValue::parse(bytes)?),
-            _ => None,
-        };
-        Ok(ReadKeysAndValueResponse {
-            status,
-            version,
-            object,
-        })
-    }
-
-    /// The part before the object, for a server that sends the object from where it lies.
-    pub fn fixed_bytes(status: Status, version: u64, object_bytes: u32) -> [u8; 16] {
-        ReadResponse::fixed_bytes(status, version, object_bytes)
-    }
-
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let length = self.object.map_or(0, |object| object.length_u32());
-        out.extend_from_slice(&Self::fixed_bytes(self.status, self.version, length));
-        if let Some(object) = self.object {
-            object.encode(out);
-        }
-    }
-}
-
-/// By how much a number goes up: one of the two is zero, which means that the object holds a number of the other type.
+/// By how much a value of 8 bytes is to change: as an integer, or as a floating point number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Increment {
+    /// Added, wrapping around, to the value as a signed integer if it is not 0.
     pub int64: i64,
+    /// Added to the value as a floating point number if it is not 0.
     pub double: f64,
 }
 
 impl Increment {
-    /// Of an object whose 8 bytes are an `i64`.
-    pub fn int64(by: i64) -> Increment {
-        Increment {
-            int64: by,
-            double: 0.0,
-        }
-    }
-
-    /// Of an object whose 8 bytes are an `f64`.
-    pub fn double(by: f64) -> Increment {
-        Increment {
-            int64: 0,
-            double: by,
-        }
-    }
-
-    /// The number after it: integers wrap; with both set, first the integer is added, then the double.
+    /// The 8 bytes that come of it.
     pub fn apply(&self, old: [u8; 8]) -> [u8; 8] {
-        let mut bytes = old;
+        let mut value = old;
         if self.int64 != 0 {
-            bytes = i64::from_le_bytes(bytes)
+            value = i64::from_le_bytes(value)
                 .wrapping_add(self.int64)
                 .to_le_bytes();
         }
         if self.double != 0.0 {
-            bytes = (f64::from_le_bytes(bytes) + self.double).to_le_bytes();
+            value = (f64::from_le_bytes(value) + self.double).to_le_bytes();
         }
-        bytes
+        value
     }
 
     pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Increment, Status> {
@@ -358,8 +267,7 @@ impl Increment {
     }
 }
 
-/// INCREMENT: adds to the number in an object. An object that is not there counts as 8 zero bytes, unless the rules say
-/// otherwise; one of another length than 8 is [`Status::InvalidObject`].
+/// INCREMENT: adds to a value of 8 bytes. An object that is not there counts as 8 zero bytes, unless the rules say otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IncrementRequest<'a> {
     pub table_id: TableId,
@@ -410,14 +318,13 @@ impl<'a> IncrementRequest<'a> {
     }
 }
 
-/// Answers INCREMENT: the object's version, and the number that it now holds.
+/// Answers INCREMENT: version and value as they are now; of one that was refused, the version only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncrementResponse {
     pub status: Status,
-    /// Also there when the increment was refused (0: there is no object).
     pub version: u64,
-    /// An `i64` or an `f64`, as the request had it; zeros when the increment was refused.
-    pub value: [u8; 8],
+    /// The 8 bytes that were stored.
+    pub new_value: [u8; 8],
 }
 
 impl IncrementResponse {
@@ -425,14 +332,14 @@ impl IncrementResponse {
 
     pub fn decode(payload: &[u8]) -> Result<Self, Status> {
         let (status, fields) = response_fields(payload, Self::FIXED_BYTES)?;
-        let (version, value) = match fields {
+        let (version, new_value) = match fields {
             Some(mut fields) => (in_response(fields.u64())?, in_response(fields.array())?),
             None => (0, [0; 8]),
         };
         Ok(IncrementResponse {
             status,
             version,
-            value,
+            new_value,
         })
     }
 
@@ -440,7 +347,7 @@ impl IncrementResponse {
         let mut bytes = [0; Self::FIXED_BYTES];
         bytes[..4].copy_from_slice(&status_bytes(self.status));
         bytes[4..12].copy_from_slice(&self.version.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.value);
+        bytes[12..].copy_from_slice(&self.new_value);
         bytes
     }
 
