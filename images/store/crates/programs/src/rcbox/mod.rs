@@ -3,6 +3,7 @@
 mod admin_api;
 mod args;
 mod complete;
+mod interrupt;
 mod notation;
 mod objects;
 mod out;

@@ -10,15 +10,13 @@ use clap::error::ErrorKind;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
 
 use super::args::{Command, Line, LineCommand};
 use super::complete::Completions;
+use super::interrupt::{Ended, Interrupts};
 use super::out::{Out, Stop};
 use super::session::{Session, Settings};
 use super::{Failure, complain, is_yes, question};
-use crate::runtime::tokio_runtime;
 
 /// Lines that the history keeps.
 const HISTORY_LINES: usize = 1000;
@@ -136,6 +134,7 @@ fn prompt(settings: Settings, json: bool) -> Result<(), Failure> {
 struct Prompt {
     editor: Editor<Completions, FileHistory>,
     history: Option<PathBuf>,
+    interrupts: Interrupts,
     settings: Settings,
     session: Session,
     table: Option<String>,
@@ -162,6 +161,7 @@ impl Prompt {
         Ok(Prompt {
             editor,
             history,
+            interrupts: Interrupts::new()?,
             session: Session::new(settings.clone()),
             settings,
             table: None,
@@ -175,6 +175,7 @@ impl Prompt {
             Some(table) => format!("rcbox {table}> "),
             None => "rcbox> ".to_owned(),
         };
+        self.interrupts.forget();
         let line = match self.editor.readline(&prompt) {
             Ok(line) => line,
             Err(ReadlineError::Interrupted) => return Ok(true),
@@ -237,8 +238,8 @@ impl Prompt {
         }
         let changes = changes(&command);
         let session = std::mem::replace(&mut self.session, Session::new(self.settings.clone()));
-        match interruptible(session, command, self.json || json)? {
-            Some((session, result)) => {
+        match self.interrupts.run(session, command, self.json || json)? {
+            Some(Ended { session, result }) => {
                 self.session = session;
                 match result {
                     Err(Failure::Because(text) | Failure::Usage(text)) => complain(&text),
@@ -246,8 +247,13 @@ impl Prompt {
                     Ok(()) | Err(Failure::Shown | Failure::Stopped) => {}
                 }
             }
-            None if changes => complain("given up; the change may take effect all the same"),
-            None => {}
+            None => {
+                // Below the terminal's ^C.
+                let _ = writeln!(io::stderr());
+                if changes {
+                    complain("given up; the change may take effect all the same");
+                }
+            }
         }
         Ok(())
     }
@@ -262,49 +268,6 @@ fn changes(command: &Command) -> bool {
         | Command::CreateTable { .. }
         | Command::DropTable { .. } => true,
     }
-}
-
-/// Runs a command on a thread of its own, so that Ctrl-C can leave it alone: it then ends by itself, at the latest with its
-/// timeout, and writes nothing more. `None` if it was left.
-#[allow(clippy::type_complexity)]
-fn interruptible(
-    mut session: Session,
-    command: Command,
-    json: bool,
-) -> Result<Option<(Session, Result<(), Failure>)>, Failure> {
-    let stop = Stop::default();
-    let mut out = Out::new(json, stop.clone());
-    out.is_one_of_many = true;
-    let (sender, done) = oneshot::channel();
-    let runtime = tokio_runtime()?;
-    // Before the command starts, so that Ctrl-C never ends the prompt.
-    let mut interrupts = {
-        let _context = runtime.enter();
-        signal(SignalKind::interrupt())
-            .map_err(|error| Failure::Because(format!("cannot watch for Ctrl-C: {error}")))?
-    };
-    std::thread::Builder::new()
-        .name("command".to_owned())
-        .spawn(move || {
-            let result = session.run(command, &mut out);
-            let result = result.and(out.flush());
-            drop(out);
-            // Nobody waits for a command that was given up.
-            let _ = sender.send((session, result));
-        })
-        .map_err(|error| Failure::Because(format!("cannot start a thread: {error}")))?;
-    runtime.block_on(async {
-        tokio::select! {
-            done = done => done.map(Some).map_err(|_| {
-                Failure::Because("the command panicked; please report the lines above".to_owned())
-            }),
-            _ = interrupts.recv() => {
-                stop.set();
-                let _ = writeln!(io::stderr());
-                Ok(None)
-            }
-        }
-    })
 }
 
 /// Where the history is kept, in a folder that only its owner sees; none if there is no home.
