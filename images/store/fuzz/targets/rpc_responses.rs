@@ -27,8 +27,24 @@ fuzz_target!(|data: &[u8]| {
         ReadResponse,
         WriteResponse,
         RetryResponse,
+        IncrementResponse,
+        EnumerateResponse,
+        EchoResponse,
+        MessageResponse,
+        ProxyPingResponse,
+        GetServerIdResponse,
+        MultiReadResponse,
+        MultiWriteResponse,
+        MultiRemoveResponse,
+        MultiIncrementResponse,
     );
-    if let Ok(response) = rpc::MultiWriteResponse::decode(data) {
-        assert_eq!(response.parts().len(), response.parts().count());
+    if let Ok(response) = rpc::MultiReadResponse::decode(data) {
+        assert_eq!(response.count(), response.parts().count());
+    }
+    if let Ok(response) = rpc::EnumerateResponse::decode(data) {
+        rpc::EnumeratedObject::decode_all(response.objects).for_each(drop);
+    }
+    if let Ok(stats) = rpc::PerfStats::decode(data) {
+        assert_eq!(stats.to_bytes().len(), data.len());
     }
 });
