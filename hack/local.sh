@@ -87,6 +87,7 @@ A store with $SERVERS servers runs here; objects live in memory only and are gon
 
   locator   $LOCATOR
   try       ${PROGRAMS#"$PWD"/}/rcbox -C $LOCATOR status
+            ${PROGRAMS#"$PWD"/}/rcbox -C $LOCATOR              (a prompt: help, create-table, put, get ...)
             ${PROGRAMS#"$PWD"/}/clusterperf -C $LOCATOR --numClients 1 basic
   logs      ${LOCAL#"$PWD"/}/
 
