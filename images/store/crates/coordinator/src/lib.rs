@@ -39,6 +39,8 @@ pub struct Config {
     pub silence_timeout: Duration,
     /// How long the answer to a control operation waits for shards.
     pub control_timeout: Duration,
+    /// Serve requests that are for tests and do harm elsewhere: KILL.
+    pub allow_test_rpcs: bool,
     pub limits: Limits,
 }
 
@@ -51,6 +53,7 @@ impl Config {
             ping_interval: Duration::from_millis(200),
             silence_timeout: Duration::from_secs(3),
             control_timeout: Duration::from_secs(1),
+            allow_test_rpcs: false,
             limits: Limits::default(),
         }
     }
@@ -113,6 +116,8 @@ pub trait Output {
     fn close_member(&mut self, connection: u64);
     /// For people. Levels as in the wire protocol: 1 error, 2 warning, 3 notice, 4 debug.
     fn log_message(&mut self, level: u32, text: &str);
+    /// Ends the process at once, as a crash would. A driver that has no process to end leaves it out.
+    fn end_process(&mut self) {}
 }
 
 /// Levels of [`Output::log_message`].
@@ -139,6 +144,8 @@ pub struct Coordinator {
     losses_dropped: u64,
     next_ping: Time,
     last_tick: Time,
+    /// Somebody was told that requests for tests are not served.
+    told_of_test_rpcs: bool,
 }
 
 impl Coordinator {
@@ -156,6 +163,7 @@ impl Coordinator {
             losses_dropped: 0,
             next_ping: now,
             last_tick: now,
+            told_of_test_rpcs: false,
             config,
         }
     }

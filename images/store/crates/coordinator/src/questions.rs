@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use prost::Message;
 use wire::ids::{ReplyTo, ServerId};
-use wire::member::{Ping, ToShard, coordinator};
+use wire::member::{Ping, ServerLocation, ToShard, coordinator};
 use wire::opcode::Service;
 use wire::proto::{Metric, MetricList, ServerList, ServerListEntry};
 use wire::rpc::{self, MessageResponse};
@@ -13,7 +13,7 @@ use wire::time::Time;
 
 use crate::pending::Goal;
 use crate::requests::{BUSY, Refused, send};
-use crate::{Coordinator, Output};
+use crate::{Coordinator, Output, level};
 
 /// How long a proxied ping waits at most, whatever the client asks for.
 const MAX_PROXY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,6 +118,31 @@ impl Coordinator {
         };
         send(to, out, |bytes| response.encode(bytes));
         Ok(())
+    }
+
+    /// No answer comes: the process ends, as if it had crashed.
+    pub(crate) fn kill(&mut self, out: &mut impl Output) -> Result<(), Refused> {
+        if self.config.allow_test_rpcs {
+            out.log_message(level::WARNING, "a client's KILL ends this process");
+            out.end_process();
+            return Ok(());
+        }
+        if !core::mem::replace(&mut self.told_of_test_rpcs, true) {
+            let text = "refused KILL: it is for tests only; --allowTestRpcs allows it";
+            out.log_message(level::WARNING, text);
+        }
+        Err(Status::UnimplementedRequest.into())
+    }
+
+    /// Where clients reach a server; empty if there is no such server.
+    pub(crate) fn location(&self, server_id: u64) -> ServerLocation {
+        let id = ServerId(server_id);
+        let server = self.members.server(id.index());
+        let server = server.filter(|server| server.id == id);
+        ServerLocation {
+            server_id,
+            locator: server.map_or_else(String::new, |server| server.locator.clone()),
+        }
     }
 
     pub(crate) fn get_metrics(

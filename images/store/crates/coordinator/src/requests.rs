@@ -62,6 +62,7 @@ fn fixed_bytes(opcode: Opcode) -> (usize, usize) {
         Opcode::HintServerCrashed => (rpc::HintServerCrashedRequest::FIXED_BYTES, 4),
         Opcode::SetRuntimeOption => (rpc::SetRuntimeOptionRequest::FIXED_BYTES, 4),
         Opcode::GetRuntimeOption => (rpc::GetRuntimeOptionRequest::FIXED_BYTES, 8),
+        Opcode::Kill => (rpc::BARE_REQUEST_BYTES, 4),
         Opcode::GetServerId => (rpc::BARE_REQUEST_BYTES, 12),
         Opcode::GetMetrics => (rpc::BARE_REQUEST_BYTES, 8),
         Opcode::ProxyPing => (rpc::ProxyPingRequest::FIXED_BYTES, 12),
@@ -93,6 +94,7 @@ impl Coordinator {
             Opcode::HintServerCrashed => self.hint_server_crashed(to, payload, out),
             Opcode::SetRuntimeOption => self.set_runtime_option(payload),
             Opcode::GetRuntimeOption => self.get_runtime_option(payload),
+            Opcode::Kill => self.kill(out),
             Opcode::GetServerId => self.get_server_id(to, out),
             Opcode::GetMetrics => self.get_metrics(now, to, out),
             Opcode::ProxyPing => self.proxy_ping(now, to, payload, out),
@@ -148,6 +150,7 @@ impl Coordinator {
             Some(Service::Admin) => match opcode? {
                 opcode @ (Opcode::Ping
                 | Opcode::ProxyPing
+                | Opcode::Kill
                 | Opcode::GetServerId
                 | Opcode::GetMetrics) => Ok(opcode),
                 _ => Err(Status::UnimplementedRequest),

@@ -71,6 +71,10 @@ impl Coordinator {
                 };
                 send(connection, coordinator::Kind::LeaseAnswer(answer), out);
             }
+            Some(shard::Kind::LocateServer(question)) => {
+                let location = self.location(question.server_id);
+                send(connection, coordinator::Kind::ServerLocation(location), out);
+            }
             Some(shard::Kind::Hello(_)) | None => {
                 out.log_message(
                     level::WARNING,

@@ -13,7 +13,7 @@ mod segment;
 
 pub use cleaner::{CleanerStats, Cleaning, Keeps, Owner};
 pub use index::{Index, IndexFull, Slot};
-pub use log::{Admission, Config, ConfigError, Durability, Log, NoRoom, Origin, Usage};
+pub use log::{Admission, Appended, Config, ConfigError, Durability, Log, NoRoom, Origin, Usage};
 pub use position::{LogPosition, Reference};
 
 #[cfg(test)]

@@ -116,6 +116,13 @@ pub struct Usage {
     pub free_bytes: u64,
 }
 
+/// What was appended since the process started. What the cleaner copies does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Appended {
+    pub entries: u64,
+    pub bytes: u64,
+}
+
 /// See the crate's documentation. Segments are numbered from 0 by their place in memory.
 pub struct Log {
     pub(crate) config: Config,
@@ -141,6 +148,7 @@ pub struct Log {
     pub(crate) waste_bytes: u64,
     /// Bytes of entries that [`Log::kill`] was told of.
     pub(crate) killed_bytes: u64,
+    appended: Appended,
     pub(crate) cleaner: Cleaner,
 }
 
@@ -155,7 +163,11 @@ impl Log {
     /// Forgets everything and starts a new log, for another origin, in the same memory.
     pub fn reset(&mut self, origin: Origin) {
         let memory = std::mem::take(&mut self.memory);
+        let (appended, cleaned) = (self.appended, self.cleaner.stats);
         *self = Log::in_memory(memory, self.config, origin);
+        // Counters never go back.
+        self.appended = appended;
+        self.cleaner.stats = cleaned;
     }
 
     fn in_memory(memory: Vec<u8>, config: Config, origin: Origin) -> Log {
@@ -181,6 +193,7 @@ impl Log {
             tombstone_bytes: 0,
             waste_bytes: 0,
             killed_bytes: 0,
+            appended: Appended::default(),
             cleaner: Cleaner::default(),
             config,
             origin,
@@ -379,6 +392,10 @@ impl Log {
 
     // ---- accounting ----
 
+    pub fn appended(&self) -> Appended {
+        self.appended
+    }
+
     pub fn usage(&self) -> Usage {
         Usage {
             capacity_bytes: self.memory.len() as u64,
@@ -457,6 +474,8 @@ impl Log {
         let bytes = entry::write(entry, &mut self.memory[at..end]) as u32;
         segment.used_bytes += bytes;
         segment.birth_sum += u128::from(bytes) * u128::from(birth.0);
+        self.appended.entries += 1;
+        self.appended.bytes += u64::from(bytes);
         (Reference::of_offset(at), bytes)
     }
 

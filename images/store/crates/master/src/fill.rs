@@ -93,7 +93,7 @@ impl Shard {
         let table_id = fill.tables[(fill.next % tables) as usize];
         let key = (fill.next / tables).to_string();
         let place = Place::of(table_id, key.as_bytes());
-        if !self.store.tablets.owns(table_id, place.hash) {
+        if !self.store.tablets.count_use(table_id, place.hash) {
             return Status::UnknownTablet;
         }
         let Ok(object) = KeysAndValue::single(place.key, &fill.value) else {
@@ -104,7 +104,7 @@ impl Shard {
             ..RejectRules::default()
         };
         let outcome = self.store.write(&place, &rules, object, None);
-        self.count_write(&outcome, object.encoded_bytes());
+        self.count_write(&outcome, &object);
         outcome.response.status
     }
 }

@@ -15,6 +15,8 @@ mod leases;
 mod membership;
 mod multi;
 mod output;
+mod perf;
+mod proxy;
 mod requests;
 mod results;
 mod shard;

@@ -142,8 +142,12 @@ impl Shard {
                 self.lease_answer(now, &answer);
                 Session::Continue
             }
+            Kind::ServerLocation(location) => {
+                self.proxies.located(&location, out);
+                Session::Continue
+            }
             Kind::Control(control) => {
-                self.control(now, &control, out);
+                self.control_order(now, &control, out);
                 Session::Continue
             }
         }
@@ -179,6 +183,9 @@ impl Shard {
             self.start_over(Some(enlisted), welcome.first_version, out);
         }
         self.leases.learn_time(now, welcome.cluster_time_ns);
+        for question in self.proxies.questions() {
+            out.send_coordinator(message(shard::Kind::LocateServer(question)));
+        }
         self.resynchronize(&welcome.tablets, out)
     }
 
@@ -331,13 +338,22 @@ impl Shard {
         }
     }
 
-    fn control(&mut self, now: Time, control: &member::Control, out: &mut impl Output) {
-        let mut response = Vec::new();
-        self.control_operation(now, control.op, &control.input, &mut response, out);
+    fn control_order(&mut self, now: Time, control: &member::Control, out: &mut impl Output) {
+        let response = self.control(now, control.op, &control.input, out);
         out.send_coordinator(message(shard::Kind::ControlDone(member::ControlDone {
             sequence: control.sequence,
             response,
         })));
+    }
+
+    /// Asks the coordinator where a server is; once it is back, if it is away.
+    pub(crate) fn locate_server(&self, server_id: ServerId, out: &mut impl Output) {
+        if self.membership.link.is_some() {
+            let question = member::LocateServer {
+                server_id: server_id.0,
+            };
+            out.send_coordinator(message(shard::Kind::LocateServer(question)));
+        }
     }
 }
 

@@ -47,7 +47,7 @@ impl Shard {
                 out,
                 |shard, part: MultiWritePart<'_>, place| {
                     let outcome = shard.store.write(&place, &part.rules, part.object, None);
-                    shard.count_write(&outcome, part.object.encoded_bytes());
+                    shard.count_write(&outcome, &part.object);
                     outcome
                 },
             ),
@@ -111,7 +111,7 @@ impl Shard {
         for (at, part) in request.parts().take(MAX_PARTS).enumerate() {
             let (table_id, key) = part.place();
             let hash = self.scratch.hashes[at];
-            let outcome = if self.store.tablets.owns(table_id, hash) {
+            let outcome = if self.store.tablets.count_use(table_id, hash) {
                 let place = Place {
                     table_id,
                     key,
@@ -181,7 +181,7 @@ impl Shard {
             };
             let (mut version, mut object, mut position) = (0, None, LogPosition::START);
             let mut status = Status::UnknownTablet;
-            if store.tablets.owns(place.table_id, hash) {
+            if store.tablets.count_use(place.table_id, hash) {
                 let found = store.look_up(&place);
                 (version, object, position) = (found.version, found.object, found.seen);
                 status = match (object, part.rules.check(version)) {
@@ -203,7 +203,9 @@ impl Shard {
             scratch.found.push(object);
             seen = seen.max(position);
             self.counters.reads += 1;
-            self.counters.read_bytes += content_bytes as u64;
+            let value_bytes = object.map_or(0, |at| store.object(at).value.len());
+            self.counters.read_bytes += value_bytes as u64;
+            self.counters.read_key_bytes += part.key.len() as u64;
         }
         seen
     }

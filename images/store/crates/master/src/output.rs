@@ -10,10 +10,23 @@ pub trait Output {
     fn send_coordinator(&mut self, message: ToCoordinator);
     /// `level`: 1 error, 2 warning, 3 notice, 4 debug.
     fn log_message(&mut self, level: u32, text: &str);
+
+    // What follows serves administration. A driver that has no network, and no process to end, leaves it out.
+
     /// What the driver has counted for this shard.
     fn driver_counters(&self) -> DriverCounters {
         DriverCounters::default()
     }
+    /// Begins to connect to another server's client port. The driver reports with [`crate::Shard::server_connected`] or
+    /// [`crate::Shard::server_disconnected`], later and not before this returns, under the number that it gives here.
+    /// `None`: it has no way there.
+    fn connect_server(&mut self, _locator: &str) -> Option<u64> {
+        None
+    }
+    /// Sends a request on such a connection.
+    fn send_server(&mut self, _connection: u64, _nonce: u64, _payload: &[u8]) {}
+    /// Closes such a connection; nothing about it is reported any more.
+    fn close_server(&mut self, _connection: u64) {}
     /// Ends the process at once, as a crash would.
     fn end_process(&mut self) {}
 }

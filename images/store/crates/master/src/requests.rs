@@ -3,15 +3,17 @@
 use log::{LogPosition, Reference};
 use wire::entry::{ObjectView, RpcResult};
 use wire::ids::ReplyTo;
+use wire::keys::KeysAndValue;
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{
     self, EchoRequest, EchoResponse, EnumerateRequest, EnumerateResponse, IncrementRequest,
-    IncrementResponse, Lease, MAX_RPC_BYTES, PingRequest, ReadRequest, ReadResponse, RemoveRequest,
+    IncrementResponse, Lease, MAX_RPC_BYTES, ReadRequest, ReadResponse, RemoveRequest,
     RemoveResponse, RetryResponse, WriteRequest, WriteResponse,
 };
 use wire::status::Status;
 use wire::time::Time;
 
+use crate::admin::reply_message;
 use crate::config::PlantedBug;
 use crate::leases::Validity;
 use crate::membership::ask_about_lease;
@@ -33,7 +35,7 @@ const NOT_ENLISTED: Delay = Delay {
     max_us: 100,
 };
 /// The cleaner, the log's durability or the coordinator has to get on first.
-const BUSY: Delay = Delay {
+pub(crate) const BUSY: Delay = Delay {
     min_us: 1000,
     max_us: 2000,
 };
@@ -89,7 +91,6 @@ impl Shard {
             Service::from_u16(header.service),
             Opcode::from_u16(header.opcode),
         ) {
-            (Some(Service::Admin), Some(Opcode::Ping)) => return self.ping(to, payload, out),
             (Some(Service::Master), Some(Opcode::Echo)) => return self.echo(to, payload, out),
             (Some(Service::Admin), Some(opcode)) => {
                 return self.admin_request(now, to, opcode, payload, out);
@@ -120,8 +121,8 @@ impl Shard {
             Opcode::Increment => self.increment(now, to, payload, out),
             Opcode::Enumerate => self.enumerate(to, payload, out),
             Opcode::FillWithTestData => self.fill_with_test_data(to, payload, out),
-            Opcode::GetServerStatistics => self.get_server_statistics(to, out),
-            Opcode::GetLogMetrics => self.get_log_metrics(to, out),
+            Opcode::GetServerStatistics => reply_message(to, &self.server_statistics(), out),
+            Opcode::GetLogMetrics => reply_message(to, &self.log_metrics(), out),
             _ => self.multi_op(to, payload, out),
         };
         if let Err(status) = done {
@@ -130,20 +131,7 @@ impl Shard {
         }
     }
 
-    /// Answered whatever else is going on: clients take a silent server for a dead one.
-    fn ping(&self, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
-        let status = match PingRequest::decode(payload) {
-            // Servers do not ping each other here: the only one this shard knows of is itself.
-            Ok(PingRequest { caller }) if caller.is_valid() && caller != self.server_id() => {
-                Status::CallerNotInCluster
-            }
-            Ok(_) => Status::Ok,
-            Err(status) => status,
-        };
-        out.reply(to, &[&rpc::status_bytes(status)]);
-    }
-
-    /// Answered at once, too: it measures the way here and back.
+    /// Answered at once: it measures the way here and back.
     fn echo(&self, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
         match EchoRequest::decode(payload) {
             Ok(request) => {
@@ -172,7 +160,7 @@ impl Shard {
     ) -> Result<(), Status> {
         let request = ReadRequest::decode(payload)?;
         let place = Place::of(request.table_id, request.key);
-        if !self.store.tablets.owns(place.table_id, place.hash) {
+        if !self.store.tablets.count_use(place.table_id, place.hash) {
             return Err(Status::UnknownTablet);
         }
         let found = self.store.look_up(&place);
@@ -180,11 +168,15 @@ impl Shard {
         let (status, value) = match (found.object, request.rules.check(found.version)) {
             (None, _) => (Status::ObjectDoesntExist, &[][..]),
             (Some(_), Err(status)) => (status, &[][..]),
-            (Some(at), Ok(())) => (Status::Ok, wanted(&self.store.object(at))),
+            (Some(at), Ok(())) => {
+                let object = self.store.object(at);
+                self.counters.read_bytes += object.value.len() as u64;
+                (Status::Ok, wanted(&object))
+            }
         };
         let fixed = ReadResponse::fixed_bytes(status, found.version, value.len() as u32);
         self.counters.reads += 1;
-        self.counters.read_bytes += value.len() as u64;
+        self.counters.read_key_bytes += request.key.len() as u64;
         self.gate
             .reply(durable, found.seen, to, &[&fixed, value], out);
         Ok(())
@@ -212,7 +204,7 @@ impl Shard {
         let outcome = self
             .store
             .write(&place, &request.rules, object, Some(numbered));
-        self.count_write(&outcome, object.encoded_bytes());
+        self.count_write(&outcome, &object);
         self.answer(to, outcome, out);
         Ok(())
     }
@@ -289,7 +281,7 @@ impl Shard {
             Known::Stale => return Begin::Refuse(Status::StaleRpc),
             Known::Ahead => return Begin::ComeAgain,
         }
-        if !self.store.tablets.owns(place.table_id, place.hash) {
+        if !self.store.tablets.count_use(place.table_id, place.hash) {
             return Begin::Refuse(Status::UnknownTablet);
         }
         let known = results.expiration_ns(lease_id).unwrap_or(0);
@@ -346,10 +338,15 @@ impl Shard {
             .reply(durable, outcome.seen, to, &[response.as_ref()], out);
     }
 
-    pub(crate) fn count_write(&mut self, outcome: &Outcome<WriteResponse>, bytes: usize) {
+    pub(crate) fn count_write(
+        &mut self,
+        outcome: &Outcome<WriteResponse>,
+        object: &KeysAndValue<'_>,
+    ) {
         if outcome.response.status == Status::Ok {
             self.counters.writes += 1;
-            self.counters.written_bytes += bytes as u64;
+            self.counters.written_bytes += object.encoded_bytes() as u64;
+            self.counters.written_value_bytes += object.value().len() as u64;
         }
         self.count_refusal(outcome);
     }

@@ -14,6 +14,7 @@ use crate::leases::Leases;
 use crate::membership::Membership;
 use crate::multi::Scratch;
 use crate::output::{Output, Session};
+use crate::proxy::Proxies;
 use crate::stats::Stats;
 use crate::store::Store;
 
@@ -38,6 +39,7 @@ pub struct Shard {
     pub(crate) gate: Gate,
     pub(crate) leases: Leases,
     pub(crate) counters: Stats,
+    pub(crate) proxies: Proxies,
     /// Memory for multi-ops, and for the objects that an enumeration returns; kept so that none is allocated per request.
     pub(crate) scratch: Scratch,
     pub(crate) enumerated: Vec<u8>,
@@ -67,6 +69,7 @@ impl Shard {
             gate: Gate::new(config.max_held_replies),
             leases: Leases::default(),
             counters: Stats::default(),
+            proxies: Proxies::default(),
             scratch: Scratch::default(),
             enumerated: Vec::new(),
             fill: None,
@@ -141,7 +144,8 @@ impl Shard {
             next = now;
         }
         self.look_for_ended_leases(now, out);
-        next.min(self.next_expiry)
+        self.proxies.expire(now, out);
+        next.min(self.next_expiry).min(self.proxies.next_deadline())
     }
 
     /// The log is durable up to `position`, which is at most [`Self::head_position`]. Sends the replies that waited for it.

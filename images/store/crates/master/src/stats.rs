@@ -13,8 +13,12 @@ pub struct Stats {
     pub enumerated: u64,
     /// Bytes of values that were read.
     pub read_bytes: u64,
+    /// Bytes of the keys that they were asked for by.
+    pub read_key_bytes: u64,
     /// Bytes of keys and values that were written.
     pub written_bytes: u64,
+    /// Of these, bytes of values.
+    pub written_value_bytes: u64,
     pub multi_ops: u64,
     /// Requests of which the client had the answer, or was about to: they were not executed again.
     pub duplicates: u64,

@@ -18,6 +18,12 @@ impl Tablets {
     /// Whether the key with this hash is in an owned tablet.
     #[inline]
     pub fn owns(&self, table_id: TableId, hash: u64) -> bool {
+        self.place_of(table_id, hash).is_some()
+    }
+
+    /// The same for a key that is about to be read or written, which counts as a use of its tablet.
+    #[inline]
+    pub fn count_use(&self, table_id: TableId, hash: u64) -> bool {
         let Some(at) = self.place_of(table_id, hash) else {
             return false;
         };
@@ -148,7 +154,7 @@ mod tests {
         assert_eq!(tablets.all(), parts);
         assert_eq!(tablets.find(TableId(1), 19), Some(parts[1]));
         assert_eq!(tablets.find(TableId(1), 21), None);
-        assert!(tablets.owns(TableId(1), 16) && tablets.owns(TableId(1), 17));
+        assert!(tablets.count_use(TableId(1), 16) && tablets.count_use(TableId(1), 17));
         let uses: Vec<_> = tablets.uses().map(|(_, uses)| uses).collect();
         assert_eq!(uses, [0, 2, 0]);
         tablets.drop_within(&parts[0]);

@@ -22,7 +22,7 @@ pub const MAX_FRAME_BYTES: usize = 16 << 20;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ToCoordinator {
-    #[prost(oneof = "shard::Kind", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "shard::Kind", tags = "1, 2, 3, 4, 5, 6")]
     pub kind: Option<shard::Kind>,
 }
 
@@ -42,6 +42,8 @@ pub mod shard {
         LeaseQuery(LeaseQuery),
         #[prost(message, tag = "5")]
         ControlDone(ControlDone),
+        #[prost(message, tag = "6")]
+        LocateServer(LocateServer),
     }
 }
 
@@ -106,6 +108,13 @@ pub struct LeaseQuery {
     pub lease_id: u64,
 }
 
+/// Where do clients reach this server?
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct LocateServer {
+    #[prost(fixed64, tag = "1")]
+    pub server_id: u64,
+}
+
 /// Answers [`Control`] with a complete SERVER_CONTROL response of the client protocol.
 #[derive(Clone, PartialEq, Message)]
 pub struct ControlDone {
@@ -117,7 +126,7 @@ pub struct ControlDone {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ToShard {
-    #[prost(oneof = "coordinator::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "coordinator::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub kind: Option<coordinator::Kind>,
 }
 
@@ -143,6 +152,8 @@ pub mod coordinator {
         Control(Control),
         #[prost(message, tag = "8")]
         SplitTablet(TabletSplit),
+        #[prost(message, tag = "9")]
+        ServerLocation(ServerLocation),
     }
 }
 
@@ -237,6 +248,16 @@ pub struct LeaseAnswer {
     pub expiration_ns: u64,
     #[prost(uint64, tag = "3")]
     pub cluster_time_ns: u64,
+}
+
+/// Answers [`LocateServer`].
+#[derive(Clone, PartialEq, Message)]
+pub struct ServerLocation {
+    #[prost(fixed64, tag = "1")]
+    pub server_id: u64,
+    /// Its service locator; empty when there is no such server.
+    #[prost(string, tag = "2")]
+    pub locator: String,
 }
 
 /// A SERVER_CONTROL_ALL operation, passed on. `op` is one of the wire protocol's control operations.

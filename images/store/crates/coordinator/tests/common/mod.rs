@@ -24,6 +24,7 @@ pub enum Action {
 pub struct Recorder {
     pub actions: Vec<Action>,
     pub log: Vec<String>,
+    pub ended: bool,
 }
 
 impl Output for Recorder {
@@ -41,6 +42,9 @@ impl Output for Recorder {
     }
     fn log_message(&mut self, _level: u32, text: &str) {
         self.log.push(text.to_owned());
+    }
+    fn end_process(&mut self) {
+        self.ended = true;
     }
 }
 

@@ -30,6 +30,14 @@ pub struct Said {
     pub replies: Vec<(ReplyTo, Vec<u8>)>,
     pub messages: Vec<shard::Kind>,
     pub texts: Vec<(u32, String)>,
+    pub counters: DriverCounters,
+    /// Where it wanted to connect to; the number of a connection is 1 + its place here.
+    pub connects: Vec<String>,
+    /// No connection can be made.
+    pub is_cut_off: bool,
+    pub sent: Vec<(u64, u64, Vec<u8>)>,
+    pub closed: Vec<u64>,
+    pub ended: bool,
 }
 
 impl Output for Said {
@@ -41,6 +49,22 @@ impl Output for Said {
     }
     fn log_message(&mut self, level: u32, text: &str) {
         self.texts.push((level, text.to_owned()));
+    }
+    fn driver_counters(&self) -> DriverCounters {
+        self.counters
+    }
+    fn connect_server(&mut self, locator: &str) -> Option<u64> {
+        self.connects.push(locator.to_owned());
+        (!self.is_cut_off).then_some(self.connects.len() as u64)
+    }
+    fn send_server(&mut self, connection: u64, nonce: u64, payload: &[u8]) {
+        self.sent.push((connection, nonce, payload.to_vec()));
+    }
+    fn close_server(&mut self, connection: u64) {
+        self.closed.push(connection);
+    }
+    fn end_process(&mut self) {
+        self.ended = true;
     }
 }
 

@@ -14,6 +14,7 @@ use wire::member::{ToCoordinator, ToShard};
 use wire::time::Time;
 
 use crate::logging::log_message;
+use crate::runtime::end_process;
 
 /// A member connection that has not said who it is by then is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
@@ -203,5 +204,9 @@ impl Output for Actions<'_> {
 
     fn log_message(&mut self, level: u32, text: &str) {
         log_message(level, text);
+    }
+
+    fn end_process(&mut self) {
+        end_process();
     }
 }

@@ -65,6 +65,9 @@ pub struct Options {
         value_name = "NUMBER"
     )]
     max_connections: usize,
+    /// Serve requests that are for tests and do harm elsewhere: KILL
+    #[arg(long = "allowTestRpcs", env = "RCBOX_ALLOW_TEST_RPCS", value_parser = clap::builder::BoolishValueParser::new())]
+    allow_test_rpcs: bool,
     #[command(flatten)]
     logging: Logging,
 }
@@ -106,7 +109,10 @@ pub fn run(options: &Options) -> Result<(), String> {
     )?;
     let (_, member) = listen(member, Protocol::Member, "members")?;
 
-    let config = coordinator::Config::new(random_u64()?, cluster_tag, VERSION);
+    let config = coordinator::Config {
+        allow_test_rpcs: options.allow_test_rpcs,
+        ..coordinator::Config::new(random_u64()?, cluster_tag, VERSION)
+    };
     let (mailbox, inbox) = Mailbox::new(reactor.remote());
     let handler = driver::Driver::new(config, client_listener, inbox);
     tokio_runtime()?.block_on(async {

@@ -1,19 +1,22 @@
 //! Between sockets and one shard's state machine.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use master::{DriverCounters, Output, Session as Verdict, Shard, Stats};
-use net::{CloseReason, Counters, Handler, Io, Protocol};
+use net::{Address, CloseReason, Counters, Handler, Io, Protocol};
 use prost::Message;
 use tokio::sync::oneshot;
 use wire::ids::ReplyTo;
+use wire::locator::parse_list;
 use wire::member::{ToCoordinator, ToShard, coordinator, shard};
 use wire::time::Time;
 
 use super::probe::State;
 use super::session::{Due, Session};
 use crate::logging::log_message;
+use crate::runtime::end_process;
 
 /// What other threads ask.
 pub enum Question {
@@ -25,6 +28,8 @@ pub struct Driver {
     session: Session,
     inbox: Receiver<Question>,
     state: Arc<State>,
+    /// Connections to other servers.
+    servers: BTreeSet<u64>,
     /// Room for messages, used again and again.
     encoded: Vec<u8>,
 }
@@ -41,6 +46,7 @@ impl Driver {
             session,
             inbox,
             state,
+            servers: BTreeSet::new(),
             encoded: Vec::new(),
         }
     }
@@ -50,6 +56,7 @@ impl Driver {
         let Driver {
             shard,
             session,
+            servers,
             encoded,
             ..
         } = self;
@@ -58,6 +65,7 @@ impl Driver {
             Actions {
                 io,
                 coordinator: session.open_connection(),
+                servers,
                 encoded,
             },
         )
@@ -126,6 +134,9 @@ impl Handler for Driver {
             let hello = shard::Kind::Hello(self.shard.hello());
             let (_, mut out) = self.split(io);
             out.send_coordinator(ToCoordinator { kind: Some(hello) });
+        } else if self.servers.contains(&connection) {
+            let (shard, mut out) = self.split(io);
+            shard.server_connected(connection, &mut out);
         }
     }
 
@@ -133,11 +144,15 @@ impl Handler for Driver {
         if self.session.is(connection) {
             return self.member_frame(now, connection, payload, io);
         }
+        let is_server = self.servers.contains(&connection);
         let (shard, mut out) = self.split(io);
+        if is_server {
+            return shard.server_answered(now, connection, nonce, payload, &mut out);
+        }
         shard.request(now, ReplyTo { connection, nonce }, payload, &mut out);
     }
 
-    fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, _io: &mut Io) {
+    fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io) {
         if self.session.is(connection) {
             // At length only once: a coordinator that is away for a while is reported when it goes.
             if self.session.open_connection().is_some() {
@@ -146,6 +161,9 @@ impl Handler for Driver {
                 tracing::debug!("coordinator: {reason}");
             }
             self.lost(now);
+        } else if self.servers.remove(&connection) {
+            let (shard, mut out) = self.split(io);
+            shard.server_disconnected(connection, &mut out);
         }
     }
 
@@ -167,6 +185,7 @@ impl Handler for Driver {
 struct Actions<'a> {
     io: &'a mut Io,
     coordinator: Option<u64>,
+    servers: &'a mut BTreeSet<u64>,
     encoded: &'a mut Vec<u8>,
 }
 
@@ -201,8 +220,26 @@ impl Output for Actions<'_> {
         }
     }
 
-    /// As a crash would: nothing is flushed, and whoever watches the process sees that it failed.
+    fn connect_server(&mut self, locator: &str) -> Option<u64> {
+        let locators = parse_list(locator).ok()?;
+        let (host, port) = locators.iter().find_map(|locator| locator.tcp().ok())?;
+        let connection = self.io.connect(&Address::new(host, port), Protocol::Rpc);
+        self.servers.insert(connection);
+        Some(connection)
+    }
+
+    fn send_server(&mut self, connection: u64, nonce: u64, payload: &[u8]) {
+        // If the connection is gone, `closed` says so.
+        self.io.send(connection, nonce, &[payload]);
+    }
+
+    fn close_server(&mut self, connection: u64) {
+        if self.servers.remove(&connection) {
+            self.io.close(connection);
+        }
+    }
+
     fn end_process(&mut self) {
-        std::process::exit(1);
+        end_process();
     }
 }

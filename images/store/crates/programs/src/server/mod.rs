@@ -103,7 +103,7 @@ pub struct Options {
     )]
     max_connections: usize,
     /// Serve RPCs that are for tests only: KILL ends the process, FILL_WITH_TEST_DATA fills its memory
-    #[arg(long = "allowTestRpcs", env = "RCBOX_ALLOW_TEST_RPCS")]
+    #[arg(long = "allowTestRpcs", env = "RCBOX_ALLOW_TEST_RPCS", value_parser = clap::builder::BoolishValueParser::new())]
     allow_test_rpcs: bool,
     /// Where to serve health and metrics [default: port of -L + 300]
     #[arg(long = "httpListen", env = "RCBOX_HTTP_LISTEN", value_name = "HOST:PORT", value_parser = host_port)]

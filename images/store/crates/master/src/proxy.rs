@@ -1,0 +1,192 @@
+//! PROXY_PING: pings another server for a client, and says how long that took.
+//!
+//! The coordinator knows where the server is; a connection of its own leads there. Whoever answers must have the server id
+//! that was asked for: its place may have gone to another process.
+
+use core::time::Duration;
+
+use wire::ids::{ReplyTo, ServerId};
+use wire::member::{LocateServer, ServerLocation};
+use wire::opcode::{Opcode, Service};
+use wire::rpc::{self, GetServerIdResponse, PingRequest, ProxyPingRequest, ProxyPingResponse};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::output::Output;
+use crate::requests::BUSY;
+use crate::shard::Shard;
+
+/// Pings under way for clients; more are told to come again.
+const MAX_PINGS: usize = 16;
+/// However long a client would wait.
+const MAX_TIMEOUT: Duration = Duration::from_secs(10);
+/// Numbers of the two requests on a connection.
+const GET_SERVER_ID: u64 = 1;
+const PING: u64 = 2;
+
+struct Proxied {
+    to: ReplyTo,
+    server: ServerId,
+    deadline: Time,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The coordinator was asked where the server is, or will be when it is back.
+    Locating,
+    /// Waiting for the connection, or for the server to say who it is.
+    Connecting(u64),
+    Pinging {
+        connection: u64,
+        sent: Time,
+    },
+}
+
+impl Stage {
+    fn connection(self) -> Option<u64> {
+        match self {
+            Stage::Locating => None,
+            Stage::Connecting(connection) | Stage::Pinging { connection, .. } => Some(connection),
+        }
+    }
+}
+
+/// Pings under way.
+#[derive(Default)]
+pub(crate) struct Proxies(Vec<Proxied>);
+
+impl Proxies {
+    pub fn next_deadline(&self) -> Time {
+        let deadlines = self.0.iter().map(|ping| ping.deadline);
+        deadlines.min().unwrap_or(Time::NEVER)
+    }
+
+    fn position(&self, connection: u64) -> Option<usize> {
+        let mut pings = self.0.iter();
+        pings.position(|ping| ping.stage.connection() == Some(connection))
+    }
+
+    /// Ends a ping and answers it.
+    fn finish(&mut self, at: usize, reply_ns: u64, out: &mut impl Output) {
+        let ping = self.0.swap_remove(at);
+        if let Some(connection) = ping.stage.connection() {
+            out.close_server(connection);
+        }
+        let mut bytes = Vec::with_capacity(ProxyPingResponse::FIXED_BYTES);
+        ProxyPingResponse {
+            status: Status::Ok,
+            reply_ns,
+        }
+        .encode(&mut bytes);
+        out.reply(ping.to, &[&bytes]);
+    }
+
+    fn fail(&mut self, at: usize, out: &mut impl Output) {
+        self.finish(at, ProxyPingResponse::TIMED_OUT, out);
+    }
+
+    /// Gives up what is late.
+    pub fn expire(&mut self, now: Time, out: &mut impl Output) {
+        while let Some(at) = self.0.iter().position(|ping| ping.deadline <= now) {
+            self.fail(at, out);
+        }
+    }
+
+    /// The coordinator knows, or does not know, where a server is.
+    pub fn located(&mut self, location: &ServerLocation, out: &mut impl Output) {
+        let is_meant =
+            |ping: &Proxied| ping.stage == Stage::Locating && ping.server.0 == location.server_id;
+        while let Some(at) = self.0.iter().position(is_meant) {
+            match out.connect_server(&location.locator) {
+                Some(connection) => self.0[at].stage = Stage::Connecting(connection),
+                None => self.fail(at, out),
+            }
+        }
+    }
+
+    /// What to ask the coordinator again when it is back.
+    pub fn questions(&self) -> impl Iterator<Item = LocateServer> {
+        let waiting = self.0.iter().filter(|ping| ping.stage == Stage::Locating);
+        waiting.map(|ping| LocateServer {
+            server_id: ping.server.0,
+        })
+    }
+}
+
+impl Shard {
+    pub(crate) fn proxy_ping(
+        &mut self,
+        now: Time,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Status> {
+        let request = ProxyPingRequest::decode(payload)?;
+        if self.proxies.0.len() >= MAX_PINGS {
+            self.come_again(to, BUSY, out);
+            return Ok(());
+        }
+        let timeout = Duration::from_nanos(request.timeout_ns).min(MAX_TIMEOUT);
+        self.proxies.0.push(Proxied {
+            to,
+            server: request.server_id,
+            deadline: now + timeout,
+            stage: Stage::Locating,
+        });
+        self.locate_server(request.server_id, out);
+        Ok(())
+    }
+
+    /// A connection that [`Output::connect_server`] began is there.
+    pub fn server_connected(&mut self, connection: u64, out: &mut impl Output) {
+        if self.proxies.position(connection).is_some() {
+            let mut question = Vec::new();
+            rpc::encode_bare_request(Opcode::GetServerId, Service::Admin, &mut question);
+            out.send_server(connection, GET_SERVER_ID, &question);
+        }
+    }
+
+    /// An answer came on such a connection.
+    pub fn server_answered(
+        &mut self,
+        now: Time,
+        connection: u64,
+        nonce: u64,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) {
+        let Some(at) = self.proxies.position(connection) else {
+            return;
+        };
+        let ping = &mut self.proxies.0[at];
+        match (ping.stage, nonce) {
+            (Stage::Connecting(_), GET_SERVER_ID) => {
+                let answer = GetServerIdResponse::decode(payload);
+                if answer.is_ok_and(|answer| answer.server_id == ping.server) {
+                    let mut request = Vec::new();
+                    let caller = ServerId::INVALID;
+                    PingRequest { caller }.encode(&mut request);
+                    out.send_server(connection, PING, &request);
+                    let sent = now;
+                    ping.stage = Stage::Pinging { connection, sent };
+                } else {
+                    self.proxies.fail(at, out);
+                }
+            }
+            (Stage::Pinging { sent, .. }, PING) if rpc::status(payload) == Ok(Status::Ok) => {
+                let took = now.since(sent).as_nanos();
+                let took = u64::try_from(took).unwrap_or(ProxyPingResponse::TIMED_OUT);
+                self.proxies.finish(at, took, out);
+            }
+            _ => self.proxies.fail(at, out),
+        }
+    }
+
+    /// Such a connection is gone, or could not be made.
+    pub fn server_disconnected(&mut self, connection: u64, out: &mut impl Output) {
+        if let Some(at) = self.proxies.position(connection) {
+            self.proxies.fail(at, out);
+        }
+    }
+}
