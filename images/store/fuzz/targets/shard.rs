@@ -70,7 +70,7 @@ fuzz_target!(|data: &[u8]| {
     let mut out = Answers::default();
     let mut shard = shard(&mut out);
     let mut rest = data;
-    let mut requests = 0;
+    let mut requests = 0_usize;
     // Each request has its length in two bytes before it.
     while let Some((length, tail)) = rest.split_first_chunk::<2>() {
         let (payload, tail) = tail.split_at(tail.len().min(u16::from_le_bytes(*length).into()));
