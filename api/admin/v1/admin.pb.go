@@ -933,10 +933,15 @@ func (x *Tablet) GetMember() string {
 }
 
 type RemoveMemberRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// A process (see Member.instance) that is not to be let in from now on, whether it enlisted already or is about to: with it,
+	// a member that never enlisted is removed, too, and never NOT_FOUND. Empty: only processes that enlisted are kept out.
+	Instance string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	// The store that the caller means: one with another cluster_id removes nothing and answers ABORTED. 0: whichever answers.
+	ExpectedClusterId uint64 `protobuf:"fixed64,3,opt,name=expected_cluster_id,json=expectedClusterId,proto3" json:"expected_cluster_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *RemoveMemberRequest) Reset() {
@@ -974,6 +979,20 @@ func (x *RemoveMemberRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *RemoveMemberRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *RemoveMemberRequest) GetExpectedClusterId() uint64 {
+	if x != nil {
+		return x.ExpectedClusterId
+	}
+	return 0
 }
 
 type RemoveMemberResponse struct {
@@ -1083,9 +1102,11 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"endKeyHash\x121\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1b.rcbox.admin.v1.TabletStateR\x05state\x12\x1b\n" +
 	"\tserver_id\x18\x04 \x01(\x06R\bserverId\x12\x16\n" +
-	"\x06member\x18\x05 \x01(\tR\x06member\")\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\"u\n" +
 	"\x13RemoveMemberRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x16\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\x12.\n" +
+	"\x13expected_cluster_id\x18\x03 \x01(\x06R\x11expectedClusterId\"\x16\n" +
 	"\x14RemoveMemberResponse*S\n" +
 	"\x0eDurabilityMode\x12\x1f\n" +
 	"\x1bDURABILITY_MODE_UNSPECIFIED\x10\x00\x12 \n" +

@@ -41,7 +41,8 @@ type AdminClient interface {
 	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	// Takes a member out of the store for good. Atomic: from its success on, no tablet is placed there and no process of
 	// the removed incarnation is let in again. FAILED_PRECONDITION while the member owns tablets (the message names the
-	// tables); NOT_FOUND for a name that never enlisted, which a caller may take for success.
+	// tables); ABORTED by another store than the one meant; NOT_FOUND for a name that never enlisted, unless an instance is
+	// named: a process of that name may be about to enlist.
 	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
 }
 
@@ -93,7 +94,8 @@ type AdminServer interface {
 	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	// Takes a member out of the store for good. Atomic: from its success on, no tablet is placed there and no process of
 	// the removed incarnation is let in again. FAILED_PRECONDITION while the member owns tablets (the message names the
-	// tables); NOT_FOUND for a name that never enlisted, which a caller may take for success.
+	// tables); ABORTED by another store than the one meant; NOT_FOUND for a name that never enlisted, unless an instance is
+	// named: a process of that name may be about to enlist.
 	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }

@@ -26,9 +26,10 @@ const maxStatusBytes = 16 << 20
 type Client interface {
 	// Status is the whole store in one answer.
 	Status(ctx context.Context) (*adminv1.GetClusterStatusResponse, error)
-	// RemoveMember takes a member out of the store for good. nil when it is out or was never in; a *RefusedError when it
-	// holds data.
-	RemoveMember(ctx context.Context, name string) error
+	// RemoveMember takes a member out of the store for good, and keeps the named instance of it out even if that has yet to
+	// enlist (empty: none). nil when it is out or was never in; a *RefusedError when it holds data. A store other than the
+	// one that Status told of removes nothing.
+	RemoveMember(ctx context.Context, name, instance string) error
 	// Close ends the connection.
 	Close() error
 }
@@ -67,6 +68,8 @@ func DialTarget(target string, options ...grpc.DialOption) (Client, error) {
 type client struct {
 	connection *grpc.ClientConn
 	admin      adminv1.AdminClient
+	// clusterID of the store that Status told of; 0 before that.
+	clusterID uint64
 }
 
 func (c *client) Status(ctx context.Context) (*adminv1.GetClusterStatusResponse, error) {
@@ -76,13 +79,16 @@ func (c *client) Status(ctx context.Context) (*adminv1.GetClusterStatusResponse,
 	if err != nil {
 		return nil, fmt.Errorf("ask the coordinator for its status: %w", err)
 	}
+	c.clusterID = response.GetClusterId()
 	return response, nil
 }
 
-func (c *client) RemoveMember(ctx context.Context, name string) error {
+func (c *client) RemoveMember(ctx context.Context, name, instance string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := c.admin.RemoveMember(ctx, &adminv1.RemoveMemberRequest{Name: name})
+	_, err := c.admin.RemoveMember(ctx, &adminv1.RemoveMemberRequest{
+		Name: name, Instance: instance, ExpectedClusterId: c.clusterID,
+	})
 	switch status.Code(err) {
 	case codes.OK, codes.NotFound:
 		return nil

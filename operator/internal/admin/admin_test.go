@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,20 +29,33 @@ func TestRemoveMember(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = client.Close() })
 
-	err = client.RemoveMember(t.Context(), "box-master-0")
+	err = client.RemoveMember(t.Context(), "box-master-0", "")
 	var refused *admin.RefusedError
 	if !errors.As(err, &refused) || refused.Member != "box-master-0" || !strings.Contains(refused.Message, "owns 2 tablets") {
 		t.Errorf("a member with data: %v", err)
 	}
-	if err := client.RemoveMember(t.Context(), "box-master-1"); err != nil {
+	if err := client.RemoveMember(t.Context(), "box-master-1", ""); err != nil {
 		t.Errorf("a member without data: %v", err)
 	}
-	if err := client.RemoveMember(t.Context(), "box-master-1"); err != nil {
+	if err := client.RemoveMember(t.Context(), "box-master-1", ""); err != nil {
 		t.Errorf("a member that is out already: %v", err)
+	}
+	if err := client.RemoveMember(t.Context(), "box-master-2", "uid"); err != nil {
+		t.Errorf("a member that has yet to enlist: %v", err)
+	}
+	if kept := coordinator.KeptOut(); !slices.Equal(kept, []string{"uid"}) {
+		t.Errorf("kept out: %v", kept)
 	}
 	cluster, err := client.Status(t.Context())
 	if err != nil || len(cluster.GetMembers()) != 1 {
 		t.Errorf("status: %v, %v", cluster, err)
+	}
+
+	// Another store meanwhile: what was decided about the former one does not concern it.
+	coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.ClusterId++ })
+	err = client.RemoveMember(t.Context(), "box-master-0", "")
+	if code := status.Code(errors.Unwrap(err)); code != codes.Aborted {
+		t.Errorf("another store: %v", err)
 	}
 }
 
@@ -75,7 +89,7 @@ func TestNoAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.RemoveMember(ctx, "x"); err == nil {
+	if err := client.RemoveMember(ctx, "x", ""); err == nil {
 		t.Error("a call that was called off succeeded")
 	}
 }

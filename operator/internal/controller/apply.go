@@ -222,7 +222,12 @@ func (r *Reconciler) retireMember(ctx context.Context, v *visit, step planner.Re
 	if v.coordinator == nil {
 		return fmt.Errorf("retire %s: the coordinator was not reached", step.Member)
 	}
-	if err := v.coordinator.RemoveMember(ctx, step.Member); err != nil {
+	// A pod's uid is the instance of its processes.
+	instance := ""
+	if step.Pod != nil {
+		instance = step.Pod.UID
+	}
+	if err := v.coordinator.RemoveMember(ctx, step.Member, instance); err != nil {
 		return err
 	}
 	if step.Pod == nil {

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,9 +148,13 @@ func TestScaleInRefused(t *testing.T) {
 	}
 
 	h.tablets("box-master-1", 0)
+	uid := string(h.pods()["box-master-1"].UID)
 	h.mustVisit()
 	if removed := h.coordinator.Removed(); len(removed) != 1 || removed[0] != "box-master-1" {
 		t.Errorf("members removed: %v", removed)
+	}
+	if kept := h.coordinator.KeptOut(); uid == "" || !slices.Contains(kept, uid) {
+		t.Errorf("kept out: %v, not %q", kept, uid)
 	}
 	if h.pods()["box-master-1"] != nil {
 		t.Error("its pod is still there")

@@ -34,6 +34,7 @@ type Coordinator struct {
 	response *adminv1.GetClusterStatusResponse
 	down     bool
 	removed  []string
+	keptOut  []string
 	asked    int
 }
 
@@ -89,6 +90,13 @@ func (c *Coordinator) Removed() []string {
 	return slices.Clone(c.removed)
 }
 
+// KeptOut are the instances that it was told never to let in.
+func (c *Coordinator) KeptOut() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.keptOut)
+}
+
 // Asked is how many times it was asked for its status.
 func (c *Coordinator) Asked() int {
 	c.mu.Lock()
@@ -112,6 +120,12 @@ func (c *Coordinator) RemoveMember(
 ) (*adminv1.RemoveMemberResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if id := request.GetExpectedClusterId(); id != 0 && id != c.response.GetClusterId() {
+		return nil, status.Errorf(codes.Aborted, "this is store %x, not %x", c.response.GetClusterId(), id)
+	}
+	if instance := request.GetInstance(); instance != "" {
+		c.keptOut = append(c.keptOut, instance)
+	}
 	members := c.response.GetMembers()
 	i := slices.IndexFunc(members, func(m *adminv1.Member) bool { return m.GetName() == request.GetName() })
 	if i < 0 {

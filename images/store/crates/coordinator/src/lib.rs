@@ -23,7 +23,7 @@ use wire::member::{Hello, ToShard};
 use wire::time::Time;
 
 pub use leases::TERM_NS as LEASE_TERM_NS;
-pub use status::RemoveMemberError;
+pub use status::{Removal, RemoveMemberError};
 
 /// What a coordinator is created with.
 #[derive(Clone, Debug)]

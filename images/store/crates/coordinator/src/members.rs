@@ -432,11 +432,15 @@ impl Members {
 
     /// Whether one more member can be removed.
     pub fn can_remember_removal(&self) -> bool {
-        self.removed.len() + MAX_PAST_PROCESSES < self.limits.max_removed
+        self.removed.len() + MAX_PAST_PROCESSES + 1 < self.limits.max_removed
     }
 
-    /// Forgets a member, and refuses its instances from now on. Returns the connections that it had.
-    pub fn remove(&mut self, name: &str) -> Vec<Link> {
+    /// Forgets a member, and refuses its instances from now on; also `instance`, unless that is empty. Returns the connections
+    /// that it had.
+    pub fn remove(&mut self, name: &str, instance: &str) -> Vec<Link> {
+        if !instance.is_empty() {
+            self.removed.insert((name.to_owned(), instance.to_owned()));
+        }
         let Some(member) = self.members.remove(name) else {
             return Vec::new();
         };

@@ -12,7 +12,7 @@ use wire::time::Time;
 use crate::members::{Death, Link, NotAdmitted};
 use crate::pending::Goal;
 use crate::requests::note_control_response;
-use crate::status::{Loss, RemoveMemberError};
+use crate::status::{Loss, Removal, RemoveMemberError};
 use crate::{Coordinator, Output, level};
 
 fn send(connection: u64, kind: coordinator::Kind, out: &mut impl Output) {
@@ -98,19 +98,44 @@ impl Coordinator {
     pub fn remove_member(
         &mut self,
         _now: Time,
-        name: &str,
+        removal: &Removal,
         out: &mut impl Output,
     ) -> Result<(), RemoveMemberError> {
-        let Some(member) = self.members.get(name) else {
-            return Err(RemoveMemberError::NotFound {
-                member: name.to_owned(),
+        let name = &removal.name;
+        self.check_removal(removal)?;
+        for link in self.members.remove(name, &removal.instance) {
+            let text = format!("member {name:?} was removed from the store; end this process");
+            refuse(link.connection, RefusedReason::Superseded, text, out);
+            self.give_up_answers(link, out);
+        }
+        out.log_message(
+            level::NOTICE,
+            &format!("member {name:?} was removed from the store"),
+        );
+        Ok(())
+    }
+
+    fn check_removal(&self, removal: &Removal) -> Result<(), RemoveMemberError> {
+        let (cluster_id, expected_cluster_id) =
+            (self.config.cluster_id, removal.expected_cluster_id);
+        if expected_cluster_id != 0 && expected_cluster_id != cluster_id {
+            return Err(RemoveMemberError::OtherStore {
+                expected_cluster_id,
+                cluster_id,
             });
+        }
+        let member = removal.name.clone();
+        let owners: BTreeSet<u32> = match self.members.get(&member) {
+            Some(present) => present.servers().iter().copied().collect(),
+            None if removal.instance.is_empty() => {
+                return Err(RemoveMemberError::NotFound { member });
+            }
+            None => BTreeSet::new(),
         };
-        let owners: BTreeSet<u32> = member.servers().iter().copied().collect();
         let (tables, _, tablet_count) = self.list_owned(&owners);
         if tablet_count > 0 {
             return Err(RemoveMemberError::OwnsTablets {
-                member: name.to_owned(),
+                member,
                 tablet_count,
                 tables,
             });
@@ -120,15 +145,6 @@ impl Coordinator {
                 limit: self.config.limits.max_removed,
             });
         }
-        for link in self.members.remove(name) {
-            let text = format!("member {name:?} was removed from the store; end this process");
-            refuse(link.connection, RefusedReason::Superseded, text, out);
-            self.give_up_answers(link, out);
-        }
-        out.log_message(
-            level::NOTICE,
-            &format!("member {name:?} was removed from the store"),
-        );
         Ok(())
     }
 

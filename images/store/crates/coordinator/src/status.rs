@@ -103,6 +103,16 @@ pub struct Tablet {
     pub member: String,
 }
 
+/// Which member is to go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Removal {
+    pub name: String,
+    /// A process that is not to be let in from now on, even if it never enlisted. Empty: none beyond those that did.
+    pub instance: String,
+    /// The store that is meant; 0 for whichever this is.
+    pub expected_cluster_id: u64,
+}
+
 /// Why a member cannot be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoveMemberError {
@@ -114,6 +124,11 @@ pub enum RemoveMemberError {
         tablet_count: u64,
         /// Names; bounded.
         tables: Vec<String>,
+    },
+    /// The caller means another store.
+    OtherStore {
+        expected_cluster_id: u64,
+        cluster_id: u64,
     },
     /// The list of removed members is full.
     TooManyRemoved { limit: usize },
@@ -134,6 +149,13 @@ impl core::fmt::Display for RemoveMemberError {
                 "member {member:?} owns {tablet_count} tablets, the only copy of their data (tables: {}); \
                  drop these tables or keep the member",
                 tables.join(", ")
+            ),
+            RemoveMemberError::OtherStore {
+                expected_cluster_id,
+                cluster_id,
+            } => write!(
+                f,
+                "this is store {cluster_id:016x}, not {expected_cluster_id:016x}: look at its status again before removing anything"
             ),
             RemoveMemberError::TooManyRemoved { limit } => write!(
                 f,

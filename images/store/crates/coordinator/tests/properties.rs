@@ -5,7 +5,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use common::{Action, CLUSTER, Harness, create_table, drop_table, hello};
+use common::{Action, CLUSTER, Harness, create_table, drop_table, hello, removal};
 use proptest::prelude::*;
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, coordinator::Kind};
@@ -241,10 +241,10 @@ impl World {
             .map(|shard| shard.tablet_count)
             .sum();
         let now = self.harness.now;
-        let result = self
-            .harness
-            .coordinator
-            .remove_member(now, &name, &mut self.harness.out);
+        let result =
+            self.harness
+                .coordinator
+                .remove_member(now, &removal(&name), &mut self.harness.out);
         let actions = self.harness.take();
         self.note(actions);
         let present = self.present.contains_key(&member);

@@ -4,8 +4,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Action, CLUSTER, Harness, create_table, drop_table, encode, hello};
-use coordinator::status::{MemberState, RemoveMemberError};
+use common::{Action, CLUSTER, Harness, create_table, drop_table, encode, hello, removal};
+use coordinator::status::{MemberState, Removal, RemoveMemberError};
 use coordinator::{LEASE_TERM_NS, Limits};
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::member::{self, RefusedReason, coordinator::Kind};
@@ -552,7 +552,7 @@ fn a_removed_member_owns_nothing_and_never_comes_back() {
     let now = harness.now;
     let refusal = harness
         .coordinator
-        .remove_member(now, "a", &mut harness.out);
+        .remove_member(now, &removal("a"), &mut harness.out);
     let Err(RemoveMemberError::OwnsTablets {
         tables,
         tablet_count,
@@ -568,7 +568,7 @@ fn a_removed_member_owns_nothing_and_never_comes_back() {
     };
     harness
         .coordinator
-        .remove_member(now, "a", &mut harness.out)
+        .remove_member(now, &removal("a"), &mut harness.out)
         .unwrap();
     assert!(matches!(
         &harness.take()[..],
@@ -593,7 +593,7 @@ fn a_removed_member_owns_nothing_and_never_comes_back() {
     assert!(matches!(
         harness
             .coordinator
-            .remove_member(now, "a", &mut harness.out),
+            .remove_member(now, &removal("a"), &mut harness.out),
         Err(RemoveMemberError::NotFound { .. })
     ));
     let (welcome, _) = harness.enlist(103, hello("a", 9, 0, 1));
@@ -603,6 +603,42 @@ fn a_removed_member_owns_nothing_and_never_comes_back() {
         "a fresh place"
     );
     assert_eq!(harness.create("v", 1), TableId(3));
+}
+
+#[test]
+fn a_process_that_is_about_to_enlist_can_be_kept_out() {
+    let mut harness = Harness::new();
+    let now = harness.now;
+    let remove = |harness: &mut Harness, instance: &str, expected_cluster_id| {
+        let removal = Removal {
+            instance: instance.to_owned(),
+            expected_cluster_id,
+            ..removal("a")
+        };
+        harness
+            .coordinator
+            .remove_member(now, &removal, &mut harness.out)
+    };
+    let another = remove(&mut harness, "instance-1", CLUSTER + 1);
+    let Err(RemoveMemberError::OtherStore { cluster_id, .. }) = another else {
+        panic!("{another:?}");
+    };
+    assert_eq!(cluster_id, CLUSTER);
+    for _ in 0..2 {
+        assert_eq!(remove(&mut harness, "instance-1", CLUSTER), Ok(()));
+    }
+    let refused = harness.refused(100, hello("a", 1, 0, 1));
+    assert_eq!(refused.reason(), RefusedReason::Superseded);
+    // Others of that name, and others of that instance, come in.
+    harness.enlist(101, hello("a", 2, 0, 1));
+    harness.enlist(102, hello("b", 1, 0, 1));
+    // One that is there and one that is on its way, at once.
+    assert_eq!(remove(&mut harness, "instance-3", 0), Ok(()));
+    harness.take();
+    for process in [2, 3] {
+        let refused = harness.refused(110 + process, hello("a", process, 0, 1));
+        assert_eq!(refused.reason(), RefusedReason::Superseded);
+    }
 }
 
 #[test]

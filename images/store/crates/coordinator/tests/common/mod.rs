@@ -74,6 +74,14 @@ pub fn hello(member: &str, process: u64, shard: u32, shards: u32) -> Hello {
     }
 }
 
+/// Of a member, whoever its processes are.
+pub fn removal(name: &str) -> coordinator::Removal {
+    coordinator::Removal {
+        name: name.to_owned(),
+        ..Default::default()
+    }
+}
+
 impl Harness {
     pub fn new() -> Harness {
         Harness::with(|_| {})

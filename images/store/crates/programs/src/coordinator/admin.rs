@@ -81,19 +81,34 @@ impl Admin for Service {
         &self,
         request: Request<admin::RemoveMemberRequest>,
     ) -> Result<Response<admin::RemoveMemberResponse>, Status> {
-        let name = request.into_inner().name;
+        let admin::RemoveMemberRequest {
+            name,
+            instance,
+            expected_cluster_id,
+        } = request.into_inner();
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Err(Status::invalid_argument(format!(
                 "a member's name has 1 to {MAX_NAME_BYTES} bytes"
             )));
         }
+        if instance.len() > MAX_NAME_BYTES {
+            return Err(Status::invalid_argument(format!(
+                "an instance has at most {MAX_NAME_BYTES} bytes"
+            )));
+        }
+        let removal = status::Removal {
+            name,
+            instance,
+            expected_cluster_id,
+        };
         let removed = self
             .mailbox
-            .ask(|answer| Question::RemoveMember { name, answer })
+            .ask(|answer| Question::RemoveMember { removal, answer })
             .await?;
         removed.map_err(|error| match error {
             RemoveMemberError::NotFound { .. } => Status::not_found(error.to_string()),
             RemoveMemberError::OwnsTablets { .. } => Status::failed_precondition(error.to_string()),
+            RemoveMemberError::OtherStore { .. } => Status::aborted(error.to_string()),
             RemoveMemberError::TooManyRemoved { .. } => {
                 Status::resource_exhausted(error.to_string())
             }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use coordinator::status::{ClusterStatus, RemoveMemberError, TablePage};
+use coordinator::status::{ClusterStatus, Removal, RemoveMemberError, TablePage};
 use coordinator::{Config, Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
@@ -28,7 +28,7 @@ pub enum Question {
         answer: oneshot::Sender<TablePage>,
     },
     RemoveMember {
-        name: String,
+        removal: Removal,
         answer: oneshot::Sender<Result<(), RemoveMemberError>>,
     },
 }
@@ -114,8 +114,8 @@ impl Driver {
             } => {
                 drop(answer.send(coordinator.tables(after_table_id, page_size)));
             }
-            Question::RemoveMember { name, answer } => {
-                drop(answer.send(coordinator.remove_member(now, &name, &mut out)));
+            Question::RemoveMember { removal, answer } => {
+                drop(answer.send(coordinator.remove_member(now, &removal, &mut out)));
             }
         }
     }
