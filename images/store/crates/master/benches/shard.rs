@@ -1,11 +1,14 @@
 //! What a shard takes for one request, without network.
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use master::{Config, Identity, Output, Shard};
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
-use wire::rpc::{Lease, MultiWritePart, MultiWriteRequest, ReadRequest, RejectRules, WriteRequest};
+use wire::rpc::{
+    EnumerateRequest, EnumerateResponse, Lease, MultiReadPart, MultiReadRequest, MultiWritePart,
+    MultiWriteRequest, ReadRequest, RejectRules, WriteRequest,
+};
 use wire::time::Time;
 
 const TABLE: TableId = TableId(1);
@@ -35,6 +38,9 @@ struct Bed {
     payload: Vec<u8>,
     rpc_id: u64,
     random: u64,
+    /// Where the enumeration goes on.
+    cursor: u64,
+    iterator: Vec<u8>,
 }
 
 impl Bed {
@@ -57,6 +63,8 @@ impl Bed {
             payload: Vec::new(),
             rpc_id: 0,
             random: 1,
+            cursor: 0,
+            iterator: Vec::new(),
         };
         let tablet = TabletRange {
             table_id: TABLE.0,
@@ -126,6 +134,36 @@ impl Bed {
         self.send();
     }
 
+    fn multi_read(&mut self, objects: usize) {
+        let keys: Vec<_> = (0..objects).map(|_| key_bytes(self.random_key())).collect();
+        self.payload.clear();
+        let parts = keys.iter().map(|key| MultiReadPart {
+            table_id: TABLE,
+            rules: RejectRules::default(),
+            key,
+        });
+        MultiReadRequest::encode_parts(&parts.collect::<Vec<_>>(), &mut self.payload);
+        self.send();
+    }
+
+    /// One request of an enumeration of the whole table, which starts anew at its end. Tells how many bytes came.
+    fn enumerate(&mut self, keys_only: bool) -> usize {
+        self.payload.clear();
+        EnumerateRequest {
+            table_id: TABLE,
+            keys_only,
+            tablet_first_hash: self.cursor,
+            iterator: &self.iterator,
+        }
+        .encode(&mut self.payload);
+        self.send();
+        let response = EnumerateResponse::decode(&self.out.0).expect("an answer");
+        self.cursor = response.tablet_first_hash;
+        self.iterator.clear();
+        self.iterator.extend_from_slice(response.iterator);
+        response.objects.len()
+    }
+
     fn multi_write(&mut self) {
         let keys: [[u8; 30]; 20] = std::array::from_fn(|_| key_bytes(self.random_key()));
         let parts: Vec<_> = keys
@@ -170,6 +208,20 @@ fn requests(c: &mut Criterion) {
     c.bench_function("multi-write of 20 random keys", |b| {
         b.iter(|| bed.multi_write())
     });
+    let mut group = c.benchmark_group("multi-read of random keys");
+    for objects in [20, 100] {
+        group.throughput(Throughput::Elements(objects));
+        group.bench_function(objects.to_string(), |b| {
+            b.iter(|| bed.multi_read(objects as usize))
+        });
+    }
+    group.finish();
+    let mut group = c.benchmark_group("enumerate, one request");
+    for keys_only in [false, true] {
+        let name = if keys_only { "keys" } else { "keys and values" };
+        group.bench_function(name, |b| b.iter(|| bed.enumerate(keys_only)));
+    }
+    group.finish();
 }
 
 criterion_group!(benches, requests);

@@ -1,13 +1,13 @@
 //! ENUMERATE: the objects of a table, a bounded piece at a time. docs/enumeration.md says why it misses nothing.
 //!
-//! Objects come in the order of the low 32 bits of their hashes, then of the whole hash: that of every hash table's buckets.
+//! Objects come in the order of the low 32 bits of their hashes, then of the whole hash, then of the key: every hash table has
+//! its buckets in that order, whatever its size.
 //! The state that the client carries is a list of the ranges of hashes that are not finished, with how far each has come.
 
 use log::LogPosition;
 use prost::Message;
 use wire::entry::Kind;
 use wire::ids::{ReplyTo, TableId};
-use wire::keys::KeysAndValue;
 use wire::proto::{EnumerationFrame, EnumerationIterator};
 use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject};
 use wire::status::Status;
@@ -16,23 +16,29 @@ use crate::output::Output;
 use crate::shard::Shard;
 use crate::store::{object_view, place_of};
 
-/// Hash table slots that one request visits at least, if there are as many: each may be a cache miss.
-const SLOTS: usize = 4096;
+/// Slots of the hash table that one request looks at, about: each may be a cache miss.
+const MAX_SLOTS: usize = 2048;
+/// Buckets that it looks at: they lie in memory one behind the other.
+const MAX_BUCKETS: usize = 16_384;
+/// Buckets by which entries of the log are fetched ahead.
+const AHEAD: usize = 2;
 /// A piece ends when it has so many bytes; one object may make it longer.
-const PIECE_BYTES: usize = 256 << 10;
-/// Ranges in a state. It has one more for each tablet that was split behind the enumeration's back.
+const PIECE_BYTES: usize = 128 << 10;
+/// Ranges in a state, which has one or two more for each time that a tablet was split in the middle of its enumeration.
 const MAX_RANGES: usize = 64;
 /// As many buckets as there are low halves of hashes: what a state counts in.
 const BUCKETS: u64 = 1 << 32;
 
 /// A range of hashes that is not finished.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unfinished {
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Unfinished {
     /// Closed range of key hashes.
     first: u64,
     last: u64,
     /// Objects before this, in the order of [`order_of`], have been returned.
     next: (u64, u64),
+    /// Of the objects at `next`, those with smaller keys have been returned, too.
+    next_key: Vec<u8>,
 }
 
 /// Where an object comes in the order of enumeration.
@@ -46,27 +52,30 @@ impl Unfinished {
             first,
             last,
             next: (0, 0),
+            next_key: Vec::new(),
         }
+    }
+
+    fn is_returned(&self, order: (u64, u64), key: &[u8]) -> bool {
+        (order, key) < (self.next, &self.next_key[..])
     }
 
     fn is_finished(&self) -> bool {
         self.next.0 >= BUCKETS
     }
 
-    /// A hash in the range by which the client finds the server to ask. It is 0 only if there is no other: together with no objects
-    /// that would mean the end.
-    fn cursor(&self) -> u64 {
-        if self.first == 0 {
-            self.last
-        } else {
-            self.first
+    /// Leaves the hash 0 out as soon as its objects have been returned, which are the first of all: no objects with a cursor of
+    /// 0 would mean the end.
+    fn leave_zero(&mut self) {
+        if self.first == 0 && self.last > 0 && self.next > order_of(0) {
+            self.first = 1;
         }
     }
 }
 
 /// The ranges that are not finished, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct State {
+struct State {
     ranges: Vec<Unfinished>,
 }
 
@@ -90,6 +99,7 @@ impl State {
                 first: frame.tablet_start_hash,
                 last: frame.tablet_end_hash,
                 next: (frame.bucket_index, frame.bucket_next_hash),
+                next_key: frame.bucket_next_key.clone().unwrap_or_default(),
             })
             .collect();
         let ordered = ranges.windows(2).all(|pair| pair[0].last < pair[1].first);
@@ -108,6 +118,7 @@ impl State {
             num_buckets: BUCKETS,
             bucket_index: range.next.0,
             bucket_next_hash: range.next.1,
+            bucket_next_key: (!range.next_key.is_empty()).then(|| range.next_key.clone()),
         });
         let iterator = EnumerationIterator {
             frames: frames.collect(),
@@ -122,29 +133,32 @@ impl State {
             .ranges
             .iter()
             .position(|range| range.first <= hash && hash <= range.last)?;
-        let whole = self.ranges[at];
-        let work = Unfinished {
-            first: whole.first.max(first),
-            last: whole.last.min(last),
-            ..whole
+        let whole = &self.ranges[at];
+        let piece = |first, last| Unfinished {
+            first,
+            last,
+            ..whole.clone()
         };
-        let mut pieces = Vec::with_capacity(3);
-        if whole.first < work.first {
-            pieces.push(Unfinished {
-                last: work.first - 1,
-                ..whole
-            });
-        }
-        let place = at + pieces.len();
-        pieces.push(work);
-        if work.last < whole.last {
-            pieces.push(Unfinished {
-                first: work.last + 1,
-                ..whole
-            });
-        }
-        self.ranges.splice(at..=at, pieces);
+        let (first, last) = (whole.first.max(first), whole.last.min(last));
+        let left = (whole.first < first).then(|| piece(whole.first, first - 1));
+        let right = (last < whole.last).then(|| piece(last + 1, whole.last));
+        let place = at + usize::from(left.is_some());
+        let pieces = [left, Some(piece(first, last)), right];
+        self.ranges.splice(at..=at, pieces.into_iter().flatten());
         Some(place)
+    }
+
+    /// Makes one range of the last two until there are few enough: what one of them had returned may come again.
+    fn shorten(&mut self) {
+        while self.ranges.len() > MAX_RANGES
+            && let Some(last) = self.ranges.pop()
+            && let Some(before) = self.ranges.last_mut()
+        {
+            before.last = last.last;
+            if before.is_returned(last.next, &last.next_key) {
+                (before.next, before.next_key) = (last.next, last.next_key);
+            }
+        }
     }
 }
 
@@ -168,15 +182,15 @@ impl Shard {
         if let Some(at) = state.cut(hash, first, last) {
             let range = &mut state.ranges[at];
             seen = self.collect(request.table_id, request.keys_only, range, &mut objects);
+            range.leave_zero();
             if range.is_finished() && objects.is_empty() {
                 state.ranges.remove(at);
             }
-            if state.ranges.len() > MAX_RANGES {
-                return Err(Status::RequestFormatError);
-            }
+            state.shorten();
         }
+        // The client finds the server to ask by the first hash that is not finished.
         let (cursor, iterator) = match state.ranges.first() {
-            Some(range) => (range.cursor(), state.encode()),
+            Some(range) => (range.first, state.encode()),
             None => (0, Vec::new()),
         };
         let fixed =
@@ -196,49 +210,56 @@ impl Shard {
         range: &mut Unfinished,
         objects: &mut Vec<u8>,
     ) -> LogPosition {
-        let (log, index) = (&self.store.log, &self.store.keeper.index);
-        let mut seen = LogPosition::START;
-        let mut slots = 0;
+        let store = &self.store;
+        let index = &store.keeper.index;
         // All hashes of a range of one hash lie in one bucket.
         let (first, last) = match range.first == range.last {
             true => (range.first % BUCKETS, range.first % BUCKETS),
-            false => (range.next.0.min(BUCKETS), BUCKETS - 1),
+            false => (range.next.0.min(BUCKETS - 1), BUCKETS - 1),
         };
-        let mut bucket = index.bucket_of(first);
-        let last_bucket = index.bucket_of(last);
-        let mut found = Vec::new();
-        while !range.is_finished() {
+        let (first_bucket, last_bucket) = (index.bucket_of(first), index.bucket_of(last));
+        let mut seen = LogPosition::START;
+        let (mut slots, mut found) = (0, Vec::new());
+        for bucket in first_bucket..=last_bucket {
+            if range.is_finished()
+                || slots >= MAX_SLOTS
+                || bucket - first_bucket >= MAX_BUCKETS
+                || objects.len() >= PIECE_BYTES
+            {
+                break;
+            }
+            if bucket + AHEAD <= last_bucket {
+                let ahead = index.bucket(bucket + AHEAD);
+                ahead.for_each(|at| store.log.prefetch(at));
+            }
             found.clear();
             for at in index.bucket(bucket) {
                 slots += 1;
-                let entry = log.entry(at);
+                let entry = store.log.entry(at);
                 let place = place_of(&entry);
+                let order = order_of(place.hash);
                 let wanted = place.table_id == table_id
                     && (range.first..=range.last).contains(&place.hash)
-                    && order_of(place.hash) >= range.next;
+                    && !range.is_returned(order, place.key);
                 if wanted {
                     // That a removed object is missing is shown, too.
-                    seen = seen.max(self.store.position_seen(at));
+                    seen = seen.max(store.position_seen(at));
                     if entry.kind == Kind::Object {
-                        found.push((order_of(place.hash), at));
+                        found.push((order, place.key, object_view(&entry)));
                     }
                 }
             }
-            found.sort_unstable_by_key(|&(order, _)| order);
-            for &(order, at) in &found {
-                if objects.len() >= PIECE_BYTES && order != range.next {
-                    range.next = order;
+            found.sort_unstable_by_key(|&(order, key, _)| (order, key));
+            for (order, key, object) in &found {
+                if objects.len() >= PIECE_BYTES {
+                    (range.next, range.next_key) = (*order, key.to_vec());
                     return seen;
                 }
-                // Two keys may have one hash: they come together.
-                range.next = order;
-                let object = object_view(&log.entry(at));
                 let content = if keys_only {
                     object.keys()
                 } else {
                     object.content
                 };
-                debug_assert!(KeysAndValue::parse(content).is_ok());
                 EnumeratedObject::encode(0, object.version, table_id, content, objects);
                 self.counters.enumerated += 1;
             }
@@ -246,11 +267,73 @@ impl Shard {
                 true => (index.first_hash_of(bucket + 1), 0),
                 false => (BUCKETS, 0),
             };
-            bucket += 1;
-            if slots >= SLOTS || objects.len() >= PIECE_BYTES || bucket % SLOTS == 0 {
-                break;
-            }
+            range.next_key.clear();
         }
         seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u64, last: u64, next: (u64, u64), next_key: &[u8]) -> Unfinished {
+        let next_key = next_key.to_vec();
+        Unfinished {
+            first,
+            last,
+            next,
+            next_key,
+        }
+    }
+
+    #[test]
+    fn states_survive_their_encoding() {
+        let state = State {
+            ranges: vec![
+                range(0, 7, (3, 3), b"key"),
+                range(8, 100, (0, 0), b""),
+                range(200, u64::MAX, (BUCKETS, 0), b""),
+            ],
+        };
+        let request = EnumerateRequest {
+            table_id: TableId(1),
+            keys_only: false,
+            tablet_first_hash: 0,
+            iterator: &state.encode(),
+        };
+        assert_eq!(State::of(&request), Ok(state));
+    }
+
+    #[test]
+    fn a_cut_loses_no_hash() {
+        let mut state = State {
+            ranges: vec![range(10, 100, (5, 5), b"k"), range(200, 300, (0, 0), b"")],
+        };
+        assert_eq!(state.cut(150, 0, 500), None);
+        assert_eq!(state.cut(50, 40, 60), Some(1));
+        assert_eq!(state.cut(100, 61, 400), Some(2));
+        let expected = [
+            range(10, 39, (5, 5), b"k"),
+            range(40, 60, (5, 5), b"k"),
+            range(61, 100, (5, 5), b"k"),
+            range(200, 300, (0, 0), b""),
+        ];
+        assert_eq!(state.ranges, expected);
+        assert_eq!(state.cut(10, 0, 20), Some(0));
+    }
+
+    #[test]
+    fn too_many_ranges_become_fewer_and_go_back_to_the_slowest() {
+        let count = MAX_RANGES as u64 + 2;
+        let all = |at: u64| range(at * 10, at * 10 + 9, (count - at, 0), b"");
+        let mut state = State {
+            ranges: (0..count).map(all).collect(),
+        };
+        state.shorten();
+        assert_eq!(state.ranges.len(), MAX_RANGES);
+        let last = state.ranges.last().unwrap();
+        assert_eq!(*last, range((count - 3) * 10, count * 10 - 1, (1, 0), b""));
+        assert_eq!(state.ranges[0], all(0));
     }
 }

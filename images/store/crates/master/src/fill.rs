@@ -51,7 +51,8 @@ impl Shard {
             whole.filter(|range| range.start_key_hash == 0 && range.end_key_hash == u64::MAX);
         let tables: Vec<_> = whole.map(|range| TableId(range.table_id)).collect();
         if tables.is_empty() {
-            return Err(Status::UnknownTablet);
+            // Not UNKNOWN_TABLET, at which clients look for the owner and come again for ever.
+            return Err(Status::TabletDoesntExist);
         }
         self.fill = Some(Fill {
             to,
@@ -71,7 +72,9 @@ impl Shard {
         let step = STEP_OBJECTS.min(STEP_BYTES / (fill.value.len() + 1) + 1);
         for _ in 0..step {
             if fill.next == fill.count {
-                out.reply(fill.to, &[&rpc::status_bytes(Status::Ok)]);
+                let (durable, seen) = (self.durable_position(), self.store.log.head_position());
+                let done = rpc::status_bytes(Status::Ok);
+                self.gate.reply(durable, seen, fill.to, &[&done], out);
                 return false;
             }
             match self.fill_one(&fill) {

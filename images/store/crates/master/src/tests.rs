@@ -3,8 +3,11 @@
 mod admin;
 mod captured;
 mod durability;
+mod enumerate;
+mod fill;
 mod harness;
 mod membership;
 mod memory;
+mod multi;
 mod once;
 mod proxy;

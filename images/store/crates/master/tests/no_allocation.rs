@@ -7,7 +7,7 @@ use master::{Config, Identity, Output, Shard};
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
-use wire::rpc::{Lease, ReadRequest, RejectRules, WriteRequest};
+use wire::rpc::{Lease, MultiReadPart, MultiReadRequest, ReadRequest, RejectRules, WriteRequest};
 use wire::time::Time;
 
 struct Counting;
@@ -139,6 +139,29 @@ fn reads_writes_and_cleaning_allocate_nothing() {
         shard.request(Time::ZERO, to, &read, &mut out);
     }
     assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "reads");
+
+    let some: [[u8; 8]; 100] = std::array::from_fn(|key| (key as u64 * 31).to_le_bytes());
+    let parts: Vec<_> = some
+        .iter()
+        .map(|key| MultiReadPart {
+            table_id: TABLE,
+            rules: RejectRules::default(),
+            key,
+        })
+        .collect();
+    let mut multi_read = Vec::new();
+    MultiReadRequest::encode_parts(&parts, &mut multi_read);
+    // The first one makes the room that later ones use again.
+    shard.request(Time::ZERO, to, &multi_read, &mut out);
+    let reads = shard.stats().reads;
+    let before = ALLOCATIONS.with(Cell::get);
+    for _ in 0..1000 {
+        shard.request(Time::ZERO, to, &multi_read, &mut out);
+    }
+    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "multi-reads");
+    assert_eq!(shard.stats().reads - reads, 100 * 1000);
+
+    let before = ALLOCATIONS.with(Cell::get);
     for _ in 0..10 {
         write_all(&mut shard, &mut out);
     }

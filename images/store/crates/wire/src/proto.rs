@@ -83,7 +83,7 @@ pub struct EnumerationIterator {
 }
 
 /// How far the enumeration came in a range of key hashes.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub struct EnumerationFrame {
     #[prost(uint64, required, tag = "1")]
     pub tablet_start_hash: u64,
@@ -97,6 +97,9 @@ pub struct EnumerationFrame {
     /// In that bucket, objects with smaller hashes are finished.
     #[prost(uint64, required, tag = "5")]
     pub bucket_next_hash: u64,
+    /// Of objects with this very hash, those with smaller keys are finished. RAMCloud has no such field.
+    #[prost(bytes = "vec", optional, tag = "6")]
+    pub bucket_next_key: Option<Vec<u8>>,
 }
 
 /// Names and numbers, in GET_METRICS.

@@ -24,6 +24,7 @@ fn the_captured_story_comes_out_the_same() {
     // The lease of the capture ends at this cluster time; the test's cluster is younger.
     let mut expected: Option<(u64, Vec<u8>)> = None;
     let mut compared = 0;
+    let mut cursor = 0;
     let mut iterator = Vec::new();
     for line in CAPTURED.lines() {
         let words: Vec<_> = line.split(' ').collect();
@@ -43,7 +44,9 @@ fn the_captured_story_comes_out_the_same() {
                     // In another order, with another state, and the time of writing is not kept.
                     "ENUMERATE" if nonce == 19 => {
                         assert_eq!(enumerated(&reply), enumerated(&captured));
-                        iterator = EnumerateResponse::decode(&reply).unwrap().iterator.to_vec();
+                        let response = EnumerateResponse::decode(&reply).unwrap();
+                        cursor = response.tablet_first_hash;
+                        iterator = response.iterator.to_vec();
                     }
                     _ => {
                         assert_eq!(reply, captured, "{rpc} {nonce}");
@@ -67,7 +70,7 @@ fn the_captured_story_comes_out_the_same() {
                     let next = EnumerateRequest {
                         table_id: TABLE,
                         keys_only: false,
-                        tablet_first_hash: u64::MAX,
+                        tablet_first_hash: cursor,
                         iterator: &iterator,
                     };
                     next.encode(&mut payload);

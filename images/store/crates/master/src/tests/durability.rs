@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use wire::ids::ServerId;
-use wire::rpc::{ReadResponse, RejectRules, RetryResponse, WriteResponse};
+use wire::rpc::{
+    EnumerateRequest, EnumerateResponse, EnumeratedObject, Increment, IncrementRequest,
+    IncrementResponse, MultiReadPart, MultiReadRequest, MultiReadResponse, ReadResponse,
+    RejectRules, RetryResponse, WriteResponse,
+};
 use wire::status::Status;
 
 use super::harness::*;
@@ -62,6 +66,82 @@ fn not_found_waits_for_the_tombstone() {
     );
     assert_eq!(driver.read(b"key").0, Status::ObjectDoesntExist);
     assert_eq!(driver.shard.audit(), Ok(()));
+}
+
+/// What shows several objects waits for the newest of them; what shows that one is gone, for its tombstone.
+#[test]
+fn multi_reads_and_enumerations_wait_for_all_that_they_show() {
+    let mut driver = Driver::enlisted(small(Durability::External));
+    let mut multi_read = Vec::new();
+    let parts = [&b"old"[..], b"new"].map(|key| MultiReadPart {
+        table_id: TABLE,
+        rules: RejectRules::default(),
+        key,
+    });
+    MultiReadRequest::encode_parts(&parts, &mut multi_read);
+    let mut enumerate = Vec::new();
+    EnumerateRequest {
+        table_id: TABLE,
+        keys_only: true,
+        tablet_first_hash: 0,
+        iterator: &[],
+    }
+    .encode(&mut enumerate);
+    let durable = |driver: &mut Driver| {
+        let head = driver.shard.head_position();
+        driver.shard.advance_durable(head, &mut driver.said);
+    };
+    let rules = RejectRules::default();
+    driver.send(&write(lease(1), 1, 0, b"old", b"1", rules));
+    durable(&mut driver);
+    assert_eq!(driver.call(&multi_read)[4], 2, "nothing else is shown");
+    driver.send(&write(lease(1), 2, 0, b"new", b"2", rules));
+    for round in 0..2 {
+        let waiting = [driver.send(&multi_read), driver.send(&enumerate)];
+        for nonce in waiting {
+            assert!(driver.reply_to(nonce).is_none(), "round {round}");
+        }
+        durable(&mut driver);
+        let [read, enumerated] = waiting.map(|nonce| driver.reply_to(nonce).expect("durable"));
+        let read = MultiReadResponse::decode(&read).unwrap();
+        let there = read.parts().filter(|part| part.status == Status::Ok);
+        assert_eq!(there.count(), 2 - round);
+        let enumerated = EnumerateResponse::decode(&enumerated).unwrap();
+        let objects = EnumeratedObject::decode_all(enumerated.objects);
+        assert_eq!(objects.count(), 2 - round);
+        // In the second round, one of them is gone.
+        driver.send(&remove(lease(1), 3, 0, b"old", rules));
+    }
+}
+
+#[test]
+fn increments_and_reads_of_all_keys_wait_too() {
+    let mut driver = Driver::enlisted(small(Durability::External));
+    let mut increment = Vec::new();
+    IncrementRequest {
+        table_id: TABLE,
+        lease: lease(1),
+        rpc_id: 1,
+        ack_id: 0,
+        by: Increment {
+            int64: 3,
+            double: 0.0,
+        },
+        rules: RejectRules::default(),
+        key: b"key",
+    }
+    .encode(&mut increment);
+    let mut read_keys = read(b"key");
+    read_keys[0] = wire::opcode::Opcode::ReadKeysAndValue as u8;
+    let waiting = [&increment, &increment, &read_keys].map(|payload| driver.send(payload));
+    assert!(driver.said.replies.is_empty());
+    let head = driver.shard.head_position();
+    driver.shard.advance_durable(head, &mut driver.said);
+    let [first, again, read] = waiting.map(|nonce| driver.reply_to(nonce).expect("durable"));
+    assert_eq!(first, again, "executed once");
+    let response = IncrementResponse::decode(&first).unwrap();
+    assert_eq!((response.version, response.new_value[0]), (1, 3));
+    assert_eq!(read.len(), 16 + 3 + 3 + 8, "key and value");
 }
 
 #[test]
