@@ -17,7 +17,7 @@ use crate::shard::Shard;
 use crate::store::{object_view, place_of};
 
 /// Slots of the hash table that one request looks at, about: each may be a cache miss.
-const MAX_SLOTS: usize = 2048;
+const MAX_SLOTS: usize = 1024;
 /// Buckets that it looks at: they lie in memory one behind the other.
 const MAX_BUCKETS: usize = 16_384;
 /// Buckets by which entries of the log are fetched ahead.
