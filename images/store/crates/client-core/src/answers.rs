@@ -4,13 +4,14 @@ use core::time::Duration;
 
 use wire::ids::TableId;
 use wire::rpc::{
-    self, GetTableConfigResponse, ReadResponse, RenewLeaseResponse, RetryResponse,
-    ServerControlAllResponse, TableIdResponse, WriteResponse,
+    self, EchoResponse, EnumerateResponse, GetServerIdResponse, GetTableConfigResponse,
+    IncrementResponse, MessageResponse, ProxyPingResponse, ReadResponse, RenewLeaseResponse,
+    RetryResponse, ServerControlAllResponse, ServerControlResponse, TableIdResponse, WriteResponse,
 };
 use wire::status::Status;
 use wire::time::Time;
 
-use crate::operations::Kind;
+use crate::operations::{Answer, Kind};
 use crate::sessions::Call;
 use crate::{Client, Error, OperationId, Outcome, Output, Timer};
 
@@ -47,7 +48,7 @@ impl Client {
             return;
         };
         operation.failures = 0;
-        let is_on_key = matches!(operation.kind, Kind::Read | Kind::Write | Kind::Remove);
+        let is_on_key = matches!(operation.kind, Kind::OnKey(_) | Kind::Once(_));
         let (table, generation) = (operation.table, operation.config_generation);
         let lease_id = operation.lease_id;
         match rpc::status(payload) {
@@ -64,7 +65,17 @@ impl Client {
                     self.lease.ended();
                 }
                 if let Some(kind) = self.retire(id) {
-                    out.complete(id, outcome(&kind, payload));
+                    let outcome = match kind {
+                        Kind::Coordinator(answer)
+                        | Kind::OnKey(answer)
+                        | Kind::Once(answer)
+                        | Kind::At(_, answer) => outcome(answer, payload),
+                        // Answered elsewhere.
+                        Kind::Lease | Kind::Multi(_) => {
+                            Err(Error::status(Status::ResponseFormatError))
+                        }
+                    };
+                    out.complete(id, outcome);
                 }
             }
         }
@@ -142,50 +153,98 @@ impl Client {
     }
 }
 
-/// Reads the answer to an operation of this kind.
-fn outcome<'a>(kind: &Kind, payload: &'a [u8]) -> Result<Outcome<'a>, Error> {
-    let refused = |status, version| Err(Error::Refused { status, version });
-    match kind {
-        Kind::CreateTable | Kind::TableId => {
+/// Reads an answer.
+fn outcome(answer: Answer, payload: &[u8]) -> Result<Outcome<'_>, Error> {
+    match answer {
+        Answer::TableId => {
             let response = TableIdResponse::decode(payload).map_err(Error::status)?;
-            match response.status {
-                Status::Ok => Ok(Outcome::Table(response.table_id)),
-                status => refused(status, 0),
-            }
+            accepted(response.status, 0)?;
+            Ok(Outcome::Table(response.table_id))
         }
-        Kind::DropTable => match rpc::status(payload).map_err(Error::status)? {
-            Status::Ok => Ok(Outcome::Done),
-            status => refused(status, 0),
-        },
-        Kind::Control => {
-            let response = ServerControlAllResponse::decode(payload).map_err(Error::status)?;
-            match response.status {
-                Status::Ok => Ok(Outcome::Control {
-                    server_count: response.server_count,
-                    response_count: response.response_count,
-                    responses: response.responses,
-                }),
-                status => refused(status, 0),
-            }
+        Answer::Done => {
+            accepted(rpc::status(payload).map_err(Error::status)?, 0)?;
+            Ok(Outcome::Done)
         }
-        Kind::Read => {
+        Answer::Object => {
             let response = ReadResponse::decode(payload).map_err(Error::status)?;
-            match response.status {
-                Status::Ok => Ok(Outcome::Object {
-                    version: response.version,
-                    value: response.value,
-                }),
-                status => refused(status, response.version),
-            }
+            accepted(response.status, response.version)?;
+            Ok(Outcome::Object {
+                version: response.version,
+                value: response.value,
+            })
         }
-        Kind::Write | Kind::Remove => {
+        Answer::Version => {
             let response = WriteResponse::decode(payload).map_err(Error::status)?;
-            match response.status {
-                Status::Ok => Ok(Outcome::Version(response.version)),
-                status => refused(status, response.version),
-            }
+            accepted(response.status, response.version)?;
+            Ok(Outcome::Version(response.version))
         }
-        // Answered elsewhere.
-        Kind::Lease | Kind::MultiWrite(_) => refused(Status::ResponseFormatError, 0),
+        Answer::Increment => {
+            let response = IncrementResponse::decode(payload).map_err(Error::status)?;
+            accepted(response.status, response.version)?;
+            Ok(Outcome::Incremented {
+                version: response.version,
+                new_value: response.new_value,
+            })
+        }
+        Answer::Enumerate => {
+            let response = EnumerateResponse::decode(payload).map_err(Error::status)?;
+            accepted(response.status, 0)?;
+            Ok(Outcome::Enumerated {
+                tablet_first_hash: response.tablet_first_hash,
+                objects: response.objects,
+                iterator: response.iterator,
+            })
+        }
+        Answer::Message => {
+            let response = MessageResponse::decode(payload).map_err(Error::status)?;
+            accepted(response.status, 0)?;
+            Ok(Outcome::Message(response.message))
+        }
+        Answer::Echo => {
+            let response = EchoResponse::decode(payload).map_err(Error::status)?;
+            accepted(response.status, 0)?;
+            Ok(Outcome::Message(response.bytes))
+        }
+        Answer::LeaseInfo => {
+            let response = RenewLeaseResponse::decode(payload).map_err(Error::status)?;
+            accepted(response.status, 0)?;
+            Ok(Outcome::Lease(response.lease))
+        }
+        Answer::ControlAll => {
+            let response = ServerControlAllResponse::decode(payload).map_err(Error::status)?;
+            accepted(response.status, 0)?;
+            Ok(Outcome::Control {
+                server_count: response.server_count,
+                response_count: response.response_count,
+                responses: response.responses,
+            })
+        }
+        Answer::Control => {
+            let response = ServerControlResponse::decode(payload).map_err(Error::status)?;
+            accepted(response.status, 0)?;
+            Ok(Outcome::Controlled {
+                server_id: response.server_id,
+                output: response.output,
+            })
+        }
+        Answer::ServerId => {
+            let response = GetServerIdResponse::decode(payload).map_err(Error::status)?;
+            accepted(response.status, 0)?;
+            Ok(Outcome::Server(response.server_id))
+        }
+        Answer::ProxyPing => {
+            let response = ProxyPingResponse::decode(payload).map_err(Error::status)?;
+            accepted(response.status, 0)?;
+            let in_time = response.reply_ns != ProxyPingResponse::TIMED_OUT;
+            let took = in_time.then(|| Duration::from_nanos(response.reply_ns));
+            Ok(Outcome::Took(took))
+        }
+    }
+}
+
+fn accepted(status: Status, version: u64) -> Result<(), Error> {
+    match status {
+        Status::Ok => Ok(()),
+        status => Err(Error::Refused { status, version }),
     }
 }

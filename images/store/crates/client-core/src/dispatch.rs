@@ -10,7 +10,7 @@ use crate::sessions::{Call, Waiting};
 use crate::{Client, Error, OperationId, Outcome, Output, Timer};
 use wire::status::Status;
 
-/// Where lease id, expiration, timestamp, RPC id and ack id lie in WRITE and REMOVE requests.
+/// Where lease id, expiration, timestamp, RPC id and ack id lie in WRITE, REMOVE and INCREMENT requests.
 const LINEARIZABLE_FIELDS: core::ops::Range<usize> = 12..52;
 
 /// What became of an attempt to find an open connection to a server.
@@ -38,9 +38,7 @@ impl Client {
             return;
         };
         match operation.kind {
-            Kind::CreateTable | Kind::TableId | Kind::DropTable | Kind::Control => {
-                self.call_coordinator(now, Call::Operation(id), out);
-            }
+            Kind::Coordinator(_) => self.call_coordinator(now, Call::Operation(id), out),
             Kind::Lease => {
                 if let Some(lease) = self.lease.usable(now) {
                     self.retire(id);
@@ -49,17 +47,44 @@ impl Client {
                     self.wait_for_lease(now, id, out);
                 }
             }
-            Kind::Read => self.dispatch_to_server(now, id, out),
-            Kind::Write | Kind::Remove => {
+            Kind::OnKey(_) => self.dispatch_to_server(now, id, out),
+            Kind::Once(_) => {
                 if operation.rpc_id != 0 || self.stamp(now, id, out) {
                     self.dispatch_to_server(now, id, out);
                 }
             }
-            Kind::MultiWrite(_) => self.dispatch_multi_write(now, id, out),
+            Kind::At(..) => self.dispatch_at(now, id, out),
+            Kind::Multi(_) => self.dispatch_multi(now, id, out),
         }
     }
 
-    /// Gives a write or remove the lease and the RPC id that it keeps from then on. False if it has to wait for them.
+    /// Sends an operation to the server that it names, when there is a connection; fails if there can be none.
+    fn dispatch_at(&mut self, now: Time, id: OperationId, out: &mut impl Output) {
+        let Some(Operation {
+            kind: Kind::At(locator, _),
+            ..
+        }) = self.operations.get(id.0)
+        else {
+            return;
+        };
+        let locator = locator.clone();
+        let Some(session) = self.session_to(now, &locator, out) else {
+            self.retire(id);
+            let why = "a server is named by a locator such as tcp:host=10.0.0.1,port=12100";
+            return out.complete(id, Err(Error::Invalid(why)));
+        };
+        if self.sessions.is_open(session) {
+            return self.send_call(now, session, Call::Operation(id), out);
+        }
+        let waiting = Waiting {
+            operation: id,
+            table: TableId(0),
+            config_generation: 0,
+        };
+        self.sessions.wait(session, waiting);
+    }
+
+    /// Gives an operation the lease and the RPC id that it keeps from then on. False if it has to wait for them.
     fn stamp(&mut self, now: Time, id: OperationId, out: &mut impl Output) -> bool {
         self.renew_lease_if_due(now, out);
         let Some(lease) = self.lease.usable(now) else {

@@ -10,8 +10,10 @@ mod answers;
 mod cache;
 mod dispatch;
 mod lease;
-mod multi;
+pub mod multi;
 mod operations;
+mod owned;
+mod questions;
 mod random;
 mod rpc_ids;
 mod sessions;
@@ -22,11 +24,14 @@ use core::time::Duration;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use wire::ids::TableId;
+use wire::ids::{ServerId, TableId};
 use wire::locator::{self, LocatorError};
-use wire::rpc::{Lease, RejectRules};
+use wire::rpc::{Increment, Lease, RejectRules};
 use wire::status::Status;
 use wire::time::Time;
+
+pub use owned::Owned;
+pub use questions::Question;
 
 /// What a client is created with.
 #[derive(Clone, Debug)]
@@ -37,6 +42,8 @@ pub struct Config {
     pub seed: u64,
     /// A connection that owes answers and has said nothing for this long is given up; after half of it, it is pinged.
     pub timeout: Duration,
+    /// A connection on which nothing was asked for this long is closed: whether anybody is still there, nobody would notice.
+    pub idle_timeout: Duration,
     /// How long a connection may take to open.
     pub connect_timeout: Duration,
     /// Operations under way at a time; more are refused.
@@ -54,6 +61,7 @@ impl Config {
             coordinator: list.iter().map(ToString::to_string).collect(),
             seed,
             timeout: Duration::from_millis(500),
+            idle_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(2),
             max_operations: 4096,
         })
@@ -71,12 +79,35 @@ pub enum Outcome<'a> {
     Table(TableId),
     /// Of `drop_table`.
     Done,
-    /// Of `read`.
+    /// Of `read`. Of `read_keys_and_value`, with the whole object as it travels in place of the value.
     Object { version: u64, value: &'a [u8] },
     /// Of `write`: the version written. Of `remove`: the version removed, 0 if there was none.
     Version(u64),
-    /// Of `multi_write`: for each object, in order, the version written or why it was not.
+    /// Of `increment`: version and value as they are now.
+    Incremented { version: u64, new_value: [u8; 8] },
+    /// Of `multi_write` and `multi_remove`: for each object, in order, its version as of `write` or `remove`, or why there is none.
     Versions(Vec<Result<u64, Error>>),
+    /// Of `multi_read`: for each object, in order, version and whole object, or why it was not read.
+    Objects(multi::Objects),
+    /// Of `multi_increment`: for each object, in order, version and value as they are now, or why it was not changed.
+    IncrementedAll(Vec<Result<(u64, [u8; 8]), Error>>),
+    /// Of `enumerate`: some objects, and where and with what to go on.
+    Enumerated {
+        tablet_first_hash: u64,
+        objects: &'a [u8],
+        iterator: &'a [u8],
+    },
+    /// A message of its own, as the protocol has it; of `echo`, the bytes that came back.
+    Message(&'a [u8]),
+    /// Of `server_control`.
+    Controlled {
+        server_id: ServerId,
+        output: &'a [u8],
+    },
+    /// Of `server_id`.
+    Server(ServerId),
+    /// Of `proxy_ping`: how long it took; `None` if there was no answer in time.
+    Took(Option<Duration>),
     /// Of `control_all`: complete SERVER_CONTROL responses, back to back.
     Control {
         server_count: u32,
@@ -94,6 +125,8 @@ pub enum Error {
     Refused { status: Status, version: u64 },
     /// Its deadline passed. It may take effect all the same, or have done so.
     Deadline,
+    /// The server that was named cannot be reached.
+    Unreachable,
     /// [`Config::max_operations`] are under way.
     TooManyOperations,
     /// It cannot be sent; says why.
@@ -116,6 +149,7 @@ impl fmt::Display for Error {
             Error::Deadline => f.write_str(
                 "no answer before the deadline; the operation may take effect all the same",
             ),
+            Error::Unreachable => f.write_str("no connection to that server"),
             Error::TooManyOperations => {
                 f.write_str("too many operations under way; wait for some to complete")
             }
@@ -132,6 +166,23 @@ pub struct WriteObject<'a> {
     pub table: TableId,
     pub key: &'a [u8],
     pub value: &'a [u8],
+    pub rules: RejectRules,
+}
+
+/// One object of a multi-read or a multi-remove.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyObject<'a> {
+    pub table: TableId,
+    pub key: &'a [u8],
+    pub rules: RejectRules,
+}
+
+/// One object of a multi-increment.
+#[derive(Clone, Copy, Debug)]
+pub struct IncrementObject<'a> {
+    pub table: TableId,
+    pub key: &'a [u8],
+    pub by: Increment,
     pub rules: RejectRules,
 }
 

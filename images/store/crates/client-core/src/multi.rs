@@ -1,4 +1,4 @@
-//! Multi-writes: many objects, spread over their servers, a few requests under way at a time.
+//! Multi-ops: many objects, spread over their servers, a few requests under way at a time.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -7,8 +7,10 @@ use wire::hash::key_hash;
 use wire::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::rpc::{
-    self, MAX_RPC_BYTES, MultiWritePart, MultiWriteRequest, MultiWriteResponse, RejectRules,
-    RequestPart as _,
+    self, Increment, IncrementResponse, MAX_RPC_BYTES, MULTI_REQUEST_FIXED_BYTES,
+    MultiIncrementPart, MultiKind, MultiReadPart, MultiReadPartResponse, MultiRemovePart,
+    MultiRequest, MultiResponse, MultiWritePart, RejectRules, RemoveResponse, RequestPart,
+    ResponsePart, WriteResponse,
 };
 use wire::status::Status;
 use wire::time::Time;
@@ -16,9 +18,11 @@ use wire::time::Time;
 use crate::dispatch::Path;
 use crate::operations::Kind;
 use crate::sessions::Call;
-use crate::{Client, Error, OperationId, Outcome, Output, Timer, WriteObject};
+use crate::{
+    Client, Error, IncrementObject, KeyObject, OperationId, Outcome, Output, Timer, WriteObject,
+};
 
-/// Objects in one request, and requests of one multi-write under way. RAMCloud's figures.
+/// Objects in one request, and requests of one multi-op under way. RAMCloud's figures.
 const OBJECTS_PER_RPC: usize = 20;
 const RPCS_IN_FLIGHT: usize = 10;
 /// Delay before objects are sent again whose parts said RETRY.
@@ -31,23 +35,56 @@ struct Object {
     key_hash: u64,
     rules: RejectRules,
     key: Range<usize>,
+    /// Of a write.
     value: Range<usize>,
+    /// Of an increment.
+    by: Increment,
     /// Of the table config that led to the server.
     config_generation: u64,
-    result: Option<Result<u64, Error>>,
+    result: Option<Result<Part, Error>>,
 }
 
-/// A multi-write under way.
-#[derive(Debug, Default)]
-pub struct MultiWrite {
+/// What became of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Part {
+    version: u64,
+    /// Of an increment.
+    new_value: [u8; 8],
+    /// Of a read: where the object lies in [`Multi::found`].
+    found: Range<usize>,
+}
+
+/// A multi-op under way.
+#[derive(Debug)]
+pub struct Multi {
+    kind: MultiKind,
     objects: Vec<Object>,
     /// Keys and values, one after the other.
     bytes: Vec<u8>,
+    /// Objects that were read, one after the other.
+    found: Vec<u8>,
     /// Objects to be sent, by number.
     todo: Vec<u32>,
     in_flight: usize,
     /// Nothing is sent before this; a timer is set for it.
     not_before: Time,
+}
+
+/// What a multi-read gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Objects {
+    results: Vec<Result<Part, Error>>,
+    bytes: Vec<u8>,
+}
+
+impl Objects {
+    /// For each object, in the order of the request, its version and its keys and value as they travel, or why it was not read.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<(u64, &[u8]), Error>> {
+        self.results.iter().map(|result| match result {
+            Ok(part) => Ok((part.version, &self.bytes[part.found.clone()])),
+            Err(error) => Err(error.clone()),
+        })
+    }
 }
 
 /// Objects for one server.
@@ -57,88 +94,185 @@ struct Batch {
     request_bytes: usize,
 }
 
-impl MultiWrite {
-    pub fn new(objects: &[WriteObject<'_>]) -> MultiWrite {
-        let mut multi = MultiWrite::default();
-        for object in objects {
-            let start = multi.bytes.len();
-            multi.bytes.extend_from_slice(object.key);
-            let middle = multi.bytes.len();
-            multi.bytes.extend_from_slice(object.value);
-            multi.objects.push(Object {
-                table: object.table,
-                key_hash: key_hash(object.table, object.key),
-                rules: object.rules,
-                key: start..middle,
-                value: middle..multi.bytes.len(),
-                config_generation: 0,
-                result: None,
-            });
+impl Multi {
+    fn new(kind: MultiKind) -> Multi {
+        Multi {
+            kind,
+            objects: Vec::new(),
+            bytes: Vec::new(),
+            found: Vec::new(),
+            todo: Vec::new(),
+            in_flight: 0,
+            not_before: Time::ZERO,
         }
-        // Taken from the back: the first object goes out first.
-        multi.todo = (0..objects.len() as u32).rev().collect();
-        multi
+    }
+
+    pub(crate) fn writes(objects: &[WriteObject<'_>]) -> Multi {
+        let mut multi = Multi::new(MultiKind::Write);
+        for object in objects {
+            let (key, rules) = (object.key, object.rules);
+            multi.add(object.table, key, object.value, Increment::default(), rules);
+        }
+        multi.begin()
+    }
+
+    /// Reads or removes.
+    pub(crate) fn keys(kind: MultiKind, objects: &[KeyObject<'_>]) -> Multi {
+        let mut multi = Multi::new(kind);
+        for object in objects {
+            multi.add(
+                object.table,
+                object.key,
+                &[],
+                Increment::default(),
+                object.rules,
+            );
+        }
+        multi.begin()
+    }
+
+    pub(crate) fn increments(objects: &[IncrementObject<'_>]) -> Multi {
+        let mut multi = Multi::new(MultiKind::Increment);
+        for object in objects {
+            multi.add(object.table, object.key, &[], object.by, object.rules);
+        }
+        multi.begin()
+    }
+
+    /// Objects are taken from the back of the list: the first one goes out first.
+    fn begin(mut self) -> Multi {
+        self.todo.reverse();
+        self
+    }
+
+    fn add(&mut self, table: TableId, key: &[u8], value: &[u8], by: Increment, rules: RejectRules) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.todo.push(self.objects.len() as u32);
+        self.objects.push(Object {
+            table,
+            key_hash: key_hash(table, key),
+            rules,
+            key: start..middle,
+            value: middle..self.bytes.len(),
+            by,
+            config_generation: 0,
+            result: None,
+        });
     }
 
     fn encode(&self, objects: &[u32]) -> Vec<u8> {
-        let parts: Vec<MultiWritePart<'_>> = objects
-            .iter()
-            .filter_map(|&number| {
-                let object = &self.objects[number as usize];
-                let key = &self.bytes[object.key.clone()];
-                let value = &self.bytes[object.value.clone()];
+        let mut request = Vec::new();
+        match self.kind {
+            MultiKind::Write => self.encode_as(objects, &mut request, |object| {
+                let (key, value) = (
+                    &self.bytes[object.key.clone()],
+                    &self.bytes[object.value.clone()],
+                );
                 Some(MultiWritePart {
                     table_id: object.table,
                     rules: object.rules,
                     object: KeysAndValue::single(key, value).ok()?,
                 })
-            })
-            .collect();
-        let mut request = Vec::new();
-        MultiWriteRequest::encode_parts(&parts, &mut request);
+            }),
+            MultiKind::Read => self.encode_as(objects, &mut request, |object| {
+                Some(MultiReadPart {
+                    table_id: object.table,
+                    rules: object.rules,
+                    key: &self.bytes[object.key.clone()],
+                })
+            }),
+            MultiKind::Remove => self.encode_as(objects, &mut request, |object| {
+                Some(MultiRemovePart {
+                    table_id: object.table,
+                    rules: object.rules,
+                    key: &self.bytes[object.key.clone()],
+                })
+            }),
+            MultiKind::Increment => self.encode_as(objects, &mut request, |object| {
+                Some(MultiIncrementPart {
+                    table_id: object.table,
+                    by: object.by,
+                    rules: object.rules,
+                    key: &self.bytes[object.key.clone()],
+                })
+            }),
+        }
         request
     }
 
+    fn encode_as<'a, P: RequestPart<'a>>(
+        &'a self,
+        objects: &[u32],
+        request: &mut Vec<u8>,
+        part: impl Fn(&'a Object) -> Option<P>,
+    ) {
+        let objects = objects.iter().map(|&number| &self.objects[number as usize]);
+        let parts: Vec<P> = objects.filter_map(part).collect();
+        MultiRequest::encode_parts(&parts, request);
+    }
+
+    /// What the object takes in a request, at most.
     fn part_bytes(&self, number: u32) -> usize {
         let object = &self.objects[number as usize];
-        MultiWritePart::FIXED_BYTES
-            + KeysAndValue::SINGLE_KEY_HEADER_BYTES
-            + object.key.len()
-            + object.value.len()
+        MultiIncrementPart::FIXED_BYTES + object.key.len() + object.value.len()
+    }
+
+    /// What was found out, when nothing is left to do.
+    fn outcome(self) -> Outcome<'static> {
+        let Multi {
+            kind,
+            objects,
+            found,
+            ..
+        } = self;
+        let results = objects.into_iter().map(|object| {
+            object
+                .result
+                .unwrap_or(Err(Error::status(Status::InternalError)))
+        });
+        match kind {
+            MultiKind::Write | MultiKind::Remove => {
+                let versions = results.map(|result| result.map(|part| part.version));
+                Outcome::Versions(versions.collect())
+            }
+            MultiKind::Increment => {
+                let values =
+                    results.map(|result| result.map(|part| (part.version, part.new_value)));
+                Outcome::IncrementedAll(values.collect())
+            }
+            MultiKind::Read => Outcome::Objects(Objects {
+                results: results.collect(),
+                bytes: found,
+            }),
+        }
     }
 }
 
 impl Client {
-    fn multi_mut(&mut self, id: OperationId) -> Option<&mut MultiWrite> {
+    fn multi_mut(&mut self, id: OperationId) -> Option<&mut Multi> {
         match &mut self.operations.get_mut(id.0)?.kind {
-            Kind::MultiWrite(multi) => Some(multi),
+            Kind::Multi(multi) => Some(multi),
             _ => None,
         }
     }
 
     /// Sends what can be sent; completes when nothing is left.
-    pub(crate) fn dispatch_multi_write(
-        &mut self,
-        now: Time,
-        id: OperationId,
-        out: &mut impl Output,
-    ) {
+    pub(crate) fn dispatch_multi(&mut self, now: Time, id: OperationId, out: &mut impl Output) {
         let Some(multi) = self.multi_mut(id) else {
             return;
         };
         if now < multi.not_before {
             return;
         }
-        let mut multi = core::mem::take(multi);
+        let empty = Multi::new(multi.kind);
+        let mut multi = core::mem::replace(multi, empty);
         self.send_objects(now, id, &mut multi, out);
         if multi.todo.is_empty() && multi.in_flight == 0 {
             self.retire(id);
-            let results = multi.objects.into_iter().map(|object| {
-                object
-                    .result
-                    .unwrap_or(Err(Error::status(Status::InternalError)))
-            });
-            out.complete(id, Ok(Outcome::Versions(results.collect())));
+            out.complete(id, Ok(multi.outcome()));
         } else if let Some(place) = self.multi_mut(id) {
             *place = multi;
         }
@@ -148,7 +282,7 @@ impl Client {
         &mut self,
         now: Time,
         id: OperationId,
-        multi: &mut MultiWrite,
+        multi: &mut Multi,
         out: &mut impl Output,
     ) {
         let mut batches: Vec<Batch> = Vec::new();
@@ -191,7 +325,7 @@ impl Client {
         &mut self,
         now: Time,
         id: OperationId,
-        multi: &mut MultiWrite,
+        multi: &mut Multi,
         batch: Batch,
         out: &mut impl Output,
     ) {
@@ -234,7 +368,7 @@ impl Client {
             return;
         };
         operation.failures = 0;
-        let Kind::MultiWrite(multi) = &mut operation.kind else {
+        let Kind::Multi(multi) = &mut operation.kind else {
             return;
         };
         multi.in_flight -= 1;
@@ -260,40 +394,87 @@ impl Client {
     }
 }
 
-impl MultiWrite {
+impl Multi {
     /// Takes the parts of an answer in. Objects that must be sent again go back to the others that wait. Returns whether
     /// that should happen after a delay only, and table configs that are out of date.
     fn note_parts(&mut self, objects: &[u32], payload: &[u8]) -> (bool, Vec<(TableId, u64)>) {
-        let (status, parts) = match MultiWriteResponse::decode(payload) {
-            Ok(response) => (response.status, response.parts().collect()),
-            Err(status) => (status, Vec::new()),
+        match self.kind {
+            MultiKind::Write => self.note(objects, payload, |part: WriteResponse, _| Part {
+                version: part.version,
+                ..Part::default()
+            }),
+            MultiKind::Remove => self.note(objects, payload, |part: RemoveResponse, _| Part {
+                version: part.version,
+                ..Part::default()
+            }),
+            MultiKind::Increment => {
+                self.note(objects, payload, |part: IncrementResponse, _| Part {
+                    version: part.version,
+                    new_value: part.new_value,
+                    ..Part::default()
+                })
+            }
+            MultiKind::Read => self.note(
+                objects,
+                payload,
+                |part: MultiReadPartResponse<'_>, found| {
+                    let start = found.len();
+                    if let Some(object) = part.object {
+                        object.encode(found);
+                    }
+                    Part {
+                        version: part.version,
+                        found: start..found.len(),
+                        ..Part::default()
+                    }
+                },
+            ),
+        }
+    }
+
+    fn note<'a, P: ResponsePart<'a>>(
+        &mut self,
+        objects: &[u32],
+        payload: &'a [u8],
+        read: impl Fn(P, &mut Vec<u8>) -> Part,
+    ) -> (bool, Vec<(TableId, u64)>) {
+        let (whole, count) = match MultiResponse::<P>::decode(payload) {
+            Ok(response) => (response.status, response.count()),
+            Err(status) => (status, 0),
         };
-        let (mut must_wait, mut stale) = (false, Vec::new());
-        for (at, &number) in objects.iter().enumerate().rev() {
+        let mut parts = MultiResponse::<P>::decode(payload)
+            .into_iter()
+            .flat_map(|response| response.parts());
+        let (mut must_wait, mut stale, mut again) = (false, Vec::new(), Vec::new());
+        for &number in objects {
             let object = &mut self.objects[number as usize];
-            let (status, version) = match (status, parts.get(at)) {
-                (Status::Ok, Some(part)) => (part.status, part.version),
+            let (status, part) = match (whole, parts.next()) {
+                (Status::Ok, Some(part)) => (part.status(), read(part, &mut self.found)),
                 (Status::Ok, None) => {
                     // A short answer: the rest is asked for again. One without any part makes no progress.
-                    must_wait |= parts.is_empty();
-                    self.todo.push(number);
+                    must_wait |= count == 0;
+                    again.push(number);
                     continue;
                 }
-                (status, _) => (status, 0),
+                (status, _) => (status, Part::default()),
             };
             match status {
-                Status::Ok => object.result = Some(Ok(version)),
+                Status::Ok => object.result = Some(Ok(part)),
                 Status::Retry => {
                     must_wait = true;
-                    self.todo.push(number);
+                    again.push(number);
                 }
                 Status::UnknownTablet => {
                     stale.push((object.table, object.config_generation));
-                    self.todo.push(number);
+                    again.push(number);
                 }
-                status => object.result = Some(Err(Error::Refused { status, version })),
+                status => {
+                    let version = part.version;
+                    object.result = Some(Err(Error::Refused { status, version }));
+                }
             }
         }
+        self.todo.extend(again.into_iter().rev());
         (must_wait, stale)
     }
 }
@@ -308,7 +489,7 @@ fn add_to_batch(
     let fresh = || Batch {
         session,
         objects: Vec::with_capacity(OBJECTS_PER_RPC),
-        request_bytes: MultiWriteRequest::FIXED_BYTES,
+        request_bytes: MULTI_REQUEST_FIXED_BYTES,
     };
     let at = match batches.iter().position(|batch| batch.session == session) {
         Some(at) => at,

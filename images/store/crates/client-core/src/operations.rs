@@ -3,30 +3,51 @@
 use wire::hash::key_hash;
 use wire::ids::TableId;
 use wire::keys::KeysAndValue;
-use wire::rpc::{self, Lease, MAX_KEY_BYTES, MAX_VALUE_BYTES, RejectRules};
+use wire::rpc::{self, Increment, Lease, MAX_KEY_BYTES, MAX_VALUE_BYTES, MultiKind, RejectRules};
 use wire::time::Time;
 
-use crate::multi::MultiWrite;
-use crate::{Client, Error, OperationId, Output, WriteObject};
+use crate::multi::Multi;
+use crate::{Client, Error, IncrementObject, KeyObject, OperationId, Output, WriteObject};
 
 /// Request buffers that are kept, and the largest of them.
 const MAX_SPARE_BUFFERS: usize = 64;
 const MAX_SPARE_BYTES: usize = 64 << 10;
 /// Names and texts that go to the coordinator.
-const MAX_TEXT_BYTES: usize = 64 << 10;
+pub(crate) const MAX_TEXT_BYTES: usize = 64 << 10;
 const MAX_MULTI_OBJECTS: usize = 1_000_000;
 
+/// Where an operation goes.
 #[derive(Debug)]
 pub enum Kind {
-    CreateTable,
-    TableId,
-    DropTable,
-    Control,
+    /// To the coordinator.
+    Coordinator(Answer),
+    /// To the owner of a key, or of a hash.
+    OnKey(Answer),
+    /// As [`Kind::OnKey`], with lease and RPC id, so that it takes effect once.
+    Once(Answer),
+    /// To the server at this locator, once.
+    At(String, Answer),
+    /// To the owners of many keys.
+    Multi(Multi),
     Lease,
-    Read,
-    Write,
-    Remove,
-    MultiWrite(MultiWrite),
+}
+
+/// How the answer is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    TableId,
+    Done,
+    Object,
+    Version,
+    Increment,
+    Enumerate,
+    Message,
+    Echo,
+    LeaseInfo,
+    ControlAll,
+    Control,
+    ServerId,
+    ProxyPing,
 }
 
 #[derive(Debug)]
@@ -62,18 +83,36 @@ impl Client {
             }
             .encode(bytes);
         };
-        self.start_checked(now, Kind::CreateTable, check_name(name), encode, out)
+        self.start_checked(
+            now,
+            Kind::Coordinator(Answer::TableId),
+            check_name(name),
+            encode,
+            out,
+        )
     }
 
     pub fn table_id(&mut self, now: Time, name: &[u8], out: &mut impl Output) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| rpc::GetTableIdRequest { name }.encode(bytes);
-        self.start_checked(now, Kind::TableId, check_name(name), encode, out)
+        self.start_checked(
+            now,
+            Kind::Coordinator(Answer::TableId),
+            check_name(name),
+            encode,
+            out,
+        )
     }
 
     /// Drops a table with all its objects; dropping one that is not there succeeds.
     pub fn drop_table(&mut self, now: Time, name: &[u8], out: &mut impl Output) -> OperationId {
         let encode = |bytes: &mut Vec<u8>| rpc::DropTableRequest { name }.encode(bytes);
-        self.start_checked(now, Kind::DropTable, check_name(name), encode, out)
+        self.start_checked(
+            now,
+            Kind::Coordinator(Answer::Done),
+            check_name(name),
+            encode,
+            out,
+        )
     }
 
     /// A control operation for every server; see [`rpc::control_op`].
@@ -93,7 +132,13 @@ impl Client {
         };
         let encode =
             |bytes: &mut Vec<u8>| rpc::ServerControlAllRequest { control_op, input }.encode(bytes);
-        self.start_checked(now, Kind::Control, check, encode, out)
+        self.start_checked(
+            now,
+            Kind::Coordinator(Answer::ControlAll),
+            check,
+            encode,
+            out,
+        )
     }
 
     /// Has every server write a line to its log. Levels: 1 error, 2 warning, 3 notice, 4 debug.
@@ -129,7 +174,15 @@ impl Client {
             }
             .encode(bytes);
         };
-        self.start_on_key(now, Kind::Read, table, key, &[], encode, out)
+        self.start_on_key(
+            now,
+            Kind::OnKey(Answer::Object),
+            table,
+            key,
+            &[],
+            encode,
+            out,
+        )
     }
 
     /// Writes an object: takes effect once, however often it has to be sent.
@@ -157,7 +210,15 @@ impl Client {
                 .encode(bytes);
             }
         };
-        self.start_on_key(now, Kind::Write, table, key, value, encode, out)
+        self.start_on_key(
+            now,
+            Kind::Once(Answer::Version),
+            table,
+            key,
+            value,
+            encode,
+            out,
+        )
     }
 
     /// Removes an object: takes effect once, however often it has to be sent.
@@ -180,7 +241,118 @@ impl Client {
             }
             .encode(bytes);
         };
-        self.start_on_key(now, Kind::Remove, table, key, &[], encode, out)
+        self.start_on_key(
+            now,
+            Kind::Once(Answer::Version),
+            table,
+            key,
+            &[],
+            encode,
+            out,
+        )
+    }
+
+    /// Writes an object with several keys, the first of them the primary one; as [`Client::write`].
+    pub fn write_keys(
+        &mut self,
+        now: Time,
+        table: TableId,
+        keys: &[&[u8]],
+        value: &[u8],
+        rules: &RejectRules,
+        out: &mut impl Output,
+    ) -> OperationId {
+        let kind = Kind::Once(Answer::Version);
+        let Ok(object) = KeysAndValue::with_keys(keys, value) else {
+            let error = Error::Invalid(
+                "an object has 1 to 255 keys of together at most 65535 bytes, the first one not empty",
+            );
+            return self.start_checked(now, kind, Err(error), |_| {}, out);
+        };
+        let encode = |bytes: &mut Vec<u8>| {
+            rpc::WriteRequest {
+                table_id: table,
+                lease: Lease::default(),
+                rpc_id: 0,
+                ack_id: 0,
+                rules: *rules,
+                is_async: false,
+                object,
+            }
+            .encode(bytes);
+        };
+        self.start_on_key(now, kind, table, object.primary_key(), value, encode, out)
+    }
+
+    /// Reads an object with all its keys.
+    pub fn read_keys_and_value(
+        &mut self,
+        now: Time,
+        table: TableId,
+        key: &[u8],
+        rules: &RejectRules,
+        out: &mut impl Output,
+    ) -> OperationId {
+        let encode = |bytes: &mut Vec<u8>| {
+            rpc::ReadRequest {
+                table_id: table,
+                rules: *rules,
+                key,
+            }
+            .encode_for_keys_and_value(bytes);
+        };
+        let kind = Kind::OnKey(Answer::Object);
+        self.start_on_key(now, kind, table, key, &[], encode, out)
+    }
+
+    /// Adds to a value of 8 bytes: takes effect once, however often it has to be sent.
+    pub fn increment(
+        &mut self,
+        now: Time,
+        table: TableId,
+        key: &[u8],
+        by: Increment,
+        rules: &RejectRules,
+        out: &mut impl Output,
+    ) -> OperationId {
+        let encode = |bytes: &mut Vec<u8>| {
+            rpc::IncrementRequest {
+                table_id: table,
+                lease: Lease::default(),
+                rpc_id: 0,
+                ack_id: 0,
+                by,
+                rules: *rules,
+                key,
+            }
+            .encode(bytes);
+        };
+        let kind = Kind::Once(Answer::Increment);
+        self.start_on_key(now, kind, table, key, &[], encode, out)
+    }
+
+    /// Gets some objects of a table, and where to go on: begins with hash 0 and no iterator, ends when there are no objects and the
+    /// hash is 0.
+    pub fn enumerate(
+        &mut self,
+        now: Time,
+        table: TableId,
+        keys_only: bool,
+        tablet_first_hash: u64,
+        iterator: &[u8],
+        out: &mut impl Output,
+    ) -> OperationId {
+        let encode = |bytes: &mut Vec<u8>| {
+            rpc::EnumerateRequest {
+                table_id: table,
+                keys_only,
+                tablet_first_hash,
+                iterator,
+            }
+            .encode(bytes);
+        };
+        let place = (table, tablet_first_hash);
+        self.start(now, Kind::OnKey(Answer::Enumerate), place, encode, out)
     }
 
     /// Writes many objects. Not atomic, and an object whose answer got lost may be written twice.
@@ -190,22 +362,81 @@ impl Client {
         objects: &[WriteObject<'_>],
         out: &mut impl Output,
     ) -> OperationId {
-        let check = if objects.len() > MAX_MULTI_OBJECTS {
-            Err(Error::Invalid("a multi-write has at most 1000000 objects"))
-        } else {
-            objects
-                .iter()
-                .try_for_each(|object| check_object(object.key, object.value))
-        };
-        let kind = match check {
-            Ok(()) => Kind::MultiWrite(MultiWrite::new(objects)),
-            Err(_) => Kind::MultiWrite(MultiWrite::default()),
-        };
-        self.start_checked(now, kind, check, |_| {}, out)
+        let check = objects
+            .iter()
+            .try_for_each(|object| check_object(object.key, object.value));
+        self.start_multi(now, objects.len(), check, || Multi::writes(objects), out)
+    }
+
+    /// Reads many objects.
+    pub fn multi_read(
+        &mut self,
+        now: Time,
+        objects: &[KeyObject<'_>],
+        out: &mut impl Output,
+    ) -> OperationId {
+        let check = objects
+            .iter()
+            .try_for_each(|object| check_object(object.key, &[]));
+        let multi = || Multi::keys(MultiKind::Read, objects);
+        self.start_multi(now, objects.len(), check, multi, out)
+    }
+
+    /// Removes many objects. Not atomic, and one whose answer got lost may be removed again, with what was written meanwhile.
+    pub fn multi_remove(
+        &mut self,
+        now: Time,
+        objects: &[KeyObject<'_>],
+        out: &mut impl Output,
+    ) -> OperationId {
+        let check = objects
+            .iter()
+            .try_for_each(|object| check_object(object.key, &[]));
+        let multi = || Multi::keys(MultiKind::Remove, objects);
+        self.start_multi(now, objects.len(), check, multi, out)
+    }
+
+    /// Increments many objects. Not atomic, and one whose answer got lost may be incremented twice.
+    pub fn multi_increment(
+        &mut self,
+        now: Time,
+        objects: &[IncrementObject<'_>],
+        out: &mut impl Output,
+    ) -> OperationId {
+        let check = objects
+            .iter()
+            .try_for_each(|object| check_object(object.key, &[]));
+        self.start_multi(
+            now,
+            objects.len(),
+            check,
+            || Multi::increments(objects),
+            out,
+        )
+    }
+
+    fn start_multi(
+        &mut self,
+        now: Time,
+        count: usize,
+        check: Result<(), Error>,
+        multi: impl FnOnce() -> Multi,
+        out: &mut impl Output,
+    ) -> OperationId {
+        if count > MAX_MULTI_OBJECTS {
+            return self.fail_at_once(
+                Error::Invalid("a multi-op has at most 1000000 objects"),
+                out,
+            );
+        }
+        match check {
+            Ok(()) => self.start(now, Kind::Multi(multi()), (TableId(0), 0), |_| {}, out),
+            Err(error) => self.fail_at_once(error, out),
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one operation")]
-    fn start_on_key(
+    pub(crate) fn start_on_key(
         &mut self,
         now: Time,
         kind: Kind,
@@ -222,7 +453,7 @@ impl Client {
         self.start(now, kind, (table, hash), encode, out)
     }
 
-    fn start_checked(
+    pub(crate) fn start_checked(
         &mut self,
         now: Time,
         kind: Kind,
@@ -236,7 +467,7 @@ impl Client {
         self.start(now, kind, (TableId(0), 0), encode, out)
     }
 
-    fn start(
+    pub(crate) fn start(
         &mut self,
         now: Time,
         kind: Kind,
@@ -275,7 +506,7 @@ impl Client {
     }
 
     /// Completes an operation that is not even tried. It gets an id all the same, which no other will have.
-    fn fail_at_once(&mut self, error: Error, out: &mut impl Output) -> OperationId {
+    pub(crate) fn fail_at_once(&mut self, error: Error, out: &mut impl Output) -> OperationId {
         let id = self.insert(Kind::Lease, Vec::new(), TableId(0), 0);
         self.operations.remove(id.0);
         out.complete(id, Err(error));
@@ -311,7 +542,7 @@ impl Client {
     }
 }
 
-fn check_name(name: &[u8]) -> Result<(), Error> {
+pub(crate) fn check_name(name: &[u8]) -> Result<(), Error> {
     if name.contains(&0) {
         return Err(Error::Invalid("the name of a table has no NUL in it"));
     }

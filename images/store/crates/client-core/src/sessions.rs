@@ -9,8 +9,9 @@ use wire::map::Map;
 use wire::rpc::PingRequest;
 use wire::time::Time;
 
+use crate::operations::Kind;
 use crate::slab::Slab;
-use crate::{Client, OperationId, Output, Timer};
+use crate::{Client, Error, OperationId, Output, Timer};
 
 /// First delay after a connection failed to open; it doubles with every failure in a row, [`MAX_DOUBLINGS`] times at most.
 const RECONNECT_MIN: Duration = Duration::from_millis(10);
@@ -162,6 +163,7 @@ impl Client {
             return;
         };
         known.is_open = true;
+        known.quiet_since = now;
         let waiting = core::mem::take(&mut known.waiting);
         self.ready
             .extend(waiting.iter().map(|waiting| waiting.operation));
@@ -294,7 +296,7 @@ impl Client {
         for waiting in known.waiting {
             self.tables
                 .invalidate(waiting.table, waiting.config_generation);
-            self.resume_after_failure(now, waiting.operation, known.is_open);
+            self.resume_after_failure(now, waiting.operation, known.is_open, out);
         }
         for (_, call) in known.calls {
             match call {
@@ -303,11 +305,11 @@ impl Client {
                         self.tables
                             .invalidate(object.table, object.config_generation);
                     }
-                    self.resume_after_failure(now, operation, known.is_open);
+                    self.resume_after_failure(now, operation, known.is_open, out);
                 }
                 Call::Objects(operation, objects) => {
                     self.objects_unanswered(operation, &objects);
-                    self.resume_after_failure(now, operation, known.is_open);
+                    self.resume_after_failure(now, operation, known.is_open, out);
                 }
                 // These go to the coordinator only, or need no answer.
                 Call::TableConfig(_) | Call::RenewLease | Call::KeepAlive => {}
@@ -334,10 +336,20 @@ impl Client {
     }
 
     /// Tries an operation again whose connection failed: at once the first time, if the connection had been open.
-    fn resume_after_failure(&mut self, now: Time, id: OperationId, was_open: bool) {
+    fn resume_after_failure(
+        &mut self,
+        now: Time,
+        id: OperationId,
+        was_open: bool,
+        out: &mut impl Output,
+    ) {
         let Some(operation) = self.operations.get_mut(id.0) else {
             return;
         };
+        if let Kind::At(..) = operation.kind {
+            self.retire(id);
+            return out.complete(id, Err(Error::Unreachable));
+        }
         operation.failures += 1;
         let failures = operation.failures;
         if was_open && failures == 1 {
@@ -363,6 +375,12 @@ impl Client {
             let give_up_at = if !known.is_open {
                 known.quiet_since + self.config.connect_timeout
             } else if known.calls.is_empty() {
+                let end_at = known.quiet_since + self.config.idle_timeout;
+                if now >= end_at {
+                    silent.push(session);
+                } else {
+                    next_check = next_check.min(end_at);
+                }
                 continue;
             } else {
                 known.quiet_since + timeout

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use client_core::{Client, Error, OperationId, Outcome, Output, WriteObject};
+use client_core::{Client, Error, OperationId, Outcome, Output, Owned, WriteObject};
 use transport::rpc::RpcReader;
 use wire::ids::TableId;
 use wire::rpc::RejectRules;
@@ -27,16 +27,6 @@ pub enum NetworkAction {
     Close(u64),
 }
 
-/// An outcome that outlives the call that brought it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owned {
-    Table(TableId),
-    Done,
-    Object(u64, Vec<u8>),
-    Version(u64),
-    Versions(Vec<Result<u64, Error>>),
-}
-
 impl Output for ClientActions {
     fn connect(&mut self, session: u64, locator: &str) {
         self.network
@@ -50,13 +40,7 @@ impl Output for ClientActions {
         self.network.push(NetworkAction::Close(session));
     }
     fn complete(&mut self, operation: OperationId, result: Result<Outcome<'_>, Error>) {
-        let result = result.map(|outcome| match outcome {
-            Outcome::Table(id) => Owned::Table(id),
-            Outcome::Object { version, value } => Owned::Object(version, value.to_vec()),
-            Outcome::Version(version) => Owned::Version(version),
-            Outcome::Versions(versions) => Owned::Versions(versions),
-            Outcome::Done | Outcome::Control { .. } | Outcome::Lease(_) => Owned::Done,
-        });
+        let result = result.map(Owned::from);
         self.completed.push((operation, result));
     }
 }

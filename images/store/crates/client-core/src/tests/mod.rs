@@ -23,17 +23,6 @@ const NO_RULES: RejectRules = RejectRules {
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Owned {
-    Table(TableId),
-    Done,
-    Object(u64, Vec<u8>),
-    Version(u64),
-    Versions(Vec<Result<u64, Error>>),
-    Control(u32, u32, Vec<u8>),
-    Lease(Lease),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
 struct Sent {
     session: u64,
     nonce: u64,
@@ -65,19 +54,7 @@ impl Output for Recorder {
         self.closed.push_back(session);
     }
     fn complete(&mut self, operation: OperationId, result: Result<Outcome<'_>, Error>) {
-        let result = result.map(|outcome| match outcome {
-            Outcome::Table(id) => Owned::Table(id),
-            Outcome::Done => Owned::Done,
-            Outcome::Object { version, value } => Owned::Object(version, value.to_vec()),
-            Outcome::Version(version) => Owned::Version(version),
-            Outcome::Versions(all) => Owned::Versions(all),
-            Outcome::Control {
-                server_count,
-                response_count,
-                responses,
-            } => Owned::Control(server_count, response_count, responses.to_vec()),
-            Outcome::Lease(lease) => Owned::Lease(lease),
-        });
+        let result = result.map(Owned::from);
         self.completed.push_back((operation, result));
     }
 }
@@ -169,6 +146,8 @@ impl Script {
 
     fn with(coordinator: &str, change: impl FnOnce(&mut Config)) -> Script {
         let mut config = Config::new(coordinator, 1).unwrap();
+        // Tests of long silences would have to open everything again.
+        config.idle_timeout = Duration::from_secs(1_000_000);
         change(&mut config);
         Script {
             client: Client::new(config, Time::ZERO),
