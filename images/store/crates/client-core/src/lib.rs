@@ -30,6 +30,7 @@ use wire::rpc::{Increment, Lease, RejectRules};
 use wire::status::Status;
 use wire::time::Time;
 
+pub use multi::Multi;
 pub use owned::Owned;
 pub use questions::Question;
 

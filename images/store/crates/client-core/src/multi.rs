@@ -16,7 +16,7 @@ use wire::status::Status;
 use wire::time::Time;
 
 use crate::dispatch::Path;
-use crate::operations::Kind;
+use crate::operations::{Kind, check_object};
 use crate::sessions::Call;
 use crate::{
     Client, Error, IncrementObject, KeyObject, OperationId, Outcome, Output, Timer, WriteObject,
@@ -25,11 +25,12 @@ use crate::{
 /// Objects in one request, and requests of one multi-op under way. RAMCloud's figures.
 const OBJECTS_PER_RPC: usize = 20;
 const RPCS_IN_FLIGHT: usize = 10;
+const MAX_OBJECTS: usize = 1_000_000;
 /// Delay before objects are sent again whose parts said RETRY.
 const PART_RETRY_MIN: Duration = Duration::from_millis(1);
 const PART_RETRY_MAX: Duration = Duration::from_millis(2);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Object {
     table: TableId,
     key_hash: u64,
@@ -54,8 +55,8 @@ struct Part {
     found: Range<usize>,
 }
 
-/// A multi-op under way.
-#[derive(Debug)]
+/// A multi-op: what is asked, and how far it is.
+#[derive(Clone, Debug)]
 pub struct Multi {
     kind: MultiKind,
     objects: Vec<Object>,
@@ -107,45 +108,59 @@ impl Multi {
         }
     }
 
-    pub(crate) fn writes(objects: &[WriteObject<'_>]) -> Multi {
+    /// Each with its version as of a write.
+    pub fn writes(objects: &[WriteObject<'_>]) -> Result<Multi, Error> {
         let mut multi = Multi::new(MultiKind::Write);
         for object in objects {
             let (key, rules) = (object.key, object.rules);
-            multi.add(object.table, key, object.value, Increment::default(), rules);
+            multi.add(object.table, key, object.value, Increment::default(), rules)?;
         }
         multi.begin()
     }
 
-    /// Reads or removes.
-    pub(crate) fn keys(kind: MultiKind, objects: &[KeyObject<'_>]) -> Multi {
+    pub fn reads(objects: &[KeyObject<'_>]) -> Result<Multi, Error> {
+        Multi::keys(MultiKind::Read, objects)
+    }
+
+    pub fn removes(objects: &[KeyObject<'_>]) -> Result<Multi, Error> {
+        Multi::keys(MultiKind::Remove, objects)
+    }
+
+    fn keys(kind: MultiKind, objects: &[KeyObject<'_>]) -> Result<Multi, Error> {
         let mut multi = Multi::new(kind);
         for object in objects {
-            multi.add(
-                object.table,
-                object.key,
-                &[],
-                Increment::default(),
-                object.rules,
-            );
+            let (key, rules) = (object.key, object.rules);
+            multi.add(object.table, key, &[], Increment::default(), rules)?;
         }
         multi.begin()
     }
 
-    pub(crate) fn increments(objects: &[IncrementObject<'_>]) -> Multi {
+    pub fn increments(objects: &[IncrementObject<'_>]) -> Result<Multi, Error> {
         let mut multi = Multi::new(MultiKind::Increment);
         for object in objects {
-            multi.add(object.table, object.key, &[], object.by, object.rules);
+            multi.add(object.table, object.key, &[], object.by, object.rules)?;
         }
         multi.begin()
     }
 
     /// Objects are taken from the back of the list: the first one goes out first.
-    fn begin(mut self) -> Multi {
+    fn begin(mut self) -> Result<Multi, Error> {
+        if self.objects.len() > MAX_OBJECTS {
+            return Err(Error::Invalid("a multi-op has at most 1000000 objects"));
+        }
         self.todo.reverse();
-        self
+        Ok(self)
     }
 
-    fn add(&mut self, table: TableId, key: &[u8], value: &[u8], by: Increment, rules: RejectRules) {
+    fn add(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+        by: Increment,
+        rules: RejectRules,
+    ) -> Result<(), Error> {
+        check_object(key, value)?;
         let start = self.bytes.len();
         self.bytes.extend_from_slice(key);
         let middle = self.bytes.len();
@@ -161,6 +176,7 @@ impl Multi {
             config_generation: 0,
             result: None,
         });
+        Ok(())
     }
 
     fn encode(&self, objects: &[u32]) -> Vec<u8> {

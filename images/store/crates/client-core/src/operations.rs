@@ -3,18 +3,17 @@
 use wire::hash::key_hash;
 use wire::ids::TableId;
 use wire::keys::KeysAndValue;
-use wire::rpc::{self, Increment, Lease, MAX_KEY_BYTES, MAX_VALUE_BYTES, MultiKind, RejectRules};
+use wire::rpc::{self, Increment, Lease, MAX_KEY_BYTES, MAX_VALUE_BYTES, RejectRules};
 use wire::time::Time;
 
 use crate::multi::Multi;
-use crate::{Client, Error, IncrementObject, KeyObject, OperationId, Output, WriteObject};
+use crate::{Client, Error, OperationId, Output, WriteObject};
 
 /// Request buffers that are kept, and the largest of them.
 const MAX_SPARE_BUFFERS: usize = 64;
 const MAX_SPARE_BYTES: usize = 64 << 10;
 /// Names and texts that go to the coordinator.
 pub(crate) const MAX_TEXT_BYTES: usize = 64 << 10;
-const MAX_MULTI_OBJECTS: usize = 1_000_000;
 
 /// Where an operation goes.
 #[derive(Debug)]
@@ -355,82 +354,20 @@ impl Client {
         self.start(now, Kind::OnKey(Answer::Enumerate), place, encode, out)
     }
 
-    /// Writes many objects. Not atomic, and an object whose answer got lost may be written twice.
+    /// Many operations of one kind. Not atomic, and what had its answer lost may take effect again.
+    pub fn multi(&mut self, now: Time, multi: Multi, out: &mut impl Output) -> OperationId {
+        self.start(now, Kind::Multi(multi), (TableId(0), 0), |_| {}, out)
+    }
+
+    /// Writes many objects; see [`Client::multi`].
     pub fn multi_write(
         &mut self,
         now: Time,
         objects: &[WriteObject<'_>],
         out: &mut impl Output,
     ) -> OperationId {
-        let check = objects
-            .iter()
-            .try_for_each(|object| check_object(object.key, object.value));
-        self.start_multi(now, objects.len(), check, || Multi::writes(objects), out)
-    }
-
-    /// Reads many objects.
-    pub fn multi_read(
-        &mut self,
-        now: Time,
-        objects: &[KeyObject<'_>],
-        out: &mut impl Output,
-    ) -> OperationId {
-        let check = objects
-            .iter()
-            .try_for_each(|object| check_object(object.key, &[]));
-        let multi = || Multi::keys(MultiKind::Read, objects);
-        self.start_multi(now, objects.len(), check, multi, out)
-    }
-
-    /// Removes many objects. Not atomic, and one whose answer got lost may be removed again, with what was written meanwhile.
-    pub fn multi_remove(
-        &mut self,
-        now: Time,
-        objects: &[KeyObject<'_>],
-        out: &mut impl Output,
-    ) -> OperationId {
-        let check = objects
-            .iter()
-            .try_for_each(|object| check_object(object.key, &[]));
-        let multi = || Multi::keys(MultiKind::Remove, objects);
-        self.start_multi(now, objects.len(), check, multi, out)
-    }
-
-    /// Increments many objects. Not atomic, and one whose answer got lost may be incremented twice.
-    pub fn multi_increment(
-        &mut self,
-        now: Time,
-        objects: &[IncrementObject<'_>],
-        out: &mut impl Output,
-    ) -> OperationId {
-        let check = objects
-            .iter()
-            .try_for_each(|object| check_object(object.key, &[]));
-        self.start_multi(
-            now,
-            objects.len(),
-            check,
-            || Multi::increments(objects),
-            out,
-        )
-    }
-
-    fn start_multi(
-        &mut self,
-        now: Time,
-        count: usize,
-        check: Result<(), Error>,
-        multi: impl FnOnce() -> Multi,
-        out: &mut impl Output,
-    ) -> OperationId {
-        if count > MAX_MULTI_OBJECTS {
-            return self.fail_at_once(
-                Error::Invalid("a multi-op has at most 1000000 objects"),
-                out,
-            );
-        }
-        match check {
-            Ok(()) => self.start(now, Kind::Multi(multi()), (TableId(0), 0), |_| {}, out),
+        match Multi::writes(objects) {
+            Ok(multi) => self.multi(now, multi, out),
             Err(error) => self.fail_at_once(error, out),
         }
     }
@@ -552,7 +489,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-fn check_object(key: &[u8], value: &[u8]) -> Result<(), Error> {
+pub(crate) fn check_object(key: &[u8], value: &[u8]) -> Result<(), Error> {
     if key.is_empty() || key.len() > MAX_KEY_BYTES {
         return Err(Error::Invalid("a key has 1 to 65535 bytes"));
     }

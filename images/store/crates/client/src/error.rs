@@ -21,6 +21,12 @@ pub enum Error {
         /// The last thing that went wrong on the way.
         problem: Option<String>,
     },
+    /// No connection to the server that was named; says why, where that is known.
+    Unreachable(Option<String>),
+    /// As many operations are under way as may be: wait for some of them.
+    TooManyOperations,
+    /// The client was closed while the operation was under way. It may have taken effect all the same.
+    Closed,
     /// It cannot be sent; says why.
     Invalid(&'static str),
     /// The operating system refuses something to the client.
@@ -86,6 +92,16 @@ impl fmt::Display for Error {
                     ),
                 }
             }
+            Error::Unreachable(None) => f.write_str("no connection to that server; is it up?"),
+            Error::Unreachable(Some(problem)) => {
+                write!(f, "no connection to that server; is it up? {problem}")
+            }
+            Error::TooManyOperations => {
+                f.write_str("too many operations under way; wait for some to complete")
+            }
+            Error::Closed => f.write_str(
+                "the client was closed while the operation was under way; it may have taken effect all the same",
+            ),
             Error::Invalid(why) => f.write_str(why),
             Error::Io(error) => error.fmt(f),
         }
@@ -110,11 +126,10 @@ impl From<client_core::Error> for Error {
     fn from(error: client_core::Error) -> Error {
         match error {
             client_core::Error::Refused { status, version } => Error::Refused { status, version },
-            // Deadlines are kept by this crate, and one operation is under way at a time.
+            client_core::Error::Unreachable => Error::Unreachable(None),
+            client_core::Error::TooManyOperations => Error::TooManyOperations,
+            // Where it is known what was waited for, the text is another.
             client_core::Error::Deadline => Error::Invalid("the operation was given up"),
-            client_core::Error::TooManyOperations => {
-                Error::Invalid("too many operations under way")
-            }
             client_core::Error::Invalid(why) => Error::Invalid(why),
         }
     }

@@ -3,85 +3,76 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use client_core::{Client, OperationId, Outcome, Output};
+use client_core::{Client, OperationId, Outcome, Output, Owned};
 use net::{Address, CloseReason, Handler, Io, Protocol};
-use wire::ids::TableId;
 use wire::locator::Locator;
-use wire::rpc::Lease;
 use wire::time::Time;
 
 use crate::Error;
 
-/// What an operation gave, without borrowing; the value of a read lies in [`Link::value`].
-pub(crate) enum Answer {
-    Table(TableId),
-    Done,
-    Version(u64),
-    Versions(Vec<Result<u64, client_core::Error>>),
-    Control { servers: u32, responses: u32 },
-    Lease(Lease),
-}
-
-const MISMATCH: Error = Error::Invalid("the client mixed up two answers; please report this");
-
-impl Answer {
-    pub(crate) fn table(self) -> Result<TableId, Error> {
-        if let Answer::Table(table) = self {
-            Ok(table)
-        } else {
-            Err(MISMATCH)
-        }
-    }
-    pub(crate) fn version(self) -> Result<u64, Error> {
-        if let Answer::Version(version) = self {
-            Ok(version)
-        } else {
-            Err(MISMATCH)
-        }
-    }
-    pub(crate) fn done(self) -> Result<(), Error> {
-        if let Answer::Done | Answer::Control { .. } = self {
-            Ok(())
-        } else {
-            Err(MISMATCH)
-        }
-    }
-    pub(crate) fn control(self) -> Result<(u32, u32), Error> {
-        if let Answer::Control { servers, responses } = self {
-            Ok((servers, responses))
-        } else {
-            Err(MISMATCH)
-        }
-    }
-    pub(crate) fn lease(self) -> Result<Lease, Error> {
-        if let Answer::Lease(lease) = self {
-            Ok(lease)
-        } else {
-            Err(MISMATCH)
-        }
-    }
-    pub(crate) fn versions(self) -> Result<Vec<Result<u64, Error>>, Error> {
-        let Answer::Versions(versions) = self else {
-            return Err(MISMATCH);
-        };
-        Ok(versions
-            .into_iter()
-            .map(|version| version.map_err(Error::from))
-            .collect())
-    }
-}
+/// How an operation ended.
+pub(crate) type Ended = Result<Owned, client_core::Error>;
 
 /// The state machine and its connections.
 pub(crate) struct Link {
     core: Client,
     sessions: Sessions,
-    /// The bytes of the last read.
-    pub(crate) value: Vec<u8>,
-    result: Option<Result<Answer, client_core::Error>>,
+    pub(crate) results: Results,
+    /// Of the operation that is waited for.
     deadline: Time,
     overdue: bool,
     coordinator: String,
     problem: Option<String>,
+}
+
+/// What ended and was not asked for yet.
+#[derive(Default)]
+pub(crate) struct Results {
+    ended: BTreeMap<OperationId, Ended>,
+    /// The operation that is waited for, once its id is known: its result needs no place among the others.
+    awaited: Option<OperationId>,
+    result: Option<Ended>,
+    /// The value of the read that is waited for goes here.
+    pub(crate) value: Vec<u8>,
+    pub(crate) into_value: bool,
+}
+
+impl Results {
+    fn complete(
+        &mut self,
+        operation: OperationId,
+        result: Result<Outcome<'_>, client_core::Error>,
+    ) {
+        if self.awaited != Some(operation) {
+            self.ended.insert(operation, result.map(Owned::from));
+            return;
+        }
+        self.result = Some(match result {
+            Ok(Outcome::Object { version, value }) if self.into_value => {
+                self.value.clear();
+                self.value.extend_from_slice(value);
+                Ok(Owned::Version(version))
+            }
+            other => other.map(Owned::from),
+        });
+    }
+
+    /// How many ended and were not asked for.
+    pub(crate) fn len(&self) -> usize {
+        self.ended.len()
+    }
+
+    pub(crate) fn has(&self, operation: OperationId) -> bool {
+        self.ended.contains_key(&operation)
+    }
+
+    pub(crate) fn take(&mut self, operation: OperationId) -> Option<Ended> {
+        self.ended.remove(&operation)
+    }
+
+    pub(crate) fn take_all(&mut self) -> BTreeMap<OperationId, Ended> {
+        std::mem::take(&mut self.ended)
+    }
 }
 
 /// Which connection serves which session.
@@ -116,19 +107,12 @@ impl Link {
         Link {
             core,
             sessions: Sessions::default(),
-            value: Vec::new(),
-            result: None,
+            results: Results::default(),
             deadline: Time::NEVER,
             overdue: false,
             coordinator: coordinator.to_owned(),
             problem: None,
         }
-    }
-
-    pub(crate) fn begin(&mut self, deadline: Time) {
-        self.result = None;
-        self.deadline = deadline;
-        self.overdue = false;
     }
 
     pub(crate) fn start(
@@ -141,20 +125,54 @@ impl Link {
         start(core, now, &mut out)
     }
 
-    pub(crate) fn take_result(&mut self) -> Option<Result<Answer, Error>> {
-        let result = self.result.take()?;
+    /// Gives an operation up at `at`; it then ends with [`client_core::Error::Deadline`].
+    pub(crate) fn set_deadline(&mut self, operation: OperationId, at: Time) {
+        self.core.set_deadline(operation, at);
+    }
+
+    /// From now on this operation is waited for, until `deadline`.
+    pub(crate) fn wait_for(&mut self, operation: OperationId, deadline: Time) {
+        self.results.awaited = Some(operation);
+        // It may have ended before it was known how it is called.
+        self.results.result = self.results.take(operation);
+        self.deadline = deadline;
+        self.overdue = false;
+    }
+
+    /// How the operation ended that is waited for.
+    pub(crate) fn take_result(&mut self) -> Option<Ended> {
+        let result = self.results.result.take()?;
+        self.stop_waiting();
+        Some(result)
+    }
+
+    fn stop_waiting(&mut self) {
+        self.results.awaited = None;
         self.deadline = Time::NEVER;
-        Some(result.map_err(Error::from))
     }
 
     pub(crate) fn is_overdue(&self) -> bool {
         self.overdue
     }
 
-    /// Gives the operation up; false if it has completed meanwhile.
+    /// Gives an operation up and forgets it; false if it has ended meanwhile.
     pub(crate) fn cancel(&mut self, operation: OperationId, io: &mut Io) -> bool {
         let (core, mut out) = self.split(io);
-        core.cancel(net::now(), operation, &mut out)
+        let cancelled = core.cancel(net::now(), operation, &mut out);
+        if cancelled && self.results.awaited == Some(operation) {
+            self.stop_waiting();
+        }
+        self.results.take(operation);
+        cancelled
+    }
+
+    /// What to say of an operation that ended like this, after `timeout` at the latest.
+    pub(crate) fn explain(&self, error: client_core::Error, timeout: Duration) -> Error {
+        match error {
+            client_core::Error::Deadline => self.timeout(timeout),
+            client_core::Error::Unreachable => Error::Unreachable(self.problem.clone()),
+            error => Error::from(error),
+        }
     }
 
     pub(crate) fn timeout(&self, after: Duration) -> Error {
@@ -169,8 +187,7 @@ impl Link {
         let Link {
             core,
             sessions,
-            value,
-            result,
+            results,
             ..
         } = self;
         (
@@ -178,8 +195,7 @@ impl Link {
             Actions {
                 io,
                 sessions,
-                value,
-                result,
+                results,
             },
         )
     }
@@ -223,11 +239,11 @@ impl Handler for Link {
     }
 }
 
-pub(crate) struct Actions<'a> {
+/// Carries out what the state machine asks for.
+pub struct Actions<'a> {
     io: &'a mut Io,
     sessions: &'a mut Sessions,
-    value: &'a mut Vec<u8>,
-    result: &'a mut Option<Result<Answer, client_core::Error>>,
+    results: &'a mut Results,
 }
 
 impl Output for Actions<'_> {
@@ -261,29 +277,9 @@ impl Output for Actions<'_> {
 
     fn complete(
         &mut self,
-        _operation: OperationId,
+        operation: OperationId,
         result: Result<Outcome<'_>, client_core::Error>,
     ) {
-        // One operation is under way at a time, and one that was cancelled does not complete.
-        *self.result = Some(result.map(|outcome| match outcome {
-            Outcome::Table(table) => Answer::Table(table),
-            Outcome::Done => Answer::Done,
-            Outcome::Object { version, value } => {
-                self.value.clear();
-                self.value.extend_from_slice(value);
-                Answer::Version(version)
-            }
-            Outcome::Version(version) => Answer::Version(version),
-            Outcome::Versions(versions) => Answer::Versions(versions),
-            Outcome::Control {
-                server_count,
-                response_count,
-                ..
-            } => Answer::Control {
-                servers: server_count,
-                responses: response_count,
-            },
-            Outcome::Lease(lease) => Answer::Lease(lease),
-        }));
+        self.results.complete(operation, result);
     }
 }

@@ -247,6 +247,19 @@ impl Reactor {
         Ok(())
     }
 
+    /// One round that neither spins nor sleeps.
+    pub fn poll(&mut self, handler: &mut impl Handler) -> io::Result<()> {
+        let mut worked = self.read_known(handler);
+        self.last_poll = self.last_round;
+        worked |= self.poll_events(Some(Duration::ZERO), handler)?;
+        let now = clock::now();
+        self.finish_round(now, worked, handler);
+        if worked {
+            self.spin.worked(now);
+        }
+        Ok(())
+    }
+
     /// Something that will be answered was sent from outside a round: spin for the answer.
     pub fn expect_answer(&mut self) {
         self.io.flush_dirty();

@@ -1,0 +1,109 @@
+//! A coordinator and a server as real processes, for as long as an example runs. Their programs must have been built: `cargo test --workspace`
+//! does that.
+
+use std::fmt::Debug;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A program that ends when this is dropped.
+struct Process {
+    child: Child,
+    /// What it says of itself when it serves.
+    serving: Value,
+}
+
+impl Process {
+    fn start(program: &str, arguments: &[&str], serving: &str) -> Process {
+        let path = programs().join(program);
+        let mut child = Command::new(&path)
+            .args(arguments)
+            .args(["--logFormat", "json"])
+            .env_clear()
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!(
+                    "{}: {error}; build it first: cargo build -p programs",
+                    path.display()
+                )
+            });
+        let mut log = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains(serving) {
+            line.clear();
+            let read = log.read_line(&mut line).expect("a log in UTF-8");
+            assert!(read > 0, "{program} ended before it served");
+        }
+        // Nobody reads on; a full pipe would stop the program.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        let serving = serde_json::from_str(&line).expect("a line of JSON");
+        Process { child, serving }
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.serving[name].as_str().expect("a text")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where cargo puts programs: beside the tests that it runs.
+fn programs() -> PathBuf {
+    let profile = if cfg!(debug_assertions) {
+        "debug"
+    } else {
+        "release"
+    };
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target")),
+        PathBuf::from,
+    );
+    target.join(profile)
+}
+
+/// Runs `example` with the locator of a store of one server, which is gone afterwards.
+///
+/// # Panics
+/// If the example fails, or the store does not get up.
+pub fn with_store<E: Debug>(example: impl FnOnce(&str) -> Result<(), E>) {
+    let loopback = "tcp:host=127.0.0.1,port=0";
+    let coordinator = Process::start("coordinator", &["-C", loopback], "\"member\"");
+    let locator = coordinator.text("locator");
+    let arguments = ["-C", locator, "-L", loopback, "-t", "64"];
+    let server = Process::start("server", &arguments, "serving health");
+    wait_until_ready(server.text("http"));
+    example(locator).expect("the example runs to its end");
+}
+
+fn wait_until_ready(http: &str) {
+    let start = Instant::now();
+    while !is_ready(http) {
+        assert!(start.elapsed() < DEADLINE, "the server did not get ready");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_ready(http: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(http) else {
+        return false;
+    };
+    let mut answer = String::new();
+    let asked = stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n");
+    asked
+        .and_then(|()| stream.read_to_string(&mut answer))
+        .is_ok()
+        && answer.contains(" 200 ")
+}
