@@ -214,6 +214,139 @@ fn changes_can_be_conditional() {
     call(&store, "rm fruit apple --if-version 1").bad(1);
     assert_eq!(call(&store, "get fruit apple").out, "red");
     assert_eq!(call(&store, "rm fruit apple --if-version 2").good(), "2\n");
+
+    call(&store, "incr fruit counter --if-exists").bad(1);
+    call(&store, "incr fruit counter --if-absent").good();
+    call(&store, "incr fruit counter --if-absent").bad(1);
+    let version = call(&store, "get fruit counter --version-only").good();
+    let version = version.trim();
+    call(
+        &store,
+        &format!("incr fruit counter --if-version {version}"),
+    )
+    .good();
+    call(
+        &store,
+        &format!("incr fruit counter --if-version {version}"),
+    )
+    .bad(1);
+}
+
+#[test]
+fn counters_are_whole_or_floating_point() {
+    let store = store_with_fruit();
+    for (line, value) in [
+        ("incr fruit visits", "1\n"),
+        ("incr fruit visits 41", "42\n"),
+        ("incr fruit visits -50", "-8\n"),
+        ("get fruit visits --as int", "-8\n"),
+        ("incr fruit litres 0.25 --float", "0.25\n"),
+        ("incr fruit litres -1 --float", "-0.75\n"),
+        ("get fruit litres --as float", "-0.75\n"),
+    ] {
+        assert_eq!(call(&store, line).good(), value, "{line}");
+    }
+    let shown = call(&store, "incr fruit visits --json").json_lines();
+    assert_eq!(shown[0]["value"], -7);
+    let error = call(&store, "incr fruit visits 0.5").bad(2);
+    assert!(error.contains("--float"), "{error}");
+    call(&store, "put fruit apple green").good();
+    let error = call(&store, "incr fruit apple").bad(1);
+    assert!(error.contains("\"apple\" of table \"fruit\""), "{error}");
+}
+
+#[test]
+fn scan_lists_what_is_there() {
+    let store = Store::start(2, &[]);
+    call(&store, "create-table fruit --span 2").good();
+    let sorted = |done: Done| {
+        let text = done.good();
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let without_versions = |done: Done| -> Vec<_> {
+        let lines = sorted(done).into_iter();
+        lines
+            .map(|line| {
+                let [key, version, value] = line.split('\t').collect::<Vec<_>>()[..] else {
+                    panic!("{line}");
+                };
+                assert!(version.parse::<u64>().is_ok_and(|version| version > 0));
+                format!("{key} {value}")
+            })
+            .collect()
+    };
+    assert!(sorted(call(&store, "scan fruit")).is_empty());
+    for key in ["apple", "apricot", "pear"] {
+        call(&store, &format!("put fruit {key} value-of-{key}")).good();
+    }
+    call(&store, "put fruit -e \\xff --as hex fe").good();
+    assert_eq!(
+        without_versions(call(&store, "scan fruit")),
+        [
+            "\\xff \\xfe",
+            "apple value-of-apple",
+            "apricot value-of-apricot",
+            "pear value-of-pear"
+        ]
+    );
+    let keys = sorted(call(&store, "scan fruit --keys-only --prefix ap"));
+    assert_eq!(keys, ["apple", "apricot"]);
+    let keys = sorted(call(&store, "scan fruit --keys-only --hex --prefix ff"));
+    assert_eq!(keys, ["ff"]);
+    let values = without_versions(call(&store, "scan fruit --prefix pe --as hex"));
+    assert_eq!(values, ["pear 76616c75652d6f662d70656172"]);
+    assert_eq!(sorted(call(&store, "scan fruit --limit 2")).len(), 2);
+    assert!(sorted(call(&store, "scan fruit --limit 0")).is_empty());
+    let mut shown = call(&store, "scan fruit --json").json_lines();
+    assert_eq!(shown.len(), 4);
+    for object in &mut shown {
+        assert!(object["version"].take().as_u64() > Some(0), "{object}");
+    }
+    for object in [
+        json!({"key": "apple", "version": null, "value": "value-of-apple"}),
+        json!({"keyHex": "ff", "version": null, "valueHex": "fe"}),
+    ] {
+        assert!(shown.contains(&object), "{shown:?}");
+    }
+    let error = call(&store, "scan nothing").bad(1);
+    assert!(error.contains("rcbox create-table nothing"), "{error}");
+}
+
+#[test]
+fn a_scan_streams_and_ends_quietly_with_its_reader() {
+    let store = store_with_fruit();
+    let mut cluster = store.cluster();
+    let table = cluster.table_id("fruit").unwrap();
+    // Far more than pipe and buffers hold.
+    let value = [b'v'; 1000];
+    let keys: Vec<_> = (0..5000).map(|number| format!("key-{number}")).collect();
+    for keys in keys.chunks(500) {
+        let objects = keys.iter().map(|key| client::WriteObject {
+            table,
+            key: key.as_bytes(),
+            value: &value,
+            rules: client::RejectRules::default(),
+        });
+        let written = cluster.multi_write(&objects.collect::<Vec<_>>()).unwrap();
+        assert!(written.iter().all(Result::is_ok));
+    }
+    let all = call(&store, "scan fruit --keys-only").good();
+    assert_eq!(all.lines().count(), keys.len());
+
+    let mut child = start(&store, &["scan", "fruit"]);
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert!(line.starts_with("key-"), "{line}");
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "it waits for its reader"
+    );
+    drop(out);
+    let (code, error) = finish(child);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
 }
 
 fn start(store: &Store, arguments: &[&str]) -> Child {
@@ -256,24 +389,34 @@ fn status_check_tells_scripts_whether_all_are_up() {
 }
 
 #[test]
-fn watch_shows_the_store() {
+fn watch_shows_the_store_and_its_rates() {
     let store = store_with_fruit();
     let mut child = start(&store, &["watch", "--json", "--interval", "0.05"]);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
     let first = next();
-    assert_eq!(first["members"][0]["shards"][0]["connected"], true);
-    call(&store, "put fruit apple green").good();
-    wait_for("an object more", || {
+    let shard = &first["members"][0]["shards"][0];
+    assert_eq!(shard["connected"], true);
+    assert!(
+        shard["readsPerSecond"].is_null(),
+        "no rate at first: {shard}"
+    );
+    let mut cluster = store.cluster();
+    let table = cluster.table_id("fruit").unwrap();
+    wait_for("operations per second", || {
+        cluster.write(table, b"apple", b"green").unwrap();
+        cluster.read(table, b"apple").unwrap();
         let line = next();
-        (line["members"][0]["shards"][0]["objectCount"] == 1).then_some(())
+        let shard = &line["members"][0]["shards"][0];
+        let positive = |name: &str| shard[name].as_f64().is_some_and(|rate| rate > 0.0);
+        (positive("readsPerSecond") && positive("writesPerSecond")).then_some(())
     });
     drop(lines);
     let (code, error) = finish(child);
     assert_eq!((code, error.as_str()), (Some(0), ""), "its reader is gone");
 
     let text = call(&store, "watch --interval 0.01 --count 2").good();
-    assert_eq!(text.matches("OBJECTS").count(), 2, "{text}");
+    assert_eq!(text.matches("READS/S").count(), 2, "{text}");
     assert!(!text.contains('\x1b'), "{text}");
 }
 
@@ -303,9 +446,26 @@ fn watch_shows_every_version_of_an_object_that_it_sees() {
 }
 
 #[test]
-fn scripts_are_not_asked_whether_they_mean_it() {
+fn tables_are_split_and_servers_listed() {
     let store = store_with_fruit();
     call(&store, "put fruit apple green").good();
+    call(&store, "split fruit 0x8000000000000000").good();
+    let tables = call(&store, "tables").good();
+    assert!(
+        tables.contains("0x7fffffffffffffff") && tables.contains("0x8000000000000000"),
+        "{tables}"
+    );
+    assert_eq!(call(&store, "get fruit apple").out, "green");
+    let error = call(&store, "split vegetables 5").bad(1);
+    assert!(error.contains("rcbox create-table vegetables"), "{error}");
+    let servers = call(&store, "servers").good();
+    assert!(
+        servers.contains("master") && servers.contains("UP"),
+        "{servers}"
+    );
+    let servers: Value = serde_json::from_str(&call(&store, "servers --json").good()).unwrap();
+    assert_eq!(servers[0]["services"][0], "master", "{servers}");
+    assert_eq!(servers[0]["serverId"], "1.0", "{servers}");
     // Scripts are not asked.
     call(&store, "drop-table fruit").good();
     assert!(call(&store, "tables").good().contains("no tables"));
@@ -352,13 +512,13 @@ fn completion_scripts_complete() {
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(script.contains("create-table"), "{script}");
         if shell == "bash" {
-            let ask = "COMP_WORDS=(rcbox get --vers); COMP_CWORD=2; _rcbox rcbox --vers get; echo \"${COMPREPLY[@]}\"";
+            let ask = "COMP_WORDS=(rcbox scan --keys); COMP_CWORD=2; _rcbox rcbox --keys scan; echo \"${COMPREPLY[@]}\"";
             let output = Command::new("bash")
                 .args(["-c", &format!("{script}\n{ask}")])
                 .output()
                 .unwrap();
             let reply = String::from_utf8_lossy(&output.stdout);
-            assert_eq!(reply.trim(), "--version-only", "{output:?}");
+            assert_eq!(reply.trim(), "--keys-only", "{output:?}");
         }
     }
 }

@@ -189,5 +189,5 @@ fn a_terminal_gets_escapes_colors_and_line_ends_and_may_refuse_colors() {
     assert!(run(&["status"], &[]).contains("\x1b[32mup"));
     assert!(!run(&["status"], &[("NO_COLOR", "1")]).contains("\x1b[3"));
     let live = run(&["watch", "--count", "2", "--interval", "0.01"], &[]);
-    assert_eq!(live.matches("Every 10ms").count(), 2, "{live}");
+    assert_eq!(live.matches("every 10ms").count(), 2, "{live}");
 }

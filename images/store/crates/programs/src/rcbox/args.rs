@@ -20,6 +20,7 @@ Examples:
   rcbox put fruit photo < photo.jpg
   rcbox get fruit apple
   rcbox get fruit --hex 6170706c65
+  rcbox scan fruit --prefix a --json
   rcbox watch
   rcbox                      a prompt for many commands; `rcbox shell < FILE` runs a file of them
 
@@ -95,7 +96,7 @@ pub struct Line {
 pub enum LineCommand {
     #[command(flatten)]
     Store(Command),
-    /// Chooses the table that get, put, rm and watch take from then on; without a name, none
+    /// Chooses the table that get, put, rm, incr, scan and watch take from then on; without a name, none
     Use { table: Option<String> },
     /// Leaves
     #[command(alias = "quit")]
@@ -118,6 +119,8 @@ Examples:
     },
     /// Lists tables and where their tablets are
     Tables,
+    /// Lists servers as clients see them
+    Servers,
     /// Writes an object's value to standard output; or several objects, a line each
     #[command(after_help = "\
 One object: the bytes of its value go to a pipe or file as they are; a terminal gets a line end more, and escapes (\\xHH) for what
@@ -148,9 +151,32 @@ Examples:
   rcbox rm fruit apple pear plum
   rcbox rm fruit apple --if-version 7")]
     Rm(Rm),
+    /// Adds to a counter; prints its new value
+    #[command(after_help = "\
+A counter that is not there starts at 0. It is a value of 8 bytes: an integer, little-endian, or with --float an IEEE 754 double.
+`get --as int` and `get --as float` show it. The store does not know which of both it is.
+
+Examples:
+  rcbox incr counters visits
+  rcbox incr counters visits -5
+  rcbox incr counters litres 0.25 --float
+  rcbox incr counters visits 1 --if-exists")]
+    Incr(Incr),
+    /// Lists the objects of a table, a line each
+    #[command(after_help = "\
+A line has key, version and value with tabs between them, with escapes (\\xHH) for what is not text; or is one JSON object. The order is
+the store's own. An object that is there all the time comes at least once; one that is written, or comes or goes meanwhile, may or
+may not come. --prefix is filtered here: the whole table is read over the network.
+
+Examples:
+  rcbox scan fruit
+  rcbox scan fruit --keys-only --hex
+  rcbox scan fruit --limit 10 --json
+  rcbox scan fruit --keys-only | wc -l")]
+    Scan(Scan),
     /// Shows the store, or one object, again and again
     #[command(after_help = "\
-Without TABLE and KEY: members, tables and memory; on a terminal in place, else a block (or JSON line) each time.
+Without TABLE and KEY: members, memory and operations per second; on a terminal in place, else a block (or JSON line) each time.
 With TABLE and KEY: the object, and again whenever its version has changed. The store does not tell of changes: the object is read
 once per interval, so that of several changes within one interval only the last is seen.
 
@@ -178,6 +204,18 @@ Examples:
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+    },
+    /// Splits a tablet in two, so that they can be on different servers later
+    #[command(after_help = "\
+`rcbox tables` shows the ranges of key hashes. The hash is the first of the second tablet.
+
+Examples:
+  rcbox split fruit 0x8000000000000000")]
+    Split {
+        table: String,
+        /// Key hash, decimal or with 0x
+        #[arg(value_parser = key_hash)]
+        key_hash: u64,
     },
 }
 
@@ -299,6 +337,40 @@ pub struct Rm {
 }
 
 #[derive(Args, Debug)]
+pub struct Incr {
+    pub table: String,
+    pub key: OsString,
+    /// How much is added
+    #[arg(default_value = "1", allow_negative_numbers = true)]
+    pub by: String,
+    /// The counter is a floating-point number
+    #[arg(long)]
+    pub float: bool,
+    #[command(flatten)]
+    pub keys: Keys,
+    #[command(flatten)]
+    pub conditions: Conditions,
+}
+
+#[derive(Args, Debug)]
+pub struct Scan {
+    pub table: String,
+    /// Read and print keys only
+    #[arg(long)]
+    pub keys_only: bool,
+    /// End after this many objects
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<u64>,
+    /// Only keys that start like this; filtered here, after reading all
+    #[arg(long, value_name = "KEY")]
+    pub prefix: Option<OsString>,
+    #[command(flatten)]
+    pub keys: Keys,
+    #[command(flatten)]
+    pub values: Values,
+}
+
+#[derive(Args, Debug)]
 pub struct Watch {
     /// One object; without it, the store
     #[arg(value_names = ["TABLE", "KEY"], num_args = 0..=2)]
@@ -323,6 +395,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
         }
         _ => Err("give a number of seconds from 0.001 to 86400".to_owned()),
     }
+}
+
+fn key_hash(text: &str) -> Result<u64, String> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+    .map_err(|_| "give a number of 64 bits, decimal or hexadecimal with 0x".to_owned())
 }
 
 #[cfg(test)]
@@ -379,6 +459,8 @@ mod tests {
             "rcbox --timeout nan status",
             "rcbox --timeout inf status",
             "rcbox watch --interval -1",
+            "rcbox split t 0xg",
+            "rcbox split t 18446744073709551616",
             "rcbox put t k v --if-absent --if-version 3",
             "rcbox put t k v --file f",
             "rcbox get t k --hex --escaped",
@@ -389,6 +471,8 @@ mod tests {
                 "{words}"
             );
         }
+        assert_eq!(key_hash("0x10"), Ok(16));
+        assert_eq!(key_hash("10"), Ok(10));
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
     }
 }

@@ -15,7 +15,17 @@ use super::args::Line;
 const TABLES_AGE: Duration = Duration::from_secs(3);
 
 /// Commands whose first argument is a table.
-const TABLE_FIRST: [&str; 6] = ["get", "put", "rm", "watch", "drop-table", "use"];
+const TABLE_FIRST: [&str; 9] = [
+    "get",
+    "put",
+    "rm",
+    "incr",
+    "scan",
+    "watch",
+    "drop-table",
+    "split",
+    "use",
+];
 
 /// Knows what may come next.
 pub struct Completions {
@@ -78,7 +88,7 @@ fn candidates(
             .map(|command| command.get_name().to_owned())
             .collect(),
         [.., last] if last == name && TABLE_FIRST.contains(name) => {
-            let explicit = ["drop-table", "use"].contains(name);
+            let explicit = ["drop-table", "split", "use"].contains(name);
             match table_in_use && !explicit {
                 true => Vec::new(),
                 false => tables(),
@@ -144,8 +154,8 @@ mod tests {
         assert!(found(&["get", "fruit"], "", false).is_empty());
         assert!(found(&["tables"], "", false).is_empty());
         assert!(found(&["nonsense"], "", false).is_empty());
-        let options = found(&["get", "fruit"], "--", false);
-        for option in ["--version-only", "--json", "--hex"] {
+        let options = found(&["scan", "fruit"], "--", false);
+        for option in ["--keys-only", "--json", "--hex"] {
             assert!(options.iter().any(|found| found == option), "{options:?}");
         }
     }

@@ -7,8 +7,10 @@ mod interrupt;
 mod notation;
 mod objects;
 mod out;
+mod scan;
 mod session;
 mod shell;
+mod shim;
 mod show;
 mod watch;
 

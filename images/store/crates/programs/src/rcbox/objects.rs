@@ -1,14 +1,15 @@
 //! Commands on objects.
 
+use super::shim::*;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use client::{Error, Object, TableId};
+use client::{Error, Object, RejectRules, TableId};
 use serde_json::{Map, Value, json};
 
-use super::args::{Get, Put, Rm, if_version};
+use super::args::{Get, Incr, Put, Rm, if_version};
 use super::notation::{KeyNotation, ValueNotation, escape, for_terminal};
 use super::out::Out;
 use super::session::Session;
@@ -44,9 +45,21 @@ pub fn get(session: &mut Session, get: &Get, out: &mut Out) -> Result<(), Failur
         let object = object.map_err(|error| session.about_object(&error, &get.table, key))?;
         return one_value(get, &object, out);
     }
+    let answers = match &keys[..] {
+        [key] => vec![session.cluster()?.read(table, key)],
+        _ => {
+            let rules = RejectRules::default();
+            let wanted: Vec<_> = keys
+                .iter()
+                .map(|key| ReadObject { table, key, rules })
+                .collect();
+            let answers = session.cluster()?.multi_read(&wanted);
+            answers.map_err(|error| session.about_table(&error, &get.table))?
+        }
+    };
     let mut failures = Failures::default();
-    for key in &keys {
-        match session.cluster()?.read(table, key) {
+    for (key, answer) in keys.iter().zip(answers) {
+        match answer {
             Ok(object) => one_of_several(get, key, &object, keys.len() > 1, out)?,
             Err(error) => {
                 if out.json {
@@ -211,6 +224,7 @@ pub fn rm(session: &mut Session, rm: &Rm, out: &mut Out) -> Result<(), Failure> 
     }
     let rules = if_version(rm.if_version);
     let table = session.table(&rm.table)?;
+    // One after the other: these removals take effect once, those of a multi-op may be tried again and find nothing.
     let mut failures = Failures::default();
     for key in &keys {
         let answer = session.cluster()?.remove_if(table, key, &rules);
@@ -239,4 +253,36 @@ pub fn rm(session: &mut Session, rm: &Rm, out: &mut Out) -> Result<(), Failure> 
         out.text(&text)?;
     }
     failures.end(keys.len(), out)
+}
+
+pub fn incr(session: &mut Session, incr: &Incr, out: &mut Out) -> Result<(), Failure> {
+    let key = incr
+        .keys
+        .notation()
+        .read(&incr.key)
+        .map_err(Failure::Usage)?;
+    let rules = incr.conditions.rules();
+    let by = &incr.by;
+    let (version, value) = if incr.float {
+        let wrong = || Failure::Usage(format!("{by:?} is not a number"));
+        let by: f64 = by.parse().map_err(|_| wrong())?;
+        let table = session.table(&incr.table)?;
+        let answer = session.cluster()?.increment_f64_if(table, &key, by, &rules);
+        let answer = answer.map_err(|error| session.about_object(&error, &incr.table, &key))?;
+        (answer.version, json!(answer.value))
+    } else {
+        let by: i64 = by.parse().map_err(|_| {
+            Failure::Usage(format!(
+                "{by:?} is not a whole number of 64 bits; --float makes floating-point counters"
+            ))
+        })?;
+        let table = session.table(&incr.table)?;
+        let answer = session.cluster()?.increment_if(table, &key, by, &rules);
+        let answer = answer.map_err(|error| session.about_object(&error, &incr.table, &key))?;
+        (answer.version, json!(answer.value))
+    };
+    match out.json {
+        true => out.json_line(&json!({ "version": version, "value": value })),
+        false => out.text(&value.to_string()),
+    }
 }

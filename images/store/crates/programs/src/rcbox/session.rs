@@ -1,5 +1,6 @@
 //! Carries out commands on one store.
 
+use super::shim::*;
 use std::time::Duration;
 
 use client::{Cluster, Error, Options, Status};
@@ -7,7 +8,7 @@ use client::{Cluster, Error, Options, Status};
 use super::args::Command;
 use super::notation::escape;
 use super::out::Out;
-use super::{Failure, admin_api, objects, show, watch};
+use super::{Failure, admin_api, objects, scan, show, watch};
 
 /// Which store, and how it is talked to.
 #[derive(Clone)]
@@ -73,9 +74,19 @@ impl Session {
                     false => show::tables(&tables, self.settings.program),
                 })
             }
+            Command::Servers => {
+                let servers = self.cluster()?.server_list();
+                let servers = servers.map_err(|error| Failure::Because(error.to_string()))?;
+                out.text(&match out.json {
+                    true => show::pretty(&show::servers_json(&servers)),
+                    false => show::servers(&servers),
+                })
+            }
             Command::Get(get) => objects::get(self, &get, out),
             Command::Put(put) => objects::put(self, &put, out),
             Command::Rm(rm) => objects::rm(self, &rm, out),
+            Command::Incr(incr) => objects::incr(self, &incr, out),
+            Command::Scan(scan) => scan::run(self, &scan, out),
             Command::Watch(watch) => watch::run(self, &watch, out),
             Command::CreateTable { table, span } => {
                 let id = self.cluster()?.create_table(&table, span);
@@ -90,6 +101,10 @@ impl Session {
             Command::DropTable { table, .. } => {
                 let dropped = self.cluster()?.drop_table(&table);
                 dropped.map_err(|error| self.about_table(&error, &table))
+            }
+            Command::Split { table, key_hash } => {
+                let split = self.cluster()?.split_tablet(&table, key_hash);
+                split.map_err(|error| self.about_table(&error, &table))
             }
         }
     }

@@ -22,7 +22,7 @@ use super::{Failure, complain, is_yes, question};
 const HISTORY_LINES: usize = 1000;
 
 /// Commands that take a table first, which `use` may have chosen.
-const ON_A_TABLE: [&str; 4] = ["get", "put", "rm", "watch"];
+const ON_A_TABLE: [&str; 6] = ["get", "put", "rm", "incr", "scan", "watch"];
 
 /// Reads and carries out commands until the input ends.
 pub fn run(settings: Settings, json: bool) -> Result<(), Failure> {
@@ -262,11 +262,18 @@ impl Prompt {
 /// Whether a command changes the store.
 fn changes(command: &Command) -> bool {
     match command {
-        Command::Status { .. } | Command::Tables | Command::Get(_) | Command::Watch(_) => false,
+        Command::Status { .. }
+        | Command::Tables
+        | Command::Servers
+        | Command::Get(_)
+        | Command::Scan(_)
+        | Command::Watch(_) => false,
         Command::Put(_)
         | Command::Rm(_)
+        | Command::Incr(_)
         | Command::CreateTable { .. }
-        | Command::DropTable { .. } => true,
+        | Command::DropTable { .. }
+        | Command::Split { .. } => true,
     }
 }
 
@@ -332,6 +339,8 @@ mod tests {
             ("--json get apple", "--json get fruit apple"),
             ("put apple green", "put fruit apple green"),
             ("rm --hex 00", "rm fruit --hex 00"),
+            ("incr visits -1", "incr fruit visits -1"),
+            ("scan --limit 3", "scan fruit --limit 3"),
             ("watch", "watch"),
             ("watch --interval 2", "watch --interval 2"),
             ("watch apple", "watch fruit apple"),

@@ -1,10 +1,12 @@
 //! How a store is shown.
 
+use super::shim::*;
 use std::fmt::Write;
 
 use admin::{DurabilityMode, GetClusterStatusResponse, MemberState, Table, TabletState};
 use serde_json::{Value, json};
 use wire::ids::{ServerId, TableId};
+use wire::opcode::Service;
 
 use super::notation::escape;
 
@@ -275,6 +277,56 @@ pub fn tables_json(tables: &[Table]) -> Value {
         })
     });
     Value::Array(tables.collect())
+}
+
+/// Text for people.
+pub fn servers(servers: &[Server]) -> String {
+    let mut rows = vec![["SERVER", "SERVICES", "STATUS", "LOCATOR"].map(str::to_owned)];
+    for server in servers {
+        rows.push([
+            server.id.to_string(),
+            services(server.services).join(","),
+            server_status(server.status),
+            server.locator.clone(),
+        ]);
+    }
+    if rows.len() == 1 {
+        return "There are no servers; start one with: server -C LOCATOR -L tcp:host=HOST,port=PORT\n".to_owned();
+    }
+    let mut text = String::new();
+    columns(&mut text, &rows, false);
+    text
+}
+
+/// One JSON array.
+pub fn servers_json(servers: &[Server]) -> Value {
+    let servers = servers.iter().map(|server| {
+        json!({
+            "serverId": server.id.to_string(),
+            "services": services(server.services),
+            "status": server_status(server.status),
+            "locator": server.locator,
+        })
+    });
+    Value::Array(servers.collect())
+}
+
+/// What a server offers, of a mask of services.
+fn services(mask: u32) -> Vec<&'static str> {
+    let known = [(Service::Master, "master"), (Service::Backup, "backup")];
+    let offered = known
+        .into_iter()
+        .filter(|(service, _)| mask & service.bit() != 0);
+    offered.map(|(_, name)| name).collect()
+}
+
+fn server_status(status: u32) -> String {
+    match status {
+        0 => "UP".to_owned(),
+        1 => "CRASHED".to_owned(),
+        2 => "REMOVE".to_owned(),
+        other => other.to_string(),
+    }
 }
 
 /// JSON over several lines.
