@@ -10,7 +10,6 @@ mod out;
 mod scan;
 mod session;
 mod shell;
-mod shim;
 mod show;
 mod watch;
 

@@ -1,12 +1,11 @@
 //! Commands on objects.
 
-use super::shim::*;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 
-use client::{Error, Object, RejectRules, TableId};
+use client::{Error, Object, ReadObject, RejectRules, TableId};
 use serde_json::{Map, Value, json};
 
 use super::args::{Get, Incr, Put, Rm, if_version};

@@ -1,6 +1,6 @@
 //! The objects of a table, one line each, as they come.
 
-use super::shim::*;
+use client::Keyed;
 use serde_json::{Map, Value, json};
 
 use super::Failure;

@@ -1,6 +1,5 @@
 //! Carries out commands on one store.
 
-use super::shim::*;
 use std::time::Duration;
 
 use client::{Cluster, Error, Options, Status};

@@ -1,9 +1,9 @@
 //! How a store is shown.
 
-use super::shim::*;
 use std::fmt::Write;
 
 use admin::{DurabilityMode, GetClusterStatusResponse, MemberState, Table, TabletState};
+use client::Server;
 use serde_json::{Value, json};
 use wire::ids::{ServerId, TableId};
 use wire::opcode::Service;

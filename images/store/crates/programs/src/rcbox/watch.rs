@@ -1,12 +1,12 @@
 //! The store, or one object, again and again.
 
-use super::shim::*;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::time::Duration;
 
 use admin::GetClusterStatusResponse;
+use client::PerfStats;
 use serde_json::{Map, Value, json};
 use wire::ids::ServerId;
 
