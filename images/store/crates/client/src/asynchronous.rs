@@ -16,7 +16,7 @@ use wire::time::Time;
 use crate::link::{Actions, Link};
 use crate::ops::{self, Operation, Page, Position};
 use crate::types::{ControlOutput, Incremented, Keyed, Object, Server, Tablet};
-use crate::{Cluster, Error, KeyObject, Multi, Options, ServerId, TableId, WriteObject};
+use crate::{Cluster, Each, Error, KeyObject, Multi, Options, ServerId, TableId, WriteObject};
 
 /// Operations that may wait to be started.
 const MAX_WAITING: usize = 4096;
@@ -387,34 +387,22 @@ impl AsyncCluster {
         .await
     }
 
-    pub async fn multi_read(
-        &self,
-        objects: &[KeyObject<'_>],
-    ) -> Result<Vec<Result<Object, Error>>, Error> {
+    pub async fn multi_read(&self, objects: &[KeyObject<'_>]) -> Result<Each<Object>, Error> {
         self.multi(Multi::reads(objects), |multi| ops::MultiRead { multi })
             .await
     }
 
-    pub async fn multi_read_keys(
-        &self,
-        objects: &[KeyObject<'_>],
-    ) -> Result<Vec<Result<Keyed, Error>>, Error> {
+    pub async fn multi_read_keys(&self, objects: &[KeyObject<'_>]) -> Result<Each<Keyed>, Error> {
         self.multi(Multi::reads(objects), |multi| ops::MultiReadKeys { multi })
             .await
     }
 
-    pub async fn multi_write(
-        &self,
-        objects: &[WriteObject<'_>],
-    ) -> Result<Vec<Result<u64, Error>>, Error> {
+    pub async fn multi_write(&self, objects: &[WriteObject<'_>]) -> Result<Each<u64>, Error> {
         self.multi(Multi::writes(objects), |multi| ops::MultiChange { multi })
             .await
     }
 
-    pub async fn multi_remove(
-        &self,
-        objects: &[KeyObject<'_>],
-    ) -> Result<Vec<Result<u64, Error>>, Error> {
+    pub async fn multi_remove(&self, objects: &[KeyObject<'_>]) -> Result<Each<u64>, Error> {
         self.multi(Multi::removes(objects), |multi| ops::MultiChange { multi })
             .await
     }
@@ -422,7 +410,7 @@ impl AsyncCluster {
     pub async fn multi_increment(
         &self,
         objects: &[crate::IncrementObject<'_>],
-    ) -> Result<Vec<Result<Incremented<[u8; 8]>, Error>>, Error> {
+    ) -> Result<Each<Incremented<[u8; 8]>>, Error> {
         self.multi(Multi::increments(objects), |multi| ops::MultiIncrement {
             multi,
         })

@@ -46,6 +46,8 @@ pub use wire::proto::{LogMetrics, ServerConfig, ServerStatistics};
 pub use wire::rpc::{Increment, Lease, PerfStats, RejectRules, control_op};
 pub use wire::status::Status;
 
+/// For each object of a multi-op, in order, what came of it.
+pub type Each<T> = Vec<Result<T, Error>>;
 /// One object of a multi-read.
 pub type ReadObject<'a> = KeyObject<'a>;
 /// One object of a multi-remove.
@@ -440,37 +442,25 @@ impl Cluster {
     /// # Ok::<(), rcbox_client::Error>(())
     /// # })
     /// ```
-    pub fn multi_read(
-        &mut self,
-        objects: &[ReadObject<'_>],
-    ) -> Result<Vec<Result<Object, Error>>, Error> {
+    pub fn multi_read(&mut self, objects: &[ReadObject<'_>]) -> Result<Each<Object>, Error> {
         let multi = Multi::reads(objects)?;
         self.run(ops::MultiRead { multi })
     }
 
     /// Reads many objects with all their keys.
-    pub fn multi_read_keys(
-        &mut self,
-        objects: &[ReadObject<'_>],
-    ) -> Result<Vec<Result<Keyed, Error>>, Error> {
+    pub fn multi_read_keys(&mut self, objects: &[ReadObject<'_>]) -> Result<Each<Keyed>, Error> {
         let multi = Multi::reads(objects)?;
         self.run(ops::MultiReadKeys { multi })
     }
 
     /// Writes many objects. Gives for each, in order, its new version or why it was not written.
-    pub fn multi_write(
-        &mut self,
-        objects: &[WriteObject<'_>],
-    ) -> Result<Vec<Result<u64, Error>>, Error> {
+    pub fn multi_write(&mut self, objects: &[WriteObject<'_>]) -> Result<Each<u64>, Error> {
         let multi = Multi::writes(objects)?;
         self.run(ops::MultiChange { multi })
     }
 
     /// Removes many objects. Gives for each, in order, the version that was removed (0: there was none) or why it was not.
-    pub fn multi_remove(
-        &mut self,
-        objects: &[RemoveObject<'_>],
-    ) -> Result<Vec<Result<u64, Error>>, Error> {
+    pub fn multi_remove(&mut self, objects: &[RemoveObject<'_>]) -> Result<Each<u64>, Error> {
         let multi = Multi::removes(objects)?;
         self.run(ops::MultiChange { multi })
     }
@@ -479,7 +469,7 @@ impl Cluster {
     pub fn multi_increment(
         &mut self,
         objects: &[IncrementObject<'_>],
-    ) -> Result<Vec<Result<Incremented<[u8; 8]>, Error>>, Error> {
+    ) -> Result<Each<Incremented<[u8; 8]>>, Error> {
         let multi = Multi::increments(objects)?;
         self.run(ops::MultiIncrement { multi })
     }

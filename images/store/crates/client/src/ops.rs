@@ -17,6 +17,7 @@ use wire::rpc::{
 use wire::status::Status;
 use wire::time::Time;
 
+use crate::Each;
 use crate::error::Error;
 use crate::link::Actions;
 use crate::types::{ControlOutput, Incremented, Keyed, Object, Server, Tablet};
@@ -149,7 +150,7 @@ operations! {
     };
 
     /// Reads many objects; see [`Multi::reads`].
-    MultiRead { multi: Multi } -> Vec<Result<Object, Error>>,
+    MultiRead { multi: Multi } -> Each<Object>,
     |op, core, now, out| core.multi(now, op.multi, out),
     Owned::Objects(objects) => {
         let read = |(version, content): (u64, &[u8])| {
@@ -160,7 +161,7 @@ operations! {
     };
 
     /// Reads many objects with all their keys; see [`Multi::reads`].
-    MultiReadKeys { multi: Multi } -> Vec<Result<Keyed, Error>>,
+    MultiReadKeys { multi: Multi } -> Each<Keyed>,
     |op, core, now, out| core.multi(now, op.multi, out),
     Owned::Objects(objects) => {
         let read = |(version, content)| keyed(version, content);
@@ -168,14 +169,14 @@ operations! {
     };
 
     /// Writes or removes many objects; see [`Multi::writes`] and [`Multi::removes`].
-    MultiChange { multi: Multi } -> Vec<Result<u64, Error>>,
+    MultiChange { multi: Multi } -> Each<u64>,
     |op, core, now, out| core.multi(now, op.multi, out),
     Owned::Versions(versions) => {
         Ok(versions.into_iter().map(|version| version.map_err(Error::from)).collect())
     };
 
     /// Increments many objects; see [`Multi::increments`]. Gives the 8 bytes of each as they are now.
-    MultiIncrement { multi: Multi } -> Vec<Result<Incremented<[u8; 8]>, Error>>,
+    MultiIncrement { multi: Multi } -> Each<Incremented<[u8; 8]>>,
     |op, core, now, out| core.multi(now, op.multi, out),
     Owned::IncrementedAll(all) => {
         let incremented = |(version, value)| Incremented { version, value };
