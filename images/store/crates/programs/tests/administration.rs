@@ -53,7 +53,7 @@ fn servers_and_the_coordinator_ping_others() {
         }
     }
 
-    store.servers[1].process.signal("STOP");
+    store.servers[1].process.stop();
     for mut through in [store.master(), store.client()] {
         let asked = Instant::now();
         let timeout = Duration::from_millis(300);
@@ -71,7 +71,7 @@ fn servers_and_the_coordinator_ping_others() {
 #[test]
 fn a_server_that_waits_for_a_ping_serves_others() {
     let store = Store::start(2, &[]);
-    store.servers[1].process.signal("STOP");
+    store.servers[1].process.stop();
     let (mut waiting, mut other) = (store.master(), store.master());
     let request = ProxyPingRequest {
         server_id: ServerId::new(2, 0),
@@ -216,7 +216,7 @@ fn the_server_list_tells_who_is_there_and_who_is_away() {
     };
     assert_eq!(list(3), [(1, 0), (2, 0)]);
     assert_eq!(list(2), [], "no backups");
-    store.servers[1].process.signal("STOP");
+    store.servers[1].process.stop();
     wait_for("the silence of a server", || {
         (list(1) == [(1, 0), (2, 1)]).then_some(())
     });

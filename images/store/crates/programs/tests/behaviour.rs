@@ -190,7 +190,7 @@ fn pings_are_answered_while_a_request_waits() {
     assert_eq!(nonces, [1, 2]);
     // A stopped server: the coordinator holds the answer back until it has done its part, and answers pings meanwhile.
     let store = Store::start(1, &[]);
-    store.servers[0].process.signal("STOP");
+    store.servers[0].process.stop();
     let mut client = store.client();
     client.send(1, &hex("0a000200040000000100000063617000"));
     client.send(2, &hex(PING));

@@ -188,7 +188,7 @@ fn several_objects_at_once() {
 #[test]
 fn a_store_that_does_not_answer_is_asked_once() {
     let store = store_with_fruit();
-    store.servers[0].process.signal("STOP");
+    store.servers[0].process.stop();
     // Several keys are read together, and removed one after the other.
     for (command, named) in [("get", ""), ("rm", "object \"a\"")] {
         let error = call(&store, &format!("--timeout 0.3 {command} fruit a b c")).bad(1);

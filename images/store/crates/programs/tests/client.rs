@@ -338,7 +338,7 @@ fn the_last_handle_ends_what_is_under_way() {
     let store = Store::start(1, &[]);
     let cluster = AsyncCluster::connect(&store.coordinator.locator).unwrap();
     let table = block_on(cluster.create_table("t", 1)).unwrap();
-    store.servers[0].process.signal("STOP");
+    store.servers[0].process.stop();
     let pending = cluster.start(ops::Read {
         table,
         key: b"k".to_vec(),
@@ -362,7 +362,7 @@ fn a_timeout_says_what_was_met_last() {
     let table = cluster.create_table("t", 1).unwrap();
     cluster.write(table, b"k", b"v").unwrap();
     block_on(futures.read(table, b"k")).unwrap();
-    store.servers[0].process.signal("STOP");
+    store.servers[0].process.stop();
     let ticket = cluster
         .submit(ops::Read {
             table,

@@ -76,7 +76,7 @@ fn a_server_that_was_only_stopped_loses_nothing() {
     let mut cluster = store.cluster();
     let table = cluster.create_table("fruit", 1).unwrap();
     cluster.write(table, b"apple", b"green").unwrap();
-    store.servers[0].process.signal("STOP");
+    store.servers[0].process.stop();
     wait_for("the member to be unreachable", || {
         (store.coordinator.status()["members"][0]["state"] == "UNREACHABLE").then_some(())
     });
@@ -154,7 +154,7 @@ fn a_second_process_of_a_member_waits_for_the_end_of_the_first_which_never_comes
     assert_eq!(http_get(first.http, "/readyz").0, 200, "the first goes on");
 
     // Silent, the first counts as gone; awake again, it finds its place taken.
-    first.process.signal("STOP");
+    first.process.stop();
     second.wait_ready();
     assert_eq!(
         store.coordinator.wait_for_members(1)["members"][0]["instance"],

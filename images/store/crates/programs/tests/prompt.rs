@@ -127,7 +127,7 @@ fn ctrl_c_gives_the_present_command_up_and_keeps_the_prompt() {
     session.send_control('c').unwrap();
     expect(&mut session, "rcbox> ");
     // A server that does not answer; the command would take its whole time.
-    store.servers[0].process.signal("STOP");
+    store.servers[0].process.stop();
     send(&mut session, "put fruit apple red\r");
     // The line is carried out when the terminal is back in its usual mode, which is when this sequence comes.
     expect(&mut session, "\x1b[?2004l");

@@ -86,6 +86,17 @@ impl Process {
         assert!(done.success());
     }
 
+    /// Stops the process, as SIGSTOP does; it may still run for a moment after the signal.
+    pub fn stop(&self) {
+        self.signal("STOP");
+        wait_for("a process that is stopped", || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+            let stat = stat.unwrap();
+            let state = stat.rsplit_once(')').unwrap().1.trim_start();
+            state.starts_with('T').then_some(())
+        });
+    }
+
     pub fn wait(&mut self) -> ExitStatus {
         wait_for("the end of a process", || self.child.try_wait().unwrap())
     }
