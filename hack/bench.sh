@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # Measures the store beside its peers, on this machine, in one run: the same client
-# loop gets and sets one 100-byte object in Redis, in memcached and in the store,
-# and bounces 100 bytes off a bare socket, which is the floor for all of them.
+# loop gets and sets objects of 100 B and 1 KB in Redis (and Valkey, where it is
+# packaged), in memcached and in the store, over 1, 8 and 50 connections, with and
+# without several requests under way, and several objects at once. Bytes bounced
+# off a bare socket are the floor for all of them.
 #
 # usage: hack/bench.sh
-#   RCBOX_BENCH_SECONDS=3   how long each of get and set is measured, in each round
-#   RCBOX_BENCH_ROUNDS=3    rounds over all targets; the median round is shown
-# Needs redis-server and memcached from Debian. Writes .build/bench/{results.txt,plot.svg}.
+#   RCBOX_BENCH_SECONDS=0.5   how long each case is measured, in each round
+#   RCBOX_BENCH_ROUNDS=3      rounds over all targets; medians are shown
+# Needs redis-server and memcached from Debian. Writes results.txt, results.json
+# and plot.svg to .build/bench.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-SECONDS_EACH=${RCBOX_BENCH_SECONDS:-3}
+SECONDS_EACH=${RCBOX_BENCH_SECONDS:-0.5}
 ROUNDS=${RCBOX_BENCH_ROUNDS:-3}
 PROGRAMS=${CARGO_TARGET_DIR:-$ROOT/images/store/target}/release
 PEERBENCH=$PROGRAMS/examples/peerbench
@@ -33,6 +36,12 @@ install_peers() {
 	local missing=()
 	command -v redis-server >/dev/null || missing+=(redis-server)
 	command -v memcached >/dev/null || missing+=(memcached)
+	if command -v valkey-server >/dev/null; then
+		TARGETS+=(valkey)
+	elif apt-cache show valkey-server >/dev/null 2>&1; then
+		missing+=(valkey-server)
+		TARGETS+=(valkey)
+	fi
 	((${#missing[@]})) || return 0
 	((EUID == 0)) || die "to compare with, install: apt-get install ${missing[*]}"
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
@@ -72,8 +81,9 @@ measure() {
 	PIDS=()
 	case $1 in
 	ping) start "$PEERBENCH" echo "$address" ;;
+	valkey) start valkey-server --bind 127.0.0.1 --port "$PORT" --save '' --appendonly no ;;
 	redis) start redis-server --bind 127.0.0.1 --port "$PORT" --save '' --appendonly no ;;
-	memcached) start memcached -l 127.0.0.1 -p "$PORT" -t 1 -u nobody ;;
+	memcached) start memcached -l 127.0.0.1 -p "$PORT" -t 1 -m 512 -u nobody ;;
 	rcbox*)
 		start "$PROGRAMS/coordinator" -C "tcp:host=127.0.0.1,port=$PORT"
 		start "$PROGRAMS/server" -C "tcp:host=127.0.0.1,port=$PORT" -L "tcp:host=127.0.0.1,port=$((PORT + 1000))"
@@ -81,36 +91,20 @@ measure() {
 		;;
 	esac
 	wait_until 30 answers "$PORT" || die "$1 did not start; see $OUT"
-	"$PEERBENCH" "$1" "$address" "$SECONDS_EACH" >>"$OUT/raw.txt"
+	"$PEERBENCH" "$1" "$address" "$SECONDS_EACH" >>"$OUT/rounds.jsonl"
 	kill "${PIDS[@]}"
 	wait "${PIDS[@]}" || true # ended by a signal
 	PIDS=()
 }
 
-# median_rounds: of each target and operation the round with the median median.
-median_rounds() {
-	sort -k1,1 -k2,2 -k3,3n "$OUT/raw.txt" |
-		awk '{ key = $1 " " $2; count[key]++; line[key, count[key]] = $0 }
-			END { for (key in count) print line[key, int((count[key] + 1) / 2)] }'
-}
-
-# in_order: lines of median_rounds, targets as above, get before set.
-in_order() {
-	local target operation
-	for target in "${TARGETS[@]}"; do
-		for operation in get set; do
-			awk -v t="$target" -v o="$operation" '$1 == t && $2 == o' "$OUT/medians.txt"
-		done
-	done
-}
-
-table() {
-	printf '100 B objects, 30 B keys, one client, loopback TCP, %s cores, %s rounds of %s s\n\n' "$(nproc)" "$ROUNDS" "$SECONDS_EACH"
-	printf '%-15s %-4s %10s %10s %10s %12s %12s %12s\n' target op 'median us' '99% us' '99.9% us' '/ping' '/redis' '/memcached'
-	awk 'NR == FNR { median[$1, $2] = $3; next }
-		{ printf "%-15s %-4s %10.2f %10.2f %10.2f %12.2f %12.2f %12.2f\n", $1, $2, $3, $4, $5,
-			$3 / median["ping", $2], $3 / median["redis", $2], $3 / median["memcached", $2] }' "$OUT/results.txt" "$OUT/results.txt"
-	printf '\nrcbox: the same loop as its peers; rcbox-library: through the client library. Load average before: %s\n' "$LOAD"
+versions() {
+	printf '%s cores, %s, %s rounds of %s s for each case; redis %s, memcached %s, valkey %s.\n' "$(nproc)" \
+		"$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)" "$ROUNDS" "$SECONDS_EACH" \
+		"$(redis-server --version | sed 's/.*v=\([0-9.]*\).*/\1/')" "$(memcached --version | cut -d' ' -f2)" \
+		"$(command -v valkey-server >/dev/null && valkey-server --version | sed 's/.*v=\([0-9.]*\).*/\1/' || echo 'not packaged here')"
+	printf 'Keys of 30 B, 50,000 objects, loopback TCP; one thread of one core for each side: memcached -t 1, Redis without I/O threads,\n'
+	printf 'a server with one shard. rcbox: the same client loop as its peers; rcbox-library: through the client library.\n'
+	printf 'Load average before: %s, after: %s\n' "$LOAD" "$(cut -d' ' -f1-3 /proc/loadavg)"
 }
 
 main() {
@@ -121,6 +115,8 @@ main() {
 	rm -rf "$OUT"
 	mkdir -p "$OUT"
 	LOAD=$(cut -d' ' -f1-3 /proc/loadavg)
+	awk -v load="${LOAD%% *}" 'BEGIN { exit !(load > 1) }' &&
+		info "the machine is busy (load average ${LOAD%% *}): with $(nproc) cores, what else runs takes a core from client or server"
 	trap stop_all EXIT
 	trap 'exit 130' INT TERM
 	for ((round = 1; round <= ROUNDS; round++)); do
@@ -129,11 +125,13 @@ main() {
 			measure "$target"
 		done
 	done
-	median_rounds >"$OUT/medians.txt"
-	in_order >"$OUT/results.txt"
-	"$PEERBENCH" plot "$OUT/plot.svg" <"$OUT/results.txt"
+	{
+		"$PEERBENCH" report "$OUT" <"$OUT/rounds.jsonl"
+		echo
+		versions
+	} >"$OUT/results.txt"
 	echo
-	table | tee "$OUT/table.txt"
+	cat "$OUT/results.txt"
 	info "plot: ${OUT#"$PWD"/}/plot.svg"
 }
 main
