@@ -1,21 +1,45 @@
-//! The `clusterperf` program: RAMCloud's benchmark of the same name, its test `basic`.
+//! The `clusterperf` program: RAMCloud's benchmark of the same name. docs/clusterperf.md says what each test measures.
 
 mod basic;
+mod compare;
+mod data;
+mod latency;
+mod meeting;
+mod plot;
 mod report;
 mod samples;
+mod together;
 
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use clap::Parser;
-use client::{Cluster, Options as ClientOptions};
+use clap::{Parser, ValueEnum};
+use client::{Cluster, Error, Options as ClientOptions};
 
+use self::data::{WORKLOADS, Workload};
+use self::report::Results;
+use self::together::Load;
 use crate::VERSION;
 
 /// Measures a store: RAMCloud's ClusterPerf, with the names that its results have there.
 ///
-/// Tests:
-///   basic   random reads and writes of objects of 100 B to 1 MB with 30-byte keys, one client
-#[derive(Parser, Debug)]
+/// Tests of one client:
+///   basic                   random reads and writes of 100 B to 1 MB
+///   readDist, readDistRandom, writeDistRandom
+///                           distribution of latencies: of one object, of random ones
+///   readNotFound            reads of a key that nobody has
+///   readVaryingKeyLength, writeVaryingKeyLength
+///                           keys of 4 B to 60 KB
+///   multiRead_oneMaster, multiWrite_oneMaster, multiRead_general
+///                           batches of 1 to 500 objects, of one server or of --numTables tables
+///   echo_basic              bytes there and back, without the store
+/// Tests of several clients (--numClients):
+///   readThroughput, writeThroughput, multiReadThroughput, workloadThroughput
+///                           one server's throughput with 1 to all clients
+///   broadcast               how long it takes until all others know
+///   readInterference, writeInterference
+///                           small operations beside large ones
+#[derive(Parser, Clone, Debug)]
 #[command(name = "clusterperf", version = VERSION, after_help = EXAMPLES, verbatim_doc_comment)]
 pub struct Options {
     /// Locator of the coordinator, or several separated by ';'
@@ -26,19 +50,40 @@ pub struct Options {
         value_name = "LOCATOR"
     )]
     coordinator: String,
-    /// Client processes that measure together; `basic` needs one
+    /// Clients that measure together
     #[arg(long = "numClients", default_value_t = 1, value_name = "NUMBER")]
     num_clients: u32,
-    /// Which of them this process is
-    #[arg(long = "clientIndex", default_value_t = 0, value_name = "INDEX")]
-    client_index: u32,
-    /// Measure this object size only, in bytes [default: 100, 1000, 10000, 100000 and 1000000]
+    /// Which of them this process is; without it, all run in this process, each in a thread
+    #[arg(long = "clientIndex", value_name = "INDEX")]
+    client_index: Option<u32>,
+    /// Size of objects in bytes [default: 100; for `basic` 100 to 1000000]
     #[arg(short = 's', long, value_name = "BYTES")]
     size: Option<usize>,
-    /// How long to measure each size, reading and writing
+    /// Operations of each kind to measure, instead of --seconds
+    #[arg(short = 'c', long, value_name = "NUMBER")]
+    count: Option<u64>,
+    /// Objects that operations are drawn from
+    #[arg(long = "numObjects", default_value_t = 100_000, value_name = "NUMBER")]
+    num_objects: u32,
+    /// Tables of `multiRead_general`
+    #[arg(long = "numTables", default_value_t = 10, value_name = "NUMBER")]
+    num_tables: u32,
+    /// Objects in each multi-op [default: 1 to 500; 20 for multiReadThroughput]
+    #[arg(long = "batch", value_name = "NUMBER")]
+    batch: Option<usize>,
+    /// Operations before the measurement starts
+    #[arg(long, default_value_t = 100, value_name = "NUMBER")]
+    warmup: u64,
+    /// What the clients of workloadThroughput do: YCSB-A (half reads), YCSB-B (95 % reads), YCSB-C (reads) or WRITE-ONLY
+    #[arg(long, default_value = "YCSB-A", value_name = "NAME")]
+    workload: String,
+    /// Objects per second that each client of a throughput test is to keep at most; 0: as many as it can
+    #[arg(long = "targetOps", default_value_t = 0, value_name = "NUMBER")]
+    target_ops: u64,
+    /// How long to measure each size, number of clients and so on
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
     seconds: f64,
-    /// How much data the table is filled with, in MB; less if the store has no room
+    /// How much data the table of `basic` is filled with, in MB; less if the store has no room
     #[arg(long = "fillMB", default_value_t = 200, value_name = "MB")]
     fill_mb: u64,
     /// How long to poll for an answer before sleeping
@@ -51,72 +96,300 @@ pub struct Options {
     /// Print one JSON object instead of text; notes go to standard error
     #[arg(long)]
     json: bool,
+    /// Plot the results to this file: latency by size, throughput by clients, or distributions
+    #[arg(long, value_name = "FILE.svg|png")]
+    plot: Option<PathBuf>,
+    /// Set the results beside what was published of RAMCloud
+    #[arg(long, value_enum, value_name = "WHAT")]
+    compare: Option<Compare>,
     /// Tests to run
     #[arg(required = true, value_name = "TEST")]
     tests: Vec<String>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Compare {
+    /// RAMCloud on Atom micro servers and over InfiniBand
+    Seeds,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   clusterperf -C tcp:host=127.0.0.1,port=11100 basic
-  clusterperf -C tcp:host=127.0.0.1,port=11100 --size 100 --seconds 5 --json basic";
+  clusterperf -C tcp:host=127.0.0.1,port=11100 --size 100 --seconds 5 --json basic
+  clusterperf -C tcp:host=127.0.0.1,port=11100 --compare seeds --plot basic.svg basic
+  clusterperf -C tcp:host=127.0.0.1,port=11100 --numClients 4 readThroughput
+  clusterperf -C tcp:host=127.0.0.1,port=11100 --plot cdf.png readDistRandom writeDistRandom
+Four processes, perhaps on four machines, together:
+  for i in 0 1 2 3; do clusterperf -C ... --numClients 4 --clientIndex $i writeThroughput & done; wait";
 
-/// What this version has.
-const TESTS: &[&str] = &["basic"];
+/// How many clients a test may have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Clients {
+    One,
+    Any,
+    /// One that measures, and at least one other.
+    Several,
+}
+
+/// Every test, with its clients.
+const TESTS: [(&str, Clients); 18] = [
+    ("basic", Clients::One),
+    ("broadcast", Clients::Several),
+    ("echo_basic", Clients::One),
+    ("multiReadThroughput", Clients::Any),
+    ("multiRead_general", Clients::One),
+    ("multiRead_oneMaster", Clients::One),
+    ("multiWrite_oneMaster", Clients::One),
+    ("readDist", Clients::One),
+    ("readDistRandom", Clients::One),
+    ("readInterference", Clients::Several),
+    ("readNotFound", Clients::One),
+    ("readThroughput", Clients::Any),
+    ("readVaryingKeyLength", Clients::One),
+    ("workloadThroughput", Clients::Any),
+    ("writeDistRandom", Clients::One),
+    ("writeInterference", Clients::Several),
+    ("writeThroughput", Clients::Any),
+    ("writeVaryingKeyLength", Clients::One),
+];
+const MAX_CLIENTS: u32 = 1000;
+
+impl Options {
+    fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    fn size_or(&self, size: usize) -> usize {
+        self.size.unwrap_or(size)
+    }
+
+    fn objects(&self) -> u32 {
+        self.num_objects
+    }
+
+    /// Of multi-ops: as many as was asked for, or `all`.
+    fn batches(&self, all: &[usize]) -> Vec<usize> {
+        self.batch.map_or(all.to_vec(), |batch| vec![batch])
+    }
+
+    fn pace(&self, start: Instant, done: u64) {
+        if self.target_ops > 0 {
+            together::pace(start, done, self.target_ops as f64);
+        }
+    }
+
+    fn workload(&self) -> Option<Workload> {
+        let mut known = WORKLOADS.into_iter();
+        known.find(|workload| workload.name == self.workload)
+    }
+
+    /// What the clients of a test do when they are told to.
+    fn load(&self, test: &str) -> Option<Load> {
+        match test {
+            "readThroughput" => Some(Load::Read),
+            "writeThroughput" => Some(Load::Write),
+            "multiReadThroughput" => Some(Load::MultiRead),
+            "workloadThroughput" => self.workload().map(Load::Workload),
+            "readInterference" => Some(Load::LargeRead),
+            "writeInterference" => Some(Load::LargeWrite),
+            _ => None,
+        }
+    }
+}
 
 /// Checks what the command line parser cannot; a wrong use, not a failure.
 pub fn check(options: &Options) -> Result<(), String> {
     for test in &options.tests {
-        if !TESTS.contains(&test.as_str()) {
+        let Some((_, clients)) = TESTS.iter().find(|(name, _)| name == test) else {
+            let names: Vec<&str> = TESTS.iter().map(|(name, _)| *name).collect();
             return Err(format!(
-                "there is no test {test:?} in this version; there is: {}",
-                TESTS.join(", ")
+                "there is no test {test:?} in this version; there are: {}",
+                names.join(", ")
             ));
+        };
+        match (clients, options.num_clients) {
+            (Clients::One, 2..) => {
+                return Err(format!(
+                    "{test} is a test of one client: leave --numClients out"
+                ));
+            }
+            (Clients::Several, 1) => {
+                return Err(format!(
+                    "{test} needs others to measure beside: --numClients 2 or more"
+                ));
+            }
+            _ => {}
         }
     }
-    if options.num_clients != 1 || options.client_index != 0 {
-        return Err("`basic` runs with one client: --numClients 1 --clientIndex 0".to_owned());
+    if !(1..=MAX_CLIENTS).contains(&options.num_clients) {
+        return Err(format!("--numClients: from 1 to {MAX_CLIENTS}"));
+    }
+    if options
+        .client_index
+        .is_some_and(|index| index >= options.num_clients)
+    {
+        return Err(format!(
+            "--clientIndex: from 0 to {}, for there are --numClients {}",
+            options.num_clients - 1,
+            options.num_clients
+        ));
     }
     if !(options.seconds > 0.0 && options.seconds <= 3600.0) {
         return Err("--seconds: a number above 0, at most 3600".to_owned());
     }
     if options
         .size
-        .is_some_and(|size| size > wire::rpc::MAX_VALUE_BYTES)
+        .is_some_and(|size| !(1..=wire::rpc::MAX_VALUE_BYTES).contains(&size))
     {
         return Err(format!(
-            "--size: at most {} bytes",
+            "--size: from 1 to {} bytes",
             wire::rpc::MAX_VALUE_BYTES
         ));
     }
     if options.fill_mb == 0 {
         return Err("--fillMB: at least 1".to_owned());
     }
-    Ok(())
+    for (name, value) in [
+        ("--count", options.count.unwrap_or(1)),
+        ("--numObjects", options.num_objects.into()),
+        ("--numTables", options.num_tables.into()),
+        ("--batch", options.batch.unwrap_or(1) as u64),
+    ] {
+        if value == 0 {
+            return Err(format!("{name}: at least 1"));
+        }
+    }
+    if options.workload().is_none() {
+        let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        return Err(format!("--workload: one of {}", names.join(", ")));
+    }
+    options.plot.as_deref().map_or(Ok(()), plot::check)
 }
 
 /// Runs the tests; the results go to standard output.
 pub fn run(options: &Options) -> Result<(), String> {
-    let client = ClientOptions {
-        spin: Duration::from_micros(options.poll_micros),
-        ..ClientOptions::default()
+    if let Some(index) = options.client_index.filter(|index| *index > 0) {
+        return follow(options, index);
+    }
+    let others = match options.client_index {
+        Some(_) => 0..0,
+        None => 1..options.num_clients,
     };
-    let mut cluster =
-        Cluster::with_options(&options.coordinator, client).map_err(|error| error.to_string())?;
-    let plan = basic::Plan {
-        sizes: options
-            .size
-            .map_or_else(|| basic::SIZES.to_vec(), |size| vec![size]),
-        time: Duration::from_secs_f64(options.seconds),
-        fill_bytes: options.fill_mb * 1_000_000,
-    };
-    let results = basic::run(&mut cluster, &plan)?;
+    let threads: Vec<_> = others
+        .map(|index| {
+            let options = options.clone();
+            std::thread::spawn(move || follow(&options, index))
+        })
+        .collect();
+    let results = lead(options)?;
+    for thread in threads {
+        thread
+            .join()
+            .map_err(|_| "a client ended unexpectedly".to_owned())??;
+    }
     if options.json {
         println!("{}", report::json(&results)?);
     } else {
         print!("{}", report::text(&results));
+        if options.compare.is_some() {
+            print!("{}", compare::table(&results));
+        }
     }
-    finish(&mut cluster)
+    if let Some(file) = &options.plot {
+        plot::plot(&results, file)?;
+        data::progress(&format!("plot: {}", file.display()));
+    }
+    Ok(())
+}
+
+fn connect(options: &Options) -> Result<Cluster, String> {
+    let client = ClientOptions {
+        spin: Duration::from_micros(options.poll_micros),
+        ..ClientOptions::default()
+    };
+    Cluster::with_options(&options.coordinator, client).map_err(|error| error.to_string())
+}
+
+/// The other clients, test by test.
+fn follow(options: &Options, index: u32) -> Result<(), String> {
+    let mut cluster = connect(options)?;
+    for test in &options.tests {
+        together::follow(&mut cluster, options, index, options.load(test))
+            .map_err(|error| format!("client {index}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Client 0: runs the tests, and tells the others what to do.
+fn lead(options: &Options) -> Result<Vec<Results>, String> {
+    let mut cluster = connect(options)?;
+    let mut all = Vec::new();
+    for test in &options.tests {
+        let mut results = if test == "basic" {
+            basic(&mut cluster, options)?
+        } else {
+            one_test(&mut cluster, options, test).map_err(|error| format!("{test}: {error}"))?
+        };
+        test.clone_into(&mut results.test);
+        all.push(results);
+    }
+    finish(&mut cluster)?;
+    Ok(all)
+}
+
+fn basic(cluster: &mut Cluster, options: &Options) -> Result<Results, String> {
+    let plan = basic::Plan {
+        sizes: options
+            .size
+            .map_or_else(|| basic::SIZES.to_vec(), |size| vec![size]),
+        time: options.time(),
+        fill_bytes: options.fill_mb * 1_000_000,
+    };
+    Ok(Results {
+        entries: basic::run(cluster, &plan)?,
+        ..Results::default()
+    })
+}
+
+fn one_test(cluster: &mut Cluster, options: &Options, test: &str) -> Result<Results, Error> {
+    let mut results = Results::default();
+    match test {
+        "readDist" => results.entries = latency::read_dist(cluster, options)?,
+        "readDistRandom" => results.entries = latency::dist_random(cluster, options, false)?,
+        "writeDistRandom" => results.entries = latency::dist_random(cluster, options, true)?,
+        "readNotFound" => results.entries = latency::read_not_found(cluster, options)?,
+        "readVaryingKeyLength" => {
+            results.entries = latency::varying_key_length(cluster, options, false)?;
+        }
+        "writeVaryingKeyLength" => {
+            results.entries = latency::varying_key_length(cluster, options, true)?;
+        }
+        "multiRead_oneMaster" => {
+            results.entries = latency::multi_one_master(cluster, options, false)?;
+        }
+        "multiWrite_oneMaster" => {
+            results.entries = latency::multi_one_master(cluster, options, true)?;
+        }
+        "multiRead_general" => results.entries = latency::multi_read_general(cluster, options)?,
+        "echo_basic" => results.entries = latency::echo_basic(cluster, options)?,
+        "broadcast" => results.entries = together::broadcast(cluster, options)?,
+        "readInterference" | "writeInterference" => {
+            let writes = test == "writeInterference";
+            results.entries = together::interference(cluster, options, test, writes)?;
+        }
+        _ => {
+            if let Some(load) = options.load(test) {
+                results.rates = together::throughput(cluster, options, test, load)?;
+            }
+        }
+    }
+    if test.contains("Dist")
+        && let [entry] = &results.entries[..]
+    {
+        results.cdf = entry.samples.cdf();
+    }
+    Ok(results)
 }
 
 /// What RAMCloud's program ends with: the servers write their traces to their logs. An error makes it fail, too.

@@ -4,79 +4,107 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::basic::{KEY_BYTES, Measured};
-use super::samples::Summary;
+use super::data::KEY_BYTES;
+use super::samples::{Samples, Summary};
 
 /// RAMCloud's MB.
 const MIB: f64 = 1_048_576.0;
 
+/// What a kind of operation took.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// As RAMCloud names it, such as basic.read100.
+    pub name: String,
+    /// Of the line that shows bandwidth, where there is one.
+    #[serde(skip)]
+    pub bandwidth_name: Option<String>,
+    /// In words.
+    #[serde(rename = "description")]
+    pub what: String,
+    #[serde(skip)]
+    pub bandwidth_what: String,
+    pub object_bytes: usize,
+    pub objects: u32,
+    #[serde(flatten)]
+    pub summary: Summary,
+    #[serde(skip)]
+    pub samples: Samples,
+}
+
+/// How much a number of clients got done.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rate {
+    /// Such as readThroughput.3: with three clients.
+    pub name: String,
+    pub clients: u32,
+    pub object_bytes: usize,
+    pub objects_per_second: f64,
+    /// What the server says that it did.
+    pub server_reads: u64,
+    pub server_writes: u64,
+    /// Share of the time in which the server's thread was busy.
+    pub server_busy: f64,
+}
+
+/// What one test gave.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Results {
+    pub test: String,
+    #[serde(rename = "results")]
+    pub entries: Vec<Entry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<Rate>,
+    /// Points (microseconds, share of operations that took no longer) of tests that show a distribution.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cdf: Vec<(f64, f64)>,
+}
+
 #[derive(Serialize)]
 struct Document<'a> {
-    test: &'a str,
     key_bytes: usize,
-    results: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    /// As RAMCloud names it, such as basic.read100.
-    name: String,
-    object_bytes: usize,
-    objects: u32,
-    #[serde(flatten)]
-    summary: Summary,
-}
-
-fn entries(results: &[Measured]) -> Vec<Entry> {
-    let of = |operation: &str, samples: fn(&Measured) -> Summary| {
-        let entries = results.iter().map(|measured| Entry {
-            name: format!("basic.{operation}{}", size_name(measured.size)),
-            object_bytes: measured.size,
-            objects: measured.objects,
-            summary: samples(measured),
-        });
-        entries.collect::<Vec<_>>()
-    };
-    let mut entries = of("read", |measured| measured.reads.summary(measured.size));
-    entries.extend(of("write", |measured| {
-        measured.writes.summary(measured.size)
-    }));
-    entries
+    tests: &'a [Results],
 }
 
 /// One JSON object.
-pub fn json(results: &[Measured]) -> Result<String, String> {
+pub fn json(tests: &[Results]) -> Result<String, String> {
     let document = Document {
-        test: "basic",
         key_bytes: KEY_BYTES,
-        results: entries(results),
+        tests,
     };
     serde_json::to_string_pretty(&document).map_err(|error| error.to_string())
 }
 
 /// RAMCloud's lines for each result, then a table of all.
-pub fn text(results: &[Measured]) -> String {
+pub fn text(tests: &[Results]) -> String {
     let mut text = String::new();
-    let entries = entries(results);
-    for entry in &entries {
-        lines(&mut text, entry);
+    for test in tests {
+        test.entries
+            .iter()
+            .for_each(|entry| lines(&mut text, entry));
+        if !test.entries.is_empty() {
+            table(&mut text, &test.entries);
+        }
+        if !test.rates.is_empty() {
+            rates(&mut text, &test.rates);
+        }
+        if !test.cdf.is_empty() {
+            distribution(&mut text, &test.cdf);
+        }
     }
-    table(&mut text, &entries);
     text
 }
 
 fn lines(text: &mut String, entry: &Entry) {
-    let Entry { name, summary, .. } = entry;
-    let (operation, size) = split(name);
-    let object = format!("{size}B object with {KEY_BYTES}B key");
-    let mut line = |suffix: &str, micros: f64, what: &str| {
+    let Entry {
+        name,
+        summary,
+        what,
+        ..
+    } = entry;
+    let mut line = |suffix: &str, micros: f64, which: &str| {
         let full = format!("{name}{suffix}");
         // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "{full:<22} {:>11}   {operation} random {object}, {what}",
-            time(micros)
-        );
+        let _ = writeln!(text, "{full:<22} {:>11}   {what}, {which}", time(micros));
     };
     line("", summary.median_us, "median");
     line(".avg", summary.average_us, "average");
@@ -85,29 +113,28 @@ fn lines(text: &mut String, entry: &Entry) {
     line(".99", summary.p99_us, "99%");
     line(".999", summary.p999_us, "99.9%");
     line(".max", summary.worst_us, "worst");
-    let doing = if operation == "read" {
-        "reading"
-    } else {
-        "writing"
-    };
-    let full = format!("basic.{operation}Bw{size}");
-    let _ = writeln!(
-        text,
-        "{full:<22} {:>11}   bandwidth {doing} {object}",
-        bandwidth(summary.bytes_per_second)
-    );
+    if let Some(full) = &entry.bandwidth_name {
+        let _ = writeln!(
+            text,
+            "{full:<22} {:>11}   {}",
+            bandwidth(summary.bytes_per_second),
+            entry.bandwidth_what
+        );
+    }
 }
 
 fn table(text: &mut String, entries: &[Entry]) {
+    let width = entries.iter().map(|entry| entry.name.len()).max();
+    let width = width.unwrap_or(0).max(16);
     let _ = writeln!(
         text,
-        "\n{:<16} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}",
+        "\n{:<width$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}",
         "", "average", "median", "best", "worst", "90%", "99%", "99.9%", "bandwidth", "samples"
     );
     for Entry { name, summary, .. } in entries {
         let _ = writeln!(
             text,
-            "{name:<16} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}",
+            "{name:<width$} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>9}",
             time(summary.average_us),
             time(summary.median_us),
             time(summary.best_us),
@@ -121,17 +148,36 @@ fn table(text: &mut String, entries: &[Entry]) {
     }
 }
 
-/// "basic.read100" is about reading objects of "100".
-fn split(name: &str) -> (&str, &str) {
-    let name = name.strip_prefix("basic.").unwrap_or(name);
-    name.split_at(
-        name.find(|character: char| character.is_ascii_digit())
-            .unwrap_or(name.len()),
-    )
+/// As RAMCloud's throughput tests: a line for each number of clients.
+fn rates(text: &mut String, rates: &[Rate]) {
+    let _ = writeln!(
+        text,
+        "{:<26} {:>8} {:>14} {:>14} {:>12}",
+        "", "clients", "objects", "per client", "server busy"
+    );
+    for rate in rates {
+        let _ = writeln!(
+            text,
+            "{:<26} {:>8} {:>12.1} k/s {:>10.1} k/s {:>10.0} %",
+            rate.name,
+            rate.clients,
+            rate.objects_per_second / 1000.0,
+            rate.objects_per_second / 1000.0 / f64::from(rate.clients),
+            rate.server_busy * 100.0
+        );
+    }
+}
+
+/// As RAMCloud's distributions: time in microseconds, and the share that took no longer.
+fn distribution(text: &mut String, cdf: &[(f64, f64)]) {
+    text.push_str("\n# Cumulative distribution: microseconds, share of all\n");
+    for (micros, share) in cdf {
+        let _ = writeln!(text, "{micros:8.2} {share:11.5}");
+    }
 }
 
 /// 100, 1K, 10K, 100K, 1M.
-fn size_name(bytes: usize) -> String {
+pub fn size_name(bytes: usize) -> String {
     match bytes {
         _ if bytes >= 1_000_000 && bytes.is_multiple_of(1_000_000) => {
             format!("{}M", bytes / 1_000_000)
@@ -141,7 +187,7 @@ fn size_name(bytes: usize) -> String {
     }
 }
 
-fn time(micros: f64) -> String {
+pub fn time(micros: f64) -> String {
     if micros < 1_000.0 {
         format!("{micros:.1} us")
     } else if micros < 1_000_000.0 {
@@ -166,48 +212,71 @@ mod tests {
     use super::super::samples::Samples;
     use super::*;
 
-    fn measured() -> Vec<Measured> {
-        let samples = |micros: u64| Samples::new(vec![micros * 1000; 10]);
+    fn entry(operation: &str, size: usize, micros: u64) -> Entry {
+        let samples = Samples::new(vec![micros * 1000; 10]);
+        let text = size_name(size);
+        Entry {
+            name: format!("basic.{operation}{text}"),
+            bandwidth_name: Some(format!("basic.{operation}Bw{text}")),
+            what: format!("{operation} random {text}B object with 30B key"),
+            bandwidth_what: format!("bandwidth of {operation}s of {text}B objects"),
+            object_bytes: size,
+            objects: 5,
+            summary: samples.summary(size),
+            samples,
+        }
+    }
+
+    fn results() -> Vec<Results> {
         vec![
-            Measured {
-                size: 100,
-                objects: 5,
-                reads: samples(13),
-                writes: samples(18),
+            Results {
+                test: "basic".to_owned(),
+                entries: vec![entry("read", 100, 13), entry("write", 1_000_000, 4_600)],
+                ..Results::default()
             },
-            Measured {
-                size: 1_000_000,
-                objects: 5,
-                reads: samples(3_800),
-                writes: samples(4_600),
+            Results {
+                test: "readThroughput".to_owned(),
+                rates: vec![Rate {
+                    name: "readThroughput.2".to_owned(),
+                    clients: 2,
+                    object_bytes: 100,
+                    objects_per_second: 200_000.0,
+                    server_reads: 5,
+                    server_writes: 0,
+                    server_busy: 0.5,
+                }],
+                cdf: vec![(5.0, 0.5)],
+                ..Results::default()
             },
         ]
     }
 
     #[test]
-    fn lines_and_table_have_ramclouds_names_and_units() {
-        let text = text(&measured());
+    fn lines_and_tables_have_ramclouds_names_and_units() {
+        let text = text(&results());
         for line in [
             "basic.read100              13.0 us   read random 100B object with 30B key, median",
             "basic.read100.999          13.0 us   read random 100B object with 30B key, 99.9%",
-            "basic.readBw100           7.3 MB/s   bandwidth reading 100B object with 30B key",
+            "basic.readBw100           7.3 MB/s   bandwidth of reads of 100B objects",
             "basic.write1M               4.6 ms   write random 1MB object with 30B key, median",
-            "basic.writeBw1M         207.3 MB/s   bandwidth writing 1MB object with 30B key",
+            "basic.writeBw1M         207.3 MB/s   bandwidth of writes of 1MB objects",
+            "basic.write1M       4.6 ms    4.6 ms",
+            "readThroughput.2                  2        200.0 k/s      100.0 k/s         50 %",
+            "    5.00     0.50000",
         ] {
             assert!(text.contains(line), "{line}\nis not in\n{text}");
         }
-        assert!(
-            text.contains("basic.read1M        3.8 ms    3.8 ms"),
-            "{text}"
-        );
     }
 
     #[test]
     fn json_has_every_result() {
-        let value: serde_json::Value = serde_json::from_str(&json(&measured()).unwrap()).unwrap();
-        assert_eq!(value["results"].as_array().unwrap().len(), 4);
-        assert_eq!(value["results"][3]["name"], "basic.write1M");
-        assert_eq!(value["results"][3]["median_us"], 4600.0);
+        let value: serde_json::Value = serde_json::from_str(&json(&results()).unwrap()).unwrap();
+        let entries = &value["tests"][0]["results"];
+        assert_eq!(entries.as_array().unwrap().len(), 2);
+        assert_eq!(entries[1]["name"], "basic.write1M");
+        assert_eq!(entries[1]["median_us"], 4600.0);
+        assert_eq!(value["tests"][1]["rates"][0]["clients"], 2);
+        assert_eq!(value["tests"][1]["cdf"][0][0], 5.0);
     }
 
     #[test]

@@ -43,6 +43,16 @@ impl Samples {
             .unwrap_or(0)
     }
 
+    /// Points of the distribution: a time in microseconds, and the share of samples that took no longer.
+    pub fn cdf(&self) -> Vec<(f64, f64)> {
+        // Every percent, and finer towards the end, where it matters.
+        let percents = (1..100).map(|percent| f64::from(percent) / 100.0);
+        let shares = percents.chain([0.995, 0.999, 0.9995, 0.9999, 1.0]);
+        shares
+            .map(|share| (self.quantile_ns(share) as f64 / 1000.0, share))
+            .collect()
+    }
+
     pub fn summary(&self, object_bytes: usize) -> Summary {
         let micros = |nanos: u64| nanos as f64 / 1000.0;
         let count = self.sorted_ns.len();
@@ -66,20 +76,23 @@ impl Samples {
     }
 }
 
-/// Collects samples for a time, at most so many that memory stays small.
+/// Collects samples for a time, or a number of them, at most so many that memory stays small.
 pub struct Collector {
     times_ns: Vec<u64>,
     end: std::time::Instant,
+    /// Instead of the time.
+    count: Option<u64>,
 }
 
 /// More samples say nothing new.
 const MAX_SAMPLES: usize = 4_000_000;
 
 impl Collector {
-    pub fn new(time: Duration) -> Collector {
+    pub fn new(time: Duration, count: Option<u64>) -> Collector {
         Collector {
             times_ns: Vec::with_capacity(1 << 16),
             end: std::time::Instant::now() + time,
+            count,
         }
     }
 
@@ -88,7 +101,12 @@ impl Collector {
         let now = std::time::Instant::now();
         self.times_ns
             .push(u64::try_from((now - start).as_nanos()).unwrap_or(u64::MAX));
-        now < self.end && self.times_ns.len() < MAX_SAMPLES
+        let taken = self.times_ns.len();
+        taken < MAX_SAMPLES
+            && match self.count {
+                Some(count) => (taken as u64) < count,
+                None => now < self.end,
+            }
     }
 
     pub fn finish(self) -> Samples {
