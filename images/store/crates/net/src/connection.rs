@@ -31,8 +31,12 @@ pub enum CloseReason {
     Stream(StreamError),
     /// The peer does not read what it is sent.
     NotReading,
-    /// All connections together hold as much memory as they may.
+    /// All connections together hold as much memory as they may, and this one the most.
     OutOfBuffers,
+    /// A message that was begun did not get complete in time.
+    SlowMessage,
+    /// It was the one that was silent for longest when another needed its place.
+    Displaced,
 }
 
 impl fmt::Display for CloseReason {
@@ -43,8 +47,14 @@ impl fmt::Display for CloseReason {
             CloseReason::Broken(error) => write!(f, "connection broken: {error}"),
             CloseReason::Stream(error) => error.fmt(f),
             CloseReason::NotReading => f.write_str("the peer does not read what it is sent"),
-            CloseReason::OutOfBuffers => {
-                f.write_str("the buffers of all connections together are full")
+            CloseReason::OutOfBuffers => f.write_str(
+                "the buffers of all connections together are full, and this one's are the largest",
+            ),
+            CloseReason::SlowMessage => {
+                f.write_str("a message that was begun did not get complete in time")
+            }
+            CloseReason::Displaced => {
+                f.write_str("it was silent for longest when another needed its place")
             }
         }
     }
@@ -72,8 +82,16 @@ pub(crate) struct Link {
     pub(crate) throttled: bool,
     /// When it was first seen to wait, for a connect or for the kernel to take output, without progress since.
     pub(crate) waiting_since: Option<Time>,
-    /// Memory of this connection beyond what every one may have.
+    /// Memory of the receiving half's buffer.
+    pub(crate) input_bytes: usize,
+    /// Memory of both buffers, as it was counted last.
     pub(crate) accounted: usize,
+    /// When the first bytes came of a message that is not complete yet.
+    pub(crate) partial_since: Option<Time>,
+    /// When something came last, or it was opened.
+    pub(crate) heard: Time,
+    /// Somebody else opened it.
+    pub(crate) is_accepted: bool,
     /// To be closed at the end of the round; a reason that is to be told to the handler, or none if it asked for it.
     pub(crate) doomed: Option<Option<CloseReason>>,
 }
@@ -178,6 +196,13 @@ impl Input {
         match &mut self.reader {
             Reader::Rpc(reader) => reader.give_back(),
             Reader::Member(reader) => reader.give_back(),
+        }
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.reader {
+            Reader::Rpc(reader) => reader.held_bytes(),
+            Reader::Member(reader) => reader.held_bytes(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::net::SocketAddrV4;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token, Waker};
@@ -10,6 +11,7 @@ use transport::{member, rpc};
 use wire::time::Time;
 
 use crate::address::{Address, Resolver};
+use crate::clock;
 use crate::connection::{CloseReason, Link, Protocol, Stage};
 
 /// Bits of a connection's number that say where its state lies; the rest is never used twice.
@@ -22,8 +24,12 @@ const DIRECT_BYTES: usize = 16 << 10;
 pub struct Limits {
     /// Connections at one time; more are refused.
     pub connections: usize,
-    /// Memory of all connections' buffers beyond 128 KiB for each. Whose buffers would pass it is closed.
+    /// Memory of all connections' buffers. When it is passed, the connection with the largest ones is closed.
     pub buffer_bytes: usize,
+    /// A message that was begun has to be complete after this; else its connection is closed.
+    pub message_timeout: Duration,
+    /// When all connections are in use, one that was silent for so long, and to which nothing is owed, makes room for another.
+    pub idle_timeout: Duration,
     /// With more output than this waiting, nothing is read from a connection.
     pub throttle_bytes: usize,
     /// With more output than this waiting, a connection is closed.
@@ -35,6 +41,8 @@ impl Default for Limits {
         Limits {
             connections: 4096,
             buffer_bytes: 512 << 20,
+            message_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(10),
             throttle_bytes: 4 << 20,
             output_bytes: 64 << 20,
         }
@@ -48,13 +56,13 @@ pub struct Counters {
     pub accepted: u64,
     /// Not accepted, because there were too many.
     pub refused: u64,
-    /// Closed because a bound was passed: not reading, or out of buffers.
+    /// Closed because a bound was passed: not reading, out of buffers, a message too slow, displaced by another.
     pub closed_by_bound: u64,
     pub frames_in: u64,
     pub frames_out: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// Memory of buffers beyond each connection's base.
+    /// Memory of all buffers.
     pub buffer_bytes: u64,
     /// Time spent polling with nothing to do.
     pub spin_ns: u64,
@@ -85,6 +93,12 @@ pub struct Io {
 
 impl Io {
     pub(crate) fn new(limits: Limits, registry: Registry, waker: Arc<Waker>) -> Io {
+        // Where there is little memory, no connection may have much of it.
+        let throttle_bytes = limits.throttle_bytes.min(limits.buffer_bytes / 16);
+        let limits = Limits {
+            throttle_bytes,
+            ..limits
+        };
         Io {
             links: Vec::new(),
             free: Vec::new(),
@@ -214,7 +228,11 @@ impl Io {
             dirty: false,
             throttled: false,
             waiting_since: None,
+            input_bytes: 0,
             accounted: 0,
+            partial_since: None,
+            heard: clock::now(),
+            is_accepted: false,
             doomed: None,
         });
         (id, slot)
@@ -333,6 +351,7 @@ impl Io {
         } else if waiting > self.limits.output_bytes {
             self.doom(slot, CloseReason::NotReading);
         }
+        self.account(slot);
     }
 
     /// Whether buffers that nobody needs at the moment have to be given back: they may take half of what there is, so that
@@ -341,23 +360,116 @@ impl Io {
         self.counters.buffer_bytes > self.limits.buffer_bytes as u64 / 2
     }
 
-    /// Keeps the sum of all buffers in its bound; `input_bytes` is what the receiving half of `slot` holds.
-    pub(crate) fn account(&mut self, slot: usize, input_bytes: usize) {
+    /// What the receiving half of `slot` holds now: memory, and whether a message was begun.
+    pub(crate) fn note_input(&mut self, slot: usize, bytes: usize, is_partial: bool, now: Time) {
         let Some(link) = &mut self.links[slot] else {
             return;
         };
-        let extra =
-            (input_bytes + link.output.capacity()).saturating_sub(2 * transport::BASE_BYTES);
-        if extra == link.accounted {
+        link.heard = now;
+        link.input_bytes = bytes;
+        link.partial_since = match link.partial_since {
+            since @ Some(_) if is_partial => since,
+            _ => is_partial.then_some(now),
+        };
+        self.watched |= is_partial;
+        self.account(slot);
+    }
+
+    /// Another opened it.
+    pub(crate) fn is_accepted(&mut self, slot: usize) {
+        if let Some(link) = &mut self.links[slot] {
+            link.is_accepted = true;
+        }
+    }
+
+    /// The receiving half of `slot` has given memory back.
+    pub(crate) fn shrunk(&mut self, slot: usize, bytes: usize) {
+        if let Some(Some(link)) = self.links.get_mut(slot) {
+            link.input_bytes = bytes;
+            self.account(slot);
+        }
+    }
+
+    /// A message of `slot` is complete: the next one has all its time.
+    pub(crate) fn message_came(&mut self, slot: usize) {
+        if let Some(link) = &mut self.links[slot] {
+            link.partial_since = None;
+        }
+    }
+
+    /// Keeps the sum of all buffers in its bound.
+    pub(crate) fn account(&mut self, slot: usize) {
+        let is_short = self.is_short_of_buffers();
+        let Some(link) = &mut self.links[slot] else {
+            return;
+        };
+        if is_short {
+            link.output.give_back();
+        }
+        let held = link.input_bytes + link.output.capacity();
+        if held == link.accounted {
             return;
         }
-        let total = self.counters.buffer_bytes - link.accounted as u64 + extra as u64;
-        let grown = extra > link.accounted;
-        link.accounted = extra;
-        self.counters.buffer_bytes = total;
-        if grown && total > self.limits.buffer_bytes as u64 {
-            self.doom(slot, CloseReason::OutOfBuffers);
+        let grown = held > link.accounted;
+        self.counters.buffer_bytes =
+            self.counters.buffer_bytes - link.accounted as u64 + held as u64;
+        link.accounted = held;
+        if grown && self.counters.buffer_bytes > self.limits.buffer_bytes as u64 {
+            self.end_largest();
         }
+    }
+
+    /// Ends the connection with the largest buffers, and others, until enough is about to be free. Whoever holds little is never
+    /// made to pay for those who hold much.
+    fn end_largest(&mut self) {
+        let ending = |link: &Link| link.doomed.is_some();
+        let links = || self.links.iter().flatten();
+        // The receiving halves of those that are ending go at the end of the round.
+        let about_to_go: u64 = links()
+            .filter(|link| ending(link))
+            .map(|link| link.accounted as u64)
+            .sum();
+        let mut excess = self.counters.buffer_bytes.saturating_sub(about_to_go);
+        while excess > self.limits.buffer_bytes as u64 {
+            let holders = self.links.iter().enumerate();
+            let holders = holders.filter_map(|(slot, link)| Some((slot, link.as_ref()?)));
+            let largest = holders
+                .filter(|(_, link)| !ending(link))
+                .max_by_key(|(_, link)| link.accounted)
+                .map(|(slot, link)| (slot, link.accounted as u64));
+            let Some((slot, held)) = largest.filter(|(_, held)| *held > 0) else {
+                return;
+            };
+            excess -= held;
+            self.doom(slot, CloseReason::OutOfBuffers);
+            // What it was to be sent goes now, not at the end of the round: until then others may need as much.
+            if let Some(link) = &mut self.links[slot] {
+                let freed = link.accounted.saturating_sub(link.input_bytes);
+                self.counters.buffer_bytes -= freed as u64;
+                link.accounted -= freed;
+                link.output = transport::SendBuffer::default();
+            }
+        }
+    }
+
+    /// Ends the connection of others that was silent for longest, if that was long and nothing is owed to it. True if there was one.
+    pub(crate) fn displace_idle(&mut self, now: Time) -> bool {
+        let idle_timeout = self.limits.idle_timeout;
+        let links = self.links.iter().enumerate();
+        let idle = links
+            .filter_map(|(slot, link)| Some((slot, link.as_ref()?)))
+            .filter(|(_, link)| {
+                link.is_accepted
+                    && link.doomed.is_none()
+                    && link.output.is_empty()
+                    && now.since(link.heard) >= idle_timeout
+            })
+            .min_by_key(|(_, link)| link.heard)
+            .map(|(slot, _)| slot);
+        if let Some(slot) = idle {
+            self.doom(slot, CloseReason::Displaced);
+        }
+        idle.is_some()
     }
 
     /// Connections that are to end now, each with what the handler is to be told.
@@ -379,7 +491,12 @@ impl Io {
         let reason = link.doomed.flatten();
         if matches!(
             reason,
-            Some(CloseReason::NotReading | CloseReason::OutOfBuffers)
+            Some(
+                CloseReason::NotReading
+                    | CloseReason::OutOfBuffers
+                    | CloseReason::SlowMessage
+                    | CloseReason::Displaced
+            )
         ) {
             self.counters.closed_by_bound += 1;
         }
@@ -391,18 +508,22 @@ impl Io {
         self.free.push(slot);
     }
 
-    /// Ends what has waited for too long: connects, and output that nobody reads.
-    pub(crate) fn sweep(
-        &mut self,
-        now: Time,
-        connect: std::time::Duration,
-        stalled: std::time::Duration,
-    ) {
-        self.watched = false;
+    /// Ends what has waited for too long: connects, output that nobody reads, messages that were begun.
+    pub(crate) fn sweep(&mut self, now: Time, connect: Duration, stalled: Duration) {
+        self.watched = self.is_short_of_buffers();
+        let message_timeout = self.limits.message_timeout;
         for slot in 0..self.links.len() {
             let Some(link) = &mut self.links[slot] else {
                 continue;
             };
+            if let Some(since) = link.partial_since {
+                self.watched = true;
+                // What is not read because the peer does not read either is not late.
+                if now.since(since) >= message_timeout && !link.throttled {
+                    self.doom(slot, CloseReason::SlowMessage);
+                    continue;
+                }
+            }
             if matches!(link.stage, Stage::Open) && link.output.is_empty() {
                 continue;
             }

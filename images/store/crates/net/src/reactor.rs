@@ -40,6 +40,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Peers that vanished without a word are found by the kernel.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 3;
 /// At most one line in this time about connections that are refused.
 const COMPLAINT: Duration = Duration::from_secs(10);
 
@@ -336,6 +338,7 @@ impl Reactor {
         if now >= self.next_sweep {
             self.next_sweep = Time::NEVER;
             self.io.sweep(now, CONNECT_TIMEOUT, STALL_TIMEOUT);
+            self.save_buffers();
             if self.io.watched {
                 self.next_sweep = now + SWEEP;
             }
@@ -457,7 +460,8 @@ impl Reactor {
     }
 
     fn accepted(&mut self, number: usize, stream: TcpStream, handler: &mut impl Handler) {
-        if !self.io.has_room() {
+        // Whoever is displaced leaves a place at the end of the round; until then there is one more.
+        if !self.io.has_room() && !self.io.displace_idle(clock::now()) {
             self.io.counters.refused += 1;
             let limit = self.io.limits.connections;
             self.complain(|| {
@@ -471,6 +475,7 @@ impl Reactor {
         let protocol = self.listeners[number].protocol;
         let (connection, slot) = self.io.add(protocol, Stage::Open, Some(stream));
         self.io.counters.accepted += 1;
+        self.io.is_accepted(slot);
         if let Err(error) = self.io.register(slot) {
             self.io.doom(slot, CloseReason::Broken(error));
         }
@@ -564,11 +569,9 @@ impl Reactor {
                 true
             }
             Ok(Received::Some { bytes, drained }) => {
-                let capacity = input.capacity();
                 self.io.counters.bytes_in += bytes as u64;
                 self.pump(slot, handler);
-                self.io.account(slot, capacity);
-                self.save_buffers(slot);
+                self.settle(slot);
                 if !drained {
                     self.keep_unread(slot);
                 }
@@ -581,14 +584,30 @@ impl Reactor {
         }
     }
 
-    /// Where memory for buffers is short, an empty one goes at once; else it is kept for the next message.
-    fn save_buffers(&mut self, slot: usize) {
-        if self.io.is_short_of_buffers()
-            && let Some(Some(input)) = self.inputs.get_mut(slot)
-        {
+    /// Counts what the connection holds; where memory for buffers is short, what it does not need goes back first.
+    fn settle(&mut self, slot: usize) {
+        let Some(Some(input)) = self.inputs.get_mut(slot) else {
+            return;
+        };
+        if self.io.is_short_of_buffers() {
             input.give_back();
-            let capacity = input.capacity();
-            self.io.account(slot, capacity);
+        }
+        let is_partial = input.held_bytes() > 0 && !input.backlog;
+        self.io
+            .note_input(slot, input.capacity(), is_partial, clock::now());
+    }
+
+    /// Memory for buffers is short: takes back what connections hold that are not heard of.
+    fn save_buffers(&mut self) {
+        for slot in 0..self.inputs.len() {
+            if !self.io.is_short_of_buffers() {
+                return;
+            }
+            if let Some(input) = &mut self.inputs[slot] {
+                input.give_back();
+                let capacity = input.capacity();
+                self.io.shrunk(slot, capacity);
+            }
         }
     }
 
@@ -626,6 +645,7 @@ impl Reactor {
                     first = first.or(Some(now));
                     last = Some(now);
                     self.io.counters.frames_in += 1;
+                    self.io.message_came(slot);
                     if frame.announced_bytes > frame.payload.len() {
                         let (announced, kept) = (frame.announced_bytes, frame.payload.len());
                         tracing::warn!(
@@ -650,6 +670,7 @@ impl Reactor {
         if self.io.link(slot)?.output.pending().len() > throttle_bytes {
             self.io.flush(slot);
         }
+        self.io.account(slot);
         let link = self.io.link(slot)?;
         if link.doomed.is_some() {
             return None;
@@ -691,7 +712,8 @@ fn set_options(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_keepalive(
         &TcpKeepalive::new()
             .with_time(KEEPALIVE)
-            .with_interval(KEEPALIVE),
+            .with_interval(KEEPALIVE_INTERVAL)
+            .with_retries(KEEPALIVE_PROBES),
     )
 }
 

@@ -274,6 +274,111 @@ fn idle_connections_give_their_buffers_back_when_memory_is_short() {
     assert_eq!(running.stop().closed_by_bound, 0);
 }
 
+fn frame(nonce: u64, payload: &[u8]) -> Vec<u8> {
+    [&rpc::header(nonce, payload.len() as u32)[..], payload].concat()
+}
+
+fn limited(limits: Limits) -> Running {
+    let options = Options {
+        limits,
+        ..Options::default()
+    };
+    Running::start(options, Protocol::Rpc, None)
+}
+
+/// Output that was read by its peer is not held against the next, though nothing comes in meanwhile.
+#[test]
+fn drained_output_does_not_count() {
+    let running = limited(Limits {
+        buffer_bytes: 3 << 20,
+        ..Limits::default()
+    });
+    let mut streams: Vec<TcpStream> = (0..8).map(|_| running.connect()).collect();
+    for round in 0..3 {
+        for stream in &mut streams {
+            // Two at once, so that the second one has to wait in the buffer.
+            stream.write_all(&frame(round, b"big")).unwrap();
+            stream.write_all(&frame(round, b"big")).unwrap();
+            assert_eq!(receive(stream).1.len(), 1 << 20);
+            assert_eq!(receive(stream).1.len(), 1 << 20);
+        }
+    }
+    assert_eq!(running.stop().closed_by_bound, 0);
+}
+
+/// Whoever holds little goes on while others fill the memory.
+#[test]
+fn the_largest_holder_pays() {
+    let running = limited(Limits {
+        buffer_bytes: 2 << 20,
+        ..Limits::default()
+    });
+    let mut small = running.connect();
+    let mut hog = running.connect();
+    hog.write_all(&rpc::header(1, 8 << 20)).unwrap();
+    for nonce in 0.. {
+        let gone = hog.write_all(&[0; 64 << 10]).is_err();
+        send(&mut small, nonce, &[1; 10_000]);
+        assert_eq!(receive(&mut small).0, nonce);
+        if gone {
+            break;
+        }
+    }
+    running.expect("closed: the buffers of all connections");
+    assert_eq!(running.stop().closed_by_bound, 1);
+}
+
+#[test]
+fn a_message_that_is_never_finished_ends_its_connection() {
+    let running = limited(Limits {
+        message_timeout: Duration::from_millis(300),
+        ..Limits::default()
+    });
+    let mut slow = running.connect();
+    let mut steady = running.connect();
+    let message = frame(1, b"trickled");
+    slow.write_all(&message[..15]).unwrap();
+    let start = Instant::now();
+    // Complete messages have all their time, one after the other.
+    for nonce in 0.. {
+        send(&mut steady, nonce, b"x");
+        assert_eq!(receive(&mut steady).0, nonce);
+        let event = running.events.try_recv();
+        if event.is_ok_and(|event| event.contains("did not get complete")) {
+            break;
+        }
+        assert!(start.elapsed() < DEADLINE);
+    }
+    assert!(matches!(slow.read(&mut [0]), Ok(0) | Err(_)));
+    assert_eq!(running.stop().closed_by_bound, 1);
+}
+
+/// Silent connections cannot keep others out for ever.
+#[test]
+fn the_one_that_was_silent_for_longest_makes_room() {
+    let running = limited(Limits {
+        connections: 2,
+        idle_timeout: Duration::from_millis(50),
+        ..Limits::default()
+    });
+    let (mut first, mut second) = (running.connect(), running.connect());
+    for stream in [&mut first, &mut second] {
+        send(stream, 1, b"x");
+        receive(stream);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    send(&mut first, 2, b"x");
+    receive(&mut first);
+    let mut third = running.connect();
+    send(&mut third, 3, b"x");
+    assert_eq!(receive(&mut third).0, 3);
+    running.expect("closed: it was silent for longest");
+    assert!(matches!(second.read(&mut [0]), Ok(0) | Err(_)));
+    send(&mut first, 4, b"x");
+    assert_eq!(receive(&mut first).0, 4);
+    running.stop();
+}
+
 #[test]
 fn more_connections_than_allowed_are_refused_and_places_become_free_again() {
     let limits = Limits {

@@ -7,6 +7,7 @@ pub mod http;
 pub mod locators;
 pub mod logging;
 pub mod mailbox;
+pub mod memory;
 pub mod metrics;
 pub mod random;
 pub mod rcbox;

@@ -165,7 +165,7 @@ pub fn of_reactor(counters: &Counters) -> Vec<Sample> {
         ),
         counter(
             "connections_closed_by_bound",
-            "Connections that were closed because their peer does not read, or buffers were full",
+            "Connections that were closed because their peer does not read, is slow or silent, or buffers were full",
             counters.closed_by_bound,
         ),
         counter(
@@ -182,7 +182,7 @@ pub fn of_reactor(counters: &Counters) -> Vec<Sample> {
         byte_counter("sent", "Bytes that were sent", counters.bytes_out),
         byte_gauge(
             "buffers",
-            "Memory of connections' buffers beyond 128 KiB for each",
+            "Memory of connections' buffers",
             counters.buffer_bytes,
         ),
         time_counter(

@@ -56,7 +56,7 @@ fn wrong_use_ends_with_2_and_says_what_is_wrong() {
         ),
         (
             CLUSTERPERF,
-            vec!["-C", local, "readDist"],
+            vec!["-C", local, "indexBasic"],
             "there is: basic",
         ),
         (
@@ -198,8 +198,8 @@ fn clusterperf_measures_every_size() {
         .line(&["Starting basic test for 100-byte objects"]);
     let (out, _) = clusterperf(&store, &["--fillMB", "1", "--size", "100", "--json"]);
     let value: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(value["results"][0]["name"], "basic.read100");
-    assert!(value["results"][1]["samples"].as_u64().unwrap() > 10);
+    assert_eq!(value["tests"][0]["results"][0]["name"], "basic.read100");
+    assert!(value["tests"][0]["results"][1]["samples"].as_u64().unwrap() > 10);
 }
 
 #[test]

@@ -69,10 +69,22 @@ impl ReceiveBuffer {
         &self.bytes[self.start - length..self.start]
     }
 
-    /// Gives memory beyond [`BASE_BYTES`] back if nothing is held here: for when memory is short.
+    /// Gives memory back that what is held here does not need: for when memory is short.
     pub fn give_back(&mut self) {
-        if self.start == self.end && self.bytes.len() > BASE_BYTES {
-            *self = ReceiveBuffer::default();
+        let filled = self.end - self.start;
+        let enough = match filled {
+            0 => 0,
+            _ => (filled + 1).next_multiple_of(MIN_SPACE),
+        };
+        if self.bytes.len() > 2 * enough {
+            let mut fitting = vec![0; enough].into_boxed_slice();
+            fitting[..filled].copy_from_slice(self.filled());
+            *self = ReceiveBuffer {
+                bytes: fitting,
+                start: 0,
+                end: filled,
+                small_rounds: 0,
+            };
         }
     }
 
@@ -140,6 +152,13 @@ impl SendBuffer {
         self.bytes.capacity()
     }
 
+    /// Gives memory back if nothing waits: for when memory is short.
+    pub fn give_back(&mut self) {
+        if self.is_empty() {
+            *self = SendBuffer::default();
+        }
+    }
+
     /// Appends `parts`, but for their first `skip` bytes in all (those that went out directly).
     pub fn push(&mut self, parts: &[&[u8]], skip: usize) {
         let mut skip = skip;
@@ -196,6 +215,24 @@ mod tests {
             total += count;
         }
         assert_eq!(buffer.filled().len(), total);
+    }
+
+    #[test]
+    fn what_is_not_needed_is_given_back_at_once() {
+        let mut buffer = ReceiveBuffer::default();
+        buffer.space(100)[..5].copy_from_slice(b"begin");
+        buffer.received(5);
+        buffer.give_back();
+        assert_eq!(buffer.filled(), b"begin");
+        assert!(buffer.capacity() <= MIN_SPACE);
+        // It goes on as before.
+        buffer.space(100)[..4].copy_from_slice(b"ning");
+        buffer.received(4);
+        assert_eq!(buffer.filled(), b"beginning");
+        buffer.consume(9);
+        buffer.give_back();
+        assert_eq!(buffer.capacity(), 0);
+        assert!(!buffer.space(100).is_empty());
     }
 
     #[test]

@@ -73,7 +73,9 @@ pub trait StreamReader {
     fn next_frame(&mut self) -> Result<Option<Frame<'_>>, StreamError>;
     /// Memory held.
     fn capacity(&self) -> usize;
+    /// Bytes of messages that are not complete, or were not asked for yet.
+    fn held_bytes(&self) -> usize;
 
-    /// Gives memory back if no part of a message waits here.
+    /// Gives memory back that what is held does not need: for when memory is short.
     fn give_back(&mut self);
 }

@@ -101,6 +101,10 @@ impl StreamReader for MemberReader {
     fn capacity(&self) -> usize {
         self.buffer.capacity()
     }
+
+    fn held_bytes(&self) -> usize {
+        self.buffer.filled().len()
+    }
 }
 
 #[cfg(test)]

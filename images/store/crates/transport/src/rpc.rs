@@ -99,6 +99,10 @@ impl StreamReader for RpcReader {
     fn capacity(&self) -> usize {
         self.buffer.capacity()
     }
+
+    fn held_bytes(&self) -> usize {
+        self.buffer.filled().len()
+    }
 }
 
 #[cfg(test)]

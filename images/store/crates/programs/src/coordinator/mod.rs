@@ -16,6 +16,7 @@ use crate::locators::{
 };
 use crate::logging::Logging;
 use crate::mailbox::Mailbox;
+use crate::memory::give_back_at_once;
 use crate::random::random_u64;
 use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
 use crate::{VERSION, http};
@@ -83,6 +84,7 @@ Then start servers with: server -C tcp:host=127.0.0.1,port=11100 -L tcp:host=127
 pub fn run(options: &Options) -> Result<(), String> {
     options.logging.start();
     raise_file_limit();
+    give_back_at_once();
     let client = listen_address(&options.locator)?;
     let cluster_tag = match options.cluster_tag {
         Some(tag) => tag,

@@ -17,6 +17,7 @@ use crate::locators::{
 };
 use crate::logging::Logging;
 use crate::mailbox::Mailbox;
+use crate::memory::give_back_at_once;
 use crate::random::random_u64;
 use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
 use crate::{VERSION, http};
@@ -133,6 +134,7 @@ pub fn check(options: &Options) -> Result<(), String> {
 pub fn run(options: &Options) -> Result<(), String> {
     options.logging.start();
     raise_file_limit();
+    give_back_at_once();
     let coordinators = coordinators(&options.coordinator)?
         .into_iter()
         .map(|one| one.member)
