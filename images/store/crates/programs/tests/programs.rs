@@ -57,12 +57,12 @@ fn wrong_use_ends_with_2_and_says_what_is_wrong() {
         (
             CLUSTERPERF,
             vec!["-C", local, "indexBasic"],
-            "there is: basic",
+            "there are: basic",
         ),
         (
             CLUSTERPERF,
             vec!["-C", local, "--numClients", "2", "basic"],
-            "--numClients 1",
+            "leave --numClients out",
         ),
         (RCBOX, vec!["-C", local, "frobnicate"], "frobnicate"),
     ] {
