@@ -187,6 +187,22 @@ impl Cluster {
         Ok(self.link.results.has(ticket.operation))
     }
 
+    /// Waits for an operation, but no longer than `limit`; true when [`Cluster::wait`] would give its result at once. For callers
+    /// that have to look at something else from time to time.
+    pub fn wait_for<O: Operation>(
+        &mut self,
+        ticket: &Ticket<O>,
+        limit: Duration,
+    ) -> Result<bool, Error> {
+        self.link.look_up_at(net::now() + limit);
+        self.reactor.expect_answer();
+        while !self.link.results.has(ticket.operation) && !self.link.is_overdue() {
+            self.reactor.turn(&mut self.link)?;
+        }
+        self.link.look_up_at(Time::NEVER);
+        Ok(self.link.results.has(ticket.operation))
+    }
+
     /// Gives an operation up. It may take effect all the same, or have done so.
     pub fn cancel<O: Operation>(&mut self, ticket: Ticket<O>) {
         self.link.cancel(ticket.operation, self.reactor.io());

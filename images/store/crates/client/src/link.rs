@@ -139,6 +139,12 @@ impl Link {
         self.overdue = false;
     }
 
+    /// [`Link::is_overdue`] is to say so from this time on.
+    pub(crate) fn look_up_at(&mut self, at: Time) {
+        self.deadline = at;
+        self.overdue = false;
+    }
+
     /// How the operation ended that is waited for.
     pub(crate) fn take_result(&mut self) -> Option<Ended> {
         let result = self.results.result.take()?;
