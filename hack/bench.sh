@@ -26,7 +26,7 @@ PIDS=()
 # A benchmark beside another store measures the scheduler.
 refuse_beside_a_cluster() {
 	local pid program
-	for pid in $(pgrep -x 'coordinator|server' || true); do
+	for pid in $(pgrep -x coordinator || true) $(pgrep -x server || true); do
 		program=$(readlink "/proc/$pid/exe" 2>/dev/null || true)
 		[[ -z $program ]] || die "process $pid ($program) runs a store on this machine: end it first (make down, or Ctrl-C in make local)"
 	done

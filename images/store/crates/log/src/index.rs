@@ -7,6 +7,8 @@
 //! The hash's low 32 bits choose the bucket and bits 32 to 47 go into the slot. The top 16 bits are used for neither: they
 //! are nearly the same for all keys of a tablet.
 
+use core::ops::Range;
+
 use crate::position::Reference;
 use crate::prefetch::prefetch;
 
@@ -116,8 +118,16 @@ impl Index {
         Some(reference_of(*slot))
     }
 
+    /// Where the table lies, until [`Self::clear`].
+    pub fn memory(&self) -> Range<*const u64> {
+        self.words.as_ptr_range()
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
+        if self.is_empty() && self.overflow.fresh == 0 {
+            return;
+        }
         // New zeroed memory costs nothing until it is touched; filling the old would touch all of it.
         *self = Index::new((self.bucket_count + self.overflow.capacity) * BUCKET_BYTES);
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use core::fmt;
+use core::ops::Range;
 use wire::entry::{self, Entry, RawEntry, SegmentHeader, Tombstone};
 use wire::ids::{ServerId, TableId};
 use wire::map::Map;
@@ -344,6 +345,11 @@ impl Log {
                 crate::prefetch::prefetch(byte);
             }
         }
+    }
+
+    /// Where all segments lie, for as long as the log lives: for who has the operating system commit it ahead of its use.
+    pub fn memory(&self) -> Range<*const u8> {
+        self.memory.as_ptr_range()
     }
 
     /// Position of the log behind the entry at `reference`: who shows it must wait until that is durable.

@@ -1,5 +1,6 @@
 //! The shard as its driver sees it.
 
+use core::ops::Range;
 use core::time::Duration;
 
 use log::{Cleaning, LogPosition, Origin};
@@ -80,6 +81,15 @@ impl Shard {
             config,
             identity,
         }
+    }
+
+    /// Where log and hash table lie: what an operating system should commit ahead of their use.
+    pub fn memory(&self) -> [Range<*const u8>; 2] {
+        let table = self.store.keeper.index.memory();
+        [
+            self.store.log.memory(),
+            table.start.cast()..table.end.cast(),
+        ]
     }
 
     /// What to send first when the driver has connected to the coordinator.

@@ -1,4 +1,74 @@
-//! How the allocator treats memory that is no longer needed.
+//! How memory is taken from the kernel and given back.
+
+use std::ops::Range;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, madvise};
+
+/// Pages of this size spare the processor most of the search for where a page is.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// What is committed in one call: others that want memory wait for no more than that.
+const STEP_BYTES: usize = 8 << 20;
+
+/// Has the kernel commit memory ahead of its use, in huge pages where it can, from a thread in the background: else every
+/// request that is the first to touch a page waits for the kernel to clear it, and a container for which there is not as
+/// much memory as it was promised dies when it is full rather than when it starts.
+///
+/// The contents stay as they are, whoever uses the memory meanwhile; memory that is gone is skipped.
+pub fn commit_ahead(ranges: impl IntoIterator<Item = Range<*const u8>>) -> Result<(), String> {
+    let ranges: Vec<_> = ranges
+        .into_iter()
+        .map(|range| whole_huge_pages(range.start.addr()..range.end.addr()))
+        .collect();
+    let commit = move || {
+        lowest_priority();
+        let result = ranges.into_iter().try_for_each(commit);
+        match result {
+            Ok(()) => tracing::debug!("memory is committed"),
+            // Kernels before 5.14; the memory is then committed as it is touched.
+            Err(error) => tracing::debug!("memory cannot be committed ahead of its use: {error}"),
+        }
+    };
+    std::thread::Builder::new()
+        .name("memory".to_owned())
+        .spawn(commit)
+        .map(drop)
+        .map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+fn whole_huge_pages(range: Range<usize>) -> Range<usize> {
+    let start = range.start.next_multiple_of(HUGE_PAGE_BYTES);
+    start..(range.end - range.end % HUGE_PAGE_BYTES).max(start)
+}
+
+fn commit(range: Range<usize>) -> Result<(), Errno> {
+    // A wish: without huge pages, small ones are committed.
+    let _ = advise(range.clone(), Advice::LinuxHugepage);
+    for start in range.clone().step_by(STEP_BYTES) {
+        let end = range.end.min(start + STEP_BYTES);
+        advise(start..end, Advice::LinuxPopulateWrite)?;
+    }
+    Ok(())
+}
+
+#[allow(unsafe_code)]
+fn advise(range: Range<usize>, advice: Advice) -> Result<(), Errno> {
+    let start = std::ptr::without_provenance_mut(range.start);
+    // SAFETY: neither advice changes what any mapping contains or whether it may be written, and where nothing is mapped the
+    // kernel answers with an error.
+    unsafe { madvise(start, range.len(), advice) }
+}
+
+/// Of this thread: it runs when nobody else wants to.
+#[allow(unsafe_code)]
+fn lowest_priority() {
+    // SAFETY: all zeros is a valid sched_param, and the call changes nothing but how this thread is scheduled. Where it
+    // fails, the work is done all the same.
+    unsafe {
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters);
+    }
+}
 
 /// Blocks from this size on are given to the kernel as soon as they are freed.
 const RETURN_BYTES: i32 = 128 << 10;

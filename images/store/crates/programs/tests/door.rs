@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::{Process, Store, http_get, wait_for};
+use common::{Store, http_get, wait_for};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Far above what an answer takes, even while hundreds of megabytes are asked for and not read (below a second): whoever waits for longer
@@ -24,12 +24,6 @@ fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();
-}
-
-fn resident_bytes(process: &Process) -> u64 {
-    let statm = std::fs::read_to_string(format!("/proc/{}/statm", process.child.id())).unwrap();
-    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * 4096
 }
 
 /// A client as there should be: everything that it asks is answered promptly, PING among it.
@@ -103,7 +97,7 @@ fn besiege(
         if number % 100 == 99 {
             good.is_served();
             let bound = before + BUFFER_BYTES + count as u64 * CONNECTION_BYTES + SLACK_BYTES;
-            let now = resident_bytes(&server.process);
+            let now = server.process.resident_bytes();
             assert!(now <= bound, "{} MiB, {} allowed", now >> 20, bound >> 20);
         }
     }
@@ -133,13 +127,13 @@ fn large_read(table: client::TableId) -> Vec<u8> {
 #[test]
 fn thousands_of_bad_clients_harm_nobody() {
     allow_many_files();
-    let store = Store::start(1, &["-t", "64"]);
+    let store = Store::start(1, &["-t", "64", "--commitAhead", "false"]);
     let mut good = Good::new(&store);
     good.cluster
         .write(good.table, b"large", &vec![7; 1 << 20])
         .unwrap();
     good.is_served();
-    let before = resident_bytes(&store.servers[0].process);
+    let before = store.servers[0].process.resident_bytes();
     let table = good.table;
 
     // Silent.

@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Store, rcbox};
+use common::{Server, Store, rcbox};
 use serde_json::Value;
 
 fn run(program: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -211,4 +211,21 @@ fn clusterperf_measures_a_store_that_is_too_small_with_less() {
         "32 MiB do not hold 200 MB: {notes}"
     );
     assert!(out.contains("basic.write100K "), "{out}");
+}
+
+#[test]
+fn memory_is_committed_while_a_server_starts_unless_it_shall_not_be() {
+    const MEMORY_BYTES: u64 = 192 << 20;
+    let coordinator = common::Coordinator::start(&[]);
+    let lazy = Server::start(
+        &coordinator,
+        "lazy",
+        &["-t", "192", "--commitAhead", "false"],
+    );
+    let eager = Server::start(&coordinator, "eager", &["-t", "192"]);
+    eager.process.line(&["memory is committed"]);
+    lazy.wait_ready();
+    // But for the ends that fill no huge page.
+    assert!(eager.process.resident_bytes() > MEMORY_BYTES - (16 << 20));
+    assert!(lazy.process.resident_bytes() < MEMORY_BYTES / 2);
 }

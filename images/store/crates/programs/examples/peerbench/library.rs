@@ -9,7 +9,7 @@ use crate::load::Counter;
 use crate::plan::{Case, KEY_BYTES, OBJECTS, Operation, Random, cases, key};
 use crate::protocols::locator;
 
-pub fn measure(address: &str, time: Duration) -> Result<(), Failure> {
+pub fn measure(address: &str, time: Duration, only: &str) -> Result<(), Failure> {
     let coordinator = locator(address)?;
     let mut spinning = Cluster::connect(&coordinator)?;
     let options = Options {
@@ -20,7 +20,7 @@ pub fn measure(address: &str, time: Duration) -> Result<(), Failure> {
     let table = spinning.create_table("peerbench", 1)?;
     let mut filled = 0;
     // A client has one connection to each server.
-    for case in cases().into_iter().filter(|case| case.connections == 1) {
+    for case in cases(only).into_iter().filter(|case| case.connections == 1) {
         let value = vec![b'v'; case.value_bytes];
         if filled != case.value_bytes {
             for number in 0..OBJECTS {

@@ -14,10 +14,15 @@ use crate::protocols::Protocol;
 /// Before each measurement, this part of its time is not counted.
 const WARM_UP_PART: u32 = 4;
 
-pub fn measure(target: &str, protocol: &dyn Protocol, time: Duration) -> Result<(), Failure> {
+pub fn measure(
+    target: &str,
+    protocol: &dyn Protocol,
+    time: Duration,
+    only: &str,
+) -> Result<(), Failure> {
     let mut filled = 0;
     let mut connections = Vec::new();
-    for case in cases() {
+    for case in cases(only) {
         if !protocol.supports(case.operation) {
             continue;
         }

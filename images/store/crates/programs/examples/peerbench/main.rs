@@ -1,6 +1,7 @@
 //! Measures a store beside its peers: the same client loop for all of them, what differs is the text on the wire.
 //!
-//! usage: peerbench TARGET ADDRESS SECONDS          measures everything, SECONDS for each; a line of JSON for each
+//! usage: peerbench TARGET ADDRESS SECONDS [CASE]   measures everything, SECONDS for each; a line of JSON for each; with
+//!                                                  CASE only what has that in its name, as set-100x8x16 (bytes x connections x under way)
 //!        peerbench echo ADDRESS                    serves `ping`: sends everything back, polling all the time
 //!        peerbench report FOLDER < LINES           medians of all rounds, as tables; FOLDER/results.json and plot.svg
 //! targets: ping, redis, valkey, memcached, rcbox (ADDRESS is the coordinator's), rcbox-library (through the client library)
@@ -27,8 +28,11 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["echo", address] => echo::serve(address),
         ["report", folder] => report::report(folder.as_ref()),
-        [target, address, seconds] => measure(target, address, seconds),
-        _ => Err("usage: peerbench TARGET ADDRESS SECONDS | echo ADDRESS | report FOLDER".into()),
+        [target, address, seconds] => measure(target, address, seconds, ""),
+        [target, address, seconds, only] => measure(target, address, seconds, only),
+        _ => Err(
+            "usage: peerbench TARGET ADDRESS SECONDS [CASE] | echo ADDRESS | report FOLDER".into(),
+        ),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -39,11 +43,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(target: &str, address: &str, seconds: &str) -> Result<(), Failure> {
+fn measure(target: &str, address: &str, seconds: &str, only: &str) -> Result<(), Failure> {
     let time = Duration::from_secs_f64(seconds.parse()?);
     if target == "rcbox-library" {
-        return library::measure(address, time);
+        return library::measure(address, time, only);
     }
     let protocol = protocols::of(target, address)?;
-    load::measure(target, &*protocol, time)
+    load::measure(target, &*protocol, time, only)
 }

@@ -42,6 +42,25 @@ pub struct Measured {
     pub p999_us: f64,
 }
 
+impl Case {
+    /// "set-100x8x16": value bytes, connections, requests under way on each; "multiget-100x8x1x20": and objects in each.
+    pub fn name(&self) -> String {
+        let operation = match self.operation {
+            Operation::Get => "get",
+            Operation::Set => "set",
+            Operation::Multiget => "multiget",
+        };
+        let batch = if self.batch > 1 {
+            format!("x{}", self.batch)
+        } else {
+            String::new()
+        };
+        let sleeps = if self.sleeps { "-sleeps" } else { "" };
+        let (bytes, connections, depth) = (self.value_bytes, self.connections, self.depth);
+        format!("{operation}-{bytes}x{connections}x{depth}{batch}{sleeps}")
+    }
+}
+
 const ONE: Case = Case {
     operation: Operation::Get,
     value_bytes: 100,
@@ -51,8 +70,14 @@ const ONE: Case = Case {
     sleeps: false,
 };
 
-/// Everything.
-pub fn cases() -> Vec<Case> {
+/// Those whose names contain `only`; everything if that is empty.
+pub fn cases(only: &str) -> Vec<Case> {
+    let mut cases = all_cases();
+    cases.retain(|case| case.name().contains(only));
+    cases
+}
+
+fn all_cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for value_bytes in [100, 1024] {
         for operation in [Operation::Get, Operation::Set] {

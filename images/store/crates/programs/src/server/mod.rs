@@ -17,7 +17,7 @@ use crate::locators::{
 };
 use crate::logging::Logging;
 use crate::mailbox::Mailbox;
-use crate::memory::give_back_at_once;
+use crate::memory::{commit_ahead, give_back_at_once};
 use crate::random::random_u64;
 use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
 use crate::{VERSION, http};
@@ -72,6 +72,9 @@ pub struct Options {
         value_name = "MB"
     )]
     total_master_memory: u64,
+    /// Commit that memory while the server starts, not when it is first written to
+    #[arg(long = "commitAhead", env = "RCBOX_COMMIT_AHEAD", default_value_t = true, action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new(), value_name = "BOOL")]
+    commit_ahead: bool,
     /// Share of that memory for the hash tables
     #[arg(long = "hashTableMemory", env = "RCBOX_HASH_TABLE_PERCENT", default_value_t = 10, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=90))]
     hash_table_memory: u32,
@@ -161,6 +164,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     let process = Process::new(options)?;
 
     let mut loops = Vec::new();
+    let mut memory_ranges = Vec::new();
     let mut probe = probe::Probe::default();
     for index in 0..options.cores {
         let mut reactor = reactor(options)?;
@@ -172,11 +176,15 @@ pub fn run(options: &Options) -> Result<(), String> {
         let identity = process.identity(options, &locator, index, probe.first_locator());
         tracing::info!(shard = index, %locator, listening = %bound, member = identity.member, "serving");
         let shard = Shard::new(config, identity, net::now());
+        memory_ranges.extend(shard.memory());
         let (mailbox, inbox) = Mailbox::new(reactor.remote());
         let state = probe.add(locator, mailbox);
         let session = session::Session::new(coordinators.clone(), random_u64()?);
         let driver = driver::Driver::new(shard, session, inbox, state);
         loops.push(Loop::spawn(format!("shard-{index}"), reactor, driver)?);
+    }
+    if options.commit_ahead {
+        commit_ahead(memory_ranges)?;
     }
     tokio_runtime()?.block_on(async {
         let http = http::bind(beside(options.http_listen, base, HTTP_PORT_OFFSET)?).await?;
