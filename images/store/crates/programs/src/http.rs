@@ -11,6 +11,8 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
+use crate::guarded::Guarded;
+
 /// What a program says of itself.
 pub trait Probe: Send + Sync + 'static {
     /// Whether others may rely on it; else why not.
@@ -51,7 +53,7 @@ pub async fn serve(
                 Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason + "\n").into_response(),
             }),
         );
-    axum::serve(listener, router)
+    axum::serve(Guarded::new(listener), router)
         .with_graceful_shutdown(stop)
         .await
         .map_err(|error| format!("HTTP server: {error}"))

@@ -3,6 +3,7 @@
 
 pub mod clusterperf;
 pub mod coordinator;
+mod guarded;
 pub mod http;
 pub mod locators;
 pub mod logging;

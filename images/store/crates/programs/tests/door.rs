@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::{Store, http_get, wait_for};
+use common::{Server, Store, http_get, wait_for};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Far above what an answer takes, even while hundreds of megabytes are asked for and not read (below a second): whoever waits for longer
@@ -185,4 +185,34 @@ fn thousands_of_bad_clients_harm_nobody() {
         (open < 10.0 && bytes < 4e6).then_some(())
     });
     good.is_served();
+}
+
+#[test]
+fn silent_connections_do_not_keep_probes_and_administrators_out() {
+    allow_many_files();
+    let store = Store::start(1, &[]);
+    let (coordinator, server) = (&store.coordinator, &store.servers[0]);
+    let mut held = Vec::new();
+    for address in [
+        coordinator.http,
+        coordinator.admin,
+        coordinator.member,
+        server.http,
+    ] {
+        for number in 0..600 {
+            let mut stream = connect(address);
+            // Every other one says a little of what could be a request.
+            if number % 2 == 0 {
+                let _ = stream.write_all(b"GET /re");
+            }
+            held.push(stream);
+        }
+        assert_eq!(http_get(coordinator.http, "/readyz").0, 200);
+        assert_eq!(http_get(server.http, "/readyz").0, 200);
+        assert_eq!(coordinator.wait_for_members(1)["members"][0]["name"], "m0");
+    }
+    // Another member still gets in.
+    let another = Server::start(coordinator, "m1", &[]);
+    another.wait_ready();
+    coordinator.wait_for_members(2);
 }

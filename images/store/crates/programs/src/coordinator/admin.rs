@@ -6,15 +6,18 @@ use std::pin::Pin;
 use admin::admin_server::{Admin, AdminServer};
 use coordinator::status::{self, RemoveMemberError};
 use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
 use super::driver::Question;
+use crate::guarded::{Guarded, SILENCE};
 use crate::mailbox::{Mailbox, NoAnswer};
 use crate::metrics::{self, byte_gauge, counter, gauge};
 
 /// Longest name of a member that is looked up.
 const MAX_NAME_BYTES: usize = 1024;
+
+/// Calls under way on one connection; more wait.
+const MAX_CALLS: usize = 32;
 
 /// Serves until `stop` completes.
 pub async fn serve(
@@ -25,9 +28,12 @@ pub async fn serve(
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<AdminServer<Service>>().await;
     tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(SILENCE / 3))
+        .http2_keepalive_timeout(Some(SILENCE / 3))
+        .concurrency_limit_per_connection(MAX_CALLS)
         .add_service(health)
         .add_service(AdminServer::new(Service { mailbox }))
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop)
+        .serve_with_incoming_shutdown(Guarded::new(listener), stop)
         .await
         .map_err(|error| format!("admin API: {error}"))
 }
