@@ -10,6 +10,7 @@ pub mod locator;
 pub mod map;
 pub mod member;
 pub mod opcode;
+pub mod peer;
 pub mod proto;
 pub mod rpc;
 pub mod status;

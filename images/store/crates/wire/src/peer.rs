@@ -1,0 +1,441 @@
+//! What masters and recoveries say to backups.
+//!
+//! Requests and responses travel in the frames of the client protocol (nonce, length, payload), on a port of their own. A request starts
+//! with its kind in one byte, a response with its status in one byte. All integers are little-endian, nothing is padded; bytes
+//! after the last field are an error. docs/replication.md says what the messages are for.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::ids::ServerId;
+
+/// A master serves for this long after it sent what all backups of its head have answered.
+pub const SERVING_LEASE: Duration = Duration::from_millis(200);
+/// A backup keeps a log from recovery for this long after it heard of it: 1.02 times the lease, for clocks that differ by 1 % in their rates.
+pub const SERVING_PROMISE: Duration = Duration::from_millis(204);
+/// Data in one append, at most.
+pub const MAX_APPEND_BYTES: usize = 1 << 20;
+
+/// A segment's copy: whose log, and which segment of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplicaId {
+    /// The server that wrote the log.
+    pub log: ServerId,
+    pub segment_id: u64,
+}
+
+impl fmt::Display for ReplicaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "segment {} of {}", self.segment_id, self.log)
+    }
+}
+
+/// What a segment is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Takes what is new, one after the other.
+    Head,
+    /// Holds what the cleaner kept, or a recovery brought.
+    Side,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    Short,
+    Long,
+    UnknownKind(u8),
+    UnknownValue(u8),
+    /// More data than [`MAX_APPEND_BYTES`], or beyond any segment.
+    TooLarge,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Malformed::Short => f.write_str("message is cut off"),
+            Malformed::Long => f.write_str("message has bytes after its end"),
+            Malformed::UnknownKind(kind) => write!(f, "message of unknown kind {kind}"),
+            Malformed::UnknownValue(value) => write!(f, "field has the unknown value {value}"),
+            Malformed::TooLarge => f.write_str("append is too large"),
+        }
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+/// What is asked of a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    Append(Append<'a>),
+    KeepAlive(KeepAlive),
+    Free(Free),
+    Read(Read),
+}
+
+/// Puts data into a replica. Offset 0 opens it if it is not there. What it holds already is passed over: appends may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Append<'a> {
+    pub replica: ReplicaId,
+    pub role: Role,
+    /// Where in the segment `data` goes: not behind the end of what the replica holds.
+    pub offset: u32,
+    /// The segment is complete with this.
+    pub closes: bool,
+    /// CRC32C of the segment from its start to the end of `data`.
+    pub crc: u32,
+    pub data: &'a [u8],
+}
+
+/// Asks for the promise alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    pub log: ServerId,
+}
+
+/// The log does not need this replica any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Free {
+    pub replica: ReplicaId,
+}
+
+/// Asks for a piece of a replica's data; for recoveries, which have fenced the log, and for whoever copies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub replica: ReplicaId,
+    pub offset: u32,
+    /// At most; less comes at the end.
+    pub bytes: u32,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Status {
+    Ok = 0,
+    /// The log is being recovered, or was: its writer is dead, whatever it believes.
+    Fenced = 1,
+    /// No frame is free.
+    Full = 2,
+    /// The storage has failed; this backup takes nothing any more.
+    Retired = 3,
+    /// The replica is not here, or has a gap before the offset: its whole segment must be sent.
+    Missing = 4,
+    /// The bytes do not have the checksum that came with them, or contradict what is here.
+    Mismatch = 5,
+}
+
+/// Answers [`Append`], [`KeepAlive`] and [`Free`]. With [`Status::Ok`] to the first two, the log is not released for recovery for
+/// [`SERVING_PROMISE`] from when the request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: Status,
+    /// Bytes of the segment that are held, as safe as the store's durability asks for.
+    pub bytes: u32,
+}
+
+/// Answers [`Read`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data<'a> {
+    pub status: Status,
+    pub data: &'a [u8],
+}
+
+/// Bytes of an append before its data.
+pub const APPEND_FIXED_BYTES: usize = 27;
+
+const APPEND: u8 = 1;
+const KEEP_ALIVE: u8 = 2;
+const FREE: u8 = 3;
+const READ: u8 = 4;
+
+impl<'a> Request<'a> {
+    pub fn decode(payload: &'a [u8]) -> Result<Request<'a>, Malformed> {
+        let mut fields = Fields(payload);
+        match fields.u8()? {
+            APPEND => Append::decode(fields).map(Request::Append),
+            KEEP_ALIVE => {
+                let log = fields.server_id()?;
+                fields.end(Request::KeepAlive(KeepAlive { log }))
+            }
+            FREE => {
+                let replica = fields.replica()?;
+                fields.end(Request::Free(Free { replica }))
+            }
+            READ => {
+                let (replica, offset, bytes) = (fields.replica()?, fields.u32()?, fields.u32()?);
+                fields.end(Request::Read(Read {
+                    replica,
+                    offset,
+                    bytes,
+                }))
+            }
+            kind => Err(Malformed::UnknownKind(kind)),
+        }
+    }
+}
+
+impl<'a> Append<'a> {
+    fn decode(mut fields: Fields<'a>) -> Result<Append<'a>, Malformed> {
+        let replica = fields.replica()?;
+        let role = match fields.u8()? {
+            0 => Role::Head,
+            1 => Role::Side,
+            value => return Err(Malformed::UnknownValue(value)),
+        };
+        let closes = match fields.u8()? {
+            0 => false,
+            1 => true,
+            value => return Err(Malformed::UnknownValue(value)),
+        };
+        let (offset, crc) = (fields.u32()?, fields.u32()?);
+        let data = fields.0;
+        let end = u32::try_from(data.len())
+            .ok()
+            .and_then(|length| offset.checked_add(length));
+        if data.len() > MAX_APPEND_BYTES || end.is_none() {
+            return Err(Malformed::TooLarge);
+        }
+        Ok(Append {
+            replica,
+            role,
+            offset,
+            closes,
+            crc,
+            data,
+        })
+    }
+
+    /// The part before the data, which follows it as it is.
+    pub fn fixed_bytes(&self) -> [u8; APPEND_FIXED_BYTES] {
+        let mut out = [0; APPEND_FIXED_BYTES];
+        out[0] = APPEND;
+        out[1..9].copy_from_slice(&self.replica.log.0.to_le_bytes());
+        out[9..17].copy_from_slice(&self.replica.segment_id.to_le_bytes());
+        out[17] = u8::from(self.role == Role::Side);
+        out[18] = u8::from(self.closes);
+        out[19..23].copy_from_slice(&self.offset.to_le_bytes());
+        out[23..].copy_from_slice(&self.crc.to_le_bytes());
+        out
+    }
+
+    /// Behind the last of the data, in the segment.
+    pub fn end(&self) -> u32 {
+        self.offset + self.data.len() as u32
+    }
+}
+
+impl KeepAlive {
+    pub fn to_bytes(self) -> [u8; 9] {
+        let mut out = [KEEP_ALIVE; 9];
+        out[1..].copy_from_slice(&self.log.0.to_le_bytes());
+        out
+    }
+}
+
+impl Free {
+    pub fn to_bytes(self) -> [u8; 17] {
+        let mut out = [FREE; 17];
+        out[1..].copy_from_slice(&replica_bytes(self.replica));
+        out
+    }
+}
+
+impl Read {
+    pub fn to_bytes(self) -> [u8; 25] {
+        let mut out = [READ; 25];
+        out[1..17].copy_from_slice(&replica_bytes(self.replica));
+        out[17..21].copy_from_slice(&self.offset.to_le_bytes());
+        out[21..].copy_from_slice(&self.bytes.to_le_bytes());
+        out
+    }
+}
+
+fn replica_bytes(replica: ReplicaId) -> [u8; 16] {
+    let mut out = [0; 16];
+    out[..8].copy_from_slice(&replica.log.0.to_le_bytes());
+    out[8..].copy_from_slice(&replica.segment_id.to_le_bytes());
+    out
+}
+
+impl Status {
+    fn from_u8(value: u8) -> Result<Status, Malformed> {
+        use Status::*;
+        let all = [Ok, Fenced, Full, Retired, Missing, Mismatch];
+        all.get(usize::from(value))
+            .copied()
+            .ok_or(Malformed::UnknownValue(value))
+    }
+}
+
+impl Answer {
+    pub fn to_bytes(self) -> [u8; 5] {
+        let mut out = [self.status as u8; 5];
+        out[1..].copy_from_slice(&self.bytes.to_le_bytes());
+        out
+    }
+
+    pub fn decode(payload: &[u8]) -> Result<Answer, Malformed> {
+        let mut fields = Fields(payload);
+        let (status, bytes) = (Status::from_u8(fields.u8()?)?, fields.u32()?);
+        fields.end(Answer { status, bytes })
+    }
+}
+
+impl<'a> Data<'a> {
+    /// The part before the data.
+    pub fn fixed_bytes(status: Status) -> [u8; 1] {
+        [status as u8]
+    }
+
+    pub fn decode(payload: &'a [u8]) -> Result<Data<'a>, Malformed> {
+        let mut fields = Fields(payload);
+        let status = Status::from_u8(fields.u8()?)?;
+        Ok(Data {
+            status,
+            data: fields.0,
+        })
+    }
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+    fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(self.array::<1>()?[0])
+    }
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+    fn server_id(&mut self) -> Result<ServerId, Malformed> {
+        Ok(ServerId(self.u64()?))
+    }
+    fn replica(&mut self) -> Result<ReplicaId, Malformed> {
+        Ok(ReplicaId {
+            log: self.server_id()?,
+            segment_id: self.u64()?,
+        })
+    }
+    fn end<T>(self, message: T) -> Result<T, Malformed> {
+        if self.0.is_empty() {
+            Ok(message)
+        } else {
+            Err(Malformed::Long)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPLICA: ReplicaId = ReplicaId {
+        log: ServerId(0x0000_0002_0000_0007),
+        segment_id: 9,
+    };
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn bytes_are_what_they_were() {
+        let append = Append {
+            replica: REPLICA,
+            role: Role::Side,
+            offset: 0x100,
+            closes: true,
+            crc: 0xa1b2_c3d4,
+            data: b"abc",
+        };
+        let bytes = [&append.fixed_bytes()[..], append.data].concat();
+        assert_eq!(
+            hex(&bytes),
+            "01070000000200000009000000000000000101 00010000 d4c3b2a1 616263".replace(' ', "")
+        );
+        assert_eq!(Request::decode(&bytes), Ok(Request::Append(append)));
+        assert_eq!(append.end(), 0x103);
+        let keep_alive = KeepAlive { log: REPLICA.log };
+        assert_eq!(hex(&keep_alive.to_bytes()), "020700000002000000");
+        assert_eq!(
+            Request::decode(&keep_alive.to_bytes()),
+            Ok(Request::KeepAlive(keep_alive))
+        );
+        let free = Free { replica: REPLICA };
+        assert_eq!(hex(&free.to_bytes()), "0307000000020000000900000000000000");
+        assert_eq!(Request::decode(&free.to_bytes()), Ok(Request::Free(free)));
+        let read = Read {
+            replica: REPLICA,
+            offset: 5,
+            bytes: 6,
+        };
+        assert_eq!(
+            hex(&read.to_bytes()),
+            "04070000000200000009000000000000000500000006000000"
+        );
+        assert_eq!(Request::decode(&read.to_bytes()), Ok(Request::Read(read)));
+        let answer = Answer {
+            status: Status::Missing,
+            bytes: 0x102,
+        };
+        assert_eq!(hex(&answer.to_bytes()), "0402010000");
+        assert_eq!(Answer::decode(&answer.to_bytes()), Ok(answer));
+        let data = [&Data::fixed_bytes(Status::Ok)[..], b"xyz"].concat();
+        assert_eq!(
+            Data::decode(&data),
+            Ok(Data {
+                status: Status::Ok,
+                data: b"xyz"
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        assert_eq!(Request::decode(b""), Err(Malformed::Short));
+        assert_eq!(Request::decode(&[9]), Err(Malformed::UnknownKind(9)));
+        let mut append = Append {
+            replica: REPLICA,
+            role: Role::Head,
+            offset: 0,
+            closes: false,
+            crc: 0,
+            data: &[],
+        }
+        .fixed_bytes();
+        for length in 0..append.len() {
+            assert_eq!(Request::decode(&append[..length]), Err(Malformed::Short));
+        }
+        let oversized = [&append[..], &vec![0; MAX_APPEND_BYTES + 1]].concat();
+        assert_eq!(Request::decode(&oversized), Err(Malformed::TooLarge));
+        append[19..23].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(
+            Request::decode(&[&append[..], b"x"].concat()),
+            Err(Malformed::TooLarge)
+        );
+        append[17] = 2;
+        assert_eq!(Request::decode(&append), Err(Malformed::UnknownValue(2)));
+        append[17] = 0;
+        append[18] = 7;
+        assert_eq!(Request::decode(&append), Err(Malformed::UnknownValue(7)));
+        let keep_alive = KeepAlive { log: REPLICA.log }.to_bytes();
+        assert_eq!(
+            Request::decode(&[&keep_alive[..], b"x"].concat()),
+            Err(Malformed::Long)
+        );
+        assert_eq!(
+            Answer::decode(&[6, 0, 0, 0, 0]),
+            Err(Malformed::UnknownValue(6))
+        );
+        assert_eq!(Answer::decode(&[0]), Err(Malformed::Short));
+        assert_eq!(Data::decode(&[]), Err(Malformed::Short));
+    }
+}
