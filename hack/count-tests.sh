@@ -2,9 +2,10 @@
 # Prints how many tests passed, failed and were skipped in one stage of
 # hack/test.sh, as three numbers.
 #
-# usage: hack/count-tests.sh cargo|go|none EXIT_CODE LOG
+# usage: hack/count-tests.sh cargo|go|pytest|none EXIT_CODE LOG
 #   cargo  from cargo test's summaries in LOG
 #   go     from the JSON beside LOG that hack/go-test.sh wrote
+#   pytest from pytest's summary in LOG
 #   none   the stage is one test
 # A stage that failed counts at least one failure, whatever its log says, and a
 # stage that ran no test is a failure as well.
@@ -31,6 +32,17 @@ go)
 			[.[] | select(.Test) | .Action] |
 			[map(select(. == "pass")), map(select(. == "fail")), map(select(. == "skip"))] | map(length) | map(tostring) | join(" ")' "$log")
 	fi
+	;;
+pytest)
+	# Such as "1 failed, 57 passed, 2 skipped, 1 error in 2.25s".
+	[[ ! -s $log ]] || read -r passed failed skipped < <(awk '/ in [0-9.]+s/ {
+		passed = failed = skipped = 0
+		for (i = 2; i <= NF; i++) {
+			if ($i ~ /^(passed|xpassed)/) passed += $(i - 1)
+			if ($i ~ /^(failed|error)/) failed += $(i - 1)
+			if ($i ~ /^(skipped|deselected|xfailed)/) skipped += $(i - 1)
+		}
+	} END {print passed + 0, failed + 0, skipped + 0}' "$log")
 	;;
 none) ((code)) || passed=1 ;;
 *)

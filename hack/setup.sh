@@ -3,6 +3,7 @@
 #
 # usage: hack/setup.sh PART...
 #   store     to build the store: a C toolchain and pkg-config
+#   python    to build and test its Python package: an interpreter with venv
 #   cluster   to run kind: a Docker engine and what it needs
 #   node      to build node and base image without a container registry
 #   lint      shellcheck
@@ -20,6 +21,11 @@ needs() {
 		/usr/include/stdio.h libc6-dev
 		pkg-config pkg-config
 	LIST
+	python)
+		echo "python3 python3"
+		# Debian has what makes virtual environments in a package of its own.
+		python3 -c 'import ensurepip, venv' 2>/dev/null || echo "/no/such/path python3-venv"
+		;;
 	cluster)
 		cat <<-'LIST'
 			jq jq

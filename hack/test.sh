@@ -3,7 +3,7 @@
 # from running; at the end comes a table, and one line "N passed, M failed".
 #
 # usage: hack/test.sh [STAGE...]     (default: all, in this order)
-# stages: lint generate rust go simulator fuzz e2e
+# stages: lint generate rust python go simulator fuzz e2e
 #   RCBOX_FUZZ_SECONDS=10     per fuzz target
 #   KEEP=1                    keep the cluster of the end-to-end tests
 set -euo pipefail
@@ -13,7 +13,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 STORE=$ROOT/images/store
 FUZZ_SECONDS=${RCBOX_FUZZ_SECONDS:-10}
 STAGES=("$@")
-((${#STAGES[@]})) || STAGES=(lint generate rust go simulator fuzz e2e)
+((${#STAGES[@]})) || STAGES=(lint generate rust python go simulator fuzz e2e)
+
+# The step of hack/python.sh that runs them.
+PYTEST_LOG=$(log_of "Python: tests against real processes")
 
 total_passed=0
 total_failed=0
@@ -32,6 +35,7 @@ stage() {
 	fi
 	log=$(log_of "$title")
 	[[ $counter != go ]] || log=$LOGS/$name.json
+	[[ $counter != pytest ]] || log=$PYTEST_LOG
 	read -r passed failed skipped < <("$ROOT/hack/count-tests.sh" "$counter" "$code" "$log")
 	total_passed=$((total_passed + passed))
 	total_failed=$((total_failed + failed))
@@ -44,6 +48,7 @@ run_stage() {
 	generate) stage generate none "generated files are up to date" "$ROOT/hack/generate.sh" --check ;;
 	rust) stage rust cargo "Rust: unit, property and process tests" \
 		cargo test --manifest-path "$STORE/Cargo.toml" --workspace --locked --no-fail-fast ;;
+	python) stage python pytest "" "$ROOT/hack/python.sh" ;;
 	go)
 		stage go go "Go: unit and property tests" "$ROOT/hack/go-test.sh" go . \
 			./api/... ./operator/... ./charts/... ./config/...
@@ -52,12 +57,12 @@ run_stage() {
 	simulator) stage simulator none "simulator: quick set, every seed twice" "$ROOT/hack/simulate.sh" --seeds 0..1000 --quick ;;
 	fuzz) stage fuzz none "fuzz: $FUZZ_SECONDS s per target" "$STORE/fuzz/run.sh" "$FUZZ_SECONDS" ;;
 	e2e) stage e2e go "" "$ROOT/hack/e2e.sh" ;;
-	*) die "hack/test.sh: unknown stage '$1'; stages: lint generate rust go simulator fuzz e2e" ;;
+	*) die "hack/test.sh: unknown stage '$1'; stages: lint generate rust python go simulator fuzz e2e" ;;
 	esac
 }
 
-"$ROOT/hack/setup.sh" store cluster lint generate
-rm -f "$LOGS"/*.json
+"$ROOT/hack/setup.sh" store python cluster lint generate
+rm -f "$LOGS"/*.json "$PYTEST_LOG"
 for name in "${STAGES[@]}"; do
 	run_stage "$name"
 done
@@ -70,6 +75,7 @@ mapfile -t json < <(find "$LOGS" -name '*.json')
 ((${#json[@]} == 0)) || jq -rs '(map(select(.Action == "skip" and .Test) | .Package + .Test)) as $skipped | .[]
 	| select(.Action == "output" and .Test and (.Package + .Test | IN($skipped[])) and (.Output | startswith("=== ") | not))
 	| .Output | rtrimstr("\n")' "${json[@]}"
+[[ ! -e $PYTEST_LOG ]] || sed -n '/^SKIPPED/p' "$PYTEST_LOG"
 printf 'in all: %s; logs: %s\n\n' "$(elapsed $SECONDS)" "${LOGS#"$PWD"/}"
 echo "$total_passed passed, $total_failed failed"
 ((total_failed == 0))

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::task::{Context, Poll};
 
@@ -24,8 +26,8 @@ const MAX_WAITING: usize = 4096;
 /// A store, for programs that wait for many things at a time.
 ///
 /// Every call gives a future, which any executor can run; the work is done by a thread that the first handle starts and the last
-/// one ends. Clones are handles of the same client: one connection to each server, one lease. A future that is dropped gives up waiting; its
-/// operation may take effect all the same. When the last handle goes, operations under way fail with [`Error::Closed`].
+/// one ends. Clones are handles of the same client: one connection to each server, one lease. A future that is dropped gives its operation
+/// up, which may take effect all the same. When the last handle goes, operations under way fail with [`Error::Closed`].
 ///
 /// ```
 /// # test_store::with_store(|locator| {
@@ -49,6 +51,8 @@ pub struct AsyncCluster {
 struct Shared {
     orders: SyncSender<Order>,
     remote: Remote,
+    /// Whether a future was dropped whose operation the thread may still know.
+    abandoned: Arc<AtomicBool>,
 }
 
 impl Drop for Shared {
@@ -68,15 +72,19 @@ struct Order {
 
 /// An operation of an [`AsyncCluster`]; nothing is sent before it is polled for the first time.
 pub struct Pending<O: Operation> {
-    state: State<O>,
+    state: State,
+    kind: PhantomData<fn() -> O>,
 }
 
-enum State<O> {
-    Waiting(
-        oneshot::Receiver<Result<client_core::Owned, Error>>,
-        std::marker::PhantomData<fn() -> O>,
-    ),
-    Refused(Option<Error>),
+enum State {
+    Waiting(Waiting),
+    Over(Option<Error>),
+}
+
+struct Waiting {
+    receiver: oneshot::Receiver<Result<client_core::Owned, Error>>,
+    abandoned: Arc<AtomicBool>,
+    remote: Remote,
 }
 
 impl<O: Operation> Future for Pending<O> {
@@ -84,12 +92,24 @@ impl<O: Operation> Future for Pending<O> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.state {
-            State::Refused(error) => Poll::Ready(Err(error.take().unwrap_or(Error::Closed))),
-            State::Waiting(receiver, _) => match Pin::new(receiver).poll(context) {
+            State::Over(error) => Poll::Ready(Err(error.take().unwrap_or(Error::Closed))),
+            State::Waiting(waiting) => match Pin::new(&mut waiting.receiver).poll(context) {
                 Poll::Pending => Poll::Pending,
-                Poll::Ready(Ok(answer)) => Poll::Ready(answer.and_then(O::finish)),
-                Poll::Ready(Err(_)) => Poll::Ready(Err(Error::Closed)),
+                Poll::Ready(answer) => {
+                    self.state = State::Over(None);
+                    Poll::Ready(answer.unwrap_or(Err(Error::Closed)).and_then(O::finish))
+                }
             },
+        }
+    }
+}
+
+impl<O: Operation> Drop for Pending<O> {
+    fn drop(&mut self) {
+        if let State::Waiting(waiting) = &mut self.state {
+            waiting.receiver.close();
+            waiting.abandoned.store(true, Ordering::Release);
+            waiting.remote.wake();
         }
     }
 }
@@ -112,10 +132,12 @@ impl AsyncCluster {
         } = Cluster::with_options(coordinator, options)?;
         let (orders, inbox) = sync_channel(MAX_WAITING);
         let remote = reactor.remote();
+        let abandoned = Arc::new(AtomicBool::new(false));
         let mut driver = Driver {
             link,
             inbox,
             waiters: BTreeMap::new(),
+            abandoned: Arc::clone(&abandoned),
             options,
         };
         let turn = move || {
@@ -127,7 +149,11 @@ impl AsyncCluster {
             .name("rcbox-client".to_owned())
             .spawn(turn)?;
         Ok(AsyncCluster {
-            shared: Arc::new(Shared { orders, remote }),
+            shared: Arc::new(Shared {
+                orders,
+                remote,
+                abandoned,
+            }),
         })
     }
 
@@ -143,12 +169,17 @@ impl AsyncCluster {
         let state = match self.shared.orders.try_send(Order { start, waiter }) {
             Ok(()) => {
                 self.shared.remote.wake();
-                State::Waiting(receiver, std::marker::PhantomData)
+                State::Waiting(Waiting {
+                    receiver,
+                    abandoned: Arc::clone(&self.shared.abandoned),
+                    remote: self.shared.remote.clone(),
+                })
             }
-            Err(TrySendError::Full(_)) => State::Refused(Some(Error::TooManyOperations)),
-            Err(TrySendError::Disconnected(_)) => State::Refused(Some(Error::Closed)),
+            Err(TrySendError::Full(_)) => State::Over(Some(Error::TooManyOperations)),
+            Err(TrySendError::Disconnected(_)) => State::Over(Some(Error::Closed)),
         };
-        Pending { state }
+        let kind = PhantomData;
+        Pending { state, kind }
     }
 
     async fn multi<O>(
@@ -168,10 +199,26 @@ struct Driver {
     link: Link,
     inbox: Receiver<Order>,
     waiters: BTreeMap<OperationId, Waiter>,
+    abandoned: Arc<AtomicBool>,
     options: Options,
 }
 
 impl Driver {
+    /// Gives up what nobody waits for any more.
+    fn give_up(&mut self, io: &mut Io) {
+        if !self.abandoned.swap(false, Ordering::Acquire) {
+            return;
+        }
+        let link = &mut self.link;
+        self.waiters.retain(|operation, waiter| {
+            let is_wanted = !waiter.is_canceled();
+            if !is_wanted {
+                link.cancel(*operation, io);
+            }
+            is_wanted
+        });
+    }
+
     fn take_orders(&mut self, now: Time, io: &mut Io) {
         while let Ok(order) = self.inbox.try_recv() {
             // Nobody waits for it any more, and nothing was sent.
@@ -222,6 +269,7 @@ impl Handler for Driver {
     }
 
     fn woken(&mut self, now: Time, io: &mut Io) {
+        self.give_up(io);
         self.take_orders(now, io);
         self.hand_out();
     }

@@ -334,6 +334,26 @@ fn operations_can_be_futures() {
 }
 
 #[test]
+fn futures_that_are_dropped_make_room_for_others() {
+    let store = Store::start(1, &[]);
+    let cluster = AsyncCluster::connect(&store.coordinator.locator).unwrap();
+    let table = block_on(cluster.create_table("t", 1)).unwrap();
+    store.servers[0].process.stop();
+    // Together more than may be under way.
+    for _ in 0..3 {
+        let reads: Vec<_> = (0..2000_u32)
+            .map(|number| {
+                let (key, rules) = (number.to_le_bytes(), NO_RULES);
+                cluster.start(ops::Read { table, key, rules })
+            })
+            .collect();
+        // It was started after them, so that they are under way once it is answered.
+        assert_eq!(block_on(cluster.table_id("t")).unwrap(), table);
+        drop(reads);
+    }
+}
+
+#[test]
 fn the_last_handle_ends_what_is_under_way() {
     let store = Store::start(1, &[]);
     let cluster = AsyncCluster::connect(&store.coordinator.locator).unwrap();
