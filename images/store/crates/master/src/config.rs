@@ -20,6 +20,10 @@ pub struct Config {
     pub max_result_slots: usize,
     /// Replies that wait until what they show is durable; further requests are told to retry.
     pub max_held_replies: usize,
+    /// Slots of the hash table that one ENUMERATE looks at, about: each may be a cache miss.
+    pub enumerated_slots: usize,
+    /// An answer to ENUMERATE ends when it has so many bytes of objects; one object may make it longer.
+    pub enumerated_bytes: usize,
     /// Serve KILL and FILL_WITH_TEST_DATA.
     pub allow_test_rpcs: bool,
     /// A bug to show that tests would find it.
@@ -39,6 +43,12 @@ pub enum PlantedBug {
     DropTombstoneEarly,
     /// A removal does not raise the safe version: a key made again may get an old version.
     VersionRestartsAfterRemove,
+    /// The result of an increment is not recorded: a retried one adds twice.
+    RepeatIncrement,
+    /// An enumeration that comes to a tablet that was split leaves some of its buckets out.
+    ScanSkipsAfterSplit,
+    /// A multi-write answers OK for an object that its conditions refused.
+    MultiWriteHidesRefusal,
 }
 
 /// Mirrors [`PlantedBug`] in builds that have none, so that the places that ask compile to nothing.
@@ -49,6 +59,9 @@ pub(crate) enum PlantedBug {
     OpenGateEarly,
     DropTombstoneEarly,
     VersionRestartsAfterRemove,
+    RepeatIncrement,
+    ScanSkipsAfterSplit,
+    MultiWriteHidesRefusal,
 }
 
 const MIB: usize = 1 << 20;
@@ -96,6 +109,8 @@ impl Config {
             max_clients: 1 << 16,
             max_result_slots: results_bytes / SLOT_BYTES,
             max_held_replies: 1 << 12,
+            enumerated_slots: 1024,
+            enumerated_bytes: 128 << 10,
             allow_test_rpcs: false,
             #[cfg(feature = "planted-bugs")]
             planted_bug: None,

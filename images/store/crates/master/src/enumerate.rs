@@ -12,18 +12,15 @@ use wire::proto::{EnumerationFrame, EnumerationIterator};
 use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject};
 use wire::status::Status;
 
+use crate::config::PlantedBug;
 use crate::output::Output;
 use crate::shard::Shard;
 use crate::store::{object_view, place_of};
 
-/// Slots of the hash table that one request looks at, about: each may be a cache miss.
-const MAX_SLOTS: usize = 1024;
-/// Buckets that it looks at: they lie in memory one behind the other.
+/// Buckets that one request looks at: they lie in memory one behind the other.
 const MAX_BUCKETS: usize = 16_384;
 /// Buckets by which entries of the log are fetched ahead.
 const AHEAD: usize = 2;
-/// A piece ends when it has so many bytes; one object may make it longer.
-const PIECE_BYTES: usize = 128 << 10;
 /// Ranges in a state, which has one or two more for each time that a tablet was split in the middle of its enumeration.
 const MAX_RANGES: usize = 64;
 /// As many buckets as there are low halves of hashes: what a state counts in.
@@ -179,8 +176,14 @@ impl Shard {
         let mut seen = LogPosition::START;
         // A cursor outside of what is unfinished is sent on to what is.
         let (first, last) = (tablet.start_key_hash, tablet.end_key_hash);
+        let ranges_before = state.ranges.len();
         if let Some(at) = state.cut(hash, first, last) {
+            let was_cut = state.ranges.len() > ranges_before;
             let range = &mut state.ranges[at];
+            let was_split = was_cut && range.next > (0, 0);
+            if was_split && self.config.has_bug(PlantedBug::ScanSkipsAfterSplit) {
+                range.next.0 += BUCKETS / 8;
+            }
             seen = self.collect(request.table_id, request.keys_only, range, &mut objects);
             range.leave_zero();
             if range.is_finished() && objects.is_empty() {
@@ -210,6 +213,7 @@ impl Shard {
         range: &mut Unfinished,
         objects: &mut Vec<u8>,
     ) -> LogPosition {
+        let (max_slots, piece_bytes) = (self.config.enumerated_slots, self.config.enumerated_bytes);
         let store = &self.store;
         let index = &store.keeper.index;
         // All hashes of a range of one hash lie in one bucket.
@@ -222,9 +226,9 @@ impl Shard {
         let (mut slots, mut found) = (0, Vec::new());
         for bucket in first_bucket..=last_bucket {
             if range.is_finished()
-                || slots >= MAX_SLOTS
+                || slots >= max_slots
                 || bucket - first_bucket >= MAX_BUCKETS
-                || objects.len() >= PIECE_BYTES
+                || objects.len() >= piece_bytes
             {
                 break;
             }
@@ -251,7 +255,7 @@ impl Shard {
             }
             found.sort_unstable_by_key(|&(order, key, _)| (order, key));
             for (order, key, object) in &found {
-                if objects.len() >= PIECE_BYTES {
+                if objects.len() >= piece_bytes {
                     (range.next, range.next_key) = (*order, key.to_vec());
                     return seen;
                 }

@@ -281,6 +281,8 @@ impl Store {
                     version,
                     new_value,
                 };
+                let numbered =
+                    numbered.filter(|_| !self.config.has_bug(PlantedBug::RepeatIncrement));
                 self.record(response, place, numbered)
             }
             Err(outcome) => self.not_done(outcome, numbered),

@@ -3,19 +3,75 @@
 //! The search is Wing and Gong's, with Lowe's memory of configurations that were seen: an operation may take effect at any
 //! moment between its call and its return; one whose outcome nobody knows may take effect at any moment after its call, or
 //! never. The model is one object with its version: it knows the reject rules, that an overwrite raises the version by
-//! exactly one, and that a version never goes back, across removal, loss and re-creation.
+//! exactly one, that a version never goes back, across removal, loss and re-creation, and how to add.
+
+mod model;
+mod text;
 
 use std::fmt;
 
-use wire::map::{Map, Set};
+use wire::map::Set;
 use wire::rpc::RejectRules;
 use wire::status::Status;
 
-/// What an operation does. Values are numbers, each written by one operation only.
+use model::{Shown, State};
+
+/// The value of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// Of 8 bytes: they are a number.
+    Number(u64),
+    /// Of any other length: the write that it is from.
+    Text(u64),
+}
+
+/// The keys of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Keys {
+    /// The primary key only.
+    One,
+    /// More, from this write.
+    Of(u64),
+}
+
+/// What an object holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Value {
+    pub content: Content,
+    pub keys: Keys,
+}
+
+/// What a reader was shown of an object; `None`: it did not ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    pub content: Option<Content>,
+    pub keys: Option<Keys>,
+}
+
+/// By how much an increment changes a number: as an integer, and then as a floating point number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addend {
+    pub int64: i64,
+    /// The bits of it, so that addends can be compared.
+    pub double: u64,
+}
+
+impl Addend {
+    pub fn applied_to(self, number: u64) -> u64 {
+        let number = number.wrapping_add_signed(self.int64);
+        match f64::from_bits(self.double) {
+            0.0 => number,
+            double => (f64::from_bits(number) + double).to_bits(),
+        }
+    }
+}
+
+/// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     Read(RejectRules),
-    Write(u64, RejectRules),
+    Write(Value, RejectRules),
+    Increment(Addend, RejectRules),
     Remove(RejectRules),
     /// The server crashed: the object is gone, the memory of its version must not be.
     Loss,
@@ -24,11 +80,13 @@ pub enum Input {
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Of a read: version and value.
-    Found(u64, u64),
+    /// Of a read: version and object.
+    Found(u64, Sight),
     /// Of a write or a remove: the version written or removed (0: there was none).
     Done(u64),
-    /// Refused by the rules (or a read of nothing), at this version (0: there is none).
+    /// Of an increment: version and number written.
+    Incremented(u64, u64),
+    /// Refused by the rules (or a read of nothing, or an increment of what is not a number), at this version (0: there is none).
     Refused(Status, u64),
     /// Nobody knows whether it took effect.
     Unknown,
@@ -61,223 +119,6 @@ impl fmt::Debug for Verdict {
             Verdict::Linearizable => f.write_str("linearizable"),
             Verdict::Violation(text) => write!(f, "not linearizable:\n{text}"),
             Verdict::GaveUp(text) => write!(f, "the search was given up:\n{text}"),
-        }
-    }
-}
-
-/// The version of an object, as far as it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Version {
-    Exactly(u64),
-    /// Written by an operation whose outcome nobody saw.
-    AtLeast(u64),
-}
-
-impl Version {
-    fn is(self, version: u64) -> bool {
-        match self {
-            Version::Exactly(known) => known == version,
-            Version::AtLeast(least) => version >= least,
-        }
-    }
-    fn least(self) -> u64 {
-        match self {
-            Version::Exactly(version) | Version::AtLeast(version) => version,
-        }
-    }
-    fn next(self) -> Version {
-        match self {
-            Version::Exactly(version) => Version::Exactly(version + 1),
-            Version::AtLeast(least) => Version::AtLeast(least + 1),
-        }
-    }
-}
-
-/// One object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct State {
-    object: Option<(Version, u64)>,
-    /// The highest version that the key ever had, as far as it is known.
-    floor: u64,
-}
-
-impl State {
-    const START: State = State {
-        object: None,
-        floor: 0,
-    };
-
-    fn with(self, version: Version, value: u64) -> State {
-        State {
-            object: Some((version, value)),
-            floor: self.floor.max(version.least()),
-        }
-    }
-
-    fn gone(self) -> State {
-        State {
-            object: None,
-            floor: self.floor,
-        }
-    }
-
-    /// The state, now that the version is known; `None` if it cannot be this one. 0: there is no object.
-    fn at(self, version: u64) -> Option<State> {
-        match self.object {
-            None => (version == 0).then_some(self),
-            Some((known, value)) => (version > 0 && known.is(version))
-                .then(|| self.with(Version::Exactly(version), value)),
-        }
-    }
-
-    /// The state after this operation, if it can take effect here.
-    fn after(self, input: Input, output: Output, shown: &Shown) -> Option<State> {
-        match (input, output) {
-            (Input::Loss, _) => Some(self.gone()),
-            (_, Output::Unknown | Output::Maybe) => {
-                self.blind(input).filter(|next| shown.allows(*next, input))
-            }
-            _ => self.seen(input, output),
-        }
-    }
-
-    /// After an operation whose outcome is known.
-    fn seen(self, input: Input, output: Output) -> Option<State> {
-        match (input, output) {
-            (Input::Read(rules), Output::Found(version, value)) => {
-                let state = self.at(version)?;
-                let (_, held) = state.object?;
-                (held == value && rules.check(version).is_ok()).then_some(state)
-            }
-            (Input::Read(rules), Output::Refused(status, version)) => {
-                let state = self.at(version)?;
-                let expected = match version {
-                    0 => Status::ObjectDoesntExist,
-                    _ => rules.check(version).err()?,
-                };
-                (status == expected).then_some(state)
-            }
-            (Input::Write(_, rules) | Input::Remove(rules), Output::Refused(status, version)) => {
-                let state = self.at(version)?;
-                (rules.check(version) == Err(status)).then_some(state)
-            }
-            (Input::Write(value, rules), Output::Done(version)) => {
-                if self.object.is_some() {
-                    let before = self.at(version.checked_sub(1)?)?;
-                    rules.check(version - 1).ok()?;
-                    Some(before.with(Version::Exactly(version), value))
-                } else {
-                    rules.check(0).ok()?;
-                    (version > self.floor).then(|| self.with(Version::Exactly(version), value))
-                }
-            }
-            (Input::Remove(rules), Output::Done(version)) => {
-                let state = self.at(version)?;
-                rules.check(version).ok()?;
-                Some(state.gone())
-            }
-            _ => None,
-        }
-    }
-
-    /// After an operation that took effect unseen; `None` if the rules cannot have let it.
-    fn blind(self, input: Input) -> Option<State> {
-        let rules = match input {
-            Input::Write(_, rules) | Input::Remove(rules) => rules,
-            Input::Read(_) | Input::Loss => return None,
-        };
-        let version = match self.object {
-            None => {
-                rules.check(0).ok()?;
-                None
-            }
-            Some((Version::Exactly(version), _)) => {
-                rules.check(version).ok()?;
-                Some(Version::Exactly(version))
-            }
-            Some((Version::AtLeast(least), _)) if rules.version_ne_given => {
-                if rules.given_version < least {
-                    return None;
-                }
-                rules.check(rules.given_version).ok()?;
-                Some(Version::Exactly(rules.given_version))
-            }
-            Some((Version::AtLeast(least), _)) => {
-                let least = if rules.version_le_given {
-                    least.max(rules.given_version + 1)
-                } else {
-                    least
-                };
-                rules.check(least).ok()?;
-                Some(Version::AtLeast(least))
-            }
-        };
-        match (input, version) {
-            (Input::Write(value, _), Some(version)) => Some(self.with(version.next(), value)),
-            (Input::Write(value, _), None) => {
-                Some(self.with(Version::AtLeast(self.floor + 1), value))
-            }
-            (_, Some(version)) => Some(self.with(version, 0).gone()),
-            (_, None) => None,
-        }
-    }
-}
-
-/// What the whole history shows of versions. A version is given to one write only, so that whoever took effect unseen
-/// cannot have been given one that is known to be another's; and where nobody saw a higher version or asked for one, it makes
-/// no difference.
-struct Shown {
-    /// Which value each version has.
-    values: Map<u64, u64>,
-    highest: u64,
-    /// Which versions each value was seen to have, and how often at most it was written.
-    versions: Map<u64, (Vec<u64>, usize)>,
-}
-
-impl Shown {
-    fn by(operations: &[Operation]) -> Shown {
-        let mut shown = Shown {
-            values: Map::default(),
-            highest: 0,
-            versions: Map::default(),
-        };
-        for operation in operations {
-            if let Input::Write(value, _) = operation.input {
-                shown.versions.entry(value).or_default().1 += 1;
-            }
-            if let Input::Write(_, rules) | Input::Remove(rules) = operation.input {
-                // An unseen version can decide whether another unseen operation was let.
-                shown.highest = shown.highest.max(rules.given_version + 1);
-            }
-            let (version, value) = match (operation.input, operation.output) {
-                (Input::Write(value, _), Output::Done(version))
-                | (_, Output::Found(version, value)) => (version, Some(value)),
-                (_, Output::Done(version) | Output::Refused(_, version)) => (version, None),
-                _ => continue,
-            };
-            shown.highest = shown.highest.max(version);
-            if let Some(value) = value {
-                shown.values.insert(version, value);
-                let (seen, _) = shown.versions.entry(value).or_default();
-                if !seen.contains(&version) {
-                    seen.push(version);
-                }
-            }
-        }
-        shown
-    }
-
-    /// Whether an unseen operation can have led to this state.
-    fn allows(&self, next: State, input: Input) -> bool {
-        match (input, next.object) {
-            (Input::Write(..), Some((Version::Exactly(version), value))) => {
-                version <= self.highest
-                    && self
-                        .values
-                        .get(&version)
-                        .is_none_or(|shown| *shown == value)
-            }
-            _ => true,
         }
     }
 }
@@ -392,9 +233,10 @@ impl Operation {
     /// The object's version that it showed; `None` if it showed none, or that there is no object.
     fn version(&self) -> Option<u64> {
         match self.output {
-            Output::Found(version, _) | Output::Done(version) | Output::Refused(_, version) => {
-                (version > 0).then_some(version)
-            }
+            Output::Found(version, _)
+            | Output::Done(version)
+            | Output::Incremented(version, _)
+            | Output::Refused(_, version) => (version > 0).then_some(version),
             Output::Unknown | Output::Maybe => None,
         }
     }
@@ -451,7 +293,8 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// A candidate that changes nothing, and fits: whatever linearization there is, it can as well come now. Only not if an
+    /// A candidate that changes nothing, and fits: whatever linearization there is, it can as well come now, for its output
+    /// says that the object is as it is. (A crash says nothing: it may have to come later, to take an object.) Only not if an
     /// unseen attempt that ended before its call might still have to come first.
     fn harmless(&self, node: &Node, candidates: &[usize]) -> Option<usize> {
         candidates.iter().copied().find(|&at| {
@@ -463,6 +306,7 @@ impl<'a> Search<'a> {
                 })
             };
             operation.is_mandatory()
+                && operation.input != Input::Loss
                 && self
                     .step(node, at)
                     .is_some_and(|next| next.state == node.state)
@@ -490,85 +334,6 @@ impl<'a> Search<'a> {
             .iter()
             .find(|(_, at)| !done.contains(*at))
             .map_or(u64::MAX, |(version, _)| *version)
-    }
-
-    fn explain(&self, node: &Node) -> String {
-        let Node {
-            done, state, count, ..
-        } = node;
-        let (operations, mandatory) = (self.operations, self.mandatory);
-        let stuck = self.candidates(node);
-        let mut text = format!(
-            "{count} of {mandatory} operations can be explained; then the object is {}, and neither those marked * can follow nor any marked ?, which may have happened unseen\n",
-            match state.object {
-                None => format!("absent (its highest version was {})", state.floor),
-                Some((Version::Exactly(version), value)) =>
-                    format!("value {value} at version {version}"),
-                Some((Version::AtLeast(least), value)) =>
-                    format!("value {value} at version {least} or higher"),
-            }
-        );
-        let is_unseen = |at: &&usize| !operations[**at].is_mandatory();
-        for at in stuck.iter().filter(|at| !is_unseen(at)) {
-            text.push_str(&format!("  * {}\n", operations[*at]));
-        }
-        for at in stuck.iter().filter(is_unseen).take(10) {
-            text.push_str(&format!("  ? {}\n", operations[*at]));
-        }
-        text.push_str("before that, latest first:\n");
-        let latest = (0..operations.len()).rev().filter(|at| done.contains(*at));
-        for at in latest.take(20) {
-            text.push_str(&format!("  + {}\n", operations[at]));
-        }
-        text
-    }
-}
-
-/// Reject rules in words; nothing if there are none.
-struct Rules(RejectRules);
-
-impl fmt::Display for Rules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = &self.0;
-        for (is_set, text) in [
-            (rules.doesnt_exist, "absent"),
-            (rules.exists, "present"),
-            (rules.version_le_given, "version <="),
-            (rules.version_ne_given, "version !="),
-        ] {
-            if is_set {
-                write!(f, " unless {text}")?;
-            }
-        }
-        if rules.version_le_given || rules.version_ne_given {
-            write!(f, " {}", rules.given_version)?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = match self.end {
-            u64::MAX => "never".to_owned(),
-            end => format!("{:.6}", end as f64 / 1e9),
-        };
-        write!(f, "{:>12.6} .. {end:>12} s  ", self.call as f64 / 1e9,)?;
-        match self.input {
-            Input::Loss => return f.write_str("the server crashes"),
-            Input::Read(rules) => write!(f, "client {} reads{}", self.client, Rules(rules))?,
-            Input::Write(value, rules) => {
-                write!(f, "client {} writes {value}{}", self.client, Rules(rules))?;
-            }
-            Input::Remove(rules) => write!(f, "client {} removes{}", self.client, Rules(rules))?,
-        }
-        match self.output {
-            Output::Found(version, value) => write!(f, ": value {value} at version {version}"),
-            Output::Done(version) => write!(f, ": done, version {version}"),
-            Output::Refused(status, version) => write!(f, ": {status}, version {version}"),
-            Output::Unknown => f.write_str(": outcome unknown"),
-            Output::Maybe => f.write_str(": an attempt before a crash"),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The coordinator's process, and what a driver would keep for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coordinator::{Coordinator, Output};
 use transport::member::MemberReader;
@@ -41,6 +41,8 @@ pub struct CoordinatorNode {
     pub members: BTreeMap<u64, MemberReader>,
     /// The newest table whose placement was noted.
     pub last_table: u64,
+    /// Names that tables have had.
+    pub table_names: BTreeSet<String>,
 }
 
 impl CoordinatorNode {
@@ -50,6 +52,7 @@ impl CoordinatorNode {
             clients: BTreeMap::new(),
             members: BTreeMap::new(),
             last_table: 0,
+            table_names: BTreeSet::new(),
         }
     }
 }

@@ -236,6 +236,7 @@ impl World {
         coverage.add("reads", stats.reads);
         coverage.add("writes", stats.writes);
         coverage.add("removes", stats.removes);
+        coverage.add("increments", stats.increments);
         coverage.add("results answered from record", stats.duplicates);
         coverage.add("log segments cleaned", stats.segments_cleaned);
         let opened = shard.core.head_position().0 / u64::from(self.scenario.segment_bytes);

@@ -1,9 +1,11 @@
 //! What clients asked for and what they were told, and which keys each crash took with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::hash::key_hash;
 use wire::ids::TableId;
+use wire::rpc::RejectRules;
+use wire::status::Status;
 
 use crate::checker::{Input, Operation, Output};
 
@@ -18,10 +20,31 @@ pub struct Record {
     pub output: Option<Ending>,
     pub call: u64,
     pub end: u64,
-    /// Part of a multi-write: an attempt that was sent again may take effect again.
+    /// The answer has the keys, too.
+    pub is_whole: bool,
+    /// Part of a multi-op, which is not recognized when it comes again.
     pub is_multi: bool,
-    /// How often a request with it went out.
-    pub sends: u32,
+    /// Of a part of a multi-op: requests with it that may take effect or have done so. An answer that says that it had none takes
+    /// one off.
+    pub attempts: u32,
+}
+
+/// A scan that came to its end.
+#[derive(Clone, Debug)]
+pub struct ScanRecord {
+    pub client: u32,
+    pub table: TableId,
+    pub call: u64,
+    pub end: u64,
+    /// Keys of the objects that it gave.
+    pub keys: BTreeSet<Vec<u8>>,
+}
+
+/// Objects that a scan gave are not operations that anybody asked for, but reads all the same.
+#[derive(Clone, Debug)]
+pub struct Sighting {
+    pub key: Vec<u8>,
+    pub operation: Operation,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +66,10 @@ struct Placement {
 #[derive(Debug, Default)]
 pub struct History {
     pub records: Vec<Record>,
+    pub scans: Vec<ScanRecord>,
+    pub sightings: Vec<(TableId, Sighting)>,
+    /// Tables of which a tablet was split, and when that was last ordered.
+    splits: BTreeMap<TableId, u64>,
     placements: BTreeMap<TableId, Placement>,
     /// Members that lost everything, and when.
     losses: Vec<(u64, String)>,
@@ -63,6 +90,20 @@ impl History {
         self.losses.push((now, member.to_owned()));
     }
 
+    pub fn split(&mut self, now: u64, table: TableId) {
+        self.splits.insert(table, now);
+    }
+
+    /// Whether a tablet of the table was ever split, or a server has lost its tablets since then: a scan may see an object twice.
+    pub fn may_repeat(&self, table: TableId, since: u64) -> bool {
+        self.splits.contains_key(&table) || self.losses.iter().any(|&(at, _)| at >= since)
+    }
+
+    /// Whether a tablet of the table was split since then.
+    pub fn was_split(&self, table: TableId, since: u64) -> bool {
+        self.splits.get(&table).is_some_and(|&at| at >= since)
+    }
+
     fn member_of(&self, table: TableId, key: &[u8]) -> Option<&str> {
         let hash = key_hash(table, key);
         let ranges = &self.placements.get(&table)?.ranges;
@@ -72,148 +113,211 @@ impl History {
 
     /// Every key with its history, crashes of its server included, ready to be checked.
     pub fn by_key(&self) -> BTreeMap<(TableId, Vec<u8>), Vec<Operation>> {
-        let mut records: BTreeMap<(TableId, &[u8]), Vec<&Record>> = BTreeMap::new();
+        let mut found: BTreeMap<(TableId, Vec<u8>), Vec<Operation>> = BTreeMap::new();
+        let mut losses: BTreeMap<(TableId, &[u8]), Vec<u64>> = BTreeMap::new();
         for record in &self.records {
-            records
+            let crashes = losses
                 .entry((record.table, &record.key))
-                .or_default()
-                .push(record);
+                .or_insert_with(|| self.crashes_of(record.table, &record.key));
+            let operations = found
+                .entry((record.table, record.key.clone()))
+                .or_insert_with(|| crashes.iter().map(|&at| loss(at)).collect());
+            add_operations(record, crashes, operations);
         }
-        records
-            .into_iter()
-            .map(|((table, key), records)| {
-                let crashes: Vec<u64> = self
-                    .member_of(table, key)
-                    .map(|member| {
-                        self.losses
-                            .iter()
-                            .filter(|(_, lost)| lost == member)
-                            .map(|&(at, _)| at)
-                            .collect()
-                    })
-                    .unwrap_or_default();
-                let operations = operations(&records, &crashes);
-                ((table, key.to_vec()), operations)
-            })
-            .collect()
+        for (table, sighting) in &self.sightings {
+            // A key that nobody asked for was never written: one that is seen all the same cannot be explained.
+            let operations = found.entry((*table, sighting.key.clone())).or_default();
+            operations.push(sighting.operation);
+        }
+        for ((table, key), operations) in &mut found {
+            let scans = self.scans.iter().filter(|scan| scan.table == *table);
+            operations.extend(scans.filter_map(|scan| scan.absence_of(key)));
+        }
+        found
+    }
+
+    fn crashes_of(&self, table: TableId, key: &[u8]) -> Vec<u64> {
+        let Some(member) = self.member_of(table, key) else {
+            return Vec::new();
+        };
+        let its = self.losses.iter().filter(|(_, lost)| lost == member);
+        its.map(|&(at, _)| at).collect()
     }
 }
 
-fn operations(records: &[&Record], crashes: &[u64]) -> Vec<Operation> {
-    let mut operations: Vec<Operation> = crashes
-        .iter()
-        .map(|&at| Operation {
-            client: u32::MAX,
-            input: Input::Loss,
-            output: Output::Unknown,
-            call: at,
-            end: at,
+impl ScanRecord {
+    /// A scan without this key saw at some moment that there was no object.
+    fn absence_of(&self, key: &[u8]) -> Option<Operation> {
+        (!self.keys.contains(key)).then_some(Operation {
+            client: self.client,
+            input: Input::Read(RejectRules::default()),
+            output: Output::Refused(Status::ObjectDoesntExist, 0),
+            call: self.call,
+            end: self.end,
         })
-        .collect();
-    for record in records {
-        let is_read = matches!(record.input, Input::Read(_));
-        let with = |output, end| Operation {
-            client: record.client,
-            input: record.input,
-            output,
-            call: record.call,
-            end,
-        };
-        let last = match record.output {
-            Some(Ending::Known(output)) => {
-                operations.push(with(output, record.end));
-                record.end
-            }
-            Some(Ending::Nothing) => record.end,
-            Some(Ending::Unknown) | None => {
-                if !is_read {
-                    operations.push(with(Output::Unknown, u64::MAX));
-                }
-                u64::MAX
-            }
-        };
-        if is_read {
-            continue;
+    }
+}
+
+fn loss(at: u64) -> Operation {
+    Operation {
+        client: u32::MAX,
+        input: Input::Loss,
+        output: Output::Unknown,
+        call: at,
+        end: at,
+    }
+}
+
+fn add_operations(record: &Record, crashes: &[u64], operations: &mut Vec<Operation>) {
+    let is_read = matches!(record.input, Input::Read(_));
+    let with = |output, end| Operation {
+        client: record.client,
+        input: record.input,
+        output,
+        call: record.call,
+        end,
+    };
+    let mut attempts = record.attempts;
+    let last = match record.output {
+        Some(Ending::Known(output)) => {
+            operations.push(with(output, record.end));
+            attempts = attempts.saturating_sub(1);
+            record.end
         }
-        // An attempt that a crash swallowed, together with the memory that it was made.
-        for &crash in crashes {
-            if record.call < crash && crash < last {
-                operations.push(with(Output::Maybe, crash - 1));
-            }
-        }
-        // A part of a multi-write that was sent again is not recognized: it may take effect each time, and late.
-        if record.is_multi {
-            for _ in 1..record.sends {
+        Some(Ending::Nothing) => record.end,
+        Some(Ending::Unknown) | None => {
+            if !is_read && !record.is_multi {
                 operations.push(with(Output::Unknown, u64::MAX));
             }
+            u64::MAX
+        }
+    };
+    if is_read {
+        return;
+    }
+    // A part of a multi-op that was sent again is not recognized: it may take effect each time, and late.
+    if record.is_multi {
+        let again = with(Output::Unknown, u64::MAX);
+        operations.extend((0..attempts).map(|_| again));
+        return;
+    }
+    // An attempt that a crash swallowed, together with the memory that it was made.
+    for &crash in crashes {
+        if record.call < crash && crash < last {
+            operations.push(with(Output::Maybe, crash - 1));
         }
     }
-    operations
-}
-
-/// The bytes of a value: its number, then a pattern that depends on it.
-pub fn value_bytes(number: u64, length: usize) -> Vec<u8> {
-    let mut bytes = number.to_le_bytes().to_vec();
-    bytes.extend((0..length.saturating_sub(8)).map(|at| (number as u8).wrapping_add(at as u8)));
-    bytes
-}
-
-/// The number of a value; `None` if it is not one that [`value_bytes`] makes.
-pub fn value_number(bytes: &[u8]) -> Option<u64> {
-    let number = u64::from_le_bytes(*bytes.first_chunk()?);
-    (value_bytes(number, bytes.len()) == bytes).then_some(number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checker::Addend;
 
-    #[test]
-    fn a_damaged_value_is_recognized() {
-        let bytes = value_bytes(300, 20);
-        assert_eq!(value_number(&bytes), Some(300));
-        for at in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 1;
-            assert_ne!(value_number(&damaged), Some(300), "byte {at}");
-        }
-        assert_eq!(value_number(&bytes[..7]), None);
-    }
+    const TABLE: TableId = TableId(1);
 
-    #[test]
-    fn crashes_and_repeated_parts_become_operations() {
-        let rules = wire::rpc::RejectRules::default();
-        let table = TableId(1);
-        let mut history = History::default();
-        history.place(table, vec![(u64::MAX, "a".to_owned())]);
-        history.call(Record {
+    fn record(is_multi: bool, attempts: u32, output: Ending) -> Record {
+        Record {
             client: 1,
-            table,
+            table: TABLE,
             key: b"k".to_vec(),
-            input: Input::Write(1, rules),
-            output: Some(Ending::Known(Output::Done(1))),
+            input: Input::Increment(
+                Addend {
+                    int64: 1,
+                    double: 0,
+                },
+                RejectRules::default(),
+            ),
+            output: Some(output),
             call: 10,
             end: 30,
-            is_multi: true,
-            sends: 3,
-        });
+            is_whole: false,
+            is_multi,
+            attempts,
+        }
+    }
+
+    /// How many operations with these outputs the history of one record has, crashes at 20 and 40 left out.
+    fn counts<const N: usize>(record: Record, outputs: [Output; N]) -> [usize; N] {
+        let mut history = History::default();
+        history.place(TABLE, vec![(u64::MAX, "a".to_owned())]);
+        history.call(record);
         history.lose(20, "a");
         history.lose(40, "a");
         history.lose(25, "b");
-        let operations = &history.by_key()[&(table, b"k".to_vec())];
-        let count = |output| {
-            operations
-                .iter()
-                .filter(|operation| operation.input != Input::Loss && operation.output == output)
-                .count()
-        };
-        let losses = operations
+        let operations = &history.by_key()[&(TABLE, b"k".to_vec())];
+        let (losses, others): (Vec<_>, Vec<_>) = operations
             .iter()
-            .filter(|operation| operation.input == Input::Loss)
-            .count();
-        assert_eq!(losses, 2);
-        assert_eq!(count(Output::Done(1)), 1);
-        assert_eq!(count(Output::Maybe), 1, "only the crash at 20 lies within");
-        assert_eq!(count(Output::Unknown), 2);
+            .partition(|operation| operation.input == Input::Loss);
+        assert_eq!(losses.len(), 2);
+        outputs.map(|output| {
+            let with = others
+                .iter()
+                .filter(|other: &&&Operation| other.output == output);
+            with.count()
+        })
+    }
+
+    const DONE: Output = Output::Incremented(1, 1);
+
+    #[test]
+    fn an_operation_that_takes_effect_once_may_do_so_before_each_crash_within() {
+        let outputs = [DONE, Output::Maybe, Output::Unknown];
+        let known = record(false, 0, Ending::Known(DONE));
+        assert_eq!(counts(known, outputs), [1, 1, 0]);
+        let unknown = record(false, 0, Ending::Unknown);
+        assert_eq!(counts(unknown, outputs), [0, 2, 1]);
+        let nothing = record(false, 0, Ending::Nothing);
+        assert_eq!(counts(nothing, outputs), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_part_of_a_multi_op_may_take_effect_once_for_each_attempt() {
+        let outputs = [DONE, Output::Maybe, Output::Unknown];
+        let once = record(true, 1, Ending::Known(DONE));
+        assert_eq!(counts(once, outputs), [1, 0, 0]);
+        let again = record(true, 3, Ending::Known(DONE));
+        assert_eq!(counts(again, outputs), [1, 0, 2]);
+        let unknown = record(true, 2, Ending::Unknown);
+        assert_eq!(counts(unknown, outputs), [0, 0, 2]);
+        let never_sent = record(true, 0, Ending::Unknown);
+        assert_eq!(counts(never_sent, outputs), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_scan_saw_that_there_is_nothing_where_it_gave_nothing() {
+        let mut history = History::default();
+        history.call(record(false, 0, Ending::Known(DONE)));
+        let absent = Output::Refused(Status::ObjectDoesntExist, 0);
+        for (table, key) in [(TABLE, "k"), (TABLE, "j"), (TableId(2), "j")] {
+            history.scans.push(ScanRecord {
+                client: 2,
+                table,
+                call: 40,
+                end: 50,
+                keys: BTreeSet::from([key.into()]),
+            });
+        }
+        let operations = &history.by_key()[&(TABLE, b"k".to_vec())];
+        let absences = operations
+            .iter()
+            .filter(|operation| operation.output == absent);
+        assert_eq!(absences.count(), 1);
+    }
+
+    #[test]
+    fn an_object_that_nobody_wrote_cannot_be_explained() {
+        let mut history = History::default();
+        let key = b"x".to_vec();
+        let operation = Operation {
+            client: 1,
+            input: Input::Read(RejectRules::default()),
+            output: Output::Found(1, crate::checker::Sight::default()),
+            call: 1,
+            end: 2,
+        };
+        history.sightings.push((TABLE, Sighting { key, operation }));
+        let verdict = crate::checker::check(&history.by_key()[&(TABLE, b"x".to_vec())], 100);
+        assert_ne!(verdict, crate::checker::Verdict::Linearizable);
     }
 }

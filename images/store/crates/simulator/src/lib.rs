@@ -6,11 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod attempts;
 pub mod checker;
 mod client;
 mod clock;
 mod coordinator_node;
 mod coverage;
+mod describe;
+mod endings;
 mod faults;
 mod history;
 mod network;
@@ -18,10 +21,13 @@ mod oracle;
 mod processes;
 mod random;
 mod run;
+mod scan;
 mod scenario;
 mod server;
 mod trace;
+mod values;
 mod wires;
+mod workload;
 mod world;
 
 pub use coverage::{Coverage, REQUIRED};

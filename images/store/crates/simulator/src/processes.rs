@@ -6,13 +6,15 @@ use prost::Message;
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::member::{self, ToCoordinator, ToShard};
 use wire::opcode::Opcode;
-use wire::rpc::{self, MultiWriteRequest, RemoveRequest, WriteRequest};
+use wire::rpc::{self, IncrementRequest, RemoveRequest, SplitTabletRequest, WriteRequest};
 use wire::status::Status;
 use wire::time::Time;
 
 use crate::client::{ClientActions, ClientNode, NetworkAction};
 use crate::coordinator_node::{CoordinatorAction, CoordinatorActions};
-use crate::history::{History, value_number};
+use crate::describe::describe;
+use crate::history::History;
+use crate::scan::Scan;
 use crate::scenario::Durable;
 use crate::server::{ShardActions, ShardNode};
 use crate::world::{COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host};
@@ -87,11 +89,29 @@ impl World {
                 .collect();
             self.history.place(TableId(table.table_id), ranges);
             self.coverage.hit("tables created");
+            if !node.table_names.insert(table.name) {
+                self.coverage.hit("tables made again");
+            }
+        }
+    }
+
+    /// Remembers that a table is about to have one more tablet.
+    fn note_split(&mut self, payload: &[u8]) {
+        if let (Ok(request), Some(node)) = (SplitTabletRequest::decode(payload), &self.coordinator)
+        {
+            for table in node.core.tables(0, 0).tables {
+                if table.name.as_bytes() == request.name {
+                    self.history.split(self.now, TableId(table.table_id));
+                }
+            }
         }
     }
 
     pub fn coordinator_request(&mut self, to: ReplyTo, payload: &[u8]) {
         self.note_request(COORDINATOR, to, payload);
+        if payload.first() == Some(&(Opcode::SplitTablet as u8)) {
+            self.note_split(payload);
+        }
         if payload.first() == Some(&(Opcode::DropTable as u8)) {
             self.coverage.hit("tables dropped");
         }
@@ -343,12 +363,20 @@ impl World {
                 || format!("operation {} {result:?}", id.0),
             );
             let node = &mut self.clients[client];
-            if let Err(text) = node.completed(self.now, id, result, &mut self.history) {
+            let (history, coverage) = (&mut self.history, &mut self.coverage);
+            if let Err(text) = node.completed(self.now, id, result, history, coverage) {
                 self.fail(format!("client {client}: {text}"));
             }
             if self.clients[client].is_waiting {
                 self.plan_step(client);
             }
+        }
+        for _ in 0..std::mem::take(&mut self.clients[client].new_pages) {
+            let delay = match self.phase {
+                Phase::Load => self.clients[client].browse(&self.scenario),
+                _ => 1,
+            };
+            self.schedule_in(delay, Event::PageStep(client));
         }
     }
 
@@ -368,13 +396,14 @@ impl World {
                     .insert((connection, 0), Party::Client { client, session });
             }
             NetworkAction::Send(session, nonce, payload) => {
-                self.note_sent(client, &payload);
+                self.note_sent(client, session, nonce, &payload);
                 if let Some(&(connection, _)) = self.clients[client].sessions.get(&session) {
                     self.send_payload(connection, 0, nonce, &payload);
                 }
             }
             NetworkAction::Close(session) => {
                 self.coverage.hit("connections given up for silence");
+                self.clients[client].attempts.session_over(session);
                 if let Some((connection, _)) = self.clients[client].sessions.remove(&session) {
                     self.parties.remove(&(connection, 0));
                     self.network.close(self.now, connection, 0);
@@ -393,51 +422,51 @@ impl World {
         Some((server_host(server), port))
     }
 
-    /// Counts how often each change was sent.
-    fn note_sent(&mut self, client: usize, payload: &[u8]) {
-        let mut numbers = Vec::new();
-        let rpc_id = match payload
-            .first()
-            .copied()
-            .map(u16::from)
-            .and_then(Opcode::from_u16)
-        {
-            Some(Opcode::Write) => WriteRequest::decode(payload).ok().map(|request| {
-                numbers.extend(value_number(request.object.value()));
-                request.rpc_id
-            }),
-            Some(Opcode::Remove) => RemoveRequest::decode(payload)
-                .ok()
-                .map(|request| request.rpc_id),
-            Some(Opcode::MultiOp) => {
-                if let Ok(request) = MultiWriteRequest::decode(payload) {
-                    numbers.extend(
-                        request
-                            .parts()
-                            .filter_map(|part| value_number(part.object.value())),
-                    );
+    /// Counts what is sent again.
+    fn note_sent(&mut self, client: usize, session: u64, nonce: u64, payload: &[u8]) {
+        let opcode = rpc::header(payload).map(|header| Opcode::from_u16(header.opcode));
+        let rpc_id = match opcode {
+            Ok(Some(Opcode::Write)) => WriteRequest::decode(payload).map(|request| request.rpc_id),
+            Ok(Some(Opcode::Remove)) => {
+                RemoveRequest::decode(payload).map(|request| request.rpc_id)
+            }
+            Ok(Some(Opcode::Increment)) => {
+                IncrementRequest::decode(payload).map(|request| request.rpc_id)
+            }
+            Ok(Some(Opcode::MultiOp)) => {
+                let attempts = &mut self.clients[client].attempts;
+                match attempts.sent(session, nonce, payload, &mut self.history) {
+                    Ok(again) => self.coverage.add("parts of multi-ops sent again", again),
+                    Err(text) => self.fail(format!("client {client}: {text}")),
                 }
-                None
+                return;
             }
-            _ => None,
+            _ => return,
         };
-        for number in numbers {
-            self.history.records[number as usize].sends += 1;
-        }
-        if let Some(rpc_id) = rpc_id {
-            let node = &mut self.clients[client];
-            if rpc_id <= node.highest_rpc_id {
+        match rpc_id {
+            Ok(rpc_id) if rpc_id <= self.clients[client].highest_rpc_id => {
                 self.coverage.hit("requests sent again");
-            } else {
-                node.highest_rpc_id = rpc_id;
+                if opcode == Ok(Some(Opcode::Increment)) {
+                    self.coverage.hit("increments sent again");
+                }
             }
+            Ok(rpc_id) => self.clients[client].highest_rpc_id = rpc_id,
+            Err(status) => self.fail(format!("client {client} sent what is malformed: {status}")),
         }
     }
 
     pub fn client_received(&mut self, client: usize, session: u64, nonce: u64, payload: &[u8]) {
+        let attempts = &mut self.clients[client].attempts;
+        attempts.answered(session, nonce, payload, &mut self.history);
         self.with_client(client, |node, now, _, out| {
             node.core.received(now, session, nonce, payload, out);
         });
+    }
+
+    /// The application goes on with a scan.
+    pub fn page_step(&mut self, client: usize) {
+        let moment = self.now;
+        self.with_client(client, |node, now, _, out| node.next_page(moment, now, out));
     }
 
     pub fn tick_client(&mut self, client: usize) {
@@ -469,7 +498,7 @@ impl World {
         }
     }
 
-    /// Reads every key of every table that is there.
+    /// Reads every key of every table that is there, and scans all of them.
     pub fn read_everything(&mut self) {
         let Some(node) = &self.coordinator else {
             return;
@@ -491,6 +520,9 @@ impl World {
         self.with_client(0, |node, now, history, out| {
             for (table, key) in &keys {
                 node.read_finally(moment, now, *table, key, history, out);
+            }
+            for &table in &tables {
+                node.start_scan(moment, now, Scan::new(moment, table, false, true), out);
             }
         });
     }
@@ -566,46 +598,4 @@ impl World {
 /// The store that a shard is in, and its id there.
 fn whose(node: &ShardNode) -> (u64, ServerId) {
     (node.core.hello().cluster_id, node.core.server_id())
-}
-
-/// A request in words.
-fn describe(payload: &[u8]) -> String {
-    let Ok(header) = rpc::header(payload) else {
-        return "malformed".to_owned();
-    };
-    let name = Opcode::from_u16(header.opcode).map_or("?", Opcode::name);
-    let key = |key: &[u8]| key.escape_ascii().to_string();
-    let more = match Opcode::from_u16(header.opcode) {
-        Some(Opcode::Read) => rpc::ReadRequest::decode(payload)
-            .map(|request| format!("{} {}", request.table_id, key(request.key))),
-        Some(Opcode::Write) => WriteRequest::decode(payload).map(|request| {
-            format!(
-                "{} {} = value {}, lease {} rpc {} ack {}",
-                request.table_id,
-                key(request.object.primary_key()),
-                value_number(request.object.value()).unwrap_or(0),
-                request.lease.id,
-                request.rpc_id,
-                request.ack_id
-            )
-        }),
-        Some(Opcode::Remove) => RemoveRequest::decode(payload).map(|request| {
-            format!(
-                "{} {}, lease {} rpc {} ack {}",
-                request.table_id,
-                key(request.key),
-                request.lease.id,
-                request.rpc_id,
-                request.ack_id
-            )
-        }),
-        Some(Opcode::MultiOp) => {
-            MultiWriteRequest::decode(payload).map(|request| format!("{} writes", request.count()))
-        }
-        _ => Ok(format!("{} bytes", payload.len())),
-    };
-    format!(
-        "{name} {}",
-        more.unwrap_or_else(|status| status.to_string())
-    )
 }

@@ -1,6 +1,8 @@
 //! One seed, from its scenario to the verdict.
 
-use crate::checker::{self, Input, Output, Verdict};
+use wire::status::Status;
+
+use crate::checker::{self, Input, Keys, Output, Verdict};
 use crate::coverage::Coverage;
 use crate::history::Ending;
 use crate::random::Random;
@@ -106,16 +108,48 @@ fn final_objects(world: &World) -> u64 {
 }
 
 fn count_operations(world: &mut World) {
+    let coverage = &mut world.coverage;
     for record in &world.history.records {
-        match record.output {
-            Some(Ending::Known(Output::Refused(..))) if !matches!(record.input, Input::Read(_)) => {
-                world.coverage.hit("conditional operations refused");
+        let what = match (record.input, record.output) {
+            (
+                Input::Increment(..),
+                Some(Ending::Known(Output::Refused(Status::InvalidObject, _))),
+            ) => "increments of what is no number refused",
+            (Input::Increment(addend, _), Some(Ending::Known(Output::Incremented(..))))
+                if addend.double != 0 =>
+            {
+                "increments as doubles"
             }
-            Some(Ending::Unknown) => world.coverage.hit("operations with unknown outcome"),
+            (Input::Write(..) | Input::Remove(_), Some(Ending::Known(Output::Refused(..)))) => {
+                "conditional operations refused"
+            }
+            (Input::Read(_), Some(Ending::Known(Output::Found(_, sight))))
+                if matches!(sight.keys, Some(Keys::Of(_))) =>
+            {
+                "objects with several keys read"
+            }
+            (_, Some(Ending::Unknown)) => "operations with unknown outcome",
+            _ => continue,
+        };
+        coverage.hit(what);
+    }
+    let parts = world.history.records.iter();
+    for record in parts.filter(|record| record.is_multi) {
+        coverage.hit(match record.input {
+            Input::Read(_) => "multi-read objects",
+            Input::Write(..) => "multi-written objects",
+            Input::Increment(..) => "multi-incremented objects",
+            Input::Remove(_) | Input::Loss => "multi-removed objects",
+        });
+        match record.output {
+            Some(Ending::Unknown) => coverage.hit("parts of multi-ops with unknown outcome"),
+            Some(Ending::Known(Output::Refused(..))) => coverage.hit("parts of multi-ops refused"),
+            Some(Ending::Known(Output::Done(_) | Output::Incremented(..)))
+                if record.attempts > 1 =>
+            {
+                coverage.hit("parts of multi-ops that may have taken effect twice");
+            }
             _ => {}
-        }
-        if record.is_multi {
-            world.coverage.hit("multi-written objects");
         }
     }
 }

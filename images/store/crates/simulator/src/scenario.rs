@@ -23,6 +23,9 @@ pub struct Scenario {
     pub segment_bytes: u32,
     pub segments: u32,
     pub hash_table_bytes: usize,
+    /// What one page of a scan looks at, and shows.
+    pub enumerated_slots: usize,
+    pub enumerated_bytes: usize,
     pub durable: Durable,
     pub network: Conditions,
     pub clients: usize,
@@ -30,6 +33,9 @@ pub struct Scenario {
     /// Operations that a client has under way at a time.
     pub concurrency: usize,
     pub max_think: u64,
+    /// Of a thousand operations, how many split a tablet, and how many begin a scan.
+    pub splits: u64,
+    pub scans: u64,
     pub keys: usize,
     pub tables: usize,
     pub span: u32,
@@ -62,6 +68,8 @@ impl Scenario {
             segment_bytes: *random.pick(&[4 << 10, 4 << 10, 8 << 10, 16 << 10]),
             segments: random.between(8, 20) as u32,
             hash_table_bytes: *random.pick(&[1 << 10, 4 << 10, 16 << 10]),
+            enumerated_slots: *random.pick(&[1, 8, 50, 1000]),
+            enumerated_bytes: *random.pick(&[1, 300, 100 << 10]),
             durable: if random.chance(500) {
                 Durable::Later(*random.pick(&[50 * MICRO, MILLI, 20 * MILLI]))
             } else {
@@ -76,6 +84,8 @@ impl Scenario {
             operations_per_client: random.between(60, 250) as u32,
             concurrency: random.between(1, 6) as usize,
             max_think: max_delay * random.between(1, 6),
+            splits: *random.pick(&[3, 10, 80]),
+            scans: *random.pick(&[3, 10, 30]),
             keys: random.between(1, 8) as usize,
             tables: random.between(1, 2) as usize,
             span: random.between(1, 4) as u32,

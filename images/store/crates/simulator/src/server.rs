@@ -135,6 +135,8 @@ fn shard_config(scenario: &Scenario) -> Config {
         max_clients: 100,
         max_result_slots: 100 * 512,
         max_held_replies: 100,
+        enumerated_slots: scenario.enumerated_slots,
+        enumerated_bytes: scenario.enumerated_bytes,
         allow_test_rpcs: false,
         #[cfg(feature = "planted-bugs")]
         planted_bug: scenario.planted_bug,

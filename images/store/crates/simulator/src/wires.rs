@@ -159,6 +159,7 @@ impl World {
         match party {
             Some(Party::Client { client, session }) => {
                 self.clients[client].sessions.remove(&session);
+                self.clients[client].attempts.session_over(session);
                 self.with_client(client, |node, now, _, out| {
                     node.core.disconnected(now, session, out);
                 });

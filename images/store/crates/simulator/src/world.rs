@@ -48,6 +48,8 @@ pub enum Event {
         connection: u64,
     },
     ClientStep(usize),
+    /// A client wants the next page of a scan.
+    PageStep(usize),
     Fault,
     Heal,
     /// A connection that stalled in this direction goes on.
@@ -343,7 +345,7 @@ impl World {
                 Some(server_host(*server))
             }
             Event::GiveUpLink { connection } => self.network.host(*connection, 0),
-            Event::ClientStep(client) => Some(client_host(*client)),
+            Event::ClientStep(client) | Event::PageStep(client) => Some(client_host(*client)),
             Event::Fault
             | Event::Heal
             | Event::GoOn { .. }
@@ -385,6 +387,7 @@ impl World {
             } => self.enlist(server, incarnation, shard),
             Event::GiveUpLink { connection } => self.give_up_link(connection),
             Event::ClientStep(client) => self.client_step(client),
+            Event::PageStep(client) => self.page_step(client),
             Event::Fault => self.fault(),
             Event::Heal => self.network.heal(self.now),
             Event::GoOn {

@@ -39,6 +39,7 @@ fn assert_found(bug: PlantedBug, seeds: u64, expected: &str) {
         text.contains(expected),
         "{bug:?} was found in seed {seed}, but not as what it is: {text}"
     );
+    println!("{bug:?} was found in seed {seed}");
 }
 
 #[test]
@@ -71,4 +72,19 @@ fn a_version_that_goes_back_is_found() {
         20,
         "not linearizable",
     );
+}
+
+#[test]
+fn an_increment_that_counts_twice_is_found() {
+    assert_found(PlantedBug::RepeatIncrement, 100, "not linearizable");
+}
+
+#[test]
+fn a_scan_that_leaves_something_out_is_found() {
+    assert_found(PlantedBug::ScanSkipsAfterSplit, 100, "not linearizable");
+}
+
+#[test]
+fn a_multi_write_that_hides_a_refusal_is_found() {
+    assert_found(PlantedBug::MultiWriteHidesRefusal, 20, "not linearizable");
 }

@@ -84,6 +84,8 @@ pub fn small(durability: Durability) -> Config {
         max_clients: 16,
         max_result_slots: 16 * 512,
         max_held_replies: 64,
+        enumerated_slots: 1024,
+        enumerated_bytes: 128 << 10,
         allow_test_rpcs: false,
         #[cfg(feature = "planted-bugs")]
         planted_bug: None,

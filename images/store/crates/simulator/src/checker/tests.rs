@@ -11,6 +11,19 @@ const NONE: RejectRules = RejectRules {
 };
 const ABSENT: Output = Output::Refused(Status::ObjectDoesntExist, 0);
 
+fn text(number: u64) -> Value {
+    Value {
+        content: Content::Text(number),
+        keys: Keys::One,
+    }
+}
+fn found(version: u64, number: u64) -> Output {
+    let sight = Sight {
+        content: Some(Content::Text(number)),
+        keys: None,
+    };
+    Output::Found(version, sight)
+}
 fn op(call: u64, end: u64, input: Input, output: Output) -> Operation {
     Operation {
         client: 1,
@@ -24,13 +37,23 @@ fn read(call: u64, end: u64, output: Output) -> Operation {
     op(call, end, Input::Read(NONE), output)
 }
 fn write(call: u64, end: u64, value: u64, version: u64) -> Operation {
-    op(call, end, Input::Write(value, NONE), Output::Done(version))
+    op(
+        call,
+        end,
+        Input::Write(text(value), NONE),
+        Output::Done(version),
+    )
 }
 fn remove(call: u64, end: u64, version: u64) -> Operation {
     op(call, end, Input::Remove(NONE), Output::Done(version))
 }
 fn lost(call: u64, value: u64) -> Operation {
-    op(call, u64::MAX, Input::Write(value, NONE), Output::Unknown)
+    op(
+        call,
+        u64::MAX,
+        Input::Write(text(value), NONE),
+        Output::Unknown,
+    )
 }
 fn crash(at: u64) -> Operation {
     op(at, at, Input::Loss, Output::Unknown)
@@ -50,7 +73,7 @@ fn nothing_and_one_after_the_other() {
     good(&[
         read(0, 1, ABSENT),
         write(2, 3, 7, 1),
-        read(4, 5, Output::Found(1, 7)),
+        read(4, 5, found(1, 7)),
         write(6, 7, 8, 2),
         remove(8, 9, 2),
         remove(10, 11, 0),
@@ -64,18 +87,18 @@ fn a_stale_read_is_refused() {
     bad(&[
         write(0, 1, 7, 1),
         write(2, 3, 8, 2),
-        read(4, 5, Output::Found(1, 7)),
+        read(4, 5, found(1, 7)),
     ]);
     // Concurrent with the overwrite it may see either.
     good(&[
         write(0, 1, 7, 1),
         write(2, 6, 8, 2),
-        read(4, 5, Output::Found(1, 7)),
+        read(4, 5, found(1, 7)),
     ]);
     good(&[
         write(0, 1, 7, 1),
         write(2, 6, 8, 2),
-        read(4, 5, Output::Found(2, 8)),
+        read(4, 5, found(2, 8)),
     ]);
 }
 
@@ -84,8 +107,8 @@ fn two_reads_do_not_see_time_run_backwards() {
     bad(&[
         write(0, 1, 7, 1),
         write(2, 20, 8, 2),
-        read(4, 5, Output::Found(2, 8)),
-        read(6, 7, Output::Found(1, 7)),
+        read(4, 5, found(2, 8)),
+        read(6, 7, found(1, 7)),
     ]);
 }
 
@@ -102,7 +125,7 @@ fn an_effect_that_happens_twice_is_refused() {
     bad(&[
         write(0, 9, 7, 1),
         write(2, 3, 8, 2),
-        read(4, 5, Output::Found(3, 7)),
+        read(4, 5, found(3, 7)),
     ]);
     // A remove that took effect twice.
     bad(&[
@@ -131,15 +154,15 @@ fn an_overwrite_raises_the_version_by_one() {
 fn what_nobody_saw_may_have_happened_or_not_and_late() {
     let unknown = lost(0, 7);
     good(&[unknown, read(2, 3, ABSENT)]);
-    good(&[unknown, read(2, 3, Output::Found(4, 7))]);
+    good(&[unknown, read(2, 3, found(4, 7))]);
     good(&[
         unknown,
         read(2, 3, ABSENT),
-        read(4, 5, Output::Found(4, 7)),
+        read(4, 5, found(4, 7)),
         write(6, 7, 8, 5),
     ]);
-    bad(&[unknown, read(2, 3, Output::Found(4, 7)), read(4, 5, ABSENT)]);
-    bad(&[unknown, read(2, 3, Output::Found(4, 9))]);
+    bad(&[unknown, read(2, 3, found(4, 7)), read(4, 5, ABSENT)]);
+    bad(&[unknown, read(2, 3, found(4, 9))]);
 }
 
 #[test]
@@ -150,17 +173,37 @@ fn a_crash_takes_the_object_and_only_a_crash() {
         read(4, 5, ABSENT),
         write(6, 7, 8, 1 << 40),
     ]);
-    bad(&[write(0, 1, 7, 1), crash(2), read(4, 5, Output::Found(1, 7))]);
+    bad(&[write(0, 1, 7, 1), crash(2), read(4, 5, found(1, 7))]);
     // The read returns after the crash, but was carried out before it.
-    good(&[write(0, 1, 7, 1), read(2, 9, Output::Found(1, 7)), crash(4)]);
+    good(&[write(0, 1, 7, 1), read(2, 9, found(1, 7)), crash(4)]);
+}
+
+#[test]
+fn a_crash_comes_as_late_as_it_has_to() {
+    // The write returns after the crash that took its object.
+    good(&[
+        write(0, 1, 7, 1),
+        remove(2, 3, 1),
+        write(4, 9, 8, 2),
+        crash(5),
+        read(6, 7, ABSENT),
+        write(8, 9, 9, 1 << 40),
+    ]);
+    bad(&[
+        write(0, 1, 7, 1),
+        remove(2, 3, 1),
+        write(6, 9, 8, 2),
+        crash(5),
+        write(10, 11, 9, 1 << 40),
+    ]);
 }
 
 #[test]
 fn an_attempt_before_a_crash_may_be_repeated_after_it() {
-    let attempt = op(0, 4, Input::Write(7, NONE), Output::Maybe);
+    let attempt = op(0, 4, Input::Write(text(7), NONE), Output::Maybe);
     good(&[
         attempt,
-        read(2, 3, Output::Found(1, 7)),
+        read(2, 3, found(1, 7)),
         crash(5),
         write(0, 9, 7, 1 << 40),
     ]);
@@ -170,7 +213,7 @@ fn an_attempt_before_a_crash_may_be_repeated_after_it() {
         attempt,
         crash(5),
         write(0, 9, 7, 1 << 40),
-        read(10, 11, Output::Found((1 << 40) + 1, 7)),
+        read(10, 11, found((1 << 40) + 1, 7)),
     ]);
 }
 
@@ -193,7 +236,7 @@ fn reject_rules_are_held_to() {
         op(
             2,
             3,
-            Input::Write(9, rules),
+            Input::Write(text(9), rules),
             Output::Refused(status, version),
         )
     };
@@ -203,13 +246,19 @@ fn reject_rules_are_held_to() {
     bad(&[first, refused(exists, Status::WrongVersion, 1)]);
     good(&[first, refused(at_two, Status::WrongVersion, 1)]);
     bad(&[first, refused(NONE, Status::WrongVersion, 1)]);
-    bad(&[first, op(2, 3, Input::Write(9, at_two), Output::Done(2))]);
+    bad(&[
+        first,
+        op(2, 3, Input::Write(text(9), at_two), Output::Done(2)),
+    ]);
     good(&[
         first,
         write(2, 3, 8, 2),
-        op(4, 5, Input::Write(9, at_two), Output::Done(3)),
+        op(4, 5, Input::Write(text(9), at_two), Output::Done(3)),
     ]);
-    bad(&[first, op(2, 3, Input::Write(9, exists), Output::Done(2))]);
+    bad(&[
+        first,
+        op(2, 3, Input::Write(text(9), exists), Output::Done(2)),
+    ]);
     good(&[op(
         0,
         1,
@@ -217,15 +266,150 @@ fn reject_rules_are_held_to() {
         Output::Refused(Status::ObjectDoesntExist, 0),
     )]);
     bad(&[op(0, 1, Input::Remove(absent), Output::Done(0))]);
-    bad(&[first, op(2, 3, Input::Read(exists), Output::Found(1, 7))]);
+    bad(&[first, op(2, 3, Input::Read(exists), found(1, 7))]);
     // A conditional write that nobody saw, after one that nobody saw. (Of an absent object the version is not compared.)
     let there_at_two = RejectRules {
         doesnt_exist: true,
         ..at_two
     };
-    let hidden = op(2, u64::MAX, Input::Write(9, there_at_two), Output::Unknown);
-    good(&[lost(0, 7), hidden, read(4, 5, Output::Found(3, 9))]);
-    bad(&[lost(0, 7), hidden, read(4, 5, Output::Found(4, 9))]);
+    let hidden = op(
+        2,
+        u64::MAX,
+        Input::Write(text(9), there_at_two),
+        Output::Unknown,
+    );
+    good(&[lost(0, 7), hidden, read(4, 5, found(3, 9))]);
+    bad(&[lost(0, 7), hidden, read(4, 5, found(4, 9))]);
+}
+
+fn addend(int64: i64) -> Addend {
+    Addend { int64, double: 0 }
+}
+fn add(call: u64, end: u64, by: i64, sum: u64, version: u64) -> Operation {
+    let input = Input::Increment(addend(by), NONE);
+    op(call, end, input, Output::Incremented(version, sum))
+}
+fn lost_add(call: u64, by: i64) -> Operation {
+    let input = Input::Increment(addend(by), NONE);
+    op(call, u64::MAX, input, Output::Unknown)
+}
+fn number(version: u64, number: u64) -> Output {
+    Output::Found(version, Value::number(number).into())
+}
+
+#[test]
+fn increments_add_up() {
+    good(&[
+        add(0, 1, 5, 5, 1),
+        add(2, 3, -7, 2u64.wrapping_neg(), 2),
+        read(4, 5, number(2, 2u64.wrapping_neg())),
+        op(6, 7, Input::Write(Value::number(40), NONE), Output::Done(3)),
+        add(8, 9, 2, 42, 4),
+        remove(10, 11, 4),
+        add(12, 13, 1, 1, 5),
+    ]);
+    bad(&[add(0, 1, 5, 6, 1)]);
+    bad(&[add(0, 1, 5, 5, 1), add(2, 3, 1, 1, 2)]);
+    bad(&[add(0, 1, 5, 5, 1), add(2, 3, 1, 6, 1)]);
+    // Those that run at the same time may come in either order, but both see one another's.
+    good(&[add(0, 9, 5, 5, 1), add(0, 9, 3, 8, 2)]);
+    good(&[add(0, 9, 5, 8, 2), add(0, 9, 3, 3, 1)]);
+    bad(&[add(0, 9, 5, 5, 1), add(0, 9, 3, 3, 1)]);
+}
+
+#[test]
+fn doubles_are_added_after_integers() {
+    let both = Addend {
+        int64: 1,
+        double: 0.5f64.to_bits(),
+    };
+    // The integer 1 is next to nothing as a double.
+    let half = 0.5f64.to_bits();
+    let with = |sum| {
+        op(
+            0,
+            1,
+            Input::Increment(both, NONE),
+            Output::Incremented(1, sum),
+        )
+    };
+    good(&[with(half)]);
+    bad(&[with(half + 1)]);
+}
+
+#[test]
+fn an_increment_that_happens_twice_is_refused() {
+    // Twice, with the answer of the first time, and of the second.
+    bad(&[add(0, 9, 5, 5, 1), read(10, 11, number(2, 10))]);
+    bad(&[add(0, 9, 5, 10, 2)]);
+    bad(&[add(0, 1, 3, 3, 1), add(2, 9, 5, 13, 3)]);
+    // An unseen one counts once, or not at all, and late.
+    good(&[lost_add(0, 5), read(2, 3, ABSENT), read(4, 5, number(1, 5))]);
+    bad(&[lost_add(0, 5), read(2, 3, number(2, 10))]);
+    bad(&[lost_add(0, 5), add(2, 3, 1, 11, 3)]);
+    // A part of a multi-op that was sent twice: two at most.
+    let part = [lost_add(0, 5), add(0, 9, 5, 10, 2)];
+    good(&[part[0], part[1], read(10, 11, number(2, 10))]);
+    bad(&[part[0], part[1], read(10, 11, number(3, 15))]);
+}
+
+#[test]
+fn what_is_no_number_is_not_added_to() {
+    let refused = |version| {
+        let input = Input::Increment(addend(1), NONE);
+        op(2, 3, input, Output::Refused(Status::InvalidObject, version))
+    };
+    good(&[write(0, 1, 7, 1), refused(1)]);
+    bad(&[write(0, 1, 7, 1), refused(2)]);
+    bad(&[add(0, 1, 7, 7, 1), refused(1)]);
+    bad(&[refused(0)]);
+    bad(&[write(0, 1, 7, 1), add(2, 3, 1, 8, 2)]);
+    bad(&[write(0, 1, 7, 1), lost_add(2, 1), read(4, 5, found(2, 7))]);
+    // Conditions come first.
+    let exists = RejectRules {
+        exists: true,
+        ..NONE
+    };
+    let input = Input::Increment(addend(1), exists);
+    let with = |status| op(2, 3, input, Output::Refused(status, 1));
+    good(&[write(0, 1, 7, 1), with(Status::ObjectExists)]);
+    bad(&[write(0, 1, 7, 1), with(Status::InvalidObject)]);
+}
+
+#[test]
+fn secondary_keys_are_those_of_the_last_write() {
+    let value = |keys| Value {
+        content: Content::Number(9),
+        keys,
+    };
+    let seen = |version, keys| {
+        let sight = Sight {
+            content: None,
+            keys: Some(keys),
+        };
+        Output::Found(version, sight)
+    };
+    let first = op(
+        0,
+        1,
+        Input::Write(value(Keys::Of(9)), NONE),
+        Output::Done(1),
+    );
+    good(&[first, read(2, 3, seen(1, Keys::Of(9)))]);
+    good(&[first, read(2, 3, number_untold(1, 9))]);
+    bad(&[first, read(2, 3, seen(1, Keys::One))]);
+    bad(&[first, read(2, 3, seen(1, Keys::Of(8)))]);
+    // An increment leaves the primary key only.
+    good(&[first, add(2, 3, 1, 10, 2), read(4, 5, seen(2, Keys::One))]);
+    bad(&[first, add(2, 3, 1, 10, 2), read(4, 5, seen(2, Keys::Of(9)))]);
+}
+
+fn number_untold(version: u64, number: u64) -> Output {
+    let sight = Sight {
+        content: Some(Content::Number(number)),
+        keys: None,
+    };
+    Output::Found(version, sight)
 }
 
 #[test]
@@ -243,7 +427,7 @@ fn an_unseen_version_can_let_another_unseen_operation_happen() {
 #[test]
 fn a_search_that_is_given_up_says_so() {
     let mut history: Vec<_> = (0..40).map(|value| lost(0, value)).collect();
-    history.push(read(1, 2, Output::Found(60, 999)));
+    history.push(read(1, 2, found(60, 999)));
     assert!(matches!(check(&history, 1000), Verdict::GaveUp(_)));
 }
 
@@ -254,11 +438,7 @@ fn long_histories_are_decided() {
     for round in 0..400u64 {
         let base = round * 10;
         history.push(write(base, base + 25, 1000 + round, round + 1));
-        history.push(read(
-            base + 9,
-            base + 14,
-            Output::Found(round + 1, 1000 + round),
-        ));
+        history.push(read(base + 9, base + 14, found(round + 1, 1000 + round)));
     }
     good(&history);
     let (a, b) = (history[200].output, history[260].output);

@@ -1,0 +1,198 @@
+//! Scans: a table, page by page, while others change it. Every object that a page shows was read at some moment between its
+//! request and its answer; every key that a whole scan does not show was absent at some moment of the scan.
+
+use std::collections::BTreeSet;
+
+use client_core::{Error, Owned};
+use wire::ids::TableId;
+use wire::rpc::{EnumeratedObject, RejectRules};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::checker::{Input, Operation, Output, Sight};
+use crate::client::{ClientActions, ClientNode, Purpose};
+use crate::coverage::Coverage;
+use crate::history::{History, ScanRecord, Sighting};
+use crate::scenario::MILLI;
+use crate::values;
+
+/// Pages after which a scan is taken for one that goes round in circles. A shard here has a few hundred buckets.
+const MAX_PAGES: u32 = 5000;
+
+/// How far a scan has come.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    table: TableId,
+    keys_only: bool,
+    began: u64,
+    page_began: u64,
+    pages: u32,
+    /// Keys of the objects that were returned so far.
+    keys: BTreeSet<Vec<u8>>,
+    /// Where and with what to go on.
+    hash: u64,
+    iterator: Vec<u8>,
+    /// Whether it is one of those in the end, when nothing else happens.
+    is_last: bool,
+}
+
+impl Scan {
+    pub fn new(now: u64, table: TableId, keys_only: bool, is_last: bool) -> Scan {
+        Scan {
+            table,
+            keys_only,
+            began: now,
+            page_began: now,
+            pages: 0,
+            keys: BTreeSet::new(),
+            hash: 0,
+            iterator: Vec::new(),
+            is_last,
+        }
+    }
+
+    /// Takes the objects of a page in. Says what is wrong with them.
+    fn take_page(
+        &mut self,
+        now: u64,
+        client: u32,
+        objects: &[u8],
+        history: &mut History,
+    ) -> Result<u64, String> {
+        let mut count = 0;
+        for object in EnumeratedObject::decode_all(objects) {
+            let object = object.map_err(|status| format!("a page of a scan: {status}"))?;
+            let key = object.object.primary_key().to_vec();
+            let name = key.escape_ascii().to_string();
+            if object.table_id != self.table {
+                return Err(format!(
+                    "a scan of table {} gave {name} of table {}",
+                    self.table, object.table_id
+                ));
+            }
+            let mut sight = Sight {
+                content: None,
+                keys: values::keys(&object.object),
+            };
+            let value = object.object.value();
+            if !self.keys_only {
+                sight.content = values::content(value);
+            }
+            if sight.keys.is_none()
+                || (sight.content.is_none() && !self.keys_only)
+                || (self.keys_only && !value.is_empty())
+            {
+                return Err(format!("a scan gave an object that nobody wrote: {name}"));
+            }
+            let operation = Operation {
+                client,
+                input: Input::Read(RejectRules::default()),
+                output: Output::Found(object.version, sight),
+                call: self.page_began,
+                end: now,
+            };
+            let sighting = Sighting {
+                key: key.clone(),
+                operation,
+            };
+            history.sightings.push((self.table, sighting));
+            if !self.keys.insert(key) && !history.may_repeat(self.table, self.began) {
+                return Err(format!(
+                    "a scan gave {name} twice, though no tablet of table {} was split or moved",
+                    self.table
+                ));
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl ClientNode {
+    pub fn start_scan(&mut self, now: u64, clock: Time, scan: Scan, out: &mut ClientActions) {
+        self.scans.push(scan);
+        self.next_page(now, clock, out);
+    }
+
+    /// Asks for the next page of the scan that has waited longest.
+    pub fn next_page(&mut self, now: u64, clock: Time, out: &mut ClientActions) {
+        if self.scans.is_empty() {
+            return;
+        }
+        let mut scan = self.scans.remove(0);
+        scan.page_began = now;
+        let Scan {
+            table,
+            keys_only,
+            hash,
+            ..
+        } = scan;
+        let id = self
+            .core
+            .enumerate(clock, table, keys_only, hash, &scan.iterator, out);
+        if !scan.is_last && self.random.chance(10) {
+            let after = self.random.between(1, 50 * MILLI);
+            self.core.set_deadline(id, Time(clock.0 + after));
+        }
+        self.under_way.insert(id, Purpose::Page(scan));
+    }
+
+    pub(crate) fn page_ended(
+        &mut self,
+        now: u64,
+        mut scan: Scan,
+        result: Result<Owned, Error>,
+        history: &mut History,
+        coverage: &mut Coverage,
+    ) -> Result<(), String> {
+        let (hash, objects, iterator) = match result {
+            Ok(Owned::Enumerated {
+                tablet_first_hash,
+                objects,
+                iterator,
+            }) => (tablet_first_hash, objects, iterator),
+            Err(Error::Deadline) if !scan.is_last => return Ok(()),
+            Err(Error::Refused {
+                status: Status::TableDoesntExist,
+                ..
+            }) if !scan.is_last => {
+                coverage.hit("scans of a table that was dropped");
+                self.forget(scan.table);
+                return Ok(());
+            }
+            other => return Err(format!("{scan:?} ended with {other:?}")),
+        };
+        coverage.hit("pages of scans");
+        let count = scan.take_page(now, self.number, &objects, history)?;
+        coverage.add("objects scanned", count);
+        scan.pages += 1;
+        if scan.pages > MAX_PAGES {
+            return Err(format!("no end after {MAX_PAGES} pages: {scan:?}"));
+        }
+        if objects.is_empty() && hash == 0 {
+            self.scan_ended(now, scan, history, coverage);
+            return Ok(());
+        }
+        (scan.hash, scan.iterator) = (hash, iterator);
+        self.scans.push(scan);
+        self.new_pages += 1;
+        Ok(())
+    }
+
+    fn scan_ended(&self, now: u64, scan: Scan, history: &mut History, coverage: &mut Coverage) {
+        coverage.hit("scans");
+        if scan.keys_only {
+            coverage.hit("scans of keys only");
+        }
+        if history.was_split(scan.table, scan.began) {
+            coverage.hit("scans while a tablet was split");
+        }
+        history.scans.push(ScanRecord {
+            client: self.number,
+            table: scan.table,
+            call: scan.began,
+            end: now,
+            keys: scan.keys,
+        });
+    }
+}
