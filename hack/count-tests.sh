@@ -35,7 +35,7 @@ go)
 	;;
 pytest)
 	# Such as "1 failed, 57 passed, 2 skipped, 1 error in 2.25s".
-	[[ ! -s $log ]] || read -r passed failed skipped < <(awk '/ in [0-9.]+s/ {
+	[[ ! -s $log ]] || read -r passed failed skipped < <(awk '/^=+ .* in [0-9.]+s/ {
 		passed = failed = skipped = 0
 		for (i = 2; i <= NF; i++) {
 			if ($i ~ /^(passed|xpassed)/) passed += $(i - 1)

@@ -88,10 +88,15 @@ class Cluster:
         return f"rcbox.aio.Cluster({self._coordinator!r})"
 
     async def _run(self, call: Call[R]) -> R:
-        loop = self._bind()
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise InvalidArgument("this client belongs to another event loop; make one for each loop", "INVALID")
         async with self._turns:
             try:
                 number = self._raw.start(call.raw)
+                if self._loop is None:
+                    loop.add_reader(self._raw.fileno(), self._take_ended)
+                    self._loop = loop
                 future = self._under_way[number] = loop.create_future()
                 try:
                     answer = await future
@@ -102,17 +107,8 @@ class Cluster:
                 raise call.failure(error) from None
         return call.finish(answer)
 
-    def _bind(self) -> asyncio.AbstractEventLoop:
-        """Has the running loop look for answers."""
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            loop.add_reader(self._raw.fileno(), self._take_ended)
-            self._loop = loop
-        elif self._loop is not loop:
-            raise InvalidArgument("this client belongs to another event loop; make one for each loop", "INVALID")
-        return loop
-
     def _take_ended(self) -> None:
+        """Hands out what came; the event loop calls it when something has."""
         for number, is_result, outcome in self._raw.take_ended():
             future = self._under_way.pop(number, None)
             if future is None or future.done():

@@ -186,6 +186,11 @@ def test_closing_ends_what_is_under_way() -> None:
             await cluster.close()
             with pytest.raises(rcbox.Closed, match="make a new one"):
                 await cluster.table("t")
+            unused = aio.Cluster(locator)
+            await unused.close()
+            with pytest.raises(rcbox.Closed, match="make a new one"):
+                await unused.table("t")
+            assert unused._loop is None
 
     asyncio.run(test())
 
