@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::entry::{Entry, Kind, Object, RawEntry, RpcResult, SegmentHeader, Tombstone, write};
+use wire::entry::{Digest, Entry, Kind, Object, RawEntry, RpcResult, SegmentHeader, Tombstone, write};
 
 fn round_trip<'a, E: Entry<'a>>(raw: &RawEntry<'a>) {
     let Ok(entry) = raw.decode::<E>() else { return };
@@ -24,6 +24,7 @@ fuzz_target!(|data: &[u8]| {
             Kind::Object => round_trip::<Object<'_>>(&raw),
             Kind::Tombstone => round_trip::<Tombstone<'_>>(&raw),
             Kind::RpcResult => round_trip::<RpcResult<'_>>(&raw),
+            Kind::Digest => round_trip::<Digest<'_>>(&raw),
         }
         assert!(!raw.bytes.is_empty());
         rest = &rest[raw.bytes.len()..];

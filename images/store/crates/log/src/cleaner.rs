@@ -6,7 +6,7 @@ use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, Tombstone};
 
 use crate::log::Log;
 use crate::position::{LogPosition, Reference};
-use crate::segment::State;
+use crate::segment::{Segment, State};
 
 /// A victim must free at least one part in this many of a segment, or cleaning would go round in circles.
 const MIN_GAIN_DIVISOR: u32 = 128;
@@ -80,6 +80,8 @@ struct Victim {
     /// Entries before this offset have been dealt with.
     offset: u32,
     birth: LogPosition,
+    /// The side segment to which its last entry went.
+    last_side_id: u64,
 }
 
 impl Log {
@@ -106,7 +108,7 @@ impl Log {
 
     /// A victim has been cleaned: goes on, or rests if all segments have been cleaned in vain.
     fn count_victim(&mut self) {
-        let free = self.free.len() + self.retired.len();
+        let free = self.free.len();
         let round = &mut self.cleaner.round;
         if free > round.most_free {
             round.most_free = free;
@@ -137,14 +139,13 @@ impl Log {
                 }
             };
             if victim.offset == self.segments[victim.number as usize].used_bytes {
-                self.end_victim(victim.number);
+                self.end_victim(victim);
                 continue;
             }
             let bytes = self.clean_entry(owner, victim);
-            self.cleaner.victim = Some(Victim {
-                offset: victim.offset + bytes,
-                ..victim
-            });
+            if let Some(victim) = &mut self.cleaner.victim {
+                victim.offset += bytes;
+            }
             left = left.saturating_sub(bytes as usize);
         }
         if self.wants_cleaning() {
@@ -156,24 +157,16 @@ impl Log {
 
     /// Whether cleaning, now or after the log is durable, will get a segment free.
     pub(crate) fn can_clean(&self) -> bool {
-        let undurable = || {
-            self.segments
-                .iter()
-                .any(|s| s.state == State::Closed && !self.is_durable(s))
-        };
         self.cleaner.victim.is_some()
-            || !self.retired.is_empty()
             || self.best_victim().is_some() && !self.is_resting()
-            || undurable()
+            || self.waits_for_replicas()
     }
 
-    pub(crate) fn release_retired(&mut self) {
-        while let Some(&(number, position)) = self.retired.front()
-            && position <= self.durable
-        {
-            self.retired.pop_front();
-            self.release(number);
-        }
+    /// Whether there may be more to clean when more is durable.
+    fn waits_for_replicas(&self) -> bool {
+        let is_unsafe =
+            |segment: &Segment| segment.state == State::Closed && !self.is_safe(segment);
+        self.holds_too_many() || self.segments.iter().any(is_unsafe)
     }
 
     fn low_free_count(&self) -> usize {
@@ -185,9 +178,9 @@ impl Log {
         if !self.wants_cleaning() {
             return Cleaning::Idle;
         }
-        let waiting = !self.retired.is_empty();
-        if self.free.is_empty() {
-            assert!(waiting, "the cleaner's reserve is gone");
+        assert!(!self.free.is_empty(), "the cleaner's reserve is gone");
+        if self.holds_too_many() {
+            self.digest_if_due();
             return Cleaning::Waiting;
         }
         match self.best_victim() {
@@ -203,10 +196,11 @@ impl Log {
                         0
                     },
                     birth: segment.mean_birth(),
+                    last_side_id: 0,
                 });
                 Cleaning::More
             }
-            None if waiting => Cleaning::Waiting,
+            None if self.waits_for_replicas() => Cleaning::Waiting,
             None => Cleaning::Idle,
         }
     }
@@ -227,14 +221,14 @@ impl Log {
             let segment = &self.segments[number as usize];
             segment.state == State::Closed
                 && segment.dead_bytes() > min_gain
-                && self.is_durable(segment)
+                && self.is_safe(segment)
         });
         candidates.max_by_key(|&number| worth(number))
     }
 
-    /// Nothing in the segment could still be taken back by a crash.
-    fn is_durable(&self, segment: &crate::segment::Segment) -> bool {
-        segment.position_at(segment.used_bytes) <= self.durable
+    /// Nothing in the segment could still be taken back by a crash, and no replica of it needs its memory.
+    fn is_safe(&self, segment: &Segment) -> bool {
+        segment.settled && segment.position_at(segment.used_bytes) <= self.durable
     }
 
     /// Keeps or drops the next entry of the victim; answers its length.
@@ -244,7 +238,7 @@ impl Log {
             .unwrap_or_else(|error| unreadable(error));
         let bytes = entry.bytes.len() as u32;
         match entry.kind {
-            Kind::SegmentHeader => {}
+            Kind::SegmentHeader | Kind::Digest => {}
             Kind::Tombstone => self.clean_tombstone(victim),
             Kind::Object => {
                 let object =
@@ -305,11 +299,15 @@ impl Log {
             number,
             offset,
             birth,
+            ..
         } = victim;
         if let Err(error) = RawEntry::read_checked(self.entries_from(number, offset)) {
             damaged(number, offset, error)
         }
         let survivor = self.survivor_with_room(bytes);
+        if let Some(victim) = &mut self.cleaner.victim {
+            victim.last_side_id = self.segments[survivor as usize].id;
+        }
         let from = self.offset_of_segment(number) + offset as usize;
         self.cleaner.stats.survivor_bytes += u64::from(bytes);
         self.copy_to_survivor(survivor, from, bytes, birth)
@@ -328,21 +326,21 @@ impl Log {
         survivor
     }
 
-    fn end_victim(&mut self, victim: u32) {
-        let segment = &mut self.segments[victim as usize];
+    fn end_victim(&mut self, victim: Victim) {
+        let segment = &self.segments[victim.number as usize];
         assert_eq!(
             segment.live_bytes, 0,
             "the count of live bytes of segment {} is wrong",
             segment.id
         );
-        segment.state = State::Retired;
-        let unused = self.config.segment_bytes - segment.used_bytes;
-        self.waste_bytes -= u64::from(unused);
+        let (segment_id, unused) = (segment.id, self.room_in(victim.number) as u64);
+        self.waste_bytes -= unused;
         self.cleaner.victim = None;
         self.cleaner.stats.segments_cleaned += 1;
-        // What killed entries here, or stands for them now, must be durable before they go.
-        self.retired.push_back((victim, self.head_position()));
-        self.release_retired();
+        self.note_cleaned(segment_id, victim.last_side_id);
+        self.release(victim.number);
+        self.close_awaited_side();
+        self.digest_if_due();
         self.count_victim();
     }
 
@@ -386,7 +384,7 @@ impl Log {
             let entry = RawEntry::read_checked(self.entries_from(number, offset)).map_err(error)?;
             let bytes = entry.bytes.len() as u32;
             let is_live = match entry.kind {
-                Kind::SegmentHeader => false,
+                Kind::SegmentHeader | Kind::Digest => false,
                 Kind::Object => {
                     owner.is_live(&ObjectView::of_body(entry.body).map_err(error)?, at())
                 }
@@ -396,7 +394,7 @@ impl Log {
                 Kind::Tombstone => {
                     let id = entry.decode::<Tombstone<'_>>().map_err(error)?.segment_id;
                     let grave = self.by_id.get(&id).filter(|&&grave| grave != number);
-                    let is_live = grave.is_some() && segment.state != State::Retired;
+                    let is_live = grave.is_some();
                     tombstones += if is_live { bytes } else { 0 };
                     is_live
                 }

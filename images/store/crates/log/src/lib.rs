@@ -6,6 +6,7 @@
 
 mod cleaner;
 mod index;
+mod ledger;
 mod log;
 mod position;
 mod prefetch;
@@ -13,6 +14,7 @@ mod segment;
 
 pub use cleaner::{CleanerStats, Cleaning, Keeps, Owner};
 pub use index::{Index, IndexFull, Slot};
+pub use ledger::{Change, last_digest};
 pub use log::{Admission, Appended, Config, ConfigError, Durability, Log, NoRoom, Origin, Usage};
 pub use position::{LogPosition, Reference};
 

@@ -9,11 +9,12 @@ use wire::ids::{ServerId, TableId};
 use wire::map::Map;
 
 use crate::cleaner::Cleaner;
+use crate::ledger::Ledger;
 use crate::position::{LogPosition, Reference};
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, State};
 
 /// Segments that stay free for the cleaner: with one it can copy the live part of any victim, and then has that victim.
-const CLEANER_RESERVE: usize = 1;
+pub(crate) const CLEANER_RESERVE: usize = 1;
 /// Segments that stay free for removals: they add tombstones before anything gets free.
 const REMOVE_RESERVE: usize = 1;
 /// Segments that never hold data that may stay: the reserves, and the open head and survivor segments, which may be empty.
@@ -36,7 +37,8 @@ pub struct Config {
 pub enum Durability {
     /// As soon as it is in memory: nothing survives a crash anyway.
     Unreplicated,
-    /// When [`Log::advance_durable`] says so.
+    /// When [`Log::advance_durable`] says so. The log writes digests, tells what its replicas must follow ([`Log::take_change`]), and
+    /// cleans only what [`Log::settle`] was told of.
     External,
 }
 
@@ -61,6 +63,13 @@ impl Config {
         if !size.is_power_of_two() || !Self::SEGMENT_BYTES.contains(&size) {
             return Err(ConfigError(format!(
                 "a segment has {size} bytes; give a power of two from 4096 to 8388608"
+            )));
+        }
+        let header_and_digests = SEGMENT_HEADER_BYTES as usize + 2 * self.max_digest_bytes();
+        if header_and_digests + self.max_append_bytes() > size as usize {
+            return Err(ConfigError(format!(
+                "segments of {size} bytes are too small for the digest of {}: give larger segments",
+                self.segment_count
             )));
         }
         if self.segment_count < Self::MIN_SEGMENTS {
@@ -132,7 +141,7 @@ pub struct Log {
     pub(crate) segments: Vec<Segment>,
     pub(crate) free: Vec<u32>,
     pub(crate) by_id: Map<u64, u32>,
-    head: Option<u32>,
+    pub(crate) head: Option<u32>,
     pub(crate) survivor: Option<u32>,
     next_segment_id: u64,
     /// Position at which the next head starts.
@@ -140,8 +149,7 @@ pub struct Log {
     pub(crate) durable: LogPosition,
     /// Ends of appends that are not durable yet. An append is durable as a whole or not at all.
     append_ends: VecDeque<LogPosition>,
-    /// Cleaned segments, and up to where the log must be durable before they are reused; oldest first.
-    pub(crate) retired: VecDeque<(u32, LogPosition)>,
+    pub(crate) ledger: Ledger,
     safe_version: u64,
     pub(crate) live_bytes: u64,
     pub(crate) tombstone_bytes: u64,
@@ -188,7 +196,7 @@ impl Log {
                 Durability::External => LogPosition::START,
             },
             append_ends: VecDeque::new(),
-            retired: VecDeque::new(),
+            ledger: Ledger::default(),
             safe_version: 1,
             live_bytes: 0,
             tombstone_bytes: 0,
@@ -247,8 +255,7 @@ impl Log {
             }
         }
         if let Some(head) = self.head
-            && self.segments[head as usize].used_bytes as usize + bytes
-                <= self.config.segment_bytes as usize
+            && bytes + self.config.max_digest_bytes() <= self.room_in(head)
         {
             self.mark_append_end();
             return Ok(());
@@ -273,8 +280,12 @@ impl Log {
         Ok(())
     }
 
+    pub(crate) fn room_in(&self, number: u32) -> usize {
+        (self.config.segment_bytes - self.segments[number as usize].used_bytes) as usize
+    }
+
     /// What was appended until now was one append, or several.
-    fn mark_append_end(&mut self) {
+    pub(crate) fn mark_append_end(&mut self) {
         if self.config.durability == Durability::External {
             let end = self.head_position();
             if self.append_ends.back() != Some(&end) {
@@ -393,7 +404,7 @@ impl Log {
             self.append_ends.pop_front();
             self.durable = self.durable.max(end);
         }
-        self.release_retired();
+        self.free_left_out();
     }
 
     // ---- accounting ----
@@ -470,7 +481,7 @@ impl Log {
         &mut self.segments[number as usize]
     }
 
-    fn write_to_head<'a>(&mut self, entry: &impl Entry<'a>) -> (Reference, u32) {
+    pub(crate) fn write_to_head<'a>(&mut self, entry: &impl Entry<'a>) -> (Reference, u32) {
         let head = self.head.expect("`prepare` opened a head");
         let segment = &mut self.segments[head as usize];
         let birth = segment.position_at(segment.used_bytes);
@@ -486,7 +497,7 @@ impl Log {
     }
 
     /// Closes the head and opens the next.
-    fn roll_over(&mut self) {
+    pub(crate) fn roll_over(&mut self) {
         self.cleaner.wake();
         if let Some(head) = self.head.take() {
             self.close(head);
@@ -495,6 +506,9 @@ impl Log {
         self.segments[number as usize].start = Some(self.next_start);
         self.next_start = LogPosition(self.next_start.0 + u64::from(self.config.segment_bytes));
         self.head = Some(number);
+        if self.config.durability == Durability::External {
+            self.append_digest();
+        }
     }
 
     /// Takes a free segment and writes its header.
@@ -520,13 +534,18 @@ impl Log {
             ..Segment::free()
         };
         self.by_id.insert(header.segment_id, number);
+        self.note_opened(header.segment_id, state);
         number
     }
 
     pub(crate) fn close(&mut self, number: u32) {
         let segment = &mut self.segments[number as usize];
         segment.state = State::Closed;
+        // Without replicas there is nothing to wait for.
+        segment.settled = self.config.durability == Durability::Unreplicated;
         self.waste_bytes += u64::from(self.config.segment_bytes - segment.used_bytes);
+        let segment_id = segment.id;
+        self.note_closed(segment_id);
     }
 
     /// Gives a cleaned segment back; the tombstones of what died in it die with it.

@@ -19,8 +19,6 @@ pub(crate) enum State {
     Closed,
     /// The cleaner is copying out of it.
     Victim,
-    /// Cleaned, and kept until what replaced it is durable.
-    Retired,
 }
 
 /// One segment. `number` of a segment is its place in memory, used again and again; its id never is.
@@ -28,6 +26,8 @@ pub(crate) enum State {
 pub(crate) struct Segment {
     pub state: State,
     pub id: u64,
+    /// It is closed, and so are all replicas that it shall have.
+    pub settled: bool,
     /// Bytes of entries, segment header included.
     pub used_bytes: u32,
     /// Bytes of entries that are needed, segment header excluded; exact at all times.
@@ -49,6 +49,7 @@ impl Segment {
         Segment {
             state: State::Free,
             id: 0,
+            settled: false,
             used_bytes: 0,
             live_bytes: 0,
             tombstone_bytes: 0,

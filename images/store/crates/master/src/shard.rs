@@ -158,11 +158,13 @@ impl Shard {
         next.min(self.next_expiry).min(self.proxies.next_deadline())
     }
 
-    /// The log is durable up to `position`, which is at most [`Self::head_position`]. Sends the replies that waited for it.
+    /// For drivers that decide themselves what is durable, and when: the log is durable up to `position`, which is at most
+    /// [`Self::head_position`]. Sends the replies that waited for it.
     ///
     /// # Panics
     /// If the shard was configured with another durability than [`crate::Durability::External`].
     pub fn advance_durable(&mut self, position: LogPosition, out: &mut impl Output) {
+        self.store.settle_closed();
         self.store.advance_durable(position);
         self.gate.open(self.store.log.durable_position(), out);
     }

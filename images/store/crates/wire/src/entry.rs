@@ -31,6 +31,7 @@ pub enum Kind {
     Object = 2,
     Tombstone = 3,
     RpcResult = 4,
+    Digest = 5,
 }
 
 impl Kind {
@@ -41,6 +42,7 @@ impl Kind {
             Kind::Object => Object::FORMAT,
             Kind::Tombstone => Tombstone::FORMAT,
             Kind::RpcResult => RpcResult::FORMAT,
+            Kind::Digest => Digest::FORMAT,
         }
     }
 
@@ -51,6 +53,7 @@ impl Kind {
             2 => Kind::Object,
             3 => Kind::Tombstone,
             4 => Kind::RpcResult,
+            5 => Kind::Digest,
             _ => return Err(EntryError::UnknownKind(number)),
         };
         if kind.format() == format {
@@ -486,6 +489,57 @@ impl<'a> Entry<'a> for RpcResult<'a> {
             key_hash,
             response,
         })
+    }
+}
+
+/// Which segments, with the head that the digest stands in, make up the log. The last digest of the head is the one that counts.
+///
+/// | offset in body | size | field |
+/// |---|---|---|
+/// | 0 | 8 each | ids of segments, growing |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest<'a> {
+    ids: &'a [[u8; 8]],
+}
+
+impl<'a> Digest<'a> {
+    /// `ids`: little-endian, growing.
+    pub fn new(ids: &'a [[u8; 8]]) -> Digest<'a> {
+        debug_assert!(is_growing(ids));
+        Digest { ids }
+    }
+
+    pub fn segment_ids(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
+        self.ids.iter().map(|id| u64::from_le_bytes(*id))
+    }
+
+    /// What a digest of so many segments takes in the log.
+    pub const fn entry_bytes_of(segments: usize) -> usize {
+        padded(HEADER_BYTES + 8 * segments)
+    }
+}
+
+fn is_growing(ids: &[[u8; 8]]) -> bool {
+    ids.is_sorted_by(|a, b| u64::from_le_bytes(*a) < u64::from_le_bytes(*b))
+}
+
+impl<'a> Entry<'a> for Digest<'a> {
+    const KIND: Kind = Kind::Digest;
+    const FORMAT: u8 = 1;
+
+    fn body_bytes(&self) -> usize {
+        8 * self.ids.len()
+    }
+
+    fn write_body(&self, out: &mut [u8]) {
+        out.copy_from_slice(self.ids.as_flattened());
+    }
+
+    fn read_body(body: &'a [u8]) -> Result<Self, EntryError> {
+        match body.as_chunks() {
+            (ids, []) if is_growing(ids) => Ok(Digest { ids }),
+            _ => Err(EntryError::Malformed(Kind::Digest)),
+        }
     }
 }
 

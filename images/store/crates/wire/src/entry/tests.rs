@@ -54,6 +54,12 @@ proptest! {
             RpcResult { lease_id: b, rpc_id: c, ack_id: d, table_id, key_hash: e, response: &value },
             bit
         );
+        let mut ids = [a, b, c];
+        ids.sort_unstable();
+        if ids[0] < ids[1] && ids[1] < ids[2] {
+            let ids = ids.map(u64::to_le_bytes);
+            prop_round_trips!(Digest, Digest::new(&ids), bit);
+        }
         prop_round_trips!(
             SegmentHeader,
             SegmentHeader {
@@ -105,7 +111,7 @@ fn unknown_kinds_and_formats_are_errors() {
         RawEntry::read_checked(&bytes).map(|raw| raw.kind)
     };
     assert_eq!(retagged(3 | 1 << 5), Ok(Kind::Tombstone));
-    assert_eq!(retagged(5 | 1 << 5), Err(EntryError::UnknownKind(5)));
+    assert_eq!(retagged(31 | 1 << 5), Err(EntryError::UnknownKind(31)));
     let newer = EntryError::UnknownFormat {
         kind: Kind::Tombstone,
         format: 2,
@@ -145,6 +151,8 @@ fn format_1_is_as_it_was() {
         safe_version: 1 << 40 | 1,
         segment_bytes: 8 << 20,
     };
+    let ids = [1u64, 3, 0x0102_0304_0506_0708].map(u64::to_le_bytes);
+    let digest = Digest::new(&ids);
     let golden = include_str!("../../../../testdata/formats/1/log-entries.txt");
     let lines: Vec<_> = golden
         .lines()
@@ -155,6 +163,7 @@ fn format_1_is_as_it_was() {
         ("object", written(&object)),
         ("tombstone", written(&tombstone)),
         ("rpc-result", written(&result)),
+        ("digest", written(&digest)),
     ];
     assert_eq!(lines.len(), expected.len());
     for (line, (name, bytes)) in lines.iter().zip(expected) {
@@ -162,4 +171,20 @@ fn format_1_is_as_it_was() {
         assert_eq!(*line, format!("{name} {hex}"));
         RawEntry::read_checked(&bytes).unwrap();
     }
+}
+
+#[test]
+fn a_digest_whose_ids_do_not_grow_or_are_cut_is_malformed() {
+    let read = |body: &[u8]| Digest::read_body(body).map(|digest| digest.segment_ids().count());
+    let malformed = Err(EntryError::Malformed(Kind::Digest));
+    assert_eq!(read(&[]), Ok(0));
+    assert_eq!(
+        read(&[2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]),
+        Ok(2)
+    );
+    assert_eq!(
+        read(&[3, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]),
+        malformed
+    );
+    assert_eq!(read(&[2, 0, 0, 0, 0, 0, 0]), malformed);
 }

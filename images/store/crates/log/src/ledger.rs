@@ -1,0 +1,245 @@
+//! Which segments make up a log for who finds its replicas, and which replicas are needed no more. docs/replication.md,
+//! "Cleaning and frames".
+
+use std::collections::{BTreeSet, VecDeque};
+
+use wire::entry::{self, Digest};
+use wire::peer::Role;
+
+use crate::log::{Admission, Durability, Log};
+use crate::position::LogPosition;
+use crate::segment::State;
+
+/// What a log's replicas must follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Opened {
+        segment_id: u64,
+        role: Role,
+    },
+    /// It has all the entries that it will ever have.
+    Closed {
+        segment_id: u64,
+    },
+    /// No recovery will ask for it: its replicas can go.
+    Freed {
+        segment_id: u64,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    changes: VecDeque<Change>,
+    /// Side segments that are open, or closed and not settled.
+    unsettled_sides: BTreeSet<u64>,
+    /// Cleaned segments that every digest so far names, in the order in which they were cleaned.
+    cleaned: VecDeque<Cleaned>,
+    /// Cleaned segments that the digest left out that ends at this position.
+    left_out: VecDeque<(LogPosition, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cleaned {
+    segment_id: u64,
+    /// Its entries went into side segments up to this one.
+    last_side_id: u64,
+}
+
+impl Ledger {
+    /// Cleaned segments whose replicas are still needed.
+    fn held_count(&self) -> usize {
+        self.cleaned.len() + self.left_out.len()
+    }
+
+    /// Cleaned segments that the next digest may leave out. Only from the front on: a tombstone that was dropped with its
+    /// segment must not be gone before the segment with its dead object is.
+    fn ready_count(&self) -> usize {
+        let first_unsettled = self.unsettled_sides.first().copied().unwrap_or(u64::MAX);
+        let is_ready = |cleaned: &&Cleaned| cleaned.last_side_id < first_unsettled;
+        self.cleaned.iter().take_while(is_ready).count()
+    }
+}
+
+impl crate::log::Config {
+    /// Segments whose replicas exist at one time, at most: those in memory, and cleaned ones until a digest leaves them out.
+    pub fn max_frames(&self) -> u32 {
+        self.segment_count + self.max_held()
+    }
+
+    /// The cleaner pauses when so many cleaned segments wait for a digest.
+    fn max_held(&self) -> u32 {
+        self.segment_count / 2 + 2
+    }
+
+    /// A digest that names everything that can exist.
+    pub(crate) fn max_digest_bytes(&self) -> usize {
+        match self.durability {
+            Durability::Unreplicated => 0,
+            Durability::External => Digest::entry_bytes_of(self.max_frames() as usize),
+        }
+    }
+}
+
+impl Log {
+    fn is_replicated(&self) -> bool {
+        self.config.durability == Durability::External
+    }
+
+    /// The next thing that replicas must follow. Nothing comes from a log with [`Durability::Unreplicated`].
+    pub fn take_change(&mut self) -> Option<Change> {
+        self.ledger.changes.pop_front()
+    }
+
+    /// The bytes of a segment that is in memory.
+    pub fn segment(&self, segment_id: u64) -> Option<&[u8]> {
+        let number = *self.by_id.get(&segment_id)?;
+        Some(self.entries_from(number, 0))
+    }
+
+    /// Log position behind the first `bytes` of a head segment that is in memory.
+    pub fn position_in(&self, segment_id: u64, bytes: u32) -> Option<LogPosition> {
+        let segment = &self.segments[*self.by_id.get(&segment_id)? as usize];
+        segment.start?;
+        Some(segment.position_at(bytes))
+    }
+
+    /// All replicas of a closed segment are closed and durable, so that the cleaner may take it, and digests name it.
+    pub fn settle(&mut self, segment_id: u64) {
+        if let Some(&number) = self.by_id.get(&segment_id) {
+            let segment = &mut self.segments[number as usize];
+            assert_ne!(segment.state, State::Head, "an open segment is not settled");
+            segment.settled = true;
+        }
+        self.ledger.unsettled_sides.remove(&segment_id);
+        self.digest_if_due();
+    }
+
+    /// Closes the head and opens another, because the old one cannot get all of its replicas. False if no memory is free.
+    pub fn start_new_head(&mut self) -> bool {
+        if self.free.len() <= crate::log::CLEANER_RESERVE {
+            self.cleaner.wake();
+            return false;
+        }
+        self.mark_append_end();
+        self.roll_over();
+        true
+    }
+
+    pub(crate) fn note_opened(&mut self, segment_id: u64, state: State) {
+        if !self.is_replicated() {
+            return;
+        }
+        let role = if state == State::Head {
+            Role::Head
+        } else {
+            self.ledger.unsettled_sides.insert(segment_id);
+            Role::Side
+        };
+        let opened = Change::Opened { segment_id, role };
+        self.ledger.changes.push_back(opened);
+    }
+
+    pub(crate) fn note_closed(&mut self, segment_id: u64) {
+        if self.is_replicated() {
+            let closed = Change::Closed { segment_id };
+            self.ledger.changes.push_back(closed);
+        }
+    }
+
+    /// The entries of a segment that are needed lie elsewhere, and its memory goes. The last of them went to the side segment
+    /// `last_side_id`; 0 if there were none.
+    pub(crate) fn note_cleaned(&mut self, segment_id: u64, last_side_id: u64) {
+        if self.is_replicated() {
+            self.ledger.cleaned.push_back(Cleaned {
+                segment_id,
+                last_side_id,
+            });
+        }
+    }
+
+    /// Closes the open side segment if many cleaned segments wait for it: it may never fill.
+    pub(crate) fn close_awaited_side(&mut self) {
+        let Some(number) = self.survivor else { return };
+        let is_first =
+            self.ledger.unsettled_sides.first() == Some(&self.segments[number as usize].id);
+        let waiting = self.ledger.cleaned.len() - self.ledger.ready_count();
+        if is_first && waiting >= self.config.max_held() as usize / 2 {
+            self.survivor = None;
+            self.close(number);
+        }
+    }
+
+    /// Whether so many cleaned segments wait that cleaning must pause.
+    pub(crate) fn holds_too_many(&self) -> bool {
+        self.ledger.held_count() >= self.config.max_held() as usize
+    }
+
+    /// What is durable now may free replicas.
+    pub(crate) fn free_left_out(&mut self) {
+        while let Some(&(position, segment_id)) = self.ledger.left_out.front()
+            && position <= self.durable
+        {
+            self.ledger.left_out.pop_front();
+            self.ledger.changes.push_back(Change::Freed { segment_id });
+        }
+    }
+
+    /// Appends a digest where many cleaned segments wait for one. The head keeps room for it.
+    pub(crate) fn digest_if_due(&mut self) {
+        let due = 2.max(self.config.segment_count as usize / 32);
+        if !self.is_replicated() || self.ledger.ready_count() < due {
+            return;
+        }
+        let bytes = Digest::entry_bytes_of(self.digest_ids().len());
+        match self.head {
+            Some(head) if self.room_in(head) >= bytes => {
+                self.mark_append_end();
+                self.append_digest();
+            }
+            // A new head begins with a digest.
+            _ => {
+                let _ = self.prepare(0, 0, Admission::Remove);
+            }
+        }
+    }
+
+    pub(crate) fn append_digest(&mut self) {
+        let ids = self.digest_ids();
+        self.write_to_head(&Digest::new(&ids));
+        let position = self.head_position();
+        for _ in 0..self.ledger.ready_count() {
+            if let Some(cleaned) = self.ledger.cleaned.pop_front() {
+                self.ledger
+                    .left_out
+                    .push_back((position, cleaned.segment_id));
+            }
+        }
+    }
+
+    /// The segments that make up the log, but for the head: closed heads, settled side segments, and what was cleaned into
+    /// side segments that are not settled yet.
+    fn digest_ids(&self) -> Vec<[u8; 8]> {
+        let in_memory = self.segments.iter().filter(|segment| match segment.state {
+            State::Free | State::Head | State::Survivor => false,
+            State::Closed | State::Victim => segment.start.is_some() || segment.settled,
+        });
+        let waiting = self.ledger.cleaned.iter().skip(self.ledger.ready_count());
+        let mut ids: Vec<u64> = in_memory.map(|segment| segment.id).collect();
+        ids.extend(waiting.map(|cleaned| cleaned.segment_id));
+        ids.sort_unstable();
+        ids.into_iter().map(u64::to_le_bytes).collect()
+    }
+}
+
+/// The last digest among entries, and everything that a scan of them finds wrong on the way.
+pub fn last_digest(mut entries: &[u8]) -> Result<Option<Vec<u64>>, entry::EntryError> {
+    let mut last = None;
+    while !entries.is_empty() {
+        let entry = entry::RawEntry::read_checked(entries)?;
+        if entry.kind == entry::Kind::Digest {
+            last = Some(entry.decode::<Digest<'_>>()?);
+        }
+        entries = &entries[entry.bytes.len()..];
+    }
+    Ok(last.map(|digest| digest.segment_ids().collect()))
+}
