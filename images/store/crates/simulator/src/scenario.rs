@@ -59,6 +59,7 @@ pub struct Scenario {
 impl Scenario {
     pub fn draw(random: &mut Random) -> Scenario {
         let max_delay = *random.pick(&[20 * MICRO, 200 * MICRO, 2 * MILLI, 30 * MILLI]);
+        let is_slow = max_delay > 2 * MILLI;
         let fills_memory = random.chance(200);
         let lease_expires = random.chance(80);
         let is_faulty = random.chance(850);
@@ -68,8 +69,17 @@ impl Scenario {
             segment_bytes: *random.pick(&[4 << 10, 4 << 10, 8 << 10, 16 << 10]),
             segments: random.between(8, 20) as u32,
             hash_table_bytes: *random.pick(&[1 << 10, 4 << 10, 16 << 10]),
-            enumerated_slots: *random.pick(&[1, 8, 50, 1000]),
-            enumerated_bytes: *random.pick(&[1, 300, 100 << 10]),
+            // With a slow network, a full store in small pages would take longer to scan than anything else takes.
+            enumerated_slots: match (fills_memory, is_slow) {
+                (true, true) => 1000,
+                (true, false) => *random.pick(&[8, 50]),
+                (false, _) => *random.pick(&[1, 8, 1000]),
+            },
+            enumerated_bytes: match (fills_memory, is_slow) {
+                (true, true) => 100 << 10,
+                (true, false) => *random.pick(&[300, 3000]),
+                (false, _) => *random.pick(&[1, 300, 100 << 10]),
+            },
             durable: if random.chance(500) {
                 Durable::Later(*random.pick(&[50 * MICRO, MILLI, 20 * MILLI]))
             } else {
@@ -84,7 +94,7 @@ impl Scenario {
             operations_per_client: random.between(60, 250) as u32,
             concurrency: random.between(1, 6) as usize,
             max_think: max_delay * random.between(1, 6),
-            splits: *random.pick(&[3, 10, 80]),
+            splits: *random.pick(&[3, 10, 40]),
             scans: *random.pick(&[3, 10, 30]),
             keys: random.between(1, 8) as usize,
             tables: random.between(1, 2) as usize,

@@ -1,7 +1,12 @@
 //! The client against a scripted peer.
 
+mod at;
 mod captured;
+mod enumerate;
 mod faults;
+mod idle;
+mod increments;
+mod kinds;
 mod multi;
 mod rules;
 
@@ -123,6 +128,15 @@ fn retry(min_us: u32, max_us: u32) -> Vec<u8> {
     encode(|out| RetryResponse::new(min_us, max_us).encode(out))
 }
 
+fn u64_at(payload: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(payload[at..at + 8].try_into().unwrap())
+}
+
+/// (lease id, RPC id, ack id) of a WRITE, REMOVE or INCREMENT.
+fn ids(sent: &Sent) -> (u64, u64, u64) {
+    [12, 36, 44].map(|at| u64_at(&sent.payload, at)).into()
+}
+
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn lease(id: u64, timestamp_s: u64) -> Vec<u8> {
@@ -158,7 +172,11 @@ impl Script {
 
     /// A client that knows its table (at one master) and holds lease 9.
     fn ready() -> Script {
-        let mut script = Script::new();
+        Script::ready_with(|_| {})
+    }
+
+    fn ready_with(change: impl FnOnce(&mut Config)) -> Script {
+        let mut script = Script::with(COORDINATOR, change);
         let id = script.client.acquire_lease(script.now, &mut script.out);
         script.expect_connect(COORDINATOR);
         script.expect_sent(60);

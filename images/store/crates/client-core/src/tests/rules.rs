@@ -2,15 +2,6 @@
 
 use super::*;
 
-fn u64_at(payload: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(payload[at..at + 8].try_into().unwrap())
-}
-
-/// (lease id, RPC id, ack id) of a WRITE or REMOVE.
-fn ids(sent: &Sent) -> (u64, u64, u64) {
-    [12, 36, 44].map(|at| u64_at(&sent.payload, at)).into()
-}
-
 #[test]
 fn a_known_table_costs_one_message() {
     let mut script = Script::ready();
