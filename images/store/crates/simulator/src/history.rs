@@ -47,6 +47,25 @@ pub struct Sighting {
     pub operation: Operation,
 }
 
+/// Kinds of numbered operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    Write,
+    Increment,
+    Remove,
+}
+
+impl Change {
+    fn of(input: Input) -> Option<Change> {
+        match input {
+            Input::Write(..) => Some(Change::Write),
+            Input::Increment(..) => Some(Change::Increment),
+            Input::Remove(_) => Some(Change::Remove),
+            Input::Read(_) | Input::Loss => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     Known(Output),
@@ -70,6 +89,8 @@ pub struct History {
     pub sightings: Vec<(TableId, Sighting)>,
     /// Tables of which a tablet was split, and when that was last ordered.
     splits: BTreeMap<TableId, u64>,
+    /// When a server may have carried out something of this kind that this client wants with this key.
+    arrivals: BTreeMap<(u32, TableId, Vec<u8>, Change), Vec<u64>>,
     placements: BTreeMap<TableId, Placement>,
     /// Members that lost everything, and when.
     losses: Vec<(u64, String)>,
@@ -88,6 +109,23 @@ impl History {
 
     pub fn lose(&mut self, now: u64, member: &str) {
         self.losses.push((now, member.to_owned()));
+    }
+
+    /// A numbered request reached a server, which did not put it off.
+    pub fn arrive(&mut self, now: u64, client: u32, table: TableId, key: &[u8], change: Change) {
+        let name = (client, table, key.to_vec(), change);
+        self.arrivals.entry(name).or_default().push(now);
+    }
+
+    fn arrivals_of(&self, record: &Record) -> &[u64] {
+        if record.is_multi {
+            return &[];
+        }
+        let arrivals = Change::of(record.input).and_then(|change| {
+            let name = (record.client, record.table, record.key.clone(), change);
+            self.arrivals.get(&name)
+        });
+        arrivals.map_or(&[], Vec::as_slice)
     }
 
     pub fn split(&mut self, now: u64, table: TableId) {
@@ -122,7 +160,7 @@ impl History {
             let operations = found
                 .entry((record.table, record.key.clone()))
                 .or_insert_with(|| crashes.iter().map(|&at| loss(at)).collect());
-            add_operations(record, crashes, operations);
+            add_operations(record, self.arrivals_of(record), crashes, operations);
         }
         for (table, sighting) in &self.sightings {
             // A key that nobody asked for was never written: one that is seen all the same cannot be explained.
@@ -168,7 +206,13 @@ fn loss(at: u64) -> Operation {
     }
 }
 
-fn add_operations(record: &Record, crashes: &[u64], operations: &mut Vec<Operation>) {
+/// `arrivals`: moments at which a server may have carried it out, for one that has a number.
+fn add_operations(
+    record: &Record,
+    arrivals: &[u64],
+    crashes: &[u64],
+    operations: &mut Vec<Operation>,
+) {
     let is_read = matches!(record.input, Input::Read(_));
     let with = |output, end| Operation {
         client: record.client,
@@ -186,7 +230,7 @@ fn add_operations(record: &Record, crashes: &[u64], operations: &mut Vec<Operati
         }
         Some(Ending::Nothing) => record.end,
         Some(Ending::Unknown) | None => {
-            if !is_read && !record.is_multi {
+            if arrivals.iter().any(|&at| at >= record.call) {
                 operations.push(with(Output::Unknown, u64::MAX));
             }
             u64::MAX
@@ -202,10 +246,13 @@ fn add_operations(record: &Record, crashes: &[u64], operations: &mut Vec<Operati
         return;
     }
     // An attempt that a crash swallowed, together with the memory that it was made.
+    let mut since = record.call;
     for &crash in crashes {
-        if record.call < crash && crash < last {
+        let is_possible = arrivals.iter().any(|&at| since <= at && at <= crash);
+        if is_possible && record.call < crash && crash < last {
             operations.push(with(Output::Maybe, crash - 1));
         }
+        since = since.max(crash);
     }
 }
 
@@ -238,9 +285,18 @@ mod tests {
     }
 
     /// How many operations with these outputs the history of one record has, crashes at 20 and 40 left out.
-    fn counts<const N: usize>(record: Record, outputs: [Output; N]) -> [usize; N] {
+    fn counts<const N: usize>(
+        record: Record,
+        arrivals: &[u64],
+        outputs: [Output; N],
+    ) -> [usize; N] {
         let mut history = History::default();
         history.place(TABLE, vec![(u64::MAX, "a".to_owned())]);
+        for &at in arrivals {
+            history.arrive(at, 1, TABLE, b"k", Change::Increment);
+        }
+        history.arrive(15, 1, TABLE, b"k", Change::Write);
+        history.arrive(15, 2, TABLE, b"k", Change::Increment);
         history.call(record);
         history.lose(20, "a");
         history.lose(40, "a");
@@ -261,27 +317,31 @@ mod tests {
     const DONE: Output = Output::Incremented(1, 1);
 
     #[test]
-    fn an_operation_that_takes_effect_once_may_do_so_before_each_crash_within() {
+    fn an_operation_that_takes_effect_once_may_do_so_before_each_crash_that_it_reached() {
         let outputs = [DONE, Output::Maybe, Output::Unknown];
-        let known = record(false, 0, Ending::Known(DONE));
-        assert_eq!(counts(known, outputs), [1, 1, 0]);
-        let unknown = record(false, 0, Ending::Unknown);
-        assert_eq!(counts(unknown, outputs), [0, 2, 1]);
+        let known = || record(false, 0, Ending::Known(DONE));
+        assert_eq!(counts(known(), &[15, 25], outputs), [1, 1, 0]);
+        assert_eq!(counts(known(), &[25], outputs), [1, 0, 0]);
+        let unknown = || record(false, 0, Ending::Unknown);
+        assert_eq!(counts(unknown(), &[15, 25], outputs), [0, 2, 1]);
+        assert_eq!(counts(unknown(), &[15, 50], outputs), [0, 1, 1]);
+        // What came before it was another one, and what never arrives does nothing.
+        assert_eq!(counts(unknown(), &[5], outputs), [0, 0, 0]);
         let nothing = record(false, 0, Ending::Nothing);
-        assert_eq!(counts(nothing, outputs), [0, 1, 0]);
+        assert_eq!(counts(nothing, &[15], outputs), [0, 1, 0]);
     }
 
     #[test]
     fn a_part_of_a_multi_op_may_take_effect_once_for_each_attempt() {
         let outputs = [DONE, Output::Maybe, Output::Unknown];
         let once = record(true, 1, Ending::Known(DONE));
-        assert_eq!(counts(once, outputs), [1, 0, 0]);
+        assert_eq!(counts(once, &[], outputs), [1, 0, 0]);
         let again = record(true, 3, Ending::Known(DONE));
-        assert_eq!(counts(again, outputs), [1, 0, 2]);
+        assert_eq!(counts(again, &[], outputs), [1, 0, 2]);
         let unknown = record(true, 2, Ending::Unknown);
-        assert_eq!(counts(unknown, outputs), [0, 0, 2]);
+        assert_eq!(counts(unknown, &[], outputs), [0, 0, 2]);
         let never_sent = record(true, 0, Ending::Unknown);
-        assert_eq!(counts(never_sent, outputs), [0, 0, 0]);
+        assert_eq!(counts(never_sent, &[], outputs), [0, 0, 0]);
     }
 
     #[test]

@@ -13,11 +13,13 @@ use wire::time::Time;
 use crate::client::{ClientActions, ClientNode, NetworkAction};
 use crate::coordinator_node::{CoordinatorAction, CoordinatorActions};
 use crate::describe::describe;
-use crate::history::History;
+use crate::history::{Change, History};
 use crate::scan::Scan;
 use crate::scenario::Durable;
 use crate::server::{ShardActions, ShardNode};
-use crate::world::{COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host};
+use crate::world::{
+    COORDINATOR, Event, FIRST_CLIENT, Party, Phase, World, client_host, host_name, server_host,
+};
 
 /// Background work that takes so many steps without a pause goes round in circles: the logs here have a few segments.
 const MAX_BUSY_TICKS: u32 = 5000;
@@ -228,7 +230,7 @@ impl World {
 
     pub fn shard_request(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
         self.note_request(server_host(server), to, payload);
-        let mut held = 0;
+        let (mut held, mut is_put_off) = (0, false);
         let is_gated = matches!(self.scenario.durable, Durable::Later(_));
         self.with_shard(server, shard, |node, now, out| {
             let before = node.core.head_position();
@@ -241,11 +243,28 @@ impl World {
                 node.oracle.requested(to, payload, before, after);
             }
             held = node.core.stats().held_replies - held_before;
+            is_put_off = replies.replies.iter().any(|(other, reply)| {
+                *other == to && rpc::status(reply).is_ok_and(is_without_effect)
+            });
             out.replies.append(&mut replies.replies);
             out.to_coordinator.append(&mut replies.to_coordinator);
             out.log.append(&mut replies.log);
         });
         self.coverage.add("replies held by the gate", held);
+        if !is_put_off {
+            self.note_arrival(to, payload);
+        }
+    }
+
+    /// A server may have carried this request out.
+    fn note_arrival(&mut self, to: ReplyTo, payload: &[u8]) {
+        let (Some(host), Some((change, table, key))) =
+            (self.network.host(to.connection, 0), numbered(payload))
+        else {
+            return;
+        };
+        self.history
+            .arrive(self.now, host - FIRST_CLIENT, table, &key, change);
     }
 
     pub fn shard_message(&mut self, server: usize, shard: usize, payload: &[u8]) {
@@ -598,4 +617,34 @@ impl World {
 /// The store that a shard is in, and its id there.
 fn whose(node: &ShardNode) -> (u64, ServerId) {
     (node.core.hello().cluster_id, node.core.server_id())
+}
+
+/// Whether a reply says that the request had no effect and will have none unless it is sent again.
+fn is_without_effect(status: Status) -> bool {
+    matches!(
+        status,
+        Status::Retry | Status::UnknownTablet | Status::ExpiredLease
+    )
+}
+
+/// What a request that takes effect once changes.
+fn numbered(payload: &[u8]) -> Option<(Change, TableId, Vec<u8>)> {
+    let opcode = Opcode::from_u16(rpc::header(payload).ok()?.opcode)?;
+    let (change, table, key) = match opcode {
+        Opcode::Write => {
+            let request = WriteRequest::decode(payload).ok()?;
+            let key = request.object.primary_key();
+            (Change::Write, request.table_id, key)
+        }
+        Opcode::Increment => {
+            let request = IncrementRequest::decode(payload).ok()?;
+            (Change::Increment, request.table_id, request.key)
+        }
+        Opcode::Remove => {
+            let request = RemoveRequest::decode(payload).ok()?;
+            (Change::Remove, request.table_id, request.key)
+        }
+        _ => return None,
+    };
+    Some((change, table, key.to_vec()))
 }
