@@ -412,7 +412,10 @@ class Table(TableBase):
         return self._cluster._run(calls.server_control(self, key, operation, input))
 
     def fill_with_test_data(self, objects: int, object_bytes: int) -> None:
-        """Makes objects for tests, if the servers were started with ``--allowTestRpcs``."""
+        """Makes objects for tests, if the servers were started with ``--allowTestRpcs`` and the table has one tablet.
+
+        If an answer gets lost, what is sent again raises ``ObjectExists``.
+        """
         self._cluster._run(calls.fill_with_test_data(self, objects, object_bytes))
 
     # As a mapping.
