@@ -124,3 +124,114 @@ pub fn statuses(kind: MultiKind, payload: &[u8]) -> Vec<Status> {
         MultiKind::Increment => of::<IncrementResponse>(payload),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checker::{Addend, Input};
+    use crate::history::Record;
+    use wire::rpc::{Increment, RejectRules, RetryResponse};
+
+    const TABLE: TableId = TableId(1);
+    const KEYS: [&[u8]; 3] = [b"a", b"b", b"c"];
+
+    fn request(keys: &[&[u8]]) -> Vec<u8> {
+        let part = |key| MultiIncrementPart {
+            table_id: TABLE,
+            by: Increment::default(),
+            rules: RejectRules::default(),
+            key,
+        };
+        let parts: Vec<_> = keys.iter().copied().map(part).collect();
+        let mut bytes = Vec::new();
+        MultiRequest::encode_parts(&parts, &mut bytes);
+        bytes
+    }
+
+    fn response(statuses: &[Status]) -> Vec<u8> {
+        let part = |&status| IncrementResponse {
+            status,
+            version: 1,
+            new_value: [0; 8],
+        };
+        let parts: Vec<_> = statuses.iter().map(part).collect();
+        let mut bytes = Vec::new();
+        MultiResponse::encode_parts(Status::Ok, &parts, &mut bytes);
+        bytes
+    }
+
+    /// Three increments under way, sent once.
+    fn sent() -> (Attempts, History) {
+        let (mut attempts, mut history) = (Attempts::default(), History::default());
+        for key in KEYS {
+            let addend = Addend {
+                int64: 1,
+                double: 0,
+            };
+            let record = history.call(Record {
+                client: 0,
+                table: TABLE,
+                key: key.to_vec(),
+                input: Input::Increment(addend, RejectRules::default()),
+                output: None,
+                call: 0,
+                end: u64::MAX,
+                is_whole: false,
+                is_multi: true,
+                attempts: 0,
+            });
+            attempts.start((MultiKind::Increment, TABLE, key.to_vec()), record);
+        }
+        let again = attempts.sent(1, 1, &request(&KEYS), &mut history);
+        assert_eq!(again, Ok(0));
+        (attempts, history)
+    }
+
+    fn counts(history: &History) -> Vec<u32> {
+        let records = history.records.iter();
+        records.map(|record| record.attempts).collect()
+    }
+
+    #[test]
+    fn parts_that_were_not_carried_out_do_not_count() {
+        let (mut attempts, mut history) = sent();
+        // The third part is missing.
+        let answer = response(&[Status::Ok, Status::Retry]);
+        attempts.answered(1, 1, &answer, &mut history);
+        assert_eq!(counts(&history), [1, 0, 0]);
+        let again = attempts.sent(1, 2, &request(&KEYS[1..]), &mut history);
+        assert_eq!(again, Ok(0));
+        let answer = response(&[Status::UnknownTablet, Status::InvalidObject]);
+        attempts.answered(1, 2, &answer, &mut history);
+        assert_eq!(counts(&history), [1, 0, 1]);
+    }
+
+    #[test]
+    fn a_request_that_was_put_off_as_a_whole_does_not_count() {
+        let (mut attempts, mut history) = sent();
+        let put_off = RetryResponse::to_bytes(1, 2);
+        attempts.answered(1, 1, &put_off, &mut history);
+        assert_eq!(counts(&history), [0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_not_answered_counts() {
+        let (mut attempts, mut history) = sent();
+        attempts.session_over(1);
+        let again = attempts.sent(2, 1, &request(&KEYS), &mut history);
+        assert_eq!(again, Ok(3));
+        // Too late.
+        attempts.answered(1, 1, &response(&[Status::Retry; 3]), &mut history);
+        assert_eq!(counts(&history), [2, 2, 2]);
+        attempts.answered(2, 1, &response(&[Status::Ok; 3]), &mut history);
+        assert_eq!(counts(&history), [2, 2, 2]);
+    }
+
+    #[test]
+    fn nothing_is_sent_that_is_over() {
+        let (mut attempts, mut history) = sent();
+        attempts.end(0);
+        let result = attempts.sent(1, 2, &request(&KEYS), &mut history);
+        assert!(result.is_err());
+    }
+}

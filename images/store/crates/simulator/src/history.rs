@@ -40,9 +40,10 @@ pub struct ScanRecord {
     pub keys: BTreeSet<Vec<u8>>,
 }
 
-/// Objects that a scan gave are not operations that anybody asked for, but reads all the same.
+/// An object that a scan gave: not an operation that anybody asked for, but a read all the same.
 #[derive(Clone, Debug)]
 pub struct Sighting {
+    pub table: TableId,
     pub key: Vec<u8>,
     pub operation: Operation,
 }
@@ -86,7 +87,7 @@ struct Placement {
 pub struct History {
     pub records: Vec<Record>,
     pub scans: Vec<ScanRecord>,
-    pub sightings: Vec<(TableId, Sighting)>,
+    pub sightings: Vec<Sighting>,
     /// Tables of which a tablet was split, and when that was last ordered.
     splits: BTreeMap<TableId, u64>,
     /// When a server may have carried out something of this kind that this client wants with this key.
@@ -162,9 +163,10 @@ impl History {
                 .or_insert_with(|| crashes.iter().map(|&at| loss(at)).collect());
             add_operations(record, self.arrivals_of(record), crashes, operations);
         }
-        for (table, sighting) in &self.sightings {
+        for sighting in &self.sightings {
             // A key that nobody asked for was never written: one that is seen all the same cannot be explained.
-            let operations = found.entry((*table, sighting.key.clone())).or_default();
+            let name = (sighting.table, sighting.key.clone());
+            let operations = found.entry(name).or_default();
             operations.push(sighting.operation);
         }
         for ((table, key), operations) in &mut found {
@@ -376,7 +378,11 @@ mod tests {
             call: 1,
             end: 2,
         };
-        history.sightings.push((TABLE, Sighting { key, operation }));
+        history.sightings.push(Sighting {
+            table: TABLE,
+            key,
+            operation,
+        });
         let verdict = crate::checker::check(&history.by_key()[&(TABLE, b"x".to_vec())], 100);
         assert_ne!(verdict, crate::checker::Verdict::Linearizable);
     }

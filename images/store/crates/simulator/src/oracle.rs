@@ -287,3 +287,171 @@ fn part_effect((kind, table, key): attempts::PartName) -> Option<(Key, Effect)> 
     };
     Some(((table, key), effect))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::keys::KeysAndValue;
+    use wire::rpc::{
+        Increment, Lease, MultiReadPart, MultiReadPartResponse, MultiRequest, MultiResponse,
+    };
+
+    const TABLE: TableId = TableId(1);
+    const NOBODY: u64 = 0;
+
+    fn to(nonce: u64) -> ReplyTo {
+        ReplyTo {
+            connection: 1,
+            nonce,
+        }
+    }
+
+    fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        bytes
+    }
+
+    fn write(key: &[u8], rpc_id: u64) -> Vec<u8> {
+        encoded(|out| {
+            WriteRequest {
+                table_id: TABLE,
+                lease: Lease::default(),
+                rpc_id,
+                ack_id: NOBODY,
+                rules: RejectRules::default(),
+                is_async: false,
+                object: KeysAndValue::single(key, b"8 bytes.").unwrap(),
+            }
+            .encode(out);
+        })
+    }
+
+    fn increment(key: &[u8], rpc_id: u64) -> Vec<u8> {
+        encoded(|out| {
+            IncrementRequest {
+                table_id: TABLE,
+                lease: Lease::default(),
+                rpc_id,
+                ack_id: NOBODY,
+                by: Increment::default(),
+                rules: RejectRules::default(),
+                key,
+            }
+            .encode(out);
+        })
+    }
+
+    fn multi_read(keys: &[&[u8]]) -> Vec<u8> {
+        let part = |key| MultiReadPart {
+            table_id: TABLE,
+            rules: RejectRules::default(),
+            key,
+        };
+        let parts: Vec<_> = keys.iter().copied().map(part).collect();
+        encoded(|out| MultiRequest::encode_parts(&parts, out))
+    }
+
+    fn multi_answer(statuses: &[Status]) -> Vec<u8> {
+        let part = |&status| MultiReadPartResponse {
+            status,
+            version: 1,
+            object: (status == Status::Ok).then(|| KeysAndValue::single(b"k", b"v").unwrap()),
+        };
+        let parts: Vec<_> = statuses.iter().map(part).collect();
+        encoded(|out| MultiResponse::encode_parts(Status::Ok, &parts, out))
+    }
+
+    /// Key "a" was written up to position 100, and "b" up to 200.
+    fn oracle() -> Oracle {
+        let mut oracle = Oracle::default();
+        let (start, middle, end) = (LogPosition::START, LogPosition(100), LogPosition(200));
+        oracle.requested(to(1), &write(b"a", 1), start, middle);
+        oracle.requested(to(2), &write(b"b", 2), middle, end);
+        oracle
+    }
+
+    /// Asks for something that changes nothing; whether this answer to it may leave while the log is durable up to `durable`.
+    fn may_leave(oracle: &mut Oracle, request: &[u8], answer: &[u8], durable: u64) -> bool {
+        let now = LogPosition(300);
+        oracle.requested(to(9), request, now, now);
+        oracle.replied(to(9), answer, LogPosition(durable)).is_ok()
+    }
+
+    #[test]
+    fn a_multi_op_waits_for_the_parts_that_it_shows() {
+        let mut oracle = oracle();
+        let both = multi_read(&[b"a", b"b"]);
+        let shown = multi_answer(&[Status::Ok, Status::Ok]);
+        assert!(!may_leave(&mut oracle, &both, &shown, 199));
+        assert!(may_leave(&mut oracle, &both, &shown, 200));
+        let first = multi_answer(&[Status::WrongVersion, Status::UnknownTablet]);
+        assert!(!may_leave(&mut oracle, &both, &first, 99));
+        assert!(may_leave(&mut oracle, &both, &first, 100));
+        let short = multi_answer(&[]);
+        assert!(may_leave(&mut oracle, &both, &short, 0));
+    }
+
+    #[test]
+    fn a_page_waits_for_the_objects_that_it_shows() {
+        let mut oracle = oracle();
+        let request = encoded(|out| {
+            EnumerateRequest {
+                table_id: TABLE,
+                keys_only: false,
+                tablet_first_hash: 0,
+                iterator: &[],
+            }
+            .encode(out);
+        });
+        let page = |keys: &[&[u8]]| {
+            let mut objects = Vec::new();
+            for key in keys {
+                let content = encoded(|out| KeysAndValue::single(key, b"v").unwrap().encode(out));
+                EnumeratedObject::encode(0, 1, TABLE, &content, &mut objects);
+            }
+            encoded(|out| {
+                EnumerateResponse {
+                    status: Status::Ok,
+                    tablet_first_hash: 1,
+                    objects: &objects,
+                    iterator: b"state",
+                }
+                .encode(out);
+            })
+        };
+        assert!(!may_leave(&mut oracle, &request, &page(&[b"b"]), 199));
+        assert!(may_leave(&mut oracle, &request, &page(&[b"b"]), 200));
+        assert!(!may_leave(&mut oracle, &request, &page(&[b"a"]), 99));
+        assert!(may_leave(&mut oracle, &request, &page(&[b"a"]), 100));
+        assert!(may_leave(&mut oracle, &request, &page(&[]), 0));
+    }
+
+    #[test]
+    fn an_increment_of_a_number_changes_it() {
+        let mut oracle = oracle();
+        let (before, after) = (LogPosition(300), LogPosition(400));
+        oracle.requested(to(3), &increment(b"a", 3), before, after);
+        let read = multi_read(&[b"a"]);
+        assert!(!may_leave(
+            &mut oracle,
+            &read,
+            &multi_answer(&[Status::Ok]),
+            399
+        ));
+        // Sent again, it shows what it showed the first time.
+        let answer = rpc::status_bytes(Status::Ok);
+        assert!(!may_leave(&mut oracle, &increment(b"a", 3), &answer, 399));
+        assert!(may_leave(&mut oracle, &increment(b"a", 3), &answer, 400));
+        // Of what nobody knows to be a number, only its own reply must wait.
+        oracle.requested(to(4), &increment(b"c", 4), after, LogPosition(500));
+        let read = multi_read(&[b"c"]);
+        assert!(may_leave(
+            &mut oracle,
+            &read,
+            &multi_answer(&[Status::Ok]),
+            400
+        ));
+        assert!(oracle.replied(to(4), &answer, LogPosition(499)).is_err());
+    }
+}

@@ -91,11 +91,11 @@ impl Scan {
                 call: self.page_began,
                 end: now,
             };
-            let sighting = Sighting {
+            history.sightings.push(Sighting {
+                table: self.table,
                 key: key.clone(),
                 operation,
-            };
-            history.sightings.push((self.table, sighting));
+            });
             if !self.keys.insert(key) && !history.may_repeat(self.table, self.began) {
                 return Err(format!(
                     "a scan gave {name} twice, though no tablet of table {} was split or moved",
@@ -194,5 +194,97 @@ impl ClientNode {
             end: now,
             keys: scan.keys,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checker::Content;
+    use crate::values::value_bytes;
+    use wire::keys::KeysAndValue;
+
+    const TABLE: TableId = TableId(7);
+
+    fn object(table: TableId, key: &[u8], value: &[u8]) -> Vec<u8> {
+        let (mut content, mut object) = (Vec::new(), Vec::new());
+        let whole = KeysAndValue::single(key, value).unwrap();
+        whole.encode(&mut content);
+        EnumeratedObject::encode(0, 5, table, &content, &mut object);
+        object
+    }
+
+    fn scan(keys_only: bool) -> Scan {
+        let mut scan = Scan::new(10, TABLE, keys_only, false);
+        scan.page_began = 20;
+        scan
+    }
+
+    #[test]
+    fn what_a_page_shows_was_there_while_it_was_asked_for() {
+        let mut history = History::default();
+        let mut scan = scan(false);
+        let page = [
+            object(TABLE, b"a", &value_bytes(3, 8)),
+            object(TABLE, b"b", &value_bytes(4, 30)),
+        ];
+        let count = scan.take_page(30, 1, &page.concat(), &mut history);
+        assert_eq!(count, Ok(2));
+        let seen: Vec<_> = history
+            .sightings
+            .iter()
+            .map(|sighting| {
+                let Operation {
+                    output, call, end, ..
+                } = sighting.operation;
+                let Output::Found(5, sight) = output else {
+                    panic!("{output:?}");
+                };
+                (sighting.key.as_slice(), sight.content, call, end)
+            })
+            .collect();
+        let expected = [
+            (&b"a"[..], Some(Content::Number(3)), 20, 30),
+            (&b"b"[..], Some(Content::Text(4)), 20, 30),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_noticed() {
+        let mut damaged = value_bytes(4, 30);
+        damaged[20] ^= 1;
+        for page in [
+            object(TableId(8), b"a", &value_bytes(4, 30)),
+            object(TABLE, b"a", &damaged),
+            object(TABLE, b"a", b""),
+            object(TABLE, b"a", &value_bytes(4, 30))[1..].to_vec(),
+        ] {
+            let found = scan(false).take_page(30, 1, &page, &mut History::default());
+            assert!(found.is_err(), "{page:?}");
+        }
+        let value = object(TABLE, b"a", &value_bytes(4, 30));
+        let found = scan(true).take_page(30, 1, &value, &mut History::default());
+        assert!(found.is_err(), "only keys were asked for");
+    }
+
+    #[test]
+    fn an_object_comes_twice_only_where_a_tablet_was_split_or_lost() {
+        let page = object(TABLE, b"a", &value_bytes(4, 30));
+        let twice = |history: &mut History| {
+            let mut scan = scan(false);
+            let first = scan.take_page(30, 1, &page, history);
+            first.and_then(|_| scan.take_page(31, 1, &page, history))
+        };
+        let mut history = History::default();
+        assert!(twice(&mut history).is_err());
+        history.split(5, TableId(8));
+        history.lose(9, "before the scan");
+        assert!(twice(&mut history).is_err());
+        history.split(5, TABLE);
+        assert_eq!(twice(&mut history), Ok(1));
+        let mut history = History::default();
+        history.lose(11, "a");
+        assert_eq!(twice(&mut history), Ok(1));
     }
 }
