@@ -8,7 +8,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 PACKAGE=$ROOT/images/store/python
-TARGET=${CARGO_TARGET_DIR:-$ROOT/images/store/target}
+TARGET=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/images/store/target}")
 WHEEL=$BUILD/python-wheel
 INSTALLED=$BUILD/python-installed # as the tests see it
 

@@ -55,7 +55,8 @@ struct Calls {
     last: u64,
 }
 
-/// A store, beside one event loop.
+/// A store, beside one event loop. No lock is held while Python objects are made or dropped: that may run anybody's code, which may come
+/// back here.
 #[pyclass(frozen, module = "rcbox._rcbox")]
 pub struct RawAsyncCluster {
     /// `None`: closed.
@@ -98,9 +99,11 @@ impl RawAsyncCluster {
             let cluster = lock(&self.cluster);
             call.take()?.start(cluster.as_ref().ok_or_else(closed)?)
         };
-        let mut calls = lock(&self.calls);
-        calls.last += 1;
-        let call = calls.last;
+        let call = {
+            let mut calls = lock(&self.calls);
+            calls.last += 1;
+            calls.last
+        };
         let ended = Arc::clone(&self.ended);
         let waker = Waker::from(Arc::new(CallWaker { call, ended }));
         // One that could not be started fails here; one that has ended already will be found by its waker.
@@ -108,7 +111,8 @@ impl RawAsyncCluster {
             waiting = Box::new(Done(Some(result?)));
             waker.wake_by_ref();
         }
-        calls.under_way.insert(call, UnderWay { waiting, waker });
+        let under_way = UnderWay { waiting, waker };
+        lock(&self.calls).under_way.insert(call, under_way);
         Ok(call)
     }
 
@@ -136,14 +140,16 @@ impl RawAsyncCluster {
     }
 
     fn cancel(&self, call: u64) {
-        lock(&self.calls).under_way.remove(&call);
+        let given_up = lock(&self.calls).under_way.remove(&call);
+        drop(given_up);
     }
 
     /// Gives up all calls. In a forked child it does nothing: see `drop`.
     fn close(&self) {
         if check_process(self.process).is_ok() {
             *lock(&self.cluster) = None;
-            lock(&self.calls).under_way.clear();
+            let given_up = std::mem::take(&mut lock(&self.calls).under_way);
+            drop(given_up);
         }
     }
 }
