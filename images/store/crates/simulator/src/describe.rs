@@ -28,12 +28,15 @@ fn details(opcode: Option<Opcode>, payload: &[u8]) -> Result<String, Status> {
         }
         Some(Opcode::Write) => {
             let request = WriteRequest::decode(payload)?;
+            let more_keys = match request.object.key_count() {
+                1 => String::new(),
+                count => format!(" and {} keys more", count - 1),
+            };
             format!(
-                "{} {} = {}, {} keys, lease {} rpc {} ack {}",
+                "{} {}{more_keys} = {}, lease {} rpc {} ack {}",
                 request.table_id,
                 text(request.object.primary_key()),
                 content(request.object.value()).map_or("?".to_owned(), |value| value.to_string()),
-                request.object.key_count(),
                 request.lease.id,
                 request.rpc_id,
                 request.ack_id

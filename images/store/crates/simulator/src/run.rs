@@ -7,6 +7,7 @@ use crate::coverage::Coverage;
 use crate::history::Ending;
 use crate::random::Random;
 use crate::scenario::Scenario;
+use crate::trace;
 use crate::world::World;
 
 /// Configurations that the search for one key may look at. Histories that are linearizable need about as many as they have
@@ -46,10 +47,8 @@ pub fn run(seed: u64, options: Options) -> Report {
     {
         scenario.planted_bug = options.planted_bug;
     }
-    if options.prints {
-        println!("{scenario:#?}");
-    }
-    let mut world = World::new(scenario, random, options.prints);
+    let prints = options.prints && trace::print(&format!("{scenario:#?}"));
+    let mut world = World::new(scenario, random, prints);
     world.run();
     judge(&mut world);
     Report {

@@ -1,5 +1,12 @@
 //! What happened, as a number to compare and as lines to read.
 
+use std::io::Write;
+
+/// Prints a line; tells whether somebody still reads.
+pub fn print(line: &str) -> bool {
+    writeln!(std::io::stdout(), "{line}").is_ok()
+}
+
 /// Every event goes in; two runs of one seed must end with the same hash.
 #[derive(Debug)]
 pub struct Trace {
@@ -10,9 +17,8 @@ pub struct Trace {
 
 impl Trace {
     pub fn new(prints: bool) -> Trace {
-        if prints {
-            println!("{:>14}  {:<10} {:<12} details", "seconds", "who", "event");
-        }
+        let header = || format!("{:>14}  {:<10} {:<12} details", "seconds", "who", "event");
+        let prints = prints && print(&header());
         Trace {
             hash: 0xcbf2_9ce4_8422_2325,
             events: 0,
@@ -59,7 +65,8 @@ impl Trace {
         self.bytes(payload);
         if self.prints {
             let seconds = now as f64 / 1e9;
-            println!("{seconds:>14.9}  {:<10} {what:<12} {}", who(), details());
+            let (who, details) = (who(), details());
+            self.prints = print(&format!("{seconds:>14.9}  {who:<10} {what:<12} {details}"));
         }
     }
 }

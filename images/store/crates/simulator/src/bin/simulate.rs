@@ -227,25 +227,27 @@ fn print_summary(summary: &Summary, elapsed: Duration, is_json: bool) {
 
 fn one_seed(seed: u64, trace: bool) -> ExitCode {
     let report = run_seed(seed, if trace { 1 } else { 2 }, trace);
-    println!(
-        "seed {seed}: trace hash {:016x}, {} events, {} operations, {:.3} simulated seconds",
+    let mut text = format!(
+        "seed {seed}: trace hash {:016x}, {} events, {} operations, {:.3} simulated seconds\n",
         report.trace_hash,
         report.events,
         report.operations,
         report.simulated_ns as f64 / 1e9
     );
+    let is_good = report.failure.is_none();
     match report.failure {
-        None => {
-            println!("good");
-            ExitCode::SUCCESS
-        }
-        Some(text) => {
-            println!("failed: {text}");
-            if !trace {
-                println!("see what happens: {}", rerun_command(seed));
-            }
-            ExitCode::FAILURE
-        }
+        None => text.push_str("good\n"),
+        Some(failure) => text.push_str(&format!("failed: {failure}\n")),
+    }
+    if !is_good && !trace {
+        text.push_str(&format!("see what happens: {}\n", rerun_command(seed)));
+    }
+    // Whoever has read enough of a trace may have closed the pipe.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
