@@ -1,0 +1,146 @@
+//! Appends: what they may do, and what they did.
+
+use wire::ids::ReplyTo;
+use wire::peer::{Answer, Append, Status};
+use wire::time::Time;
+
+use crate::backup::{Backup, Durability, Output};
+use crate::frame::Addition;
+use crate::storage::{Storage, StorageError};
+use crate::sync::Waiting;
+
+/// Why an append was not taken.
+enum Refusal {
+    Answer(Status, u32),
+    Failed(StorageError),
+}
+
+impl From<StorageError> for Refusal {
+    fn from(error: StorageError) -> Refusal {
+        Refusal::Failed(error)
+    }
+}
+
+impl<S: Storage> Backup<S> {
+    /// Puts data into a replica; see [`Append`]. The answer comes at once, or in `Flushed` mode with the end of a sync
+    /// that begins after this. Until then some 40 bytes are held, so the driver bounds the requests that a peer may have under way.
+    ///
+    /// What the replica holds already is passed over, and what follows it is behind the checksum, which is over all. An append that
+    /// ends before what is held cannot be compared without reading, and is taken for one that came before.
+    pub fn append(&mut self, now: Time, append: &Append<'_>, to: ReplyTo, out: &mut impl Output) {
+        let log = append.replica.log;
+        let taken = self
+            .may_write(log)
+            .map_err(|status| Refusal::Answer(status, 0))
+            .and_then(|()| self.take(append));
+        let answer = match taken {
+            Ok(bytes) => {
+                self.promise(now, log);
+                self.appends += 1;
+                if self.config.durability.is_flushed() {
+                    self.commit.waiting.push(Waiting { to, log, bytes });
+                    return;
+                }
+                Answer {
+                    status: Status::Ok,
+                    bytes,
+                }
+            }
+            Err(Refusal::Answer(status, bytes)) => Answer { status, bytes },
+            Err(Refusal::Failed(error)) => {
+                self.retire(&error, out);
+                Answer {
+                    status: Status::Retired,
+                    bytes: 0,
+                }
+            }
+        };
+        out.answer(to, answer);
+    }
+
+    /// The length of the replica afterwards.
+    fn take(&mut self, append: &Append<'_>) -> Result<u32, Refusal> {
+        let is_too_long = u64::from(append.offset) + append.data.len() as u64
+            > u64::from(self.config.segment_bytes);
+        if is_too_long {
+            return Err(Refusal::Answer(Status::Mismatch, 0));
+        }
+        match self.replicas.get(&append.replica) {
+            Some(&number) => self.go_on(number, append),
+            None => self.open_replica(append),
+        }
+    }
+
+    fn open_replica(&mut self, append: &Append<'_>) -> Result<u32, Refusal> {
+        if append.offset != 0 {
+            return Err(Refusal::Answer(Status::Missing, 0));
+        }
+        if crc32c::crc32c(append.data) != append.crc {
+            return Err(Refusal::Answer(Status::Mismatch, 0));
+        }
+        let Some(&number) = self.free.first() else {
+            return Err(Refusal::Answer(Status::Full, 0));
+        };
+        let addition = self.addition(append, append.data);
+        let (frame, device) = (&mut self.frames[number as usize], &mut self.device);
+        let frame = frame.as_mut().expect("a free frame can be used");
+        frame.open(append.replica, append.role, addition, device)?;
+        self.free.remove(&number);
+        self.replicas.insert(append.replica, number);
+        self.was_written(number, append.data.len());
+        Ok(append.end())
+    }
+
+    fn go_on(&mut self, number: u32, append: &Append<'_>) -> Result<u32, Refusal> {
+        let content = *self.frame(number).content().expect("a frame in use");
+        let (held, end) = (content.bytes, append.end());
+        if content.role != append.role || content.damage.is_some() {
+            return Err(Refusal::Answer(Status::Mismatch, 0));
+        }
+        if append.offset > held {
+            return Err(Refusal::Answer(Status::Missing, held));
+        }
+        if end < held {
+            // A segment does not get shorter.
+            let status = if append.closes {
+                Err(Refusal::Answer(Status::Mismatch, held))
+            } else {
+                Ok(held)
+            };
+            return status;
+        }
+        let fresh = &append.data[(held - append.offset) as usize..];
+        let is_change = !fresh.is_empty() || append.closes;
+        if crc32c::crc32c_append(content.crc, fresh) != append.crc
+            || content.closed && !fresh.is_empty()
+        {
+            return Err(Refusal::Answer(Status::Mismatch, held));
+        }
+        if is_change && !content.closed {
+            let addition = self.addition(append, fresh);
+            let (frame, device) = (&mut self.frames[number as usize], &mut self.device);
+            let frame = frame
+                .as_mut()
+                .expect("a replica is in a frame that can be used");
+            frame.append(addition, device)?;
+            self.was_written(number, fresh.len());
+        }
+        Ok(end)
+    }
+
+    fn addition<'a>(&self, append: &Append<'_>, data: &'a [u8]) -> Addition<'a> {
+        Addition {
+            data,
+            crc: append.crc,
+            closes: append.closes,
+            safe_at_once: self.config.durability == Durability::Buffered,
+        }
+    }
+
+    fn was_written(&mut self, number: u32, bytes: usize) {
+        self.bytes_appended += bytes as u64;
+        if self.frame(number).wants_sync(self.config.durability) {
+            self.commit.unsettled.insert(number);
+        }
+    }
+}

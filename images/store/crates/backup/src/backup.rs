@@ -1,0 +1,328 @@
+//! The state of a backup, and the requests that are answered at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::ids::{ReplyTo, ServerId};
+use wire::peer::{Answer, Free, KeepAlive, Read, ReplicaId, Role, SERVING_PROMISE, Status};
+use wire::time::Time;
+
+use crate::device::Device;
+use crate::fencing::Fencing;
+use crate::frame::{Frame, State};
+use crate::record::Damage;
+use crate::recovery::Inventory;
+use crate::storage::{Storage, StorageError};
+use crate::sync::Commit;
+
+/// When an append is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Once it is in the page cache: it survives the process.
+    Buffered,
+    /// Once it is on stable storage: it survives the loss of power.
+    Flushed,
+}
+
+/// What a backup is told about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub cluster_id: u64,
+    /// The store's segment size, at most 8 MiB.
+    pub segment_bytes: u32,
+    pub frame_count: u32,
+    pub durability: Durability,
+    /// Names this run of the kernel: what is in its page cache is gone when it changes. Linux has it in
+    /// `/proc/sys/kernel/random/boot_id`. For a storage that dies with its process or machine anyway, any constant.
+    pub boot_id: [u8; 16],
+}
+
+/// Where a backup's words go.
+pub trait Output {
+    /// Answers an append, a keep-alive or a free; each exactly once, unless the process ends before.
+    fn answer(&mut self, to: ReplyTo, answer: Answer);
+    /// `level`: 1 error, 2 warning, 3 notice, 4 debug.
+    fn log_message(&mut self, level: u32, text: &str);
+    /// A log that [`Backup::begin_recovery`] asked for is fenced for ever, and its master's lease has run out.
+    fn released(&mut self, inventory: Inventory);
+}
+
+/// What a backup has counted since it was opened, and what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    pub frames_free: u32,
+    /// Given back, and free with the next sync.
+    pub frames_freeing: u32,
+    pub frames_open: u32,
+    pub frames_closed: u32,
+    /// Headers that cannot be read. With the four above, these are all frames.
+    pub frames_unusable: u32,
+    /// Open and closed ones whose data is known to be lost or wrong.
+    pub frames_damaged: u32,
+    pub fences: u32,
+    pub appends: u64,
+    pub bytes_appended: u64,
+    pub syncs: u64,
+    /// Why nothing new is accepted.
+    pub retired: Option<String>,
+}
+
+/// Frames on a storage, and who may write to them. Its driver calls [`Backup::tick`] after every batch of other calls, and at
+/// the time that it returned.
+pub struct Backup<S> {
+    pub(crate) config: Config,
+    pub(crate) device: Device<S>,
+    /// By number; `None` is unusable.
+    pub(crate) frames: Vec<Option<Frame>>,
+    pub(crate) replicas: BTreeMap<ReplicaId, u32>,
+    /// The lowest is taken first: what is still in the page cache is overwritten there, and never goes to the disk.
+    pub(crate) free: BTreeSet<u32>,
+    /// Free once that is durable.
+    pub(crate) freeing: BTreeSet<u32>,
+    /// Until when a log is not released.
+    pub(crate) promises: BTreeMap<ServerId, Time>,
+    pub(crate) fencing: Fencing,
+    /// Logs to release.
+    pub(crate) recovering: BTreeSet<ServerId>,
+    pub(crate) commit: Commit,
+    pub(crate) opened_at: Time,
+    /// What to say at the next opportunity.
+    pub(crate) notices: Vec<String>,
+    pub(crate) retired: Option<String>,
+    pub(crate) appends: u64,
+    pub(crate) bytes_appended: u64,
+}
+
+impl<S: Storage> Backup<S> {
+    /// Asks for the promise alone. The log must have an open head here: nothing else needs it.
+    pub fn keep_alive(
+        &mut self,
+        now: Time,
+        keep_alive: KeepAlive,
+        to: ReplyTo,
+        out: &mut impl Output,
+    ) {
+        let log = keep_alive.log;
+        let status = if let Err(status) = self.may_write(log) {
+            status
+        } else if self.has_open_head(log) {
+            self.promise(now, log);
+            Status::Ok
+        } else {
+            Status::Missing
+        };
+        out.answer(to, Answer { status, bytes: 0 });
+    }
+
+    /// Gives a frame back, if the replica has one. The answer does not wait for a sync: a freed replica that a crash brings back is
+    /// below the open floor, or in no digest. In `Flushed` mode the frame is taken again only after one.
+    pub fn free(&mut self, free: Free, to: ReplyTo, out: &mut impl Output) {
+        let replica = free.replica;
+        let status = match (self.may_write(replica.log), self.replicas.get(&replica)) {
+            (Err(status), _) => status,
+            (Ok(()), None) => Status::Ok,
+            (Ok(()), Some(&number)) => match self.free_frame(number) {
+                Ok(()) => Status::Ok,
+                Err(error) => {
+                    self.retire(&error, out);
+                    Status::Retired
+                }
+            },
+        };
+        out.answer(to, Answer { status, bytes: 0 });
+    }
+
+    /// Puts a piece of a replica's data into `out`, less than was asked for only at the replica's end. All data of the replica has been
+    /// compared with its checksum before; if that is wrong, the status is [`Status::Mismatch`], nothing is given out, and the
+    /// damage is named at the next [`Backup::tick`]. A retired backup answers as long as its storage does.
+    pub fn read(&mut self, read: &Read, out: &mut Vec<u8>) -> Status {
+        out.clear();
+        let Some(&number) = self.replicas.get(&read.replica) else {
+            return Status::Missing;
+        };
+        let frame = self.frames[number as usize]
+            .as_mut()
+            .expect("a replica is in a frame that can be used");
+        let held = frame.content().map_or(0, |content| content.bytes);
+        let offset = read.offset.min(held);
+        out.resize(read.bytes.min(held - offset) as usize, 0);
+        match frame.read(offset, out, &mut self.device) {
+            Ok(()) => Status::Ok,
+            Err(damage) => {
+                out.clear();
+                self.name_damage(number, damage);
+                Status::Mismatch
+            }
+        }
+    }
+
+    /// Its recovery is complete everywhere: all frames of the log are free.
+    pub fn forget_log(&mut self, log: ServerId, out: &mut impl Output) {
+        self.recovering.remove(&log);
+        let numbers: Vec<u32> = self.of_log(log).map(|(_, number)| number).collect();
+        for number in numbers {
+            if self.retired.is_some() {
+                return;
+            }
+            if let Err(error) = self.free_frame(number) {
+                self.retire(&error, out);
+            }
+        }
+    }
+
+    /// Logs that have frames here, in order; the coordinator knows which of them are still needed.
+    pub fn logs(&self) -> impl Iterator<Item = ServerId> {
+        let mut last = None;
+        self.replicas
+            .keys()
+            .map(|replica| replica.log)
+            .filter(move |&log| last.replace(log) != Some(log))
+    }
+
+    /// Segments of a log that have a frame here, in order: its master may free what it does not need, when this backup comes back.
+    pub fn segments(&self, log: ServerId) -> impl Iterator<Item = u64> {
+        self.of_log(log).map(|(replica, _)| replica.segment_id)
+    }
+
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            frames_free: self.free.len() as u32,
+            frames_freeing: self.freeing.len() as u32,
+            fences: self.fencing.fences.len() as u32,
+            appends: self.appends,
+            bytes_appended: self.bytes_appended,
+            syncs: self.device.syncs.completed,
+            retired: self.retired.clone(),
+            ..Stats::default()
+        };
+        for frame in &self.frames {
+            match frame.as_ref().map(Frame::content) {
+                None => stats.frames_unusable += 1,
+                Some(None) => {}
+                Some(Some(content)) => {
+                    if content.closed {
+                        stats.frames_closed += 1;
+                    } else {
+                        stats.frames_open += 1;
+                    }
+                    stats.frames_damaged += u32::from(content.damage.is_some());
+                }
+            }
+        }
+        stats
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub fn storage(&self) -> &S {
+        &self.device.storage
+    }
+
+    /// For the driver's own purposes; what it writes to it is lost, or worse.
+    pub fn storage_mut(&mut self) -> &mut S {
+        &mut self.device.storage
+    }
+
+    /// Lets go of the storage as it is, as a crash would.
+    pub fn into_storage(self) -> S {
+        self.device.storage
+    }
+
+    pub(crate) fn of_log(&self, log: ServerId) -> impl Iterator<Item = (ReplicaId, u32)> {
+        let [first, last] = [0, u64::MAX].map(|segment_id| ReplicaId { log, segment_id });
+        self.replicas
+            .range(first..=last)
+            .map(|(&replica, &number)| (replica, number))
+    }
+
+    pub(crate) fn frame(&self, number: u32) -> &Frame {
+        self.frames[number as usize]
+            .as_ref()
+            .expect("a replica is in a frame that can be used")
+    }
+
+    pub(crate) fn may_write(&self, log: ServerId) -> Result<(), Status> {
+        if self.fencing.fences.covers(log) {
+            Err(Status::Fenced)
+        } else if self.retired.is_some() {
+            Err(Status::Retired)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn promise(&mut self, now: Time, log: ServerId) {
+        let until = now + SERVING_PROMISE;
+        let promised = self.promises.entry(log).or_insert(until);
+        *promised = until.max(*promised);
+    }
+
+    fn has_open_head(&self, log: ServerId) -> bool {
+        self.of_log(log).any(|(_, number)| {
+            self.frame(number).content().is_some_and(|content| {
+                content.role == Role::Head && !content.closed && content.damage.is_none()
+            })
+        })
+    }
+
+    pub(crate) fn free_frame(&mut self, number: u32) -> Result<(), StorageError> {
+        let frame = self.frames[number as usize]
+            .as_mut()
+            .expect("a replica is in a frame that can be used");
+        let replica = frame.content().expect("a frame in use").replica;
+        frame.free(&mut self.device)?;
+        let removed = self.replicas.remove(&replica);
+        assert_eq!(removed, Some(number), "the index has one frame per replica");
+        // What power brings back must be whole: its data is overwritten when no crash can bring it back any more. Without power
+        // nothing open is believed that was only buffered, so there is nothing to wait for.
+        let is_new = if self.config.durability.is_flushed() {
+            self.freeing.insert(number)
+        } else {
+            self.free.insert(number)
+        };
+        assert!(is_new, "a frame is freed once");
+        self.commit.unsettled.insert(number);
+        Ok(())
+    }
+
+    pub(crate) fn name_damage(&mut self, number: u32, damage: Damage) {
+        let frame = self.frames[number as usize]
+            .as_mut()
+            .expect("a replica is in a frame that can be used");
+        if frame.damage(damage)
+            && let Some(content) = frame.content()
+        {
+            let replica = content.replica;
+            self.notices
+                .push(format!("backup: frame {number}: {replica} {damage}"));
+        }
+    }
+
+    /// The storage is not trusted with anything new.
+    pub(crate) fn retire(&mut self, error: &StorageError, out: &mut impl Output) {
+        if self.retired.is_none() {
+            out.log_message(
+                1,
+                &format!(
+                    "backup: the storage has failed, nothing new is accepted and what it holds is copied elsewhere; \
+                     replace it and restart this server: {error}"
+                ),
+            );
+            self.retired = Some(error.0.clone());
+        }
+        self.give_up_waiting(out);
+    }
+}
+
+impl Durability {
+    pub(crate) fn is_flushed(self) -> bool {
+        self == Durability::Flushed
+    }
+}
+
+impl State {
+    pub(crate) fn of(closed: bool) -> State {
+        if closed { State::Closed } else { State::Open }
+    }
+}

@@ -1,0 +1,127 @@
+//! Noting fences on the storage: the superblock, and the syncs that carry it.
+//!
+//! It has syncs of its own, of the first blocks alone: a recovery does not wait until all that is in the page cache has gone to
+//! the disk.
+
+use crate::backup::{Backup, Output};
+use crate::copies::{Copies, Syncs};
+use crate::fences::Fences;
+use crate::layout::Layout;
+use crate::record::Superblock;
+use crate::storage::{Scope, Storage, StorageError};
+
+/// The second writing comes when the first is durable: rot of one place brings no old fences back.
+const WRITINGS: u8 = 2;
+
+pub(crate) struct Fencing {
+    /// Who is refused.
+    pub fences: Fences,
+    /// The part of that which no crash takes.
+    durable: Fences,
+    /// What the sync under way carries.
+    carried: Option<Fences>,
+    copies: Copies,
+    syncs: Syncs,
+    /// How often the superblock is still to be written.
+    writings: u8,
+}
+
+impl Fencing {
+    /// As found on a storage. The superblock that opening it writes is one of two.
+    pub fn found(fences: Fences, copies: Copies) -> Fencing {
+        Fencing {
+            durable: fences.clone(),
+            fences,
+            carried: None,
+            copies,
+            syncs: Syncs::OPENED,
+            writings: WRITINGS - 1,
+        }
+    }
+
+    pub fn durable(&self) -> &Fences {
+        &self.durable
+    }
+
+    /// There is something to note.
+    pub fn changed(&mut self) {
+        self.writings = WRITINGS;
+    }
+
+    /// A sync of everything has succeeded while no other was begun.
+    pub fn synced_with_all(&mut self) {
+        self.syncs.begun += 1;
+        self.syncs.completed = self.syncs.begun;
+    }
+}
+
+impl<S: Storage> Backup<S> {
+    /// Writes the superblock and begins to sync it, if that is due.
+    pub(crate) fn note_fences(&mut self, out: &mut impl Output) {
+        let fencing = &mut self.fencing;
+        if fencing.carried.is_some() || fencing.writings == 0 {
+            return;
+        }
+        fencing.writings -= 1;
+        if let Err(error) = self.write_superblock(false) {
+            self.cannot_note(&error, out);
+            return;
+        }
+        let fencing = &mut self.fencing;
+        fencing.carried = Some(fencing.fences.clone());
+        fencing.syncs.begun += 1;
+        self.device.storage.begin_sync(Scope::Superblock);
+    }
+
+    pub(crate) fn superblock_synced(
+        &mut self,
+        result: Result<(), StorageError>,
+        out: &mut impl Output,
+    ) {
+        let carried = self.fencing.carried.take();
+        let carried = carried.expect("a sync of the superblock ends that was begun");
+        match result {
+            Ok(()) => {
+                self.fencing.syncs.completed = self.fencing.syncs.begun;
+                self.fencing.durable = carried;
+            }
+            Err(error) => self.cannot_note(&error, out),
+        }
+    }
+
+    /// It is tried again when somebody asks for a recovery again.
+    fn cannot_note(&mut self, error: &StorageError, out: &mut impl Output) {
+        let fencing = &mut self.fencing;
+        fencing.writings = 0;
+        fencing.copies.distrust(&fencing.syncs);
+        for &log in &self.recovering {
+            if !self.fencing.durable.covers(log) {
+                out.log_message(
+                    1,
+                    &format!(
+                        "backup: the storage cannot note that {log} is being recovered, so nothing of it is given out \
+                         until it is asked for again: {error}"
+                    ),
+                );
+            }
+        }
+        self.retire(error, out);
+    }
+
+    pub(crate) fn write_superblock(&mut self, clean: bool) -> Result<(), StorageError> {
+        let fencing = &mut self.fencing;
+        let (place, sequence) = fencing.copies.advance(&fencing.syncs);
+        let superblock = Superblock {
+            sequence,
+            cluster_id: self.config.cluster_id,
+            segment_bytes: self.config.segment_bytes,
+            frame_count: self.config.frame_count,
+            boot_id: self.config.boot_id,
+            clean,
+            flushed: self.config.durability.is_flushed(),
+            fences: fencing.fences.clone(),
+        };
+        let at = Layout::superblock(place);
+        self.device.storage.write(at, &superblock.encode())
+    }
+}

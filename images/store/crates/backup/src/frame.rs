@@ -1,0 +1,229 @@
+//! One frame: what it holds, and the writes that change that.
+//!
+//! Data is written first, the header that vouches for it afterwards.
+
+use wire::peer::{ReplicaId, Role};
+
+use crate::backup::Durability;
+use crate::copies::Copies;
+use crate::device::Device;
+use crate::record::{Content, Damage, Header};
+use crate::storage::{Storage, StorageError};
+
+/// How far a replica has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Takes appends.
+    Open,
+    /// Complete.
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    number: u32,
+    copies: Copies,
+    content: Option<Content>,
+    /// How long the data was when the sync under way began.
+    carried_bytes: u32,
+    /// The newest header is there twice, and says how much is acknowledged: rot of one place changes nothing.
+    settled: bool,
+    /// The data has been read and has its checksum.
+    verified: bool,
+}
+
+/// What an append brings: data that is not here yet, and the checksum of all data then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addition<'a> {
+    pub data: &'a [u8],
+    pub crc: u32,
+    pub closes: bool,
+    /// It counts as safe once it is written.
+    pub safe_at_once: bool,
+}
+
+impl Frame {
+    /// As found on a storage; `settled` if the header is there twice, or holds nothing.
+    pub fn found(number: u32, copies: Copies, content: Option<Content>, settled: bool) -> Frame {
+        Frame {
+            number,
+            copies,
+            content,
+            carried_bytes: 0,
+            settled,
+            verified: false,
+        }
+    }
+
+    pub fn content(&self) -> Option<&Content> {
+        self.content.as_ref()
+    }
+
+    /// Its newest header is to be written a second time. What is buffered goes to the disk when it is complete; before, that would be
+    /// work for nothing.
+    pub fn wants_sync(&self, durability: Durability) -> bool {
+        let is_open = self.content.is_some_and(|content| !content.closed);
+        !self.settled && (durability == Durability::Flushed || !is_open)
+    }
+
+    /// No crash takes the newest header any more.
+    pub fn is_durable<S>(&self, device: &Device<S>) -> bool {
+        self.copies.newest_is_durable(&device.syncs)
+    }
+
+    /// Starts a replica in this frame, which is free.
+    pub fn open<S: Storage>(
+        &mut self,
+        replica: ReplicaId,
+        role: Role,
+        addition: Addition<'_>,
+        device: &mut Device<S>,
+    ) -> Result<(), StorageError> {
+        assert!(self.content.is_none(), "a frame is taken twice");
+        let empty = Content {
+            replica,
+            role,
+            closed: false,
+            opened: self.copies.sequence() + 1,
+            bytes: 0,
+            crc: 0,
+            acknowledged_bytes: 0,
+            damage: None,
+        };
+        self.write_data(empty, addition, device)
+    }
+
+    /// Puts data behind what is here.
+    pub fn append<S: Storage>(
+        &mut self,
+        addition: Addition<'_>,
+        device: &mut Device<S>,
+    ) -> Result<(), StorageError> {
+        let content = self.content.expect("a frame in use");
+        assert!(!content.closed && content.damage.is_none());
+        self.write_data(content, addition, device)
+    }
+
+    fn write_data<S: Storage>(
+        &mut self,
+        mut content: Content,
+        addition: Addition<'_>,
+        device: &mut Device<S>,
+    ) -> Result<(), StorageError> {
+        let end = content.bytes + addition.data.len() as u32;
+        assert!(end <= device.layout.segment_bytes, "data beyond its frame");
+        if !addition.data.is_empty() {
+            let at = device.layout.data(self.number) + u64::from(content.bytes);
+            device.storage.write(at, addition.data)?;
+        }
+        content.bytes = end;
+        content.crc = addition.crc;
+        content.closed = addition.closes;
+        if addition.safe_at_once {
+            content.acknowledged_bytes = end;
+        }
+        self.write_header(Some(content), device)?;
+        self.settled = false;
+        self.verified = false;
+        Ok(())
+    }
+
+    /// What is here is needed no more.
+    pub fn free<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), StorageError> {
+        self.write_header(None, device)?;
+        self.settled = false;
+        self.carried_bytes = 0;
+        Ok(())
+    }
+
+    fn write_header<S: Storage>(
+        &mut self,
+        content: Option<Content>,
+        device: &mut Device<S>,
+    ) -> Result<(), StorageError> {
+        let mut copies = self.copies;
+        let (place, sequence) = copies.advance(&device.syncs);
+        let header = Header {
+            cluster_id: device.cluster_id,
+            sequence,
+            content,
+        };
+        let at = device.layout.header(self.number, place);
+        device.storage.write(at, &header.encode())?;
+        (self.copies, self.content) = (copies, content);
+        Ok(())
+    }
+
+    /// A sync is about to begin. A header that the last one has made durable is written a second time.
+    pub fn before_sync<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), StorageError> {
+        if !self.settled && self.is_durable(device) {
+            self.write_header(self.content, device)?;
+            self.settled = true;
+        }
+        self.carried_bytes = self.content.map_or(0, |content| content.bytes);
+        Ok(())
+    }
+
+    /// The sync has succeeded. What it carried was of this use of the frame, or counts as nothing.
+    pub fn after_sync(&mut self) {
+        if let Some(content) = &mut self.content {
+            content.acknowledged_bytes = content.acknowledged_bytes.max(self.carried_bytes);
+            assert!(content.acknowledged_bytes <= content.bytes);
+        }
+    }
+
+    /// Names damage, for good if nothing was named before. Whether it is news.
+    pub fn damage(&mut self, damage: Damage) -> bool {
+        let Some(content) = &mut self.content else {
+            return false;
+        };
+        let is_news = content.damage.is_none();
+        content.damage.get_or_insert(damage);
+        is_news
+    }
+
+    /// Reads all data and compares its checksum, unless that has been done.
+    pub fn verify<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), Damage> {
+        let Some(content) = self.content else {
+            return Ok(());
+        };
+        if let Some(damage) = content.damage {
+            return Err(damage);
+        }
+        if self.verified {
+            return Ok(());
+        }
+        match device.checksum(self.number, 0, content.bytes, 0) {
+            Ok(crc) if crc == content.crc => {
+                self.verified = true;
+                Ok(())
+            }
+            Ok(_) => Err(Damage::Rotten),
+            Err(_) => Err(Damage::Unreadable),
+        }
+    }
+
+    /// Reads a piece into `out`, which has its size; all data has been or is now compared with its checksum.
+    pub fn read<S: Storage>(
+        &mut self,
+        offset: u32,
+        out: &mut [u8],
+        device: &mut Device<S>,
+    ) -> Result<(), Damage> {
+        let content = self.content.expect("a frame in use");
+        debug_assert!(offset as usize + out.len() <= content.bytes as usize);
+        let is_whole = out.len() == content.bytes as usize && content.damage.is_none();
+        if !is_whole {
+            self.verify(device)?;
+        }
+        let at = device.layout.data(self.number) + u64::from(offset);
+        if device.storage.read(at, out).is_err() {
+            return Err(Damage::Unreadable);
+        }
+        if is_whole && crc32c::crc32c(out) != content.crc {
+            return Err(Damage::Rotten);
+        }
+        self.verified = true;
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! Taking a storage into use.
+
+use core::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::time::Time;
+
+use crate::backup::{Backup, Config};
+use crate::copies::{Copies, PLACES, Syncs};
+use crate::device::Device;
+use crate::fences::Fences;
+use crate::fencing::Fencing;
+use crate::frame::Frame;
+use crate::layout::{BLOCK_BYTES, HEAD_BYTES, Layout};
+use crate::load::{self, MAX_SEQUENCE, Past};
+use crate::record::{FORMAT, Superblock};
+use crate::storage::{Storage, StorageError};
+use crate::sync::Commit;
+
+/// Why a storage is not taken into use. Nothing on it was changed, except for [`OpenError::Storage`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// It is not empty, and no backup's.
+    Foreign,
+    /// It was a backup's, and its superblocks are damaged.
+    Damaged,
+    UnknownFormat(u32),
+    OtherCluster {
+        found: u64,
+        wanted: u64,
+    },
+    OtherSizes {
+        found: Layout,
+        wanted: Layout,
+    },
+    /// No frame, or no bytes in one.
+    TooSmall,
+    Storage(StorageError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Foreign => write!(
+                f,
+                "the storage holds something that is no backup's; give another one, or overwrite its first {HEAD_BYTES} bytes \
+                 with zeros if nothing on it is needed"
+            ),
+            OpenError::Damaged => write!(
+                f,
+                "all superblocks of the storage are damaged, so it is not known whom it must refuse; once the other backups hold \
+                 all replicas, overwrite its first {HEAD_BYTES} bytes with zeros to use it as an empty one"
+            ),
+            OpenError::UnknownFormat(format) => write!(
+                f,
+                "the storage has format {format}, this program knows format {FORMAT} only: use the program that wrote it"
+            ),
+            OpenError::OtherCluster { found, wanted } => write!(
+                f,
+                "the storage belongs to cluster {found:016x}, and this is {wanted:016x}: give it back to that cluster, or give \
+                 this server another one"
+            ),
+            OpenError::OtherSizes { found, wanted } => write!(
+                f,
+                "the storage has {} frames for segments of {} bytes, and {} for segments of {} bytes are asked for: ask for what it has, \
+                 or give an empty storage",
+                found.frame_count, found.segment_bytes, wanted.frame_count, wanted.segment_bytes
+            ),
+            OpenError::TooSmall => {
+                f.write_str("the storage is too small for a single segment; give more")
+            }
+            OpenError::Storage(error) => write!(f, "the storage cannot be used: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+impl From<StorageError> for OpenError {
+    fn from(error: StorageError) -> OpenError {
+        OpenError::Storage(error)
+    }
+}
+
+/// What the first blocks of a storage are.
+enum Found {
+    Empty,
+    Superblock(Superblock, Copies),
+}
+
+impl<S: Storage> Backup<S> {
+    /// Opens a backup's storage, or formats an empty one. The storage is synced, twice at least, and waited for; data of open replicas is
+    /// read and compared with what their headers say.
+    pub fn open(now: Time, config: Config, mut storage: S) -> Result<Backup<S>, OpenError> {
+        let layout = config.layout();
+        if layout.segment_bytes == 0 || layout.frame_count == 0 {
+            return Err(OpenError::TooSmall);
+        }
+        let (superblock, copies) = match look(&mut storage)? {
+            Found::Empty => return Backup::format(now, config, storage),
+            Found::Superblock(superblock, copies) => (superblock, copies),
+        };
+        if superblock.cluster_id != config.cluster_id {
+            return Err(OpenError::OtherCluster {
+                found: superblock.cluster_id,
+                wanted: config.cluster_id,
+            });
+        }
+        let found = superblock.layout();
+        if found != layout {
+            return Err(OpenError::OtherSizes {
+                found,
+                wanted: layout,
+            });
+        }
+        let past = Past {
+            complete: superblock.clean || superblock.boot_id == config.boot_id,
+            flushed: superblock.flushed,
+        };
+        let mut backup = Backup::empty(now, config, storage);
+        backup.fencing = Fencing::found(superblock.fences, copies);
+        backup.load(past)?;
+        Ok(backup.ready()?)
+    }
+
+    /// Makes a storage an empty backup's, whatever it held.
+    pub fn format(now: Time, config: Config, storage: S) -> Result<Backup<S>, OpenError> {
+        let mut backup = Backup::empty(now, config, storage);
+        let Device {
+            storage, layout, ..
+        } = &mut backup.device;
+        let (mut head, zeros) = (vec![0; HEAD_BYTES], vec![0; HEAD_BYTES]);
+        for number in 0..layout.frame_count {
+            storage.read(layout.head(number), &mut head)?;
+            if head != zeros {
+                storage.write(layout.head(number), &zeros)?;
+            }
+        }
+        // Frames first: what has a superblock is a backup's storage, and whole.
+        storage.sync()?;
+        storage.write(0, &zeros)?;
+        for number in 0..layout.frame_count {
+            let frame = Frame::found(number, Copies::default(), None, true);
+            backup.frames.push(Some(frame));
+            backup.free.insert(number);
+        }
+        Ok(backup.ready()?)
+    }
+
+    fn empty(now: Time, config: Config, storage: S) -> Backup<S> {
+        let device = Device {
+            storage,
+            layout: config.layout(),
+            cluster_id: config.cluster_id,
+            syncs: Syncs::OPENED,
+        };
+        Backup {
+            device,
+            frames: Vec::new(),
+            replicas: BTreeMap::new(),
+            free: BTreeSet::new(),
+            freeing: BTreeSet::new(),
+            promises: BTreeMap::new(),
+            fencing: Fencing::found(Fences::default(), Copies::default()),
+            recovering: BTreeSet::new(),
+            commit: Commit::default(),
+            opened_at: now,
+            notices: Vec::new(),
+            retired: None,
+            appends: 0,
+            bytes_appended: 0,
+            config,
+        }
+    }
+
+    fn load(&mut self, past: Past) -> Result<(), StorageError> {
+        for number in 0..self.config.frame_count {
+            let loaded = load::load(number, &mut self.device, past)?;
+            self.notices.extend(loaded.notice);
+            self.frames.push(loaded.frame);
+            let Some(frame) = &loaded.frame else { continue };
+            match frame.content().map(|content| content.replica) {
+                None => {
+                    self.free.insert(number);
+                }
+                Some(replica) => match self.replicas.insert(replica, number) {
+                    None => {}
+                    Some(other) => self.keep_better(other, number)?,
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// One replica in two frames: it was freed in one, which a crash has undone, and came again.
+    fn keep_better(&mut self, one: u32, other: u32) -> Result<(), StorageError> {
+        let [one_rank, other_rank] = [one, other].map(|number| {
+            let frame = self.frames[number as usize].as_mut();
+            let frame = frame.expect("a replica is in a frame that can be used");
+            let is_sound = frame.verify(&mut self.device).is_ok();
+            let content = frame.content().expect("a frame in use");
+            (is_sound, content.closed, content.bytes)
+        });
+        let (better, worse) = if one_rank >= other_rank {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        let replica = self.frame(worse).content().expect("a frame in use").replica;
+        self.replicas.insert(replica, worse);
+        self.free_frame(worse)?;
+        self.replicas.insert(replica, better);
+        Ok(())
+    }
+
+    /// What was found and judged becomes durable, before the superblock says that this kernel's page cache is to be trusted.
+    fn ready(mut self) -> Result<Backup<S>, StorageError> {
+        self.sync_all()?;
+        self.write_superblock(false)?;
+        self.sync_all()?;
+        for (frame, number) in self.frames.iter().zip(0..) {
+            if frame.is_some_and(|frame| frame.wants_sync(self.config.durability)) {
+                self.commit.unsettled.insert(number);
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn look(storage: &mut impl Storage) -> Result<Found, OpenError> {
+    let mut head = vec![0; HEAD_BYTES];
+    storage.read(0, &mut head)?;
+    if head.iter().all(|&byte| byte == 0) {
+        return Ok(Found::Empty);
+    }
+    let mut sequences = [0; PLACES];
+    let mut newest: Option<Superblock> = None;
+    let blocks = head.chunks_exact(BLOCK_BYTES as usize);
+    for (block, sequence) in blocks.clone().zip(&mut sequences) {
+        let superblock = Superblock::decode(block)
+            .filter(|superblock| (1..MAX_SEQUENCE).contains(&superblock.sequence));
+        if let Some(superblock) = superblock {
+            *sequence = superblock.sequence;
+            if newest
+                .as_ref()
+                .is_none_or(|newest| newest.sequence < superblock.sequence)
+            {
+                newest = Some(superblock);
+            }
+        }
+    }
+    if let Some(superblock) = newest {
+        return Ok(Found::Superblock(superblock, Copies::found(sequences)));
+    }
+    let formats: Vec<u32> = blocks.filter_map(Superblock::format_of).collect();
+    match formats.iter().find(|&&format| format != FORMAT) {
+        Some(&format) => Err(OpenError::UnknownFormat(format)),
+        None if formats.is_empty() => Err(OpenError::Foreign),
+        None => Err(OpenError::Damaged),
+    }
+}
+
+impl Config {
+    pub(crate) fn layout(&self) -> Layout {
+        Layout {
+            segment_bytes: self.segment_bytes,
+            frame_count: self.frame_count,
+        }
+    }
+}
+
+impl Superblock {
+    fn layout(&self) -> Layout {
+        Layout {
+            segment_bytes: self.segment_bytes,
+            frame_count: self.frame_count,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Fencing a log and releasing it to its recovery.
+
+use wire::ids::ServerId;
+use wire::peer::{ReplicaId, Role, SERVING_PROMISE};
+use wire::time::Time;
+
+use crate::backup::{Backup, Output};
+use crate::fences::TooMany;
+use crate::frame::State;
+use crate::record::{Damage, MAX_FENCES};
+use crate::storage::Storage;
+
+/// What a backup holds of a log. Nothing of it changes any more, unless power is lost and takes what was never acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inventory {
+    pub log: ServerId,
+    /// In the order of segment ids.
+    pub replicas: Vec<ReplicaInfo>,
+}
+
+/// A replica as it is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaInfo {
+    pub segment_id: u64,
+    pub role: Role,
+    pub state: State,
+    /// Data that is here, and the CRC32C over all of it, for the reader to compare with what arrives.
+    pub bytes: u32,
+    pub crc: u32,
+    /// Why [`Backup::read`] does not give it out. That of open replicas is known here; closed ones are looked at when they are
+    /// read, and named here once they were found damaged.
+    pub damage: Option<Damage>,
+}
+
+impl<S: Storage> Backup<S> {
+    /// Refuses the log's master from now on, and for ever. [`Output::released`] follows once that is durable and the last promise to the
+    /// master has run out; then for every further call as well. A backup that cannot note the fence says so and releases nothing:
+    /// whoever recovers asks again, or does without it.
+    pub fn begin_recovery(&mut self, now: Time, log: ServerId, out: &mut impl Output) {
+        if let Err(TooMany) = self.fencing.fences.raise(log) {
+            out.log_message(
+                1,
+                &format!(
+                    "backup: {log} cannot be recovered from here: {MAX_FENCES} server indexes have been recovered already, \
+                     and a storage notes no more; empty this backup's storage once the others hold all replicas"
+                ),
+            );
+            return;
+        }
+        self.refuse_fenced(out);
+        // One for each fence, and more only where incarnations of one server are recovered one after the other.
+        if self.recovering.len() >= 2 * MAX_FENCES && !self.recovering.contains(&log) {
+            out.log_message(
+                2,
+                &format!("backup: too many recoveries at once, that of {log} must ask again"),
+            );
+            return;
+        }
+        self.recovering.insert(log);
+        if !self.fencing.durable().covers(log) {
+            self.fencing.changed();
+        }
+        self.release(now, out);
+    }
+
+    /// Releases the logs whose time has come; when that of the next comes.
+    pub(crate) fn release(&mut self, now: Time, out: &mut impl Output) -> Time {
+        let mut next = Time::NEVER;
+        let fenced: Vec<ServerId> = self
+            .recovering
+            .iter()
+            .copied()
+            .filter(|&log| self.fencing.durable().covers(log))
+            .collect();
+        for log in fenced {
+            let promised = self.promises.get(&log).copied();
+            // What the process before this one had promised is not known.
+            let at = promised
+                .unwrap_or_default()
+                .max(self.opened_at + SERVING_PROMISE);
+            if at > now {
+                next = next.min(at);
+                continue;
+            }
+            self.recovering.remove(&log);
+            let inventory = self.inventory(log);
+            out.released(inventory);
+        }
+        next
+    }
+
+    fn inventory(&mut self, log: ServerId) -> Inventory {
+        let of_log: Vec<(ReplicaId, u32)> = self.of_log(log).collect();
+        let replicas = of_log
+            .into_iter()
+            .map(|(replica, number)| self.look_at(replica, number))
+            .collect();
+        Inventory { log, replicas }
+    }
+
+    fn look_at(&mut self, replica: ReplicaId, number: u32) -> ReplicaInfo {
+        let frame = self.frames[number as usize]
+            .as_mut()
+            .expect("a replica is in a frame that can be used");
+        let is_open = frame.content().is_some_and(|content| !content.closed);
+        // Which log is the log depends on what open replicas hold, before anything is read.
+        if is_open && let Err(damage) = frame.verify(&mut self.device) {
+            self.name_damage(number, damage);
+        }
+        let content = self.frame(number).content().expect("a frame in use");
+        ReplicaInfo {
+            segment_id: replica.segment_id,
+            role: content.role,
+            state: State::of(content.closed),
+            bytes: content.bytes,
+            crc: content.crc,
+            damage: content.damage,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Group commit: one sync of the frames at a time, and everything that comes meanwhile shares the next.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use wire::ids::{ReplyTo, ServerId};
+use wire::peer::{Answer, Status};
+use wire::time::Time;
+
+use crate::backup::{Backup, Output};
+use crate::storage::{Scope, Storage, StorageError};
+
+/// What nobody waits for is synced after so long, together with what came since.
+const SETTLE_AFTER: Duration = Duration::from_millis(250);
+
+/// An append that is answered when what it wrote is durable.
+pub(crate) struct Waiting {
+    pub to: ReplyTo,
+    pub log: ServerId,
+    /// Of the replica, with this append.
+    pub bytes: u32,
+}
+
+/// What the next sync is for, and what the one under way carries.
+#[derive(Default)]
+pub(crate) struct Commit {
+    pub waiting: Vec<Waiting>,
+    /// Frames that were written to, or whose header is there only once.
+    pub unsettled: BTreeSet<u32>,
+    settle_at: Option<Time>,
+    under_way: Option<Carried>,
+}
+
+struct Carried {
+    waiting: Vec<Waiting>,
+    frames: BTreeSet<u32>,
+}
+
+impl<S: Storage> Backup<S> {
+    /// Does what is due: begins syncs, releases logs whose time has come, says what is to be said. Called after every batch of other
+    /// calls, and no later than at the time returned.
+    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+        for notice in std::mem::take(&mut self.notices) {
+            out.log_message(1, &notice);
+        }
+        self.promises.retain(|_, until| *until > now);
+        let release_at = self.release(now, out);
+        self.note_fences(out);
+        let settle_at = self.settle_at(now);
+        if settle_at > now {
+            return settle_at.min(release_at);
+        }
+        if let Err(error) = self.begin_sync() {
+            self.retire(&error, out);
+        }
+        release_at
+    }
+
+    /// When the next sync of the frames is due, if that depends on time.
+    fn settle_at(&mut self, now: Time) -> Time {
+        let commit = &mut self.commit;
+        if commit.under_way.is_some() || self.retired.is_some() {
+            Time::NEVER
+        } else if !commit.waiting.is_empty() || self.free.is_empty() && !self.freeing.is_empty() {
+            now
+        } else if commit.unsettled.is_empty() {
+            Time::NEVER
+        } else {
+            *commit.settle_at.get_or_insert(now + SETTLE_AFTER)
+        }
+    }
+
+    fn begin_sync(&mut self) -> Result<(), StorageError> {
+        for &number in &self.commit.unsettled {
+            let frame = self.frames[number as usize].as_mut();
+            let frame = frame.expect("only usable frames are written");
+            frame.before_sync(&mut self.device)?;
+        }
+        self.commit.settle_at = None;
+        self.commit.under_way = Some(Carried {
+            waiting: std::mem::take(&mut self.commit.waiting),
+            frames: std::mem::take(&mut self.commit.unsettled),
+        });
+        self.device.syncs.begun += 1;
+        self.device.storage.begin_sync(Scope::All);
+        Ok(())
+    }
+
+    /// [`Storage::begin_sync`] has ended.
+    pub fn synced(
+        &mut self,
+        now: Time,
+        scope: Scope,
+        result: Result<(), StorageError>,
+        out: &mut impl Output,
+    ) {
+        match scope {
+            Scope::Superblock => self.superblock_synced(result, out),
+            Scope::All => self.frames_synced(result, out),
+        }
+        self.release(now, out);
+    }
+
+    fn frames_synced(&mut self, result: Result<(), StorageError>, out: &mut impl Output) {
+        let carried = self.commit.under_way.take();
+        let carried = carried.expect("a sync of the frames ends that was begun");
+        if let Err(error) = result {
+            refuse(carried.waiting, Status::Retired, out);
+            self.retire(&error, out);
+            return;
+        }
+        self.device.syncs.completed = self.device.syncs.begun;
+        for number in carried.frames {
+            let frame = self.frames[number as usize].as_mut();
+            let frame = frame.expect("only usable frames are written");
+            frame.after_sync();
+            if frame.wants_sync(self.config.durability) {
+                self.commit.unsettled.insert(number);
+            }
+            if frame.is_durable(&self.device) && self.freeing.remove(&number) {
+                self.free.insert(number);
+            }
+        }
+        for Waiting { to, bytes, .. } in carried.waiting {
+            let status = Status::Ok;
+            out.answer(to, Answer { status, bytes });
+        }
+    }
+
+    /// Those who wait for appends to logs that are fenced now.
+    pub(crate) fn refuse_fenced(&mut self, out: &mut impl Output) {
+        let fences = &self.fencing.fences;
+        let under_way = self.commit.under_way.as_mut();
+        let carried = under_way.map(|carried| &mut carried.waiting);
+        for waiting in carried.into_iter().chain([&mut self.commit.waiting]) {
+            let fenced = waiting.extract_if(.., |waiting| fences.covers(waiting.log));
+            refuse(fenced, Status::Fenced, out);
+        }
+    }
+
+    /// Nothing more becomes durable.
+    pub(crate) fn give_up_waiting(&mut self, out: &mut impl Output) {
+        refuse(
+            std::mem::take(&mut self.commit.waiting),
+            Status::Retired,
+            out,
+        );
+    }
+
+    pub(crate) fn sync_all(&mut self) -> Result<(), StorageError> {
+        self.device.sync()?;
+        self.fencing.synced_with_all();
+        Ok(())
+    }
+
+    /// Ends a backup whose process is told to end: whatever happens to the machine afterwards, nothing is lost, in `Buffered` mode
+    /// neither. Waits for the storage. Requests that wait are not answered any more.
+    pub fn close_in_order(mut self) -> Result<S, StorageError> {
+        if let Some(reason) = self.retired {
+            return Err(StorageError(reason));
+        }
+        self.sync_all()?;
+        self.write_superblock(true)?;
+        self.sync_all()?;
+        Ok(self.device.storage)
+    }
+}
+
+fn refuse(waiting: impl IntoIterator<Item = Waiting>, status: Status, out: &mut impl Output) {
+    for Waiting { to, .. } in waiting {
+        out.answer(to, Answer { status, bytes: 0 });
+    }
+}

@@ -1,0 +1,278 @@
+//! A storage in memory that loses, tears, rots and fails as told: for tests, and for the simulator's servers.
+
+use std::collections::BTreeMap;
+
+use crate::storage::{SUPERBLOCK_BYTES, Scope, Storage, StorageError};
+
+/// Devices write so much whole or not at all.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// A page cache over a disk.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryStorage {
+    /// What reads see.
+    cache: Vec<u8>,
+    /// What is left without power, before anything of `unsynced` is added.
+    disk: Vec<u8>,
+    /// Written since, in order.
+    unsynced: Vec<Written>,
+    written: u64,
+    /// The writes that each sync under way is about: those before this number.
+    syncs: BTreeMap<Scope, u64>,
+    /// What does not work from now on.
+    pub faults: Faults,
+}
+
+/// What does not work. The texts become those of the errors.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    pub writes: Option<String>,
+    pub syncs: Option<String>,
+    /// Reads that touch the byte at this offset fail.
+    pub unreadable_at: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Written {
+    number: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+impl Written {
+    fn is_of(&self, scope: Scope) -> bool {
+        scope == Scope::All || self.offset < SUPERBLOCK_BYTES
+    }
+
+    /// The parts that lie in one sector each, and the sector's number.
+    fn sectors(&self) -> impl Iterator<Item = (u64, u64, &[u8])> {
+        let mut at = 0;
+        core::iter::from_fn(move || {
+            let rest = self.bytes.get(at..).filter(|rest| !rest.is_empty())?;
+            let offset = self.offset + at as u64;
+            let room = SECTOR_BYTES - offset % SECTOR_BYTES;
+            let part = &rest[..rest.len().min(room as usize)];
+            at += part.len();
+            Some((offset / SECTOR_BYTES, offset, part))
+        })
+    }
+}
+
+fn put(into: &mut [u8], offset: u64, bytes: &[u8]) {
+    let at = offset as usize;
+    into[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+impl MemoryStorage {
+    /// Of zeros.
+    pub fn new(bytes: u64) -> MemoryStorage {
+        MemoryStorage::with(vec![0; bytes as usize])
+    }
+
+    pub fn with(bytes: Vec<u8>) -> MemoryStorage {
+        MemoryStorage {
+            disk: bytes.clone(),
+            cache: bytes,
+            ..MemoryStorage::default()
+        }
+    }
+
+    /// What reads see.
+    pub fn bytes(&self) -> &[u8] {
+        &self.cache
+    }
+
+    /// The syncs that are under way.
+    pub fn syncs_under_way(&self) -> Vec<Scope> {
+        self.syncs.keys().copied().collect()
+    }
+
+    /// Ends a sync that is under way; the result is for [`crate::Backup::synced`].
+    pub fn finish_sync(&mut self, scope: Scope) -> Result<(), StorageError> {
+        let until = self.syncs.remove(&scope).expect("a sync is under way");
+        if let Some(text) = &self.faults.syncs {
+            return Err(StorageError(text.clone()));
+        }
+        let (disk, unsynced) = (&mut self.disk, &mut self.unsynced);
+        unsynced.retain(|written| {
+            let is_carried = written.number < until && written.is_of(scope);
+            if is_carried {
+                put(disk, written.offset, &written.bytes);
+            }
+            !is_carried
+        });
+        Ok(())
+    }
+
+    /// Offset and length of the last write, if it is not synced.
+    pub fn last_write(&self) -> Option<(u64, usize)> {
+        let last = self.unsynced.last()?;
+        Some((last.offset, last.bytes.len()))
+    }
+
+    /// The process dies and its kernel goes on: what was written is there.
+    pub fn process_crash(&mut self) {
+        self.syncs.clear();
+    }
+
+    /// The process dies in the middle of a write: of the last one, only what lies before `offset` is there. Headers, which lie in one
+    /// block, are written whole or not at all, so for them choose one of these.
+    pub fn process_crash_within_write(&mut self, offset: u64) {
+        self.process_crash();
+        let Some(mut last) = self.unsynced.pop() else {
+            return;
+        };
+        let kept = offset.saturating_sub(last.offset) as usize;
+        last.bytes.truncate(kept);
+        self.unsynced.push(last);
+        self.cache.clone_from(&self.disk);
+        for written in &self.unsynced {
+            put(&mut self.cache, written.offset, &written.bytes);
+        }
+    }
+
+    /// Power is lost. Each sector holds what was in it at the last sync or at any time since: `choose(n)` says how many of n writes
+    /// to it got through.
+    pub fn power_loss(&mut self, mut choose: impl FnMut(usize) -> usize) {
+        self.syncs.clear();
+        let unsynced = std::mem::take(&mut self.unsynced);
+        let mut sectors: BTreeMap<u64, Vec<(u64, &[u8])>> = BTreeMap::new();
+        for written in &unsynced {
+            for (sector, offset, part) in written.sectors() {
+                sectors.entry(sector).or_default().push((offset, part));
+            }
+        }
+        for writes in sectors.values() {
+            let through = choose(writes.len()).min(writes.len());
+            for (offset, part) in &writes[..through] {
+                put(&mut self.disk, *offset, part);
+            }
+        }
+        self.cache.clone_from(&self.disk);
+    }
+
+    /// A byte changes by itself, on the disk and in the cache.
+    pub fn rot(&mut self, offset: u64, flip: u8) {
+        for bytes in [&mut self.cache, &mut self.disk] {
+            bytes[offset as usize] ^= flip;
+        }
+        for written in &mut self.unsynced {
+            let at = offset.checked_sub(written.offset);
+            if let Some(byte) = at.and_then(|at| written.bytes.get_mut(at as usize)) {
+                *byte ^= flip;
+            }
+        }
+    }
+
+    fn range(&self, offset: u64, bytes: usize) -> Result<(), StorageError> {
+        let end = offset.checked_add(bytes as u64);
+        if end.is_some_and(|end| end <= self.cache.len() as u64) {
+            Ok(())
+        } else {
+            Err(StorageError(format!(
+                "{bytes} bytes at {offset} are beyond the end"
+            )))
+        }
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        self.range(offset, bytes.len())?;
+        if let Some(text) = &self.faults.writes {
+            return Err(StorageError(text.clone()));
+        }
+        put(&mut self.cache, offset, bytes);
+        self.unsynced.push(Written {
+            number: self.written,
+            offset,
+            bytes: bytes.to_vec(),
+        });
+        self.written += 1;
+        Ok(())
+    }
+
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), StorageError> {
+        self.range(offset, out.len())?;
+        let touched = offset..offset + out.len() as u64;
+        if let Some(at) = self.faults.unreadable_at
+            && touched.contains(&at)
+        {
+            return Err(StorageError(format!("the byte at {at} cannot be read")));
+        }
+        let at = offset as usize;
+        out.copy_from_slice(&self.cache[at..at + out.len()]);
+        Ok(())
+    }
+
+    fn begin_sync(&mut self, scope: Scope) {
+        let before = self.syncs.insert(scope, self.written);
+        assert_eq!(before, None, "one sync of a scope at a time");
+    }
+
+    fn sync(&mut self) -> Result<(), StorageError> {
+        let under_way = self.syncs.insert(Scope::All, self.written);
+        let result = self.finish_sync(Scope::All);
+        self.syncs
+            .extend(under_way.map(|until| (Scope::All, until)));
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written() -> MemoryStorage {
+        let mut storage = MemoryStorage::new(SUPERBLOCK_BYTES + 4096);
+        storage.write(SUPERBLOCK_BYTES, &[1; 1024]).unwrap();
+        storage
+    }
+
+    #[test]
+    fn power_takes_what_is_not_synced_sector_by_sector() {
+        let mut storage = written();
+        let mut first = true;
+        storage.power_loss(|writes| {
+            if std::mem::take(&mut first) {
+                writes
+            } else {
+                0
+            }
+        });
+        let at = SUPERBLOCK_BYTES as usize;
+        assert_eq!(storage.bytes()[at..at + 512], [1; 512]);
+        assert_eq!(storage.bytes()[at + 512..at + 1024], [0; 512]);
+    }
+
+    #[test]
+    fn a_sync_carries_what_was_written_before_it_began() {
+        let mut storage = written();
+        storage.begin_sync(Scope::All);
+        storage.write(SUPERBLOCK_BYTES, &[2; 512]).unwrap();
+        storage.finish_sync(Scope::All).unwrap();
+        storage.power_loss(|_| 0);
+        let at = SUPERBLOCK_BYTES as usize;
+        assert_eq!(storage.bytes()[at..at + 1024], [1; 1024]);
+    }
+
+    #[test]
+    fn the_superblock_is_synced_alone() {
+        let mut storage = written();
+        storage.write(0, &[3; 8]).unwrap();
+        storage.begin_sync(Scope::Superblock);
+        storage.finish_sync(Scope::Superblock).unwrap();
+        storage.power_loss(|_| 0);
+        assert_eq!(storage.bytes()[..8], [3; 8]);
+        assert_eq!(storage.bytes()[SUPERBLOCK_BYTES as usize], 0);
+    }
+
+    #[test]
+    fn a_dying_process_leaves_the_beginning_of_a_write() {
+        let mut storage = written();
+        storage.process_crash_within_write(SUPERBLOCK_BYTES + 100);
+        let at = SUPERBLOCK_BYTES as usize;
+        assert_eq!(storage.bytes()[at..at + 100], [1; 100]);
+        assert_eq!(storage.bytes()[at + 100], 0);
+    }
+}

@@ -1,0 +1,515 @@
+//! Any operations, with crashes between them, against what was asked and answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use wire::peer::SERVING_PROMISE;
+
+use super::*;
+use crate::record::Content;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Append {
+        replica: ReplicaId,
+        bytes: u32,
+        closes: bool,
+        how: How,
+    },
+    Free(ReplicaId),
+    KeepAlive(ServerId),
+    Recover(ServerId),
+    Forget(ServerId),
+    FinishSync,
+    Wait {
+        ms: u64,
+    },
+    ProcessCrash {
+        /// Through this part in 256 of the last write, if that was of data.
+        cut: Option<u8>,
+    },
+    PowerLoss {
+        seed: u64,
+    },
+    CloseInOrder {
+        power_loss: bool,
+    },
+}
+
+/// How an append differs from what comes next.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Next,
+    /// Sends so much of what is held again.
+    Again(u32),
+    Gap,
+    WrongChecksum,
+}
+
+/// What was asked and answered about a replica.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// The longest that was sent: what is beyond cannot be there.
+    sent: u32,
+    acknowledged: u32,
+    close_sent: bool,
+    close_acknowledged: bool,
+    /// Of its own will or with its log; a crash may bring it back, but then nobody wants it.
+    freed: bool,
+    /// Its loss was allowed, or named.
+    lost: bool,
+    /// Counts its openings: answers to earlier ones say nothing of this.
+    opening: u32,
+}
+
+impl Known {
+    /// Nothing is there that was promised; what was sent once may come back.
+    fn anew(&self, freed: bool) -> Known {
+        Known {
+            sent: self.sent,
+            close_sent: self.close_sent,
+            freed,
+            opening: self.opening + 1,
+            ..Known::default()
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    replica: ReplicaId,
+    end: u32,
+    closes: bool,
+    at: Time,
+    opening: u32,
+}
+
+struct Model {
+    rig: Rig,
+    known: BTreeMap<ReplicaId, Known>,
+    sent: BTreeMap<u64, Sent>,
+    promised: BTreeMap<ServerId, Time>,
+    asked: BTreeSet<ServerId>,
+    released: BTreeSet<ServerId>,
+    answers_seen: usize,
+}
+
+/// How long a segment is when it is complete: whoever closes it says the same.
+fn length_of(replica: ReplicaId) -> u32 {
+    600 * replica.segment_id as u32 - 100
+}
+
+fn role_of(replica: ReplicaId) -> Role {
+    if replica.segment_id.is_multiple_of(3) {
+        Role::Side
+    } else {
+        Role::Head
+    }
+}
+
+impl Model {
+    fn new(durability: Durability) -> Model {
+        Model {
+            rig: Rig::new(durability, 4),
+            known: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            released: BTreeSet::new(),
+            answers_seen: 0,
+        }
+    }
+
+    fn held(&mut self, replica: ReplicaId) -> Option<Content> {
+        let backup = self.rig.backup();
+        let number = *backup.replicas.get(&replica)?;
+        backup.frame(number).content().copied()
+    }
+
+    fn apply(&mut self, operation: &Operation) {
+        match *operation {
+            Operation::Append {
+                replica,
+                bytes,
+                closes,
+                how,
+            } => self.append(replica, bytes, closes, how),
+            Operation::Free(replica) => {
+                if self.rig.free(replica) == Status::Ok
+                    && let Some(known) = self.known.get_mut(&replica)
+                {
+                    known.freed = true;
+                }
+            }
+            Operation::KeepAlive(log) => {
+                let status = self.rig.keep_alive(log);
+                assert_eq!(status == Status::Fenced, self.asked.contains(&log));
+                if status == Status::Ok {
+                    self.promise(log, self.rig.now);
+                }
+            }
+            Operation::Recover(log) => {
+                self.asked.insert(log);
+                self.rig.begin_recovery(log);
+            }
+            Operation::Forget(log) => {
+                let Rig { backup, said, .. } = &mut self.rig;
+                backup.as_mut().unwrap().forget_log(log, said);
+                self.rig.tick();
+                for (_, known) in self
+                    .known
+                    .iter_mut()
+                    .filter(|(replica, _)| replica.log == log)
+                {
+                    known.freed = true;
+                }
+            }
+            Operation::FinishSync => {
+                if let Some(&scope) = self.rig.storage().syncs_under_way().first() {
+                    self.rig.finish_sync(scope);
+                }
+            }
+            Operation::Wait { ms } => self.rig.wait(Duration::from_millis(ms)),
+            Operation::ProcessCrash { cut } => {
+                let mut storage = self.rig.take_storage();
+                match cut.and_then(|cut| storage.within_last_data_write(cut)) {
+                    Some(offset) => storage.process_crash_within_write(offset),
+                    None => storage.process_crash(),
+                }
+                self.restart(storage, false);
+            }
+            Operation::PowerLoss { seed } => {
+                let mut storage = self.rig.take_storage();
+                let mut random = seed;
+                storage.power_loss(|writes| {
+                    random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                    match random >> 62 {
+                        0 => 0,
+                        1 => writes,
+                        _ => (random >> 32) as usize % (writes + 1),
+                    }
+                });
+                self.rig.config.boot_id[0] = self.rig.config.boot_id[0].wrapping_add(1);
+                self.restart(storage, true);
+            }
+            Operation::CloseInOrder { power_loss } => {
+                let mut storage = self.rig.close_in_order();
+                storage.process_crash();
+                if power_loss {
+                    storage.power_loss(|_| 0);
+                    self.rig.config.boot_id[0] = self.rig.config.boot_id[0].wrapping_add(1);
+                }
+                self.restart(storage, false);
+            }
+        }
+        self.see();
+    }
+
+    fn append(&mut self, replica: ReplicaId, bytes: u32, closes: bool, how: How) {
+        let held = self.held(replica).map_or(0, |content| content.bytes);
+        let length = length_of(replica);
+        let end = if closes {
+            length
+        } else {
+            length.min(held + bytes)
+        };
+        let offset = match how {
+            How::Next | How::WrongChecksum => held,
+            How::Again(bytes) => held.saturating_sub(bytes),
+            How::Gap => (held + 1).min(end),
+        };
+        let is_gap = offset > held;
+        let content = content_of(replica, end);
+        let crc = crc32c::crc32c(&content) ^ u32::from(matches!(how, How::WrongChecksum));
+        let mut sent = Sent {
+            opening: 0,
+            replica,
+            end,
+            closes,
+            at: self.rig.now,
+        };
+        let is_full = self.rig.backup().stats().frames_free == 0;
+        let nonce = self.rig.send(&Append {
+            replica,
+            role: role_of(replica),
+            offset,
+            closes,
+            crc,
+            data: &content[offset as usize..],
+        });
+        let status = self.rig.answer(nonce).map(|(status, _)| status);
+        if is_gap || matches!(how, How::WrongChecksum) {
+            assert!(
+                status.is_some_and(|status| status != Status::Ok),
+                "{status:?}"
+            );
+            return;
+        }
+        let is_refused = status.is_some_and(|status| status != Status::Ok);
+        if !is_refused {
+            let known = self.known.entry(replica).or_default();
+            if known.freed {
+                *known = known.anew(false);
+            }
+            known.sent = known.sent.max(end);
+            known.close_sent |= closes;
+            sent.opening = known.opening;
+        }
+        self.sent.insert(nonce, sent);
+        assert!(
+            status != Some(Status::Full) || is_full,
+            "full with free frames"
+        );
+    }
+
+    fn promise(&mut self, log: ServerId, from: Time) {
+        let promised = self.promised.entry(log).or_default();
+        *promised = (from + SERVING_PROMISE).max(*promised);
+    }
+
+    /// Takes note of what has been said.
+    fn see(&mut self) {
+        for (nonce, answer) in self.rig.said.answers.split_off(self.answers_seen) {
+            self.rig.said.answers.push((nonce, answer));
+            let Some(sent) = self.sent.remove(&nonce) else {
+                continue;
+            };
+            let log = sent.replica.log;
+            assert!(answer.status == Status::Fenced || !self.released.contains(&log));
+            match answer.status {
+                Status::Ok => {
+                    assert!(!self.asked.contains(&log), "a fenced log was written to");
+                    assert!(answer.bytes >= sent.end);
+                    self.promise(log, sent.at);
+                    let known = self.known.get_mut(&sent.replica).unwrap();
+                    if !known.freed && known.opening == sent.opening {
+                        known.acknowledged = known.acknowledged.max(sent.end);
+                        known.close_acknowledged |= sent.closes;
+                    }
+                }
+                Status::Fenced => assert!(self.asked.contains(&log)),
+                Status::Full | Status::Missing | Status::Mismatch => {}
+                Status::Retired => panic!("nothing has failed"),
+            }
+        }
+        self.answers_seen = self.rig.said.answers.len();
+        for inventory in std::mem::take(&mut self.rig.said.released) {
+            let log = inventory.log;
+            assert!(self.asked.contains(&log));
+            let promised = self.promised.get(&log).copied().unwrap_or_default();
+            assert!(
+                self.rig.now >= promised,
+                "released before the promise is over"
+            );
+            self.released.insert(log);
+            for info in &inventory.replicas {
+                self.compare(log, info);
+            }
+        }
+    }
+
+    fn compare(&mut self, log: ServerId, info: &ReplicaInfo) {
+        let replica = ReplicaId {
+            log,
+            segment_id: info.segment_id,
+        };
+        let content = self.held(replica).unwrap();
+        assert_eq!((info.bytes, info.crc), (content.bytes, content.crc));
+        assert_eq!(info.state == State::Closed, content.closed);
+        assert_eq!(info.damage, content.damage);
+    }
+
+    fn restart(&mut self, storage: crate::testing::MemoryStorage, lost_cache: bool) {
+        // A request that was not answered never will be.
+        self.sent.clear();
+        let past = self.asked.clone();
+        self.rig.open(storage);
+        self.asked = self.released.clone();
+        for log in past.difference(&self.released) {
+            // Whether the fence got through is open; if it did, it is there for ever.
+            if self.rig.backup().fencing.durable().covers(*log) {
+                self.asked.insert(*log);
+            }
+        }
+        for log in &self.released {
+            assert!(
+                self.rig.backup().fencing.durable().covers(*log),
+                "a fence was lost"
+            );
+        }
+        let may_lose = lost_cache && self.rig.config.durability == Durability::Buffered;
+        let known = std::mem::take(&mut self.known);
+        for (&replica, known) in &known {
+            self.check(replica, known, may_lose);
+        }
+        let found: Vec<ReplicaId> = self.rig.backup().replicas.keys().copied().collect();
+        for replica in &found {
+            let known = known.get(replica).expect("nothing comes from nowhere");
+            if known.freed && !self.asked.contains(&replica.log) {
+                // As its master would; or a new use would meet the old.
+                assert_eq!(self.rig.free(*replica), Status::Ok);
+            }
+        }
+        self.known = known;
+        for (&replica, known) in &mut self.known {
+            known.lost |= may_lose;
+            if !self.rig.backup().replicas.contains_key(&replica) {
+                *known = known.anew(true);
+            }
+        }
+    }
+
+    /// After a crash.
+    fn check(&mut self, replica: ReplicaId, known: &Known, may_lose: bool) {
+        let Some(content) = self.held(replica) else {
+            let is_acknowledged = known.acknowledged > 0 || known.close_acknowledged;
+            assert!(
+                !is_acknowledged || known.freed || known.lost || may_lose,
+                "{replica} is gone, of which {} bytes were acknowledged",
+                known.acknowledged
+            );
+            return;
+        };
+        assert_eq!(content.role, role_of(replica));
+        let (status, data) = self.rig.read(replica, 0, SEGMENT_BYTES);
+        if status == Status::Ok {
+            assert_eq!(data, content_of(replica, content.bytes), "{replica}");
+        } else {
+            assert_eq!(status, Status::Mismatch);
+            assert!(
+                known.freed || known.lost || may_lose,
+                "{replica} is damaged without cause: {:?}",
+                self.held(replica)
+            );
+            return;
+        }
+        assert!(content.bytes <= known.sent && (!content.closed || known.close_sent));
+        // What a freed replica comes back as must not be younger than its end: no recovery may take it for a head.
+        assert!(
+            content.closed || !known.close_acknowledged,
+            "{replica} was closed, and is open"
+        );
+        if may_lose && !content.closed {
+            panic!("{replica} is open and believed, though the page cache is gone");
+        }
+        assert!(
+            content.bytes >= known.acknowledged,
+            "{replica} is too short, and believed"
+        );
+    }
+
+    /// Everything that is asked for ends.
+    fn finish(&mut self) {
+        for log in 1..=2 {
+            self.apply(&Operation::Recover(ServerId::new(log, 1)));
+        }
+        self.rig.settle();
+        self.rig.wait(2 * SERVING_PROMISE);
+        self.see();
+        assert!(self.sent.is_empty(), "a request was never answered");
+        assert_eq!(self.released.len(), 2);
+    }
+}
+
+impl crate::testing::MemoryStorage {
+    /// An offset in the last write, if that was of data and is not synced.
+    fn within_last_data_write(&self, cut: u8) -> Option<u64> {
+        let (offset, bytes) = self.last_write()?;
+        (bytes != crate::record::HEADER_BYTES && offset >= SUPERBLOCK_BYTES)
+            .then(|| offset + bytes as u64 * u64::from(cut) / 256)
+    }
+}
+
+fn replicas() -> impl Strategy<Value = ReplicaId> {
+    (1..3_u32, 1..5_u64).prop_map(|(log, segment_id)| replica(log, segment_id))
+}
+
+fn operations() -> impl Strategy<Value = Operation> {
+    let how = prop_oneof![
+        8 => Just(How::Next),
+        2 => (1..600_u32).prop_map(How::Again),
+        1 => Just(How::Gap),
+        1 => Just(How::WrongChecksum),
+    ];
+    let log = (1..3_u32).prop_map(|log| ServerId::new(log, 1));
+    let append = (replicas(), 0..900_u32, prop::bool::weighted(0.25), how);
+    prop_oneof![
+        30 => append.prop_map(|(replica, bytes, closes, how)| Operation::Append { replica, bytes, closes, how }),
+        4 => replicas().prop_map(Operation::Free),
+        3 => log.clone().prop_map(Operation::KeepAlive),
+        1 => log.clone().prop_map(Operation::Recover),
+        1 => log.prop_map(Operation::Forget),
+        12 => Just(Operation::FinishSync),
+        5 => (0..300_u64).prop_map(|ms| Operation::Wait { ms }),
+        2 => prop::option::of(any::<u8>()).prop_map(|cut| Operation::ProcessCrash { cut }),
+        3 => any::<u64>().prop_map(|seed| Operation::PowerLoss { seed }),
+        1 => any::<bool>().prop_map(|power_loss| Operation::CloseInOrder { power_loss }),
+    ]
+}
+
+fn run(durability: Durability, operations: &[Operation]) -> Model {
+    let mut model = Model::new(durability);
+    for operation in operations {
+        model.apply(operation);
+    }
+    model
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_flushed_acknowledges_outlives_power(operations in prop::collection::vec(operations(), 1..60)) {
+        run(Durability::Flushed, &operations).finish();
+    }
+
+    #[test]
+    fn what_buffered_acknowledges_outlives_processes(operations in prop::collection::vec(operations(), 1..60)) {
+        run(Durability::Buffered, &operations).finish();
+    }
+
+    /// A byte of what is at rest changes; any byte.
+    #[test]
+    fn rot_is_named_and_never_believed(
+        flushed in any::<bool>(),
+        operations in prop::collection::vec(operations(), 1..40),
+        at in any::<prop::sample::Index>(),
+        flip in 1..=255_u8,
+        power_loss in any::<bool>(),
+    ) {
+        let durability = if flushed { Durability::Flushed } else { Durability::Buffered };
+        let mut model = run(durability, &operations);
+        model.rig.settle();
+        model.see();
+        let bytes = model.rig.storage().bytes().len();
+        model.rig.storage().rot(at.index(bytes) as u64, flip);
+        let mut storage = model.rig.take_storage();
+        if power_loss {
+            storage.power_loss(|_| 0);
+            model.rig.config.boot_id[0] = model.rig.config.boot_id[0].wrapping_add(1);
+        } else {
+            storage.process_crash();
+        }
+        model.rig.open(storage);
+        for log in &model.released {
+            prop_assert!(model.rig.backup().fencing.durable().covers(*log), "a fence was lost");
+        }
+        let mut hurt = 0;
+        for (replica, known) in std::mem::take(&mut model.known) {
+            if known.freed || known.lost {
+                continue;
+            }
+            let content = model.held(replica);
+            let (status, data) = model.rig.read(replica, 0, SEGMENT_BYTES);
+            let is_open = content.is_none_or(|content| !content.closed);
+            if status == Status::Ok {
+                prop_assert_eq!(&data, &content_of(replica, data.len() as u32));
+                prop_assert!(data.len() as u32 >= known.acknowledged);
+                prop_assert!(!is_open || !known.close_acknowledged);
+            } else if flushed || !power_loss || !is_open {
+                hurt += 1;
+                prop_assert!(known.acknowledged == 0 || hurt == 1, "one byte harms one replica");
+            }
+        }
+    }
+}
