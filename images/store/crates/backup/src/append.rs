@@ -82,9 +82,7 @@ impl<S: Storage> Backup<S> {
             return Err(Refusal::Answer(Status::Full, 0));
         };
         let addition = self.addition(append, append.data);
-        let (frame, device) = (&mut self.frames[number as usize], &mut self.device);
-        let frame = frame.as_mut().expect("a free frame can be used");
-        frame.open(append.replica, append.role, addition, device)?;
+        self.frames[number].open(append.replica, append.role, addition, &mut self.device)?;
         self.free.remove(&number);
         self.replicas.insert(append.replica, number);
         self.was_written(number, append.data.len());
@@ -92,7 +90,7 @@ impl<S: Storage> Backup<S> {
     }
 
     fn go_on(&mut self, number: u32, append: &Append<'_>) -> Result<u32, Refusal> {
-        let content = *self.frame(number).content().expect("a frame in use");
+        let content = *self.frames[number].content().expect("a frame in use");
         let (held, end) = (content.bytes, append.end());
         if content.role != append.role || content.damage.is_some() {
             return Err(Refusal::Answer(Status::Mismatch, 0));
@@ -118,11 +116,7 @@ impl<S: Storage> Backup<S> {
         }
         if is_change && !content.closed {
             let addition = self.addition(append, fresh);
-            let (frame, device) = (&mut self.frames[number as usize], &mut self.device);
-            let frame = frame
-                .as_mut()
-                .expect("a replica is in a frame that can be used");
-            frame.append(addition, device)?;
+            self.frames[number].append(addition, &mut self.device)?;
             self.was_written(number, fresh.len());
         }
         Ok(end)
@@ -139,7 +133,7 @@ impl<S: Storage> Backup<S> {
 
     fn was_written(&mut self, number: u32, bytes: usize) {
         self.bytes_appended += bytes as u64;
-        if self.frame(number).wants_sync(self.config.durability) {
+        if self.frames[number].wants_sync(self.config.durability) {
             self.commit.unsettled.insert(number);
         }
     }

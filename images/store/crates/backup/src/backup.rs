@@ -8,7 +8,7 @@ use wire::time::Time;
 
 use crate::device::Device;
 use crate::fencing::Fencing;
-use crate::frame::{Frame, State};
+use crate::frame::{Frame, Frames, State};
 use crate::record::Damage;
 use crate::recovery::Inventory;
 use crate::storage::{Storage, StorageError};
@@ -71,15 +71,15 @@ pub struct Stats {
 pub struct Backup<S> {
     pub(crate) config: Config,
     pub(crate) device: Device<S>,
-    /// By number; `None` is unusable.
-    pub(crate) frames: Vec<Option<Frame>>,
+    pub(crate) frames: Frames,
     pub(crate) replicas: BTreeMap<ReplicaId, u32>,
     /// The lowest is taken first: what is still in the page cache is overwritten there, and never goes to the disk.
     pub(crate) free: BTreeSet<u32>,
     /// Free once that is durable.
     pub(crate) freeing: BTreeSet<u32>,
-    /// Until when a log is not released.
+    /// Until when a log is not released. Those that are over are dropped now and then.
     pub(crate) promises: BTreeMap<ServerId, Time>,
+    pub(crate) forget_promises_at: Time,
     pub(crate) fencing: Fencing,
     /// Logs to release.
     pub(crate) recovering: BTreeSet<ServerId>,
@@ -139,9 +139,7 @@ impl<S: Storage> Backup<S> {
         let Some(&number) = self.replicas.get(&read.replica) else {
             return Status::Missing;
         };
-        let frame = self.frames[number as usize]
-            .as_mut()
-            .expect("a replica is in a frame that can be used");
+        let frame = &mut self.frames[number];
         let held = frame.content().map_or(0, |content| content.bytes);
         let offset = read.offset.min(held);
         out.resize(read.bytes.min(held - offset) as usize, 0);
@@ -183,6 +181,7 @@ impl<S: Storage> Backup<S> {
         self.of_log(log).map(|(replica, _)| replica.segment_id)
     }
 
+    /// Looks at every frame: for now and then.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             frames_free: self.free.len() as u32,
@@ -194,8 +193,8 @@ impl<S: Storage> Backup<S> {
             retired: self.retired.clone(),
             ..Stats::default()
         };
-        for frame in &self.frames {
-            match frame.as_ref().map(Frame::content) {
+        for frame in self.frames.iter() {
+            match frame.map(Frame::content) {
                 None => stats.frames_unusable += 1,
                 Some(None) => {}
                 Some(Some(content)) => {
@@ -236,12 +235,6 @@ impl<S: Storage> Backup<S> {
             .map(|(&replica, &number)| (replica, number))
     }
 
-    pub(crate) fn frame(&self, number: u32) -> &Frame {
-        self.frames[number as usize]
-            .as_ref()
-            .expect("a replica is in a frame that can be used")
-    }
-
     pub(crate) fn may_write(&self, log: ServerId) -> Result<(), Status> {
         if self.fencing.fences.covers(log) {
             Err(Status::Fenced)
@@ -260,16 +253,14 @@ impl<S: Storage> Backup<S> {
 
     fn has_open_head(&self, log: ServerId) -> bool {
         self.of_log(log).any(|(_, number)| {
-            self.frame(number).content().is_some_and(|content| {
+            self.frames[number].content().is_some_and(|content| {
                 content.role == Role::Head && !content.closed && content.damage.is_none()
             })
         })
     }
 
     pub(crate) fn free_frame(&mut self, number: u32) -> Result<(), StorageError> {
-        let frame = self.frames[number as usize]
-            .as_mut()
-            .expect("a replica is in a frame that can be used");
+        let frame = &mut self.frames[number];
         let replica = frame.content().expect("a frame in use").replica;
         frame.free(&mut self.device)?;
         let removed = self.replicas.remove(&replica);
@@ -287,9 +278,7 @@ impl<S: Storage> Backup<S> {
     }
 
     pub(crate) fn name_damage(&mut self, number: u32, damage: Damage) {
-        let frame = self.frames[number as usize]
-            .as_mut()
-            .expect("a replica is in a frame that can be used");
+        let frame = &mut self.frames[number];
         if frame.damage(damage)
             && let Some(content) = frame.content()
         {

@@ -2,6 +2,8 @@
 //!
 //! Data is written first, the header that vouches for it afterwards.
 
+use core::ops::{Index, IndexMut};
+
 use wire::peer::{ReplicaId, Role};
 
 use crate::backup::Durability;
@@ -30,6 +32,34 @@ pub(crate) struct Frame {
     settled: bool,
     /// The data has been read and has its checksum.
     verified: bool,
+}
+
+/// All frames by number; those whose header cannot be read are there in name only.
+#[derive(Default)]
+pub(crate) struct Frames(Vec<Option<Frame>>);
+
+impl Frames {
+    pub fn push(&mut self, frame: Option<Frame>) {
+        self.0.push(frame);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Option<&Frame>> {
+        self.0.iter().map(Option::as_ref)
+    }
+}
+
+/// Only frames that can be used are ever free or in use.
+impl Index<u32> for Frames {
+    type Output = Frame;
+    fn index(&self, number: u32) -> &Frame {
+        self.0[number as usize].as_ref().expect("a usable frame")
+    }
+}
+
+impl IndexMut<u32> for Frames {
+    fn index_mut(&mut self, number: u32) -> &mut Frame {
+        self.0[number as usize].as_mut().expect("a usable frame")
+    }
 }
 
 /// What an append brings: data that is not here yet, and the checksum of all data then.
@@ -166,7 +196,9 @@ impl Frame {
 
     /// The sync has succeeded. What it carried was of this use of the frame, or counts as nothing.
     pub fn after_sync(&mut self) {
-        if let Some(content) = &mut self.content {
+        if let Some(content) = &mut self.content
+            && content.damage.is_none()
+        {
             content.acknowledged_bytes = content.acknowledged_bytes.max(self.carried_bytes);
             assert!(content.acknowledged_bytes <= content.bytes);
         }

@@ -92,14 +92,7 @@ impl Places {
             broken: Vec::new(),
         };
         for (place, block) in head.chunks_exact(BLOCK_BYTES as usize).enumerate() {
-            let header = Header::decode(block).filter(|header| {
-                let content = header.content;
-                let most =
-                    content.map_or(0, |content| content.bytes.max(content.acknowledged_bytes));
-                header.cluster_id == device.cluster_id
-                    && (1..MAX_SEQUENCE).contains(&header.sequence)
-                    && most <= device.layout.segment_bytes
-            });
+            let header = Header::decode(block).filter(|header| could_be_written(header, device));
             match header {
                 Some(header) => places.sound.push(Sound { place, header }),
                 None if block[..HEADER_BYTES].iter().all(|&byte| byte == 0) => {}
@@ -159,6 +152,18 @@ impl Places {
             is_settled,
         ))
     }
+}
+
+/// Whether it is a header that a backup writes to this storage.
+fn could_be_written<S>(header: &Header, device: &Device<S>) -> bool {
+    let is_possible = |content: Content| {
+        let most = content.bytes.max(content.acknowledged_bytes);
+        most <= device.layout.segment_bytes
+            && (content.acknowledged_bytes <= content.bytes || content.damage.is_some())
+    };
+    header.cluster_id == device.cluster_id
+        && (1..MAX_SEQUENCE).contains(&header.sequence)
+        && header.content.is_none_or(is_possible)
 }
 
 /// Whether the data may be other than the newest header says, for another reason than rot.

@@ -10,7 +10,7 @@ use crate::copies::{Copies, PLACES, Syncs};
 use crate::device::Device;
 use crate::fences::Fences;
 use crate::fencing::Fencing;
-use crate::frame::Frame;
+use crate::frame::{Frame, Frames};
 use crate::layout::{BLOCK_BYTES, HEAD_BYTES, Layout};
 use crate::load::{self, MAX_SEQUENCE, Past};
 use crate::record::{FORMAT, Superblock};
@@ -156,11 +156,12 @@ impl<S: Storage> Backup<S> {
         };
         Backup {
             device,
-            frames: Vec::new(),
+            frames: Frames::default(),
             replicas: BTreeMap::new(),
             free: BTreeSet::new(),
             freeing: BTreeSet::new(),
             promises: BTreeMap::new(),
+            forget_promises_at: now,
             fencing: Fencing::found(Fences::default(), Copies::default()),
             recovering: BTreeSet::new(),
             commit: Commit::default(),
@@ -192,21 +193,25 @@ impl<S: Storage> Backup<S> {
         Ok(())
     }
 
-    /// One replica in two frames: it was freed in one, which a crash has undone, and came again.
+    /// One replica in two frames: it was freed in one, which a crash has undone, and came again. The one of which more was promised
+    /// counts, damaged or not: the other may be too short.
     fn keep_better(&mut self, one: u32, other: u32) -> Result<(), StorageError> {
         let [one_rank, other_rank] = [one, other].map(|number| {
-            let frame = self.frames[number as usize].as_mut();
-            let frame = frame.expect("a replica is in a frame that can be used");
+            let frame = &mut self.frames[number];
             let is_sound = frame.verify(&mut self.device).is_ok();
             let content = frame.content().expect("a frame in use");
-            (is_sound, content.closed, content.bytes)
+            let promised = content.acknowledged_bytes.max(content.bytes);
+            (content.closed, promised, is_sound)
         });
         let (better, worse) = if one_rank >= other_rank {
             (one, other)
         } else {
             (other, one)
         };
-        let replica = self.frame(worse).content().expect("a frame in use").replica;
+        let replica = self.frames[worse]
+            .content()
+            .expect("a frame in use")
+            .replica;
         self.replicas.insert(replica, worse);
         self.free_frame(worse)?;
         self.replicas.insert(replica, better);

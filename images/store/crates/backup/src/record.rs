@@ -96,7 +96,9 @@ struct Writer(Vec<u8>);
 
 impl Writer {
     fn new(magic: [u8; 8]) -> Writer {
-        let mut fields = Writer([&magic[..], &[0; 4]].concat());
+        let mut fields = Writer(Vec::with_capacity(HEADER_BYTES));
+        fields.0.extend(magic);
+        fields.u32(0);
         fields.u32(FORMAT);
         fields
     }

@@ -99,15 +99,13 @@ impl<S: Storage> Backup<S> {
     }
 
     fn look_at(&mut self, replica: ReplicaId, number: u32) -> ReplicaInfo {
-        let frame = self.frames[number as usize]
-            .as_mut()
-            .expect("a replica is in a frame that can be used");
+        let frame = &mut self.frames[number];
         let is_open = frame.content().is_some_and(|content| !content.closed);
         // Which log is the log depends on what open replicas hold, before anything is read.
         if is_open && let Err(damage) = frame.verify(&mut self.device) {
             self.name_damage(number, damage);
         }
-        let content = self.frame(number).content().expect("a frame in use");
+        let content = self.frames[number].content().expect("a frame in use");
         ReplicaInfo {
             segment_id: replica.segment_id,
             role: content.role,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use wire::ids::{ReplyTo, ServerId};
-use wire::peer::{Answer, Status};
+use wire::peer::{Answer, SERVING_PROMISE, Status};
 use wire::time::Time;
 
 use crate::backup::{Backup, Output};
@@ -43,7 +43,10 @@ impl<S: Storage> Backup<S> {
         for notice in std::mem::take(&mut self.notices) {
             out.log_message(1, &notice);
         }
-        self.promises.retain(|_, until| *until > now);
+        if now >= self.forget_promises_at {
+            self.promises.retain(|_, until| *until > now);
+            self.forget_promises_at = now + SERVING_PROMISE;
+        }
         let release_at = self.release(now, out);
         self.note_fences(out);
         let settle_at = self.settle_at(now);
@@ -72,9 +75,7 @@ impl<S: Storage> Backup<S> {
 
     fn begin_sync(&mut self) -> Result<(), StorageError> {
         for &number in &self.commit.unsettled {
-            let frame = self.frames[number as usize].as_mut();
-            let frame = frame.expect("only usable frames are written");
-            frame.before_sync(&mut self.device)?;
+            self.frames[number].before_sync(&mut self.device)?;
         }
         self.commit.settle_at = None;
         self.commit.under_way = Some(Carried {
@@ -111,8 +112,7 @@ impl<S: Storage> Backup<S> {
         }
         self.device.syncs.completed = self.device.syncs.begun;
         for number in carried.frames {
-            let frame = self.frames[number as usize].as_mut();
-            let frame = frame.expect("only usable frames are written");
+            let frame = &mut self.frames[number];
             frame.after_sync();
             if frame.wants_sync(self.config.durability) {
                 self.commit.unsettled.insert(number);

@@ -265,7 +265,7 @@ impl Rig {
 
     pub fn damage_of(&mut self, replica: ReplicaId) -> Option<Damage> {
         let number = self.backup().replicas[&replica];
-        self.backup().frame(number).content().unwrap().damage
+        self.backup().frames[number].content().unwrap().damage
     }
 
     /// Where its data starts on the storage.

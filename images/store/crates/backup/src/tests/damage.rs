@@ -145,7 +145,7 @@ fn a_closed_replica_never_becomes_open_again() {
         let open: Vec<_> = backup
             .replicas
             .iter()
-            .filter(|(_, number)| !backup.frame(**number).content().unwrap().closed)
+            .filter(|(_, number)| !backup.frames[**number].content().unwrap().closed)
             .map(|(&replica, _)| replica)
             .collect();
         assert!(!open.contains(&one), "through {through}");
@@ -323,20 +323,29 @@ fn data_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn of_a_replica_in_two_frames_the_better_one_counts() {
-    let mut rig = Rig::buffered();
-    let one = replica(1, 1);
-    rig.put_settled(one, 0..100, false);
-    let open = rig.storage().bytes().to_vec();
-    rig.put_settled(one, 100..200, true);
-    // Frame 1 has it open, as if a free of it had been undone by a crash.
-    let [first, second] = [0, 1].map(|frame| rig.config.layout().head(frame) as usize);
-    let bytes = open[first..second].to_vec();
-    rig.storage().write(second as u64, &bytes).unwrap();
-    rig.restart();
-    rig.assert_holds(one, 200);
-    let stats = rig.backup().stats();
-    assert_eq!((stats.frames_closed, stats.frames_free), (1, 2));
-    rig.restart();
-    rig.assert_holds(one, 200);
+fn of_a_replica_in_two_frames_the_one_counts_of_which_more_was_promised() {
+    for is_rotten in [false, true] {
+        let mut rig = Rig::buffered();
+        let one = replica(1, 1);
+        rig.put_settled(one, 0..100, false);
+        let open = rig.storage().bytes().to_vec();
+        rig.put_settled(one, 100..200, true);
+        // Frame 1 has it open, as if a free of it had been undone by a crash.
+        let [first, second] = [0, 1].map(|frame| rig.config.layout().head(frame) as usize);
+        rig.storage()
+            .write(second as u64, &open[first..second])
+            .unwrap();
+        let at = rig.place_of(one);
+        rig.storage().rot(at, u8::from(is_rotten));
+        rig.restart();
+        if is_rotten {
+            assert_eq!(rig.read(one, 0, 1).0, Status::Mismatch);
+        } else {
+            rig.assert_holds(one, 200);
+        }
+        let stats = rig.backup().stats();
+        assert_eq!((stats.frames_closed, stats.frames_free), (1, 2));
+        rig.restart();
+        assert_eq!(rig.backup().stats().frames_closed, 1);
+    }
 }

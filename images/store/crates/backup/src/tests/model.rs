@@ -123,7 +123,7 @@ impl Model {
     fn held(&mut self, replica: ReplicaId) -> Option<Content> {
         let backup = self.rig.backup();
         let number = *backup.replicas.get(&replica)?;
-        backup.frame(number).content().copied()
+        backup.frames[number].content().copied()
     }
 
     fn apply(&mut self, operation: &Operation) {

@@ -1,0 +1,215 @@
+//! A backup's storage with anything on it: opening it ends, what is given out has its checksum, and the next opening finds the same.
+#![no_main]
+
+use std::time::Duration;
+
+use backup::testing::MemoryStorage;
+use backup::{
+    BLOCK_BYTES, Backup, Config, Durability, Inventory, Layout, Output, SUPERBLOCK_BYTES, Storage,
+};
+use libfuzzer_sys::fuzz_target;
+use wire::ids::{ReplyTo, ServerId};
+use wire::peer::{Answer, Append, Read, ReplicaId, Role, Status};
+use wire::time::Time;
+
+#[derive(Default)]
+struct Said {
+    answers: usize,
+    released: Vec<Inventory>,
+}
+
+impl Output for Said {
+    fn answer(&mut self, _to: ReplyTo, _answer: Answer) {
+        self.answers += 1;
+    }
+    fn log_message(&mut self, _level: u32, text: &str) {
+        assert!(!text.is_empty());
+    }
+    fn released(&mut self, inventory: Inventory) {
+        self.released.push(inventory);
+    }
+}
+
+const LAYOUT: Layout = Layout {
+    segment_bytes: 256,
+    frame_count: 3,
+};
+
+/// Where a patch goes: places of the superblock, then of each frame the places of its header and its data.
+fn offset(place: u8) -> u64 {
+    let block = u64::from(BLOCK_BYTES);
+    let (frame, part) = match u64::from(place) % 15 {
+        place @ 0..3 => return place * block,
+        place => ((place - 3) / 4, (place - 3) % 4),
+    };
+    let frame_bytes = 3 * block + u64::from(LAYOUT.segment_bytes);
+    SUPERBLOCK_BYTES + frame * frame_bytes + part * block
+}
+
+/// With magic and checksum, which nobody guesses.
+fn sealed(offset: u64, fields: &[u8]) -> Vec<u8> {
+    let is_superblock = offset < SUPERBLOCK_BYTES;
+    let magic = if is_superblock {
+        b"rcboxBKP"
+    } else {
+        b"rcboxFRM"
+    };
+    let mut block = [&magic[..], &[0; 4], fields].concat();
+    let bytes = if is_superblock {
+        block.resize(block.len().max(64), 0);
+        let count = u32::from_le_bytes([block[60], block[61], block[62], block[63]]);
+        64 + 8 * (count as usize % 505)
+    } else {
+        72
+    };
+    block.resize(block.len().max(bytes), 0);
+    let crc = crc32c::crc32c(&block[12..bytes]);
+    block[8..12].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
+fn patch(storage: &mut MemoryStorage, mut rest: &[u8]) {
+    while let Some((&[place, seal, length], tail)) = rest.split_first_chunk::<3>() {
+        let (bytes, tail) = tail.split_at(tail.len().min(length.into()));
+        rest = tail;
+        let offset = offset(place);
+        let bytes = if seal % 2 == 1 {
+            sealed(offset, bytes)
+        } else {
+            bytes.to_vec()
+        };
+        let room = LAYOUT.total_bytes() - offset;
+        let bytes = &bytes[..bytes.len().min(room as usize)];
+        storage.write(offset, bytes).expect("a patch fits");
+    }
+}
+
+fn settle(now: &mut Time, backup: &mut Backup<MemoryStorage>, said: &mut Said) {
+    for _ in 0..20 {
+        backup.tick(*now, said);
+        for scope in backup.storage().syncs_under_way() {
+            let result = backup.storage_mut().finish_sync(scope);
+            backup.synced(*now, scope, result, said);
+        }
+        *now += Duration::from_millis(300);
+    }
+}
+
+/// All replicas, and what reading them gives.
+fn contents(backup: &mut Backup<MemoryStorage>) -> Vec<(ReplicaId, Status, Vec<u8>)> {
+    let logs: Vec<ServerId> = backup.logs().collect();
+    let of_log = |log| {
+        backup
+            .segments(log)
+            .map(move |segment_id| ReplicaId { log, segment_id })
+    };
+    let replicas: Vec<ReplicaId> = logs.into_iter().flat_map(of_log).collect();
+    let mut read = |replica| {
+        let (mut data, whole) = (
+            Vec::new(),
+            Read {
+                replica,
+                offset: 0,
+                bytes: u32::MAX,
+            },
+        );
+        let status = backup.read(&whole, &mut data);
+        assert!(status != Status::Missing && (status == Status::Ok || data.is_empty()));
+        let (mut piece, part) = (
+            Vec::new(),
+            Read {
+                replica,
+                offset: 1,
+                bytes: 7,
+            },
+        );
+        assert_eq!(backup.read(&part, &mut piece), status);
+        assert!(data.get(1..).unwrap_or(&[]).starts_with(&piece));
+        (replica, status, data)
+    };
+    replicas.into_iter().map(&mut read).collect()
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&flags, patches)) = data.split_first() else {
+        return;
+    };
+    let mut config = Config {
+        cluster_id: 1,
+        segment_bytes: LAYOUT.segment_bytes,
+        frame_count: LAYOUT.frame_count,
+        durability: if flags & 1 == 0 {
+            Durability::Buffered
+        } else {
+            Durability::Flushed
+        },
+        boot_id: [0; 16],
+    };
+    let (mut now, mut said) = (Time::ZERO, Said::default());
+    let empty = MemoryStorage::new(LAYOUT.total_bytes());
+    let formatted = Backup::open(now, config.clone(), empty).expect("an empty storage opens");
+    let mut storage = formatted.into_storage();
+    patch(&mut storage, patches);
+    config.boot_id[0] = flags >> 1 & 1;
+    let mut backup = match Backup::open(now, config.clone(), storage) {
+        Ok(backup) => backup,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    let found = contents(&mut backup);
+    settle(&mut now, &mut backup, &mut said);
+    let storage = MemoryStorage::with(backup.storage().bytes().to_vec());
+    let mut backup =
+        Backup::open(now, config.clone(), storage).expect("what was opened opens again");
+    assert_eq!(contents(&mut backup), found);
+
+    let append = Append {
+        replica: ReplicaId {
+            log: ServerId::new(7, 7),
+            segment_id: 7,
+        },
+        role: Role::Head,
+        offset: 0,
+        closes: false,
+        crc: crc32c::crc32c(b"data"),
+        data: b"data",
+    };
+    let to = ReplyTo {
+        connection: 1,
+        nonce: 1,
+    };
+    backup.append(now, &append, to, &mut said);
+    let logs: Vec<ServerId> = backup.logs().collect();
+    for &log in &logs {
+        backup.begin_recovery(now, log, &mut said);
+    }
+    settle(&mut now, &mut backup, &mut said);
+    assert_eq!(said.answers, 1);
+    for inventory in std::mem::take(&mut said.released) {
+        for info in inventory.replicas {
+            let replica = ReplicaId {
+                log: inventory.log,
+                segment_id: info.segment_id,
+            };
+            let mut data = Vec::new();
+            let status = backup.read(
+                &Read {
+                    replica,
+                    offset: 0,
+                    bytes: u32::MAX,
+                },
+                &mut data,
+            );
+            assert!(status != Status::Ok || crc32c::crc32c(&data) == info.crc);
+            assert!(info.damage.is_none() || status == Status::Mismatch);
+        }
+    }
+    for log in logs {
+        backup.forget_log(log, &mut said);
+    }
+    settle(&mut now, &mut backup, &mut said);
+    let stats = backup.stats();
+    assert_eq!(
+        stats.frames_free + stats.frames_unusable,
+        LAYOUT.frame_count
+    );
+});
