@@ -36,6 +36,8 @@ pub(crate) struct Ledger {
     cleaned: VecDeque<Cleaned>,
     /// Cleaned segments that the digest left out that ends at this position.
     left_out: VecDeque<(LogPosition, u64)>,
+    /// A cleaned segment has lost a replica: digests shall leave it out as soon as they can.
+    hurries: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,10 +92,33 @@ impl Log {
         self.ledger.changes.pop_front()
     }
 
+    /// Id of the segment that was opened last; 0 before the first.
+    pub fn newest_segment_id(&self) -> u64 {
+        self.next_segment_id - 1
+    }
+
     /// The bytes of a segment that is in memory.
     pub fn segment(&self, segment_id: u64) -> Option<&[u8]> {
         let number = *self.by_id.get(&segment_id)?;
         Some(self.entries_from(number, 0))
+    }
+
+    /// How far a head segment can be sent from `from` on in at most `max_bytes`: appends are never cut, and what is returned is `from` if
+    /// the next is longer than that.
+    pub fn end_of_appends(&self, segment_id: u64, from: u32, max_bytes: u32) -> u32 {
+        let Some(&number) = self.by_id.get(&segment_id) else {
+            return from;
+        };
+        let segment = &self.segments[number as usize];
+        if segment.used_bytes - from <= max_bytes {
+            return segment.used_bytes;
+        }
+        let start = segment.position_at(0).0;
+        let last = LogPosition(start + u64::from(from + max_bytes));
+        let count = self.append_ends.partition_point(|&end| end <= last);
+        let end = count.checked_sub(1).map_or(0, |at| self.append_ends[at].0);
+        // What is durable already is not in the queue, and may be cut anywhere.
+        from.max(end.saturating_sub(start) as u32)
     }
 
     /// Log position behind the first `bytes` of a head segment that is in memory.
@@ -123,6 +148,15 @@ impl Log {
         self.mark_append_end();
         self.roll_over();
         true
+    }
+
+    /// A segment that is not in memory any more has lost a replica that cannot be made again: the sooner nobody needs it the better.
+    pub fn leave_out_soon(&mut self) {
+        if self.is_replicated() && !self.ledger.cleaned.is_empty() {
+            self.ledger.hurries = true;
+            self.close_awaited_side();
+            self.digest_if_due();
+        }
     }
 
     pub(crate) fn note_opened(&mut self, segment_id: u64, state: State) {
@@ -163,7 +197,12 @@ impl Log {
         let is_first =
             self.ledger.unsettled_sides.first() == Some(&self.segments[number as usize].id);
         let waiting = self.ledger.cleaned.len() - self.ledger.ready_count();
-        if is_first && waiting >= self.config.max_held() as usize / 2 {
+        let enough = if self.ledger.hurries {
+            1
+        } else {
+            self.config.max_held() as usize / 2
+        };
+        if is_first && waiting >= enough {
             self.survivor = None;
             self.close(number);
         }
@@ -186,7 +225,11 @@ impl Log {
 
     /// Appends a digest where many cleaned segments wait for one. The head keeps room for it.
     pub(crate) fn digest_if_due(&mut self) {
-        let due = 2.max(self.config.segment_count as usize / 32);
+        let due = if self.ledger.hurries {
+            1
+        } else {
+            2.max(self.config.segment_count as usize / 32)
+        };
         if !self.is_replicated() || self.ledger.ready_count() < due {
             return;
         }
@@ -214,6 +257,7 @@ impl Log {
                     .push_back((position, cleaned.segment_id));
             }
         }
+        self.ledger.hurries &= !self.ledger.cleaned.is_empty();
     }
 
     /// The segments that make up the log, but for the head: closed heads, settled side segments, and what was cleaned into

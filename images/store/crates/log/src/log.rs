@@ -143,12 +143,12 @@ pub struct Log {
     pub(crate) by_id: Map<u64, u32>,
     pub(crate) head: Option<u32>,
     pub(crate) survivor: Option<u32>,
-    next_segment_id: u64,
+    pub(crate) next_segment_id: u64,
     /// Position at which the next head starts.
     next_start: LogPosition,
     pub(crate) durable: LogPosition,
     /// Ends of appends that are not durable yet. An append is durable as a whole or not at all.
-    append_ends: VecDeque<LogPosition>,
+    pub(crate) append_ends: VecDeque<LogPosition>,
     pub(crate) ledger: Ledger,
     safe_version: u64,
     pub(crate) live_bytes: u64,

@@ -13,8 +13,8 @@ use crate::ids::ServerId;
 pub const SERVING_LEASE: Duration = Duration::from_millis(200);
 /// A backup keeps a log from recovery for this long after it heard of it: 1.02 times the lease, for clocks that differ by 1 % in their rates.
 pub const SERVING_PROMISE: Duration = Duration::from_millis(204);
-/// Data in one append, at most.
-pub const MAX_APPEND_BYTES: usize = 1 << 20;
+/// Data in one append, at most: more than any atomic append to a log takes, for these are never cut.
+pub const MAX_APPEND_BYTES: usize = 2 << 20;
 
 /// A segment's copy: whose log, and which segment of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,8 @@ impl fmt::Display for ReplicaId {
 pub enum Role {
     /// Takes what is new, one after the other.
     Head,
-    /// Holds what the cleaner kept, or a recovery brought.
+    /// Holds what the cleaner kept or a recovery brought; or is a copy, made later, of a head that was closed long ago. Says nothing about
+    /// which head is the newest.
     Side,
 }
 

@@ -1,0 +1,252 @@
+//! The connection to one backup.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use wire::ids::ServerId;
+use wire::peer::SERVING_LEASE;
+use wire::time::Time;
+
+use crate::{BackupInfo, Output};
+
+/// Data under way to one backup, at most.
+pub const WINDOW_BYTES: u32 = 4 << 20;
+/// Between attempts to connect.
+const RECONNECT: core::ops::RangeInclusive<Duration> =
+    Duration::from_millis(20)..=Duration::from_secs(2);
+/// A backup without a free frame, or that was slow, gets no replicas for so long.
+const AVOIDED: Duration = Duration::from_secs(1);
+/// The promise is renewed when it is this old.
+pub const KEEP_ALIVE_AGE: Duration = Duration::from_nanos(SERVING_LEASE.as_nanos() as u64 / 4);
+/// Requests to free replicas that are under way to one backup, at most.
+const MAX_FREES: usize = 16;
+
+/// How it stands with the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    Down { retry_at: Time },
+    Connecting,
+    Up,
+}
+
+/// A request that was not answered yet.
+#[derive(Clone, Copy, Debug)]
+pub struct UnderWay {
+    pub nonce: u64,
+    pub sent_at: Time,
+    pub what: Request,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Request {
+    Append {
+        segment_id: u64,
+        offset: u32,
+        end: u32,
+        closes: bool,
+        /// Nobody waits for it.
+        in_background: bool,
+    },
+    KeepAlive,
+    Free {
+        segment_id: u64,
+    },
+}
+
+impl Request {
+    /// Of data: all, and what of it nobody waits for.
+    fn bytes(&self) -> Option<(u32, u32)> {
+        match *self {
+            Request::Append {
+                offset,
+                end,
+                in_background,
+                ..
+            } => Some((end - offset, if in_background { end - offset } else { 0 })),
+            Request::KeepAlive | Request::Free { .. } => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Backup {
+    pub info: BackupInfo,
+    pub link: Link,
+    retry_delay: Duration,
+    /// Whether an attempt to connect has ended, in one way or the other.
+    pub was_tried: bool,
+    next_nonce: u64,
+    /// In the order in which they were sent.
+    pub under_way: VecDeque<UnderWay>,
+    pub under_way_bytes: u32,
+    /// The part of that which nobody waits for.
+    pub background_bytes: u32,
+    /// When that was sent which was answered with a promise, at the latest.
+    pub promised: Option<Time>,
+    /// When a keep-alive was last sent.
+    asked: Option<Time>,
+    /// Smoothed time from sending data to its answer.
+    pub latency: Option<Duration>,
+    avoided_until: Time,
+    /// Its storage has failed: it takes nothing.
+    pub retired: bool,
+    /// Replicas that are not needed any more, until it has said that they are gone.
+    frees: VecDeque<u64>,
+    /// Replicas that it holds or shall hold: how loaded it is by this log.
+    pub replica_count: usize,
+}
+
+impl Backup {
+    pub fn new(info: BackupInfo) -> Backup {
+        Backup {
+            info,
+            link: Link::Down {
+                retry_at: Time::ZERO,
+            },
+            retry_delay: *RECONNECT.start(),
+            was_tried: false,
+            next_nonce: 1,
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            background_bytes: 0,
+            promised: None,
+            asked: None,
+            latency: None,
+            avoided_until: Time::ZERO,
+            retired: false,
+            frees: VecDeque::new(),
+            replica_count: 0,
+        }
+    }
+
+    pub fn id(&self) -> ServerId {
+        self.info.id
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.link == Link::Up
+    }
+
+    /// Whether it can take another replica.
+    pub fn takes_replicas(&self, now: Time) -> bool {
+        self.is_up() && !self.retired && self.avoided_until <= now
+    }
+
+    /// It shall get no replicas for a while.
+    pub fn avoid(&mut self, now: Time) {
+        self.avoided_until = now + AVOIDED;
+    }
+
+    /// When it can get replicas again, if that is later than `now`; else [`Time::NEVER`].
+    pub fn avoided_until(&self, now: Time) -> Time {
+        if self.avoided_until > now {
+            self.avoided_until
+        } else {
+            Time::NEVER
+        }
+    }
+
+    pub fn has_window(&self) -> bool {
+        self.under_way_bytes < WINDOW_BYTES
+    }
+
+    pub fn connected(&mut self) {
+        self.link = Link::Up;
+        self.was_tried = true;
+        self.retry_delay = *RECONNECT.start();
+    }
+
+    /// Whatever was under way may have arrived or not.
+    pub fn disconnected(&mut self, now: Time) {
+        self.link = Link::Down {
+            retry_at: now + self.retry_delay,
+        };
+        self.was_tried = true;
+        self.retry_delay = (self.retry_delay * 2).min(*RECONNECT.end());
+        self.under_way_bytes = 0;
+        self.background_bytes = 0;
+        for request in std::mem::take(&mut self.under_way) {
+            if let Request::Free { segment_id } = request.what {
+                self.frees.push_back(segment_id);
+            }
+        }
+    }
+
+    pub fn send(&mut self, now: Time, what: Request, parts: &[&[u8]], out: &mut impl Output) {
+        debug_assert!(self.is_up());
+        let nonce = self.next_nonce;
+        self.next_nonce += 1;
+        if let Some((bytes, background)) = what.bytes() {
+            self.under_way_bytes += bytes;
+            self.background_bytes += background;
+        }
+        self.under_way.push_back(UnderWay {
+            nonce,
+            sent_at: now,
+            what,
+        });
+        out.send_backup(self.info.id, nonce, parts);
+    }
+
+    /// The request that is answered; `None` if there is none.
+    pub fn answered(&mut self, now: Time, nonce: u64) -> Option<UnderWay> {
+        let at = self
+            .under_way
+            .iter()
+            .position(|request| request.nonce == nonce)?;
+        let request = self.under_way.remove(at)?;
+        if let Some((bytes, background)) = request.what.bytes() {
+            self.under_way_bytes -= bytes;
+            self.background_bytes -= background;
+            let took = now.since(request.sent_at);
+            self.latency = Some(match self.latency {
+                Some(latency) => (latency * 7 + took) / 8,
+                None => took,
+            });
+        }
+        Some(request)
+    }
+
+    /// For how long it has not answered the oldest data that was sent to it.
+    pub fn waited(&self, now: Time) -> Duration {
+        let is_append = |request: &&UnderWay| matches!(request.what, Request::Append { .. });
+        let oldest = self.under_way.iter().find(is_append);
+        oldest.map_or(Duration::ZERO, |request| now.since(request.sent_at))
+    }
+
+    pub fn promises(&mut self, sent_at: Time) {
+        self.promised = self.promised.max(Some(sent_at));
+    }
+
+    /// When a keep-alive is due.
+    pub fn keep_alive_due(&self) -> Time {
+        let newest = self.promised.max(self.asked);
+        newest.map_or(Time::ZERO, |newest| newest + KEEP_ALIVE_AGE)
+    }
+
+    pub fn keep_alive_sent(&mut self, now: Time) {
+        self.asked = Some(now);
+    }
+
+    /// A replica there is needed no more.
+    pub fn free(&mut self, segment_id: u64) {
+        if !self.frees.contains(&segment_id) {
+            self.frees.push_back(segment_id);
+        }
+    }
+
+    /// Whether a replica of this segment is still to be freed there, so that no other can be put.
+    pub fn is_freeing(&self, segment_id: u64) -> bool {
+        let under_way = |request: &UnderWay| matches!(request.what, Request::Free { segment_id: id } if id == segment_id);
+        self.frees.contains(&segment_id) || self.under_way.iter().any(under_way)
+    }
+
+    /// The next replica to ask it to free.
+    pub fn next_free(&mut self) -> Option<u64> {
+        let is_free = |request: &&UnderWay| matches!(request.what, Request::Free { .. });
+        if !self.is_up() || self.under_way.iter().filter(is_free).count() >= MAX_FREES {
+            return None;
+        }
+        self.frees.pop_front()
+    }
+}

@@ -1,0 +1,73 @@
+//! The open floor: below which id open replicas of heads do not count.
+
+use wire::ids::ServerId;
+use wire::time::Time;
+
+use crate::segment::Replica;
+
+/// A replica of a head that was given up while it was open. Until the floor is above it, a recovery could believe it.
+#[derive(Debug)]
+pub struct Ghost {
+    pub segment_id: u64,
+    pub replica: Replica,
+    /// From when on its backup keeps the log from recovery, as far as was known when it was given up.
+    pub lease_from: Time,
+}
+
+#[derive(Debug, Default)]
+pub struct Floor {
+    /// What the coordinator has noted. `None`: nothing, and so nothing was ever acknowledged.
+    pub raised: Option<u64>,
+    /// What it was asked to note.
+    asked: Option<u64>,
+    pub ghosts: Vec<Ghost>,
+}
+
+impl Floor {
+    /// Whether the head `segment_id`, and nothing older, may be found open.
+    pub fn covers(&self, segment_id: u64) -> bool {
+        let is_below = |ghost: &Ghost| ghost.segment_id < segment_id;
+        self.raised.is_some() && !self.ghosts.iter().any(is_below)
+    }
+
+    /// Whether an open replica of this head would be believed.
+    pub fn lets_count(&self, segment_id: u64) -> bool {
+        self.raised <= Some(segment_id)
+    }
+
+    /// Whether a replica of this head was given up: nothing more counts as durable there until the floor is above it.
+    pub fn is_haunted(&self, segment_id: u64) -> bool {
+        self.ghosts
+            .iter()
+            .any(|ghost| ghost.segment_id == segment_id)
+    }
+
+    /// Whether to ask for a floor now; each is asked for once.
+    pub fn ask(&mut self, segment_id: u64) -> bool {
+        let is_new = self.asked.max(self.raised) < Some(segment_id);
+        if is_new {
+            self.asked = Some(segment_id);
+        }
+        is_new
+    }
+
+    /// The coordinator may not have got the question: it is asked again.
+    pub fn ask_again(&mut self) -> Option<u64> {
+        self.asked.filter(|&asked| Some(asked) > self.raised)
+    }
+
+    /// The ghost of a segment at a backup, which gets its place among the replicas again.
+    pub fn revive(&mut self, segment_id: u64, backup: ServerId) -> Option<Replica> {
+        let is_it =
+            |ghost: &Ghost| ghost.segment_id == segment_id && ghost.replica.backup == backup;
+        let at = self.ghosts.iter().position(is_it)?;
+        Some(self.ghosts.swap_remove(at).replica)
+    }
+
+    /// Ghosts that are laid by this.
+    pub fn raise(&mut self, segment_id: u64) -> Vec<Ghost> {
+        self.raised = self.raised.max(Some(segment_id));
+        let laid = |ghost: &mut Ghost| Some(ghost.segment_id) < self.raised;
+        self.ghosts.extract_if(.., laid).collect()
+    }
+}

@@ -1,0 +1,48 @@
+//! A log's replicas: on which backups they are, what these hold, what to send next, and how much of the log is durable.
+//!
+//! [`Replicator`] is pure. It follows a [`log::Log`], takes what backups answer, and tells its driver what to send; nothing in it waits.
+//! docs/replication.md says which rules it keeps, and why they are enough.
+
+#![forbid(unsafe_code)]
+
+mod backup;
+mod floor;
+mod lease;
+mod placement;
+mod random;
+mod replicator;
+mod segment;
+mod sending;
+
+pub use replicator::{Config, Replicator, Report};
+
+use wire::ids::ServerId;
+
+/// A backup that the coordinator knows of and believes to be alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupInfo {
+    pub id: ServerId,
+    /// The machine: no two replicas of a segment are on one, and none is on the master's.
+    pub host: String,
+    /// What fails together beyond machines, such as a chassis; replicas differ in it as far as they can.
+    pub domain: String,
+    /// Where it listens for masters.
+    pub locator: String,
+}
+
+/// What a replicator wants done. None of it may call back before it returns.
+pub trait Output {
+    /// Begins to connect; [`Replicator::connected`] or [`Replicator::disconnected`] tells the outcome.
+    fn connect_backup(&mut self, backup: ServerId, locator: &str);
+    /// Closes a connection, or gives it up; nothing about it is reported any more.
+    fn disconnect_backup(&mut self, backup: ServerId);
+    /// Sends a request; the parts, one behind the other, are its payload. Its answer comes to [`Replicator::answer`] with the nonce.
+    fn send_backup(&mut self, backup: ServerId, nonce: u64, parts: &[&[u8]]);
+    /// Asks the coordinator to raise the log's open floor, durably; [`Replicator::floor_raised`] tells when it is.
+    fn raise_open_floor(&mut self, segment_id: u64);
+    /// `level`: 1 error, 2 warning, 3 notice, 4 debug.
+    fn log_message(&mut self, level: u32, text: &str);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,599 @@
+//! What happens to a log's replicas: events come in here.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use log::{Change, Log, LogPosition};
+use wire::ids::ServerId;
+use wire::peer::{Answer, Role, Status};
+use wire::time::Time;
+
+use crate::backup::{Backup, Link, Request, UnderWay};
+use crate::floor::{Floor, Ghost};
+use crate::placement::Choice;
+use crate::random::Random;
+use crate::segment::{Replica, Segment};
+use crate::{BackupInfo, Output};
+
+/// A head's backup that lets data wait for longer is replaced, unless its peers are slow as well.
+const SLOW: Duration = Duration::from_millis(50);
+/// The limit where all backups of the head are slow at once.
+const ALL_SLOW: Duration = Duration::from_secs(1);
+/// So many times the median of the head's backups is slow.
+const SLOW_FACTOR: u32 = 10;
+/// A connection on which data waits for longer is closed.
+const STUCK: Duration = Duration::from_secs(5);
+/// A head with fewer replicas than wanted is replaced no more often than this.
+const MORE_REPLICAS_PAUSE: Duration = Duration::from_secs(1);
+
+/// Unfinished segments that one pump looks at.
+const UNFINISHED_STEP: usize = 8;
+
+/// What is wanted of a replicator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The server that writes the log.
+    pub log: ServerId,
+    /// Its machine, which gets no replica.
+    pub host: String,
+    /// Replicas of each segment.
+    pub replicas: usize,
+    /// With fewer nothing counts as durable.
+    pub min_replicas: usize,
+    /// Copies of closed segments go out in pieces of this size, so that what somebody waits for is not stuck behind them.
+    pub copy_bytes: u32,
+    /// For scattering replicas.
+    pub seed: u64,
+}
+
+/// How well the log is replicated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Backups that take replicas.
+    pub backups: u64,
+    /// Segments that have replicas or shall have.
+    pub segments: u64,
+    /// Those with fewer replicas than wanted, open side segments not counted.
+    pub segments_short: u64,
+    /// Data that waits to be copied.
+    pub waiting_bytes: u64,
+}
+
+/// See the crate's documentation.
+pub struct Replicator {
+    pub(crate) config: Config,
+    pub(crate) backups: BTreeMap<ServerId, Backup>,
+    pub(crate) segments: BTreeMap<u64, Segment>,
+    /// Head segments that are not settled, oldest first; the last is the log's head.
+    pub(crate) heads: VecDeque<u64>,
+    /// Segments other than those in `heads` for which there is something to do.
+    pub(crate) unfinished: BTreeSet<u64>,
+    unfinished_cursor: u64,
+    pub(crate) floor: Floor,
+    /// A backup has refused this log for ever: somebody recovers it.
+    pub(crate) is_deposed: bool,
+    /// The head must be replaced as soon as memory is free.
+    wants_new_head: bool,
+    more_replicas_at: Time,
+    random: Random,
+}
+
+impl Replicator {
+    pub fn new(config: Config) -> Replicator {
+        assert!(config.min_replicas >= 1 && config.replicas >= config.min_replicas);
+        Replicator {
+            random: Random::new(config.seed),
+            config,
+            backups: BTreeMap::new(),
+            segments: BTreeMap::new(),
+            heads: VecDeque::new(),
+            unfinished: BTreeSet::new(),
+            unfinished_cursor: 0,
+            floor: Floor::default(),
+            is_deposed: false,
+            wants_new_head: false,
+            more_replicas_at: Time::ZERO,
+        }
+    }
+
+    /// Whether a backup has said that this log is being recovered: its master must end.
+    pub fn is_deposed(&self) -> bool {
+        self.is_deposed
+    }
+
+    pub fn report(&self) -> Report {
+        let is_short = |segment: &&Segment| {
+            segment.replicas.len() < self.config.replicas && segment.is_awaited()
+        };
+        let waiting = |segment: &Segment| -> u64 {
+            let missing = |replica: &Replica| {
+                u64::from(replica.sent_bytes.saturating_sub(replica.acked_bytes))
+            };
+            segment.replicas.iter().map(missing).sum()
+        };
+        let is_usable = |backup: &&Backup| backup.is_up() && !backup.retired;
+        Report {
+            backups: self.backups.values().filter(is_usable).count() as u64,
+            segments: self.segments.len() as u64,
+            segments_short: self.segments.values().filter(is_short).count() as u64,
+            waiting_bytes: self.segments.values().map(waiting).sum(),
+        }
+    }
+
+    // ---- events ----
+
+    /// The backups that are alive, as the coordinator says. What was on others is lost.
+    pub fn set_backups(&mut self, backups: Vec<BackupInfo>, out: &mut impl Output) {
+        let gone: Vec<ServerId> = self
+            .backups
+            .keys()
+            .copied()
+            .filter(|id| backups.iter().all(|info| info.id != *id))
+            .collect();
+        for id in gone {
+            out.disconnect_backup(id);
+            self.lose_replicas(id, |_| true);
+            self.backups.remove(&id);
+        }
+        for info in backups {
+            if info.host != self.config.host {
+                self.backups
+                    .entry(info.id)
+                    .or_insert_with(|| Backup::new(info));
+            }
+        }
+    }
+
+    pub fn connected(&mut self, id: ServerId) {
+        if let Some(backup) = self.backups.get_mut(&id) {
+            backup.connected();
+        }
+    }
+
+    /// A connection could not be made, or has ended. What is closed there stays; what is not complete is begun anew, here or elsewhere.
+    pub fn disconnected(&mut self, now: Time, id: ServerId) {
+        if let Some(backup) = self.backups.get_mut(&id) {
+            backup.disconnected(now);
+            self.lose_replicas(id, |replica| !replica.is_closed);
+        }
+    }
+
+    /// The coordinator has noted the open floor.
+    pub fn floor_raised(&mut self, segment_id: u64) {
+        for ghost in self.floor.raise(segment_id) {
+            if let Some(backup) = self.backups.get_mut(&ghost.replica.backup) {
+                backup.free(ghost.segment_id);
+            }
+        }
+    }
+
+    /// There is a coordinator again, or another one.
+    pub fn coordinator_found(&mut self, out: &mut impl Output) {
+        if let Some(segment_id) = self.floor.ask_again() {
+            out.raise_open_floor(segment_id);
+        }
+    }
+
+    /// A backup answers the request `nonce`.
+    pub fn answer(
+        &mut self,
+        now: Time,
+        id: ServerId,
+        nonce: u64,
+        answer: Answer,
+        out: &mut impl Output,
+    ) {
+        let Some(backup) = self.backups.get_mut(&id) else {
+            return;
+        };
+        let Some(request) = backup.answered(now, nonce) else {
+            let text = format!("backup {id} has answered what it was not asked");
+            return out.log_message(2, &text);
+        };
+        match answer.status {
+            Status::Ok => self.done(id, request),
+            Status::Fenced => {
+                if !std::mem::replace(&mut self.is_deposed, true) {
+                    let text = "this server's log is being recovered by others: it serves no more";
+                    out.log_message(1, text);
+                }
+            }
+            status => self.refused(now, id, request, status, out),
+        }
+    }
+
+    fn done(&mut self, id: ServerId, request: UnderWay) {
+        let Some(backup) = self.backups.get_mut(&id) else {
+            return;
+        };
+        match request.what {
+            Request::Free { .. } => {}
+            Request::KeepAlive => backup.promises(request.sent_at),
+            Request::Append {
+                segment_id,
+                end,
+                closes,
+                ..
+            } => {
+                backup.promises(request.sent_at);
+                let segment = self.segments.get_mut(&segment_id);
+                let Some(replica) = segment.and_then(|segment| segment.replica_mut(id)) else {
+                    return;
+                };
+                replica.acked_bytes = replica.acked_bytes.max(end);
+                replica.is_closed |= closes;
+            }
+        }
+    }
+
+    fn refused(
+        &mut self,
+        now: Time,
+        id: ServerId,
+        request: UnderWay,
+        status: Status,
+        out: &mut impl Output,
+    ) {
+        let Some(backup) = self.backups.get_mut(&id) else {
+            return;
+        };
+        match status {
+            Status::Full => backup.avoid(now),
+            Status::Retired if !std::mem::replace(&mut backup.retired, true) => {
+                out.log_message(2, &format!("backup {id} has retired: its storage failed"));
+            }
+            Status::Mismatch => out.log_message(
+                1,
+                &format!("backup {id} holds other bytes than were sent: {request:?}"),
+            ),
+            _ => {}
+        }
+        let retired = backup.retired;
+        let Request::Append { segment_id, .. } = request.what else {
+            return;
+        };
+        if retired {
+            self.lose_replicas(id, |_| true);
+        } else {
+            let segment = self.segments.get_mut(&segment_id);
+            if let Some(replica) = segment.and_then(|segment| segment.replica_mut(id))
+                && status == Status::Full
+                && !replica.is_open()
+            {
+                // Nothing of it is there.
+                replica.open_sent = None;
+            }
+            self.lose_replica(segment_id, id);
+        }
+    }
+
+    // ---- losses ----
+
+    fn lose_replicas(&mut self, id: ServerId, which: impl Fn(&Replica) -> bool) {
+        let is_lost = |replica: &Replica| replica.backup == id && which(replica);
+        let holding = |(segment_id, segment): (&u64, &Segment)| {
+            segment.replicas.iter().any(is_lost).then_some(*segment_id)
+        };
+        let held: Vec<u64> = self.segments.iter().filter_map(holding).collect();
+        for segment_id in held {
+            self.lose_replica(segment_id, id);
+        }
+    }
+
+    pub(crate) fn lose_replica(&mut self, segment_id: u64, id: ServerId) {
+        let Some(segment) = self.segments.get_mut(&segment_id) else {
+            return;
+        };
+        let Some(at) = segment
+            .replicas
+            .iter()
+            .position(|replica| replica.backup == id)
+        else {
+            return;
+        };
+        let replica = segment.replicas.remove(at);
+        let haunts = replica.is_candidate() && self.floor.lets_count(segment_id);
+        if let Some(backup) = self.backups.get_mut(&id) {
+            backup.replica_count -= 1;
+            // One that has retired frees nothing, and what is closed there may be the last copy.
+            if !haunts && replica.open_sent.is_some() && !backup.retired {
+                backup.free(segment_id);
+            }
+        }
+        if haunts {
+            self.wants_new_head |= self.heads.back() == Some(&segment_id);
+            let lease_from = self.lease_of(&replica);
+            self.floor.ghosts.push(Ghost {
+                segment_id,
+                replica,
+                lease_from,
+            });
+        }
+        self.unfinished.insert(segment_id);
+    }
+
+    /// Gives up replicas of heads on backups that are much slower than their peers, and connections on which nothing moves.
+    fn look_for_slow_backups(&mut self, now: Time, out: &mut impl Output) {
+        let mut stuck = Vec::new();
+        for backup in self
+            .backups
+            .values()
+            .filter(|backup| backup.waited(now) > STUCK)
+        {
+            out.disconnect_backup(backup.id());
+            stuck.push(backup.id());
+        }
+        for id in stuck {
+            self.disconnected(now, id);
+        }
+        for id in self.slow_backups(now) {
+            if let Some(backup) = self.backups.get_mut(&id) {
+                backup.avoid(now);
+            }
+            let is_candidate = |replica: &Replica| replica.role == Role::Head && !replica.is_closed;
+            self.lose_replicas(id, is_candidate);
+        }
+    }
+
+    /// Backups of heads that let data wait for too long.
+    fn slow_backups(&self, now: Time) -> Vec<ServerId> {
+        let heads = self.heads.iter().filter_map(|id| self.segments.get(id));
+        let replicas = heads.flat_map(|head| &head.replicas);
+        let backups = replicas.filter_map(|replica| self.backups.get(&replica.backup));
+        let mut latencies: Vec<Duration> = backups
+            .clone()
+            .filter_map(|backup| backup.latency)
+            .collect();
+        latencies.sort_unstable();
+        let median = latencies
+            .get(latencies.len() / 2)
+            .copied()
+            .unwrap_or_default();
+        let limit = SLOW.max(median * SLOW_FACTOR);
+        // If all are slow it is this server that was not awake, or its network.
+        let all_slow = backups.clone().all(|backup| backup.waited(now) > limit);
+        let limit = if all_slow { limit.max(ALL_SLOW) } else { limit };
+        backups
+            .filter(|backup| backup.waited(now) > limit)
+            .map(Backup::id)
+            .collect()
+    }
+
+    // ---- the log ----
+
+    /// Follows the log, sends what is new to all backups, and tells the log what is durable and settled. The driver calls this after each batch of
+    /// events, and at the time that it answers.
+    pub fn pump(&mut self, now: Time, log: &mut Log, out: &mut impl Output) -> Time {
+        if self.is_deposed {
+            return Time::NEVER;
+        }
+        self.reconnect(now, out);
+        self.look_for_slow_backups(now, out);
+        self.follow(log, out);
+        self.replace_head(now, log);
+        self.follow(log, out);
+        self.send_all(now, log, out);
+        self.ask_for_floor(out);
+        self.settle(now, log);
+        log.advance_durable(self.durable_position(log));
+        self.follow(log, out);
+        self.send_frees(now, out);
+        self.send_keep_alives(now, out);
+        self.next_deadline(now)
+    }
+
+    fn reconnect(&mut self, now: Time, out: &mut impl Output) {
+        for backup in self.backups.values_mut() {
+            if let Link::Down { retry_at } = backup.link
+                && retry_at <= now
+            {
+                backup.link = Link::Connecting;
+                out.connect_backup(backup.info.id, &backup.info.locator);
+            }
+        }
+    }
+
+    fn follow(&mut self, log: &mut Log, out: &mut impl Output) {
+        while let Some(change) = log.take_change() {
+            match change {
+                Change::Opened { segment_id, role } => {
+                    self.segments.insert(segment_id, Segment::new(role));
+                    if role == Role::Head {
+                        self.heads.push_back(segment_id);
+                        self.wants_new_head = false;
+                    }
+                }
+                Change::Closed { segment_id } => {
+                    if let Some(segment) = self.segments.get_mut(&segment_id) {
+                        segment.is_closed = true;
+                        self.unfinished.insert(segment_id);
+                    }
+                }
+                Change::Freed { segment_id } => self.free(segment_id, out),
+            }
+        }
+    }
+
+    fn free(&mut self, segment_id: u64, _out: &mut impl Output) {
+        self.unfinished.remove(&segment_id);
+        let Some(segment) = self.segments.remove(&segment_id) else {
+            return;
+        };
+        debug_assert!(segment.is_settled);
+        for replica in segment.replicas {
+            if let Some(backup) = self.backups.get_mut(&replica.backup) {
+                backup.replica_count -= 1;
+                backup.free(segment_id);
+            }
+        }
+    }
+
+    /// Opens the first head, or another where the present one has lost a replica or could have more.
+    fn replace_head(&mut self, now: Time, log: &mut Log) {
+        let Some(&id) = self.heads.back() else {
+            if self.heads.is_empty() && self.segments.is_empty() {
+                log.start_new_head();
+            }
+            return;
+        };
+        let placed = self.segments[&id].replicas.len();
+        if placed > 0 && placed < self.config.replicas && !self.wants_new_head {
+            let possible = self.config.replicas.min(self.choice(now, id).hosts());
+            if possible > placed && self.more_replicas_at <= now {
+                self.more_replicas_at = now + MORE_REPLICAS_PAUSE;
+                self.wants_new_head = true;
+            }
+        }
+        if self.wants_new_head {
+            log.start_new_head();
+        }
+    }
+
+    fn choice(&self, now: Time, segment_id: u64) -> Choice<'_> {
+        Choice {
+            backups: &self.backups,
+            own_host: &self.config.host,
+            segment_id,
+            now,
+        }
+    }
+
+    /// Gives a segment the replicas that it lacks, as far as there are backups.
+    pub(crate) fn place(&mut self, now: Time, segment_id: u64) {
+        let Some(segment) = self.segments.get(&segment_id) else {
+            return;
+        };
+        let held: Vec<ServerId> = segment
+            .replicas
+            .iter()
+            .map(|replica| replica.backup)
+            .collect();
+        let is_first = held.is_empty() && !self.floor.is_haunted(segment_id);
+        let is_open_head = segment.role == Role::Head && !segment.is_closed;
+        let missing = self.config.replicas.saturating_sub(held.len());
+        // An open head gets all of its replicas at once, and never another one.
+        if missing == 0 || is_open_head && !is_first {
+            return;
+        }
+        let mut random = self.random.clone();
+        let picked = self
+            .choice(now, segment_id)
+            .pick(held.clone(), missing, &mut random);
+        let is_enough = picked.len() == missing
+            || held.len() + picked.len() >= self.config.min_replicas && self.all_tried();
+        if picked.is_empty() || is_open_head && !is_enough {
+            return;
+        }
+        self.random = random;
+        let role = if is_open_head { Role::Head } else { Role::Side };
+        for id in picked {
+            if let Some(backup) = self.backups.get_mut(&id) {
+                backup.replica_count += 1;
+            }
+            // What is there of it already is completed.
+            let ghost = self.floor.revive(segment_id, id).map(Replica::again);
+            let replica = ghost.unwrap_or_else(|| Replica::new(id, role));
+            if let Some(segment) = self.segments.get_mut(&segment_id) {
+                segment.replicas.push(replica);
+            }
+        }
+    }
+
+    /// Whether waiting may bring more backups.
+    fn all_tried(&self) -> bool {
+        self.backups.values().all(|backup| backup.was_tried)
+    }
+
+    // ---- durability ----
+
+    /// Asks for the open floor that the present head needs, once everything older is closed.
+    fn ask_for_floor(&mut self, out: &mut impl Output) {
+        let Some(&id) = self.heads.back() else { return };
+        if self.floor.covers(id) || !self.segments[&id].all_open() {
+            return;
+        }
+        let older = self.heads.iter().rev().skip(1);
+        let is_closed = |id: &u64| {
+            let segment = &self.segments[id];
+            segment.all_closed() && segment.replicas.len() >= self.config.min_replicas
+        };
+        if older.copied().collect::<Vec<_>>().iter().all(is_closed) && self.floor.ask(id) {
+            out.raise_open_floor(id);
+        }
+    }
+
+    /// Tells the log which closed segments have all the replicas that they can have.
+    fn settle(&mut self, now: Time, log: &mut Log) {
+        while let Some(&id) = self.heads.front()
+            && self.heads.len() > 1
+            && self.is_complete(now, id)
+            && !self.floor.is_haunted(id)
+        {
+            self.heads.pop_front();
+            self.settle_one(id, log);
+        }
+        for id in self.next_unfinished() {
+            if log.segment(id).is_none() {
+                log.leave_out_soon();
+            } else if self.is_complete(now, id) {
+                self.settle_one(id, log);
+                if self.segments[&id].replicas.len() >= self.config.replicas {
+                    self.unfinished.remove(&id);
+                }
+            }
+        }
+        // The next pump goes on behind these.
+        self.unfinished_cursor = self.next_unfinished().last().map_or(0, |last| last + 1);
+    }
+
+    /// Some of the unfinished segments, other ones each time: there can be very many when a backup was lost.
+    pub(crate) fn next_unfinished(&self) -> Vec<u64> {
+        let from = self.unfinished.range(self.unfinished_cursor..);
+        let again = self.unfinished.range(..self.unfinished_cursor);
+        let not_heads = from.chain(again).filter(|id| !self.heads.contains(id));
+        not_heads.take(UNFINISHED_STEP).copied().collect()
+    }
+
+    fn settle_one(&mut self, id: u64, log: &mut Log) {
+        if let Some(segment) = self.segments.get_mut(&id)
+            && !std::mem::replace(&mut segment.is_settled, true)
+        {
+            log.settle(id);
+        }
+    }
+
+    fn is_complete(&self, now: Time, id: u64) -> bool {
+        let Some(segment) = self.segments.get(&id) else {
+            return false;
+        };
+        let count = segment.replicas.len();
+        let wanted = self.config.replicas.min(self.choice(now, id).hosts());
+        segment.is_closed
+            && segment.all_closed()
+            && count >= self.config.min_replicas
+            && count >= wanted
+    }
+
+    /// Up to where the log is durable. The order of the conditions is that of docs/replication.md, "When is it durable?".
+    fn durable_position(&self, log: &Log) -> LogPosition {
+        let mut position = LogPosition::START;
+        for &id in &self.heads {
+            let head = &self.segments[&id];
+            let is_enough = head.replicas.len() >= self.config.min_replicas;
+            if self.floor.is_haunted(id)
+                || !is_enough
+                || !head.all_open()
+                || self.floor.raised.is_none()
+            {
+                break;
+            }
+            if let Some(acked) = log.position_in(id, head.acked_bytes()) {
+                position = acked;
+            }
+            if !(head.is_closed && head.all_closed()) {
+                break;
+            }
+        }
+        position
+    }
+}

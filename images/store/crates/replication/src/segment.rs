@@ -1,0 +1,113 @@
+//! One segment and its replicas.
+
+use wire::ids::ServerId;
+use wire::peer::Role;
+use wire::time::Time;
+
+#[derive(Debug)]
+pub struct Segment {
+    pub role: Role,
+    /// The log adds nothing to it any more.
+    pub is_closed: bool,
+    /// The log was told that all replicas are closed.
+    pub is_settled: bool,
+    pub replicas: Vec<Replica>,
+    /// How far a checksum was last computed, and what it was.
+    pub crc: (u32, u32),
+}
+
+#[derive(Debug)]
+pub struct Replica {
+    pub backup: ServerId,
+    /// [`Role::Side`] for a copy that was begun when the segment was no open head any more.
+    pub role: Role,
+    pub sent_bytes: u32,
+    /// Checksum of that.
+    pub sent_crc: u32,
+    pub acked_bytes: u32,
+    /// When the request went out that opens it.
+    pub open_sent: Option<Time>,
+    pub close_sent: bool,
+    pub is_closed: bool,
+}
+
+impl Replica {
+    pub fn new(backup: ServerId, role: Role) -> Replica {
+        Replica {
+            backup,
+            role,
+            sent_bytes: 0,
+            sent_crc: 0,
+            acked_bytes: 0,
+            open_sent: None,
+            close_sent: false,
+            is_closed: false,
+        }
+    }
+
+    /// Everything is sent once more; its backup passes over what it holds.
+    pub fn again(self) -> Replica {
+        Replica {
+            sent_bytes: 0,
+            sent_crc: 0,
+            close_sent: false,
+            ..self
+        }
+    }
+
+    /// Its backup has said that it is there. What opens a replica carries data.
+    pub fn is_open(&self) -> bool {
+        self.acked_bytes > 0
+    }
+
+    /// A recovery could take it for the newest head.
+    pub fn is_candidate(&self) -> bool {
+        self.role == Role::Head && self.open_sent.is_some() && !self.is_closed
+    }
+}
+
+impl Segment {
+    pub fn new(role: Role) -> Segment {
+        Segment {
+            role,
+            is_closed: false,
+            is_settled: false,
+            replicas: Vec::new(),
+            crc: (0, 0),
+        }
+    }
+
+    /// Whether it shall have replicas already: side segments get them when they are complete, for nobody waits for them.
+    pub fn is_awaited(&self) -> bool {
+        self.role == Role::Head || self.is_closed
+    }
+
+    pub fn replica_mut(&mut self, backup: ServerId) -> Option<&mut Replica> {
+        self.replicas
+            .iter_mut()
+            .find(|replica| replica.backup == backup)
+    }
+
+    pub fn all_open(&self) -> bool {
+        !self.replicas.is_empty() && self.replicas.iter().all(Replica::is_open)
+    }
+
+    /// All of its backups have opened it as a head, as which a recovery could take it.
+    pub fn is_open_head(&self) -> bool {
+        self.all_open()
+            && self
+                .replicas
+                .iter()
+                .all(|replica| replica.role == Role::Head)
+    }
+
+    pub fn all_closed(&self) -> bool {
+        !self.replicas.is_empty() && self.replicas.iter().all(|replica| replica.is_closed)
+    }
+
+    /// What all replicas hold.
+    pub fn acked_bytes(&self) -> u32 {
+        let acked = self.replicas.iter().map(|replica| replica.acked_bytes);
+        acked.min().unwrap_or(0)
+    }
+}

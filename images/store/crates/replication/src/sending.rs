@@ -1,0 +1,212 @@
+//! What goes out: data, ends of segments, requests to free replicas, keep-alives.
+
+use log::Log;
+use wire::ids::ServerId;
+use wire::peer::{Append, Free, KeepAlive, MAX_APPEND_BYTES, ReplicaId, Role};
+use wire::time::Time;
+
+use crate::Output;
+use crate::backup::{Backup, Link, Request};
+use crate::replicator::Replicator;
+use crate::segment::Segment;
+
+/// Data under way that nobody waits for, at most: copies of side segments, and replicas that are made again.
+const BACKGROUND_BYTES: u32 = 4 << 20;
+
+impl Replicator {
+    /// Sends what the log has that backups do not have.
+    pub(crate) fn send_all(&mut self, now: Time, log: &Log, out: &mut impl Output) {
+        for at in 0..self.heads.len() {
+            let id = self.heads[at];
+            self.place(now, id);
+            // There must always be an open head with nothing but closed ones before it.
+            let may_close = match self.heads.get(at + 1) {
+                Some(next) => {
+                    self.segments[next].is_open_head() || self.segments[next].all_closed()
+                }
+                None => false,
+            };
+            self.send_segment(now, id, may_close, log, out);
+        }
+        for id in self.next_unfinished() {
+            if self.background_bytes() >= BACKGROUND_BYTES {
+                break;
+            }
+            self.place(now, id);
+            self.send_segment(now, id, true, log, out);
+        }
+    }
+
+    fn background_bytes(&self) -> u32 {
+        let under_way = self.backups.values().map(|backup| backup.background_bytes);
+        under_way.sum()
+    }
+
+    fn send_segment(
+        &mut self,
+        now: Time,
+        segment_id: u64,
+        may_close: bool,
+        log: &Log,
+        out: &mut impl Output,
+    ) {
+        let (log_id, copy_bytes) = (self.config.log, self.config.copy_bytes);
+        let Some(segment) = self.segments.get_mut(&segment_id) else {
+            return;
+        };
+        if !segment.is_awaited() {
+            return;
+        }
+        let Some(data) = log.segment(segment_id) else {
+            return;
+        };
+        for at in 0..segment.replicas.len() {
+            let id = segment.replicas[at].backup;
+            if let Some(backup) = self.backups.get_mut(&id).filter(|backup| backup.is_up()) {
+                let replica = ReplicaId {
+                    log: log_id,
+                    segment_id,
+                };
+                let mut sender = Sender {
+                    now,
+                    replica,
+                    data,
+                    log,
+                    may_close: may_close && segment.is_closed,
+                    copy_bytes,
+                };
+                while backup.has_window() && sender.send_next(segment, at, backup, out) {}
+            }
+        }
+    }
+
+    pub(crate) fn send_frees(&mut self, now: Time, out: &mut impl Output) {
+        for backup in self.backups.values_mut() {
+            while let Some(segment_id) = backup.next_free() {
+                let replica = ReplicaId {
+                    log: self.config.log,
+                    segment_id,
+                };
+                let message = Free { replica }.to_bytes();
+                backup.send(now, Request::Free { segment_id }, &[&message], out);
+            }
+        }
+    }
+
+    /// Backups whose promises count.
+    fn promising(&self) -> Vec<ServerId> {
+        let heads = self.heads.iter().filter_map(|id| self.segments.get(id));
+        let replicas = heads.flat_map(|head| &head.replicas);
+        let candidates = replicas.filter(|replica| replica.is_candidate());
+        let mut promising: Vec<ServerId> = candidates.map(|replica| replica.backup).collect();
+        promising.extend(self.floor.ghosts.iter().map(|ghost| ghost.replica.backup));
+        promising.sort_unstable();
+        promising.dedup();
+        promising
+    }
+
+    pub(crate) fn send_keep_alives(&mut self, now: Time, out: &mut impl Output) {
+        let message = KeepAlive {
+            log: self.config.log,
+        };
+        for id in self.promising() {
+            if let Some(backup) = self.backups.get_mut(&id)
+                && backup.is_up()
+                && backup.keep_alive_due() <= now
+            {
+                backup.keep_alive_sent(now);
+                backup.send(now, Request::KeepAlive, &[&message.to_bytes()], out);
+            }
+        }
+    }
+
+    /// When to pump again though nothing happens.
+    pub(crate) fn next_deadline(&self, now: Time) -> Time {
+        let retry = self.backups.values().map(|backup| match backup.link {
+            Link::Down { retry_at } => retry_at,
+            Link::Connecting => Time::NEVER,
+            Link::Up => backup.avoided_until(now),
+        });
+        let promising = self.promising();
+        let up = promising
+            .iter()
+            .filter_map(|id| self.backups.get(id))
+            .filter(|backup| backup.is_up());
+        // Slow backups are looked for as often as promises are renewed.
+        let renewals = up.map(|backup| {
+            backup
+                .keep_alive_due()
+                .max(now + crate::backup::KEEP_ALIVE_AGE / 4)
+        });
+        retry.chain(renewals).min().unwrap_or(Time::NEVER)
+    }
+}
+
+/// Sends one segment to one backup.
+struct Sender<'a> {
+    now: Time,
+    replica: ReplicaId,
+    data: &'a [u8],
+    log: &'a Log,
+    may_close: bool,
+    copy_bytes: u32,
+}
+
+impl Sender<'_> {
+    /// Sends a piece; false if there is nothing to send.
+    fn send_next(
+        &mut self,
+        segment: &mut Segment,
+        at: usize,
+        backup: &mut Backup,
+        out: &mut impl Output,
+    ) -> bool {
+        let segment_id = self.replica.segment_id;
+        let replica = &segment.replicas[at];
+        let (offset, length) = (replica.sent_bytes, self.data.len() as u32);
+        let end = match replica.role {
+            Role::Head => {
+                let most = MAX_APPEND_BYTES as u32;
+                self.log.end_of_appends(segment_id, offset, most)
+            }
+            Role::Side => length.min(offset + self.copy_bytes),
+        };
+        let closes = self.may_close && end == length;
+        if end == offset && (!closes || replica.close_sent) {
+            return false;
+        }
+        let data = &self.data[offset as usize..end as usize];
+        let crc = checksum(segment, at, end, data);
+        let replica = &mut segment.replicas[at];
+        let append = Append {
+            replica: self.replica,
+            role: replica.role,
+            offset,
+            closes,
+            crc,
+            data,
+        };
+        replica.sent_bytes = end;
+        replica.sent_crc = crc;
+        replica.close_sent = closes;
+        replica.open_sent.get_or_insert(self.now);
+        let request = Request::Append {
+            segment_id,
+            offset,
+            end,
+            closes,
+            in_background: replica.role == Role::Side,
+        };
+        backup.send(self.now, request, &[&append.fixed_bytes(), data], out);
+        true
+    }
+}
+
+/// The checksum of the segment up to `end`; computed once for all replicas that get the same.
+fn checksum(segment: &mut Segment, at: usize, end: u32, data: &[u8]) -> u32 {
+    let replica = &segment.replicas[at];
+    if segment.crc.0 != end {
+        segment.crc = (end, crc32c::crc32c_append(replica.sent_crc, data));
+    }
+    segment.crc.1
+}

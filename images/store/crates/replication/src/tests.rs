@@ -1,0 +1,267 @@
+//! A replicator with a real log and modelled backups, network and coordinator: whatever happens to these, what was durable is found by a
+//! recovery that keeps the rules of docs/replication.md, and nobody serves once a recovery could have begun.
+
+mod backup;
+mod store;
+mod world;
+
+use core::time::Duration;
+
+use proptest::prelude::*;
+use wire::time::Time;
+
+use world::{Outcome, World};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write {
+        key: u8,
+        bytes: u16,
+    },
+    Remove {
+        key: u8,
+    },
+    Clean {
+        budget: u16,
+    },
+    Pass {
+        us: u32,
+    },
+    Kill {
+        backup: u8,
+    },
+    Start,
+    Break {
+        backup: u8,
+    },
+    Slow {
+        backup: u8,
+        ms: u16,
+    },
+    Full {
+        backup: u8,
+        is_full: bool,
+    },
+    Retire {
+        backup: u8,
+    },
+    /// The server list catches up with who is alive.
+    Notice,
+    CoordinatorGone {
+        is_gone: bool,
+    },
+    /// A recovery reaches the backups of this mask.
+    Recover {
+        mask: u16,
+    },
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (any::<u8>(), 0u16..1500).prop_map(|(key, bytes)| Step::Write { key: key % 40, bytes }),
+        4 => any::<u8>().prop_map(|key| Step::Remove { key: key % 40 }),
+        6 => (1u16..8000).prop_map(|budget| Step::Clean { budget }),
+        20 => (1u32..400).prop_map(|us| Step::Pass { us }),
+        6 => (1_000u32..120_000).prop_map(|us| Step::Pass { us }),
+        2 => (100_000u32..400_000).prop_map(|us| Step::Pass { us }),
+        3 => any::<u8>().prop_map(|backup| Step::Kill { backup }),
+        3 => Just(Step::Start),
+        4 => any::<u8>().prop_map(|backup| Step::Break { backup }),
+        4 => (any::<u8>(), 0u16..300).prop_map(|(backup, ms)| Step::Slow { backup, ms }),
+        1 => (any::<u8>(), any::<bool>()).prop_map(|(backup, is_full)| Step::Full { backup, is_full }),
+        1 => any::<u8>().prop_map(|backup| Step::Retire { backup }),
+        4 => Just(Step::Notice),
+        2 => any::<bool>().prop_map(|is_gone| Step::CoordinatorGone { is_gone }),
+        6 => any::<u16>().prop_map(|mask| Step::Recover { mask }),
+    ]
+}
+
+fn run(world: &mut World, step: &Step) {
+    match *step {
+        Step::Write { key, bytes } => world.write(key, bytes.into()),
+        Step::Remove { key } => world.remove(key),
+        Step::Clean { budget } => world.clean(budget.into()),
+        Step::Pass { us } => world.pass(Duration::from_micros(us.into())),
+        Step::Kill { backup } => world.kill(backup.into()),
+        Step::Start => world.start_backup(),
+        Step::Break { backup } => world.break_connection(backup.into()),
+        Step::Slow { backup, ms } => world.slow(backup.into(), ms.into()),
+        Step::Full { backup, is_full } => world.full(backup.into(), is_full),
+        Step::Retire { backup } => world.retire(backup.into()),
+        Step::Notice => world.notice(),
+        Step::CoordinatorGone { is_gone } => world.coordinator_gone(is_gone),
+        Step::Recover { mask } => world.check(mask),
+    }
+}
+
+/// PROPTEST_CASES asks for another number.
+fn cases() -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    asked.and_then(|number| number.parse().ok()).unwrap_or(400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_durable_is_found_and_nobody_serves_beside_a_recovery(
+        replicas in 1usize..4,
+        spare in 0usize..3,
+        seed: u64,
+        steps in proptest::collection::vec(any_step(), 1..150),
+    ) {
+        let mut world = World::new(replicas, replicas.saturating_sub(1).max(1), replicas + spare, seed);
+        for step in &steps {
+            run(&mut world, step);
+        }
+        world.calm();
+    }
+}
+
+#[test]
+fn a_write_is_durable_when_all_backups_hold_it() {
+    let mut world = World::new(3, 2, 3, 1);
+    world.pass(Duration::from_millis(5));
+    assert!(world.replicator.is_serving(world.now));
+    world.write(1, 100);
+    assert!(!world.is_all_durable());
+    world.pass(Duration::from_millis(1));
+    assert!(world.is_all_durable());
+}
+
+#[test]
+fn an_idle_master_goes_on_serving_and_one_that_is_cut_off_stops() {
+    let mut world = World::new(3, 2, 4, 2);
+    world.pass(Duration::from_millis(5));
+    for _ in 0..100 {
+        world.pass(Duration::from_millis(20));
+        assert!(world.replicator.is_serving(world.now));
+    }
+    world.cut_off();
+    world.pass(Duration::from_millis(205));
+    assert!(!world.replicator.is_serving(world.now));
+}
+
+#[test]
+fn a_lost_backup_costs_a_new_head_and_no_write() {
+    let mut world = World::new(3, 2, 4, 3);
+    world.pass(Duration::from_millis(5));
+    world.write(1, 100);
+    world.pass(Duration::from_millis(1));
+    let before = world.floor();
+    let victim = world.backups_of_head()[0];
+    world.kill_backup(victim);
+    world.write(2, 100);
+    world.pass(Duration::from_millis(10));
+    assert!(world.is_all_durable());
+    assert!(
+        world.floor() > before,
+        "the replica that was left behind counts no more"
+    );
+    assert!(!world.backups_of_head().contains(&victim));
+    assert!(world.replicator.is_serving(world.now));
+}
+
+#[test]
+fn a_slow_backup_is_replaced() {
+    let mut world = World::new(2, 1, 3, 4);
+    world.pass(Duration::from_millis(5));
+    let victim = world.backups_of_head()[0];
+    world.slow_backup(victim, 10_000);
+    world.write(1, 100);
+    world.pass(Duration::from_millis(40));
+    assert!(!world.is_all_durable());
+    world.pass(Duration::from_millis(60));
+    assert!(world.is_all_durable());
+    assert!(!world.backups_of_head().contains(&victim));
+}
+
+#[test]
+fn without_enough_backups_appends_wait_and_go_on_when_they_come() {
+    let mut world = World::new(3, 2, 1, 5);
+    world.write(1, 100);
+    world.pass(Duration::from_millis(50));
+    assert!(!world.is_all_durable());
+    assert!(!world.replicator.is_serving(world.now));
+    world.start_backup();
+    world.notice();
+    world.pass(Duration::from_millis(50));
+    assert!(world.is_all_durable(), "two of three are the least");
+    assert!(world.replicator.report().segments_short > 0);
+    world.start_backup();
+    world.notice();
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.replicator.report().segments_short, 0);
+    assert_eq!(world.backups_of_head().len(), 3);
+}
+
+#[test]
+fn without_a_coordinator_a_lost_backup_stops_acknowledgements_and_then_reads() {
+    let mut world = World::new(2, 1, 3, 6);
+    world.pass(Duration::from_millis(5));
+    world.coordinator_gone(true);
+    world.write(1, 100);
+    world.pass(Duration::from_millis(5));
+    assert!(
+        world.is_all_durable(),
+        "nothing is asked of the coordinator"
+    );
+    let victim = world.backups_of_head()[0];
+    world.kill_backup(victim);
+    world.write(2, 100);
+    world.pass(Duration::from_millis(100));
+    assert!(!world.is_all_durable());
+    world.pass(Duration::from_millis(200));
+    assert!(!world.replicator.is_serving(world.now));
+    world.coordinator_gone(false);
+    world.pass(Duration::from_millis(20));
+    assert!(world.is_all_durable());
+    assert!(world.replicator.is_serving(world.now));
+}
+
+#[test]
+fn a_fenced_log_is_given_up() {
+    let mut world = World::new(3, 2, 3, 7);
+    world.write(1, 100);
+    world.pass(Duration::from_millis(5));
+    world.fence(world.backups_of_head()[0]);
+    world.write(2, 100);
+    world.pass(Duration::from_millis(5));
+    assert!(world.replicator.is_deposed());
+    assert!(!world.replicator.is_serving(world.now));
+    assert!(!world.is_all_durable());
+    assert_eq!(
+        world
+            .replicator
+            .pump(world.now, &mut world.store.log, &mut world.out),
+        Time::NEVER
+    );
+}
+
+#[test]
+fn replicas_spread_over_all_backups_and_over_domains() {
+    let mut world = World::new(3, 2, 9, 8);
+    for key in 0..200 {
+        world.write(key, 800);
+        world.pass(Duration::from_millis(2));
+    }
+    let counts = world.replica_counts();
+    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+    assert!(*least > 0 && most - least <= 10, "{counts:?}");
+    world.assert_domains_differ();
+}
+
+#[test]
+fn what_was_on_a_lost_backup_is_made_again() {
+    let mut world = World::new(2, 1, 4, 9);
+    for key in 0..60 {
+        world.write(key, 800);
+        world.pass(Duration::from_millis(2));
+    }
+    world.kill(0);
+    world.kill(0);
+    world.notice();
+    world.pass(Duration::from_millis(500));
+    assert_eq!(world.replicator.report().segments_short, 0);
+    assert!(matches!(world.recover(u16::MAX), Outcome::Found { .. }));
+}

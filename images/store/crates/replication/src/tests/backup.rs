@@ -1,0 +1,96 @@
+//! What a backup is to a replicator, without storage: it never forgets what it holds.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use wire::peer::{Answer, Append, ReplicaId, Request, Role, SERVING_PROMISE, Status};
+use wire::time::Time;
+
+use crate::BackupInfo;
+
+/// To a backup and back, without what jitter adds.
+pub const DELAY: Duration = Duration::from_micros(20);
+
+pub struct ModelReplica {
+    pub role: Role,
+    pub bytes: Vec<u8>,
+    pub is_closed: bool,
+}
+
+pub struct ModelBackup {
+    pub info: BackupInfo,
+    pub is_alive: bool,
+    pub is_connected: bool,
+    pub is_full: bool,
+    pub is_retired: bool,
+    pub is_fenced: bool,
+    pub delay: Duration,
+    pub replicas: BTreeMap<u64, ModelReplica>,
+    pub promise_until: Time,
+}
+
+impl ModelBackup {
+    pub fn handle(&mut self, now: Time, payload: &[u8]) -> Answer {
+        let (status, bytes) = match Request::decode(payload).unwrap() {
+            Request::Append(append) => self.append(append),
+            Request::KeepAlive(_) => (Status::Ok, 0),
+            Request::Free(free) => {
+                let ReplicaId { segment_id, .. } = free.replica;
+                self.replicas.remove(&segment_id);
+                (Status::Ok, 0)
+            }
+            Request::Read(_) => panic!("a replicator reads nothing"),
+        };
+        let status = if self.is_fenced {
+            Status::Fenced
+        } else {
+            status
+        };
+        let holds_head = self
+            .replicas
+            .values()
+            .any(|replica| replica.role == Role::Head && !replica.is_closed);
+        if status == Status::Ok && holds_head {
+            self.promise_until = now + SERVING_PROMISE;
+        }
+        Answer { status, bytes }
+    }
+
+    fn append(&mut self, append: Append<'_>) -> (Status, u32) {
+        let id = append.replica.segment_id;
+        if self.is_fenced {
+            return (Status::Fenced, 0);
+        }
+        if self.is_retired {
+            return (Status::Retired, 0);
+        }
+        let is_new = !self.replicas.contains_key(&id);
+        if is_new && append.offset > 0 {
+            return (Status::Missing, 0);
+        }
+        if is_new && self.is_full {
+            return (Status::Full, 0);
+        }
+        let new = || ModelReplica {
+            role: append.role,
+            bytes: Vec::new(),
+            is_closed: false,
+        };
+        let replica = self.replicas.entry(id).or_insert_with(new);
+        let (held, offset) = (replica.bytes.len(), append.offset as usize);
+        if offset > held {
+            return (Status::Missing, held as u32);
+        }
+        assert_eq!(replica.role, append.role);
+        if let Some(news) = append.data.get(held - offset..) {
+            assert!(
+                news.is_empty() || !replica.is_closed,
+                "an append to a closed replica"
+            );
+            replica.bytes.extend_from_slice(news);
+            assert_eq!(crc32c::crc32c(&replica.bytes), append.crc);
+        }
+        replica.is_closed |= append.closes;
+        (Status::Ok, replica.bytes.len() as u32)
+    }
+}

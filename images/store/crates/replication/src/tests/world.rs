@@ -1,0 +1,664 @@
+//! The model: what backups hold, what is on the way to them, and a recovery's view of all that.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::ids::ServerId;
+use wire::peer::{Answer, Role};
+use wire::time::Time;
+
+use super::backup::{DELAY, ModelBackup, ModelReplica};
+use super::store::Store;
+use crate::{BackupInfo, Config, Output, Replicator};
+
+pub const LOG: ServerId = ServerId(1);
+
+/// Something that arrives later.
+enum Event {
+    Request {
+        backup: ServerId,
+        connection: u64,
+        nonce: u64,
+        payload: Vec<u8>,
+    },
+    Answer {
+        backup: ServerId,
+        connection: u64,
+        nonce: u64,
+        answer: Answer,
+    },
+    Connected {
+        backup: ServerId,
+        connection: u64,
+    },
+    Refused {
+        backup: ServerId,
+        connection: u64,
+    },
+    FloorAsked {
+        segment_id: u64,
+    },
+    FloorRaised {
+        segment_id: u64,
+    },
+}
+
+/// What the replicator wants done.
+#[derive(Default)]
+pub struct Wishes {
+    connect: Vec<ServerId>,
+    disconnect: Vec<ServerId>,
+    send: Vec<(ServerId, u64, Vec<u8>)>,
+    floors: Vec<u64>,
+}
+
+impl Output for Wishes {
+    fn connect_backup(&mut self, backup: ServerId, _: &str) {
+        self.connect.push(backup);
+    }
+    fn disconnect_backup(&mut self, backup: ServerId) {
+        self.disconnect.push(backup);
+    }
+    fn send_backup(&mut self, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
+        self.send.push((backup, nonce, parts.concat()));
+    }
+    fn raise_open_floor(&mut self, segment_id: u64) {
+        self.floors.push(segment_id);
+    }
+    fn log_message(&mut self, _: u32, _: &str) {}
+}
+
+#[derive(Debug)]
+pub enum Outcome {
+    /// Nothing was ever acknowledged.
+    Empty,
+    /// Something is missing.
+    Waits,
+    Found {
+        head: u64,
+        bytes: usize,
+    },
+}
+
+pub struct World {
+    pub now: Time,
+    pub store: Store,
+    pub replicator: Replicator,
+    pub out: Wishes,
+    backups: Vec<ModelBackup>,
+    /// The number of the present connection to each backup.
+    connections: BTreeMap<ServerId, u64>,
+    next_connection: u64,
+    /// Per sender and receiver in order.
+    events: BTreeMap<(Time, u64), Event>,
+    next_event: u64,
+    /// What arrives on a connection arrives after what was sent before.
+    last_arrival: BTreeMap<(ServerId, bool), Time>,
+    floor: Option<u64>,
+    coordinator_is_gone: bool,
+    /// All segments as they were when last seen in memory.
+    shadow: BTreeMap<u64, Vec<u8>>,
+    pump_at: Time,
+    seed: u64,
+    replicas: usize,
+    /// A backup has gone with its disk.
+    has_lost: bool,
+}
+
+impl World {
+    pub fn new(replicas: usize, min_replicas: usize, backups: usize, seed: u64) -> World {
+        let replicator = Replicator::new(Config {
+            log: LOG,
+            host: "own".to_owned(),
+            replicas,
+            min_replicas,
+            copy_bytes: 500,
+            seed,
+        });
+        let mut world = World {
+            now: Time(1_000_000_000),
+            store: Store::new(),
+            replicator,
+            out: Wishes::default(),
+            backups: Vec::new(),
+            connections: BTreeMap::new(),
+            next_connection: 0,
+            events: BTreeMap::new(),
+            next_event: 0,
+            last_arrival: BTreeMap::new(),
+            floor: None,
+            coordinator_is_gone: false,
+            shadow: BTreeMap::new(),
+            pump_at: Time::ZERO,
+            seed,
+            replicas,
+            has_lost: false,
+        };
+        for _ in 0..backups {
+            world.start_backup();
+        }
+        world.notice();
+        world
+    }
+
+    fn random(&mut self) -> u64 {
+        self.seed = self
+            .seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.seed >> 33
+    }
+
+    // ---- what clients and the cleaner do ----
+
+    pub fn write(&mut self, key: u8, bytes: usize) {
+        self.store.write(key, bytes);
+        self.pump();
+    }
+
+    pub fn remove(&mut self, key: u8) {
+        self.store.remove(key);
+        self.pump();
+    }
+
+    pub fn clean(&mut self, budget: usize) {
+        self.store.clean(budget);
+        self.pump();
+    }
+
+    // ---- faults ----
+
+    fn info(&self, at: usize) -> Option<ServerId> {
+        let alive: Vec<_> = self
+            .backups
+            .iter()
+            .filter(|backup| backup.is_alive)
+            .collect();
+        (!alive.is_empty()).then(|| alive[at % alive.len()].info.id)
+    }
+
+    fn backup(&mut self, id: ServerId) -> &mut ModelBackup {
+        self.backups
+            .iter_mut()
+            .find(|backup| backup.info.id == id)
+            .unwrap()
+    }
+
+    pub fn start_backup(&mut self) {
+        if self.backups.iter().filter(|backup| backup.is_alive).count() >= 12 {
+            return;
+        }
+        let number = self.backups.len() as u64;
+        self.backups.push(ModelBackup {
+            info: BackupInfo {
+                id: ServerId(100 + number),
+                host: format!("host-{number}"),
+                domain: format!("chassis-{}", number % 3),
+                locator: String::new(),
+            },
+            is_alive: true,
+            is_connected: false,
+            is_full: false,
+            is_retired: false,
+            is_fenced: false,
+            delay: DELAY,
+            replicas: BTreeMap::new(),
+            promise_until: Time::ZERO,
+        });
+    }
+
+    /// For good, with its disk.
+    pub fn kill(&mut self, at: usize) {
+        // The model knows no acknowledged data on fewer than one backup: so many are never lost at once.
+        let alive = self.backups.iter().filter(|backup| backup.is_alive).count();
+        if let Some(id) = self.info(at).filter(|_| alive > 1) {
+            self.kill_backup(id);
+        }
+    }
+
+    pub fn kill_backup(&mut self, id: ServerId) {
+        self.backup(id).is_alive = false;
+        self.has_lost = true;
+        self.disconnect(id);
+        self.pump();
+    }
+
+    pub fn break_connection(&mut self, at: usize) {
+        if let Some(id) = self.info(at) {
+            self.disconnect(id);
+            self.pump();
+        }
+    }
+
+    pub fn cut_off(&mut self) {
+        for id in self
+            .backups
+            .iter()
+            .map(|backup| backup.info.id)
+            .collect::<Vec<_>>()
+        {
+            self.slow_backup(id, 1_000_000);
+        }
+    }
+
+    fn disconnect(&mut self, id: ServerId) {
+        self.backup(id).is_connected = false;
+        if self.connections.remove(&id).is_some() {
+            self.replicator.disconnected(self.now, id);
+        }
+    }
+
+    pub fn slow(&mut self, at: usize, ms: u64) {
+        if let Some(id) = self.info(at) {
+            self.slow_backup(id, ms);
+        }
+    }
+
+    pub fn slow_backup(&mut self, id: ServerId, ms: u64) {
+        self.backup(id).delay = DELAY.max(Duration::from_millis(ms));
+    }
+
+    pub fn full(&mut self, at: usize, is_full: bool) {
+        if let Some(id) = self.info(at) {
+            self.backup(id).is_full = is_full;
+        }
+    }
+
+    pub fn retire(&mut self, at: usize) {
+        if let Some(id) = self.info(at) {
+            self.backup(id).is_retired = true;
+        }
+    }
+
+    pub fn fence(&mut self, id: ServerId) {
+        self.backup(id).is_fenced = true;
+    }
+
+    pub fn notice(&mut self) {
+        let alive = self.backups.iter().filter(|backup| backup.is_alive);
+        let list = alive.map(|backup| backup.info.clone()).collect();
+        self.replicator.set_backups(list, &mut self.out);
+        self.pump();
+    }
+
+    pub fn coordinator_gone(&mut self, is_gone: bool) {
+        self.coordinator_is_gone = is_gone;
+        if !is_gone {
+            self.replicator.coordinator_found(&mut self.out);
+            self.pump();
+        }
+    }
+
+    // ---- time ----
+
+    pub fn pump(&mut self) {
+        let log = &mut self.store.log;
+        self.pump_at = self.replicator.pump(self.now, log, &mut self.out);
+        let out = std::mem::take(&mut self.out);
+        for id in out.disconnect {
+            self.connections.remove(&id);
+            self.backup(id).is_connected = false;
+        }
+        for id in out.connect {
+            self.next_connection += 1;
+            let connection = self.next_connection;
+            self.connections.insert(id, connection);
+            let event = if self.backup(id).is_alive {
+                Event::Connected {
+                    backup: id,
+                    connection,
+                }
+            } else {
+                Event::Refused {
+                    backup: id,
+                    connection,
+                }
+            };
+            self.schedule(id, false, event);
+        }
+        for (backup, nonce, payload) in out.send {
+            let connection = self.connections[&backup];
+            self.schedule(
+                backup,
+                true,
+                Event::Request {
+                    backup,
+                    connection,
+                    nonce,
+                    payload,
+                },
+            );
+        }
+        for segment_id in out.floors {
+            self.schedule(ServerId::INVALID, true, Event::FloorAsked { segment_id });
+        }
+        for id in self.store.segments() {
+            self.shadow
+                .insert(id, self.store.log.segment(id).unwrap().to_vec());
+        }
+    }
+
+    /// In the order of sending for each direction of each connection.
+    fn schedule(&mut self, peer: ServerId, is_to_peer: bool, event: Event) {
+        let delay = match self.backups.iter().find(|backup| backup.info.id == peer) {
+            Some(backup) => backup.delay,
+            None => DELAY * 10,
+        };
+        let jitter = Duration::from_nanos(self.random() % 20_000);
+        let earliest = self
+            .last_arrival
+            .get(&(peer, is_to_peer))
+            .copied()
+            .unwrap_or(Time::ZERO);
+        let at = (self.now + delay + jitter).max(earliest);
+        self.last_arrival.insert((peer, is_to_peer), at);
+        self.next_event += 1;
+        self.events.insert((at, self.next_event), event);
+    }
+
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let next_event = self.events.keys().next().map_or(Time::NEVER, |key| key.0);
+            let next = next_event.min(self.pump_at).max(self.now);
+            if next > end {
+                break;
+            }
+            self.now = next;
+            if next_event <= next {
+                let (_, event) = self.events.pop_first().unwrap();
+                self.happen(event);
+            }
+            self.pump();
+            // A recovery may begin at any moment, and reach whom it can.
+            let mask = (self.random() | self.random()) as u16;
+            self.check(mask);
+            self.check(u16::MAX);
+        }
+        self.now = end;
+        self.pump();
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Connected { backup, connection } => {
+                if self.connections.get(&backup) == Some(&connection)
+                    && self.backup(backup).is_alive
+                {
+                    self.backup(backup).is_connected = true;
+                    self.replicator.connected(backup);
+                } else if self.connections.get(&backup) == Some(&connection) {
+                    self.connections.remove(&backup);
+                    self.replicator.disconnected(self.now, backup);
+                }
+            }
+            Event::Refused { backup, connection } => {
+                if self.connections.get(&backup) == Some(&connection) {
+                    self.connections.remove(&backup);
+                    self.replicator.disconnected(self.now, backup);
+                }
+            }
+            // What was sent arrives though the connection has broken meanwhile, or it does not.
+            Event::Request {
+                backup,
+                connection,
+                nonce,
+                payload,
+            } => {
+                let is_lost = self.connections.get(&backup) != Some(&connection)
+                    && self.random().is_multiple_of(2);
+                if self.backup(backup).is_alive && !is_lost {
+                    let now = self.now;
+                    let answer = self.backup(backup).handle(now, &payload);
+                    self.schedule(
+                        backup,
+                        false,
+                        Event::Answer {
+                            backup,
+                            connection,
+                            nonce,
+                            answer,
+                        },
+                    );
+                }
+            }
+            Event::Answer {
+                backup,
+                connection,
+                nonce,
+                answer,
+            } => {
+                if self.connections.get(&backup) == Some(&connection) {
+                    self.replicator
+                        .answer(self.now, backup, nonce, answer, &mut self.out);
+                }
+            }
+            Event::FloorAsked { segment_id } => {
+                if !self.coordinator_is_gone {
+                    self.floor = self.floor.max(Some(segment_id));
+                    self.schedule(ServerId::INVALID, false, Event::FloorRaised { segment_id });
+                }
+            }
+            Event::FloorRaised { segment_id } => {
+                if !self.coordinator_is_gone {
+                    self.replicator.floor_raised(segment_id);
+                }
+            }
+        }
+    }
+
+    // ---- looking ----
+
+    pub fn floor(&self) -> Option<u64> {
+        self.floor
+    }
+
+    pub fn is_all_durable(&self) -> bool {
+        self.store.log.durable_position() == self.store.log.head_position()
+    }
+
+    pub fn backups_of_head(&self) -> Vec<ServerId> {
+        let head = self.replicator.heads.back().unwrap();
+        self.replicator.segments[head]
+            .replicas
+            .iter()
+            .map(|replica| replica.backup)
+            .collect()
+    }
+
+    pub fn replica_counts(&self) -> Vec<usize> {
+        self.backups
+            .iter()
+            .map(|backup| backup.replicas.len())
+            .collect()
+    }
+
+    pub fn assert_domains_differ(&self) {
+        for (id, segment) in &self.replicator.segments {
+            let domains: BTreeSet<&str> = segment
+                .replicas
+                .iter()
+                .map(|replica| {
+                    self.replicator.backups[&replica.backup]
+                        .info
+                        .domain
+                        .as_str()
+                })
+                .collect();
+            assert_eq!(domains.len(), segment.replicas.len(), "segment {id}");
+        }
+    }
+
+    /// What a recovery finds that reaches the backups in `mask`, by the rules of docs/replication.md, "Which log is the log?".
+    pub fn recover(&self, mask: u16) -> Outcome {
+        let reached =
+            |(at, backup): &(usize, &ModelBackup)| backup.is_alive && mask >> (at % 16) & 1 == 1;
+        let reached: Vec<&ModelBackup> = self
+            .backups
+            .iter()
+            .enumerate()
+            .filter(reached)
+            .map(|(_, backup)| backup)
+            .collect();
+        let Some(floor) = self.floor else {
+            return Outcome::Empty;
+        };
+        let replicas = || reached.iter().flat_map(|backup| &backup.replicas);
+        let is_candidate = |(id, replica): &(&u64, &ModelReplica)| {
+            replica.role == Role::Head && !replica.is_closed && **id >= floor
+        };
+        let Some(head_id) = replicas().filter(is_candidate).map(|(id, _)| *id).min() else {
+            return Outcome::Waits;
+        };
+        let copies = replicas().filter(|(id, _)| **id == head_id);
+        let copies = copies.filter(|(_, replica)| replica.role == Role::Head || replica.is_closed);
+        let head = copies
+            .map(|(_, replica)| &replica.bytes)
+            .max_by_key(|bytes| bytes.len())
+            .unwrap();
+        assert!(
+            self.shadow[&head_id].starts_with(head),
+            "the head is not what was written"
+        );
+        let digest = log::last_digest(head)
+            .unwrap()
+            .expect("a head begins with a digest");
+        for id in digest {
+            let closed = replicas().find(|(found, replica)| **found == id && replica.is_closed);
+            let Some((_, replica)) = closed else {
+                return Outcome::Waits;
+            };
+            assert_eq!(
+                replica.bytes, self.shadow[&id],
+                "segment {id} is not what was written"
+            );
+        }
+        Outcome::Found {
+            head: head_id,
+            bytes: head.len(),
+        }
+    }
+
+    /// For the text of an assertion.
+    fn picture(&self) -> String {
+        let mut text = format!(
+            "floor {:?}, heads {:?}, {:?}",
+            self.floor, self.replicator.heads, self.replicator.floor
+        );
+        for backup in self.backups.iter().filter(|backup| backup.is_alive) {
+            text += &format!("\n{}:", backup.info.id);
+            for (id, replica) in &backup.replicas {
+                let state = if replica.is_closed { "closed" } else { "open" };
+                text += &format!(" {id} {:?} {state} {},", replica.role, replica.bytes.len());
+            }
+        }
+        text
+    }
+
+    pub fn check(&self, mask: u16) {
+        match self.recover(mask) {
+            Outcome::Empty => {
+                assert_eq!(self.store.log.durable_position(), log::LogPosition::START)
+            }
+            Outcome::Waits => {
+                let is_found = mask == u16::MAX && self.backups.len() <= 16 && !self.has_lost;
+                assert!(
+                    !is_found,
+                    "nothing is lost, all backups are there, and a recovery would wait for ever: {}",
+                    self.picture()
+                );
+            }
+            Outcome::Found { head, bytes } => {
+                let end = self.store.log.position_in(head, bytes as u32);
+                let end = end.expect("the head_id head is in memory");
+                assert!(
+                    end >= self.store.log.durable_position(),
+                    "what was durable is gone"
+                );
+            }
+        }
+        // Those that have promised nothing any more would give the log out.
+        let mut free = 0;
+        for (at, backup) in self.backups.iter().enumerate().take(16) {
+            if backup.promise_until <= self.now {
+                free |= 1 << at;
+            }
+        }
+        if self.backups.len() <= 16 && matches!(self.recover(mask & free), Outcome::Found { .. }) {
+            assert!(!self.replicator.is_serving(self.now), "two could serve");
+        }
+    }
+
+    /// Faults end: everything gets durable, and is found.
+    pub fn calm(&mut self) {
+        self.coordinator_gone(false);
+        for backup in &mut self.backups {
+            (backup.is_full, backup.delay) = (false, DELAY);
+        }
+        while self
+            .backups
+            .iter()
+            .filter(|backup| backup.is_alive && !backup.is_retired)
+            .count()
+            < 4
+        {
+            let before = self.backups.len();
+            self.start_backup();
+            if self.backups.len() == before {
+                break;
+            }
+        }
+        self.notice();
+        for _ in 0..200 {
+            self.pass(Duration::from_millis(50));
+            self.clean(1 << 20);
+        }
+        assert!(
+            self.is_all_durable(),
+            "{:?}, heads {:?}, {:?}, {:?}",
+            self.replicator.report(),
+            self.replicator.heads,
+            self.replicator.segments,
+            self.replicator.floor
+        );
+        assert!(self.replicator.is_serving(self.now));
+        let short =
+            self.replicator.segments.iter().filter(|(_, segment)| {
+                segment.is_awaited() && segment.replicas.len() < self.replicas
+            });
+        let short: Vec<_> = short
+            .map(|(id, segment)| (id, self.store.log.segment(*id).is_some(), segment))
+            .collect();
+        assert!(
+            short.is_empty(),
+            "{short:?}, heads {:?}, floor {:?}, {:?}",
+            self.replicator.heads,
+            self.replicator.floor,
+            self.replicator.backups
+        );
+        assert!(matches!(self.recover(u16::MAX), Outcome::Found { .. }));
+        self.check(u16::MAX);
+        // Nothing is left lying about on backups that could be reached all the time since.
+        let known = |id: &u64, backup: ServerId| {
+            let segment = self.replicator.segments.get(id);
+            segment.is_some_and(|segment| {
+                segment
+                    .replicas
+                    .iter()
+                    .any(|replica| replica.backup == backup)
+            })
+        };
+        for backup in self
+            .backups
+            .iter()
+            .filter(|backup| backup.is_alive && !backup.is_retired)
+        {
+            let litter: Vec<_> = backup
+                .replicas
+                .keys()
+                .filter(|id| !known(id, backup.info.id))
+                .collect();
+            assert!(litter.is_empty(), "{litter:?} at {}", backup.info.id);
+        }
+    }
+}
