@@ -18,6 +18,7 @@ lint() { step "$@" || findings=$((findings + 1)); }
 mapfile -t scripts < <(git ls-files --cached --others --exclude-standard | xargs -r grep -lE '^#!.*\b(ba)?sh\b' 2>/dev/null)
 lint "shellcheck" shellcheck --external-sources "${scripts[@]}" hack/lib.sh
 lint "cargo fmt" cargo fmt --manifest-path images/store/Cargo.toml --all --check
+lint "cargo fmt of the fuzz targets" cargo fmt --manifest-path images/store/fuzz/Cargo.toml --check
 lint "cargo fmt of the Python package" cargo fmt --manifest-path images/store/python/Cargo.toml --check
 lint "cargo clippy" cargo clippy --manifest-path images/store/Cargo.toml --workspace --all-targets --locked -- -D warnings
 lint "go vet" go vet ./...

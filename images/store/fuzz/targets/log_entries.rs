@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::entry::{Digest, Entry, Kind, Object, RawEntry, RpcResult, SegmentHeader, Tombstone, write};
+use wire::entry::{
+    Digest, Entry, Kind, Object, RawEntry, RpcResult, SegmentHeader, Tombstone, write,
+};
 
 fn round_trip<'a, E: Entry<'a>>(raw: &RawEntry<'a>) {
     let Ok(entry) = raw.decode::<E>() else { return };

@@ -41,6 +41,8 @@ fn shard(out: &mut Answers) -> Shard {
         locator: "tcp:host=127.0.0.1,port=1".to_owned(),
         coordinator: String::new(),
         build_version: "fuzz".to_owned(),
+        backup_locator: String::new(),
+        domain: String::new(),
     };
     let mut shard = Shard::new(config, identity, Time::ZERO);
     let everything = TabletRange {

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backups;
 mod leases;
 mod members;
 mod pending;
@@ -138,6 +139,8 @@ pub struct Coordinator {
     tables: tables::Tables,
     leases: leases::Leases,
     pending: pending::Pending,
+    /// What shards were told last.
+    announced_backups: Vec<wire::member::Backup>,
     /// Connections whose process would take the place of another and was asked whether it is alive; since when.
     newcomers: BTreeMap<u64, (Time, Hello)>,
     losses: VecDeque<status::Loss>,
@@ -158,6 +161,7 @@ impl Coordinator {
             tables: tables::Tables::new(config.cluster_tag, config.limits.clone()),
             leases: leases::Leases::new(first_lease, config.limits.max_client_leases),
             pending: pending::Pending::default(),
+            announced_backups: Vec::new(),
             newcomers: BTreeMap::new(),
             losses: VecDeque::new(),
             losses_dropped: 0,

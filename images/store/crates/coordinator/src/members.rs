@@ -52,6 +52,11 @@ pub struct Server {
     /// For clients; empty until this incarnation has said hello.
     pub locator: String,
     pub link: Option<Link>,
+    /// Where its backup listens for masters; empty if it has none.
+    pub backup_locator: String,
+    pub domain: String,
+    /// Open replicas of its log in older heads do not count; `None` before it had a head.
+    pub open_floor: Option<u64>,
     pub log_capacity_bytes: u64,
     pub log_live_bytes: u64,
     pub object_count: u64,
@@ -181,6 +186,11 @@ impl Members {
     pub fn server_mut(&mut self, index: u32) -> Option<&mut Server> {
         self.servers.get_mut(&index)
     }
+    /// Every server of a process that has enlisted.
+    pub fn enlisted(&self) -> impl Iterator<Item = (&Server, &Member)> {
+        let enlisted = self.servers.values().filter(|server| server.has_enlisted());
+        enlisted.filter_map(|server| Some((server, self.members.get(&server.member)?)))
+    }
     pub fn server_of(&self, connection: u64) -> Option<u32> {
         self.connections.get(&connection).copied()
     }
@@ -220,6 +230,8 @@ impl Members {
             .get_mut(&index)
             .expect("every member's servers exist");
         server.locator.clone_from(&hello.locator);
+        server.backup_locator.clone_from(&hello.backup_locator);
+        server.domain.clone_from(&hello.domain);
         server.log_capacity_bytes = hello.log_capacity_bytes;
         let replaced = server.link.replace(link);
         if let Some(old) = &replaced {
@@ -331,6 +343,9 @@ impl Members {
             shard_index,
             locator: String::new(),
             link: None,
+            backup_locator: String::new(),
+            domain: String::new(),
+            open_floor: None,
             log_capacity_bytes: 0,
             log_live_bytes: 0,
             object_count: 0,
@@ -371,6 +386,8 @@ impl Members {
             // Also for places that the new process does not fill: a generation once given out never comes back.
             server.id = ServerId::new(*index, server.id.generation() + 1);
             server.locator.clear();
+            server.backup_locator.clear();
+            server.open_floor = None;
             server.log_capacity_bytes = 0;
             server.log_live_bytes = 0;
             server.object_count = 0;
@@ -465,6 +482,8 @@ fn check_hello(hello: &Hello, max_shards: u32) -> Result<(), Refusal> {
         ("instance", &hello.instance, false),
         ("host id", &hello.host_id, true),
         ("build version", &hello.build_version, true),
+        ("domain", &hello.domain, true),
+        ("backup's locator", &hello.backup_locator, true),
     ] {
         if text.is_empty() && !may_be_empty {
             return Err(Refusal::invalid(format!("the {what} is empty")));

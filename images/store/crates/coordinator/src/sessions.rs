@@ -75,6 +75,9 @@ impl Coordinator {
                 let location = self.location(question.server_id);
                 send(connection, coordinator::Kind::ServerLocation(location), out);
             }
+            Some(shard::Kind::RaiseOpenFloor(floor)) => {
+                self.raise_open_floor(index, connection, floor, out);
+            }
             Some(shard::Kind::Hello(_)) | None => {
                 out.log_message(
                     level::WARNING,
@@ -112,6 +115,7 @@ impl Coordinator {
             level::NOTICE,
             &format!("member {name:?} was removed from the store"),
         );
+        self.announce_backups(None, out);
         Ok(())
     }
 
@@ -182,6 +186,7 @@ impl Coordinator {
             self.bury(now, death, out);
         }
         self.welcome(now, admission.index, connection, out);
+        self.announce_backups(Some(connection), out);
     }
 
     /// Asks a process that would take the place of another whether it is alive: its Hello may have been long on its way.

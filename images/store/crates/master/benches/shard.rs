@@ -56,6 +56,8 @@ impl Bed {
             locator: "tcp:host=127.0.0.1,port=1".to_owned(),
             coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
             build_version: "bench".to_owned(),
+            backup_locator: String::new(),
+            domain: String::new(),
         };
         let mut bed = Bed {
             shard: Shard::new(config, identity, Time::ZERO),

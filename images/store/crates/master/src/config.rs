@@ -13,6 +13,8 @@ pub struct Config {
     pub log_bytes: usize,
     pub hash_table_bytes: usize,
     pub durability: Durability,
+    /// How the log is replicated, with [`Durability::External`]. `None`: somebody else says what is durable.
+    pub replication: Option<Replication>,
     /// Clients whose RPC results are remembered; others are told to retry.
     pub max_clients: usize,
     /// RPC results that are remembered of all clients together, in slots of 24 bytes; a client that would need more is told
@@ -29,6 +31,17 @@ pub struct Config {
     /// A bug to show that tests would find it.
     #[cfg(feature = "planted-bugs")]
     pub planted_bug: Option<PlantedBug>,
+}
+
+/// Copies of a log on backups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replication {
+    /// Replicas of each segment.
+    pub replicas: u8,
+    /// With fewer, nothing is durable and so no write is answered.
+    pub min_replicas: u8,
+    /// Copies that nobody waits for go out in pieces of this size.
+    pub copy_bytes: u32,
 }
 
 /// Bugs that a test build can be given.
@@ -106,6 +119,7 @@ impl Config {
             log_bytes,
             hash_table_bytes,
             durability: Durability::Unreplicated,
+            replication: None,
             max_clients: 1 << 16,
             max_result_slots: results_bytes / SLOT_BYTES,
             max_held_replies: 1 << 12,
@@ -152,6 +166,10 @@ pub struct Identity {
     /// Where the coordinator is, as the server was told.
     pub coordinator: String,
     pub build_version: String,
+    /// Where this shard's backup listens for masters; empty if it has none.
+    pub backup_locator: String,
+    /// What fails together beyond the host.
+    pub domain: String,
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod multi;
 mod output;
 mod perf;
 mod proxy;
+mod replicas;
 mod requests;
 mod results;
 mod shard;
@@ -26,7 +27,7 @@ mod tablets;
 
 #[cfg(feature = "planted-bugs")]
 pub use config::PlantedBug;
-pub use config::{Config, Identity};
+pub use config::{Config, Identity, Replication};
 pub use log::{Durability, LogPosition};
 pub use output::{DriverCounters, Output, Session};
 pub use shard::Shard;

@@ -150,6 +150,14 @@ impl Shard {
                 self.control_order(now, &control, out);
                 Session::Continue
             }
+            Kind::Backups(backups) => {
+                self.set_backups(backups, out);
+                Session::Continue
+            }
+            Kind::OpenFloorRaised(floor) => {
+                self.open_floor_raised(floor);
+                Session::Continue
+            }
         }
     }
 
@@ -183,6 +191,7 @@ impl Shard {
             self.start_over(Some(enlisted), welcome.first_version, out);
         }
         self.leases.learn_time(now, welcome.cluster_time_ns);
+        self.ask_for_open_floor(out);
         for question in self.proxies.questions() {
             out.send_coordinator(message(shard::Kind::LocateServer(question)));
         }
@@ -205,6 +214,7 @@ impl Shard {
             out.reply(fill.to, &[&wire::rpc::RetryResponse::to_bytes(100, 200)]);
         }
         self.store.reset(origin, first_version);
+        self.replace_replicator(enlisted.map(|enlisted| enlisted.server_id), out);
         self.leases = Leases::default();
         self.membership.waiting.clear();
         self.membership.enlisted = enlisted;

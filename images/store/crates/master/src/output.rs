@@ -1,6 +1,6 @@
 //! What a shard says to its driver.
 
-use wire::ids::ReplyTo;
+use wire::ids::{ReplyTo, ServerId};
 use wire::member::ToCoordinator;
 
 /// Where a shard's words go. The driver writes them straight into its buffers.
@@ -10,6 +10,16 @@ pub trait Output {
     fn send_coordinator(&mut self, message: ToCoordinator);
     /// `level`: 1 error, 2 warning, 3 notice, 4 debug.
     fn log_message(&mut self, level: u32, text: &str);
+
+    // What follows is for logs with replicas.
+
+    /// Begins to connect to a backup; [`crate::Shard::backup_connected`] or [`crate::Shard::backup_disconnected`] tells the outcome, later and
+    /// not before this returns.
+    fn connect_backup(&mut self, _backup: ServerId, _locator: &str) {}
+    /// Closes such a connection, or gives it up; nothing about it is reported any more.
+    fn disconnect_backup(&mut self, _backup: ServerId) {}
+    /// Sends a request; the parts, one behind the other, are its payload. The answer comes to [`crate::Shard::backup_answer`].
+    fn send_backup(&mut self, _backup: ServerId, _nonce: u64, _parts: &[&[u8]]) {}
 
     // What follows serves administration. A driver that has no network, and no process to end, leaves it out.
 

@@ -110,7 +110,7 @@ impl Shard {
         if !self.is_enlisted() && !self.is_superseded() {
             return self.come_again(to, NOT_ENLISTED, out);
         }
-        if self.gate.is_full() {
+        if self.gate.is_full() || !self.is_serving(now) {
             return self.come_again(to, BUSY, out);
         }
         let done = match opcode {

@@ -4,6 +4,7 @@ use core::ops::Range;
 use core::time::Duration;
 
 use log::{Cleaning, LogPosition, Origin};
+use replication::Replicator;
 use wire::ids::ServerId;
 use wire::member;
 use wire::time::Time;
@@ -38,6 +39,8 @@ pub struct Shard {
     pub(crate) membership: Membership,
     pub(crate) store: Store,
     pub(crate) gate: Gate,
+    /// Of a log with replicas, while the shard is enlisted.
+    pub(crate) replicator: Option<Replicator>,
     pub(crate) leases: Leases,
     pub(crate) counters: Stats,
     pub(crate) proxies: Proxies,
@@ -68,6 +71,7 @@ impl Shard {
             membership: Membership::default(),
             store: Store::new(config, nobody),
             gate: Gate::new(config.max_held_replies),
+            replicator: None,
             leases: Leases::default(),
             counters: Stats::default(),
             proxies: Proxies::default(),
@@ -108,6 +112,8 @@ impl Shard {
             locator: identity.locator,
             log_capacity_bytes: self.store.log.usage().capacity_bytes,
             build_version: identity.build_version,
+            backup_locator: identity.backup_locator,
+            domain: identity.domain,
         }
     }
 
@@ -153,6 +159,7 @@ impl Shard {
         if self.fill_some(out) {
             next = now;
         }
+        next = next.min(self.replicate(now, out));
         self.look_for_ended_leases(now, out);
         self.proxies.expire(now, out);
         next.min(self.next_expiry).min(self.proxies.next_deadline())
@@ -162,8 +169,9 @@ impl Shard {
     /// [`Self::head_position`]. Sends the replies that waited for it.
     ///
     /// # Panics
-    /// If the shard was configured with another durability than [`crate::Durability::External`].
+    /// If the shard was configured with another durability than [`crate::Durability::External`], or replicates its log itself.
     pub fn advance_durable(&mut self, position: LogPosition, out: &mut impl Output) {
+        assert!(self.config.replication.is_none());
         self.store.settle_closed();
         self.store.advance_durable(position);
         self.gate.open(self.store.log.durable_position(), out);

@@ -482,6 +482,11 @@ impl Store {
     /// The log is durable up to `position`: removed keys may be forgotten.
     pub fn advance_durable(&mut self, position: LogPosition) {
         self.log.advance_durable(position);
+        self.forget_removed();
+    }
+
+    /// Keys whose tombstones are durable need no slot any more.
+    pub fn forget_removed(&mut self) {
         while let Some(removed) = self.removed.front()
             && removed.position <= self.log.durable_position()
         {

@@ -11,3 +11,4 @@ mod memory;
 mod multi;
 mod once;
 mod proxy;
+mod replicas;

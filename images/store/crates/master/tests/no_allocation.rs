@@ -65,6 +65,8 @@ fn enlisted(out: &mut Replies) -> Shard {
         locator: "tcp:host=127.0.0.1,port=1".to_owned(),
         coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
         build_version: "test".to_owned(),
+        backup_locator: String::new(),
+        domain: String::new(),
     };
     let mut shard = Shard::new(config, identity, Time::ZERO);
     let welcome = Welcome {

@@ -104,6 +104,8 @@ impl ServerNode {
                     ),
                     coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
                     build_version: "simulated".to_owned(),
+                    backup_locator: String::new(),
+                    domain: String::new(),
                 };
                 let core = Shard::new(shard_config(scenario), identity, now);
                 ShardNode {
@@ -132,6 +134,7 @@ fn shard_config(scenario: &Scenario) -> Config {
             Durable::AtOnce => Durability::Unreplicated,
             Durable::Later(_) => Durability::External,
         },
+        replication: None,
         max_clients: 100,
         max_result_slots: 100 * 512,
         max_held_replies: 100,

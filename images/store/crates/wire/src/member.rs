@@ -22,7 +22,7 @@ pub const MAX_FRAME_BYTES: usize = 16 << 20;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ToCoordinator {
-    #[prost(oneof = "shard::Kind", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "shard::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub kind: Option<shard::Kind>,
 }
 
@@ -44,6 +44,8 @@ pub mod shard {
         ControlDone(ControlDone),
         #[prost(message, tag = "6")]
         LocateServer(LocateServer),
+        #[prost(message, tag = "7")]
+        RaiseOpenFloor(OpenFloor),
     }
 }
 
@@ -81,6 +83,12 @@ pub struct Hello {
     pub log_capacity_bytes: u64,
     #[prost(string, tag = "12")]
     pub build_version: String,
+    /// Where this shard's backup listens for masters; empty if it has none.
+    #[prost(string, tag = "13")]
+    pub backup_locator: String,
+    /// What fails together beyond the host, such as a chassis; replicas are spread over domains as far as there are any.
+    #[prost(string, tag = "14")]
+    pub domain: String,
 }
 
 /// Answers [`message@Ping`], with what the coordinator shows of a shard.
@@ -115,6 +123,14 @@ pub struct LocateServer {
     pub server_id: u64,
 }
 
+/// Open replicas of the shard's log in head segments with a smaller id shall not count any more in a recovery. The coordinator notes it
+/// durably and says so with the same message; floors only rise.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct OpenFloor {
+    #[prost(uint64, tag = "1")]
+    pub segment_id: u64,
+}
+
 /// Answers [`Control`] with a complete SERVER_CONTROL response of the client protocol.
 #[derive(Clone, PartialEq, Message)]
 pub struct ControlDone {
@@ -126,7 +142,10 @@ pub struct ControlDone {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ToShard {
-    #[prost(oneof = "coordinator::Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(
+        oneof = "coordinator::Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
+    )]
     pub kind: Option<coordinator::Kind>,
 }
 
@@ -154,6 +173,10 @@ pub mod coordinator {
         SplitTablet(TabletSplit),
         #[prost(message, tag = "9")]
         ServerLocation(ServerLocation),
+        #[prost(message, tag = "10")]
+        Backups(Backups),
+        #[prost(message, tag = "11")]
+        OpenFloorRaised(OpenFloor),
     }
 }
 
@@ -257,6 +280,26 @@ pub struct ServerLocation {
     pub server_id: u64,
     /// Its service locator; empty when there is no such server.
     #[prost(string, tag = "2")]
+    pub locator: String,
+}
+
+/// All backups of the store; what is not in the list is lost. Follows every welcome, and every change.
+#[derive(Clone, PartialEq, Message)]
+pub struct Backups {
+    #[prost(message, repeated, tag = "1")]
+    pub backups: Vec<Backup>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Backup {
+    #[prost(fixed64, tag = "1")]
+    pub server_id: u64,
+    #[prost(string, tag = "2")]
+    pub host_id: String,
+    #[prost(string, tag = "3")]
+    pub domain: String,
+    /// Where it listens for masters.
+    #[prost(string, tag = "4")]
     pub locator: String,
 }
 

@@ -71,6 +71,8 @@ pub fn hello(member: &str, process: u64, shard: u32, shards: u32) -> Hello {
         locator: format!("tcp:host=127.0.0.1,port={}", 12100 + shard),
         log_capacity_bytes: 1 << 20,
         build_version: "test".to_owned(),
+        backup_locator: String::new(),
+        domain: String::new(),
     }
 }
 
@@ -149,12 +151,16 @@ impl Harness {
     /// Lets a shard in that must be let in; everything else that happens is returned, too.
     pub fn enlist(&mut self, connection: u64, message: Hello) -> (member::Welcome, Vec<Action>) {
         let mut actions = self.hello(connection, message);
-        match actions.pop() {
-            Some(Action::Send(to, member::coordinator::Kind::Welcome(welcome))) => {
-                assert_eq!(to, connection);
+        let is_welcome = |action: &Action| matches!(action, Action::Send(to, member::coordinator::Kind::Welcome(_)) if *to == connection);
+        match actions
+            .iter()
+            .position(is_welcome)
+            .map(|at| actions.remove(at))
+        {
+            Some(Action::Send(_, member::coordinator::Kind::Welcome(welcome))) => {
                 (welcome, actions)
             }
-            other => panic!("no welcome: {other:?} after {actions:?}"),
+            _ => panic!("no welcome: {actions:?}"),
         }
     }
 

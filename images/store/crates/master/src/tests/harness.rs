@@ -38,6 +38,10 @@ pub struct Said {
     pub sent: Vec<(u64, u64, Vec<u8>)>,
     pub closed: Vec<u64>,
     pub ended: bool,
+    pub backups_connected: Vec<ServerId>,
+    pub backups_disconnected: Vec<ServerId>,
+    /// Backup, nonce and payload.
+    pub to_backups: Vec<(ServerId, u64, Vec<u8>)>,
 }
 
 impl Output for Said {
@@ -66,6 +70,15 @@ impl Output for Said {
     fn end_process(&mut self) {
         self.ended = true;
     }
+    fn connect_backup(&mut self, backup: ServerId, _: &str) {
+        self.backups_connected.push(backup);
+    }
+    fn disconnect_backup(&mut self, backup: ServerId) {
+        self.backups_disconnected.push(backup);
+    }
+    fn send_backup(&mut self, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
+        self.to_backups.push((backup, nonce, parts.concat()));
+    }
 }
 
 pub struct Driver {
@@ -81,6 +94,7 @@ pub fn small(durability: Durability) -> Config {
         log_bytes: 64 << 14,
         hash_table_bytes: 1 << 18,
         durability,
+        replication: None,
         max_clients: 16,
         max_result_slots: 16 * 512,
         max_held_replies: 64,
@@ -103,6 +117,8 @@ pub fn identity() -> Identity {
         locator: "tcp:host=127.0.0.1,port=12100".to_owned(),
         coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
         build_version: "test".to_owned(),
+        backup_locator: String::new(),
+        domain: String::new(),
     }
 }
 

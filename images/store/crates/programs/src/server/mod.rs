@@ -268,6 +268,8 @@ impl Process {
             locator: locator.to_owned(),
             coordinator: options.coordinator.clone(),
             build_version: VERSION.to_owned(),
+            backup_locator: String::new(),
+            domain: String::new(),
         }
     }
 }

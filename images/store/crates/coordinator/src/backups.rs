@@ -1,0 +1,66 @@
+//! Which backups there are, and from which head on open replicas of each log count.
+
+use wire::member::{Backup, Backups, OpenFloor, ToShard, coordinator};
+
+use crate::{Coordinator, Output, level};
+
+impl Coordinator {
+    /// All shards learn of backups that have come or gone; `newcomer`, a connection that was just welcomed, of all.
+    pub(crate) fn announce_backups(&mut self, newcomer: Option<u64>, out: &mut impl Output) {
+        let enlisted = self.members.enlisted();
+        let with_backup = enlisted.filter(|(server, _)| !server.backup_locator.is_empty());
+        let backups: Vec<Backup> = with_backup
+            .map(|(server, member)| Backup {
+                server_id: server.id.0,
+                host_id: member.host_id.clone(),
+                domain: server.domain.clone(),
+                locator: server.backup_locator.clone(),
+            })
+            .collect();
+        let is_new = backups != self.announced_backups;
+        let message = ToShard {
+            kind: Some(coordinator::Kind::Backups(Backups {
+                backups: backups.clone(),
+            })),
+        };
+        self.announced_backups = backups;
+        if is_new {
+            for (_, _, link) in self.members.linked() {
+                out.send_member(link.connection, message.clone());
+            }
+        } else if let Some(connection) = newcomer
+            && !self.announced_backups.is_empty()
+        {
+            out.send_member(connection, message);
+        }
+    }
+
+    /// A master has given a replica of its head up, or has its first head.
+    pub(crate) fn raise_open_floor(
+        &mut self,
+        index: u32,
+        connection: u64,
+        floor: OpenFloor,
+        out: &mut impl Output,
+    ) {
+        let Some(server) = self.members.server_mut(index) else {
+            return;
+        };
+        if server.open_floor > Some(floor.segment_id) {
+            let text = format!(
+                "server {} asked for a lower open floor than it had",
+                server.id
+            );
+            out.log_message(level::WARNING, &text);
+        }
+        let raised = server.open_floor.max(Some(floor.segment_id));
+        server.open_floor = raised;
+        let raised = OpenFloor {
+            segment_id: raised.unwrap_or(floor.segment_id),
+        };
+        let message = ToShard {
+            kind: Some(coordinator::Kind::OpenFloorRaised(raised)),
+        };
+        out.send_member(connection, message);
+    }
+}

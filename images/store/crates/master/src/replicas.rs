@@ -1,0 +1,142 @@
+//! The log on backups: what becomes durable through a [`Replicator`], and whether the shard may serve.
+
+use replication::{BackupInfo, Replicator};
+use wire::ids::ServerId;
+use wire::member::{self, OpenFloor, ToCoordinator, shard};
+use wire::peer::Answer;
+use wire::time::Time;
+
+use crate::config::{Identity, Replication};
+use crate::output::Output;
+use crate::shard::Shard;
+
+/// Passes on what a replicator wants.
+struct ToBackups<'a, O>(&'a mut O);
+
+impl<O: Output> replication::Output for ToBackups<'_, O> {
+    fn connect_backup(&mut self, backup: ServerId, locator: &str) {
+        self.0.connect_backup(backup, locator);
+    }
+    fn disconnect_backup(&mut self, backup: ServerId) {
+        self.0.disconnect_backup(backup);
+    }
+    fn send_backup(&mut self, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
+        self.0.send_backup(backup, nonce, parts);
+    }
+    fn raise_open_floor(&mut self, segment_id: u64) {
+        let floor = OpenFloor { segment_id };
+        let kind = Some(shard::Kind::RaiseOpenFloor(floor));
+        self.0.send_coordinator(ToCoordinator { kind });
+    }
+    fn log_message(&mut self, level: u32, text: &str) {
+        self.0.log_message(level, text);
+    }
+}
+
+/// The replicator of a server's log.
+fn replicator(config: Replication, log: ServerId, identity: &Identity) -> Replicator {
+    Replicator::new(replication::Config {
+        log,
+        host: identity.host_id.clone(),
+        replicas: config.replicas.into(),
+        min_replicas: config.min_replicas.into(),
+        copy_bytes: config.copy_bytes,
+        seed: log.0 ^ identity.process,
+    })
+}
+
+impl Shard {
+    /// Begins with the log of another incarnation, or of none.
+    pub(crate) fn replace_replicator(&mut self, log: Option<ServerId>, out: &mut impl Output) {
+        if let Some(mut old) = self.replicator.take() {
+            old.set_backups(Vec::new(), &mut ToBackups(out));
+        }
+        if let (Some(config), Some(log)) = (self.config.replication, log) {
+            self.replicator = Some(replicator(config, log, &self.identity));
+        }
+    }
+
+    pub fn backup_connected(&mut self, backup: ServerId) {
+        if let Some(replicator) = &mut self.replicator {
+            replicator.connected(backup);
+        }
+    }
+
+    /// A connection to a backup could not be made, or has ended.
+    pub fn backup_disconnected(&mut self, now: Time, backup: ServerId) {
+        if let Some(replicator) = &mut self.replicator {
+            replicator.disconnected(now, backup);
+        }
+    }
+
+    /// A backup answers the request `nonce`. What cannot be read ends the connection.
+    pub fn backup_answer(
+        &mut self,
+        now: Time,
+        backup: ServerId,
+        nonce: u64,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) {
+        let Some(replicator) = &mut self.replicator else {
+            return;
+        };
+        match Answer::decode(payload) {
+            Ok(answer) => replicator.answer(now, backup, nonce, answer, &mut ToBackups(out)),
+            Err(error) => {
+                let text = format!("backup {backup} sent an answer that cannot be read: {error}");
+                out.log_message(1, &text);
+                out.disconnect_backup(backup);
+                replicator.disconnected(now, backup);
+            }
+        }
+    }
+
+    /// The coordinator's list of backups.
+    pub(crate) fn set_backups(&mut self, list: member::Backups, out: &mut impl Output) {
+        let Some(replicator) = &mut self.replicator else {
+            return;
+        };
+        let info = |backup: member::Backup| BackupInfo {
+            id: ServerId(backup.server_id),
+            host: backup.host_id,
+            domain: backup.domain,
+            locator: backup.locator,
+        };
+        let backups = list.backups.into_iter().map(info).collect();
+        replicator.set_backups(backups, &mut ToBackups(out));
+    }
+
+    pub(crate) fn open_floor_raised(&mut self, floor: OpenFloor) {
+        if let Some(replicator) = &mut self.replicator {
+            replicator.floor_raised(floor.segment_id);
+        }
+    }
+
+    /// A coordinator has let the shard in, again or anew.
+    pub(crate) fn ask_for_open_floor(&mut self, out: &mut impl Output) {
+        if let Some(replicator) = &mut self.replicator {
+            replicator.coordinator_found(&mut ToBackups(out));
+        }
+    }
+
+    /// Whether no recovery of this shard's log can have begun. `now` must have been read after the request came that asks for it.
+    pub(crate) fn is_serving(&self, now: Time) -> bool {
+        let replicator = self.replicator.as_ref();
+        replicator.is_none_or(|replicator| replicator.is_serving(now))
+    }
+
+    /// Sends what is new to the backups, and the replies that waited for what is durable now.
+    pub(crate) fn replicate(&mut self, now: Time, out: &mut impl Output) -> Time {
+        let Some(replicator) = &mut self.replicator else {
+            return Time::NEVER;
+        };
+        let next = replicator.pump(now, &mut self.store.log, &mut ToBackups(out));
+        if replicator.is_deposed() {
+            self.gate.give_up(out);
+        }
+        self.store.forget_removed();
+        self.gate.open(self.store.log.durable_position(), out);
+        next
+    }
+}

@@ -1,0 +1,179 @@
+//! A shard whose log has replicas: the test plays its backups.
+
+use core::time::Duration;
+
+use wire::ids::ServerId;
+use wire::member::{self, OpenFloor, coordinator, shard};
+use wire::peer::{self, Answer};
+use wire::rpc::{ReadResponse, RejectRules, RetryResponse, WriteResponse};
+use wire::status::Status;
+
+use super::harness::*;
+use crate::*;
+
+fn replicated() -> Config {
+    Config {
+        replication: Some(Replication {
+            replicas: 2,
+            min_replicas: 1,
+            copy_bytes: 1 << 17,
+        }),
+        ..small(Durability::External)
+    }
+}
+
+fn backup(number: u64) -> member::Backup {
+    member::Backup {
+        server_id: number,
+        host_id: format!("host-{number}"),
+        domain: String::new(),
+        locator: format!("tcp:host=host-{number},port=1"),
+    }
+}
+
+/// A shard that was told of two backups, and is connected with them.
+fn with_backups() -> Driver {
+    let mut driver = Driver::enlisted(replicated());
+    let list = member::Backups {
+        backups: vec![backup(10), backup(11)],
+    };
+    driver.order(coordinator::Kind::Backups(list));
+    driver.tick();
+    for id in std::mem::take(&mut driver.said.backups_connected) {
+        driver.shard.backup_connected(id);
+    }
+    driver.tick();
+    driver
+}
+
+impl Driver {
+    fn tick(&mut self) {
+        self.shard.tick(self.now, &mut self.said);
+    }
+
+    /// All requests that backups have got are answered with this.
+    fn answer_all(&mut self, status: peer::Status) {
+        for (id, nonce, _) in std::mem::take(&mut self.said.to_backups) {
+            let answer = Answer { status, bytes: 0 }.to_bytes();
+            self.shard
+                .backup_answer(self.now, id, nonce, &answer, &mut self.said);
+        }
+        self.tick();
+    }
+
+    fn raise_floor(&mut self) {
+        let is_floor = |kind: &shard::Kind| matches!(kind, shard::Kind::RaiseOpenFloor(_));
+        let at = self
+            .said
+            .messages
+            .iter()
+            .position(is_floor)
+            .expect("a floor is asked for");
+        let shard::Kind::RaiseOpenFloor(floor) = self.said.messages.remove(at) else {
+            unreachable!()
+        };
+        self.order(coordinator::Kind::OpenFloorRaised(floor));
+        self.tick();
+    }
+
+    fn reads(&mut self) -> Status {
+        let reply = self.call(&read(b"none"));
+        if RetryResponse::decode(&reply).is_ok() {
+            return Status::Retry;
+        }
+        ReadResponse::decode(&reply).unwrap().status
+    }
+}
+
+#[test]
+fn nothing_is_served_before_the_log_has_a_head_on_its_backups() {
+    let mut driver = Driver::enlisted(replicated());
+    assert_eq!(driver.reads(), Status::Retry, "no backup");
+    driver = with_backups();
+    assert_eq!(driver.reads(), Status::Retry, "no answer");
+    driver.answer_all(peer::Status::Ok);
+    assert_eq!(driver.reads(), Status::Retry, "no floor");
+    driver.raise_floor();
+    assert_eq!(driver.reads(), Status::ObjectDoesntExist);
+}
+
+#[test]
+fn a_write_is_answered_when_all_backups_have_it() {
+    let mut driver = with_backups();
+    driver.answer_all(peer::Status::Ok);
+    driver.raise_floor();
+    let nonce = driver.send(&write(lease(1), 1, 0, b"key", b"1", RejectRules::default()));
+    driver.tick();
+    assert_eq!(driver.said.to_backups.len(), 2, "both in one burst");
+    let (id, first, _) = driver.said.to_backups.remove(0);
+    let done = Answer {
+        status: peer::Status::Ok,
+        bytes: 0,
+    }
+    .to_bytes();
+    driver
+        .shard
+        .backup_answer(driver.now, id, first, &done, &mut driver.said);
+    driver.tick();
+    assert!(driver.reply_to(nonce).is_none(), "one of two");
+    driver.answer_all(peer::Status::Ok);
+    let reply = driver.reply_to(nonce).expect("both have it");
+    assert_eq!(WriteResponse::decode(&reply).unwrap().status, Status::Ok);
+}
+
+#[test]
+fn a_master_that_backups_do_not_answer_stops_to_serve_and_goes_on_when_they_do() {
+    let mut driver = with_backups();
+    driver.answer_all(peer::Status::Ok);
+    driver.raise_floor();
+    driver.now += peer::SERVING_LEASE - Duration::from_nanos(1);
+    assert_eq!(driver.reads(), Status::ObjectDoesntExist);
+    driver.now += Duration::from_nanos(1);
+    assert_eq!(driver.reads(), Status::Retry);
+    driver.tick();
+    driver.answer_all(peer::Status::Ok);
+    assert_eq!(driver.reads(), Status::ObjectDoesntExist);
+}
+
+#[test]
+fn a_master_whose_log_is_recovered_answers_nothing_more() {
+    let mut driver = with_backups();
+    driver.answer_all(peer::Status::Ok);
+    driver.raise_floor();
+    let nonce = driver.send(&write(lease(1), 1, 0, b"key", b"1", RejectRules::default()));
+    driver.tick();
+    driver.answer_all(peer::Status::Fenced);
+    let reply = driver
+        .reply_to(nonce)
+        .expect("the client shall ask elsewhere");
+    assert!(RetryResponse::decode(&reply).is_ok());
+    assert_eq!(driver.reads(), Status::Retry);
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_ends_the_connection() {
+    let mut driver = with_backups();
+    let (id, nonce, _) = driver.said.to_backups.remove(0);
+    driver
+        .shard
+        .backup_answer(driver.now, id, nonce, b"?", &mut driver.said);
+    assert_eq!(driver.said.backups_disconnected, [id]);
+}
+
+#[test]
+fn another_incarnation_has_another_log() {
+    let mut driver = with_backups();
+    driver.answer_all(peer::Status::Ok);
+    driver.raise_floor();
+    driver.welcome(CLUSTER, ServerId::new(1, 1), 1, &[WHOLE_TABLE]);
+    assert_eq!(
+        driver.said.backups_disconnected,
+        [ServerId(10), ServerId(11)]
+    );
+    assert_eq!(driver.reads(), Status::Retry);
+    // What the former log's floor was does not count.
+    driver.order(coordinator::Kind::OpenFloorRaised(OpenFloor {
+        segment_id: 1,
+    }));
+    assert_eq!(driver.reads(), Status::Retry);
+}
