@@ -299,6 +299,7 @@ impl<S: Storage> Backup<S> {
                 ),
             );
             self.retired = Some(error.0.clone());
+            self.note_failure();
         }
         self.give_up_waiting(out);
     }

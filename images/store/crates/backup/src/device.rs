@@ -23,6 +23,23 @@ impl<S: Storage> Device<S> {
         Ok(())
     }
 
+    /// Writes what can be read once more.
+    pub fn rewrite(&mut self, offset: u64, bytes: u32) -> Result<(), StorageError> {
+        let (mut at, end) = (offset, offset + u64::from(bytes));
+        let mut piece = vec![0; PIECE_BYTES.min(bytes as usize)];
+        while at < end {
+            let bytes = piece.len().min((end - at) as usize);
+            let piece = &mut piece[..bytes];
+            if self.storage.read(at, piece).is_err() {
+                // Whoever asks for it is told.
+                return Ok(());
+            }
+            self.storage.write(at, piece)?;
+            at += bytes as u64;
+        }
+        Ok(())
+    }
+
     /// CRC32C of a frame's data up to `end`, going on with `crc` of what lies before `start`.
     pub fn checksum(
         &mut self,

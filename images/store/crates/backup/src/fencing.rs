@@ -20,6 +20,8 @@ pub(crate) struct Fencing {
     durable: Fences,
     /// What the sync under way carries.
     carried: Option<Fences>,
+    /// Another sync has failed meanwhile, and may have taken along what this one was to carry.
+    is_doubtful: bool,
     copies: Copies,
     syncs: Syncs,
     /// How often the superblock is still to be written.
@@ -27,15 +29,16 @@ pub(crate) struct Fencing {
 }
 
 impl Fencing {
-    /// As found on a storage. The superblock that opening it writes is one of two.
+    /// As found on a storage.
     pub fn found(fences: Fences, copies: Copies) -> Fencing {
         Fencing {
             durable: fences.clone(),
             fences,
             carried: None,
+            is_doubtful: false,
             copies,
             syncs: Syncs::OPENED,
-            writings: WRITINGS - 1,
+            writings: 0,
         }
     }
 
@@ -69,8 +72,16 @@ impl<S: Storage> Backup<S> {
         }
         let fencing = &mut self.fencing;
         fencing.carried = Some(fencing.fences.clone());
+        fencing.is_doubtful = false;
         fencing.syncs.begun += 1;
         self.device.storage.begin_sync(Scope::Superblock);
+    }
+
+    /// For whoever opens the storage next, under this kernel, so that the page cache is enough: what it shows may change.
+    pub(crate) fn note_failure(&mut self) {
+        self.write_superblock(false).ok();
+        self.fencing.is_doubtful = true;
+        self.fencing.changed();
     }
 
     pub(crate) fn superblock_synced(
@@ -81,6 +92,10 @@ impl<S: Storage> Backup<S> {
         let carried = self.fencing.carried.take();
         let carried = carried.expect("a sync of the superblock ends that was begun");
         match result {
+            Ok(()) if self.fencing.is_doubtful => {
+                self.fencing.copies.distrust(&self.fencing.syncs);
+                self.fencing.changed();
+            }
             Ok(()) => {
                 self.fencing.syncs.completed = self.fencing.syncs.begun;
                 self.fencing.durable = carried;
@@ -119,6 +134,7 @@ impl<S: Storage> Backup<S> {
             boot_id: self.config.boot_id,
             clean,
             flushed: self.config.durability.is_flushed(),
+            failed: self.retired.is_some(),
             fences: fencing.fences.clone(),
         };
         let at = Layout::superblock(place);

@@ -43,6 +43,12 @@ impl Frames {
         self.0.push(frame);
     }
 
+    pub fn usable(&mut self) -> impl Iterator<Item = (u32, &mut Frame)> {
+        (0..)
+            .zip(&mut self.0)
+            .filter_map(|(number, frame)| Some((number, frame.as_mut()?)))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Option<&Frame>> {
         self.0.iter().map(Option::as_ref)
     }
@@ -186,12 +192,20 @@ impl Frame {
 
     /// A sync is about to begin. A header that the last one has made durable is written a second time.
     pub fn before_sync<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), StorageError> {
-        if !self.settled && self.is_durable(device) {
+        if !self.settled && (self.is_durable(device) || self.copies.newest_is_distrusted()) {
             self.write_header(self.content, device)?;
             self.settled = true;
         }
         self.carried_bytes = self.content.map_or(0, |content| content.bytes);
         Ok(())
+    }
+
+    /// All that was found is synced.
+    pub fn after_opening(&mut self) {
+        let said = self.content;
+        self.carried_bytes = said.map_or(0, |content| content.bytes);
+        self.after_sync();
+        self.settled &= self.content == said;
     }
 
     /// The sync has succeeded. What it carried was of this use of the frame, or counts as nothing.

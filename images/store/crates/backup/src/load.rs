@@ -20,6 +20,9 @@ pub(crate) struct Past {
     pub complete: bool,
     /// Acknowledgements waited for syncs.
     pub flushed: bool,
+    /// The page cache may hold what the disk does not. A sync that failed in the process before has left it there as if it had been
+    /// written, so that no further sync writes it.
+    pub cached: bool,
 }
 
 pub(crate) struct Loaded {
@@ -80,7 +83,7 @@ pub(crate) fn load<S: Storage>(
     };
     let notice = notice(number, &verdict, &places, past);
     Ok(Loaded {
-        frame: Some(places.replace_traces(number, &verdict, device)?),
+        frame: Some(places.replace_traces(number, &verdict, device, past)?),
         notice,
     })
 }
@@ -110,12 +113,18 @@ impl Places {
             .count()
     }
 
+    fn count_free(&self) -> usize {
+        let is_free = |sound: &&Sound| sound.header.content.is_none();
+        self.sound.iter().filter(is_free).count()
+    }
+
     /// Writes the verdict over everything that contradicts it.
     fn replace_traces<S: Storage>(
         &self,
         number: u32,
         verdict: &Verdict,
         device: &mut Device<S>,
+        past: Past,
     ) -> Result<Frame, StorageError> {
         let mut sequences = [0; PLACES];
         for sound in &self.sound {
@@ -127,6 +136,14 @@ impl Places {
             .filter(|&place| sequences[place] > kept_sequence || self.broken.contains(&place))
             .collect();
         let is_said = verdict.kept.map(|kept| kept.header.content) == Some(verdict.content);
+        let is_twice = match &verdict.content {
+            Some(content) => self.count(content) > 1,
+            None => self.count_free() > 1,
+        };
+        // The second header is written when the first is durable, and all data with it.
+        if past.cached && !is_twice {
+            verdict.rewrite(number, device)?;
+        }
         if wrong.is_empty() && !is_said && verdict.kept.is_some() {
             wrong.extend((0..PLACES).find(|&place| Some(place) != kept));
         }
@@ -141,16 +158,30 @@ impl Places {
             device.storage.write(at, &header.encode())?;
             sequences[place] = sequence;
         }
-        let is_settled = verdict
-            .content
-            .is_none_or(|content| self.count(&content) > 1)
-            || wrong.len() + usize::from(is_said) > 1;
-        Ok(Frame::found(
-            number,
-            Copies::found(sequences),
-            verdict.content,
-            is_settled,
-        ))
+        let is_settled =
+            verdict.content.is_none() || is_twice || wrong.len() + usize::from(is_said) > 1;
+        let mut copies = Copies::found(sequences);
+        if past.cached && is_twice && wrong.is_empty() {
+            copies.distrust_newest();
+        }
+        Ok(Frame::found(number, copies, verdict.content, is_settled))
+    }
+}
+
+impl Verdict {
+    /// Writes what is there once more, so that the next sync carries it.
+    fn rewrite<S: Storage>(&self, number: u32, device: &mut Device<S>) -> Result<(), StorageError> {
+        let data = self.content.filter(|content| content.damage.is_none());
+        if let Some(content) = data {
+            device.rewrite(device.layout.data(number), content.bytes)?;
+        }
+        match self.kept {
+            Some(kept) => device.rewrite(
+                device.layout.header(number, kept.place),
+                HEADER_BYTES as u32,
+            ),
+            None => Ok(()),
+        }
     }
 }
 
@@ -227,7 +258,7 @@ fn judge<S: Storage>(
         closed,
         bytes,
         crc,
-        acknowledged_bytes: acknowledged_bytes.max(bytes),
+        acknowledged_bytes,
         damage,
         ..newest
     };

@@ -89,7 +89,7 @@ enum Found {
 }
 
 impl<S: Storage> Backup<S> {
-    /// Opens a backup's storage, or formats an empty one. The storage is synced, twice at least, and waited for; data of open replicas is
+    /// Opens a backup's storage, or formats an empty one. The storage is synced, several times, and waited for; data of open replicas is
     /// read and compared with what their headers say.
     pub fn open(now: Time, config: Config, mut storage: S) -> Result<Backup<S>, OpenError> {
         let layout = config.layout();
@@ -113,9 +113,11 @@ impl<S: Storage> Backup<S> {
                 wanted: layout,
             });
         }
+        let same_kernel = superblock.boot_id == config.boot_id;
         let past = Past {
-            complete: superblock.clean || superblock.boot_id == config.boot_id,
+            complete: superblock.clean || same_kernel && !superblock.failed,
             flushed: superblock.flushed,
+            cached: same_kernel && !superblock.clean,
         };
         let mut backup = Backup::empty(now, config, storage);
         backup.fencing = Fencing::found(superblock.fences, copies);
@@ -220,11 +222,12 @@ impl<S: Storage> Backup<S> {
 
     /// What was found and judged becomes durable, before the superblock says that this kernel's page cache is to be trusted.
     fn ready(mut self) -> Result<Backup<S>, StorageError> {
-        self.sync_all()?;
-        self.write_superblock(false)?;
-        self.sync_all()?;
-        for (frame, number) in self.frames.iter().zip(0..) {
-            if frame.is_some_and(|frame| frame.wants_sync(self.config.durability)) {
+        // Twice, so that there is never just one.
+        self.sync_superblock(false)?;
+        self.sync_superblock(false)?;
+        for (number, frame) in self.frames.usable() {
+            frame.after_opening();
+            if frame.wants_sync(self.config.durability) {
                 self.commit.unsettled.insert(number);
             }
         }

@@ -88,6 +88,8 @@ pub(crate) struct Superblock {
     pub clean: bool,
     /// Whether acknowledgements waited for syncs.
     pub flushed: bool,
+    /// The storage has failed since.
+    pub failed: bool,
     pub fences: Fences,
 }
 
@@ -272,7 +274,8 @@ impl Superblock {
         fields.0.extend(self.boot_id);
         fields.u8(u8::from(self.clean));
         fields.u8(u8::from(self.flushed));
-        fields.0.extend([0; 2]);
+        fields.u8(u8::from(self.failed));
+        fields.u8(0);
         fields.u32(self.fences.len() as u32);
         for (index, generation) in self.fences.iter() {
             fields.u32(index);
@@ -297,8 +300,8 @@ impl Superblock {
         let (cluster_id, sequence) = (fields.u64()?, fields.u64()?);
         let (segment_bytes, frame_count) = (fields.u32()?, fields.u32()?);
         let boot_id = fields.array()?;
-        let (clean, flushed) = (fields.flag()?, fields.flag()?);
-        fields.array::<2>()?;
+        let (clean, flushed, failed) = (fields.flag()?, fields.flag()?, fields.flag()?);
+        fields.u8()?;
         let count = fields.u32()?;
         let fences = (0..count).map(|_| Some((fields.u32()?, fields.u32()?)));
         Some(Superblock {
@@ -309,6 +312,7 @@ impl Superblock {
             boot_id,
             clean,
             flushed,
+            failed,
             fences: fences.collect::<Option<Fences>>()?,
         })
     }

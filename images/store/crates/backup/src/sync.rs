@@ -147,7 +147,7 @@ impl<S: Storage> Backup<S> {
         );
     }
 
-    pub(crate) fn sync_all(&mut self) -> Result<(), StorageError> {
+    fn sync_all(&mut self) -> Result<(), StorageError> {
         self.device.sync()?;
         self.fencing.synced_with_all();
         Ok(())
@@ -155,14 +155,25 @@ impl<S: Storage> Backup<S> {
 
     /// Ends a backup whose process is told to end: whatever happens to the machine afterwards, nothing is lost, in `Buffered` mode
     /// neither. Waits for the storage. Requests that wait are not answered any more.
-    pub fn close_in_order(mut self) -> Result<S, StorageError> {
-        if let Some(reason) = self.retired {
-            return Err(StorageError(reason));
+    pub fn close_in_order(mut self) -> (S, Result<(), StorageError>) {
+        let result = match &self.retired {
+            Some(reason) => Err(StorageError(reason.clone())),
+            None => self.sync_superblock(true),
+        };
+        (self.device.storage, result)
+    }
+
+    /// Makes everything durable, and then the superblock, which says so.
+    pub(crate) fn sync_superblock(&mut self, clean: bool) -> Result<(), StorageError> {
+        let result = self
+            .sync_all()
+            .and_then(|()| self.write_superblock(clean))
+            .and_then(|()| self.sync_all());
+        if let Err(error) = &result {
+            self.retired = Some(error.0.clone());
+            self.note_failure();
         }
-        self.sync_all()?;
-        self.write_superblock(true)?;
-        self.sync_all()?;
-        Ok(self.device.storage)
+        result
     }
 }
 

@@ -16,6 +16,8 @@ pub struct MemoryStorage {
     disk: Vec<u8>,
     /// Written since, in order.
     unsynced: Vec<Written>,
+    /// What was in the cache where the last of them is.
+    overwritten: Vec<u8>,
     written: u64,
     /// The writes that each sync under way is about: those before this number.
     syncs: BTreeMap<Scope, u64>,
@@ -26,7 +28,9 @@ pub struct MemoryStorage {
 /// What does not work. The texts become those of the errors.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
+    /// Long ones are done in part before they fail.
     pub writes: Option<String>,
+    /// What they carry is never written.
     pub syncs: Option<String>,
     /// Reads that touch the byte at this offset fail.
     pub unreadable_at: Option<u64>,
@@ -90,18 +94,20 @@ impl MemoryStorage {
     /// Ends a sync that is under way; the result is for [`crate::Backup::synced`].
     pub fn finish_sync(&mut self, scope: Scope) -> Result<(), StorageError> {
         let until = self.syncs.remove(&scope).expect("a sync is under way");
-        if let Some(text) = &self.faults.syncs {
-            return Err(StorageError(text.clone()));
-        }
+        // As Linux does it: what could not be written is taken for written, and is in the cache only.
+        let result = match &self.faults.syncs {
+            Some(text) => Err(StorageError(text.clone())),
+            None => Ok(()),
+        };
         let (disk, unsynced) = (&mut self.disk, &mut self.unsynced);
         unsynced.retain(|written| {
             let is_carried = written.number < until && written.is_of(scope);
-            if is_carried {
+            if is_carried && result.is_ok() {
                 put(disk, written.offset, &written.bytes);
             }
             !is_carried
         });
-        Ok(())
+        result
     }
 
     /// Offset and length of the last write, if it is not synced.
@@ -119,16 +125,15 @@ impl MemoryStorage {
     /// block, are written whole or not at all, so for them choose one of these.
     pub fn process_crash_within_write(&mut self, offset: u64) {
         self.process_crash();
-        let Some(mut last) = self.unsynced.pop() else {
+        let last = self.unsynced.last_mut();
+        let Some(last) = last.filter(|last| last.number + 1 == self.written) else {
             return;
         };
         let kept = offset.saturating_sub(last.offset) as usize;
+        let kept = kept.min(last.bytes.len());
         last.bytes.truncate(kept);
-        self.unsynced.push(last);
-        self.cache.clone_from(&self.disk);
-        for written in &self.unsynced {
-            put(&mut self.cache, written.offset, &written.bytes);
-        }
+        let at = last.offset + kept as u64;
+        put(&mut self.cache, at, &self.overwritten[kept..]);
     }
 
     /// Power is lost. Each sector holds what was in it at the last sync or at any time since: `choose(n)` says how many of n writes
@@ -164,6 +169,18 @@ impl MemoryStorage {
         }
     }
 
+    fn take(&mut self, offset: u64, bytes: &[u8]) {
+        let at = offset as usize;
+        self.overwritten = self.cache[at..at + bytes.len()].to_vec();
+        put(&mut self.cache, offset, bytes);
+        self.unsynced.push(Written {
+            number: self.written,
+            offset,
+            bytes: bytes.to_vec(),
+        });
+        self.written += 1;
+    }
+
     fn range(&self, offset: u64, bytes: usize) -> Result<(), StorageError> {
         let end = offset.checked_add(bytes as u64);
         if end.is_some_and(|end| end <= self.cache.len() as u64) {
@@ -179,16 +196,13 @@ impl MemoryStorage {
 impl Storage for MemoryStorage {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
         self.range(offset, bytes.len())?;
-        if let Some(text) = &self.faults.writes {
-            return Err(StorageError(text.clone()));
+        if let Some(text) = self.faults.writes.clone() {
+            if bytes.len() as u64 > SECTOR_BYTES {
+                self.take(offset, &bytes[..bytes.len() / 2]);
+            }
+            return Err(StorageError(text));
         }
-        put(&mut self.cache, offset, bytes);
-        self.unsynced.push(Written {
-            number: self.written,
-            offset,
-            bytes: bytes.to_vec(),
-        });
-        self.written += 1;
+        self.take(offset, bytes);
         Ok(())
     }
 

@@ -111,7 +111,9 @@ impl Rig {
     }
 
     pub fn close_in_order(&mut self) -> MemoryStorage {
-        self.backup.take().unwrap().close_in_order().unwrap()
+        let (storage, result) = self.backup.take().unwrap().close_in_order();
+        result.unwrap();
+        storage
     }
 
     /// The process dies, and another takes its place.

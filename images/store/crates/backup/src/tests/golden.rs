@@ -52,6 +52,7 @@ fn format_1_is_as_it_was() {
         boot_id: std::array::from_fn(|at| at as u8),
         clean: true,
         flushed: true,
+        failed: false,
         fences: [(3, 5), (9, 2)].into_iter().collect(),
     };
     let headers = [
@@ -85,6 +86,7 @@ fn a_full_superblock_fits_its_block() {
         boot_id: [0; 16],
         clean: false,
         flushed: false,
+        failed: true,
         fences: (0..MAX_FENCES as u32).map(|index| (index, 1)).collect(),
     };
     let bytes = superblock.encode();
