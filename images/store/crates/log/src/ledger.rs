@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, VecDeque};
 use wire::entry::{self, Digest};
 use wire::peer::Role;
 
-use crate::log::{Admission, Durability, Log};
-use crate::position::LogPosition;
+use crate::log::{Admission, CLEANER_RESERVE, Durability, Log, NoRoom, REMOVE_RESERVE};
+use crate::position::{LogPosition, Reference};
 use crate::segment::State;
 
 /// What a log's replicas must follow.
@@ -141,7 +141,7 @@ impl Log {
 
     /// Closes the head and opens another, because the old one cannot get all of its replicas. False if no memory is free.
     pub fn start_new_head(&mut self) -> bool {
-        if self.free.len() <= crate::log::CLEANER_RESERVE {
+        if self.free.len() <= CLEANER_RESERVE {
             self.cleaner.wake();
             return false;
         }
@@ -158,6 +158,57 @@ impl Log {
             self.digest_if_due();
         }
     }
+
+    // ---- recovery ----
+
+    /// Copies an entry of another log, as it is, to a side segment. It is needed until [`Self::kill`].
+    pub fn append_copy(&mut self, entry: &entry::RawEntry<'_>) -> Result<Reference, NoRoom> {
+        let bytes = entry.bytes.len() as u32;
+        let side = self.side_with_room(bytes)?;
+        let start = self.offset_of_segment(side);
+        let birth = self.head_position();
+        let at = start + self.segments[side as usize].used_bytes as usize;
+        self.memory[at..at + entry.bytes.len()].copy_from_slice(entry.bytes);
+        let segment = &mut self.segments[side as usize];
+        segment.used_bytes += bytes;
+        segment.live_bytes += bytes;
+        segment.birth_sum += u128::from(bytes) * u128::from(birth.0);
+        self.live_bytes += u64::from(bytes);
+        Ok(Reference::of_offset(at))
+    }
+
+    /// Closes the side segment that [`Self::append_copy`] fills.
+    pub fn close_copies(&mut self) {
+        if let Some(side) = self.copies.take() {
+            self.close(side);
+        }
+    }
+
+    fn side_with_room(&mut self, bytes: u32) -> Result<u32, NoRoom> {
+        if self.live_bytes - self.tombstone_bytes + u64::from(bytes) > self.max_live_bytes() {
+            return Err(NoRoom::Full);
+        }
+        if let Some(side) = self
+            .copies
+            .filter(|&side| self.room_in(side) >= bytes as usize)
+        {
+            return Ok(side);
+        }
+        if self.free.len() <= CLEANER_RESERVE + REMOVE_RESERVE {
+            return Err(if self.can_clean() {
+                NoRoom::Cleaning
+            } else {
+                NoRoom::Full
+            });
+        }
+        self.cleaner.wake();
+        self.close_copies();
+        let side = self.open(State::Survivor);
+        self.copies = Some(side);
+        Ok(side)
+    }
+
+    // ---- what other parts of the log tell ----
 
     pub(crate) fn note_opened(&mut self, segment_id: u64, state: State) {
         if !self.is_replicated() {

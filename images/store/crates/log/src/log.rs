@@ -16,7 +16,7 @@ use crate::segment::{SEGMENT_HEADER_BYTES, Segment, State};
 /// Segments that stay free for the cleaner: with one it can copy the live part of any victim, and then has that victim.
 pub(crate) const CLEANER_RESERVE: usize = 1;
 /// Segments that stay free for removals: they add tombstones before anything gets free.
-const REMOVE_RESERVE: usize = 1;
+pub(crate) const REMOVE_RESERVE: usize = 1;
 /// Segments that never hold data that may stay: the reserves, and the open head and survivor segments, which may be empty.
 const UNUSABLE_SEGMENTS: u64 = (CLEANER_RESERVE + REMOVE_RESERVE + 2) as u64;
 /// Part of the usable memory that live data may take. At 100% cleaning would gain nothing; docs/cleaner.md has the sum.
@@ -137,12 +137,14 @@ pub struct Appended {
 pub struct Log {
     pub(crate) config: Config,
     origin: Origin,
-    memory: Vec<u8>,
+    pub(crate) memory: Vec<u8>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) free: Vec<u32>,
     pub(crate) by_id: Map<u64, u32>,
     pub(crate) head: Option<u32>,
     pub(crate) survivor: Option<u32>,
+    /// The side segment that a recovery fills.
+    pub(crate) copies: Option<u32>,
     pub(crate) next_segment_id: u64,
     /// Position at which the next head starts.
     next_start: LogPosition,
@@ -189,6 +191,7 @@ impl Log {
             by_id: Map::default(),
             head: None,
             survivor: None,
+            copies: None,
             next_segment_id: 1,
             next_start: LogPosition::START,
             durable: match config.durability {
@@ -424,7 +427,7 @@ impl Log {
     }
 
     /// What live data may take, tombstones not counted: so much that compaction always gets segments free.
-    fn max_live_bytes(&self) -> u64 {
+    pub(crate) fn max_live_bytes(&self) -> u64 {
         let segments = u64::from(self.config.segment_count) - UNUSABLE_SEGMENTS;
         let per_segment = u64::from(self.config.segment_bytes - SEGMENT_HEADER_BYTES);
         (segments * per_segment / 100 * MAX_LIVE_PERCENT).saturating_sub(self.waste_bytes)

@@ -17,6 +17,7 @@ mod multi;
 mod output;
 mod perf;
 mod proxy;
+mod replay;
 mod replicas;
 mod requests;
 mod results;
@@ -30,6 +31,7 @@ pub use config::PlantedBug;
 pub use config::{Config, Identity, Replication};
 pub use log::{Durability, LogPosition};
 pub use output::{DriverCounters, Output, Session};
+pub use replay::{Replay, ReplayError, ReplayStats};
 pub use shard::Shard;
 pub use stats::Stats;
 

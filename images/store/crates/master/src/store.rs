@@ -18,14 +18,16 @@ use wire::status::Status;
 
 use crate::config::{Config, PlantedBug};
 use crate::results::Results;
-use crate::tablets::{Tablets, overlap};
+use crate::tablets::{Tablets, holds, overlap};
 
 /// Everything that a shard keeps for its clients.
 pub(crate) struct Store {
-    config: Config,
+    pub config: Config,
     pub log: Log,
     pub keeper: Keeper,
     pub tablets: Tablets,
+    /// What is being recovered: objects may be there, and nobody is served.
+    pub replaying: Vec<TabletRange>,
     purge: Purge,
     /// Removed keys whose slots stay until their tombstones are durable, so that "not found" is not shown too early.
     removed: VecDeque<Removed>,
@@ -72,7 +74,7 @@ impl<'a> Place<'a> {
 
 /// What a lookup found.
 pub(crate) struct Found {
-    slot: Option<Slot>,
+    pub slot: Option<Slot>,
     pub object: Option<Reference>,
     /// 0: there is no object.
     pub version: u64,
@@ -166,6 +168,7 @@ impl Store {
                 results: Results::default(),
             },
             tablets: Tablets::default(),
+            replaying: Vec::new(),
             purge: Purge::default(),
             removed: VecDeque::new(),
             object_count: 0,
@@ -179,6 +182,7 @@ impl Store {
         self.keeper.index.clear();
         self.keeper.results.clear();
         self.tablets.clear();
+        self.replaying.clear();
         self.purge = Purge::default();
         self.removed.clear();
         self.object_count = 0;
@@ -526,6 +530,7 @@ impl Store {
             log,
             keeper,
             tablets,
+            replaying,
             purge,
             object_count,
             ..
@@ -534,7 +539,9 @@ impl Store {
             keeper.index.retain(purge.next_bucket, |at| {
                 let entry = log.entry(at);
                 let place = place_of(&entry);
-                if tablets.owns(place.table_id, place.hash) {
+                if tablets.owns(place.table_id, place.hash)
+                    || holds(replaying, place.table_id, place.hash)
+                {
                     return true;
                 }
                 if entry.kind == Kind::Object {

@@ -112,6 +112,14 @@ impl Tablets {
     }
 }
 
+/// Whether one of these tablets holds the hash.
+pub(crate) fn holds(tablets: &[TabletRange], table_id: TableId, hash: u64) -> bool {
+    tablets.iter().any(|tablet| {
+        let hashes = tablet.start_key_hash..=tablet.end_key_hash;
+        tablet.table_id == table_id.0 && hashes.contains(&hash)
+    })
+}
+
 pub(crate) fn overlap(a: &TabletRange, b: &TabletRange) -> bool {
     a.table_id == b.table_id
         && a.start_key_hash <= b.end_key_hash

@@ -1,0 +1,398 @@
+//! A store that is lost and brought back in parts by others.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use log::{Change, Durability, LogPosition, Origin, last_digest};
+use proptest::prelude::*;
+use wire::ids::ServerId;
+use wire::keys::KeysAndValue;
+use wire::peer::Role;
+use wire::rpc::{Increment, RejectRules};
+use wire::status::Status;
+
+use super::*;
+use crate::config::Config;
+use crate::store::{Numbered, Outcome};
+
+const TABLE: TableId = TableId(1);
+const LEASE: u64 = 5;
+
+fn config(segments: usize) -> Config {
+    Config {
+        segment_bytes: 4096,
+        log_bytes: segments * 4096,
+        hash_table_bytes: 1 << 16,
+        durability: Durability::External,
+        ..Config::from_memory(20 << 20, 10).unwrap()
+    }
+}
+
+fn whole() -> TabletRange {
+    TabletRange {
+        table_id: TABLE.0,
+        start_key_hash: 0,
+        end_key_hash: u64::MAX,
+    }
+}
+
+/// Versions and values.
+type Objects = BTreeMap<Vec<u8>, (u64, Vec<u8>)>;
+
+#[derive(Clone, Default)]
+struct Model {
+    objects: Objects,
+    /// The highest version that each key ever had.
+    versions: BTreeMap<Vec<u8>, u64>,
+    /// What RPCs that are not acknowledged were answered.
+    results: BTreeMap<u64, (Status, u64)>,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { key: u8, bytes: u16 },
+    Increment { key: u8 },
+    Remove { key: u8 },
+    Clean { budget: u16 },
+    Durable { part: u8 },
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0u8..40, 0u16..700).prop_map(|(key, bytes)| Step::Write { key, bytes }),
+        2 => (0u8..40).prop_map(|key| Step::Increment { key }),
+        3 => (0u8..40).prop_map(|key| Step::Remove { key }),
+        4 => (1u16..8000).prop_map(|budget| Step::Clean { budget }),
+        3 => any::<u8>().prop_map(|part| Step::Durable { part }),
+    ]
+}
+
+/// A store, its replicas, and what it held at each position.
+struct Original {
+    store: Store,
+    model: Model,
+    snapshots: VecDeque<(LogPosition, Model)>,
+    next_rpc_id: u64,
+    /// Segments by id: role and bytes.
+    replicas: BTreeMap<u64, (Role, Vec<u8>)>,
+    closed: VecDeque<u64>,
+}
+
+impl Original {
+    fn new() -> Original {
+        let origin = Origin {
+            cluster_id: 1,
+            server_id: ServerId::new(1, 0),
+        };
+        let mut store = Store::new(config(32), origin);
+        store.keeper.results.admit(LEASE, 1, 10);
+        Original {
+            store,
+            model: Model::default(),
+            snapshots: VecDeque::from([(LogPosition::START, Model::default())]),
+            next_rpc_id: 1,
+            replicas: BTreeMap::new(),
+            closed: VecDeque::new(),
+        }
+    }
+
+    /// The next RPC, of a client that is done with all but the last three.
+    fn number(&mut self) -> Numbered {
+        let rpc_id = self.next_rpc_id;
+        let ack_id = rpc_id.saturating_sub(4);
+        let (results, log) = (&mut self.store.keeper.results, &mut self.store.log);
+        results.look_up(LEASE, rpc_id, ack_id, |record| log.kill(record));
+        Numbered {
+            lease_id: LEASE,
+            rpc_id,
+            ack_id,
+        }
+    }
+
+    fn note(&mut self, status: Status, version: u64, number: Numbered) {
+        if status == Status::Retry || status == Status::NoTableSpace {
+            return;
+        }
+        self.next_rpc_id += 1;
+        let results = &mut self.model.results;
+        results.insert(number.rpc_id, (status, version));
+        results.retain(|&rpc_id, _| rpc_id > number.ack_id);
+    }
+
+    fn run(&mut self, n: usize, step: &Step) {
+        let rules = RejectRules::default();
+        match *step {
+            Step::Write { key, bytes } => {
+                let (key, number) = ([key], self.number());
+                let value = vec![n as u8; usize::from(bytes)];
+                let content = KeysAndValue::single(&key, &value).unwrap();
+                let place = Place::of(TABLE, &key);
+                let Outcome { response, .. } =
+                    self.store.write(&place, &rules, content, Some(number));
+                if response.status == Status::Ok {
+                    self.wrote(&key, response.version, value);
+                }
+                self.note(response.status, response.version, number);
+            }
+            Step::Increment { key } => {
+                let (key, number) = ([key], self.number());
+                let place = Place::of(TABLE, &key);
+                let by = Increment {
+                    int64: 1,
+                    double: 0.0,
+                };
+                let Outcome { response, .. } =
+                    self.store.increment(&place, &rules, by, Some(number));
+                if response.status == Status::Ok {
+                    self.wrote(&key, response.version, response.new_value.to_vec());
+                }
+                self.note(response.status, response.version, number);
+            }
+            Step::Remove { key } => {
+                let (key, number) = ([key], self.number());
+                let place = Place::of(TABLE, &key);
+                let Outcome { response, .. } = self.store.remove(&place, &rules, Some(number));
+                if response.status == Status::Ok {
+                    self.model.objects.remove(&key[..]);
+                }
+                self.note(response.status, response.version, number);
+            }
+            Step::Clean { budget } => {
+                self.store.clean(budget.into());
+            }
+            Step::Durable { part } => self.follow(part),
+        }
+        self.snapshots
+            .push_back((self.store.log.head_position(), self.model.clone()));
+    }
+
+    fn wrote(&mut self, key: &[u8], version: u64, value: Vec<u8>) {
+        self.model.objects.insert(key.to_vec(), (version, value));
+        self.model.versions.insert(key.to_vec(), version);
+    }
+
+    fn follow(&mut self, part: u8) {
+        self.copy();
+        let (from, to) = (
+            self.store.log.durable_position().0,
+            self.store.log.head_position().0,
+        );
+        let position = from + (to - from) * u64::from(part) / 255;
+        self.store.advance_durable(LogPosition(position));
+        for id in self
+            .closed
+            .drain(..self.closed.len() * usize::from(part) / 255)
+        {
+            self.store.log.settle(id);
+        }
+        self.copy();
+    }
+
+    fn copy(&mut self) {
+        while let Some(change) = self.store.log.take_change() {
+            match change {
+                Change::Opened { segment_id, role } => {
+                    self.replicas.insert(segment_id, (role, Vec::new()));
+                }
+                Change::Closed { segment_id } => self.closed.push_back(segment_id),
+                Change::Freed { segment_id } => {
+                    self.replicas.remove(&segment_id);
+                }
+            }
+        }
+        for (&id, (_, bytes)) in &mut self.replicas {
+            if let Some(now) = self.store.log.segment(id) {
+                *bytes = now.to_vec();
+            }
+        }
+    }
+
+    /// The log as backups have it, cut where it is durable; and what it held there.
+    fn crash(&mut self) -> Option<(Vec<Vec<u8>>, Model)> {
+        self.copy();
+        let durable = self.store.log.durable_position();
+        while self.snapshots.get(1).is_some_and(|next| next.0 <= durable) {
+            self.snapshots.pop_front();
+        }
+        // Positions count head segments whole.
+        let mut start = (self.store.log.head_position().0.div_ceil(4096)).checked_sub(1)? * 4096;
+        let mut heads = self
+            .replicas
+            .iter()
+            .rev()
+            .filter(|(_, (role, _))| *role == Role::Head);
+        let (_, (_, head)) = loop {
+            let head = heads.next()?;
+            if start < durable.0 {
+                break head;
+            }
+            start = start.checked_sub(4096)?;
+        };
+        let head = head[..(durable.0 - start) as usize].to_vec();
+        let digest = last_digest(&head).unwrap().expect("a head begins with one");
+        let mut segments = vec![head];
+        segments.extend(digest.iter().map(|id| self.replicas[id].1.clone()));
+        Some((segments, self.snapshots[0].1.clone()))
+    }
+}
+
+/// Splits all hashes at these.
+fn partitions(mut cuts: Vec<u64>) -> Vec<TabletRange> {
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts.retain(|&cut| cut > 0);
+    let mut start = 0;
+    let mut ranges = Vec::new();
+    for cut in cuts {
+        ranges.push(TabletRange {
+            start_key_hash: start,
+            end_key_hash: cut - 1,
+            ..whole()
+        });
+        start = cut;
+    }
+    ranges.push(TabletRange {
+        start_key_hash: start,
+        ..whole()
+    });
+    ranges
+}
+
+/// Another store, of a later server.
+fn survivor(number: u32) -> Store {
+    let origin = Origin {
+        cluster_id: 1,
+        server_id: ServerId::new(number, 0),
+    };
+    Store::new(config(56), origin)
+}
+
+fn check_part(store: &mut Store, tablet: TabletRange, model: &Model) {
+    let is_mine = |key: &[u8]| holds(&[tablet], TABLE, Place::of(TABLE, key).hash);
+    for key in 0..40 {
+        let key = [key];
+        if !is_mine(&key) {
+            continue;
+        }
+        let found = store.look_up(&Place::of(TABLE, &key));
+        let is = found
+            .object
+            .map(|at| (found.version, store.object(at).value.to_vec()));
+        assert_eq!(is.as_ref(), model.objects.get(&key[..]), "key {key:?}");
+        // A key that is made again gets a version that it never had.
+        let content = KeysAndValue::single(&key, b"again").unwrap();
+        let rules = RejectRules::default();
+        let Outcome { response, .. } = store.write(&Place::of(TABLE, &key), &rules, content, None);
+        assert_eq!(response.status, Status::Ok);
+        assert!(response.version > model.versions.get(&key[..]).copied().unwrap_or(0));
+    }
+    assert_eq!(store.audit(), Ok(()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_durable_comes_back_in_parts_and_in_any_order(
+        steps in proptest::collection::vec(any_step(), 1..400),
+        cuts in proptest::collection::vec(any::<u64>(), 0..4),
+        order in any::<prop::sample::Index>(),
+        twice in any::<prop::sample::Index>(),
+    ) {
+        let mut original = Original::new();
+        for (n, step) in steps.iter().enumerate() {
+            original.run(n, step);
+        }
+        let Some((mut segments, model)) = original.crash() else { return Ok(()) };
+        let again = segments[twice.index(segments.len())].clone();
+        segments.push(again);
+        let turn = order.index(segments.len());
+        segments.rotate_left(turn);
+        let mut results = BTreeMap::new();
+        for (number, tablet) in partitions(cuts).into_iter().enumerate() {
+            let mut store = survivor(number as u32 + 2);
+            let mut replay = store.begin_replay(vec![tablet]);
+            for segment in &segments {
+                store.replay(&mut replay, segment).unwrap();
+            }
+            store.end_replay(&replay);
+            assert!(store.tablets.take(tablet));
+            for (&rpc_id, &answer) in &model.results {
+                let known = store.keeper.results.look_up(LEASE, rpc_id, 0, |_| {});
+                if let Known::Answered(at) = known {
+                    let record: RpcResult<'_> = store.log.entry(at).decode().unwrap();
+                    let status = u32::from_le_bytes(record.response[..4].try_into().unwrap());
+                    let version = u64::from_le_bytes(record.response[4..12].try_into().unwrap());
+                    assert_eq!((Status::try_from(status).unwrap(), version), answer);
+                    assert!(results.insert(rpc_id, number).is_none(), "two have the result of RPC {rpc_id}");
+                }
+            }
+            check_part(&mut store, tablet, &model);
+        }
+        assert!(results.keys().eq(model.results.keys()), "{results:?} of {:?}", model.results);
+    }
+}
+
+#[test]
+fn a_replay_that_is_given_up_leaves_nothing() {
+    let mut original = Original::new();
+    for key in 0..30 {
+        original.run(0, &Step::Write { key, bytes: 100 });
+    }
+    original.follow(255);
+    let (segments, _) = original.crash().unwrap();
+    let mut store = survivor(2);
+    let mut replay = store.begin_replay(vec![whole()]);
+    store.replay(&mut replay, &segments[0]).unwrap();
+    assert!(store.object_count > 0);
+    // A walk for another tablet's sake leaves what is being replayed.
+    store.drop_tablet(TabletRange {
+        table_id: 9,
+        ..whole()
+    });
+    while !store.purge(100) {}
+    assert!(store.object_count > 0);
+    store.give_up_replay(&replay);
+    while !store.purge(100) {}
+    assert_eq!(store.object_count, 0);
+    assert_eq!(store.audit(), Ok(()));
+}
+
+#[test]
+fn damage_and_want_of_room_are_told_apart() {
+    let mut original = Original::new();
+    for key in 0..30 {
+        original.run(0, &Step::Write { key, bytes: 600 });
+    }
+    original.follow(255);
+    let (segments, _) = original.crash().unwrap();
+    let mut small = Store::new(
+        config(8),
+        Origin {
+            cluster_id: 1,
+            server_id: ServerId::new(2, 0),
+        },
+    );
+    let mut replay = small.begin_replay(vec![whole()]);
+    let results: Vec<_> = segments
+        .iter()
+        .map(|segment| small.replay(&mut replay, segment))
+        .collect();
+    let full = Err(ReplayError::NoRoom(NoRoom::Full));
+    assert!(results.contains(&full), "{results:?}");
+    let mut rotten = segments[1].clone();
+    let last = rotten.len() - 20;
+    rotten[last] ^= 1;
+    let mut store = survivor(3);
+    let mut replay = store.begin_replay(vec![whole()]);
+    let error = store.replay(&mut replay, &rotten).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ReplayError::Damaged {
+                error: EntryError::Checksum,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
