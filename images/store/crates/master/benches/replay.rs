@@ -1,8 +1,8 @@
 //! How fast a shard brings a table back from the segments of another log, which are in memory.
 
-use std::time::{Duration, Instant};
+use std::cell::RefCell;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use master::{Config, Identity, Output, Shard};
 use wire::entry::{self, Entry, Object, SegmentHeader};
 use wire::ids::{ReplyTo, ServerId, TableId};
@@ -126,18 +126,11 @@ fn replay(criterion: &mut Criterion) {
         group.throughput(Throughput::Bytes(bytes as u64));
         group.bench_function(format!("objects of {value_bytes} B"), |bencher| {
             // Memory that was touched before, as a server's is.
-            let mut bed = Bed::new();
-            bed.replay(&segments);
-            bencher.iter_custom(|rounds| {
-                let mut took = Duration::ZERO;
-                for _ in 0..rounds {
-                    bed.start_over();
-                    let start = Instant::now();
-                    bed.replay(&segments);
-                    took += start.elapsed();
-                }
-                took
-            });
+            let bed = RefCell::new(Bed::new());
+            bed.borrow_mut().replay(&segments);
+            let start_over = || bed.borrow_mut().start_over();
+            let replay = |()| bed.borrow_mut().replay(&segments);
+            bencher.iter_batched(start_over, replay, BatchSize::PerIteration);
         });
     }
     group.finish();
