@@ -15,6 +15,8 @@ impl Coordinator {
                 host_id: member.host_id.clone(),
                 domain: server.domain.clone(),
                 locator: server.backup_locator.clone(),
+                segment_bytes: 0,
+                is_retired: false,
             })
             .collect();
         let is_new = backups != self.announced_backups;

@@ -78,7 +78,7 @@ impl Coordinator {
             Some(shard::Kind::RaiseOpenFloor(floor)) => {
                 self.raise_open_floor(index, connection, floor, out);
             }
-            Some(shard::Kind::Hello(_)) | None => {
+            Some(_) | None => {
                 out.log_message(
                     level::WARNING,
                     "closed a member connection: a second Hello, or a message of a kind that this build does not know",
@@ -279,6 +279,7 @@ impl Coordinator {
             tablets,
             silence_timeout_ms: u32::try_from(self.config.silence_timeout.as_millis())
                 .unwrap_or(u32::MAX),
+            recoveries: Vec::new(),
         };
         out.log_message(
             level::NOTICE,

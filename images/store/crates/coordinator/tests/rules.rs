@@ -289,6 +289,7 @@ fn a_new_process_supersedes_the_old_one_and_gets_its_tablets_empty() {
         sequence: 1,
         log_live_bytes: 77,
         object_count: 5,
+        ..member::Pong::default()
     };
     harness.shard_says(100, member::shard::Kind::Pong(pong));
     harness.close(100);

@@ -60,6 +60,7 @@ impl Bed {
             first_version: 1,
             tablets: Vec::new(),
             silence_timeout_ms: 1000,
+            ..Default::default()
         };
         let kind = Some(coordinator::Kind::Welcome(welcome));
         let message = ToShard { kind };

@@ -110,7 +110,7 @@ impl Shard {
             link.heard = now;
         } else if let Kind::Ping(ping) = &kind {
             // Asked of a process that is about to take the place of another: is it alive itself?
-            self.pong(ping.sequence, out);
+            self.pong(now, ping.sequence, out);
             return Session::Continue;
         } else if !matches!(kind, Kind::Welcome(_) | Kind::Refused(_)) {
             out.log_message(
@@ -124,7 +124,7 @@ impl Shard {
             Kind::Refused(refused) => self.refused(refused, out),
             Kind::Ping(ping) => {
                 self.leases.learn_time(now, ping.cluster_time_ns);
-                self.pong(ping.sequence, out);
+                self.pong(now, ping.sequence, out);
                 Session::Continue
             }
             Kind::TakeTablet(order) => self.take_tablet(Some(order.sequence), order.tablet, out),
@@ -157,6 +157,19 @@ impl Shard {
             Kind::OpenFloorRaised(floor) => {
                 self.open_floor_raised(floor);
                 Session::Continue
+            }
+            Kind::FenceLog(_)
+            | Kind::ForgetLogs(_)
+            | Kind::Recover(_)
+            | Kind::CommitRecovery(_)
+            | Kind::GiveUpRecovery(_)
+            | Kind::SourcesReleased(_)
+            | Kind::Probe(_) => {
+                out.log_message(
+                    1,
+                    "the coordinator gave an order that nobody here carries out",
+                );
+                Session::Close
             }
         }
     }
@@ -257,11 +270,16 @@ impl Shard {
         Session::Close
     }
 
-    fn pong(&self, sequence: u64, out: &mut impl Output) {
+    fn pong(&self, now: Time, sequence: u64, out: &mut impl Output) {
+        let replication = self.replication_report().unwrap_or_default();
         let pong = member::Pong {
             sequence,
             log_live_bytes: self.store.log.usage().live_bytes,
             object_count: self.store.object_count,
+            segments: replication.segments,
+            segments_short: replication.segments_short,
+            backups: replication.backups,
+            serving: self.membership.is_enlisted() && self.is_serving(now),
         };
         out.send_coordinator(message(shard::Kind::Pong(pong)));
     }

@@ -120,6 +120,11 @@ impl Shard {
         }
     }
 
+    /// How well the log is replicated; `None` if it is not meant to be.
+    pub fn replication_report(&self) -> Option<replication::Report> {
+        self.replicator.as_ref().map(Replicator::report)
+    }
+
     /// Whether no recovery of this shard's log can have begun. `now` must have been read after the request came that asks for it.
     pub(crate) fn is_serving(&self, now: Time) -> bool {
         let replicator = self.replicator.as_ref();

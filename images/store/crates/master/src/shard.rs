@@ -114,6 +114,11 @@ impl Shard {
             build_version: identity.build_version,
             backup_locator: identity.backup_locator,
             domain: identity.domain,
+            replicas: self
+                .config
+                .replication
+                .map_or(0, |wanted| wanted.replicas.into()),
+            backup_only: false,
         }
     }
 

@@ -80,6 +80,7 @@ fn enlisted(out: &mut Replies) -> Shard {
             end_key_hash: u64::MAX,
         }],
         silence_timeout_ms: 1000,
+        ..Default::default()
     };
     let kind = Some(coordinator::Kind::Welcome(welcome));
     shard.coordinator_message(Time::ZERO, ToShard { kind }, out);

@@ -22,7 +22,10 @@ pub const MAX_FRAME_BYTES: usize = 16 << 20;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ToCoordinator {
-    #[prost(oneof = "shard::Kind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(
+        oneof = "shard::Kind",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+    )]
     pub kind: Option<shard::Kind>,
 }
 
@@ -46,6 +49,18 @@ pub mod shard {
         LocateServer(LocateServer),
         #[prost(message, tag = "7")]
         RaiseOpenFloor(OpenFloor),
+        #[prost(message, tag = "8")]
+        BackupReport(BackupReport),
+        #[prost(message, tag = "9")]
+        LogInventory(LogInventory),
+        #[prost(message, tag = "10")]
+        Recovered(Recovered),
+        #[prost(message, tag = "11")]
+        RecoveryDurable(RecoveryId),
+        #[prost(message, tag = "12")]
+        Probed(Probed),
+        #[prost(message, tag = "13")]
+        SuspectServer(SuspectServer),
     }
 }
 
@@ -89,6 +104,12 @@ pub struct Hello {
     /// What fails together beyond the host, such as a chassis; replicas are spread over domains as far as there are any.
     #[prost(string, tag = "14")]
     pub domain: String,
+    /// Replicas that this shard wants of its log; 0: none, and what it holds dies with it.
+    #[prost(uint32, tag = "15")]
+    pub replicas: u32,
+    /// This shard is a backup only: it takes no tablets.
+    #[prost(bool, tag = "16")]
+    pub backup_only: bool,
 }
 
 /// Answers [`message@Ping`], with what the coordinator shows of a shard.
@@ -100,6 +121,18 @@ pub struct Pong {
     pub log_live_bytes: u64,
     #[prost(uint64, tag = "3")]
     pub object_count: u64,
+    /// Of the log with replicas: segments that have some or shall have.
+    #[prost(uint64, tag = "4")]
+    pub segments: u64,
+    /// Those with fewer than wanted.
+    #[prost(uint64, tag = "5")]
+    pub segments_short: u64,
+    /// Backups that take replicas of this log.
+    #[prost(uint64, tag = "6")]
+    pub backups: u64,
+    /// Whether the shard answers requests now: its log has a head on its backups, and these have promised not to release it.
+    #[prost(bool, tag = "7")]
+    pub serving: bool,
 }
 
 /// The tablet order with this sequence number is carried out.
@@ -140,11 +173,109 @@ pub struct ControlDone {
     pub response: Vec<u8>,
 }
 
+/// This shard's backup has opened its storage. The first after each welcome makes masters use it; more follow when something changes.
+#[derive(Clone, PartialEq, Message)]
+pub struct BackupReport {
+    /// Logs that it holds replicas of; filled in the first report of a session only.
+    #[prost(fixed64, repeated, tag = "1")]
+    pub logs: Vec<u64>,
+    /// The largest segment that it takes.
+    #[prost(uint32, tag = "2")]
+    pub segment_bytes: u32,
+    #[prost(uint32, tag = "3")]
+    pub frames: u32,
+    #[prost(uint32, tag = "4")]
+    pub frames_free: u32,
+    #[prost(uint32, tag = "5")]
+    pub frames_damaged: u32,
+    /// Why it takes nothing new any more; empty while all is well.
+    #[prost(string, tag = "6")]
+    pub retired: String,
+}
+
+/// Answers [`FenceLog`], and follows every further one: what this shard's backup holds of a log. Its master is refused from now on.
+#[derive(Clone, PartialEq, Message)]
+pub struct LogInventory {
+    #[prost(fixed64, tag = "1")]
+    pub log: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub replicas: Vec<ReplicaFound>,
+}
+
+/// A replica that a backup holds.
+#[derive(Clone, PartialEq, Message)]
+pub struct ReplicaFound {
+    #[prost(uint64, tag = "1")]
+    pub segment_id: u64,
+    /// Of a side segment, or a copy made later: says nothing about the head.
+    #[prost(bool, tag = "2")]
+    pub is_side: bool,
+    #[prost(bool, tag = "3")]
+    pub is_open: bool,
+    #[prost(uint32, tag = "4")]
+    pub bytes: u32,
+    /// CRC32C over all of them.
+    #[prost(fixed32, tag = "5")]
+    pub crc: u32,
+    /// Why it cannot be read, for people; empty if it can.
+    #[prost(string, tag = "6")]
+    pub damage: String,
+    /// The last digest in an open head; a head always starts with one.
+    #[prost(uint64, repeated, tag = "7")]
+    pub digest: Vec<u64>,
+}
+
+/// Answers [`Recover`]: the tablets are replayed, or cannot be.
+#[derive(Clone, PartialEq, Message)]
+pub struct Recovered {
+    #[prost(uint64, tag = "1")]
+    pub recovery_id: u64,
+    /// What this server's own log holds of the tablets lies in this segment and later ones.
+    #[prost(uint64, tag = "2")]
+    pub from_segment: u64,
+    /// Why not, for people; empty if all went well.
+    #[prost(string, tag = "3")]
+    pub failure: String,
+    /// Another server may manage, for this one has no memory left.
+    #[prost(bool, tag = "4")]
+    pub is_full: bool,
+    /// Of entries, as they were read from backups.
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub objects: u64,
+    #[prost(uint64, tag = "7")]
+    pub replay_ns: u64,
+}
+
+/// In [`shard::Kind::RecoveryDurable`]: what was replayed is on this log's own backups. In the coordinator's messages: see there.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct RecoveryId {
+    #[prost(uint64, tag = "1")]
+    pub recovery_id: u64,
+}
+
+/// Answers [`Probe`].
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Probed {
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    #[prost(bool, tag = "2")]
+    pub is_alive: bool,
+}
+
+/// Something that this shard had with another server broke: the coordinator should see whether it is alive.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct SuspectServer {
+    #[prost(fixed64, tag = "1")]
+    pub server_id: u64,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct ToShard {
     #[prost(
         oneof = "coordinator::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
     )]
     pub kind: Option<coordinator::Kind>,
 }
@@ -177,6 +308,25 @@ pub mod coordinator {
         Backups(Backups),
         #[prost(message, tag = "11")]
         OpenFloorRaised(OpenFloor),
+        /// To a backup.
+        #[prost(message, tag = "12")]
+        FenceLog(Log),
+        /// To a backup: logs that nobody needs any more.
+        #[prost(message, tag = "13")]
+        ForgetLogs(Logs),
+        #[prost(message, tag = "14")]
+        Recover(Recover),
+        /// The shard owns the tablets that it has replayed, and serves them.
+        #[prost(message, tag = "15")]
+        CommitRecovery(RecoveryId),
+        /// Others bring the tablets back, or it is tried again: what was replayed goes. Not answered.
+        #[prost(message, tag = "16")]
+        GiveUpRecovery(RecoveryId),
+        /// No recovery will ever read the logs again from which this one was made.
+        #[prost(message, tag = "17")]
+        SourcesReleased(RecoveryId),
+        #[prost(message, tag = "18")]
+        Probe(Probe),
     }
 }
 
@@ -198,6 +348,10 @@ pub struct Welcome {
     /// The session counts as lost when nothing was heard for this long, on both sides.
     #[prost(uint32, tag = "6")]
     pub silence_timeout_ms: u32,
+    /// Recoveries that brought some of the tablets here and whose sources are still needed. One that the shard has replayed and that is not
+    /// among them is given up; one that is among them, and not committed yet, is committed by this.
+    #[prost(uint64, repeated, tag = "7")]
+    pub recoveries: Vec<u64>,
 }
 
 /// A closed range of key hashes of a table.
@@ -283,7 +437,7 @@ pub struct ServerLocation {
     pub locator: String,
 }
 
-/// All backups of the store; what is not in the list is lost. Follows every welcome, and every change.
+/// All backups of the store; what is not in the list is lost. Follows every welcome if there are any, and every change.
 #[derive(Clone, PartialEq, Message)]
 pub struct Backups {
     #[prost(message, repeated, tag = "1")]
@@ -301,6 +455,65 @@ pub struct Backup {
     /// Where it listens for masters.
     #[prost(string, tag = "4")]
     pub locator: String,
+    /// The largest segment that it takes.
+    #[prost(uint32, tag = "5")]
+    pub segment_bytes: u32,
+    /// Its storage has failed: it takes nothing new, and gives out what can be read.
+    #[prost(bool, tag = "6")]
+    pub is_retired: bool,
+}
+
+/// Refuse this log's master for ever, and say what is here of it once no promise to it is left; see [`LogInventory`].
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Log {
+    #[prost(fixed64, tag = "1")]
+    pub log: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Logs {
+    #[prost(fixed64, repeated, tag = "1")]
+    pub logs: Vec<u64>,
+}
+
+/// Bring tablets back: replay the entries of theirs that are in these segments, whatever the order, and answer with [`Recovered`]. They are served
+/// after [`coordinator::Kind::CommitRecovery`].
+#[derive(Clone, PartialEq, Message)]
+pub struct Recover {
+    #[prost(uint64, tag = "1")]
+    pub recovery_id: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub tablets: Vec<TabletRange>,
+    #[prost(message, repeated, tag = "3")]
+    pub segments: Vec<SegmentSource>,
+}
+
+/// A segment, and who has it.
+#[derive(Clone, PartialEq, Message)]
+pub struct SegmentSource {
+    #[prost(fixed64, tag = "1")]
+    pub log: u64,
+    #[prost(uint64, tag = "2")]
+    pub segment_id: u64,
+    /// Server ids of backups with a replica of this length.
+    #[prost(fixed64, repeated, tag = "3")]
+    pub backups: Vec<u64>,
+    #[prost(uint32, tag = "4")]
+    pub bytes: u32,
+}
+
+/// Is this server alive, seen from here? Answered by [`Probed`].
+#[derive(Clone, PartialEq, Message)]
+pub struct Probe {
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    #[prost(fixed64, tag = "2")]
+    pub server_id: u64,
+    /// For clients.
+    #[prost(string, tag = "3")]
+    pub locator: String,
+    #[prost(uint32, tag = "4")]
+    pub timeout_ms: u32,
 }
 
 /// A SERVER_CONTROL_ALL operation, passed on. `op` is one of the wire protocol's control operations.

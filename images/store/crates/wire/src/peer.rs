@@ -8,6 +8,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::ids::ServerId;
+use crate::member::TabletRange;
 
 /// A master serves for this long after it sent what all backups of its head have answered.
 pub const SERVING_LEASE: Duration = Duration::from_millis(200);
@@ -72,6 +73,8 @@ pub enum Request<'a> {
     KeepAlive(KeepAlive),
     Free(Free),
     Read(Read),
+    ReadEntries(ReadEntries<'a>),
+    List(List),
 }
 
 /// Puts data into a replica. Offset 0 opens it if it is not there. What it holds already is passed over: appends may be sent again.
@@ -109,6 +112,31 @@ pub struct Read {
     pub bytes: u32,
 }
 
+/// Asks for the entries of a replica that belong to some tablets, a piece at a time; for recoveries. What belongs to no tablet (the segment's
+/// header) comes along, digests do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadEntries<'a> {
+    pub replica: ReplicaId,
+    /// Of an entry: 0, or what the answer before this one said.
+    pub offset: u32,
+    /// Bytes of entries, at most, but for one entry that is longer alone.
+    pub bytes: u32,
+    pub tablets: Filter<'a>,
+}
+
+/// Tablets, 24 bytes each: table id, first and last key hash. They are in order and none overlaps another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter<'a>(&'a [u8]);
+
+/// Tablets in one filter, at most.
+pub const MAX_FILTER_TABLETS: usize = 4096;
+
+/// Which replicas of its log does the backup hold? Asked by a master that finds a backup that was away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct List {
+    pub log: ServerId,
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -142,6 +170,31 @@ pub struct Data<'a> {
     pub data: &'a [u8],
 }
 
+/// Answers [`ReadEntries`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entries<'a> {
+    pub status: Status,
+    /// Where to go on; the length of the replica at its end.
+    pub next_offset: u32,
+    /// Whole entries, each as it is in the segment.
+    pub data: &'a [u8],
+}
+
+/// Answers [`List`]: closed replicas without damage, and all others by their ids alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    pub status: Status,
+    pub replicas: Vec<Listed>,
+}
+
+/// One that a backup holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub segment_id: u64,
+    /// Length and CRC32C, of one that is closed and not damaged.
+    pub closed: Option<(u32, u32)>,
+}
+
 /// Bytes of an append before its data.
 pub const APPEND_FIXED_BYTES: usize = 27;
 
@@ -149,6 +202,8 @@ const APPEND: u8 = 1;
 const KEEP_ALIVE: u8 = 2;
 const FREE: u8 = 3;
 const READ: u8 = 4;
+const READ_ENTRIES: u8 = 5;
+const LIST: u8 = 6;
 
 impl<'a> Request<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Request<'a>, Malformed> {
@@ -171,8 +226,131 @@ impl<'a> Request<'a> {
                     bytes,
                 }))
             }
+            READ_ENTRIES => {
+                let (replica, offset, bytes) = (fields.replica()?, fields.u32()?, fields.u32()?);
+                let tablets = Filter::decode(fields.0)?;
+                Ok(Request::ReadEntries(ReadEntries {
+                    replica,
+                    offset,
+                    bytes,
+                    tablets,
+                }))
+            }
+            LIST => {
+                let log = fields.server_id()?;
+                fields.end(Request::List(List { log }))
+            }
             kind => Err(Malformed::UnknownKind(kind)),
         }
+    }
+}
+
+const FILTER_TABLET_BYTES: usize = 24;
+
+impl<'a> Filter<'a> {
+    fn decode(bytes: &'a [u8]) -> Result<Filter<'a>, Malformed> {
+        if !bytes.len().is_multiple_of(FILTER_TABLET_BYTES) {
+            return Err(Malformed::Short);
+        }
+        if bytes.len() > MAX_FILTER_TABLETS * FILTER_TABLET_BYTES {
+            return Err(Malformed::TooLarge);
+        }
+        Ok(Filter(bytes))
+    }
+
+    /// Writes tablets as a filter; at most [`MAX_FILTER_TABLETS`], in order.
+    pub fn encode(tablets: &[TabletRange], out: &mut Vec<u8>) {
+        for tablet in tablets {
+            out.extend_from_slice(&tablet.table_id.to_le_bytes());
+            out.extend_from_slice(&tablet.start_key_hash.to_le_bytes());
+            out.extend_from_slice(&tablet.end_key_hash.to_le_bytes());
+        }
+    }
+
+    pub fn tablets(&self) -> impl Iterator<Item = TabletRange> + use<'a> {
+        let (tablets, _) = self.0.as_chunks::<FILTER_TABLET_BYTES>();
+        tablets.iter().map(|bytes| {
+            let (fields, _) = bytes.as_chunks::<8>();
+            TabletRange {
+                table_id: u64::from_le_bytes(fields[0]),
+                start_key_hash: u64::from_le_bytes(fields[1]),
+                end_key_hash: u64::from_le_bytes(fields[2]),
+            }
+        })
+    }
+}
+
+impl ReadEntries<'_> {
+    /// A whole request for entries of these tablets.
+    pub fn encode(
+        replica: ReplicaId,
+        offset: u32,
+        bytes: u32,
+        tablets: &[TabletRange],
+        out: &mut Vec<u8>,
+    ) {
+        out.push(READ_ENTRIES);
+        out.extend_from_slice(&replica_bytes(replica));
+        out.extend_from_slice(&offset.to_le_bytes());
+        out.extend_from_slice(&bytes.to_le_bytes());
+        Filter::encode(tablets, out);
+    }
+}
+
+impl List {
+    pub fn to_bytes(self) -> [u8; 9] {
+        let mut out = [LIST; 9];
+        out[1..].copy_from_slice(&self.log.0.to_le_bytes());
+        out
+    }
+}
+
+impl<'a> Entries<'a> {
+    /// The part before the data.
+    pub fn fixed_bytes(status: Status, next_offset: u32) -> [u8; 5] {
+        let mut out = [status as u8; 5];
+        out[1..].copy_from_slice(&next_offset.to_le_bytes());
+        out
+    }
+
+    pub fn decode(payload: &'a [u8]) -> Result<Entries<'a>, Malformed> {
+        let mut fields = Fields(payload);
+        let (status, next_offset) = (Status::from_u8(fields.u8()?)?, fields.u32()?);
+        Ok(Entries {
+            status,
+            next_offset,
+            data: fields.0,
+        })
+    }
+}
+
+impl Listing {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.status as u8);
+        for replica in &self.replicas {
+            let (bytes, crc) = replica.closed.unwrap_or_default();
+            out.extend_from_slice(&replica.segment_id.to_le_bytes());
+            out.push(u8::from(replica.closed.is_some()));
+            out.extend_from_slice(&bytes.to_le_bytes());
+            out.extend_from_slice(&crc.to_le_bytes());
+        }
+    }
+
+    pub fn decode(payload: &[u8]) -> Result<Listing, Malformed> {
+        let mut fields = Fields(payload);
+        let status = Status::from_u8(fields.u8()?)?;
+        let mut replicas = Vec::new();
+        while !fields.0.is_empty() {
+            let (segment_id, is_closed) = (fields.u64()?, fields.u8()?);
+            let (bytes, crc) = (fields.u32()?, fields.u32()?);
+            let closed = match is_closed {
+                0 => None,
+                1 => Some((bytes, crc)),
+                value => return Err(Malformed::UnknownValue(value)),
+            };
+            replicas.push(Listed { segment_id, closed });
+        }
+        Ok(Listing { status, replicas })
     }
 }
 
@@ -397,6 +575,58 @@ mod tests {
                 data: b"xyz"
             })
         );
+    }
+
+    #[test]
+    fn what_recoveries_and_returning_backups_need() {
+        let tablets = [(1, 2, 3), (4, 5, u64::MAX)].map(|(table_id, start, end)| TabletRange {
+            table_id,
+            start_key_hash: start,
+            end_key_hash: end,
+        });
+        let mut bytes = Vec::new();
+        ReadEntries::encode(REPLICA, 7, 8, &tablets, &mut bytes);
+        assert_eq!(
+            hex(&bytes[..25]),
+            "05070000000200000009000000000000000700000008000000"
+        );
+        assert_eq!(hex(&bytes[25..33]), "0100000000000000");
+        let Ok(Request::ReadEntries(read)) = Request::decode(&bytes) else {
+            panic!("not what was written");
+        };
+        assert_eq!((read.replica, read.offset, read.bytes), (REPLICA, 7, 8));
+        assert!(read.tablets.tablets().eq(tablets));
+        assert_eq!(Request::decode(&bytes[..50]), Err(Malformed::Short));
+        bytes.resize(25 + 24 * (MAX_FILTER_TABLETS + 1), 0);
+        assert_eq!(Request::decode(&bytes), Err(Malformed::TooLarge));
+
+        let list = List { log: REPLICA.log };
+        assert_eq!(hex(&list.to_bytes()), "060700000002000000");
+        assert_eq!(Request::decode(&list.to_bytes()), Ok(Request::List(list)));
+        let fixed = Entries::fixed_bytes(Status::Ok, 0x203);
+        assert_eq!(hex(&fixed), "0003020000");
+        let entries = Entries {
+            status: Status::Ok,
+            next_offset: 0x203,
+            data: b"ab",
+        };
+        assert_eq!(Entries::decode(&[&fixed[..], b"ab"].concat()), Ok(entries));
+        let replicas = [Some((5, 6)), None].map(|closed| Listed {
+            segment_id: 4,
+            closed,
+        });
+        let listing = Listing {
+            status: Status::Ok,
+            replicas: replicas.to_vec(),
+        };
+        let mut bytes = Vec::new();
+        listing.encode(&mut bytes);
+        assert_eq!(
+            hex(&bytes[..18]),
+            "00 0400000000000000 01 05000000 06000000".replace(' ', "")
+        );
+        assert_eq!(Listing::decode(&bytes), Ok(listing));
+        assert_eq!(Listing::decode(&bytes[..20]), Err(Malformed::Short));
     }
 
     #[test]

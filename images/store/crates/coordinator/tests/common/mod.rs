@@ -71,8 +71,7 @@ pub fn hello(member: &str, process: u64, shard: u32, shards: u32) -> Hello {
         locator: format!("tcp:host=127.0.0.1,port={}", 12100 + shard),
         log_capacity_bytes: 1 << 20,
         build_version: "test".to_owned(),
-        backup_locator: String::new(),
-        domain: String::new(),
+        ..Hello::default()
     }
 }
 

@@ -169,6 +169,7 @@ impl Driver {
             first_version,
             tablets: tablets.to_vec(),
             silence_timeout_ms: 5000,
+            ..Default::default()
         }))
     }
 

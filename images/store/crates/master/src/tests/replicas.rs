@@ -26,8 +26,9 @@ fn backup(number: u64) -> member::Backup {
     member::Backup {
         server_id: number,
         host_id: format!("host-{number}"),
-        domain: String::new(),
         locator: format!("tcp:host=host-{number},port=1"),
+        segment_bytes: 8 << 20,
+        ..member::Backup::default()
     }
 }
 

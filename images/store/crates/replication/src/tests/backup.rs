@@ -39,7 +39,9 @@ impl ModelBackup {
                 self.replicas.remove(&segment_id);
                 (Status::Ok, 0)
             }
-            Request::Read(_) => panic!("a replicator reads nothing"),
+            Request::Read(_) | Request::ReadEntries(_) | Request::List(_) => {
+                panic!("a replicator reads nothing")
+            }
         };
         let status = if self.is_fenced {
             Status::Fenced
