@@ -125,8 +125,13 @@ impl Shard {
         self.replicator.as_ref().map(Replicator::report)
     }
 
+    /// A backup has said that this shard's log is being recovered by others: it serves nothing any more.
+    pub fn is_deposed(&self) -> bool {
+        self.replicator.as_ref().is_some_and(Replicator::is_deposed)
+    }
+
     /// Whether no recovery of this shard's log can have begun. `now` must have been read after the request came that asks for it.
-    pub(crate) fn is_serving(&self, now: Time) -> bool {
+    pub fn is_serving(&self, now: Time) -> bool {
         let replicator = self.replicator.as_ref();
         replicator.is_none_or(|replicator| replicator.is_serving(now))
     }

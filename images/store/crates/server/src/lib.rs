@@ -1,0 +1,21 @@
+//! One shard's server: its master and its backup.
+//!
+//! A server process has one [`Server`] for each core that is given to it. The master ([`master::Shard`]) keeps objects and serves clients,
+//! the backup ([`backup::Backup`]) keeps copies of other servers' logs; either may be missing. A [`Server`] gives each what is meant for it. Like
+//! them it is a state machine: a driver hands it what came, with the time, and carries out what it says through [`Output`].
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod output;
+mod peers;
+mod report;
+mod server;
+mod storage;
+
+pub use config::{BackupConfig, Config};
+pub use output::Output;
+pub use server::Server;
+
+#[cfg(test)]
+mod tests;

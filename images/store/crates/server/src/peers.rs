@@ -1,0 +1,128 @@
+//! Requests of other servers to this one's backup.
+
+use std::collections::BTreeMap;
+
+use backup::{Backup, Inventory, Storage};
+use wire::ids::ReplyTo;
+use wire::member::{ToCoordinator, shard};
+use wire::peer::{Answer, Data, Request};
+use wire::time::Time;
+
+use crate::output::Output;
+use crate::report;
+use crate::server::Server;
+
+/// Appends of one peer that wait for a sync, at most. A master has 4 MiB under way to a backup, and few appends are shorter than 100 bytes.
+const MAX_WAITING: u32 = 1 << 16;
+
+/// Requests of each connection that are not answered yet.
+pub(crate) type Waiting = BTreeMap<u64, u32>;
+
+/// Passes on what a backup says.
+pub(crate) struct FromBackup<'a, O> {
+    pub out: &'a mut O,
+    pub waiting: &'a mut Waiting,
+}
+
+impl<O: Output> backup::Output for FromBackup<'_, O> {
+    fn answer(&mut self, to: ReplyTo, answer: Answer) {
+        // A connection that is gone is not counted any more.
+        if let Some(waiting) = self.waiting.get_mut(&to.connection) {
+            *waiting -= 1;
+        }
+        self.out.answer_peer(to, &[&answer.to_bytes()]);
+    }
+
+    fn log_message(&mut self, level: u32, text: &str) {
+        self.out.log_message(level, text);
+    }
+
+    fn released(&mut self, inventory: Inventory) {
+        let kind = Some(shard::Kind::LogInventory(report::log_inventory(inventory)));
+        self.out.send_coordinator(ToCoordinator { kind });
+    }
+}
+
+impl<S: Storage> Server<S> {
+    /// A request came on a connection that a peer has opened to this server's backup. One that makes no sense, or that comes before there is a
+    /// backup, ends the connection: whoever asks comes again, and after a while.
+    pub fn peer_request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+        let Some(backup) = self.stage.backup_mut() else {
+            return out.close_peer(to.connection);
+        };
+        match Request::decode(payload) {
+            Ok(Request::Append(append)) => {
+                self.change(to, out, |backup, out| backup.append(now, &append, to, out));
+            }
+            Ok(Request::KeepAlive(keep_alive)) => {
+                self.change(to, out, |backup, out| {
+                    backup.keep_alive(now, keep_alive, to, out);
+                });
+            }
+            Ok(Request::Free(free)) => {
+                self.change(to, out, |backup, out| backup.free(free, to, out));
+            }
+            Ok(Request::Read(read)) => {
+                let status = backup.read(&read, &mut self.read);
+                out.answer_peer(to, &[&Data::fixed_bytes(status), &self.read]);
+            }
+            Ok(Request::ReadEntries(_) | Request::List(_)) => self.close_peer(to.connection, out),
+            Err(error) => {
+                out.log_message(2, &format!("backup: closed a connection: {error}"));
+                self.close_peer(to.connection, out);
+            }
+        }
+    }
+
+    /// A request whose answer may wait for a sync.
+    fn change<O: Output>(
+        &mut self,
+        to: ReplyTo,
+        out: &mut O,
+        act: impl FnOnce(&mut Backup<S>, &mut FromBackup<'_, O>),
+    ) {
+        let waiting = self.waiting.entry(to.connection).or_default();
+        if *waiting >= MAX_WAITING {
+            let text =
+                format!("backup: closed a connection on which {waiting} requests wait for a sync");
+            out.log_message(2, &text);
+            return self.close_peer(to.connection, out);
+        }
+        *waiting += 1;
+        self.with_backup(out, act);
+        self.report.changed();
+    }
+
+    /// Lets the backup, if it is there, do something that it may have words about.
+    pub(crate) fn with_backup<O: Output, T>(
+        &mut self,
+        out: &mut O,
+        act: impl FnOnce(&mut Backup<S>, &mut FromBackup<'_, O>) -> T,
+    ) -> Option<T> {
+        let waiting = &mut self.waiting;
+        let backup = self.stage.backup_mut()?;
+        Some(act(backup, &mut FromBackup { out, waiting }))
+    }
+
+    /// Such a connection is gone.
+    pub fn peer_closed(&mut self, connection: u64) {
+        self.waiting.remove(&connection);
+    }
+
+    fn close_peer(&mut self, connection: u64, out: &mut impl Output) {
+        self.waiting.remove(&connection);
+        out.close_peer(connection);
+    }
+
+    /// A sync that the backup's storage was told to begin has ended.
+    pub fn synced(
+        &mut self,
+        now: Time,
+        scope: backup::Scope,
+        result: Result<(), backup::StorageError>,
+        out: &mut impl Output,
+    ) {
+        self.with_backup(out, |backup, out| backup.synced(now, scope, result, out));
+        self.report.changed();
+    }
+}

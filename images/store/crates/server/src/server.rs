@@ -1,0 +1,258 @@
+//! The server as its driver sees it.
+
+use backup::{Backup, Storage};
+use master::{Identity, Session, Shard};
+use wire::ids::{ReplyTo, ServerId};
+use wire::member::{self, ToCoordinator, coordinator, shard};
+use wire::time::Time;
+
+use crate::config::Config;
+use crate::output::Output;
+use crate::peers::Waiting;
+use crate::report::Reports;
+use crate::storage::Stage;
+
+/// See the crate's documentation.
+pub struct Server<S> {
+    pub(crate) shard: Shard,
+    pub(crate) stage: Stage<S>,
+    backup_only: bool,
+    /// What this server holds is not only its own: if others have taken over, a new process is of use again.
+    restarts: bool,
+    /// The coordinator has let the server in on the present session.
+    is_welcome: bool,
+    /// ... or on an earlier one.
+    was_welcome: bool,
+    pub(crate) report: Reports,
+    pub(crate) waiting: Waiting,
+    /// Room for what is read, used again and again.
+    pub(crate) read: Vec<u8>,
+    end: Option<String>,
+}
+
+impl<S: Storage> Server<S> {
+    /// A server that holds nothing and is in no cluster yet.
+    ///
+    /// # Panics
+    /// If the sizes of the master fit no log, or if the server is to be a backup only and there is none.
+    pub fn new(config: Config, identity: Identity, now: Time) -> Server<S> {
+        assert!(
+            !config.backup_only || config.backup.is_some() && config.master.replication.is_none(),
+            "a backup only has a backup, and no replicas of its own"
+        );
+        Server {
+            backup_only: config.backup_only,
+            restarts: config.backup.is_some() || config.master.replication.is_some(),
+            shard: Shard::new(config.master, identity, now),
+            stage: config.backup.map_or(Stage::Absent, Stage::Waiting),
+            is_welcome: false,
+            was_welcome: false,
+            report: Reports::default(),
+            waiting: Waiting::new(),
+            read: Vec::new(),
+            end: None,
+        }
+    }
+
+    /// What can be seen of the master.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// The backup, once its storage is open.
+    pub fn backup(&self) -> Option<&Backup<S>> {
+        self.stage.backup()
+    }
+
+    /// For the driver's own purposes, as [`Backup::storage_mut`].
+    pub fn backup_mut(&mut self) -> Option<&mut Backup<S>> {
+        self.stage.backup_mut()
+    }
+
+    /// Why this process is of no use any more, with what to do: the driver says so and ends it, as a failure.
+    pub fn must_end(&self) -> Option<&str> {
+        self.end.as_deref()
+    }
+
+    pub(crate) fn end(&mut self, why: String) {
+        self.end.get_or_insert(why);
+    }
+
+    // ---- the coordinator ----
+
+    /// What to send first when the driver has connected to the coordinator.
+    pub fn hello(&self) -> member::Hello {
+        member::Hello {
+            backup_only: self.backup_only,
+            ..self.shard.hello()
+        }
+    }
+
+    /// A message came from the coordinator on the present session.
+    pub fn coordinator_message(
+        &mut self,
+        now: Time,
+        message: member::ToShard,
+        out: &mut impl Output,
+    ) -> Session {
+        use coordinator::Kind;
+        match message.kind {
+            // What comes before a welcome is out of order, whatever it is: the master says so.
+            Some(Kind::FenceLog(log)) if self.is_welcome => {
+                self.fence_log(now, ServerId(log.log), out);
+                Session::Continue
+            }
+            Some(Kind::ForgetLogs(logs)) if self.is_welcome => {
+                self.forget_logs(&logs.logs, out);
+                Session::Continue
+            }
+            Some(Kind::TakeTablet(_)) if self.backup_only => refuse_tablets(out),
+            Some(Kind::Welcome(welcome)) if self.backup_only && !welcome.tablets.is_empty() => {
+                refuse_tablets(out)
+            }
+            Some(Kind::Welcome(welcome)) => self.welcome(now, welcome, out),
+            _ => self.shard.coordinator_message(now, message, out),
+        }
+    }
+
+    fn welcome(&mut self, now: Time, welcome: member::Welcome, out: &mut impl Output) -> Session {
+        let cluster_id = welcome.cluster_id;
+        let message = member::ToShard {
+            kind: Some(coordinator::Kind::Welcome(welcome)),
+        };
+        let session = self.shard.coordinator_message(now, message, out);
+        if session == Session::Continue {
+            self.is_welcome = true;
+            self.was_welcome = true;
+            self.report.begin(now);
+            self.use_storage(cluster_id, out);
+        }
+        session
+    }
+
+    /// The connection to the coordinator is gone. What is there goes on being served.
+    pub fn coordinator_lost(&mut self, now: Time) {
+        self.is_welcome = false;
+        self.shard.coordinator_lost(now);
+    }
+
+    fn fence_log(&mut self, now: Time, log: ServerId, out: &mut impl Output) {
+        // Without an open storage there is nothing to fence yet: the coordinator asks again when it has the backup's report.
+        self.with_backup(out, |backup, out| backup.begin_recovery(now, log, out));
+    }
+
+    fn forget_logs(&mut self, logs: &[u64], out: &mut impl Output) {
+        let own = self.shard.server_id();
+        for log in logs.iter().copied().map(ServerId) {
+            if log == own {
+                let text =
+                    "the coordinator wants the log forgotten that this server writes: it is kept";
+                out.log_message(1, text);
+            } else {
+                self.with_backup(out, |backup, out| backup.forget_log(log, out));
+            }
+        }
+        self.report.changed();
+    }
+
+    // ---- clients, and servers that this one asks ----
+
+    /// See [`Shard::request`].
+    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+        self.shard.request(now, to, payload, out);
+    }
+
+    /// See [`Shard::server_connected`].
+    pub fn server_connected(&mut self, connection: u64, out: &mut impl Output) {
+        self.shard.server_connected(connection, out);
+    }
+
+    /// See [`Shard::server_answered`].
+    pub fn server_answered(
+        &mut self,
+        now: Time,
+        connection: u64,
+        nonce: u64,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) {
+        self.shard
+            .server_answered(now, connection, nonce, payload, out);
+    }
+
+    /// See [`Shard::server_disconnected`].
+    pub fn server_disconnected(&mut self, connection: u64, out: &mut impl Output) {
+        self.shard.server_disconnected(connection, out);
+    }
+
+    // ---- backups of this server's log ----
+
+    /// See [`Shard::backup_connected`].
+    pub fn backup_connected(&mut self, backup: ServerId) {
+        self.shard.backup_connected(backup);
+    }
+
+    /// See [`Shard::backup_disconnected`].
+    pub fn backup_disconnected(&mut self, now: Time, backup: ServerId) {
+        self.shard.backup_disconnected(now, backup);
+    }
+
+    /// See [`Shard::backup_answer`].
+    pub fn backup_answer(
+        &mut self,
+        now: Time,
+        backup: ServerId,
+        nonce: u64,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) {
+        self.shard.backup_answer(now, backup, nonce, payload, out);
+    }
+
+    // ---- time ----
+
+    /// Does what is due. The driver calls this after every batch of events, and no later than at the time that it answers (`now` if there is
+    /// more to do, [`Time::NEVER`] if nothing is planned); then it looks at [`Self::must_end`].
+    pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+        let of_master = self.shard.tick(now, out);
+        let of_backup = self.with_backup(out, |backup, out| backup.tick(now, out));
+        let of_report = self.report(now, out);
+        self.look_for_successors();
+        of_master
+            .min(of_backup.unwrap_or(Time::NEVER))
+            .min(of_report)
+    }
+
+    fn report(&mut self, now: Time, out: &mut impl Output) -> Time {
+        let Some(backup) = self.stage.backup().filter(|_| self.is_welcome) else {
+            return Time::NEVER;
+        };
+        if self.report.due_at() <= now
+            && let Some(report) = self.report.make(now, backup)
+        {
+            let kind = Some(shard::Kind::BackupReport(report));
+            out.send_coordinator(ToCoordinator { kind });
+        }
+        self.report.due_at()
+    }
+
+    /// Others have what this server had. A process that holds replicas, or whose own are elsewhere, begins anew as another incarnation.
+    fn look_for_successors(&mut self) {
+        let is_superseded = self.was_welcome && self.restarts && self.shard.is_superseded();
+        if is_superseded || self.shard.is_deposed() {
+            self.end(
+                "this server was taken for dead, and what it had is served by others or about to be: it ends, and can safely be started \
+                 again"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+fn refuse_tablets(out: &mut impl Output) -> Session {
+    out.log_message(
+        1,
+        "the coordinator gave this server a tablet, but it is a backup only: is the coordinator older than this server?",
+    );
+    Session::Close
+}

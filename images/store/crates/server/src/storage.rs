@@ -1,0 +1,85 @@
+//! How it stands with a backup's storage, which belongs to one cluster for ever.
+
+use backup::{Backup, OpenError, Storage};
+use wire::time::Time;
+
+use crate::config::BackupConfig;
+use crate::output::Output;
+use crate::server::Server;
+
+pub(crate) enum Stage<S> {
+    /// The server has no backup.
+    Absent,
+    /// No coordinator has let the server in yet.
+    Waiting(BackupConfig),
+    Opening {
+        cluster_id: u64,
+    },
+    Open(Box<Backup<S>>),
+}
+
+impl<S: Storage> Stage<S> {
+    pub fn backup(&self) -> Option<&Backup<S>> {
+        match self {
+            Stage::Open(backup) => Some(backup),
+            _ => None,
+        }
+    }
+
+    pub fn backup_mut(&mut self) -> Option<&mut Backup<S>> {
+        match self {
+            Stage::Open(backup) => Some(backup),
+            _ => None,
+        }
+    }
+
+    /// The cluster that the storage is used for.
+    fn cluster_id(&self) -> Option<u64> {
+        match self {
+            Stage::Absent | Stage::Waiting(_) => None,
+            Stage::Opening { cluster_id } => Some(*cluster_id),
+            Stage::Open(backup) => Some(backup.config().cluster_id),
+        }
+    }
+}
+
+impl<S: Storage> Server<S> {
+    /// The server is in this cluster.
+    pub(crate) fn use_storage(&mut self, wanted: u64, out: &mut impl Output) {
+        if let Some(found) = self.stage.cluster_id() {
+            if found != wanted {
+                self.end(OpenError::OtherCluster { found, wanted }.to_string());
+            }
+        } else if let Stage::Waiting(config) = &self.stage {
+            let config = config.in_cluster(wanted);
+            self.stage = Stage::Opening { cluster_id: wanted };
+            out.open_backup(config);
+        }
+    }
+
+    /// What [`Output::open_backup`] has come to.
+    pub fn backup_opened(&mut self, now: Time, opened: Result<Backup<S>, OpenError>) {
+        assert!(
+            matches!(self.stage, Stage::Opening { .. }),
+            "a storage is opened once, when it is asked for"
+        );
+        match opened {
+            Ok(backup) => {
+                self.stage = Stage::Open(Box::new(backup));
+                self.report.begin(now);
+            }
+            Err(error) => self.end(format!("backup: {error}")),
+        }
+    }
+
+    /// For a process that is told to end: makes all that the backup holds durable, and waits for that. The backup is gone afterwards.
+    ///
+    /// # Errors
+    /// The storage has failed. What it holds is judged anew when it is opened again.
+    pub fn close_in_order(&mut self) -> Result<(), backup::StorageError> {
+        match std::mem::replace(&mut self.stage, Stage::Absent) {
+            Stage::Open(backup) => backup.close_in_order().1,
+            Stage::Absent | Stage::Waiting(_) | Stage::Opening { .. } => Ok(()),
+        }
+    }
+}

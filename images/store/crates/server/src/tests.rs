@@ -1,0 +1,6 @@
+//! A server with a coordinator, peers and clients that a test plays.
+
+mod backup;
+mod harness;
+mod membership;
+mod together;

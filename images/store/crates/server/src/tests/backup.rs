@@ -1,0 +1,213 @@
+//! What the server does for its backup.
+
+use std::time::Duration;
+
+use backup::{Durability, Scope};
+use master::Session;
+use wire::member::{Log, Logs, coordinator};
+use wire::peer::{Answer, Data, Free, KeepAlive, List, Read, Status};
+
+use super::harness::*;
+
+#[test]
+fn peers_are_answered() {
+    let mut rig = Rig::ready(Durability::Buffered);
+    let nonce = rig.append(replica(1), b"content");
+    let answer = rig.answer_to(nonce).unwrap();
+    let held = Answer {
+        status: Status::Ok,
+        bytes: 7,
+    };
+    assert_eq!(Answer::decode(&answer), Ok(held));
+    let log = replica(1).log;
+    let nonce = rig.ask(&KeepAlive { log }.to_bytes());
+    assert_eq!(rig.status_of(nonce), Status::Ok);
+    let read = Read {
+        replica: replica(1),
+        offset: 3,
+        bytes: 100,
+    };
+    let nonce = rig.ask(&read.to_bytes());
+    let answer = rig.answer_to(nonce).unwrap();
+    let (status, data) = (Status::Ok, &b"tent"[..]);
+    assert_eq!(Data::decode(&answer), Ok(Data { status, data }));
+    let free = Free {
+        replica: replica(1),
+    };
+    let nonce = rig.ask(&free.to_bytes());
+    assert_eq!(rig.status_of(nonce), Status::Ok);
+    let nonce = rig.ask(&read.to_bytes());
+    let answer = rig.answer_to(nonce).unwrap();
+    assert_eq!(Data::decode(&answer).unwrap().status, Status::Missing);
+}
+
+#[test]
+fn what_makes_no_sense_ends_the_connection() {
+    let mut rig = Rig::ready(Durability::Buffered);
+    rig.ask(b"nonsense");
+    assert_eq!(rig.said.peers_closed, [PEER]);
+    assert!(rig.said.answers.is_empty());
+    assert!(rig.said.texts.last().unwrap().contains("unknown kind"));
+}
+
+#[test]
+fn before_the_storage_is_open_peers_are_sent_away() {
+    let mut rig = Rig::new("m", with_backup(Durability::Buffered));
+    rig.append(replica(1), b"x");
+    rig.welcome(CLUSTER);
+    rig.append(replica(1), b"x");
+    assert_eq!(rig.said.peers_closed, [PEER, PEER]);
+    rig.open(empty_storage());
+    let nonce = rig.append(replica(1), b"x");
+    assert_eq!(rig.status_of(nonce), Status::Ok);
+}
+
+#[test]
+fn flushed_appends_are_answered_after_a_sync() {
+    let mut rig = Rig::ready(Durability::Flushed);
+    let nonce = rig.append(replica(1), b"x");
+    rig.tick();
+    assert_eq!(rig.answer_to(nonce), None);
+    rig.finish_sync(Scope::All);
+    assert_eq!(rig.status_of(nonce), Status::Ok);
+}
+
+#[test]
+fn a_peer_has_a_bounded_number_of_appends_waiting() {
+    let mut rig = Rig::ready(Durability::Flushed);
+    let fill = |rig: &mut Rig| {
+        for _ in 0..1 << 16 {
+            rig.append(replica(1), b"x");
+        }
+        rig.tick();
+    };
+    fill(&mut rig);
+    rig.finish_sync(Scope::All);
+    assert_eq!(rig.said.answers.len(), 1 << 16);
+    // What is answered does not count any more.
+    fill(&mut rig);
+    assert!(rig.said.peers_closed.is_empty());
+    rig.append(replica(1), b"x");
+    assert_eq!(rig.said.peers_closed, [PEER]);
+    // It can connect again, and what waited before is not counted twice.
+    rig.peer += 1;
+    fill(&mut rig);
+    rig.finish_sync(Scope::All);
+    rig.finish_sync(Scope::All);
+    assert_eq!(rig.said.answers.len(), 3 << 16);
+    assert_eq!(rig.said.peers_closed, [PEER]);
+}
+
+#[test]
+fn the_coordinator_learns_what_the_backup_holds_once_for_each_session() {
+    let mut rig = Rig::new("m", with_backup(Durability::Buffered));
+    rig.welcome(CLUSTER);
+    rig.tick();
+    assert_eq!(rig.report(), None, "the storage is not open");
+    rig.open(empty_storage());
+    rig.tick();
+    let report = rig.report().unwrap();
+    assert_eq!((report.frames, report.frames_free), (FRAMES, FRAMES));
+    assert_eq!(report.segment_bytes, 1 << 14);
+    assert!(report.logs.is_empty() && report.retired.is_empty());
+
+    rig.append(replica(1), b"x");
+    let next = rig.tick();
+    assert_eq!(rig.report(), None, "at most once a second");
+    assert!(next <= rig.now + Duration::from_secs(1));
+    rig.pass(Duration::from_secs(1));
+    let report = rig.report().unwrap();
+    assert_eq!(report.frames_free, FRAMES - 1);
+    assert!(report.logs.is_empty(), "of the first report only");
+
+    rig.append(replica(1), b"x");
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.report(), None, "nothing has changed");
+
+    rig.server.coordinator_lost(rig.now);
+    rig.append(replica(2), b"x");
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.report(), None, "nobody is there");
+    rig.welcome(CLUSTER);
+    assert_eq!(rig.said.to_open, None, "it is open");
+    rig.tick();
+    let report = rig.report().unwrap();
+    assert_eq!(report.logs, [replica(1).log.0]);
+    assert_eq!(report.frames_free, FRAMES - 2);
+}
+
+#[test]
+fn a_failed_storage_is_reported() {
+    let mut rig = Rig::ready(Durability::Buffered);
+    let backup = rig.server.backup_mut().unwrap();
+    backup.storage_mut().faults.writes = Some("no space left".to_owned());
+    let nonce = rig.append(replica(1), b"x");
+    assert_eq!(rig.status_of(nonce), Status::Retired);
+    rig.pass(Duration::from_secs(1));
+    assert!(rig.report().unwrap().retired.contains("no space left"));
+    assert_eq!(rig.server.must_end(), None, "what can be read is given out");
+}
+
+#[test]
+fn a_log_is_fenced_and_its_inventory_given_when_no_promise_is_left() {
+    let mut rig = Rig::ready(Durability::Buffered);
+    rig.pass(Duration::from_secs(10));
+    rig.append(replica(1), b"content");
+    rig.pass(Duration::from_millis(100));
+    let log = replica(1).log;
+    rig.order(coordinator::Kind::FenceLog(Log { log: log.0 }));
+    rig.tick();
+    rig.finish_sync(Scope::Superblock);
+    let nonce = rig.append(replica(1), b"content and more");
+    assert_eq!(rig.status_of(nonce), Status::Fenced);
+    assert_eq!(rig.inventory(), None, "a promise is left");
+    rig.pass(Duration::from_millis(104));
+    let inventory = rig.inventory().unwrap();
+    assert_eq!(inventory.log, log.0);
+    let found = &inventory.replicas[0];
+    assert_eq!((found.segment_id, found.bytes), (1, 7));
+    assert!(found.is_open && !found.is_side && found.damage.is_empty());
+    // Whoever asks again is answered again.
+    rig.order(coordinator::Kind::FenceLog(Log { log: log.0 }));
+    assert!(rig.inventory().is_some());
+
+    let logs = vec![log.0];
+    rig.order(coordinator::Kind::ForgetLogs(Logs { logs }));
+    rig.tick();
+    let held = rig.server.backup().unwrap().logs().count();
+    assert_eq!(held, 0);
+}
+
+#[test]
+fn its_own_log_is_never_forgotten() {
+    let mut rig = Rig::ready(Durability::Buffered);
+    let own = wire::peer::ReplicaId {
+        log: OWN,
+        segment_id: 1,
+    };
+    rig.append(own, b"x");
+    let logs = vec![OWN.0, replica(1).log.0];
+    let session = rig.order(coordinator::Kind::ForgetLogs(Logs { logs }));
+    assert_eq!(session, Session::Continue);
+    assert_eq!(rig.server.backup().unwrap().logs().count(), 1);
+    assert!(rig.said.texts.last().unwrap().contains("is kept"));
+}
+
+#[test]
+fn a_server_that_is_told_to_end_closes_its_storage_in_order() {
+    let mut rig = Rig::ready(Durability::Buffered);
+    rig.append(replica(1), b"x");
+    assert_eq!(rig.server.close_in_order(), Ok(()));
+    let mut failing = Rig::ready(Durability::Buffered);
+    let backup = failing.server.backup_mut().unwrap();
+    backup.storage_mut().faults.syncs = Some("gone".to_owned());
+    assert!(failing.server.close_in_order().is_err());
+}
+
+#[test]
+fn lists_end_the_connection_as_long_as_nobody_answers_them() {
+    let mut rig = Rig::ready(Durability::Buffered);
+    let log = replica(1).log;
+    rig.ask(&List { log }.to_bytes());
+    assert_eq!(rig.said.peers_closed, [PEER]);
+}
