@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod backups;
 mod config;
 mod enumerate;
 mod fill;
@@ -30,7 +31,7 @@ mod tablets;
 pub use config::PlantedBug;
 pub use config::{Config, Identity, Replication};
 pub use log::{Durability, LogPosition};
-pub use output::{DriverCounters, Output, Session};
+pub use output::{Channel, DriverCounters, Output, Session};
 pub use replay::{Replay, ReplayError, ReplayStats};
 pub use shard::Shard;
 pub use stats::Stats;

@@ -374,6 +374,11 @@ impl Shard {
         })));
     }
 
+    /// Whether a coordinator would hear what is said to it.
+    pub(crate) fn has_coordinator(&self) -> bool {
+        self.membership.link.is_some()
+    }
+
     /// Asks the coordinator where a server is; once it is back, if it is away.
     pub(crate) fn locate_server(&self, server_id: ServerId, out: &mut impl Output) {
         if self.membership.link.is_some() {

@@ -3,6 +3,15 @@
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::ToCoordinator;
 
+/// What a connection to a backup is for. A shard may have one of each to the same backup; nonces are of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Channel {
+    /// The replicas of this shard's own log.
+    Replication,
+    /// Reading replicas of other logs.
+    Recovery,
+}
+
 /// Where a shard's words go. The driver writes them straight into its buffers.
 pub trait Output {
     /// Answers a request; the parts, one behind the other, are one payload.
@@ -15,11 +24,12 @@ pub trait Output {
 
     /// Begins to connect to a backup; [`crate::Shard::backup_connected`] or [`crate::Shard::backup_disconnected`] tells the outcome, later and
     /// not before this returns.
-    fn connect_backup(&mut self, _backup: ServerId, _locator: &str) {}
+    fn connect_backup(&mut self, _channel: Channel, _backup: ServerId, _locator: &str) {}
     /// Closes such a connection, or gives it up; nothing about it is reported any more.
-    fn disconnect_backup(&mut self, _backup: ServerId) {}
+    fn disconnect_backup(&mut self, _channel: Channel, _backup: ServerId) {}
     /// Sends a request; the parts, one behind the other, are its payload. The answer comes to [`crate::Shard::backup_answer`].
-    fn send_backup(&mut self, _backup: ServerId, _nonce: u64, _parts: &[&[u8]]) {}
+    fn send_backup(&mut self, _channel: Channel, _backup: ServerId, _nonce: u64, _parts: &[&[u8]]) {
+    }
 
     // What follows serves administration. A driver that has no network, and no process to end, leaves it out.
 

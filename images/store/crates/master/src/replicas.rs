@@ -7,7 +7,7 @@ use wire::peer::Answer;
 use wire::time::Time;
 
 use crate::config::{Identity, Replication};
-use crate::output::Output;
+use crate::output::{Channel, Output};
 use crate::shard::Shard;
 
 /// Passes on what a replicator wants.
@@ -15,13 +15,14 @@ struct ToBackups<'a, O>(&'a mut O);
 
 impl<O: Output> replication::Output for ToBackups<'_, O> {
     fn connect_backup(&mut self, backup: ServerId, locator: &str) {
-        self.0.connect_backup(backup, locator);
+        self.0.connect_backup(Channel::Replication, backup, locator);
     }
     fn disconnect_backup(&mut self, backup: ServerId) {
-        self.0.disconnect_backup(backup);
+        self.0.disconnect_backup(Channel::Replication, backup);
     }
     fn send_backup(&mut self, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
-        self.0.send_backup(backup, nonce, parts);
+        self.0
+            .send_backup(Channel::Replication, backup, nonce, parts);
     }
     fn raise_open_floor(&mut self, segment_id: u64) {
         let floor = OpenFloor { segment_id };
@@ -56,21 +57,19 @@ impl Shard {
         }
     }
 
-    pub fn backup_connected(&mut self, backup: ServerId) {
+    pub(crate) fn replica_backup_connected(&mut self, backup: ServerId) {
         if let Some(replicator) = &mut self.replicator {
             replicator.connected(backup);
         }
     }
 
-    /// A connection to a backup could not be made, or has ended.
-    pub fn backup_disconnected(&mut self, now: Time, backup: ServerId) {
+    pub(crate) fn replica_backup_disconnected(&mut self, now: Time, backup: ServerId) {
         if let Some(replicator) = &mut self.replicator {
             replicator.disconnected(now, backup);
         }
     }
 
-    /// A backup answers the request `nonce`. What cannot be read ends the connection.
-    pub fn backup_answer(
+    pub(crate) fn replica_backup_answer(
         &mut self,
         now: Time,
         backup: ServerId,
@@ -86,14 +85,14 @@ impl Shard {
             Err(error) => {
                 let text = format!("backup {backup} sent an answer that cannot be read: {error}");
                 out.log_message(1, &text);
-                out.disconnect_backup(backup);
+                out.disconnect_backup(Channel::Replication, backup);
                 replicator.disconnected(now, backup);
             }
         }
     }
 
-    /// The coordinator's list of backups.
-    pub(crate) fn set_backups(&mut self, list: member::Backups, out: &mut impl Output) {
+    /// The backups that may take replicas.
+    pub(crate) fn replicate_to(&mut self, list: member::Backups, out: &mut impl Output) {
         let Some(replicator) = &mut self.replicator else {
             return;
         };

@@ -9,6 +9,7 @@ use wire::ids::ServerId;
 use wire::member;
 use wire::time::Time;
 
+use crate::backups::KnownBackups;
 use crate::config::{Config, Identity};
 use crate::fill::Fill;
 use crate::gate::Gate;
@@ -39,6 +40,7 @@ pub struct Shard {
     pub(crate) membership: Membership,
     pub(crate) store: Store,
     pub(crate) gate: Gate,
+    pub(crate) backups: KnownBackups,
     /// Of a log with replicas, while the shard is enlisted.
     pub(crate) replicator: Option<Replicator>,
     pub(crate) leases: Leases,
@@ -71,6 +73,7 @@ impl Shard {
             membership: Membership::default(),
             store: Store::new(config, nobody),
             gate: Gate::new(config.max_held_replies),
+            backups: KnownBackups::default(),
             replicator: None,
             leases: Leases::default(),
             counters: Stats::default(),

@@ -42,6 +42,10 @@ pub struct Said {
     pub backups_disconnected: Vec<ServerId>,
     /// Backup, nonce and payload.
     pub to_backups: Vec<(ServerId, u64, Vec<u8>)>,
+    /// The same three for what recoveries read.
+    pub sources_connected: Vec<ServerId>,
+    pub sources_disconnected: Vec<ServerId>,
+    pub to_sources: Vec<(ServerId, u64, Vec<u8>)>,
 }
 
 impl Output for Said {
@@ -70,14 +74,24 @@ impl Output for Said {
     fn end_process(&mut self) {
         self.ended = true;
     }
-    fn connect_backup(&mut self, backup: ServerId, _: &str) {
-        self.backups_connected.push(backup);
+    fn connect_backup(&mut self, channel: Channel, backup: ServerId, _: &str) {
+        match channel {
+            Channel::Replication => self.backups_connected.push(backup),
+            Channel::Recovery => self.sources_connected.push(backup),
+        }
     }
-    fn disconnect_backup(&mut self, backup: ServerId) {
-        self.backups_disconnected.push(backup);
+    fn disconnect_backup(&mut self, channel: Channel, backup: ServerId) {
+        match channel {
+            Channel::Replication => self.backups_disconnected.push(backup),
+            Channel::Recovery => self.sources_disconnected.push(backup),
+        }
     }
-    fn send_backup(&mut self, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
-        self.to_backups.push((backup, nonce, parts.concat()));
+    fn send_backup(&mut self, channel: Channel, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
+        let to = match channel {
+            Channel::Replication => &mut self.to_backups,
+            Channel::Recovery => &mut self.to_sources,
+        };
+        to.push((backup, nonce, parts.concat()));
     }
 }
 

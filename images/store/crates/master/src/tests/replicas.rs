@@ -41,7 +41,10 @@ fn with_backups() -> Driver {
     driver.order(coordinator::Kind::Backups(list));
     driver.tick();
     for id in std::mem::take(&mut driver.said.backups_connected) {
-        driver.shard.backup_connected(id);
+        let (now, channel) = (driver.now, Channel::Replication);
+        driver
+            .shard
+            .backup_connected(now, channel, id, &mut driver.said);
     }
     driver.tick();
     driver
@@ -56,8 +59,14 @@ impl Driver {
     fn answer_all(&mut self, status: peer::Status) {
         for (id, nonce, _) in std::mem::take(&mut self.said.to_backups) {
             let answer = Answer { status, bytes: 0 }.to_bytes();
-            self.shard
-                .backup_answer(self.now, id, nonce, &answer, &mut self.said);
+            self.shard.backup_answer(
+                self.now,
+                Channel::Replication,
+                id,
+                nonce,
+                &answer,
+                &mut self.said,
+            );
         }
         self.tick();
     }
@@ -112,9 +121,14 @@ fn a_write_is_answered_when_all_backups_have_it() {
         bytes: 0,
     }
     .to_bytes();
-    driver
-        .shard
-        .backup_answer(driver.now, id, first, &done, &mut driver.said);
+    driver.shard.backup_answer(
+        driver.now,
+        Channel::Replication,
+        id,
+        first,
+        &done,
+        &mut driver.said,
+    );
     driver.tick();
     assert!(driver.reply_to(nonce).is_none(), "one of two");
     driver.answer_all(peer::Status::Ok);
@@ -155,9 +169,14 @@ fn a_master_whose_log_is_recovered_answers_nothing_more() {
 fn an_answer_that_cannot_be_read_ends_the_connection() {
     let mut driver = with_backups();
     let (id, nonce, _) = driver.said.to_backups.remove(0);
-    driver
-        .shard
-        .backup_answer(driver.now, id, nonce, b"?", &mut driver.said);
+    driver.shard.backup_answer(
+        driver.now,
+        Channel::Replication,
+        id,
+        nonce,
+        b"?",
+        &mut driver.said,
+    );
     assert_eq!(driver.said.backups_disconnected, [id]);
 }
 
@@ -177,4 +196,37 @@ fn another_incarnation_has_another_log() {
         segment_id: 1,
     }));
     assert_eq!(driver.reads(), Status::Retry);
+}
+
+#[test]
+fn the_coordinator_hears_of_a_broken_connection_once_a_second() {
+    let mut driver = with_backups();
+    let suspected = |driver: &mut Driver| {
+        let messages = std::mem::take(&mut driver.said.messages).into_iter();
+        let ids = messages.filter_map(|kind| match kind {
+            shard::Kind::SuspectServer(suspect) => Some(suspect.server_id),
+            _ => None,
+        });
+        ids.collect::<Vec<_>>()
+    };
+    let breaks = |driver: &mut Driver, id| {
+        let (now, channel) = (driver.now, Channel::Replication);
+        driver
+            .shard
+            .backup_disconnected(now, channel, ServerId(id), &mut driver.said);
+    };
+    breaks(&mut driver, 10);
+    breaks(&mut driver, 10);
+    breaks(&mut driver, 11);
+    assert_eq!(suspected(&mut driver), [10, 11]);
+    driver.now += Duration::from_millis(999);
+    breaks(&mut driver, 10);
+    assert_eq!(suspected(&mut driver), [0; 0]);
+    driver.now += Duration::from_millis(1);
+    breaks(&mut driver, 10);
+    assert_eq!(suspected(&mut driver), [10]);
+    driver.now += Duration::from_secs(1);
+    driver.shard.coordinator_lost(driver.now);
+    breaks(&mut driver, 10);
+    assert_eq!(suspected(&mut driver), [0; 0], "nobody hears it");
 }
