@@ -1,7 +1,7 @@
 //! The server as its driver sees it.
 
 use backup::{Backup, Storage};
-use master::{Identity, Session, Shard};
+use master::{Channel, Identity, Session, Shard};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, ToCoordinator, coordinator, shard};
 use wire::time::Time;
@@ -185,28 +185,42 @@ impl<S: Storage> Server<S> {
         self.shard.server_disconnected(connection, out);
     }
 
-    // ---- backups of this server's log ----
+    // ---- backups: of this server's log, and of logs that it recovers ----
 
     /// See [`Shard::backup_connected`].
-    pub fn backup_connected(&mut self, backup: ServerId) {
-        self.shard.backup_connected(backup);
+    pub fn backup_connected(
+        &mut self,
+        now: Time,
+        channel: Channel,
+        backup: ServerId,
+        out: &mut impl Output,
+    ) {
+        self.shard.backup_connected(now, channel, backup, out);
     }
 
     /// See [`Shard::backup_disconnected`].
-    pub fn backup_disconnected(&mut self, now: Time, backup: ServerId) {
-        self.shard.backup_disconnected(now, backup);
+    pub fn backup_disconnected(
+        &mut self,
+        now: Time,
+        channel: Channel,
+        backup: ServerId,
+        out: &mut impl Output,
+    ) {
+        self.shard.backup_disconnected(now, channel, backup, out);
     }
 
     /// See [`Shard::backup_answer`].
     pub fn backup_answer(
         &mut self,
         now: Time,
+        channel: Channel,
         backup: ServerId,
         nonce: u64,
         payload: &[u8],
         out: &mut impl Output,
     ) {
-        self.shard.backup_answer(now, backup, nonce, payload, out);
+        self.shard
+            .backup_answer(now, channel, backup, nonce, payload, out);
     }
 
     // ---- time ----

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, Durability, Layout, Scope};
-use master::{Identity, Session};
+use master::{Channel, Identity, Session};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, ToCoordinator, ToShard, coordinator, shard};
 use wire::peer::{Answer, Append, ReplicaId, Role, Status};
@@ -41,10 +41,10 @@ impl master::Output for Said {
     fn log_message(&mut self, _level: u32, text: &str) {
         self.texts.push(text.to_owned());
     }
-    fn connect_backup(&mut self, backup: ServerId, _locator: &str) {
+    fn connect_backup(&mut self, _channel: Channel, backup: ServerId, _locator: &str) {
         self.backups_to_connect.push(backup);
     }
-    fn send_backup(&mut self, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
+    fn send_backup(&mut self, _channel: Channel, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
         self.to_backups.push((backup, nonce, parts.concat()));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use backup::{Durability, Scope};
+use master::Channel;
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{self, Log, OpenFloor, TabletRange, coordinator, shard};
@@ -14,6 +15,7 @@ use crate::Config;
 
 const MASTER: ServerId = OWN;
 const BACKUP: ServerId = ServerId(2 << 32 | 7);
+const REPLICATION: Channel = Channel::Replication;
 
 struct Pair {
     master: Rig,
@@ -70,7 +72,8 @@ impl Pair {
                 is_silent = false;
             }
             for id in std::mem::take(&mut master.said.backups_to_connect) {
-                master.server.backup_connected(id);
+                let (server, said) = (&mut master.server, &mut master.said);
+                server.backup_connected(master.now, REPLICATION, id, said);
                 is_silent = false;
             }
             for (_, nonce, payload) in std::mem::take(&mut master.said.to_backups) {
@@ -83,7 +86,7 @@ impl Pair {
             }
             for (to, payload) in std::mem::take(&mut backup.said.answers) {
                 let (server, said) = (&mut master.server, &mut master.said);
-                server.backup_answer(master.now, BACKUP, to.nonce, &payload, said);
+                server.backup_answer(master.now, REPLICATION, BACKUP, to.nonce, &payload, said);
                 is_silent = false;
             }
             if is_silent {
