@@ -34,6 +34,8 @@ const (
 	DurabilityMode_DURABILITY_MODE_UNSPECIFIED DurabilityMode = 0
 	// No copy of anything outside its master's memory: a master's crash loses what it held.
 	DurabilityMode_DURABILITY_MODE_UNREPLICATED DurabilityMode = 1
+	// Every shard has copies of what it holds on other hosts.
+	DurabilityMode_DURABILITY_MODE_REPLICATED DurabilityMode = 2
 )
 
 // Enum value maps for DurabilityMode.
@@ -41,10 +43,12 @@ var (
 	DurabilityMode_name = map[int32]string{
 		0: "DURABILITY_MODE_UNSPECIFIED",
 		1: "DURABILITY_MODE_UNREPLICATED",
+		2: "DURABILITY_MODE_REPLICATED",
 	}
 	DurabilityMode_value = map[string]int32{
 		"DURABILITY_MODE_UNSPECIFIED":  0,
 		"DURABILITY_MODE_UNREPLICATED": 1,
+		"DURABILITY_MODE_REPLICATED":   2,
 	}
 )
 
@@ -73,6 +77,58 @@ func (x DurabilityMode) Number() protoreflect.EnumNumber {
 // Deprecated: Use DurabilityMode.Descriptor instead.
 func (DurabilityMode) EnumDescriptor() ([]byte, []int) {
 	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+// Where the coordinator keeps what it knows.
+type StateKind int32
+
+const (
+	StateKind_STATE_KIND_UNSPECIFIED StateKind = 0
+	// In its process only: a coordinator that starts is a new, empty store.
+	StateKind_STATE_KIND_MEMORY StateKind = 1
+	// In a file: a coordinator that starts goes on where the one before was.
+	StateKind_STATE_KIND_FILE StateKind = 2
+)
+
+// Enum value maps for StateKind.
+var (
+	StateKind_name = map[int32]string{
+		0: "STATE_KIND_UNSPECIFIED",
+		1: "STATE_KIND_MEMORY",
+		2: "STATE_KIND_FILE",
+	}
+	StateKind_value = map[string]int32{
+		"STATE_KIND_UNSPECIFIED": 0,
+		"STATE_KIND_MEMORY":      1,
+		"STATE_KIND_FILE":        2,
+	}
+)
+
+func (x StateKind) Enum() *StateKind {
+	p := new(StateKind)
+	*p = x
+	return p
+}
+
+func (x StateKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (StateKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_api_admin_v1_admin_proto_enumTypes[1].Descriptor()
+}
+
+func (StateKind) Type() protoreflect.EnumType {
+	return &file_api_admin_v1_admin_proto_enumTypes[1]
+}
+
+func (x StateKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use StateKind.Descriptor instead.
+func (StateKind) EnumDescriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{1}
 }
 
 type MemberState int32
@@ -110,11 +166,11 @@ func (x MemberState) String() string {
 }
 
 func (MemberState) Descriptor() protoreflect.EnumDescriptor {
-	return file_api_admin_v1_admin_proto_enumTypes[1].Descriptor()
+	return file_api_admin_v1_admin_proto_enumTypes[2].Descriptor()
 }
 
 func (MemberState) Type() protoreflect.EnumType {
-	return &file_api_admin_v1_admin_proto_enumTypes[1]
+	return &file_api_admin_v1_admin_proto_enumTypes[2]
 }
 
 func (x MemberState) Number() protoreflect.EnumNumber {
@@ -123,7 +179,7 @@ func (x MemberState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MemberState.Descriptor instead.
 func (MemberState) EnumDescriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 type TabletState int32
@@ -160,11 +216,11 @@ func (x TabletState) String() string {
 }
 
 func (TabletState) Descriptor() protoreflect.EnumDescriptor {
-	return file_api_admin_v1_admin_proto_enumTypes[2].Descriptor()
+	return file_api_admin_v1_admin_proto_enumTypes[3].Descriptor()
 }
 
 func (TabletState) Type() protoreflect.EnumType {
-	return &file_api_admin_v1_admin_proto_enumTypes[2]
+	return &file_api_admin_v1_admin_proto_enumTypes[3]
 }
 
 func (x TabletState) Number() protoreflect.EnumNumber {
@@ -173,7 +229,7 @@ func (x TabletState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TabletState.Descriptor instead.
 func (TabletState) EnumDescriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 type GetClusterStatusRequest struct {
@@ -232,8 +288,11 @@ type GetClusterStatusResponse struct {
 	LossesDropped uint64  `protobuf:"varint,10,opt,name=losses_dropped,json=lossesDropped,proto3" json:"losses_dropped,omitempty"`
 	// Client leases that have not expired.
 	ClientLeaseCount uint64 `protobuf:"varint,11,opt,name=client_lease_count,json=clientLeaseCount,proto3" json:"client_lease_count,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Those under way, and the last ones that have ended; oldest first.
+	Recoveries    []*Recovery `protobuf:"bytes,12,rep,name=recoveries,proto3" json:"recoveries,omitempty"`
+	StateKind     StateKind   `protobuf:"varint,13,opt,name=state_kind,json=stateKind,proto3,enum=rcbox.admin.v1.StateKind" json:"state_kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetClusterStatusResponse) Reset() {
@@ -343,7 +402,21 @@ func (x *GetClusterStatusResponse) GetClientLeaseCount() uint64 {
 	return 0
 }
 
-// The durability in force (not the one asked for).
+func (x *GetClusterStatusResponse) GetRecoveries() []*Recovery {
+	if x != nil {
+		return x.Recoveries
+	}
+	return nil
+}
+
+func (x *GetClusterStatusResponse) GetStateKind() StateKind {
+	if x != nil {
+		return x.StateKind
+	}
+	return StateKind_STATE_KIND_UNSPECIFIED
+}
+
+// The durability in force (not the one asked for): that of the shard with the least.
 type Durability struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          DurabilityMode         `protobuf:"varint,1,opt,name=mode,proto3,enum=rcbox.admin.v1.DurabilityMode" json:"mode,omitempty"`
@@ -407,7 +480,9 @@ type Member struct {
 	BuildVersion string   `protobuf:"bytes,5,opt,name=build_version,json=buildVersion,proto3" json:"build_version,omitempty"`
 	Shards       []*Shard `protobuf:"bytes,6,rep,name=shards,proto3" json:"shards,omitempty"`
 	// How many processes this member has had, the present one included.
-	Incarnations  uint64 `protobuf:"varint,7,opt,name=incarnations,proto3" json:"incarnations,omitempty"`
+	Incarnations uint64 `protobuf:"varint,7,opt,name=incarnations,proto3" json:"incarnations,omitempty"`
+	// What fails together beyond the host, as the process said; empty if it said nothing.
+	Domain        string `protobuf:"bytes,8,opt,name=domain,proto3" json:"domain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -491,6 +566,13 @@ func (x *Member) GetIncarnations() uint64 {
 	return 0
 }
 
+func (x *Member) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
 // One core's part of a member; a server on the wire.
 type Shard struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -502,8 +584,19 @@ type Shard struct {
 	LogCapacityBytes uint64 `protobuf:"varint,5,opt,name=log_capacity_bytes,json=logCapacityBytes,proto3" json:"log_capacity_bytes,omitempty"`
 	LogLiveBytes     uint64 `protobuf:"varint,6,opt,name=log_live_bytes,json=logLiveBytes,proto3" json:"log_live_bytes,omitempty"`
 	ObjectCount      uint64 `protobuf:"varint,7,opt,name=object_count,json=objectCount,proto3" json:"object_count,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Copies that it wants of each segment of its log; 0: none, and what it holds dies with it.
+	Replicas uint32 `protobuf:"varint,8,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	// Segments of its log, as last reported; those with fewer copies than wanted.
+	Segments      uint64 `protobuf:"varint,9,opt,name=segments,proto3" json:"segments,omitempty"`
+	SegmentsShort uint64 `protobuf:"varint,10,opt,name=segments_short,json=segmentsShort,proto3" json:"segments_short,omitempty"`
+	// Backups on other hosts that take its copies.
+	BackupsUsable uint64 `protobuf:"varint,11,opt,name=backups_usable,json=backupsUsable,proto3" json:"backups_usable,omitempty"`
+	// Whether it answers requests now.
+	Serving bool `protobuf:"varint,12,opt,name=serving,proto3" json:"serving,omitempty"`
+	// What its backup has for copies of other shards' segments; absent without a backup that has opened its storage.
+	Backup        *BackupStorage `protobuf:"bytes,13,opt,name=backup,proto3" json:"backup,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Shard) Reset() {
@@ -585,6 +678,243 @@ func (x *Shard) GetObjectCount() uint64 {
 	return 0
 }
 
+func (x *Shard) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *Shard) GetSegments() uint64 {
+	if x != nil {
+		return x.Segments
+	}
+	return 0
+}
+
+func (x *Shard) GetSegmentsShort() uint64 {
+	if x != nil {
+		return x.SegmentsShort
+	}
+	return 0
+}
+
+func (x *Shard) GetBackupsUsable() uint64 {
+	if x != nil {
+		return x.BackupsUsable
+	}
+	return 0
+}
+
+func (x *Shard) GetServing() bool {
+	if x != nil {
+		return x.Serving
+	}
+	return false
+}
+
+func (x *Shard) GetBackup() *BackupStorage {
+	if x != nil {
+		return x.Backup
+	}
+	return nil
+}
+
+// A frame holds the copy of one segment.
+type BackupStorage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Frames        uint32                 `protobuf:"varint,1,opt,name=frames,proto3" json:"frames,omitempty"`
+	FramesFree    uint32                 `protobuf:"varint,2,opt,name=frames_free,json=framesFree,proto3" json:"frames_free,omitempty"`
+	FramesDamaged uint32                 `protobuf:"varint,3,opt,name=frames_damaged,json=framesDamaged,proto3" json:"frames_damaged,omitempty"`
+	// The largest segment that fits into a frame.
+	SegmentBytes uint32 `protobuf:"varint,4,opt,name=segment_bytes,json=segmentBytes,proto3" json:"segment_bytes,omitempty"`
+	// Why it takes nothing new any more, for people; empty while all is well.
+	RetiredReason string `protobuf:"bytes,5,opt,name=retired_reason,json=retiredReason,proto3" json:"retired_reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupStorage) Reset() {
+	*x = BackupStorage{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupStorage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupStorage) ProtoMessage() {}
+
+func (x *BackupStorage) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupStorage.ProtoReflect.Descriptor instead.
+func (*BackupStorage) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *BackupStorage) GetFrames() uint32 {
+	if x != nil {
+		return x.Frames
+	}
+	return 0
+}
+
+func (x *BackupStorage) GetFramesFree() uint32 {
+	if x != nil {
+		return x.FramesFree
+	}
+	return 0
+}
+
+func (x *BackupStorage) GetFramesDamaged() uint32 {
+	if x != nil {
+		return x.FramesDamaged
+	}
+	return 0
+}
+
+func (x *BackupStorage) GetSegmentBytes() uint32 {
+	if x != nil {
+		return x.SegmentBytes
+	}
+	return 0
+}
+
+func (x *BackupStorage) GetRetiredReason() string {
+	if x != nil {
+		return x.RetiredReason
+	}
+	return ""
+}
+
+// How the tablets of a dead server come to others.
+type Recovery struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	RecoveryId uint64                 `protobuf:"varint,1,opt,name=recovery_id,json=recoveryId,proto3" json:"recovery_id,omitempty"`
+	// The dead server and its member.
+	ServerId uint64 `protobuf:"fixed64,2,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
+	Member   string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	// Cluster time at which the server was found dead.
+	StartedNs uint64 `protobuf:"varint,4,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	// Tablets that are not served yet. 0: the recovery has ended.
+	TabletsLeft uint64 `protobuf:"varint,5,opt,name=tablets_left,json=tabletsLeft,proto3" json:"tablets_left,omitempty"`
+	// What it waits for, for people; empty while it goes on by itself.
+	WaitsFor string `protobuf:"bytes,6,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// Read from backups so far.
+	Bytes uint64 `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// How long it should take, by what was known when it began; 0 when that was too little.
+	PromisedMs uint64 `protobuf:"varint,8,opt,name=promised_ms,json=promisedMs,proto3" json:"promised_ms,omitempty"`
+	// How long it took, from started_ns until the last tablet was served; 0 before that.
+	MeasuredMs    uint64 `protobuf:"varint,9,opt,name=measured_ms,json=measuredMs,proto3" json:"measured_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recovery) Reset() {
+	*x = Recovery{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recovery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recovery) ProtoMessage() {}
+
+func (x *Recovery) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
+func (*Recovery) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Recovery) GetRecoveryId() uint64 {
+	if x != nil {
+		return x.RecoveryId
+	}
+	return 0
+}
+
+func (x *Recovery) GetServerId() uint64 {
+	if x != nil {
+		return x.ServerId
+	}
+	return 0
+}
+
+func (x *Recovery) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Recovery) GetStartedNs() uint64 {
+	if x != nil {
+		return x.StartedNs
+	}
+	return 0
+}
+
+func (x *Recovery) GetTabletsLeft() uint64 {
+	if x != nil {
+		return x.TabletsLeft
+	}
+	return 0
+}
+
+func (x *Recovery) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *Recovery) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Recovery) GetPromisedMs() uint64 {
+	if x != nil {
+		return x.PromisedMs
+	}
+	return 0
+}
+
+func (x *Recovery) GetMeasuredMs() uint64 {
+	if x != nil {
+		return x.MeasuredMs
+	}
+	return 0
+}
+
 // The death of a process that held the only copy of something.
 type Loss struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -604,7 +934,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +946,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +959,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Loss) GetClusterTimeNs() uint64 {
@@ -700,7 +1030,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +1042,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +1055,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTablesRequest) GetPageSize() uint32 {
@@ -753,7 +1083,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +1095,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +1108,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListTablesResponse) GetTables() []*Table {
@@ -806,7 +1136,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +1148,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1161,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Table) GetTableId() uint64 {
@@ -869,7 +1199,7 @@ type Tablet struct {
 
 func (x *Tablet) Reset() {
 	*x = Tablet{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +1211,7 @@ func (x *Tablet) String() string {
 func (*Tablet) ProtoMessage() {}
 
 func (x *Tablet) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +1224,7 @@ func (x *Tablet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tablet.ProtoReflect.Descriptor instead.
 func (*Tablet) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Tablet) GetStartKeyHash() uint64 {
@@ -946,7 +1276,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1288,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1301,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -1003,7 +1333,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1345,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1358,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -1036,7 +1366,7 @@ var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
 const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x18api/admin/v1/admin.proto\x12\x0ercbox.admin.v1\"\x19\n" +
-	"\x17GetClusterStatusRequest\"\xe0\x03\n" +
+	"\x17GetClusterStatusRequest\"\xd4\x04\n" +
 	"\x18GetClusterStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\x06R\tclusterId\x12\x1f\n" +
@@ -1054,11 +1384,16 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x06losses\x18\t \x03(\v2\x14.rcbox.admin.v1.LossR\x06losses\x12%\n" +
 	"\x0elosses_dropped\x18\n" +
 	" \x01(\x04R\rlossesDropped\x12,\n" +
-	"\x12client_lease_count\x18\v \x01(\x04R\x10clientLeaseCount\"\\\n" +
+	"\x12client_lease_count\x18\v \x01(\x04R\x10clientLeaseCount\x128\n" +
+	"\n" +
+	"recoveries\x18\f \x03(\v2\x18.rcbox.admin.v1.RecoveryR\n" +
+	"recoveries\x128\n" +
+	"\n" +
+	"state_kind\x18\r \x01(\x0e2\x19.rcbox.admin.v1.StateKindR\tstateKind\"\\\n" +
 	"\n" +
 	"Durability\x122\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.rcbox.admin.v1.DurabilityModeR\x04mode\x12\x1a\n" +
-	"\breplicas\x18\x02 \x01(\rR\breplicas\"\xfc\x01\n" +
+	"\breplicas\x18\x02 \x01(\rR\breplicas\"\x94\x02\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.rcbox.admin.v1.MemberStateR\x05state\x12\x1a\n" +
@@ -1066,7 +1401,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\ahost_id\x18\x04 \x01(\tR\x06hostId\x12#\n" +
 	"\rbuild_version\x18\x05 \x01(\tR\fbuildVersion\x12-\n" +
 	"\x06shards\x18\x06 \x03(\v2\x15.rcbox.admin.v1.ShardR\x06shards\x12\"\n" +
-	"\fincarnations\x18\a \x01(\x04R\fincarnations\"\xf6\x01\n" +
+	"\fincarnations\x18\a \x01(\x04R\fincarnations\x12\x16\n" +
+	"\x06domain\x18\b \x01(\tR\x06domain\"\xcd\x03\n" +
 	"\x05Shard\x12\x1b\n" +
 	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x18\n" +
 	"\alocator\x18\x02 \x01(\tR\alocator\x12\x1c\n" +
@@ -1074,7 +1410,35 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\ftablet_count\x18\x04 \x01(\x04R\vtabletCount\x12,\n" +
 	"\x12log_capacity_bytes\x18\x05 \x01(\x04R\x10logCapacityBytes\x12$\n" +
 	"\x0elog_live_bytes\x18\x06 \x01(\x04R\flogLiveBytes\x12!\n" +
-	"\fobject_count\x18\a \x01(\x04R\vobjectCount\"\x89\x02\n" +
+	"\fobject_count\x18\a \x01(\x04R\vobjectCount\x12\x1a\n" +
+	"\breplicas\x18\b \x01(\rR\breplicas\x12\x1a\n" +
+	"\bsegments\x18\t \x01(\x04R\bsegments\x12%\n" +
+	"\x0esegments_short\x18\n" +
+	" \x01(\x04R\rsegmentsShort\x12%\n" +
+	"\x0ebackups_usable\x18\v \x01(\x04R\rbackupsUsable\x12\x18\n" +
+	"\aserving\x18\f \x01(\bR\aserving\x125\n" +
+	"\x06backup\x18\r \x01(\v2\x1d.rcbox.admin.v1.BackupStorageR\x06backup\"\xbb\x01\n" +
+	"\rBackupStorage\x12\x16\n" +
+	"\x06frames\x18\x01 \x01(\rR\x06frames\x12\x1f\n" +
+	"\vframes_free\x18\x02 \x01(\rR\n" +
+	"framesFree\x12%\n" +
+	"\x0eframes_damaged\x18\x03 \x01(\rR\rframesDamaged\x12#\n" +
+	"\rsegment_bytes\x18\x04 \x01(\rR\fsegmentBytes\x12%\n" +
+	"\x0eretired_reason\x18\x05 \x01(\tR\rretiredReason\"\x97\x02\n" +
+	"\bRecovery\x12\x1f\n" +
+	"\vrecovery_id\x18\x01 \x01(\x04R\n" +
+	"recoveryId\x12\x1b\n" +
+	"\tserver_id\x18\x02 \x01(\x06R\bserverId\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\x12\x1d\n" +
+	"\n" +
+	"started_ns\x18\x04 \x01(\x04R\tstartedNs\x12!\n" +
+	"\ftablets_left\x18\x05 \x01(\x04R\vtabletsLeft\x12\x1b\n" +
+	"\twaits_for\x18\x06 \x01(\tR\bwaitsFor\x12\x14\n" +
+	"\x05bytes\x18\a \x01(\x04R\x05bytes\x12\x1f\n" +
+	"\vpromised_ms\x18\b \x01(\x04R\n" +
+	"promisedMs\x12\x1f\n" +
+	"\vmeasured_ms\x18\t \x01(\x04R\n" +
+	"measuredMs\"\x89\x02\n" +
 	"\x04Loss\x12&\n" +
 	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -1107,10 +1471,15 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12.\n" +
 	"\x13expected_cluster_id\x18\x03 \x01(\x06R\x11expectedClusterId\"\x16\n" +
-	"\x14RemoveMemberResponse*S\n" +
+	"\x14RemoveMemberResponse*s\n" +
 	"\x0eDurabilityMode\x12\x1f\n" +
 	"\x1bDURABILITY_MODE_UNSPECIFIED\x10\x00\x12 \n" +
-	"\x1cDURABILITY_MODE_UNREPLICATED\x10\x01*^\n" +
+	"\x1cDURABILITY_MODE_UNREPLICATED\x10\x01\x12\x1e\n" +
+	"\x1aDURABILITY_MODE_REPLICATED\x10\x02*S\n" +
+	"\tStateKind\x12\x1a\n" +
+	"\x16STATE_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11STATE_KIND_MEMORY\x10\x01\x12\x13\n" +
+	"\x0fSTATE_KIND_FILE\x10\x02*^\n" +
 	"\vMemberState\x12\x1c\n" +
 	"\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fMEMBER_STATE_UP\x10\x01\x12\x1c\n" +
@@ -1137,46 +1506,52 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_api_admin_v1_admin_proto_rawDescData
 }
 
-var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_api_admin_v1_admin_proto_goTypes = []any{
 	(DurabilityMode)(0),              // 0: rcbox.admin.v1.DurabilityMode
-	(MemberState)(0),                 // 1: rcbox.admin.v1.MemberState
-	(TabletState)(0),                 // 2: rcbox.admin.v1.TabletState
-	(*GetClusterStatusRequest)(nil),  // 3: rcbox.admin.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 4: rcbox.admin.v1.GetClusterStatusResponse
-	(*Durability)(nil),               // 5: rcbox.admin.v1.Durability
-	(*Member)(nil),                   // 6: rcbox.admin.v1.Member
-	(*Shard)(nil),                    // 7: rcbox.admin.v1.Shard
-	(*Loss)(nil),                     // 8: rcbox.admin.v1.Loss
-	(*ListTablesRequest)(nil),        // 9: rcbox.admin.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),       // 10: rcbox.admin.v1.ListTablesResponse
-	(*Table)(nil),                    // 11: rcbox.admin.v1.Table
-	(*Tablet)(nil),                   // 12: rcbox.admin.v1.Tablet
-	(*RemoveMemberRequest)(nil),      // 13: rcbox.admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 14: rcbox.admin.v1.RemoveMemberResponse
+	(StateKind)(0),                   // 1: rcbox.admin.v1.StateKind
+	(MemberState)(0),                 // 2: rcbox.admin.v1.MemberState
+	(TabletState)(0),                 // 3: rcbox.admin.v1.TabletState
+	(*GetClusterStatusRequest)(nil),  // 4: rcbox.admin.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 5: rcbox.admin.v1.GetClusterStatusResponse
+	(*Durability)(nil),               // 6: rcbox.admin.v1.Durability
+	(*Member)(nil),                   // 7: rcbox.admin.v1.Member
+	(*Shard)(nil),                    // 8: rcbox.admin.v1.Shard
+	(*BackupStorage)(nil),            // 9: rcbox.admin.v1.BackupStorage
+	(*Recovery)(nil),                 // 10: rcbox.admin.v1.Recovery
+	(*Loss)(nil),                     // 11: rcbox.admin.v1.Loss
+	(*ListTablesRequest)(nil),        // 12: rcbox.admin.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),       // 13: rcbox.admin.v1.ListTablesResponse
+	(*Table)(nil),                    // 14: rcbox.admin.v1.Table
+	(*Tablet)(nil),                   // 15: rcbox.admin.v1.Tablet
+	(*RemoveMemberRequest)(nil),      // 16: rcbox.admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 17: rcbox.admin.v1.RemoveMemberResponse
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
-	6,  // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
-	5,  // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
-	8,  // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
-	0,  // 3: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
-	1,  // 4: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
-	7,  // 5: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
-	11, // 6: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
-	12, // 7: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
-	2,  // 8: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
-	3,  // 9: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
-	9,  // 10: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
-	13, // 11: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
-	4,  // 12: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	10, // 13: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	14, // 14: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	7,  // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
+	6,  // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
+	11, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
+	10, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
+	1,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
+	0,  // 5: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
+	2,  // 6: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
+	8,  // 7: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
+	9,  // 8: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
+	14, // 9: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
+	15, // 10: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
+	3,  // 11: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
+	4,  // 12: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
+	12, // 13: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
+	16, // 14: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
+	5,  // 15: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	13, // 16: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	17, // 17: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_api_admin_v1_admin_proto_init() }
@@ -1189,8 +1564,8 @@ func file_api_admin_v1_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   12,
+			NumEnums:      4,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

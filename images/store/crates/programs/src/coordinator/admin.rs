@@ -140,6 +140,8 @@ fn cluster_status(status: status::ClusterStatus) -> admin::GetClusterStatusRespo
         losses: status.losses.into_iter().map(loss).collect(),
         losses_dropped: status.losses_dropped,
         client_lease_count: status.client_lease_count,
+        recoveries: Vec::new(),
+        state_kind: admin::StateKind::Memory.into(),
     }
 }
 
@@ -156,6 +158,7 @@ fn member(member: status::Member) -> admin::Member {
         build_version: member.build_version,
         shards: member.shards.into_iter().map(shard).collect(),
         incarnations: member.incarnations,
+        ..admin::Member::default()
     }
 }
 
@@ -168,6 +171,7 @@ fn shard(shard: status::Shard) -> admin::Shard {
         log_capacity_bytes: shard.log_capacity_bytes,
         log_live_bytes: shard.log_live_bytes,
         object_count: shard.object_count,
+        ..admin::Shard::default()
     }
 }
 

@@ -32,9 +32,14 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
     let durability = status.durability.unwrap_or_default();
     let meaning = match durability.mode() {
         DurabilityMode::Unreplicated => {
-            "each object is in the memory of one server only; if that dies, it is lost"
+            "each object is in the memory of one server only; if that dies, it is lost".to_owned()
         }
-        DurabilityMode::Unspecified => "not known to this build",
+        DurabilityMode::Replicated => format!(
+            "copies on other hosts: {}{}",
+            durability.replicas,
+            segments_short(status)
+        ),
+        DurabilityMode::Unspecified => "not known to this build".to_owned(),
     };
     let _ = writeln!(
         text,
@@ -54,8 +59,22 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
         status.client_lease_count
     );
     members(&mut text, status, colors);
+    recoveries(&mut text, status);
     losses(&mut text, status);
     text
+}
+
+/// What follows the number of copies: how many segments have fewer.
+fn segments_short(status: &GetClusterStatusResponse) -> String {
+    let shards = || status.members.iter().flat_map(|member| &member.shards);
+    let short: u64 = shards().map(|shard| shard.segments_short).sum();
+    match short {
+        0 => String::new(),
+        _ => {
+            let segments: u64 = shards().map(|shard| shard.segments).sum();
+            format!("; {short} of {segments} segments have fewer")
+        }
+    }
 }
 
 fn members(text: &mut String, status: &GetClusterStatusResponse, colors: bool) {
@@ -89,6 +108,28 @@ pub fn shard_state(shard: &admin::Shard) -> &'static str {
     match shard.connected {
         true => "up",
         false => "unreachable",
+    }
+}
+
+/// Those under way.
+fn recoveries(text: &mut String, status: &GetClusterStatusResponse) {
+    let under_way = |recovery: &&admin::Recovery| recovery.tablets_left > 0;
+    for recovery in status.recoveries.iter().filter(under_way) {
+        let for_ns = status.cluster_time_ns.saturating_sub(recovery.started_ns);
+        let waits = match recovery.waits_for.as_str() {
+            "" => String::new(),
+            what => format!("; waits for {}", escape(what.as_bytes())),
+        };
+        let _ = writeln!(
+            text,
+            "\nRecovery {} of {} ({}), for {}: {} tablets left, {} read{waits}",
+            recovery.recovery_id,
+            escape(recovery.member.as_bytes()),
+            ServerId(recovery.server_id),
+            duration(for_ns),
+            recovery.tablets_left,
+            bytes(recovery.bytes)
+        );
     }
 }
 
@@ -210,6 +251,10 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
                 "connected": shard.connected,
                 "tabletCount": shard.tablet_count,
                 "logCapacityBytes": shard.log_capacity_bytes,
+                "replicas": shard.replicas,
+                "segments": shard.segments,
+                "segmentsShort": shard.segments_short,
+                "serving": shard.serving,
                 "logLiveBytes": shard.log_live_bytes,
                 "objectCount": shard.object_count,
             })
@@ -255,6 +300,21 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
         "clientLeaseCount": status.client_lease_count,
         "losses": losses.collect::<Vec<_>>(),
         "lossesDropped": status.losses_dropped,
+        "recoveries": status.recoveries.iter().map(recovery_json).collect::<Vec<_>>(),
+    })
+}
+
+fn recovery_json(recovery: &admin::Recovery) -> Value {
+    json!({
+        "recoveryId": recovery.recovery_id,
+        "serverId": ServerId(recovery.server_id).to_string(),
+        "member": recovery.member,
+        "startedNs": recovery.started_ns,
+        "tabletsLeft": recovery.tablets_left,
+        "waitsFor": recovery.waits_for,
+        "bytes": recovery.bytes,
+        "promisedMs": recovery.promised_ms,
+        "measuredMs": recovery.measured_ms,
     })
 }
 
@@ -337,6 +397,7 @@ pub fn pretty(value: &Value) -> String {
 pub fn durability_name(mode: DurabilityMode) -> &'static str {
     match mode {
         DurabilityMode::Unreplicated => "UNREPLICATED",
+        DurabilityMode::Replicated => "REPLICATED",
         DurabilityMode::Unspecified => "UNKNOWN",
     }
 }
@@ -436,6 +497,47 @@ mod tests {
         let nothing = GetClusterStatusResponse::default();
         assert!(!is_all_up(&nothing));
         assert_eq!(status_json(&nothing)["members"], json!([]));
+    }
+
+    #[test]
+    fn a_status_says_what_has_too_few_copies_and_what_is_being_recovered() {
+        let mut replicated = GetClusterStatusResponse {
+            cluster_time_ns: 90_000_000_000,
+            durability: Some(admin::Durability {
+                mode: DurabilityMode::Replicated.into(),
+                replicas: 2,
+            }),
+            members: vec![admin::Member {
+                shards: vec![admin::Shard {
+                    segments: 10,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            recoveries: vec![admin::Recovery {
+                recovery_id: 3,
+                server_id: 2,
+                member: "box-master-1".to_owned(),
+                started_ns: 85_000_000_000,
+                tablets_left: 4,
+                waits_for: "segment 7 of 2.0".to_owned(),
+                bytes: 1 << 20,
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let shown = status(&replicated, false);
+        for part in [
+            "Durability: REPLICATED (copies on other hosts: 2)",
+            "Recovery 3 of box-master-1 (2.0), for 5 s: 4 tablets left, 1.0 MiB read; waits for segment 7 of 2.0",
+        ] {
+            assert!(shown.contains(part), "{part} is not in\n{shown}");
+        }
+        replicated.members[0].shards[0].segments_short = 1;
+        replicated.recoveries[0].tablets_left = 0;
+        let shown = status(&replicated, false);
+        assert!(shown.contains("copies on other hosts: 2; 1 of 10 segments have fewer"));
+        assert!(!shown.contains("Recovery"), "one that has ended:\n{shown}");
     }
 
     #[test]
