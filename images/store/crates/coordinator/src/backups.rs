@@ -1,6 +1,6 @@
 //! Which backups there are, and from which head on open replicas of each log count.
 
-use wire::member::{Backup, Backups, OpenFloor, ToShard, coordinator};
+use wire::member::{Backup, BackupReport, Backups, OpenFloor, ToShard, coordinator};
 
 use crate::{Coordinator, Output, level};
 
@@ -8,15 +8,17 @@ impl Coordinator {
     /// All shards learn of backups that have come or gone; `newcomer`, a connection that was just welcomed, of all.
     pub(crate) fn announce_backups(&mut self, newcomer: Option<u64>, out: &mut impl Output) {
         let enlisted = self.members.enlisted();
-        let with_backup = enlisted.filter(|(server, _)| !server.backup_locator.is_empty());
-        let backups: Vec<Backup> = with_backup
-            .map(|(server, member)| Backup {
-                server_id: server.id.0,
-                host_id: member.host_id.clone(),
-                domain: server.domain.clone(),
-                locator: server.backup_locator.clone(),
-                segment_bytes: 0,
-                is_retired: false,
+        let backups: Vec<Backup> = enlisted
+            .filter_map(|(server, member)| {
+                let report = server.backup.as_ref()?;
+                Some(Backup {
+                    server_id: server.id.0,
+                    host_id: member.host_id.clone(),
+                    domain: server.domain.clone(),
+                    locator: server.backup_locator.clone(),
+                    segment_bytes: report.segment_bytes,
+                    is_retired: !report.retired.is_empty(),
+                })
             })
             .collect();
         let is_new = backups != self.announced_backups;
@@ -35,6 +37,31 @@ impl Coordinator {
         {
             out.send_member(connection, message);
         }
+    }
+
+    /// A backup has opened its storage, or something about it has changed.
+    pub(crate) fn backup_report(
+        &mut self,
+        index: u32,
+        connection: u64,
+        mut report: BackupReport,
+        out: &mut impl Output,
+    ) {
+        let logs = std::mem::take(&mut report.logs);
+        let Some(server) = self.members.server_mut(index) else {
+            return;
+        };
+        let before = server.backup.replace(report);
+        let id = server.id;
+        if let Some(BackupReport { retired, .. }) = &server.backup
+            && !retired.is_empty()
+            && before.is_none_or(|before| before.retired.is_empty())
+        {
+            let text = format!("the backup of server {id} has retired: {retired}");
+            out.log_message(level::ERROR, &text);
+        }
+        self.announce_backups(None, out);
+        self.forget_logs_at(connection, &logs, out);
     }
 
     /// A master has given a replica of its head up, or has its first head.

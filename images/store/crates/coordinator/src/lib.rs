@@ -6,11 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod backups;
+mod detection;
 mod leases;
 mod members;
+mod parts;
 mod pending;
 mod questions;
+mod recovery;
 mod requests;
+mod search;
 mod sessions;
 pub mod status;
 mod tables;
@@ -38,6 +42,8 @@ pub struct Config {
     pub ping_interval: Duration,
     /// A connection on which nothing was heard for this long counts as gone. Whole milliseconds.
     pub silence_timeout: Duration,
+    /// A server with replicas that is silent for so long is suspected to be dead; others are asked whether they reach it.
+    pub death_timeout: Duration,
     /// How long the answer to a control operation waits for shards.
     pub control_timeout: Duration,
     /// Serve requests that are for tests and do harm elsewhere: KILL.
@@ -53,6 +59,7 @@ impl Config {
             build_version: build_version.into(),
             ping_interval: Duration::from_millis(200),
             silence_timeout: Duration::from_secs(3),
+            death_timeout: Duration::from_secs(1),
             control_timeout: Duration::from_secs(1),
             allow_test_rpcs: false,
             limits: Limits::default(),
@@ -139,6 +146,8 @@ pub struct Coordinator {
     tables: tables::Tables,
     leases: leases::Leases,
     pending: pending::Pending,
+    suspicions: detection::Suspicions,
+    recoveries: recovery::Recoveries,
     /// What shards were told last.
     announced_backups: Vec<wire::member::Backup>,
     /// Connections whose process would take the place of another and was asked whether it is alive; since when.
@@ -161,6 +170,8 @@ impl Coordinator {
             tables: tables::Tables::new(config.cluster_tag, config.limits.clone()),
             leases: leases::Leases::new(first_lease, config.limits.max_client_leases),
             pending: pending::Pending::default(),
+            suspicions: detection::Suspicions::default(),
+            recoveries: recovery::Recoveries::default(),
             announced_backups: Vec::new(),
             newcomers: BTreeMap::new(),
             losses: VecDeque::new(),
@@ -184,10 +195,15 @@ impl Coordinator {
             self.leases.expire(self.cluster_time_ns(now));
             self.next_ping = now + self.config.ping_interval;
         }
+        let next_suspect = self.look_for_dead(now, out);
+        let next_look = self.recover(now, out);
         self.last_tick = now;
         while let Some(operation) = self.pending.overdue(now) {
             self.conclude(operation, out);
         }
-        self.next_ping.min(self.pending.next_deadline())
+        self.next_ping
+            .min(self.pending.next_deadline())
+            .min(next_suspect)
+            .min(next_look)
     }
 }

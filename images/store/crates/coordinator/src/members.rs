@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wire::ids::ServerId;
 use wire::locator;
-use wire::member::{Hello, RefusedReason};
+use wire::member::{BackupReport, Hello, Pong, RefusedReason};
 use wire::time::Time;
 
 use crate::Limits;
@@ -33,6 +33,8 @@ pub struct Member {
     servers: Vec<u32>,
     shard_count: usize,
     pub incarnations: u64,
+    /// `process` is dead, and no other has come yet.
+    pub is_dead: bool,
     past: VecDeque<Process>,
 }
 
@@ -54,17 +56,46 @@ pub struct Server {
     pub link: Option<Link>,
     /// Where its backup listens for masters; empty if it has none.
     pub backup_locator: String,
+    /// What its backup reported last; `None` before it has opened its storage.
+    pub backup: Option<BackupReport>,
     pub domain: String,
+    /// Replicas that it wants of its log; 0: what it holds dies with it.
+    pub replicas: u32,
+    /// It takes no tablets.
+    pub backup_only: bool,
     /// Open replicas of its log in older heads do not count; `None` before it had a head.
     pub open_floor: Option<u64>,
     pub log_capacity_bytes: u64,
-    pub log_live_bytes: u64,
-    pub object_count: u64,
+    /// What it reported last.
+    pub pong: Pong,
 }
 
 impl Server {
+    fn new(id: ServerId, member: &str, shard_index: u32) -> Server {
+        Server {
+            id,
+            member: member.to_owned(),
+            shard_index,
+            locator: String::new(),
+            link: None,
+            backup_locator: String::new(),
+            backup: None,
+            domain: String::new(),
+            replicas: 0,
+            backup_only: false,
+            open_floor: None,
+            log_capacity_bytes: 0,
+            pong: Pong::default(),
+        }
+    }
+
     pub fn has_enlisted(&self) -> bool {
         !self.locator.is_empty()
+    }
+
+    /// Whether the store goes on without it when it dies: what it holds is elsewhere, too.
+    pub fn is_replaceable(&self) -> bool {
+        self.replicas > 0 || self.backup_only
     }
 }
 
@@ -86,17 +117,14 @@ impl Link {
     }
 }
 
-/// A process that a newer one has replaced.
-#[derive(Debug, PartialEq, Eq)]
+/// A process that has ended.
+#[derive(Debug)]
 pub struct Death {
     pub member: String,
-    pub server_ids: Vec<ServerId>,
-    /// Server indexes that the dead process filled, by shard.
-    pub indexes: Vec<u32>,
-    /// Server indexes of its successor, by shard; a prefix of `indexes` or an extension.
+    /// Its servers as they were, by shard.
+    pub servers: Vec<Server>,
+    /// Server indexes of its successor, by shard; a prefix of the dead one's or an extension. Empty if there is none yet.
     pub successors: Vec<u32>,
-    pub object_count: u64,
-    pub live_bytes: u64,
 }
 
 /// A shard that was let in.
@@ -195,6 +223,39 @@ impl Members {
         self.connections.get(&connection).copied()
     }
 
+    /// Every server, whether its process lives or not.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.servers.values()
+    }
+
+    /// Backups that have opened their storage and are connected: server and connection.
+    pub fn linked_backups(&self) -> impl Iterator<Item = (ServerId, u64)> {
+        let with_backup = self
+            .servers
+            .values()
+            .filter(|server| server.backup.is_some());
+        with_backup.filter_map(|server| Some((server.id, server.link.as_ref()?.connection)))
+    }
+
+    /// For people: members whose backups may have what is missed.
+    pub fn who_is_away(&self) -> String {
+        const NAMED: usize = 16;
+        let is_away = |(_, member): &(&String, &Member)| !self.is_up(member.servers());
+        let away: Vec<&str> = self
+            .members
+            .iter()
+            .filter(is_away)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        match away.len() {
+            0 => "all members are connected".to_owned(),
+            count => format!(
+                "members that are not connected ({count}): {}",
+                away[..count.min(NAMED)].join(", ")
+            ),
+        }
+    }
+
     /// Every shard that is connected, in order of its index.
     pub fn linked(&mut self) -> impl Iterator<Item = (u32, &ServerId, &mut Link)> {
         self.servers.iter_mut().filter_map(|(&index, server)| {
@@ -232,6 +293,8 @@ impl Members {
         server.locator.clone_from(&hello.locator);
         server.backup_locator.clone_from(&hello.backup_locator);
         server.domain.clone_from(&hello.domain);
+        server.replicas = hello.replicas;
+        server.backup_only = hello.backup_only;
         server.log_capacity_bytes = hello.log_capacity_bytes;
         let replaced = server.link.replace(link);
         if let Some(old) = &replaced {
@@ -272,7 +335,7 @@ impl Members {
             self.add_member(hello)?;
             return Ok(None);
         };
-        if member.process == *process {
+        if member.process == *process && !member.is_dead {
             if member.shard_count != hello.shard_count as usize {
                 return Err(NotAdmitted::Refused(Refusal::invalid(format!(
                     "this process of member {name:?} enlisted with {} shards before, and says {} now",
@@ -290,6 +353,11 @@ impl Members {
                 _ => Ok(None),
             };
         }
+        if member.is_dead && member.process == *process {
+            return Err(NotAdmitted::Refused(Refusal::superseded(format!(
+                "this process of member {name:?} did not answer and was declared dead; others have what it held: restart it"
+            ))));
+        }
         if held.is_some() || member.past.contains(process) {
             return Err(NotAdmitted::Refused(Refusal::superseded(format!(
                 "a newer process (instance {:?}) has taken the place of this one as member {name:?}; end it, \
@@ -297,7 +365,7 @@ impl Members {
                 member.process.0
             ))));
         }
-        if self.is_connected(member) {
+        if !member.is_dead && self.is_connected(member) {
             // Data that is there is not given up because somebody else says that it has the name.
             return Err(NotAdmitted::Refused(Refusal::invalid(format!(
                 "member {name:?} has a process that is connected (instance {:?}); if that one is dead, its connection \
@@ -308,7 +376,19 @@ impl Members {
         if !is_alive {
             return Err(NotAdmitted::MustShowLife);
         }
-        Ok(Some(self.replace_process(hello)?))
+        let highest = member.servers.iter();
+        let highest = highest.map(|index| self.servers[index].id.generation());
+        if highest.max() >= Some(MAX_GENERATION) {
+            return Err(NotAdmitted::Refused(Refusal::invalid(format!(
+                "member {name:?} has had {MAX_GENERATION} incarnations, which is the limit; use another name"
+            ))));
+        }
+        let mut death = self.end_process(name);
+        let successors = self.replace_process(hello);
+        if let Some(death) = &mut death {
+            death.successors = successors;
+        }
+        Ok(death)
     }
 
     fn add_member(&mut self, hello: &Hello) -> Result<(), Refusal> {
@@ -328,6 +408,7 @@ impl Members {
             servers,
             shard_count: hello.shard_count as usize,
             incarnations: 1,
+            is_dead: false,
             past: VecDeque::new(),
         };
         self.members.insert(hello.member.clone(), member);
@@ -337,83 +418,63 @@ impl Members {
 
     fn add_server(&mut self, member: &str, shard_index: u32) -> u32 {
         self.last_index += 1;
-        let server = Server {
-            id: ServerId::new(self.last_index, 0),
-            member: member.to_owned(),
-            shard_index,
-            locator: String::new(),
-            link: None,
-            backup_locator: String::new(),
-            domain: String::new(),
-            open_floor: None,
-            log_capacity_bytes: 0,
-            log_live_bytes: 0,
-            object_count: 0,
-        };
+        let server = Server::new(ServerId::new(self.last_index, 0), member, shard_index);
         self.servers.insert(self.last_index, server);
         self.last_index
     }
 
-    /// The member's present process is dead, and `hello`'s takes its place.
-    fn replace_process(&mut self, hello: &Hello) -> Result<Death, Refusal> {
-        let member = &self.members[&hello.member];
-        let old_count = member.shard_count;
-        let known: Vec<u32> = member.servers.clone();
-        if known
-            .iter()
-            .any(|index| self.servers[index].id.generation() >= MAX_GENERATION)
-        {
-            return Err(Refusal::invalid(format!(
-                "member {:?} has had {MAX_GENERATION} incarnations, which is the limit; use another name",
-                hello.member
-            )));
+    /// The member's present process is dead. `None` if that is known already, or there is no such member.
+    pub fn end_process(&mut self, name: &str) -> Option<Death> {
+        let member = self.members.get_mut(name)?;
+        if std::mem::replace(&mut member.is_dead, true) {
+            return None;
         }
-        let mut death = Death {
-            member: hello.member.clone(),
-            server_ids: Vec::new(),
-            indexes: known[..old_count].to_vec(),
-            successors: Vec::new(),
-            object_count: 0,
-            live_bytes: 0,
-        };
-        for index in &known {
-            let server = self.servers.get_mut(index).expect("checked above");
-            if (server.shard_index as usize) < old_count {
-                death.server_ids.push(server.id);
-                death.object_count += server.object_count;
-                death.live_bytes += server.log_live_bytes;
+        self.changes += 1;
+        if member.past.len() == MAX_PAST_PROCESSES {
+            member.past.pop_front();
+        }
+        member.past.push_back(member.process.clone());
+        let mut servers = Vec::new();
+        for (shard, index) in member.servers.iter().enumerate() {
+            let place = self.servers.get_mut(index)?;
+            // Also for places that the process did not fill: a generation once given out never comes back.
+            let next = ServerId::new(*index, place.id.generation() + 1);
+            let next = Server::new(next, name, place.shard_index);
+            let dead = std::mem::replace(place, next);
+            if let Some(link) = &dead.link {
+                self.connections.remove(&link.connection);
             }
-            // Also for places that the new process does not fill: a generation once given out never comes back.
-            server.id = ServerId::new(*index, server.id.generation() + 1);
-            server.locator.clear();
-            server.backup_locator.clear();
-            server.open_floor = None;
-            server.log_capacity_bytes = 0;
-            server.log_live_bytes = 0;
-            server.object_count = 0;
+            if shard < member.shard_count {
+                servers.push(dead);
+            }
         }
+        Some(Death {
+            member: name.to_owned(),
+            servers,
+            successors: Vec::new(),
+        })
+    }
+
+    /// The member's process is dead, and `hello`'s takes its place. Returns its servers' indexes.
+    fn replace_process(&mut self, hello: &Hello) -> Vec<u32> {
+        let known = self.members[&hello.member].servers.len();
         let new_count = hello.shard_count as usize;
-        let added: Vec<u32> = (known.len()..new_count)
+        let added: Vec<u32> = (known..new_count)
             .map(|shard| self.add_server(&hello.member, shard as u32))
             .collect();
         let member = self
             .members
             .get_mut(&hello.member)
-            .expect("looked up above");
+            .expect("looked up by the caller");
         member.servers.extend(added);
         member.shard_count = new_count;
         member.incarnations += 1;
+        member.is_dead = false;
         self.changes += 1;
         member.host_id.clone_from(&hello.host_id);
         member.build_version.clone_from(&hello.build_version);
-        let process = (hello.instance.clone(), hello.process);
-        let old = core::mem::replace(&mut member.process, process);
-        if member.past.len() == MAX_PAST_PROCESSES {
-            member.past.pop_front();
-        }
-        member.past.push_back(old);
-        death.successors = member.servers().to_vec();
-        Ok(death)
+        member.process = (hello.instance.clone(), hello.process);
+        member.servers().to_vec()
     }
 
     /// A connection is gone. Returns it if it was a shard's.
@@ -422,13 +483,14 @@ impl Members {
         self.servers.get_mut(&index)?.link.take()
     }
 
-    /// Members with every shard connected: each one's server indexes, in order of the first.
+    /// Members that take tablets and have every shard connected: each one's server indexes, in order of the first.
     pub fn up(&self) -> Vec<&[u32]> {
+        let takes_tablets = |index: &u32| !self.servers[index].backup_only;
         let mut up: Vec<&[u32]> = self
             .members
             .values()
             .map(Member::servers)
-            .filter(|servers| self.is_up(servers))
+            .filter(|servers| self.is_up(servers) && servers.iter().all(takes_tablets))
             .collect();
         up.sort_unstable_by_key(|servers| servers[0]);
         up

@@ -41,6 +41,11 @@ pub(crate) const BUSY: Refused = Refused::Retry {
     max_delay_us: 20_000,
     message: "the coordinator has too many requests that wait for servers",
 };
+const RECOVERING: Refused = Refused::Retry {
+    min_delay_us: 10_000,
+    max_delay_us: 20_000,
+    message: "the tablet's server is dead, and others are bringing it back",
+};
 const TOO_MANY_LEASES: Refused = Refused::Retry {
     min_delay_us: 1_000_000,
     max_delay_us: 2_000_000,
@@ -239,6 +244,7 @@ impl Coordinator {
             }
             return Ok(());
         };
+        self.forget_table(&table, out);
         let goal = Goal::Drop { name: table.name };
         self.order_tablets(now, to, goal, table.id, &table.tablets, out);
         Ok(())
@@ -328,6 +334,7 @@ impl Coordinator {
                 reply_status(to, Status::Ok, out);
                 return Ok(());
             }
+            Err(SplitError::Recovering) => return Err(RECOVERING),
             Err(SplitError::NoTable) => return Err(Status::TableDoesntExist.into()),
             Err(SplitError::Limit(text)) => {
                 out.log_message(level::WARNING, &format!("SPLIT_TABLET refused: {text}"));

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use wire::ids::ServerId;
 use wire::member::{
-    Hello, LeaseAnswer, Ping, Pong, Refused, RefusedReason, TabletRange, ToCoordinator, ToShard,
-    Welcome, coordinator, shard,
+    Hello, LeaseAnswer, Ping, Refused, RefusedReason, TabletRange, ToCoordinator, ToShard, Welcome,
+    coordinator, shard,
 };
 use wire::time::Time;
 
-use crate::members::{Death, Link, NotAdmitted};
+use crate::members::{Death, Link, NotAdmitted, Server};
 use crate::pending::Goal;
 use crate::requests::note_control_response;
 use crate::status::{Loss, Removal, RemoveMemberError};
@@ -53,8 +53,11 @@ impl Coordinator {
         }
         match message.kind {
             Some(shard::Kind::Pong(pong)) => {
-                self.pong(index, &pong);
+                self.is_well(index);
                 self.pinged(now, index, pong.sequence, out);
+                if let Some(server) = self.members.server_mut(index) {
+                    server.pong = pong;
+                }
             }
             Some(shard::Kind::TabletDone(done)) => {
                 self.shard_answered(index, done.sequence, None, out);
@@ -78,7 +81,25 @@ impl Coordinator {
             Some(shard::Kind::RaiseOpenFloor(floor)) => {
                 self.raise_open_floor(index, connection, floor, out);
             }
-            Some(_) | None => {
+            Some(shard::Kind::BackupReport(report)) => {
+                self.backup_report(index, connection, report, out);
+            }
+            Some(shard::Kind::LogInventory(inventory)) => self.inventory(index, inventory),
+            Some(shard::Kind::Recovered(recovered)) => {
+                self.recovered(now, index, connection, &recovered, out);
+            }
+            Some(shard::Kind::RecoveryDurable(recovery)) => {
+                self.recovery_durable(index, connection, recovery, out);
+            }
+            Some(shard::Kind::Probed(probed)) => self.probed(now, index, probed, out),
+            Some(shard::Kind::SuspectServer(suspect)) => {
+                let suspect = ServerId(suspect.server_id);
+                let server = self.members.server(suspect.index());
+                if server.is_some_and(|server| server.id == suspect) {
+                    self.suspect(now, suspect.index(), true, out);
+                }
+            }
+            Some(shard::Kind::Hello(_)) | None => {
                 out.log_message(
                     level::WARNING,
                     "closed a member connection: a second Hello, or a message of a kind that this build does not know",
@@ -90,10 +111,25 @@ impl Coordinator {
     }
 
     /// A member connection is gone. Its shard's tablets stay with it: it may come back.
-    pub fn member_closed(&mut self, _now: Time, connection: u64, out: &mut impl Output) {
+    pub fn member_closed(&mut self, now: Time, connection: u64, out: &mut impl Output) {
+        self.session_ended(now, connection, false, out);
+    }
+
+    fn session_ended(
+        &mut self,
+        now: Time,
+        connection: u64,
+        is_silent: bool,
+        out: &mut impl Output,
+    ) {
         self.newcomers.remove(&connection);
+        let index = self.members.server_of(connection);
         if let Some(link) = self.members.disconnect(connection) {
             self.give_up_answers(link, out);
+        }
+        if let Some(index) = index {
+            self.give_up_orders_of(index);
+            self.suspect(now, index, is_silent, out);
         }
     }
 
@@ -185,6 +221,8 @@ impl Coordinator {
         if let Some(death) = admission.death {
             self.bury(now, death, out);
         }
+        self.is_well(admission.index);
+        self.give_up_orders_of(admission.index);
         self.welcome(now, admission.index, connection, out);
         self.announce_backups(Some(connection), out);
     }
@@ -203,9 +241,30 @@ impl Coordinator {
         send(connection, coordinator::Kind::Ping(ping), out);
     }
 
-    /// A process is dead: what only it held is lost, and its tablets go on, empty, at its successor.
-    fn bury(&mut self, now: Time, death: Death, out: &mut impl Output) {
-        let owners: BTreeSet<u32> = death.indexes.iter().copied().collect();
+    /// A process is dead. What its log's replicas hold is brought back; what only it held is lost, and its tablets go on, empty, at its
+    /// successor.
+    pub(crate) fn bury(&mut self, now: Time, mut death: Death, out: &mut impl Output) {
+        for link in death
+            .servers
+            .iter_mut()
+            .filter_map(|server| server.link.take())
+        {
+            let text = format!(
+                "member {:?} did not answer and was declared dead; others have what it held: restart this process",
+                death.member
+            );
+            refuse(link.connection, RefusedReason::Superseded, text, out);
+            self.give_up_answers(link, out);
+        }
+        let is_replicated = |server: &mut Server| server.replicas > 0;
+        let replicated: Vec<Server> = death.servers.extract_if(.., is_replicated).collect();
+        self.begin_recovery(now, &death.member, &replicated, out);
+        self.lose(now, death, out);
+    }
+
+    fn lose(&mut self, now: Time, death: Death, out: &mut impl Output) {
+        let owners = death.servers.iter().map(|server| server.id.index());
+        let owners: BTreeSet<u32> = owners.collect();
         let (tables, tables_dropped, tablet_count) = self.list_owned(&owners);
         let homeless: BTreeSet<u32> = owners
             .iter()
@@ -216,26 +275,29 @@ impl Coordinator {
         if tablet_count == 0 {
             return;
         }
+        let objects = death.servers.iter().map(|server| server.pong.object_count);
+        let object_count = objects.sum();
         out.log_message(
             level::ERROR,
             &format!(
-                "member {:?} has a new process: the {} objects in {tablet_count} tablets that the one before held are lost",
-                death.member, death.object_count
+                "member {:?} has a new process: the {object_count} objects in {tablet_count} tablets that the one before held are lost",
+                death.member
             ),
         );
         if self.losses.len() == self.config.limits.max_losses {
             self.losses.pop_front();
             self.losses_dropped += 1;
         }
+        let live_bytes = death.servers.iter();
         self.losses.push_back(Loss {
             cluster_time_ns: self.cluster_time_ns(now),
             member: death.member,
-            server_ids: death.server_ids.iter().map(|id| id.0).collect(),
+            server_ids: death.servers.iter().map(|server| server.id.0).collect(),
             tables,
             tables_dropped,
             tablet_count,
-            object_count: death.object_count,
-            live_bytes: death.live_bytes,
+            object_count,
+            live_bytes: live_bytes.map(|server| server.pong.log_live_bytes).sum(),
         });
     }
 
@@ -279,7 +341,7 @@ impl Coordinator {
             tablets,
             silence_timeout_ms: u32::try_from(self.config.silence_timeout.as_millis())
                 .unwrap_or(u32::MAX),
-            recoveries: Vec::new(),
+            recoveries: self.committed_recoveries(index),
         };
         out.log_message(
             level::NOTICE,
@@ -289,13 +351,6 @@ impl Coordinator {
             ),
         );
         send(connection, coordinator::Kind::Welcome(welcome), out);
-    }
-
-    fn pong(&mut self, index: u32, pong: &Pong) {
-        if let Some(server) = self.members.server_mut(index) {
-            server.log_live_bytes = pong.log_live_bytes;
-            server.object_count = pong.object_count;
-        }
     }
 
     /// If somebody asked for this ping, it is told how long it took.
@@ -373,6 +428,9 @@ impl Coordinator {
     pub(crate) fn end_silent_sessions(&mut self, now: Time, out: &mut impl Output) {
         let timeout = self.config.silence_timeout;
         let was_away = now.since(self.last_tick) >= timeout / 2;
+        if was_away {
+            self.begin_suspicions_anew();
+        }
         let mut silent = Vec::new();
         for (_, id, link) in self.members.linked() {
             if was_away {
@@ -392,12 +450,12 @@ impl Coordinator {
             out.log_message(
                 level::WARNING,
                 &format!(
-                    "server {id} was silent for {} ms: closed its connection; its tablets stay with it",
+                    "server {id} was silent for {} ms: closed its connection",
                     timeout.as_millis()
                 ),
             );
             out.close_member(connection);
-            self.member_closed(now, connection, out);
+            self.session_ended(now, connection, true, out);
         }
     }
 }

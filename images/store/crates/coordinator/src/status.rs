@@ -1,5 +1,7 @@
 //! What the coordinator shows: plain structs, field for field those of the admin API (`admin.proto`).
 
+use wire::ids::ServerId;
+
 /// The whole store at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterStatus {
@@ -14,6 +16,8 @@ pub struct ClusterStatus {
     pub build_version: String,
     pub members: Vec<Member>,
     pub table_count: u64,
+    /// Those that have ended, some of them, and those under way.
+    pub recoveries: Vec<Recovery>,
     /// Oldest first.
     pub losses: Vec<Loss>,
     /// Losses that are no longer kept.
@@ -69,6 +73,47 @@ pub struct Loss {
     /// As last reported by the lost process.
     pub object_count: u64,
     pub live_bytes: u64,
+}
+
+/// What a dead server held is brought back from its log's replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    pub server_id: u64,
+    pub member: String,
+    /// Cluster time at which its death was known.
+    pub began_ns: u64,
+    /// Cluster time at which the last tablet was served again; 0 while it is under way.
+    pub ended_ns: u64,
+    pub tablet_count: u64,
+    /// Cut ones count as what they are now.
+    pub tablets_left: u64,
+    /// Of its log's segments, as far as they are known.
+    pub bytes: u64,
+    pub objects: u64,
+    /// From `bytes`, the masters at work, and what masters have replayed in a second so far; detection is not in it.
+    pub expected_ms: u64,
+    /// That replay at the same time.
+    pub masters: u64,
+    /// Why it does not go on, for people; empty while it does.
+    pub waits_for: String,
+}
+
+impl Recovery {
+    pub(crate) fn new(log: ServerId, member: &str, began_ns: u64, tablet_count: u64) -> Recovery {
+        Recovery {
+            server_id: log.0,
+            member: member.to_owned(),
+            began_ns,
+            ended_ns: 0,
+            tablet_count,
+            tablets_left: tablet_count,
+            bytes: 0,
+            objects: 0,
+            expected_ms: 0,
+            masters: 0,
+            waits_for: String::new(),
+        }
+    }
 }
 
 /// Some tables, ordered by id.

@@ -2,14 +2,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wire::ids::ServerId;
+use wire::member::TabletRange;
+
 use crate::Limits;
 
+/// Owner of a tablet whose server is dead, until another has it back.
+pub const NOBODY: u32 = 0;
+
 /// A closed range of key hashes, owned by the server with this index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tablet {
     pub start_key_hash: u64,
     pub end_key_hash: u64,
     pub owner: u32,
+    /// Logs that together hold its content, that of the owner last. Empty: all of the owner's log, and nothing else.
+    pub sources: Vec<Source>,
+}
+
+/// A log that holds content of a tablet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    pub log: ServerId,
+    /// Segments with a smaller id hold nothing of the tablet that counts: the server had it before and had given it up.
+    pub from_segment: u64,
+    /// The recovery with which the owner got it, as long as the sources before this one are needed; 0 otherwise.
+    pub recovery_id: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -24,6 +42,14 @@ pub struct Table {
 impl Table {
     pub fn display_name(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
+    }
+
+    pub fn range(&self, tablet: &Tablet) -> TabletRange {
+        TabletRange {
+            table_id: self.id,
+            start_key_hash: tablet.start_key_hash,
+            end_key_hash: tablet.end_key_hash,
+        }
     }
 }
 
@@ -40,6 +66,8 @@ pub enum CreateError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitError {
     NoTable,
+    /// Its server is dead; later.
+    Recovering,
     /// A limit stands against it; the text says which.
     Limit(String),
 }
@@ -172,9 +200,12 @@ impl Tables {
         let at = table
             .tablets
             .partition_point(|tablet| tablet.end_key_hash < key_hash);
-        let whole = table.tablets[at];
+        let whole = table.tablets[at].clone();
         if whole.start_key_hash == key_hash {
             return Ok(None);
+        }
+        if whole.owner == NOBODY {
+            return Err(SplitError::Recovering);
         }
         if table.tablets.len() >= self.limits.max_tablets_per_table
             || self.tablet_count >= self.limits.max_tablets
@@ -188,14 +219,15 @@ impl Tables {
             )));
         }
         table.tablets[at].end_key_hash = key_hash - 1;
+        let (id, owner) = (table.id, whole.owner);
         let second = Tablet {
             start_key_hash: key_hash,
             ..whole
         };
         table.tablets.insert(at + 1, second);
         self.tablet_count += 1;
-        *self.tablets_of.entry(whole.owner).or_default() += 1;
-        Ok(Some((table.id, whole.owner)))
+        *self.tablets_of.entry(owner).or_default() += 1;
+        Ok(Some((id, owner)))
     }
 
     /// Forgets a table and returns it.
@@ -230,6 +262,7 @@ impl Tables {
                     && let Some(owner) = next.next()
                 {
                     tablet.owner = owner;
+                    tablet.sources.clear();
                     *self.tablets_of.entry(owner).or_default() += 1;
                 }
             }
@@ -237,6 +270,106 @@ impl Tables {
         for owner in from {
             self.tablets_of.remove(owner);
         }
+    }
+}
+
+// What recoveries do with tablets.
+impl Tables {
+    /// The server with this index is dead, and its log holds what it owned.
+    pub fn orphan(&mut self, owner: u32, log: ServerId) {
+        if self.tablets_of.remove(&owner).is_none() {
+            return;
+        }
+        for tablet in self.by_id.values_mut().flat_map(|table| &mut table.tablets) {
+            if tablet.owner != owner {
+                continue;
+            }
+            tablet.owner = NOBODY;
+            if tablet.sources.is_empty() {
+                tablet.sources.push(Source {
+                    log,
+                    from_segment: 0,
+                    recovery_id: 0,
+                });
+            }
+            // All of them are needed, whoever brings the tablet back.
+            for source in &mut tablet.sources {
+                source.recovery_id = 0;
+            }
+        }
+    }
+
+    /// Every tablet.
+    pub fn tablets(&self) -> impl Iterator<Item = (&Table, &Tablet)> {
+        let tables = self.by_id.values();
+        tables.flat_map(|table| table.tablets.iter().map(move |tablet| (table, tablet)))
+    }
+
+    fn tablet_mut(&mut self, range: &TabletRange) -> Option<&mut Tablet> {
+        let table = self.by_id.get_mut(&range.table_id)?;
+        let mut tablets = table.tablets.iter_mut();
+        tablets.find(|tablet| {
+            tablet.start_key_hash == range.start_key_hash
+                && tablet.end_key_hash == range.end_key_hash
+        })
+    }
+
+    /// A server has brought a tablet back, and its log is one more source of it.
+    pub fn adopt(&mut self, range: &TabletRange, owner: u32, source: Source) {
+        let tablet = self.tablet_mut(range);
+        let tablet = tablet.expect("whoever asks has looked");
+        assert_eq!(tablet.owner, NOBODY, "a tablet has one owner");
+        tablet.owner = owner;
+        tablet.sources.push(source);
+        *self.tablets_of.entry(owner).or_default() += 1;
+    }
+
+    /// What the owner got with this recovery is on its own log's backups: its tablets need no other source.
+    pub fn release_sources(&mut self, owner: u32, recovery_id: u64) {
+        for tablet in self.by_id.values_mut().flat_map(|table| &mut table.tablets) {
+            if tablet.owner == owner
+                && let Some(last) = tablet.sources.last_mut()
+                && last.recovery_id == recovery_id
+            {
+                last.recovery_id = 0;
+                let last = *last;
+                tablet.sources = vec![last];
+            }
+        }
+    }
+
+    /// Cuts a tablet that nobody owns into parts of equal width, fewer where a limit stands against it; the parts.
+    pub fn cut_orphan(&mut self, range: &TabletRange, parts: usize) -> Vec<TabletRange> {
+        let limits = &self.limits;
+        let room = limits.max_tablets.saturating_sub(self.tablet_count);
+        let Some(table) = self.by_id.get_mut(&range.table_id) else {
+            return Vec::new();
+        };
+        let room = room.min(
+            limits
+                .max_tablets_per_table
+                .saturating_sub(table.tablets.len()),
+        );
+        let is_it = |tablet: &Tablet| tablet.start_key_hash == range.start_key_hash;
+        let Some(at) = table.tablets.iter().position(is_it) else {
+            return Vec::new();
+        };
+        let whole = table.tablets[at].clone();
+        let parts: Vec<Tablet> = cut(
+            range.start_key_hash,
+            range.end_key_hash,
+            parts.min(room + 1),
+        )
+        .map(|(start_key_hash, end_key_hash)| Tablet {
+            start_key_hash,
+            end_key_hash,
+            ..whole.clone()
+        })
+        .collect();
+        self.tablet_count += parts.len() - 1;
+        let ranges = parts.iter().map(|part| table.range(part)).collect();
+        table.tablets.splice(at..=at, parts);
+        ranges
     }
 }
 
@@ -267,6 +400,7 @@ fn place(span: u32, members: &[&[u32]], last_used: u32) -> (Vec<Tablet>, u32) {
                 start_key_hash,
                 end_key_hash,
                 owner: servers[shard],
+                sources: Vec::new(),
             });
         }
     }

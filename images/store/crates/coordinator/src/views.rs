@@ -24,6 +24,7 @@ impl Coordinator {
             build_version: self.config.build_version.clone(),
             members: self.member_views(),
             table_count: self.tables.len() as u64,
+            recoveries: self.recoveries.shown(),
             losses: self.losses.iter().cloned().collect(),
             losses_dropped: self.losses_dropped,
             client_lease_count: self.leases.count(cluster_time_ns),
@@ -137,8 +138,8 @@ impl Coordinator {
                     connected: server.link.is_some(),
                     tablet_count: self.tables.tablets_of(index),
                     log_capacity_bytes: server.log_capacity_bytes,
-                    log_live_bytes: server.log_live_bytes,
-                    object_count: server.object_count,
+                    log_live_bytes: server.pong.log_live_bytes,
+                    object_count: server.pong.object_count,
                 })
             })
             .collect()

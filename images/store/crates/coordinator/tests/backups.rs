@@ -4,7 +4,7 @@ mod common;
 
 use common::{Action, Harness, hello, removal};
 use wire::ids::ServerId;
-use wire::member::{Hello, OpenFloor, coordinator::Kind, shard};
+use wire::member::{BackupReport, Hello, OpenFloor, coordinator::Kind, shard};
 
 fn with_backup(member: &str, process: u64) -> Hello {
     Hello {
@@ -13,6 +13,22 @@ fn with_backup(member: &str, process: u64) -> Hello {
         host_id: format!("host of {member}"),
         ..hello(member, process, 0, 1)
     }
+}
+
+/// Lets a server in whose backup opens its storage at once.
+fn enlist(harness: &mut Harness, connection: u64, hello: Hello) -> Vec<Action> {
+    let mut actions = harness.hello(connection, hello);
+    actions.extend(report(harness, connection, ""));
+    actions
+}
+
+fn report(harness: &mut Harness, connection: u64, retired: &str) -> Vec<Action> {
+    let report = BackupReport {
+        segment_bytes: 8 << 20,
+        retired: retired.to_owned(),
+        ..BackupReport::default()
+    };
+    harness.shard_says(connection, shard::Kind::BackupReport(report))
 }
 
 /// Who was told of which backups, by their locators.
@@ -32,20 +48,29 @@ fn everybody_learns_of_backups_that_come_and_go() {
     let (a, b) = ("tcp:host=a,port=12200", "tcp:host=b,port=12200");
     let mut harness = Harness::new();
     assert_eq!(told(&harness.hello(100, hello("master", 1, 0, 1))), []);
+    // A backup counts when it has opened its storage.
+    assert_eq!(told(&harness.hello(101, with_backup("a", 2))), []);
     assert_eq!(
-        told(&harness.hello(101, with_backup("a", 2))),
+        told(&report(&mut harness, 101, "")),
         [(100, vec![a]), (101, vec![a])]
     );
-    let actions = harness.hello(102, with_backup("b", 3));
+    assert_eq!(told(&report(&mut harness, 101, "")), []);
+    let actions = enlist(&mut harness, 102, with_backup("b", 3));
+    let both = vec![a, b];
     assert_eq!(
         told(&actions),
-        [(100, vec![a, b]), (101, vec![a, b]), (102, vec![a, b])]
+        [
+            (102, vec![a]),
+            (100, both.clone()),
+            (101, both.clone()),
+            (102, both.clone())
+        ]
     );
     // Who only comes back is told, and nobody else.
     harness.close(100);
     assert_eq!(
         told(&harness.hello(103, hello("master", 1, 0, 1))),
-        [(103, vec![a, b])]
+        [(103, both)]
     );
     // A backup that is out of the coordinator's reach is not lost.
     harness.close(102);
@@ -60,20 +85,37 @@ fn everybody_learns_of_backups_that_come_and_go() {
 #[test]
 fn a_new_process_is_another_backup() {
     let mut harness = Harness::new();
-    harness.enlist(100, with_backup("a", 1));
+    enlist(&mut harness, 100, with_backup("a", 1));
     harness.close(100);
     let (welcome, _) = harness.enlist(101, with_backup("a", 2));
     assert_eq!(ServerId(welcome.server_id).generation(), 1);
-    let actions = harness.hello(102, with_backup("b", 3));
-    let Some(Action::Send(_, Kind::Backups(list))) = actions
-        .iter()
-        .find(|action| matches!(action, Action::Send(_, Kind::Backups(_))))
-    else {
+    let actions = report(&mut harness, 101, "");
+    let [Action::Send(101, Kind::Backups(list))] = &actions[..] else {
         panic!("a list of backups is sent: {actions:?}");
     };
     assert_eq!(list.backups[0].server_id, welcome.server_id);
     assert_eq!(list.backups[0].domain, "chassis of a");
     assert_eq!(list.backups[0].host_id, "host of a");
+    assert_eq!(list.backups[0].segment_bytes, 8 << 20);
+}
+
+#[test]
+fn that_a_storage_has_failed_is_said_once_and_known_to_all() {
+    let mut harness = Harness::new();
+    enlist(&mut harness, 100, with_backup("a", 1));
+    for round in 0..2 {
+        let actions = report(&mut harness, 100, "it is full");
+        let is_retired = actions.iter().any(
+            |action| matches!(action, Action::Send(100, Kind::Backups(list)) if list.backups[0].is_retired),
+        );
+        assert_eq!(is_retired, round == 0);
+    }
+    let said = harness
+        .out
+        .log
+        .iter()
+        .filter(|line| line.contains("has retired: it is full"));
+    assert_eq!(said.count(), 1);
 }
 
 #[test]

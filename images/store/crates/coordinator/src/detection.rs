@@ -1,0 +1,232 @@
+//! Who is dead. A server whose connection is gone or silent is suspected; others are asked to ping it; only if these do not reach it either
+//! is its process declared dead. Being wrong costs a recovery and harms nothing: the backups refuse the deposed one.
+//!
+//! A server that keeps the only copy of what it holds is never declared dead because of silence.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use wire::member::{Probe, Probed, ToShard, coordinator};
+use wire::time::Time;
+
+use crate::{Coordinator, Output, level};
+
+/// Servers that are asked about one suspect at a time.
+const PROBERS: usize = 3;
+/// Rounds of questions follow one another in this pace where they brought no verdict, in parts of the death time-out.
+const ROUND: u32 = 2;
+/// How much longer silent servers are waited for when they are most of all, in death time-outs.
+const PATIENCE: u32 = 10;
+
+/// What is known of servers that may be dead, by index.
+#[derive(Debug, Default)]
+pub(crate) struct Suspicions(BTreeMap<u32, Suspicion>);
+
+#[derive(Debug)]
+struct Suspicion {
+    since: Time,
+    /// Nothing is heard on its connection, which may be due to this side.
+    is_silent: bool,
+    /// Sequence numbers of probes by the server that was asked, and what it said.
+    asked: BTreeMap<u32, (u64, Option<bool>)>,
+    next_round: Time,
+    /// So that others are asked each time.
+    rounds: usize,
+}
+
+impl Suspicion {
+    /// Most of those who were asked must say so, for one of them may be cut off itself.
+    fn is_confirmed(&self) -> bool {
+        let asked = self.asked.values();
+        let dead = asked.filter(|(_, said)| *said == Some(false)).count();
+        dead > self.asked.len() / 2
+    }
+}
+
+impl Coordinator {
+    /// Something about this server broke, or it is silent. Nothing happens if it is well, or must not be declared dead.
+    pub(crate) fn suspect(
+        &mut self,
+        now: Time,
+        index: u32,
+        is_silent: bool,
+        out: &mut impl Output,
+    ) {
+        let is_suspicious = self.members.server(index).is_some_and(|server| {
+            server.has_enlisted()
+                && server.is_replaceable()
+                && server
+                    .link
+                    .as_ref()
+                    .is_none_or(|link| now.since(link.last_heard) >= 2 * self.config.ping_interval)
+        });
+        if !is_suspicious {
+            return;
+        }
+        let link = self
+            .members
+            .server(index)
+            .and_then(|server| server.link.as_ref());
+        let is_silent = is_silent || link.is_some();
+        self.suspicions.0.entry(index).or_insert(Suspicion {
+            since: now,
+            is_silent,
+            asked: BTreeMap::new(),
+            next_round: now,
+            rounds: 0,
+        });
+        self.ask_about(now, index, out);
+    }
+
+    /// It was heard of.
+    pub(crate) fn is_well(&mut self, index: u32) {
+        self.suspicions.0.remove(&index);
+    }
+
+    /// This process was away: what others did meanwhile has yet to be read.
+    pub(crate) fn begin_suspicions_anew(&mut self) {
+        self.suspicions.0.clear();
+    }
+
+    /// Servers that have been silent for too long are suspected, and those that are suspected already are asked about again.
+    pub(crate) fn look_for_dead(&mut self, now: Time, out: &mut impl Output) -> Time {
+        let timeout = self.config.death_timeout;
+        let silent = |server: &crate::members::Server| match &server.link {
+            Some(link) => now.since(link.last_heard) >= timeout,
+            None => now.since(self.created) >= self.config.silence_timeout,
+        };
+        let enlisted = self.members.enlisted();
+        let suspects: Vec<u32> = enlisted
+            .filter(|(server, _)| server.is_replaceable() && silent(server))
+            .map(|(server, _)| server.id.index())
+            .collect();
+        for index in suspects {
+            self.suspect(now, index, true, out);
+        }
+        let due: Vec<u32> = self.suspicions.0.keys().copied().collect();
+        for index in due {
+            self.ask_about(now, index, out);
+        }
+        let rounds = self.suspicions.0.values();
+        rounds
+            .map(|suspicion| suspicion.next_round)
+            .min()
+            .unwrap_or(Time::NEVER)
+    }
+
+    /// Begins the next round of questions, if it is time.
+    fn ask_about(&mut self, now: Time, index: u32, out: &mut impl Output) {
+        let timeout = self.config.death_timeout;
+        let Some(suspicion) = self.suspicions.0.get_mut(&index) else {
+            return;
+        };
+        if suspicion.next_round > now {
+            return;
+        }
+        let Some(suspect) = self
+            .members
+            .server(index)
+            .filter(|server| server.has_enlisted())
+        else {
+            self.suspicions.0.remove(&index);
+            return;
+        };
+        let (id, member) = (suspect.id, suspect.member.clone());
+        let locator = suspect.locator.clone();
+        suspicion.next_round = now + timeout * ROUND;
+        suspicion.asked.clear();
+        suspicion.rounds += 1;
+        let skip = suspicion.rounds * PROBERS;
+        let others: Vec<u32> = self.members.linked().map(|(other, _, _)| other).collect();
+        let others: Vec<u32> = others
+            .into_iter()
+            .filter(|other| {
+                let server = self.members.server(*other);
+                server.is_some_and(|server| server.member != member)
+            })
+            .collect();
+        let probers = others.iter().cycle().skip(skip % others.len().max(1));
+        for &prober in probers.take(PROBERS.min(others.len())) {
+            let server = self.members.server_mut(prober);
+            let Some(link) = server.and_then(|server| server.link.as_mut()) else {
+                continue;
+            };
+            let sequence = link.sequence();
+            suspicion.asked.insert(prober, (sequence, None));
+            let probe = Probe {
+                sequence,
+                server_id: id.0,
+                locator: locator.clone(),
+                timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
+            };
+            let kind = Some(coordinator::Kind::Probe(probe));
+            out.send_member(link.connection, ToShard { kind });
+        }
+    }
+
+    /// A server says whether it reaches a suspect.
+    pub(crate) fn probed(&mut self, now: Time, prober: u32, probed: Probed, out: &mut impl Output) {
+        let of_prober = |(_, suspicion): &(&u32, &mut Suspicion)| {
+            let asked = suspicion.asked.get(&prober);
+            asked.is_some_and(|(sequence, _)| *sequence == probed.sequence)
+        };
+        let Some((&index, suspicion)) = self.suspicions.0.iter_mut().find(of_prober) else {
+            return;
+        };
+        suspicion
+            .asked
+            .insert(prober, (probed.sequence, Some(probed.is_alive)));
+        let waited = now.since(suspicion.since);
+        let is_sure = !suspicion.is_silent || waited >= self.patience();
+        if self.suspicions.0[&index].is_confirmed() && is_sure {
+            self.declare_dead(now, index, waited, out);
+        }
+    }
+
+    /// How long a silent server is waited for although others do not reach it. If most servers are silent it may be this one that is cut off,
+    /// together with those that it still hears.
+    fn patience(&self) -> Duration {
+        let silent = self.suspicions.0.values();
+        let silent = silent.filter(|suspicion| suspicion.is_silent).count();
+        let is_most = silent > 1 && silent * 2 > self.members.enlisted().count();
+        if is_most {
+            self.config.death_timeout * PATIENCE
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Nobody reaches it: its process has ended for the store, whatever it believes itself.
+    fn declare_dead(&mut self, now: Time, index: u32, waited: Duration, out: &mut impl Output) {
+        let Some(server) = self.members.server(index) else {
+            return;
+        };
+        let (id, member) = (server.id, server.member.clone());
+        let Some(process) = self.members.get(&member) else {
+            return;
+        };
+        // All that its other shards hold must be elsewhere as well.
+        let shards = process.servers().to_vec();
+        let is_replaceable = |index: &u32| {
+            let server = self.members.server(*index);
+            server.is_some_and(|server| {
+                server.is_replaceable() || self.tables.tablets_of(*index) == 0
+            })
+        };
+        if !shards.iter().all(is_replaceable) {
+            return;
+        }
+        let text = format!(
+            "server {id} of member {member:?} is dead: neither this coordinator nor its other servers reach it; suspected for {} ms",
+            waited.as_millis()
+        );
+        out.log_message(level::WARNING, &text);
+        for shard in shards {
+            self.suspicions.0.remove(&shard);
+        }
+        if let Some(death) = self.members.end_process(&member) {
+            self.bury(now, death, out);
+            self.announce_backups(None, out);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Cutting what a dead server owned into parts for those who bring it back.
+
+use std::cmp::Reverse;
+
+use wire::member::TabletRange;
+use wire::peer::MAX_FILTER_TABLETS;
+
+use crate::tables::Tables;
+
+fn width(tablet: &TabletRange) -> u128 {
+    u128::from(tablet.end_key_hash - tablet.start_key_hash) + 1
+}
+
+impl Tables {
+    /// Cuts tablets that nobody owns into about `count` parts with as much key space each; tablets are cut where there are too few of
+    /// them. What is in a part is in order.
+    pub fn cut_into_parts(
+        &mut self,
+        tablets: &[TabletRange],
+        count: usize,
+    ) -> Vec<Vec<TabletRange>> {
+        let pieces = count.div_ceil(tablets.len().max(1));
+        let mut all: Vec<TabletRange> = if pieces > 1 {
+            let cut = tablets
+                .iter()
+                .flat_map(|tablet| self.cut_orphan(tablet, pieces));
+            cut.collect()
+        } else {
+            tablets.to_vec()
+        };
+        // The widest first, each to the part that has the least.
+        all.sort_by_key(|tablet| (Reverse(width(tablet)), *tablet));
+        let mut parts = vec![(0, Vec::new()); count.min(all.len())];
+        for tablet in all {
+            if let Some((sum, part)) = parts.iter_mut().min_by_key(|(sum, _)| *sum) {
+                *sum += width(&tablet);
+                part.push(tablet);
+            }
+        }
+        let mut orders = Vec::new();
+        for (_, mut part) in parts {
+            part.sort_unstable();
+            orders.extend(part.chunks(MAX_FILTER_TABLETS).map(<[TabletRange]>::to_vec));
+        }
+        orders
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use wire::ids::ServerId;
+
+    fn orphans(span: u32, limits: Limits) -> (Tables, Vec<TabletRange>) {
+        let mut tables = Tables::new(0, limits);
+        tables.create(b"a", span, &[&[1]]).unwrap();
+        tables.orphan(1, ServerId::new(1, 0));
+        let ranges = tables
+            .tablets()
+            .map(|(table, tablet)| table.range(tablet))
+            .collect();
+        (tables, ranges)
+    }
+
+    fn total(parts: &[Vec<TabletRange>]) -> u128 {
+        parts.iter().flatten().map(width).sum()
+    }
+
+    #[test]
+    fn a_single_tablet_is_cut_for_all() {
+        let (mut tables, tablets) = orphans(1, Limits::default());
+        let parts = tables.cut_into_parts(&tablets, 3);
+        assert_eq!(parts.len(), 3);
+        assert_eq!(total(&parts), 1 << 64);
+        let known: Vec<_> = tables
+            .tablets()
+            .map(|(table, tablet)| table.range(tablet))
+            .collect();
+        assert_eq!(parts.concat(), known);
+        assert!(
+            tables
+                .tablets()
+                .all(|(_, tablet)| tablet.sources.len() == 1)
+        );
+    }
+
+    #[test]
+    fn many_tablets_are_dealt_out_whole() {
+        let (mut tables, tablets) = orphans(10, Limits::default());
+        let parts = tables.cut_into_parts(&tablets, 4);
+        let mut sizes: Vec<_> = parts.iter().map(Vec::len).collect();
+        sizes.sort_unstable();
+        assert_eq!(sizes, [2, 2, 3, 3]);
+        assert_eq!(tables.tablets().count(), 10);
+    }
+
+    #[test]
+    fn where_a_limit_stands_against_it_parts_are_fewer() {
+        let limits = Limits {
+            max_tablets: 4,
+            ..Limits::default()
+        };
+        let (mut tables, tablets) = orphans(3, limits);
+        let parts = tables.cut_into_parts(&tablets, 9);
+        assert_eq!(parts.len(), 4);
+        assert_eq!(total(&parts), 1 << 64);
+        assert_eq!(tables.tablets().count(), 4);
+    }
+}

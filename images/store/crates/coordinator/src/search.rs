@@ -1,0 +1,195 @@
+//! Finding a dead server's log: what the backups hold of it, and whether that is all. docs/replication.md, "Which log is the log?".
+
+use core::time::Duration;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use wire::ids::ServerId;
+use wire::member::{Log, ReplicaFound, SegmentSource, ToShard, coordinator};
+use wire::time::Time;
+
+use crate::Output;
+use crate::members::Members;
+
+/// A backup that has not answered is asked again after this.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Backups that take longer are not waited for where the others have everything. Each waits out its promise to the old master first.
+const GRACE: Duration = Duration::from_millis(600);
+/// Segments that a text names one by one.
+const MAX_NAMED: usize = 8;
+
+type Replicas<'a> = Vec<(ServerId, &'a ReplicaFound)>;
+
+#[derive(Debug)]
+pub(crate) struct Search {
+    log: ServerId,
+    began: Time,
+    /// Connection on which each server's backup was asked last, and when.
+    asked: BTreeMap<u32, (u64, Time)>,
+    /// What each backup holds.
+    found: BTreeMap<ServerId, Vec<ReplicaFound>>,
+}
+
+impl Search {
+    pub fn new(log: ServerId, now: Time) -> Search {
+        Search {
+            log,
+            began: now,
+            asked: BTreeMap::new(),
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// Asks the backups that have not answered, and forgets what those had that are gone.
+    pub fn ask(&mut self, now: Time, members: &mut Members, out: &mut impl Output) {
+        self.found.retain(|backup, _| {
+            let server = members.server(backup.index());
+            server.is_some_and(|server| server.id == *backup && server.backup.is_some())
+        });
+        for (id, connection) in members.linked_backups() {
+            let asked = self.asked.get(&id.index());
+            let is_due = asked.is_none_or(|&(on, at)| on != connection || now >= at + ASK_AGAIN);
+            if self.found.contains_key(&id) || !is_due {
+                continue;
+            }
+            self.asked.insert(id.index(), (connection, now));
+            let log = Log { log: self.log.0 };
+            let kind = Some(coordinator::Kind::FenceLog(log));
+            out.send_member(connection, ToShard { kind });
+        }
+    }
+
+    pub fn answered(&mut self, backup: ServerId, replicas: Vec<ReplicaFound>) {
+        self.found.insert(backup, replicas);
+    }
+
+    /// Whether waiting for more answers is not worth it.
+    pub fn has_settled(&self, now: Time, members: &Members) -> bool {
+        let mut backups = members.linked_backups();
+        now >= self.began + GRACE || backups.all(|(id, _)| self.found.contains_key(&id))
+    }
+
+    /// Every segment of the log from `from_segment` on, and who has it. The error names what nobody has.
+    pub fn segments(&self, floor: u64, from_segment: u64) -> Result<Vec<SegmentSource>, String> {
+        let (head, digest) = self.head(floor)?;
+        let mut closed: BTreeMap<u64, Replicas<'_>> = BTreeMap::new();
+        for (backup, replica) in self.replicas() {
+            if !replica.is_open && replica.damage.is_empty() {
+                let of_segment = closed.entry(replica.segment_id).or_default();
+                of_segment.push((backup, replica));
+            }
+        }
+        let mut segments = Vec::new();
+        let mut missing = Vec::new();
+        for segment_id in digest.into_iter().filter(|&id| id >= from_segment) {
+            match closed.get(&segment_id) {
+                Some(replicas) => segments.push(self.source(replicas)),
+                None => missing.push(segment_id),
+            }
+        }
+        if head.segment_id >= from_segment {
+            segments.push(head);
+        }
+        if missing.is_empty() {
+            Ok(segments)
+        } else {
+            Err(self.name_missing(&missing))
+        }
+    }
+
+    fn replicas(&self) -> impl Iterator<Item = (ServerId, &ReplicaFound)> {
+        let backups = self.found.iter();
+        backups.flat_map(|(&backup, replicas)| replicas.iter().map(move |one| (backup, one)))
+    }
+
+    /// The oldest head segment of which an open replica counts: younger ones hold nothing that was acknowledged. Of its replicas the longest,
+    /// and the digest in it.
+    fn head(&self, floor: u64) -> Result<(SegmentSource, Vec<u64>), String> {
+        let counts = |replica: &ReplicaFound| {
+            replica.is_open
+                && !replica.is_side
+                && replica.damage.is_empty()
+                && replica.segment_id >= floor
+        };
+        let mut heads: Replicas<'_> = self.replicas().filter(|(_, one)| counts(one)).collect();
+        // The longest of the oldest first.
+        heads.sort_by_key(|(_, replica)| (replica.segment_id, Reverse(replica.bytes)));
+        let Some(&(_, first)) = heads.first() else {
+            return Err(self.name_missing_head(floor));
+        };
+        heads.retain(|(_, other)| {
+            (other.segment_id, other.bytes) == (first.segment_id, first.bytes)
+        });
+        Ok((self.source(&heads), first.digest.clone()))
+    }
+
+    /// These replicas are of one segment; at least one.
+    fn source(&self, replicas: &[(ServerId, &ReplicaFound)]) -> SegmentSource {
+        let (_, first) = replicas[0];
+        let same = replicas.iter().filter(|(_, one)| one.bytes == first.bytes);
+        let mut backups: Vec<u64> = same.map(|(backup, _)| backup.0).collect();
+        // So that not all segments are asked of the same one first.
+        let turn = first.segment_id as usize % backups.len();
+        backups.rotate_left(turn);
+        SegmentSource {
+            log: self.log.0,
+            segment_id: first.segment_id,
+            bytes: first.bytes,
+            backups,
+        }
+    }
+
+    fn name_missing(&self, missing: &[u64]) -> String {
+        let named: Vec<String> = missing
+            .iter()
+            .take(MAX_NAMED)
+            .map(|&segment_id| {
+                let of_it = self
+                    .replicas()
+                    .filter(|(_, replica)| replica.segment_id == segment_id);
+                let damaged = of_it.filter(|(_, replica)| !replica.damage.is_empty()).map(
+                    |(backup, replica)| {
+                        format!("the replica at server {backup} {}", replica.damage)
+                    },
+                );
+                let damaged: Vec<String> = damaged.collect();
+                if damaged.is_empty() {
+                    segment_id.to_string()
+                } else {
+                    format!("{segment_id} ({})", damaged.join(", "))
+                }
+            })
+            .collect();
+        let more = missing.len().saturating_sub(MAX_NAMED);
+        let more = if more == 0 {
+            String::new()
+        } else {
+            format!(" and {more} more")
+        };
+        format!(
+            "no backup that answers has segment {}{more} of the log of server {}",
+            named.join(", "),
+            self.log
+        )
+    }
+
+    fn name_missing_head(&self, floor: u64) -> String {
+        let damaged: Vec<String> = self
+            .replicas()
+            .filter(|(_, replica)| {
+                replica.is_open && replica.segment_id >= floor && !replica.damage.is_empty()
+            })
+            .map(|(backup, replica)| {
+                format!(
+                    "; segment {} at server {backup} {}",
+                    replica.segment_id, replica.damage
+                )
+            })
+            .collect();
+        format!(
+            "no backup that answers has the head of the log of server {} (segment {floor} or a later one){}",
+            self.log,
+            damaged.concat()
+        )
+    }
+}
