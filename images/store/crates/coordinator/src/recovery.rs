@@ -152,7 +152,7 @@ impl Coordinator {
     }
 
     /// After a restart: tablets without an owner are recovered, as they were before.
-    pub(crate) fn resume_recoveries(&mut self, now: Time) {
+    pub fn resume_recoveries(&mut self, now: Time) {
         let mut left: BTreeMap<ServerId, u64> = BTreeMap::new();
         for (_, tablet) in self.tables.tablets() {
             if tablet.owner == NOBODY {

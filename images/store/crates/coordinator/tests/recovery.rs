@@ -315,10 +315,8 @@ fn who_brought_a_tablet_back_and_dies_leaves_two_logs() {
     store.kill(2);
     let second = store.ids[&2];
     let asked = fenced(&store.wait(100));
-    assert_eq!(
-        asked,
-        [(103, dead), (103, second), (104, dead), (104, second)]
-    );
+    let expected = [(103, dead), (104, dead), (103, second), (104, second)];
+    assert_eq!(asked, expected);
     for number in 3..=4 {
         store.finds(number, dead, vec![closed(1), open_head(2, 80, &[1])]);
         store.finds(
