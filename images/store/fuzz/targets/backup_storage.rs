@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use backup::testing::MemoryStorage;
 use backup::{
-    BLOCK_BYTES, Backup, Config, Durability, Inventory, Layout, Output, SUPERBLOCK_BYTES, Storage,
+    BLOCK_BYTES, Backup, Config, Durability, Flaw, Inventory, Layout, Output, SUPERBLOCK_BYTES,
+    Storage,
 };
 use libfuzzer_sys::fuzz_target;
+use wire::entry::RawEntry;
 use wire::ids::{ReplyTo, ServerId};
-use wire::peer::{Answer, Append, Read, ReplicaId, Role, Status};
+use wire::member::TabletRange;
+use wire::peer::{Answer, Append, List, Read, ReadEntries, ReplicaId, Request, Role, Status};
 use wire::time::Time;
 
 #[derive(Default)]
@@ -130,6 +133,72 @@ fn contents(backup: &mut Backup<MemoryStorage>) -> Vec<(ReplicaId, Status, Vec<u
     replicas.into_iter().map(&mut read).collect()
 }
 
+/// What a recovery of a table reads: entries of the replica, and then its end; or nothing.
+fn read_entries(backup: &mut Backup<MemoryStorage>, replica: ReplicaId, data: &[u8]) {
+    let tablet = TabletRange {
+        table_id: 1,
+        start_key_hash: 0,
+        end_key_hash: u64::MAX,
+    };
+    let (mut offset, mut entries) = (0, Vec::new());
+    while (offset as usize) < data.len() {
+        let mut request = Vec::new();
+        ReadEntries::encode(replica, offset, 64, &[tablet], &mut request);
+        let Ok(Request::ReadEntries(read)) = Request::decode(&request) else {
+            panic!("not what was written");
+        };
+        let (status, next_offset) = backup.read_entries(&read, &mut entries);
+        if status != Status::Ok {
+            return assert!(entries.is_empty());
+        }
+        let piece = &data[offset as usize..next_offset as usize];
+        assert!(
+            !piece.is_empty(),
+            "all of so short a segment is compared at once"
+        );
+        let mut rest = &entries[..];
+        while !rest.is_empty() {
+            let entry = RawEntry::read_checked(rest).expect("a whole entry");
+            assert!(
+                piece
+                    .windows(entry.bytes.len())
+                    .any(|bytes| bytes == entry.bytes)
+            );
+            rest = &rest[entry.bytes.len()..];
+        }
+        offset = next_offset;
+    }
+}
+
+/// A listing shows closed replicas by length and checksum, if they can be read.
+fn assert_listed(backup: &mut Backup<MemoryStorage>, log: ServerId) {
+    let listing = backup.list(List { log });
+    let segments: Vec<u64> = backup.segments(log).collect();
+    if listing.status == Status::Fenced {
+        return;
+    }
+    assert!(
+        listing
+            .replicas
+            .iter()
+            .map(|listed| listed.segment_id)
+            .eq(segments)
+    );
+    for listed in listing.replicas {
+        let mut data = Vec::new();
+        let segment_id = listed.segment_id;
+        let whole = Read {
+            replica: ReplicaId { log, segment_id },
+            offset: 0,
+            bytes: u32::MAX,
+        };
+        let status = backup.read(&whole, &mut data);
+        if let (Some(closed), Status::Ok) = (listed.closed, status) {
+            assert_eq!(closed, (data.len() as u32, crc32c::crc32c(&data)));
+        }
+    }
+}
+
 fuzz_target!(|data: &[u8]| {
     let Some((&flags, patches)) = data.split_first() else {
         return;
@@ -180,6 +249,7 @@ fuzz_target!(|data: &[u8]| {
     backup.append(now, &append, to, &mut said);
     let logs: Vec<ServerId> = backup.logs().collect();
     for &log in &logs {
+        assert_listed(&mut backup, log);
         backup.begin_recovery(now, log, &mut said);
     }
     settle(&mut now, &mut backup, &mut said);
@@ -200,7 +270,10 @@ fuzz_target!(|data: &[u8]| {
                 &mut data,
             );
             assert!(status != Status::Ok || crc32c::crc32c(&data) == info.crc);
-            assert!(info.damage.is_none() || status == Status::Mismatch);
+            let is_damaged = matches!(info.damage, Some(Flaw::Damaged(_)));
+            assert_eq!(is_damaged, status == Status::Mismatch);
+            assert!(info.digest.is_empty() || status == Status::Ok);
+            read_entries(&mut backup, replica, &data);
         }
     }
     for log in logs {

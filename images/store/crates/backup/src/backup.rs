@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::{ReplyTo, ServerId};
-use wire::peer::{Answer, Free, KeepAlive, Read, ReplicaId, Role, SERVING_PROMISE, Status};
+use wire::peer::{
+    Answer, Free, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE, Status,
+};
 use wire::time::Time;
 
 use crate::device::Device;
@@ -151,6 +153,35 @@ impl<S: Storage> Backup<S> {
                 Status::Mismatch
             }
         }
+    }
+
+    /// All replicas of a log here, for its master. Of the closed ones it learns what they hold, once no crash takes that any more: they are as
+    /// good as one that was just made.
+    pub fn list(&self, list: List) -> Listing {
+        if let Err(status) = self.may_write(list.log) {
+            return Listing {
+                status,
+                replicas: Vec::new(),
+            };
+        }
+        let listed = |(replica, number): (ReplicaId, u32)| Listed {
+            segment_id: replica.segment_id,
+            closed: self.held_for_good(number),
+        };
+        Listing {
+            status: Status::Ok,
+            replicas: self.of_log(list.log).map(listed).collect(),
+        }
+    }
+
+    /// Length and checksum of what an append that closes the replica would be answered with [`Status::Ok`] now, without a sync.
+    fn held_for_good(&self, number: u32) -> Option<(u32, u32)> {
+        let frame = &self.frames[number];
+        let content = frame.content()?;
+        let is_safe =
+            !self.config.durability.is_flushed() || frame.closing_is_durable(&self.device);
+        (content.closed && content.damage.is_none() && is_safe)
+            .then_some((content.bytes, content.crc))
     }
 
     /// Its recovery is complete everywhere: all frames of the log are free.

@@ -30,8 +30,14 @@ pub(crate) struct Frame {
     carried_bytes: u32,
     /// The newest header is there twice, and says how much is acknowledged: rot of one place changes nothing.
     settled: bool,
-    /// The data has been read and has its checksum.
-    verified: bool,
+    compared: Compared,
+}
+
+/// How much of the data has been read since it was written, and the checksum of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Compared {
+    bytes: u32,
+    crc: u32,
 }
 
 /// All frames by number; those whose header cannot be read are there in name only.
@@ -87,7 +93,7 @@ impl Frame {
             content,
             carried_bytes: 0,
             settled,
-            verified: false,
+            compared: Compared::default(),
         }
     }
 
@@ -105,6 +111,11 @@ impl Frame {
     /// No crash takes the newest header any more.
     pub fn is_durable<S>(&self, device: &Device<S>) -> bool {
         self.copies.newest_is_durable(&device.syncs)
+    }
+
+    /// No crash makes a closed replica less than it is now.
+    pub fn closing_is_durable<S>(&self, device: &Device<S>) -> bool {
+        self.settled || self.is_durable(device)
     }
 
     /// Starts a replica in this frame, which is free.
@@ -160,7 +171,7 @@ impl Frame {
         }
         self.write_header(Some(content), device)?;
         self.settled = false;
-        self.verified = false;
+        self.compared = Compared::default();
         Ok(())
     }
 
@@ -230,23 +241,35 @@ impl Frame {
 
     /// Reads all data and compares its checksum, unless that has been done.
     pub fn verify<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), Damage> {
+        self.verify_some(u32::MAX, device).map(|_| ())
+    }
+
+    /// Goes on with that, and reads so much at most. Answers how many bytes are still to be compared, and how many were read now.
+    pub fn verify_some<S: Storage>(
+        &mut self,
+        most: u32,
+        device: &mut Device<S>,
+    ) -> Result<(u32, u32), Damage> {
         let Some(content) = self.content else {
-            return Ok(());
+            return Ok((0, 0));
         };
         if let Some(damage) = content.damage {
             return Err(damage);
         }
-        if self.verified {
-            return Ok(());
+        let from = self.compared;
+        let end = content.bytes.min(from.bytes.saturating_add(most));
+        let crc = device.checksum(self.number, from.bytes, end, from.crc);
+        let crc = crc.map_err(|_| Damage::Unreadable)?;
+        if end == content.bytes && crc != content.crc {
+            return Err(Damage::Rotten);
         }
-        match device.checksum(self.number, 0, content.bytes, 0) {
-            Ok(crc) if crc == content.crc => {
-                self.verified = true;
-                Ok(())
-            }
-            Ok(_) => Err(Damage::Rotten),
-            Err(_) => Err(Damage::Unreadable),
-        }
+        self.compared = Compared { bytes: end, crc };
+        Ok((content.bytes - end, end - from.bytes))
+    }
+
+    /// Something has been read that is not as it was: all is compared again.
+    pub fn doubt(&mut self) {
+        self.compared = Compared::default();
     }
 
     /// Reads a piece into `out`, which has its size; all data has been or is now compared with its checksum.
@@ -269,7 +292,8 @@ impl Frame {
         if is_whole && crc32c::crc32c(out) != content.crc {
             return Err(Damage::Rotten);
         }
-        self.verified = true;
+        let Content { bytes, crc, .. } = content;
+        self.compared = Compared { bytes, crc };
         Ok(())
     }
 }

@@ -155,6 +155,7 @@ impl<S: Storage> Backup<S> {
             layout: config.layout(),
             cluster_id: config.cluster_id,
             syncs: Syncs::OPENED,
+            piece: Vec::new(),
         };
         Backup {
             device,

@@ -1,10 +1,15 @@
 //! Fencing a log and releasing it to its recovery.
 
+use core::fmt;
+use core::ops::ControlFlow;
+
+use wire::entry::{Digest, EntryError, Kind};
 use wire::ids::ServerId;
 use wire::peer::{ReplicaId, Role, SERVING_PROMISE};
 use wire::time::Time;
 
 use crate::backup::{Backup, Output};
+use crate::device::WalkError;
 use crate::fences::TooMany;
 use crate::frame::State;
 use crate::record::{Damage, MAX_FENCES};
@@ -19,7 +24,7 @@ pub struct Inventory {
 }
 
 /// A replica as it is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaInfo {
     pub segment_id: u64,
     pub role: Role,
@@ -27,9 +32,34 @@ pub struct ReplicaInfo {
     /// Data that is here, and the CRC32C over all of it, for the reader to compare with what arrives.
     pub bytes: u32,
     pub crc: u32,
-    /// Why [`Backup::read`] does not give it out. That of open replicas is known here; closed ones are looked at when they are
+    /// Of an open head: the last digest in it, the ids of the segments that with it make up the log.
+    pub digest: Vec<u64>,
+    /// Why a recovery cannot use it. That of open replicas is known here; closed ones are looked at when they are
     /// read, and named here once they were found damaged.
-    pub damage: Option<Damage>,
+    pub damage: Option<Flaw>,
+}
+
+/// What is wrong with a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// [`Backup::read`] does not give it out.
+    Damaged(Damage),
+    /// It is as it was written, but no log wrote it, or that of another version.
+    NoEntry { offset: u32, error: EntryError },
+    /// It is as it was written, but does not say which segments make up the log, as every head does.
+    NoDigest,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Flaw::Damaged(damage) => damage.fmt(f),
+            Flaw::NoEntry { offset, error } => {
+                write!(f, "holds no log entry at offset {offset}: {error}")
+            }
+            Flaw::NoDigest => f.write_str("is a head without a digest"),
+        }
+    }
 }
 
 impl<S: Storage> Backup<S> {
@@ -56,7 +86,9 @@ impl<S: Storage> Backup<S> {
             );
             return;
         }
-        self.recovering.insert(log);
+        if self.recovering.insert(log) {
+            self.announce_reads(log);
+        }
         if !self.fencing.durable().covers(log) {
             self.fencing.changed();
         }
@@ -89,6 +121,17 @@ impl<S: Storage> Backup<S> {
         next
     }
 
+    /// What there is of a log will be read soon.
+    fn announce_reads(&mut self, log: ServerId) {
+        let numbers: Vec<u32> = self.of_log(log).map(|(_, number)| number).collect();
+        for number in numbers {
+            let content = self.frames[number].content();
+            let bytes = content.map_or(0, |content| content.bytes);
+            let offset = self.device.layout.data(number);
+            self.device.storage.will_need(offset, bytes.into());
+        }
+    }
+
     fn inventory(&mut self, log: ServerId) -> Inventory {
         let of_log: Vec<(ReplicaId, u32)> = self.of_log(log).collect();
         let replicas = of_log
@@ -101,18 +144,49 @@ impl<S: Storage> Backup<S> {
     fn look_at(&mut self, replica: ReplicaId, number: u32) -> ReplicaInfo {
         let frame = &mut self.frames[number];
         let is_open = frame.content().is_some_and(|content| !content.closed);
+        let mut digest = Ok(Vec::new());
         // Which log is the log depends on what open replicas hold, before anything is read.
-        if is_open && let Err(damage) = frame.verify(&mut self.device) {
+        if is_open {
+            digest = match frame.verify(&mut self.device) {
+                Ok(()) => self.last_digest(number),
+                Err(damage) => Err(Flaw::Damaged(damage)),
+            };
+        }
+        if let Err(Flaw::Damaged(damage)) = digest {
             self.name_damage(number, damage);
         }
         let content = self.frames[number].content().expect("a frame in use");
+        let damage = content.damage.map(Flaw::Damaged);
         ReplicaInfo {
             segment_id: replica.segment_id,
             role: content.role,
             state: State::of(content.closed),
             bytes: content.bytes,
             crc: content.crc,
-            damage: content.damage,
+            damage: damage.or(digest.as_ref().err().copied()),
+            digest: digest.unwrap_or_default(),
+        }
+    }
+
+    /// The last digest in a head; nothing in a side segment.
+    fn last_digest(&mut self, number: u32) -> Result<Vec<u64>, Flaw> {
+        let content = self.frames[number].content().expect("a frame in use");
+        if content.role == Role::Side {
+            return Ok(Vec::new());
+        }
+        let mut last = None;
+        let walked = self
+            .device
+            .walk(number, 0..content.bytes, u32::MAX, |entry| {
+                if entry.kind == Kind::Digest {
+                    last = Some(entry.decode::<Digest<'_>>()?.segment_ids().collect());
+                }
+                Ok(ControlFlow::Continue(()))
+            });
+        match walked {
+            Ok(_) => last.ok_or(Flaw::NoDigest),
+            Err(WalkError::Entry { offset, error }) => Err(Flaw::NoEntry { offset, error }),
+            Err(WalkError::Storage(_)) => Err(Flaw::Damaged(Damage::Unreadable)),
         }
     }
 }

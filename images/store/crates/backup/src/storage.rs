@@ -14,6 +14,8 @@ pub trait Storage {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError>;
     /// Fills `out`.
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), StorageError>;
+    /// These bytes will be read soon: a chance to fetch them from the disk, on Linux with `posix_fadvise`. Must not wait for them.
+    fn will_need(&mut self, _offset: u64, _bytes: u64) {}
     /// Begins to make durable what was written until now; the driver tells [`crate::Backup::synced`] when it
     /// is, later and not before this returns. At most one of each scope is under way.
     fn begin_sync(&mut self, scope: Scope);

@@ -23,6 +23,9 @@ pub struct MemoryStorage {
     syncs: BTreeMap<Scope, u64>,
     /// What does not work from now on.
     pub faults: Faults,
+    pub bytes_read: u64,
+    /// Offset and length of what it was told will be read.
+    pub announced: Vec<(u64, u64)>,
 }
 
 /// What does not work. The texts become those of the errors.
@@ -216,7 +219,12 @@ impl Storage for MemoryStorage {
         }
         let at = offset as usize;
         out.copy_from_slice(&self.cache[at..at + out.len()]);
+        self.bytes_read += out.len() as u64;
         Ok(())
+    }
+
+    fn will_need(&mut self, offset: u64, bytes: u64) {
+        self.announced.push((offset, bytes));
     }
 
     fn begin_sync(&mut self, scope: Scope) {

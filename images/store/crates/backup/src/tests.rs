@@ -1,6 +1,7 @@
 //! A backup on a storage in memory: what it answers, and what it finds after crashes.
 
 mod damage;
+mod entries;
 mod golden;
 mod model;
 mod recovery;
@@ -64,9 +65,13 @@ pub(crate) fn content_of(replica: ReplicaId, bytes: u32) -> Vec<u8> {
 
 impl Rig {
     pub fn new(durability: Durability, frame_count: u32) -> Rig {
+        Rig::of_segments(durability, frame_count, SEGMENT_BYTES)
+    }
+
+    pub fn of_segments(durability: Durability, frame_count: u32, segment_bytes: u32) -> Rig {
         let config = Config {
             cluster_id: 7,
-            segment_bytes: SEGMENT_BYTES,
+            segment_bytes,
             frame_count,
             durability,
             boot_id: [1; 16],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use backup::{Backup, Inventory, Storage};
 use wire::ids::ReplyTo;
 use wire::member::{ToCoordinator, shard};
-use wire::peer::{Answer, Data, Request};
+use wire::peer::{Answer, Data, Entries, Request};
 use wire::time::Time;
 
 use crate::output::Output;
@@ -66,7 +66,16 @@ impl<S: Storage> Server<S> {
                 let status = backup.read(&read, &mut self.read);
                 out.answer_peer(to, &[&Data::fixed_bytes(status), &self.read]);
             }
-            Ok(Request::ReadEntries(_) | Request::List(_)) => self.close_peer(to.connection, out),
+            Ok(Request::ReadEntries(read)) => {
+                let (status, next_offset) = backup.read_entries(&read, &mut self.read);
+                let fixed = Entries::fixed_bytes(status, next_offset);
+                out.answer_peer(to, &[&fixed, &self.read]);
+            }
+            Ok(Request::List(list)) => {
+                let mut listing = Vec::new();
+                backup.list(list).encode(&mut listing);
+                out.answer_peer(to, &[&listing]);
+            }
             Err(error) => {
                 out.log_message(2, &format!("backup: closed a connection: {error}"));
                 self.close_peer(to.connection, out);

@@ -91,6 +91,6 @@ fn replica_found(replica: ReplicaInfo) -> ReplicaFound {
             .damage
             .map(|damage| damage.to_string())
             .unwrap_or_default(),
-        digest: Vec::new(),
+        digest: replica.digest,
     }
 }

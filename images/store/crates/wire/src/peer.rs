@@ -48,8 +48,10 @@ pub enum Malformed {
     Long,
     UnknownKind(u8),
     UnknownValue(u8),
-    /// More data than [`MAX_APPEND_BYTES`], or beyond any segment.
+    /// More data than [`MAX_APPEND_BYTES`], or beyond any segment; more tablets than [`MAX_FILTER_TABLETS`].
     TooLarge,
+    /// Tablets overlap, or come in another order than that of tables and key hashes.
+    Unordered,
 }
 
 impl fmt::Display for Malformed {
@@ -59,7 +61,8 @@ impl fmt::Display for Malformed {
             Malformed::Long => f.write_str("message has bytes after its end"),
             Malformed::UnknownKind(kind) => write!(f, "message of unknown kind {kind}"),
             Malformed::UnknownValue(value) => write!(f, "field has the unknown value {value}"),
-            Malformed::TooLarge => f.write_str("append is too large"),
+            Malformed::TooLarge => f.write_str("message is too large"),
+            Malformed::Unordered => f.write_str("tablets are not in order"),
         }
     }
 }
@@ -255,7 +258,21 @@ impl<'a> Filter<'a> {
         if bytes.len() > MAX_FILTER_TABLETS * FILTER_TABLET_BYTES {
             return Err(Malformed::TooLarge);
         }
-        Ok(Filter(bytes))
+        let filter = Filter(bytes);
+        // Whoever looks for an entry's tablet relies on it.
+        if filter.is_ordered() {
+            Ok(filter)
+        } else {
+            Err(Malformed::Unordered)
+        }
+    }
+
+    fn is_ordered(&self) -> bool {
+        let is_range = |tablet: TabletRange| tablet.start_key_hash <= tablet.end_key_hash;
+        self.tablets().all(is_range)
+            && self.tablets().is_sorted_by(|one, next| {
+                (one.table_id, one.end_key_hash) < (next.table_id, next.start_key_hash)
+            })
     }
 
     /// Writes tablets as a filter; at most [`MAX_FILTER_TABLETS`], in order.
@@ -599,6 +616,22 @@ mod tests {
         assert_eq!(Request::decode(&bytes[..50]), Err(Malformed::Short));
         bytes.resize(25 + 24 * (MAX_FILTER_TABLETS + 1), 0);
         assert_eq!(Request::decode(&bytes), Err(Malformed::TooLarge));
+        let unordered = |tablets: &[(u64, u64, u64)]| {
+            let mut bytes = Vec::new();
+            let tablets = tablets.iter().map(|&(table_id, start, end)| TabletRange {
+                table_id,
+                start_key_hash: start,
+                end_key_hash: end,
+            });
+            let tablets: Vec<TabletRange> = tablets.collect();
+            ReadEntries::encode(REPLICA, 0, 0, &tablets, &mut bytes);
+            Request::decode(&bytes) == Err(Malformed::Unordered)
+        };
+        assert!(unordered(&[(1, 3, 2)]));
+        assert!(unordered(&[(2, 0, 1), (1, 0, 1)]));
+        assert!(unordered(&[(1, 0, 5), (1, 5, 9)]), "they overlap");
+        assert!(!unordered(&[(1, 0, 5), (1, 6, 9), (2, 0, 0)]));
+        assert!(!unordered(&[]));
 
         let list = List { log: REPLICA.log };
         assert_eq!(hex(&list.to_bytes()), "060700000002000000");

@@ -319,7 +319,10 @@ fn data_that_cannot_be_read_is_named() {
         .replicas
         .iter()
         .map(|replica| replica.damage);
-    assert_eq!(damage.collect::<Vec<_>>(), [Some(Damage::Unreadable); 2]);
+    assert_eq!(
+        damage.collect::<Vec<_>>(),
+        [Some(Flaw::Damaged(Damage::Unreadable)); 2]
+    );
 }
 
 #[test]
