@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use wire::entry::RawEntry;
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::TabletRange;
-use wire::peer::{Answer, Append, List, Read, ReadEntries, ReplicaId, Request, Role, Status};
+use wire::peer::{Answer, Append, Held, List, Read, ReadEntries, ReplicaId, Request, Role, Status};
 use wire::time::Time;
 
 #[derive(Default)]
@@ -193,8 +193,8 @@ fn assert_listed(backup: &mut Backup<MemoryStorage>, log: ServerId) {
             bytes: u32::MAX,
         };
         let status = backup.read(&whole, &mut data);
-        if let (Some(closed), Status::Ok) = (listed.closed, status) {
-            assert_eq!(closed, (data.len() as u32, crc32c::crc32c(&data)));
+        if let (Held::Closed { bytes, crc }, Status::Ok) = (listed.held, status) {
+            assert_eq!((bytes, crc), (data.len() as u32, crc32c::crc32c(&data)));
         }
     }
 }

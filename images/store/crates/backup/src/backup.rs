@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{
-    Answer, Free, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE, Status,
+    Answer, Free, Held, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE, Status,
 };
 use wire::time::Time;
 
@@ -155,8 +155,7 @@ impl<S: Storage> Backup<S> {
         }
     }
 
-    /// All replicas of a log here, for its master. Of the closed ones it learns what they hold, once no crash takes that any more: they are as
-    /// good as one that was just made.
+    /// All replicas of a log here, for its master. Of the closed ones it learns what they hold, once no crash takes that any more.
     pub fn list(&self, list: List) -> Listing {
         if let Err(status) = self.may_write(list.log) {
             return Listing {
@@ -166,7 +165,7 @@ impl<S: Storage> Backup<S> {
         }
         let listed = |(replica, number): (ReplicaId, u32)| Listed {
             segment_id: replica.segment_id,
-            closed: self.held_for_good(number),
+            held: self.held(number),
         };
         Listing {
             status: Status::Ok,
@@ -174,14 +173,21 @@ impl<S: Storage> Backup<S> {
         }
     }
 
-    /// Length and checksum of what an append that closes the replica would be answered with [`Status::Ok`] now, without a sync.
-    fn held_for_good(&self, number: u32) -> Option<(u32, u32)> {
+    fn held(&self, number: u32) -> Held {
         let frame = &self.frames[number];
-        let content = frame.content()?;
+        let content = frame.content().expect("a frame in use");
         let is_safe =
-            !self.config.durability.is_flushed() || frame.closing_is_durable(&self.device);
-        (content.closed && content.damage.is_none() && is_safe)
-            .then_some((content.bytes, content.crc))
+            !self.config.durability.is_flushed() || frame.newest_is_safe(&self.device);
+        if content.damage.is_some() {
+            Held::Nothing
+        } else if content.closed && is_safe {
+            let (bytes, crc) = (content.bytes, content.crc);
+            Held::Closed { bytes, crc }
+        } else if content.role == Role::Head {
+            Held::OpenHead
+        } else {
+            Held::Nothing
+        }
     }
 
     /// Its recovery is complete everywhere: all frames of the log are free.

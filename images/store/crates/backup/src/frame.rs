@@ -113,8 +113,8 @@ impl Frame {
         self.copies.newest_is_durable(&device.syncs)
     }
 
-    /// No crash makes a closed replica less than it is now.
-    pub fn closing_is_durable<S>(&self, device: &Device<S>) -> bool {
+    /// No crash makes the replica less than it is now.
+    pub fn newest_is_safe<S>(&self, device: &Device<S>) -> bool {
         self.settled || self.is_durable(device)
     }
 

@@ -183,7 +183,7 @@ pub struct Entries<'a> {
     pub data: &'a [u8],
 }
 
-/// Answers [`List`]: closed replicas without damage, and all others by their ids alone.
+/// Answers [`List`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     pub status: Status,
@@ -194,8 +194,18 @@ pub struct Listing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub segment_id: u64,
-    /// Length and CRC32C, of one that is closed and not damaged.
-    pub closed: Option<(u32, u32)>,
+    pub held: Held,
+}
+
+/// What a replica is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Complete, undamaged, and as safe as the store's durability asks for.
+    Closed { bytes: u32, crc: u32 },
+    /// Of a head that takes appends, or whose end is not safe yet: a recovery may take it for the newest.
+    OpenHead,
+    /// Damaged, or a part of a side segment: no recovery reads it.
+    Nothing,
 }
 
 /// Bytes of an append before its data.
@@ -345,9 +355,13 @@ impl Listing {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.status as u8);
         for replica in &self.replicas {
-            let (bytes, crc) = replica.closed.unwrap_or_default();
+            let (held, bytes, crc) = match replica.held {
+                Held::Nothing => (0, 0, 0),
+                Held::Closed { bytes, crc } => (1, bytes, crc),
+                Held::OpenHead => (2, 0, 0),
+            };
             out.extend_from_slice(&replica.segment_id.to_le_bytes());
-            out.push(u8::from(replica.closed.is_some()));
+            out.push(held);
             out.extend_from_slice(&bytes.to_le_bytes());
             out.extend_from_slice(&crc.to_le_bytes());
         }
@@ -358,14 +372,15 @@ impl Listing {
         let status = Status::from_u8(fields.u8()?)?;
         let mut replicas = Vec::new();
         while !fields.0.is_empty() {
-            let (segment_id, is_closed) = (fields.u64()?, fields.u8()?);
+            let (segment_id, held) = (fields.u64()?, fields.u8()?);
             let (bytes, crc) = (fields.u32()?, fields.u32()?);
-            let closed = match is_closed {
-                0 => None,
-                1 => Some((bytes, crc)),
+            let held = match held {
+                0 => Held::Nothing,
+                1 => Held::Closed { bytes, crc },
+                2 => Held::OpenHead,
                 value => return Err(Malformed::UnknownValue(value)),
             };
-            replicas.push(Listed { segment_id, closed });
+            replicas.push(Listed { segment_id, held });
         }
         Ok(Listing { status, replicas })
     }
@@ -644,9 +659,10 @@ mod tests {
             data: b"ab",
         };
         assert_eq!(Entries::decode(&[&fixed[..], b"ab"].concat()), Ok(entries));
-        let replicas = [Some((5, 6)), None].map(|closed| Listed {
+        let closed = Held::Closed { bytes: 5, crc: 6 };
+        let replicas = [closed, Held::Nothing, Held::OpenHead].map(|held| Listed {
             segment_id: 4,
-            closed,
+            held,
         });
         let listing = Listing {
             status: Status::Ok,
@@ -658,8 +674,12 @@ mod tests {
             hex(&bytes[..18]),
             "00 0400000000000000 01 05000000 06000000".replace(' ', "")
         );
+        assert_eq!(bytes[26], 0);
+        assert_eq!(bytes[43], 2);
         assert_eq!(Listing::decode(&bytes), Ok(listing));
         assert_eq!(Listing::decode(&bytes[..20]), Err(Malformed::Short));
+        bytes[43] = 3;
+        assert_eq!(Listing::decode(&bytes), Err(Malformed::UnknownValue(3)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use wire::hash::key_hash;
 use wire::ids::TableId;
 use wire::keys::KeysAndValue;
 use wire::member::TabletRange;
-use wire::peer::{List, Listed, Listing, ReadEntries, Request, SERVING_PROMISE};
+use wire::peer::{Held, List, Listed, Listing, ReadEntries, Request, SERVING_PROMISE};
 
 use super::*;
 
@@ -129,6 +129,18 @@ fn with_large_frames(durability: Durability) -> Rig {
 }
 
 impl Rig {
+    fn send_side(&mut self, replica: ReplicaId, bytes: u32) -> u64 {
+        let data = content_of(replica, bytes);
+        self.send(&Append {
+            replica,
+            role: Role::Side,
+            offset: 0,
+            closes: false,
+            crc: crc32c::crc32c(&data),
+            data: &data,
+        })
+    }
+
     fn put_segment(&mut self, segment_id: u64, role: Role, segment: &Segment, closes: bool) {
         let mut offset = 0;
         for data in segment.0.chunks(1 << 20) {
@@ -423,27 +435,34 @@ fn the_storage_is_told_what_a_recovery_will_read() {
     assert_eq!(announced[..], [(places[0], 100), (places[1], 300)]);
 }
 
+fn is_closed(rig: &mut Rig) -> bool {
+    matches!(listing(rig).replicas[0].held, Held::Closed { bytes: 100, .. })
+}
+
 fn listing(rig: &mut Rig) -> Listing {
     rig.backup().list(List { log: LOG })
 }
 
 #[test]
 fn a_listing_tells_of_closed_replicas_what_they_hold() {
-    let mut rig = Rig::buffered();
+    let mut rig = Rig::new(Durability::Buffered, 4);
     rig.put_now(replica(1, 1), 0..100, true);
     rig.put_now(replica(1, 2), 0..300, false);
     rig.put_now(replica(2, 1), 0..100, true);
+    let nonce = rig.send_side(replica(1, 3), 50);
+    assert_eq!(rig.answer(nonce), Some((Status::Ok, 50)));
     let crc = crc32c::crc32c(&content_of(replica(1, 1), 100));
-    let listed = |segment_id, closed| Listed { segment_id, closed };
-    let expected = [listed(1, Some((100, crc))), listed(2, None)];
-    assert_eq!(listing(&mut rig).replicas, expected);
+    let listed = |segment_id, held| Listed { segment_id, held };
+    let [open, part] = [listed(2, Held::OpenHead), listed(3, Held::Nothing)];
+    let closed = listed(1, Held::Closed { bytes: 100, crc });
+    assert_eq!(listing(&mut rig).replicas, [closed, open, part]);
     assert_eq!(listing(&mut rig).status, Status::Ok);
     rig.settle();
     let at = rig.place_of(replica(1, 1));
     rig.storage().rot(at, 1);
     assert_eq!(rig.read(replica(1, 1), 0, 10).0, Status::Mismatch);
-    let damaged = [listed(1, None), listed(2, None)];
-    assert_eq!(listing(&mut rig).replicas, damaged);
+    let damaged = listed(1, Held::Nothing);
+    assert_eq!(listing(&mut rig).replicas, [damaged, open, part]);
     rig.begin_recovery(LOG);
     let fenced = listing(&mut rig);
     assert_eq!((fenced.status, fenced.replicas), (Status::Fenced, vec![]));
@@ -455,18 +474,18 @@ fn a_listing_shows_nothing_that_a_crash_may_take() {
     rig.settle();
     rig.put_settled(replica(1, 1), 0..100, false);
     let nonce = rig.put(replica(1, 1), 100..100, true);
-    assert_eq!(listing(&mut rig).replicas[0].closed, None);
+    assert_eq!(listing(&mut rig).replicas[0].held, Held::OpenHead);
     rig.finish_sync(Scope::All);
     assert_eq!(rig.answer(nonce), Some((Status::Ok, 100)));
-    assert!(listing(&mut rig).replicas[0].closed.is_some());
+    assert!(is_closed(&mut rig));
     rig.settle();
     for _ in 0..3 {
         rig.restart();
-        assert!(listing(&mut rig).replicas[0].closed.is_some());
+        assert!(is_closed(&mut rig));
         rig.settle();
     }
     rig.power_loss(|_| 0);
-    assert!(listing(&mut rig).replicas[0].closed.is_some());
+    assert!(is_closed(&mut rig));
     rig.storage().faults.writes = Some("as told".to_owned());
     rig.put(replica(1, 2), 0..100, false);
     assert_eq!(listing(&mut rig).status, Status::Retired);

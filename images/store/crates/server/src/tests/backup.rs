@@ -7,7 +7,7 @@ use master::Session;
 use wire::entry::{self, Digest, Entry};
 use wire::member::{Log, Logs, coordinator};
 use wire::peer::{
-    Answer, Data, Entries, Free, KeepAlive, List, Listed, Listing, Read, ReadEntries, Status,
+    Answer, Data, Entries, Free, Held, KeepAlive, List, Listed, Listing, Read, ReadEntries, Status,
 };
 
 use super::harness::*;
@@ -72,7 +72,7 @@ fn recoveries_and_returning_masters_are_answered() {
     let listing = Listing::decode(&rig.answer_to(nonce).unwrap());
     let open = Listed {
         segment_id: 1,
-        closed: None,
+        held: Held::OpenHead,
     };
     let (status, replicas) = (Status::Ok, vec![open]);
     assert_eq!(listing, Ok(Listing { status, replicas }));
