@@ -84,6 +84,7 @@ impl Coordinator {
         }
         let raised = server.open_floor.max(Some(floor.segment_id));
         server.open_floor = raised;
+        self.members.server_changed(index);
         let raised = OpenFloor {
             segment_id: raised.unwrap_or(floor.segment_id),
         };

@@ -93,7 +93,7 @@ impl Coordinator {
         let timeout = self.config.death_timeout;
         let silent = |server: &crate::members::Server| match &server.link {
             Some(link) => now.since(link.last_heard) >= timeout,
-            None => now.since(self.created) >= self.config.silence_timeout,
+            None => now.since(self.started) >= self.config.silence_timeout,
         };
         let enlisted = self.members.enlisted();
         let suspects: Vec<u32> = enlisted

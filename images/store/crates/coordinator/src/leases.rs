@@ -1,11 +1,15 @@
 //! Client leases: while one lasts, masters keep the results of its holder's RPCs, so that a retried one takes effect once.
 
+mod durable;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+use crate::state::records::Key;
 
 /// Nanoseconds that a lease lasts from its (re)newal. RAMCloud's; its client's arithmetic needs at least 900 s.
 pub const TERM_NS: u64 = 1_800_000_000_000;
 
-/// Leases handed out and not yet expired. Times are cluster time in nanoseconds.
+/// Leases handed out and not yet expired. Times are cluster time in nanoseconds; what is kept is less `shift_ns`.
 #[derive(Debug)]
 pub struct Leases {
     /// Lease id to its expiration.
@@ -13,6 +17,10 @@ pub struct Leases {
     /// The same, in order of expiration.
     by_expiration: BTreeSet<(u64, u64)>,
     next_id: u64,
+    /// How much cluster time may have run ahead over restarts: leases end later by as much, whenever they were given.
+    shift_ns: u64,
+    /// Records that have changed since they were last asked for.
+    changed: BTreeSet<Key>,
     limit: usize,
 }
 
@@ -23,6 +31,8 @@ impl Leases {
             expirations: BTreeMap::new(),
             by_expiration: BTreeSet::new(),
             next_id: first_id,
+            shift_ns: 0,
+            changed: BTreeSet::new(),
             limit,
         }
     }
@@ -31,7 +41,9 @@ impl Leases {
     /// while there are too many leases.
     pub fn renew(&mut self, id: u64, cluster_time_ns: u64) -> Option<(u64, u64)> {
         self.expire(cluster_time_ns);
-        let expiration = cluster_time_ns.saturating_add(TERM_NS);
+        let expiration = cluster_time_ns
+            .saturating_sub(self.shift_ns)
+            .saturating_add(TERM_NS);
         let id = if let Some(old) = self.expirations.get(&id).copied() {
             self.by_expiration.remove(&(old, id));
             id
@@ -45,25 +57,31 @@ impl Leases {
         };
         self.expirations.insert(id, expiration);
         self.by_expiration.insert((expiration, id));
-        Some((id, expiration))
+        self.changed.insert(Key::Lease(id));
+        Some((id, self.end_of(expiration)))
     }
 
     /// When `id` ends; 0 if it has ended or never was.
     pub fn expiration(&self, id: u64, cluster_time_ns: u64) -> u64 {
-        match self.expirations.get(&id) {
-            Some(&expiration) if expiration > cluster_time_ns => expiration,
-            _ => 0,
-        }
+        let expiration = self.expirations.get(&id);
+        let end = expiration.map_or(0, |&expiration| self.end_of(expiration));
+        if end > cluster_time_ns { end } else { 0 }
+    }
+
+    /// Cluster time of the end of a lease, by what is kept of it.
+    fn end_of(&self, expiration: u64) -> u64 {
+        expiration.saturating_add(self.shift_ns)
     }
 
     /// Forgets what has expired.
     pub fn expire(&mut self, cluster_time_ns: u64) {
         while let Some(&(expiration, id)) = self.by_expiration.first() {
-            if expiration > cluster_time_ns {
+            if self.end_of(expiration) > cluster_time_ns {
                 break;
             }
             self.by_expiration.pop_first();
             self.expirations.remove(&id);
+            self.changed.insert(Key::Lease(id));
         }
     }
 
@@ -72,7 +90,7 @@ impl Leases {
         let expired = self
             .by_expiration
             .iter()
-            .take_while(|(expiration, _)| *expiration <= cluster_time_ns)
+            .take_while(|(expiration, _)| self.end_of(*expiration) <= cluster_time_ns)
             .count();
         (self.by_expiration.len() - expired) as u64
     }

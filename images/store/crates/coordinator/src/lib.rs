@@ -1,7 +1,8 @@
 //! The coordinator: who is in the store, which tables there are, which server owns which part of them, and client leases.
 //!
 //! A state machine without I/O: a driver hands in what arrived, with the time, and carries out what [`Output`] is told.
-//! All state is in memory; a new coordinator is a new, empty store with another cluster id.
+//! What must outlive the process comes out as pairs ([`Coordinator::take_changes`]), of which the next one is made
+//! ([`Coordinator::restore`]); [`Coordinator::new`] is a new, empty store.
 
 #![forbid(unsafe_code)]
 
@@ -16,12 +17,13 @@ mod recovery;
 mod requests;
 mod search;
 mod sessions;
+pub mod state;
 pub mod status;
 mod tables;
 mod views;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wire::ids::ReplyTo;
 use wire::member::{Hello, ToShard};
@@ -140,8 +142,11 @@ pub mod level {
 #[derive(Debug)]
 pub struct Coordinator {
     config: Config,
-    /// Cluster time is counted from here.
-    created: Time,
+    /// When this process's cluster time was `time_base_ns`.
+    started: Time,
+    time_base_ns: u64,
+    /// Noted, or about to be: no cluster time is given out that is not below it.
+    time_bound_ns: u64,
     members: members::Members,
     tables: tables::Tables,
     leases: leases::Leases,
@@ -154,6 +159,9 @@ pub struct Coordinator {
     newcomers: BTreeMap<u64, (Time, Hello)>,
     losses: VecDeque<status::Loss>,
     losses_dropped: u64,
+    /// Records of losses that have changed since they were last asked for, and the counters as they were then.
+    changed: BTreeSet<state::records::Key>,
+    noted_meta: Option<state::records::Meta>,
     next_ping: Time,
     last_tick: Time,
     /// Somebody was told that requests for tests are not served.
@@ -165,7 +173,9 @@ impl Coordinator {
     pub fn new(config: Config, now: Time) -> Coordinator {
         let first_lease = u64::from(config.cluster_tag) << 32 | 1;
         Coordinator {
-            created: now,
+            started: now,
+            time_base_ns: 0,
+            time_bound_ns: 0,
             members: members::Members::new(config.limits.clone()),
             tables: tables::Tables::new(config.cluster_tag, config.limits.clone()),
             leases: leases::Leases::new(first_lease, config.limits.max_client_leases),
@@ -176,6 +186,8 @@ impl Coordinator {
             newcomers: BTreeMap::new(),
             losses: VecDeque::new(),
             losses_dropped: 0,
+            changed: BTreeSet::new(),
+            noted_meta: None,
             next_ping: now,
             last_tick: now,
             told_of_test_rpcs: false,
@@ -184,7 +196,8 @@ impl Coordinator {
     }
 
     fn cluster_time_ns(&self, now: Time) -> u64 {
-        u64::try_from(now.since(self.created).as_nanos()).unwrap_or(u64::MAX)
+        let here = u64::try_from(now.since(self.started).as_nanos()).unwrap_or(u64::MAX);
+        self.time_base_ns.saturating_add(here)
     }
 
     /// Does what is due. Returns when to call again; calling earlier does no harm.

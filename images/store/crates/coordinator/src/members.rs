@@ -4,6 +4,8 @@
 //! member was removed, is never let in again; a process that nobody knows is the member's next incarnation, and proves
 //! that the one before it is dead, unless that one is connected.
 
+mod durable;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wire::ids::ServerId;
@@ -12,6 +14,7 @@ use wire::member::{BackupReport, Hello, Pong, RefusedReason};
 use wire::time::Time;
 
 use crate::Limits;
+use crate::state::records::Key;
 
 /// Highest generation: the version counter of an incarnation starts at `generation << 40`.
 const MAX_GENERATION: u32 = (1 << 24) - 1;
@@ -181,6 +184,8 @@ pub struct Members {
     last_index: u32,
     /// Processes that were let in or removed so far.
     changes: u64,
+    /// Records that have changed since they were last asked for.
+    changed: BTreeSet<Key>,
     limits: Limits,
 }
 
@@ -193,6 +198,7 @@ impl Members {
             removed: BTreeSet::new(),
             last_index: 0,
             changes: 0,
+            changed: BTreeSet::new(),
             limits,
         }
     }
@@ -301,6 +307,7 @@ impl Members {
             self.connections.remove(&old.connection);
         }
         self.connections.insert(connection, index);
+        self.server_changed(index);
         Ok(Admission {
             index,
             death,
@@ -412,6 +419,7 @@ impl Members {
             past: VecDeque::new(),
         };
         self.members.insert(hello.member.clone(), member);
+        self.changed.insert(Key::Member(hello.member.clone()));
         self.changes += 1;
         Ok(())
     }
@@ -420,6 +428,7 @@ impl Members {
         self.last_index += 1;
         let server = Server::new(ServerId::new(self.last_index, 0), member, shard_index);
         self.servers.insert(self.last_index, server);
+        self.server_changed(self.last_index);
         self.last_index
     }
 
@@ -435,7 +444,9 @@ impl Members {
         }
         member.past.push_back(member.process.clone());
         let mut servers = Vec::new();
+        self.changed.insert(Key::Member(name.to_owned()));
         for (shard, index) in member.servers.iter().enumerate() {
+            self.changed.insert(Key::Server(*index));
             let place = self.servers.get_mut(index)?;
             // Also for places that the process did not fill: a generation once given out never comes back.
             let next = ServerId::new(*index, place.id.generation() + 1);
@@ -473,6 +484,7 @@ impl Members {
         self.changes += 1;
         member.host_id.clone_from(&hello.host_id);
         member.build_version.clone_from(&hello.build_version);
+        self.changed.insert(Key::Member(hello.member.clone()));
         member.process = (hello.instance.clone(), hello.process);
         member.servers().to_vec()
     }
@@ -518,23 +530,32 @@ impl Members {
     /// that it had.
     pub fn remove(&mut self, name: &str, instance: &str) -> Vec<Link> {
         if !instance.is_empty() {
-            self.removed.insert((name.to_owned(), instance.to_owned()));
+            self.refuse_for_ever(name, instance.to_owned());
         }
         let Some(member) = self.members.remove(name) else {
             return Vec::new();
         };
         self.changes += 1;
         for (instance, _) in member.past.into_iter().chain([member.process]) {
-            self.removed.insert((name.to_owned(), instance));
+            self.refuse_for_ever(name, instance);
         }
+        self.changed.insert(Key::Member(name.to_owned()));
         let mut ended = Vec::new();
         for index in member.servers {
+            self.server_changed(index);
             if let Some(link) = self.servers.remove(&index).and_then(|server| server.link) {
                 self.connections.remove(&link.connection);
                 ended.push(link);
             }
         }
         ended
+    }
+
+    fn refuse_for_ever(&mut self, name: &str, instance: String) {
+        let name = name.to_owned();
+        self.changed
+            .insert(Key::Removed(name.clone(), instance.clone()));
+        self.removed.insert((name, instance));
     }
 }
 

@@ -17,6 +17,7 @@ use wire::time::Time;
 
 use crate::members::Server;
 use crate::search::Search;
+use crate::state::records::Key;
 use crate::status::Recovery;
 use crate::tables::{NOBODY, Source, Table};
 use crate::{Coordinator, Output, level};
@@ -145,6 +146,7 @@ impl Coordinator {
             let recovery = Recovery::new(log, &member, self.cluster_time_ns(now), tablet_count);
             self.recoveries.under_way.insert(log, recovery);
             self.recoveries.dead.insert(log, Dead { member, floor });
+            self.changed.insert(Key::Log(log.0));
         }
         self.recoveries.next_look = now;
         let logs = servers.iter().map(|server| server.id).collect();
@@ -152,7 +154,7 @@ impl Coordinator {
     }
 
     /// After a restart: tablets without an owner are recovered, as they were before.
-    pub fn resume_recoveries(&mut self, now: Time) {
+    pub(crate) fn resume_recoveries(&mut self, now: Time) {
         let mut left: BTreeMap<ServerId, u64> = BTreeMap::new();
         for (_, tablet) in self.tables.tablets() {
             if tablet.owner == NOBODY {
@@ -538,7 +540,9 @@ impl Coordinator {
         let needed = self.needed_logs();
         logs.retain(|log| !needed.contains(log));
         for log in &logs {
-            self.recoveries.dead.remove(log);
+            if self.recoveries.dead.remove(log).is_some() {
+                self.changed.insert(Key::Log(log.0));
+            }
         }
         let connections: Vec<u64> = self.members.linked_backups().map(|(_, on)| on).collect();
         for connection in connections {

@@ -12,6 +12,7 @@ use wire::time::Time;
 use crate::members::{Death, Link, NotAdmitted, Server};
 use crate::pending::Goal;
 use crate::requests::note_control_response;
+use crate::state::records::Key;
 use crate::status::{Loss, Removal, RemoveMemberError};
 use crate::{Coordinator, Output, level};
 
@@ -286,9 +287,12 @@ impl Coordinator {
         );
         if self.losses.len() == self.config.limits.max_losses {
             self.losses.pop_front();
+            self.changed.insert(Key::Loss(self.losses_dropped));
             self.losses_dropped += 1;
         }
         let live_bytes = death.servers.iter();
+        let number = self.losses_dropped + self.losses.len() as u64;
+        self.changed.insert(Key::Loss(number));
         self.losses.push_back(Loss {
             cluster_time_ns: self.cluster_time_ns(now),
             member: death.member,

@@ -1,11 +1,14 @@
 //! Tables, and which server owns which range of each one's key hashes.
 
+mod durable;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::ServerId;
 use wire::member::TabletRange;
 
 use crate::Limits;
+use crate::state::records::Key;
 
 /// Owner of a tablet whose server is dead, until another has it back.
 pub const NOBODY: u32 = 0;
@@ -84,6 +87,8 @@ pub struct Tables {
     last_used: u32,
     tablets_of: BTreeMap<u32, u64>,
     tablet_count: usize,
+    /// Records that have changed since they were last asked for.
+    changed: BTreeSet<Key>,
     limits: Limits,
 }
 
@@ -97,6 +102,7 @@ impl Tables {
             last_used: 0,
             tablets_of: BTreeMap::new(),
             tablet_count: 0,
+            changed: BTreeSet::new(),
             limits,
         }
     }
@@ -121,6 +127,10 @@ impl Tables {
     /// How many tablets the server with this index owns.
     pub fn tablets_of(&self, owner: u32) -> u64 {
         self.tablets_of.get(&owner).copied().unwrap_or(0)
+    }
+    /// Indexes of all servers that own tablets.
+    pub fn owners(&self) -> impl Iterator<Item = u32> {
+        self.tablets_of.keys().copied()
     }
     /// Tables and tablets that these servers own.
     pub fn owned_by(&self, owners: &BTreeSet<u32>) -> impl Iterator<Item = (&Table, &Tablet)> {
@@ -184,6 +194,7 @@ impl Tables {
             *self.tablets_of.entry(tablet.owner).or_default() += 1;
         }
         self.tablet_count += tablets.len();
+        self.changed.insert(Key::Table(id));
         self.by_name.insert(name.to_vec(), id);
         let name = name.to_vec();
         Ok(self.by_id.entry(id).or_insert(Table { id, name, tablets }))
@@ -226,6 +237,7 @@ impl Tables {
         };
         table.tablets.insert(at + 1, second);
         self.tablet_count += 1;
+        self.changed.insert(Key::Table(id));
         *self.tablets_of.entry(owner).or_default() += 1;
         Ok(Some((id, owner)))
     }
@@ -234,6 +246,7 @@ impl Tables {
     pub fn drop_table(&mut self, name: &[u8]) -> Option<Table> {
         let id = self.by_name.remove(name)?;
         let table = self.by_id.remove(&id)?;
+        self.changed.insert(Key::Table(id));
         for tablet in &table.tablets {
             self.release(tablet.owner);
         }
@@ -263,6 +276,7 @@ impl Tables {
                 {
                     tablet.owner = owner;
                     tablet.sources.clear();
+                    self.changed.insert(Key::Table(table.id));
                     *self.tablets_of.entry(owner).or_default() += 1;
                 }
             }
@@ -280,10 +294,12 @@ impl Tables {
         if self.tablets_of.remove(&owner).is_none() {
             return;
         }
-        for tablet in self.by_id.values_mut().flat_map(|table| &mut table.tablets) {
+        let changed = &mut self.changed;
+        for (id, tablet) in all_tablets(&mut self.by_id) {
             if tablet.owner != owner {
                 continue;
             }
+            changed.insert(Key::Table(id));
             tablet.owner = NOBODY;
             if tablet.sources.is_empty() {
                 tablet.sources.push(Source {
@@ -322,15 +338,18 @@ impl Tables {
         tablet.owner = owner;
         tablet.sources.push(source);
         *self.tablets_of.entry(owner).or_default() += 1;
+        self.changed.insert(Key::Table(range.table_id));
     }
 
     /// What the owner got with this recovery is on its own log's backups: its tablets need no other source.
     pub fn release_sources(&mut self, owner: u32, recovery_id: u64) {
-        for tablet in self.by_id.values_mut().flat_map(|table| &mut table.tablets) {
+        let changed = &mut self.changed;
+        for (id, tablet) in all_tablets(&mut self.by_id) {
             if tablet.owner == owner
                 && let Some(last) = tablet.sources.last_mut()
                 && last.recovery_id == recovery_id
             {
+                changed.insert(Key::Table(id));
                 last.recovery_id = 0;
                 let last = *last;
                 tablet.sources = vec![last];
@@ -369,8 +388,16 @@ impl Tables {
         self.tablet_count += parts.len() - 1;
         let ranges = parts.iter().map(|part| table.range(part)).collect();
         table.tablets.splice(at..=at, parts);
+        self.changed.insert(Key::Table(range.table_id));
         ranges
     }
+}
+
+fn all_tablets(by_id: &mut BTreeMap<u64, Table>) -> impl Iterator<Item = (u64, &mut Tablet)> {
+    by_id.values_mut().flat_map(|table| {
+        let id = table.id;
+        table.tablets.iter_mut().map(move |tablet| (id, tablet))
+    })
 }
 
 /// Cuts the closed range [`start`, `end`] into `parts` of equal width (the last may be narrower).

@@ -5,7 +5,9 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use common::{Action, CLUSTER, Harness, create_table, drop_table, hello, removal};
+use common::{
+    Action, CLUSTER, Harness, create_table, drop_table, hello, removal, renew_lease, split_tablet,
+};
 use proptest::prelude::*;
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, coordinator::Kind};
@@ -31,6 +33,15 @@ enum Event {
     Drop {
         name: u8,
     },
+    /// A tablet is split; the hash comes from this number.
+    Split {
+        name: u8,
+        at: u8,
+    },
+    /// A client renews one of the leases that there were, or wants a new one.
+    Lease(u8),
+    /// A shard has a new head.
+    Floor(u8),
     ClientCloses,
     Remove {
         member: u8,
@@ -38,6 +49,8 @@ enum Event {
     Pass {
         ms: u16,
     },
+    /// The coordinator's process dies, and the next one goes on with what was noted.
+    Restart,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -49,9 +62,13 @@ fn event() -> impl Strategy<Value = Event> {
         2 => any::<u8>().prop_map(Event::Pong),
         4 => (0..4u8, 0..5u8).prop_map(|(name, span)| Event::Create { name, span }),
         2 => (0..4u8).prop_map(|name| Event::Drop { name }),
+        2 => (0..4u8, any::<u8>()).prop_map(|(name, at)| Event::Split { name, at }),
+        2 => any::<u8>().prop_map(Event::Lease),
+        2 => any::<u8>().prop_map(Event::Floor),
         1 => Just(Event::ClientCloses),
         1 => (0..3u8).prop_map(|member| Event::Remove { member }),
         2 => (1..2500u16).prop_map(|ms| Event::Pass { ms }),
+        2 => Just(Event::Restart),
     ]
 }
 
@@ -78,12 +95,15 @@ struct World {
     last_table: u64,
     versions: BTreeMap<u32, u64>,
     client: u64,
+    leases: Vec<u64>,
+    cluster_time_ns: u64,
 }
 
 impl World {
     fn new() -> World {
         World {
-            harness: Harness::new(),
+            // Few losses, so that some are dropped.
+            harness: Harness::with(|config| config.limits.max_losses = 2),
             open: BTreeMap::new(),
             next_connection: 1000,
             given: BTreeMap::new(),
@@ -94,6 +114,8 @@ impl World {
             last_table: 0,
             versions: BTreeMap::new(),
             client: 1,
+            leases: Vec::new(),
+            cluster_time_ns: 0,
         }
     }
 
@@ -141,6 +163,20 @@ impl World {
                 self.request(&request);
             }
             Event::Drop { name } => self.request(&drop_table(&format!("t{name}"))),
+            Event::Split { name, at } => {
+                self.request(&split_tablet(&format!("t{name}"), u64::from(at) << 56));
+            }
+            Event::Lease(at) => self.renew_lease(at),
+            Event::Floor(at) => {
+                if let Some(connection) = self.pick(at) {
+                    let floor = member::OpenFloor {
+                        segment_id: u64::from(at) / 16,
+                    };
+                    let floor = member::shard::Kind::RaiseOpenFloor(floor);
+                    let actions = self.harness.shard_says(connection, floor);
+                    self.note(actions);
+                }
+            }
             Event::ClientCloses => {
                 self.harness.coordinator.connection_closed(self.client);
                 let client = self.client;
@@ -148,6 +184,7 @@ impl World {
                 self.client += 1;
             }
             Event::Remove { member } => self.remove(member),
+            Event::Restart => self.restart(),
             Event::Pass { ms } => {
                 let actions = self.harness.advance(Duration::from_millis(u64::from(ms)));
                 self.note(actions);
@@ -159,6 +196,30 @@ impl World {
         let (to, actions) = self.harness.request_on(self.client, payload);
         self.unanswered.insert(to);
         self.note(actions);
+    }
+
+    fn renew_lease(&mut self, at: u8) {
+        let known = self.leases.len();
+        let renewed = self.leases.get(at as usize % (known + 1)).copied();
+        let answer = self.harness.answer(&renew_lease(renewed.unwrap_or(0)));
+        let lease = wire::rpc::RenewLeaseResponse::decode(&answer)
+            .unwrap()
+            .lease;
+        match renewed {
+            Some(id) => assert_eq!(lease.id, id, "no lease has ended yet"),
+            None => {
+                assert!(!self.leases.contains(&lease.id), "a lease id came back");
+                self.leases.push(lease.id);
+            }
+        }
+    }
+
+    /// All connections are gone; what was noted is not.
+    fn restart(&mut self) {
+        self.harness.restart(Duration::ZERO);
+        self.open.clear();
+        self.unanswered.clear();
+        self.client += 1;
     }
 
     fn say_hello(&mut self, process: Process, shard: u8, holds: bool) {
@@ -282,7 +343,10 @@ impl World {
     }
 
     fn check(&mut self) {
+        self.harness.commit();
         let status = self.harness.coordinator.cluster_status(self.harness.now);
+        assert!(status.cluster_time_ns >= self.cluster_time_ns);
+        self.cluster_time_ns = status.cluster_time_ns;
         let mut member_of = BTreeMap::new();
         let mut counted: BTreeMap<u64, u64> = BTreeMap::new();
         for member in &status.members {

@@ -341,6 +341,67 @@ fn who_brought_a_tablet_back_and_dies_leaves_two_logs() {
 }
 
 #[test]
+fn a_coordinator_that_starts_goes_on_with_recoveries_where_they_were() {
+    let (mut store, table, dead) = one_dead_of_four();
+    store.wait(100);
+    for number in 2..=4 {
+        store.finds(number, dead, vec![open_head(1, 80, &[])]);
+    }
+    let before = orders(&store.wait(100));
+    let (connection, committed) = &before[0];
+    store.done(*connection, committed, 7);
+    store.harness.restart(Duration::from_secs(1));
+
+    // Those who were not heard of are suspected no sooner than they can be back.
+    let actions = store.wait(1000);
+    assert_eq!(actions, []);
+    for number in 2..=4 {
+        let mut same = with_replicas(&format!("m{number}"), number);
+        same.cluster_id = common::CLUSTER;
+        same.server_id = store.ids[&number].0;
+        let (welcome, _) = store.harness.enlist(100 + number, same);
+        // What is committed is known; what was not is given up by those who were about it.
+        let is_first = 100 + number == *connection;
+        let known: &[u64] = if is_first {
+            &[committed.recovery_id]
+        } else {
+            &[]
+        };
+        assert_eq!(welcome.recoveries, known);
+        let report = BackupReport {
+            logs: vec![dead.0],
+            ..BackupReport::default()
+        };
+        let actions = store.says(number, shard::Kind::BackupReport(report));
+        assert_eq!(forgotten(&actions), [], "the log is needed");
+    }
+    let asked = fenced(&store.wait(100));
+    assert_eq!(asked, [(102, dead), (103, dead), (104, dead)]);
+    for number in 2..=4 {
+        store.finds(number, dead, vec![open_head(1, 80, &[])]);
+    }
+    let after = orders(&store.wait(100));
+    let ids = |orders: &[(u64, Recover)]| -> Vec<u64> {
+        orders.iter().map(|(_, order)| order.recovery_id).collect()
+    };
+    let newest = ids(&before).into_iter().max();
+    assert!(ids(&after).into_iter().min() > newest, "ids are not reused");
+    for (connection, recover) in &after {
+        store.done(*connection, recover, 9);
+    }
+    store.wait(100);
+    let recoveries = store.recoveries();
+    assert_eq!(recoveries.len(), 1);
+    assert_eq!(
+        (recoveries[0].server_id, recoveries[0].tablets_left),
+        (dead.0, 0)
+    );
+    let config = store.harness.config(table);
+    let mut tablets = config.tablet.iter();
+    assert!(tablets.all(|tablet| tablet.service_locator.is_some()));
+}
+
+#[test]
 fn what_is_missing_is_named_until_the_backup_returns() {
     let (mut store, table, dead) = one_dead_of_four();
     store.kill(4);

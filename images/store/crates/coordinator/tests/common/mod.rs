@@ -1,8 +1,10 @@
 //! A coordinator with a driver that writes down what it is told.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use coordinator::state::{Changes, Pair};
 use coordinator::{Config, Coordinator, Output};
 use prost::Message;
 use wire::ids::{ReplyTo, ServerId, TableId};
@@ -54,6 +56,9 @@ pub struct Harness {
     pub coordinator: Coordinator,
     pub now: Time,
     pub out: Recorder,
+    /// What was noted of the state so far: a driver notes it before it lets anything out.
+    pub kept: Kept,
+    config: Config,
     nonce: u64,
 }
 
@@ -91,16 +96,60 @@ impl Harness {
     pub fn with(change: impl FnOnce(&mut Config)) -> Harness {
         let mut config = Config::new(CLUSTER, 0, "test");
         change(&mut config);
-        Harness {
-            coordinator: Coordinator::new(config, Time(1_000)),
+        let mut harness = Harness {
+            coordinator: Coordinator::new(config.clone(), Time(1_000)),
             now: Time(1_000),
             out: Recorder::default(),
+            kept: Kept::default(),
+            config,
             nonce: 0,
-        }
+        };
+        harness.commit();
+        harness
     }
 
     pub fn take(&mut self) -> Vec<Action> {
+        self.commit();
         std::mem::take(&mut self.out.actions)
+    }
+
+    /// Notes what has changed. What was noted change by change is always all there is, and a coordinator that is made of it is
+    /// the same but for its time.
+    pub fn commit(&mut self) {
+        let changes = self.coordinator.take_changes(self.now);
+        let mut keys: Vec<_> = changes.puts.iter().map(|pair| &pair.key).collect();
+        keys.extend(&changes.deletes);
+        let count = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), count, "a key is in a batch twice");
+        let is_empty = changes.is_empty();
+        self.kept.apply(changes);
+        let all = Kept::all_of(&self.coordinator);
+        assert_eq!(self.kept, all);
+        if !is_empty {
+            let restored = self.restored();
+            let again = Kept::all_of(&restored);
+            assert_eq!(again.without_counters(), all.without_counters());
+        }
+    }
+
+    fn restored(&self) -> Coordinator {
+        // Which store it is must come from what was noted.
+        let config = Config {
+            cluster_id: 0xbad,
+            cluster_tag: 0xbad,
+            ..self.config.clone()
+        };
+        Coordinator::restore(config, self.kept.pairs(), self.now).expect("what was noted")
+    }
+
+    /// The process dies, and the next one starts `down` later with what was noted.
+    pub fn restart(&mut self, down: Duration) {
+        self.out.actions.clear();
+        self.now += down;
+        self.coordinator = self.restored();
+        self.commit();
     }
 
     /// Sends a request on client connection 1 and returns what happened.
@@ -265,6 +314,56 @@ pub fn drop_table(name: &str) -> Vec<u8> {
         }
         .encode(out);
     })
+}
+
+pub fn split_tablet(name: &str, split_key_hash: u64) -> Vec<u8> {
+    encode(|out| {
+        rpc::SplitTabletRequest {
+            name: name.as_bytes(),
+            split_key_hash,
+        }
+        .encode(out);
+    })
+}
+
+pub fn renew_lease(lease_id: u64) -> Vec<u8> {
+    encode(|out| rpc::RenewLeaseRequest { lease_id }.encode(out))
+}
+
+/// What a driver keeps of the coordinator's state.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kept(pub BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Kept {
+    pub fn apply(&mut self, changes: Changes) {
+        for pair in changes.puts {
+            self.0.insert(pair.key, pair.value);
+        }
+        for key in changes.deletes {
+            self.0.remove(&key);
+        }
+    }
+
+    pub fn pairs(&self) -> impl Iterator<Item = Pair> {
+        let pairs = self.0.clone().into_iter();
+        pairs.map(|(key, value)| Pair { key, value })
+    }
+
+    pub fn without_counters(&self) -> Kept {
+        let mut kept = self.clone();
+        kept.0.remove([1].as_slice()).expect("the counters");
+        kept
+    }
+
+    /// Everything that a coordinator would note.
+    pub fn all_of(coordinator: &Coordinator) -> Kept {
+        Kept(
+            coordinator
+                .pairs()
+                .map(|pair| (pair.key, pair.value))
+                .collect(),
+        )
+    }
 }
 
 /// Bytes of a hexadecimal text.

@@ -174,7 +174,10 @@ impl Handler for Driver {
             .copied()
             .unwrap_or(Time::NEVER);
         let (coordinator, mut out) = self.split(io);
-        coordinator.tick(now, &mut out).min(next_stranger)
+        let next = coordinator.tick(now, &mut out).min(next_stranger);
+        // Nothing keeps them yet.
+        drop(coordinator.take_changes(now));
+        next
     }
 }
 

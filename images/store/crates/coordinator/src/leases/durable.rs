@@ -1,0 +1,63 @@
+//! What of the leases is durable.
+
+use std::collections::BTreeSet;
+
+use super::Leases;
+use crate::state::records::{self, Key, Record};
+
+fn lease_record((&id, &expiration_ns): (&u64, &u64)) -> Record {
+    Record::Lease(records::Lease { id, expiration_ns })
+}
+
+impl Leases {
+    /// Keys of the records that have changed since the last call.
+    pub fn take_changed(&mut self) -> BTreeSet<Key> {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// What stands under `key` now, if that is a lease's.
+    pub fn record(&self, key: &Key) -> Option<Record> {
+        match key {
+            Key::Lease(id) => self.expirations.get_key_value(id).map(lease_record),
+            _ => None,
+        }
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        self.expirations.iter().map(lease_record)
+    }
+
+    pub fn next_id(&self) -> u64 {
+        self.next_id
+    }
+    pub fn shift_ns(&self) -> u64 {
+        self.shift_ns
+    }
+
+    /// As they were noted, each ending `shift_ns` later than noted.
+    ///
+    /// # Errors
+    /// Says what contradicts what.
+    pub fn restore(
+        limit: usize,
+        meta: &records::Meta,
+        shift_ns: u64,
+        leases: Vec<records::Lease>,
+    ) -> Result<Leases, String> {
+        let mut restored = Leases::new(meta.next_lease_id, limit);
+        restored.shift_ns = shift_ns;
+        for lease in leases {
+            if lease.id >= meta.next_lease_id {
+                return Err(format!(
+                    "client lease {:#x} cannot have been given out: the next one is {:#x}",
+                    lease.id, meta.next_lease_id
+                ));
+            }
+            restored.expirations.insert(lease.id, lease.expiration_ns);
+            restored
+                .by_expiration
+                .insert((lease.expiration_ns, lease.id));
+        }
+        Ok(restored)
+    }
+}

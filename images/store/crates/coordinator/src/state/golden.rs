@@ -1,0 +1,141 @@
+//! Records and files are what they were.
+
+use super::*;
+use crate::state::journal::{Writer, load};
+use crate::state::records::{
+    Lease, Log, Loss, Member, Process, Removed, Server, Source, Table, Tablet, Value,
+};
+
+const CLUSTER: u64 = 0x1122_3344_5566_7788;
+const TAG: u64 = 7 << 32;
+
+fn process(instance: &str, number: u64) -> Process {
+    Process {
+        instance: instance.to_owned(),
+        number,
+    }
+}
+
+fn records() -> Vec<(&'static str, Record)> {
+    let meta = Meta {
+        format_version: 1,
+        cluster_id: CLUSTER,
+        cluster_tag: 7,
+        last_server_index: 300,
+        member_changes: 12,
+        last_table_number: 3,
+        last_used_server: 2,
+        next_lease_id: TAG | 5,
+        time_bound_ns: 60_000_000_001,
+        lease_shift_ns: 120_000_000_000,
+        losses_dropped: 1,
+        last_recovery_id: 13,
+    };
+    let member = Member {
+        name: "box-0".to_owned(),
+        process: process("uid-2", 9),
+        host_id: "host".to_owned(),
+        build_version: "0.1.0".to_owned(),
+        servers: vec![1, 300],
+        shard_count: 1,
+        incarnations: 2,
+        past: vec![process("uid-1", 8)],
+        is_dead: true,
+    };
+    let server = Server {
+        id: 1 << 32 | 300,
+        member: "box-0".to_owned(),
+        shard_index: 1,
+        locator: "tcp:host=10.0.0.1,port=12100".to_owned(),
+        backup_locator: "tcp:host=10.0.0.1,port=12101".to_owned(),
+        domain: "zone-a".to_owned(),
+        open_floor: Some(0),
+        log_capacity_bytes: 1 << 30,
+        replicas: 3,
+        backup_only: true,
+    };
+    let removed = Removed {
+        member: "box-9".to_owned(),
+        instance: "uid-7".to_owned(),
+    };
+    let tablet = |end_key_hash, owner, sources| Tablet {
+        end_key_hash,
+        owner,
+        sources,
+    };
+    let source = Source {
+        log: 1 << 32 | 4,
+        from_segment: 17,
+        recovery_id: 13,
+    };
+    let table = Table {
+        id: TAG | 3,
+        name: b"fr\xffit".to_vec(),
+        tablets: vec![
+            tablet((1 << 63) - 1, 0, vec![source]),
+            tablet(u64::MAX, 300, Vec::new()),
+        ],
+    };
+    let lease = Lease {
+        id: TAG | 4,
+        expiration_ns: 1_800_000_000_005,
+    };
+    let loss = Loss {
+        number: 1,
+        cluster_time_ns: 5,
+        member: "box-0".to_owned(),
+        server_ids: vec![1],
+        tables: vec!["fruit".to_owned()],
+        tables_dropped: 2,
+        tablet_count: 3,
+        object_count: 4,
+        live_bytes: 5,
+    };
+    let log = Log {
+        id: 1 << 32 | 4,
+        member: "box-3".to_owned(),
+        open_floor: Some(16),
+    };
+    vec![
+        ("meta", Record::Meta(meta)),
+        ("member", Record::Member(member)),
+        ("server", Record::Server(server)),
+        ("removed", Record::Removed(removed)),
+        ("table", Record::Table(table)),
+        ("lease", Record::Lease(lease)),
+        ("loss", Record::Loss(loss)),
+        ("log", Record::Log(log)),
+    ]
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn format_1_is_as_it_was() {
+    let golden = include_str!("../../../../testdata/formats/1/coordinator-state.txt");
+    let mut lines = golden.lines().filter(|line| !line.starts_with('#'));
+    let mut pairs = Vec::new();
+    for (name, record) in records() {
+        let pair = Pair::from(record.clone());
+        let line = format!("{name} {} {}", hex(&pair.key), hex(&pair.value));
+        assert_eq!(lines.next(), Some(line.as_str()));
+        let value = Value::decode(pair.value.as_slice()).unwrap();
+        assert_eq!(value.record, Some(record));
+        pairs.push(pair);
+    }
+    let (removed, lease, loss) = (pairs[3].clone(), pairs[5].clone(), pairs[6].clone());
+    let mut writer = Writer::new(CLUSTER);
+    let snapshot = [lease.clone(), removed.clone()];
+    let mut file = writer.snapshot(snapshot.into_iter()).unwrap();
+    let commit = Changes {
+        puts: vec![loss.clone()],
+        deletes: vec![lease.key],
+    };
+    file.extend(writer.record(&commit).unwrap());
+    assert_eq!(lines.next(), Some(format!("file {}", hex(&file)).as_str()));
+    assert_eq!(lines.next(), None);
+    let found: Vec<Pair> = load(&file).unwrap().into_pairs().collect();
+    assert_eq!(found, [removed, loss]);
+}

@@ -1,0 +1,157 @@
+//! What must survive the coordinator's process, as key/value pairs: whatever would break a promise if it were forgotten.
+//!
+//! Connections, pings and replies under way are not part of it. Whoever keeps the pairs asks for the changes after events and
+//! lets nothing out before they are safe: see [`Coordinator::take_changes`].
+
+#[cfg(test)]
+mod golden;
+pub mod journal;
+pub(crate) mod records;
+mod restore;
+
+use std::collections::BTreeSet;
+
+use prost::Message;
+use wire::ids::ServerId;
+use wire::time::Time;
+
+use crate::Coordinator;
+use crate::recovery::Dead;
+use records::{FORMAT_VERSION, Key, Meta, Record, Value};
+
+/// Cluster time is noted so far ahead: once in this time something is written, and at most so much is left out by a restart.
+const TIME_AHEAD_NS: u64 = 60_000_000_000;
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Message)]
+pub struct Pair {
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
+/// What happened to the pairs, all of it or nothing. No key is in both lists or twice in one.
+#[derive(Clone, PartialEq, Message)]
+pub struct Changes {
+    #[prost(message, repeated, tag = "1")]
+    pub puts: Vec<Pair>,
+    /// Keys; such that nothing stood under are possible.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub deletes: Vec<Vec<u8>>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.puts.is_empty() && self.deletes.is_empty()
+    }
+}
+
+impl From<Record> for Pair {
+    fn from(record: Record) -> Pair {
+        let key = Key::of(&record).encode();
+        let record = Some(record);
+        Pair {
+            key,
+            value: Value { record }.encode_to_vec(),
+        }
+    }
+}
+
+impl Coordinator {
+    /// The changes since the last call; the first gives everything. What the coordinator has put out since then must go
+    /// nowhere before they are durable. `now` is not before that of any event so far. The work is in proportion to what has changed.
+    pub fn take_changes(&mut self, now: Time) -> Changes {
+        let cluster_time_ns = self.cluster_time_ns(now);
+        if cluster_time_ns >= self.time_bound_ns {
+            self.time_bound_ns = cluster_time_ns.saturating_add(TIME_AHEAD_NS);
+        }
+        let mut changed: BTreeSet<Key> = core::mem::take(&mut self.changed);
+        changed.append(&mut self.members.take_changed());
+        changed.append(&mut self.tables.take_changed());
+        changed.append(&mut self.leases.take_changed());
+        let mut changes = Changes::default();
+        let meta = self.meta();
+        if self.noted_meta.as_ref() != Some(&meta) {
+            changes.puts.push(Record::Meta(meta.clone()).into());
+            self.noted_meta = Some(meta);
+        }
+        for key in changed {
+            match self.record(&key) {
+                Some(record) => changes.puts.push(record.into()),
+                None => changes.deletes.push(key.encode()),
+            }
+        }
+        changes
+    }
+
+    /// Everything, in no particular order.
+    pub fn pairs(&self) -> impl Iterator<Item = Pair> {
+        let losses = (self.losses_dropped..).zip(&self.losses);
+        let losses = losses.map(|(number, loss)| loss_record(number, loss));
+        core::iter::once(Record::Meta(self.meta()))
+            .chain(self.members.records())
+            .chain(self.tables.records())
+            .chain(self.leases.records())
+            .chain(losses)
+            .chain(self.recoveries.dead.iter().map(log_record))
+            .map(Pair::from)
+    }
+
+    fn meta(&self) -> Meta {
+        let (last_table_number, last_used_server) = self.tables.counters();
+        Meta {
+            format_version: FORMAT_VERSION,
+            cluster_id: self.config.cluster_id,
+            cluster_tag: self.config.cluster_tag,
+            last_server_index: self.members.last_index(),
+            member_changes: self.members.changes(),
+            last_table_number,
+            last_used_server,
+            next_lease_id: self.leases.next_id(),
+            time_bound_ns: self.time_bound_ns,
+            lease_shift_ns: self.leases.shift_ns(),
+            losses_dropped: self.losses_dropped,
+            last_recovery_id: self.recoveries.last_id,
+        }
+    }
+
+    fn record(&self, key: &Key) -> Option<Record> {
+        match key {
+            Key::Meta => Some(Record::Meta(self.meta())),
+            Key::Member(_) | Key::Server(_) | Key::Removed(..) => self.members.record(key),
+            Key::Table(_) => self.tables.record(key),
+            Key::Lease(_) => self.leases.record(key),
+            Key::Loss(number) => {
+                let at = number.checked_sub(self.losses_dropped)?;
+                let loss = self.losses.get(usize::try_from(at).ok()?)?;
+                Some(loss_record(*number, loss))
+            }
+            Key::Log(id) => {
+                let dead = self.recoveries.dead.get_key_value(&ServerId(*id));
+                dead.map(log_record)
+            }
+        }
+    }
+}
+
+fn log_record((id, dead): (&ServerId, &Dead)) -> Record {
+    Record::Log(records::Log {
+        id: id.0,
+        member: dead.member.clone(),
+        open_floor: dead.floor,
+    })
+}
+
+fn loss_record(number: u64, loss: &crate::status::Loss) -> Record {
+    Record::Loss(records::Loss {
+        number,
+        cluster_time_ns: loss.cluster_time_ns,
+        member: loss.member.clone(),
+        server_ids: loss.server_ids.clone(),
+        tables: loss.tables.clone(),
+        tables_dropped: loss.tables_dropped,
+        tablet_count: loss.tablet_count,
+        object_count: loss.object_count,
+        live_bytes: loss.live_bytes,
+    })
+}

@@ -1,0 +1,272 @@
+//! The coordinator's durable state as bytes: one record for each thing that must not be forgotten, under a key.
+//!
+//! Records change by optional additions only. A change that an older build must not overlook raises [`FORMAT_VERSION`], which
+//! stands in the one [`Meta`] record; a build reads versions up to its own.
+
+use prost::{Message, Oneof};
+
+/// The format that this build writes.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// What stands under a key.
+#[derive(Clone, PartialEq, Message)]
+pub struct Value {
+    #[prost(oneof = "Record", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    pub record: Option<Record>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Record {
+    #[prost(message, tag = "1")]
+    Meta(Meta),
+    #[prost(message, tag = "2")]
+    Member(Member),
+    #[prost(message, tag = "3")]
+    Server(Server),
+    #[prost(message, tag = "4")]
+    Removed(Removed),
+    #[prost(message, tag = "5")]
+    Table(Table),
+    #[prost(message, tag = "6")]
+    Lease(Lease),
+    #[prost(message, tag = "7")]
+    Loss(Loss),
+    #[prost(message, tag = "8")]
+    Log(Log),
+}
+
+/// The store, and every counter: what was given out once is never given out again.
+#[derive(Clone, PartialEq, Message)]
+pub struct Meta {
+    #[prost(uint32, tag = "1")]
+    pub format_version: u32,
+    #[prost(fixed64, tag = "2")]
+    pub cluster_id: u64,
+    #[prost(uint32, tag = "3")]
+    pub cluster_tag: u32,
+    #[prost(uint32, tag = "4")]
+    pub last_server_index: u32,
+    /// Version of the server list.
+    #[prost(uint64, tag = "5")]
+    pub member_changes: u64,
+    /// Lower half of the id of the newest table.
+    #[prost(uint32, tag = "6")]
+    pub last_table_number: u32,
+    /// First server of the member that got a span of a table last.
+    #[prost(uint32, tag = "7")]
+    pub last_used_server: u32,
+    #[prost(fixed64, tag = "8")]
+    pub next_lease_id: u64,
+    /// Cluster time, in nanoseconds, that was never reached; it goes on from here after a restart.
+    #[prost(uint64, tag = "9")]
+    pub time_bound_ns: u64,
+    /// By how much cluster time may have run ahead over all restarts so far; leases end later by as much.
+    #[prost(uint64, tag = "10")]
+    pub lease_shift_ns: u64,
+    /// Losses that are no longer kept.
+    #[prost(uint64, tag = "11")]
+    pub losses_dropped: u64,
+    #[prost(uint64, tag = "12")]
+    pub last_recovery_id: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Process {
+    #[prost(string, tag = "1")]
+    pub instance: String,
+    #[prost(fixed64, tag = "2")]
+    pub number: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Member {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(message, required, tag = "2")]
+    pub process: Process,
+    #[prost(string, tag = "3")]
+    pub host_id: String,
+    #[prost(string, tag = "4")]
+    pub build_version: String,
+    /// Server indexes by shard; the first `shard_count` are of the present process.
+    #[prost(uint32, repeated, tag = "5")]
+    pub servers: Vec<u32>,
+    #[prost(uint32, tag = "6")]
+    pub shard_count: u32,
+    #[prost(uint64, tag = "7")]
+    pub incarnations: u64,
+    /// Former processes, the oldest first.
+    #[prost(message, repeated, tag = "8")]
+    pub past: Vec<Process>,
+    /// The present process is dead, and no other has come yet.
+    #[prost(bool, tag = "9")]
+    pub is_dead: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Server {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    #[prost(string, tag = "2")]
+    pub member: String,
+    #[prost(uint32, tag = "3")]
+    pub shard_index: u32,
+    /// Empty until this incarnation has said hello.
+    #[prost(string, tag = "4")]
+    pub locator: String,
+    #[prost(string, tag = "5")]
+    pub backup_locator: String,
+    #[prost(string, tag = "6")]
+    pub domain: String,
+    #[prost(uint64, optional, tag = "7")]
+    pub open_floor: Option<u64>,
+    #[prost(uint64, tag = "8")]
+    pub log_capacity_bytes: u64,
+    /// Replicas that it wants of its log.
+    #[prost(uint32, tag = "9")]
+    pub replicas: u32,
+    #[prost(bool, tag = "10")]
+    pub backup_only: bool,
+}
+
+/// Processes of this member and instance are never let in again.
+#[derive(Clone, PartialEq, Message)]
+pub struct Removed {
+    #[prost(string, tag = "1")]
+    pub member: String,
+    #[prost(string, tag = "2")]
+    pub instance: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Table {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    #[prost(bytes = "vec", tag = "2")]
+    pub name: Vec<u8>,
+    /// In order of their ranges, which cover all key hashes.
+    #[prost(message, repeated, tag = "3")]
+    pub tablets: Vec<Tablet>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Tablet {
+    /// It starts behind the one before it.
+    #[prost(fixed64, tag = "1")]
+    pub end_key_hash: u64,
+    /// Server index; 0: its server is dead, and nobody has brought it back yet.
+    #[prost(uint32, tag = "2")]
+    pub owner: u32,
+    #[prost(message, repeated, tag = "3")]
+    pub sources: Vec<Source>,
+}
+
+/// A log that holds content of a tablet.
+#[derive(Clone, PartialEq, Message)]
+pub struct Source {
+    /// Server id.
+    #[prost(fixed64, tag = "1")]
+    pub log: u64,
+    #[prost(uint64, tag = "2")]
+    pub from_segment: u64,
+    #[prost(uint64, tag = "3")]
+    pub recovery_id: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Lease {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// Cluster time less [`Meta::lease_shift_ns`].
+    #[prost(uint64, tag = "2")]
+    pub expiration_ns: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Loss {
+    /// Counts all losses from 0.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    #[prost(uint64, tag = "2")]
+    pub cluster_time_ns: u64,
+    #[prost(string, tag = "3")]
+    pub member: String,
+    #[prost(fixed64, repeated, tag = "4")]
+    pub server_ids: Vec<u64>,
+    #[prost(string, repeated, tag = "5")]
+    pub tables: Vec<String>,
+    #[prost(uint64, tag = "6")]
+    pub tables_dropped: u64,
+    #[prost(uint64, tag = "7")]
+    pub tablet_count: u64,
+    #[prost(uint64, tag = "8")]
+    pub object_count: u64,
+    #[prost(uint64, tag = "9")]
+    pub live_bytes: u64,
+}
+
+/// The log of a dead server that tablets need.
+#[derive(Clone, PartialEq, Message)]
+pub struct Log {
+    /// The server's id.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    #[prost(string, tag = "2")]
+    pub member: String,
+    #[prost(uint64, optional, tag = "3")]
+    pub open_floor: Option<u64>,
+}
+
+/// Names a record. Derived from it, so that every record stands in one place only.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    Meta,
+    Member(String),
+    /// By index.
+    Server(u32),
+    /// By member and instance.
+    Removed(String, String),
+    Table(u64),
+    Lease(u64),
+    /// By number.
+    Loss(u64),
+    /// By server id.
+    Log(u64),
+}
+
+impl Key {
+    pub fn of(record: &Record) -> Key {
+        match record {
+            Record::Meta(_) => Key::Meta,
+            Record::Member(member) => Key::Member(member.name.clone()),
+            Record::Server(server) => Key::Server(wire::ids::ServerId(server.id).index()),
+            Record::Removed(removed) => {
+                Key::Removed(removed.member.clone(), removed.instance.clone())
+            }
+            Record::Table(table) => Key::Table(table.id),
+            Record::Lease(lease) => Key::Lease(lease.id),
+            Record::Loss(loss) => Key::Loss(loss.number),
+            Record::Log(log) => Key::Log(log.id),
+        }
+    }
+
+    /// One byte for the kind, the record's tag; then numbers, the highest byte first, or texts, each but the last behind its
+    /// length in four bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let (kind, rest): (u8, Vec<u8>) = match self {
+            Key::Meta => (1, Vec::new()),
+            Key::Member(name) => (2, name.as_bytes().to_vec()),
+            Key::Server(index) => (3, index.to_be_bytes().to_vec()),
+            Key::Removed(member, instance) => {
+                let length = (member.len() as u32).to_be_bytes();
+                let parts = [&length[..], member.as_bytes(), instance.as_bytes()];
+                (4, parts.concat())
+            }
+            Key::Table(id) => (5, id.to_be_bytes().to_vec()),
+            Key::Lease(id) => (6, id.to_be_bytes().to_vec()),
+            Key::Loss(number) => (7, number.to_be_bytes().to_vec()),
+            Key::Log(id) => (8, id.to_be_bytes().to_vec()),
+        };
+        [&[kind][..], &rest].concat()
+    }
+}

@@ -1,0 +1,137 @@
+//! What of the tables is durable.
+
+use std::collections::BTreeSet;
+
+use wire::ids::ServerId;
+
+use super::{NOBODY, Source, Table, Tables, Tablet};
+use crate::Limits;
+use crate::state::records::{self, Key, Record};
+
+fn source_record(source: &Source) -> records::Source {
+    records::Source {
+        log: source.log.0,
+        from_segment: source.from_segment,
+        recovery_id: source.recovery_id,
+    }
+}
+
+fn source_of(record: records::Source) -> Source {
+    Source {
+        log: ServerId(record.log),
+        from_segment: record.from_segment,
+        recovery_id: record.recovery_id,
+    }
+}
+
+fn table_record(table: &Table) -> Record {
+    let tablets = table.tablets.iter().map(|tablet| records::Tablet {
+        end_key_hash: tablet.end_key_hash,
+        owner: tablet.owner,
+        sources: tablet.sources.iter().map(source_record).collect(),
+    });
+    Record::Table(records::Table {
+        id: table.id,
+        name: table.name.clone(),
+        tablets: tablets.collect(),
+    })
+}
+
+impl Tables {
+    /// Keys of the records that have changed since the last call.
+    pub fn take_changed(&mut self) -> BTreeSet<Key> {
+        core::mem::take(&mut self.changed)
+    }
+
+    /// What stands under `key` now, if that is a table's.
+    pub fn record(&self, key: &Key) -> Option<Record> {
+        match key {
+            Key::Table(id) => self.by_id.get(id).map(table_record),
+            _ => None,
+        }
+    }
+
+    pub fn records(&self) -> impl Iterator<Item = Record> {
+        self.by_id.values().map(table_record)
+    }
+
+    /// Number of the table that was made last, and the server that was used last.
+    pub fn counters(&self) -> (u32, u32) {
+        (self.last_number, self.last_used)
+    }
+
+    /// As they were noted.
+    ///
+    /// # Errors
+    /// Says what contradicts what.
+    pub fn restore(
+        limits: Limits,
+        meta: &records::Meta,
+        tables: Vec<records::Table>,
+    ) -> Result<Tables, String> {
+        let mut restored = Tables::new(meta.cluster_tag, limits);
+        restored.last_number = meta.last_table_number;
+        restored.last_used = meta.last_used_server;
+        for record in tables {
+            let (tag, number) = ((record.id >> 32) as u32, record.id as u32);
+            if tag != meta.cluster_tag || number == 0 || number > meta.last_table_number {
+                return Err(format!(
+                    "table {:#x} cannot have been made: the last one was {:#x}",
+                    record.id,
+                    u64::from(meta.cluster_tag) << 32 | u64::from(meta.last_table_number)
+                ));
+            }
+            let table = table_of(record)?;
+            let owned = table.tablets.iter().filter(|one| one.owner != NOBODY);
+            for tablet in owned {
+                *restored.tablets_of.entry(tablet.owner).or_default() += 1;
+            }
+            restored.tablet_count += table.tablets.len();
+            let other = restored.by_name.insert(table.name.clone(), table.id);
+            if let Some(other) = other {
+                return Err(format!(
+                    "tables {other:#x} and {:#x} are both named {:?}",
+                    table.id,
+                    table.display_name()
+                ));
+            }
+            restored.by_id.insert(table.id, table);
+        }
+        Ok(restored)
+    }
+}
+
+fn table_of(record: records::Table) -> Result<Table, String> {
+    let mut tablets = Vec::with_capacity(record.tablets.len());
+    let mut next = Some(0);
+    for tablet in record.tablets {
+        match next {
+            Some(start_key_hash) if start_key_hash <= tablet.end_key_hash => {
+                tablets.push(Tablet {
+                    start_key_hash,
+                    end_key_hash: tablet.end_key_hash,
+                    owner: tablet.owner,
+                    sources: tablet.sources.into_iter().map(source_of).collect(),
+                });
+            }
+            _ => {
+                return Err(format!(
+                    "tablets of table {:#x} are not in order",
+                    record.id
+                ));
+            }
+        }
+        next = tablet.end_key_hash.checked_add(1);
+    }
+    if next.is_some() {
+        return Err(format!(
+            "the tablets of table {:#x} do not cover all key hashes",
+            record.id
+        ));
+    }
+    Ok(Table {
+        id: record.id,
+        name: record.name,
+        tablets,
+    })
+}
