@@ -15,6 +15,8 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionDataSafe says what the durability in force promises, and whether something was lost.
 	ConditionDataSafe = "DataSafe"
+	// ConditionRecovering is True while tablets of a lost master are on their way to others.
+	ConditionRecovering = "Recovering"
 )
 
 // Reasons of the conditions; docs/store-reference.md explains each.
@@ -34,10 +36,19 @@ const (
 	ReasonNameTaken      = "NameTaken"
 	ReasonApplyFailed    = "ApplyFailed"
 	// Degraded.
-	ReasonAsExpected = "AsExpected"
+	ReasonAsExpected    = "AsExpected"
+	ReasonBackupsFailed = "BackupsFailed"
+	ReasonBackupsSmall  = "BackupsSmall"
 	// DataSafe.
-	ReasonUnreplicated = "Unreplicated"
-	ReasonDataLost     = "DataLost"
+	ReasonUnreplicated        = "Unreplicated"
+	ReasonDataLost            = "DataLost"
+	ReasonReplicated          = "Replicated"
+	ReasonUnderReplicated     = "UnderReplicated"
+	ReasonCoordinatorInMemory = "CoordinatorInMemory"
+	// Recovering.
+	ReasonNothingLost     = "NothingLost"
+	ReasonRecoveryRuns    = "RecoveryRuns"
+	ReasonRecoveryBlocked = "RecoveryBlocked"
 )
 
 // Labels of everything that the operator makes for a Store.
@@ -69,6 +80,9 @@ const (
 	AnnotationPodNumber = "rcbox.dev/pod-number"
 	// AnnotationMadeFrom on a pod holds, as JSON, the fields of the Store's spec that it was made from.
 	AnnotationMadeFrom = "rcbox.dev/made-from"
+	// AnnotationDomain on a pod holds the failure domain of the node that it was scheduled to: the value of the label that
+	// placement.failureDomain names. The process takes it from there when it starts.
+	AnnotationDomain = "rcbox.dev/domain"
 	// AnnotationAcknowledgedLosses on a Store is set by its user to the number of the newest loss that he has taken note
 	// of. DataSafe has the reason DataLost while there are newer ones.
 	AnnotationAcknowledgedLosses = "rcbox.dev/acknowledged-losses"
@@ -76,6 +90,30 @@ const (
 
 // Finalizer keeps a Store until its pods have ended.
 const Finalizer = "rcbox.dev/teardown"
+
+// EffectiveMin is the least number of copies with which writes go on; 0 without replication.
+func (r *ReplicationSpec) EffectiveMin() int32 {
+	switch {
+	case r.Factor == 0:
+		return 0
+	case r.Min != nil:
+		return *r.Min
+	default:
+		return max(r.Factor-1, 1)
+	}
+}
+
+// EffectiveState is where the coordinator keeps what it knows.
+func (s *StoreSpec) EffectiveState() StorageType {
+	switch {
+	case s.Coordinator.State.Type != "":
+		return s.Coordinator.State.Type
+	case s.Replication.Factor > 0:
+		return StorageVolume
+	default:
+		return StorageMemory
+	}
+}
 
 // CoordinatorMember is the name of the coordinator of a store.
 func CoordinatorMember(store string) string { return store + "-coordinator" }

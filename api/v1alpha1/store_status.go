@@ -9,7 +9,7 @@ type StoreStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Available, Progressing, Degraded and DataSafe; all four from the operator's first visit on.
+	// Available, Progressing, Degraded, DataSafe and Recovering; all of them from the operator's first visit on.
 	//
 	// +optional
 	// +listType=map
@@ -21,8 +21,8 @@ type StoreStatus struct {
 	// +optional
 	Locator string `json:"locator,omitempty"`
 
-	// Identity of the coordinator's state, 16 hexadecimal digits. Another one than before means that the coordinator's
-	// process, and with it every table, was lost.
+	// Identity of the coordinator's state, 16 hexadecimal digits. Another one than before means that the state, and with it
+	// every table, was lost.
 	//
 	// +optional
 	ClusterID string `json:"clusterId,omitempty"`
@@ -32,10 +32,23 @@ type StoreStatus struct {
 	// +optional
 	FormedAt *metav1.Time `json:"formedAt,omitempty"`
 
-	// The durability in force.
+	// The durability in force: the weakest of what the masters run with.
 	//
 	// +optional
 	Durability Durability `json:"durability,omitempty"`
+
+	// How well the data is replicated.
+	//
+	// +optional
+	Replication ReplicationStatus `json:"replication,omitempty"`
+
+	// Recoveries under way, and the last ones that have ended, oldest first.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=32
+	Recoveries []RecoveryStatus `json:"recoveries,omitempty"`
 
 	// The image of new pods.
 	//
@@ -76,13 +89,95 @@ type StoreStatus struct {
 	LossesSeen int64 `json:"lossesSeen,omitempty"`
 }
 
-// Durability names how many failures the data survives.
+// Durability names which failures the data survives.
 //
-// +kubebuilder:validation:Enum=Unreplicated
+// +kubebuilder:validation:Enum=Unreplicated;InMemory;Buffered;Flushed
 type Durability string
 
-// DurabilityUnreplicated means one copy, in memory: it survives no failure.
-const DurabilityUnreplicated Durability = "Unreplicated"
+const (
+	// DurabilityUnreplicated means one copy, in memory: it survives no failure.
+	DurabilityUnreplicated Durability = "Unreplicated"
+	// DurabilityInMemory means copies in the memory of processes on other nodes.
+	DurabilityInMemory Durability = "InMemory"
+	// DurabilityBuffered means copies in the page caches of other nodes, on their way to volumes.
+	DurabilityBuffered Durability = "Buffered"
+	// DurabilityFlushed means copies on stable storage of other nodes.
+	DurabilityFlushed Durability = "Flushed"
+)
+
+// ReplicationStatus says how well the data is replicated.
+type ReplicationStatus struct {
+	// Copies of each object on other nodes that every master keeps: the least of what they run with.
+	//
+	// +optional
+	Factor int32 `json:"factor"`
+	// Pieces of masters' logs with fewer copies than they should have.
+	//
+	// +optional
+	SegmentsShort int64 `json:"segmentsShort"`
+	// Where the coordinator keeps what it knows.
+	//
+	// +optional
+	CoordinatorState StorageType `json:"coordinatorState,omitempty"`
+}
+
+// RecoveryStatus describes how a lost master's tablets come back.
+type RecoveryStatus struct {
+	// Its number.
+	ID int64 `json:"id"`
+	// The master that was lost.
+	//
+	// +optional
+	Member string `json:"member,omitempty"`
+	// The server that was lost, as index.generation.
+	//
+	// +optional
+	ServerID string `json:"serverId,omitempty"`
+	// When the server was found dead.
+	//
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// Tablets that cannot be read or written yet; 0 once it has ended.
+	//
+	// +optional
+	TabletsLeft int64 `json:"tabletsLeft"`
+	// What it waits for, if it cannot go on by itself.
+	//
+	// +optional
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// Bytes that were read from copies so far.
+	//
+	// +optional
+	Bytes int64 `json:"bytes,omitempty"`
+	// How long it should take, in milliseconds, by what was known when it began.
+	//
+	// +optional
+	PromisedMs int64 `json:"promisedMs,omitempty"`
+	// How long it took until the last tablet was served, in milliseconds; 0 before that.
+	//
+	// +optional
+	MeasuredMs int64 `json:"measuredMs,omitempty"`
+}
+
+// BackupStatus describes a member's storage for copies. A frame holds the copy of one piece of a master's log.
+type BackupStatus struct {
+	// How many frames it has.
+	//
+	// +optional
+	Frames int64 `json:"frames"`
+	// How many of them are in use, in whole percent.
+	//
+	// +optional
+	UsedPercent int32 `json:"usedPercent"`
+	// How many of them hold damaged copies.
+	//
+	// +optional
+	Damaged int64 `json:"damaged,omitempty"`
+	// Why it takes nothing new any more; empty while all is well.
+	//
+	// +optional
+	Retired string `json:"retired,omitempty"`
+}
 
 // CoordinatorStatus describes the coordinator's pod.
 type CoordinatorStatus struct {
@@ -106,6 +201,10 @@ type CoordinatorStatus struct {
 	//
 	// +optional
 	BuildVersion string `json:"buildVersion,omitempty"`
+	// Its claim of a volume for its state, if there is one.
+	//
+	// +optional
+	Claim string `json:"claim,omitempty"`
 	// What the spec asks for that the running pod was not made with, such as "image: a -> b".
 	//
 	// +optional
@@ -197,6 +296,26 @@ type MemberStatus struct {
 	//
 	// +optional
 	UsedPercent int32 `json:"usedPercent"`
+	// Copies that it keeps of what it holds.
+	//
+	// +optional
+	Copies int32 `json:"copies"`
+	// Pieces of its log with fewer copies than that.
+	//
+	// +optional
+	SegmentsShort int64 `json:"segmentsShort,omitempty"`
+	// Its storage for copies of what others hold; absent without one.
+	//
+	// +optional
+	Backup *BackupStatus `json:"backup,omitempty"`
+	// Its claim of a volume for copies, if there is one.
+	//
+	// +optional
+	Claim string `json:"claim,omitempty"`
+	// The failure domain that its process says it is in.
+	//
+	// +optional
+	Domain string `json:"domain,omitempty"`
 	// What the spec asks for that the running pod was not made with, such as "memory: 1Gi -> 2Gi".
 	//
 	// +optional

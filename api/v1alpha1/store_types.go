@@ -8,9 +8,10 @@ import (
 
 // Store is a RAMCloud store: one coordinator, and masters that hold objects in memory.
 //
-// This version keeps one copy of every object, in the memory of one master. Whatever ends that master's process
-// (a crash, a deleted pod, a lost node) loses what it held; the end of the coordinator's process loses every table.
-// The condition DataSafe says so.
+// With spec.replication.factor above 0 every object has that many copies on other nodes, and what a lost master held is
+// recovered from them. With 0, the default, there is one copy of every object, in the memory of one master: whatever ends
+// that master's process loses what it held, and the end of the coordinator's process loses every table. The condition
+// DataSafe says what holds.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=stores,scope=Namespaced,shortName=rcs,categories=rcbox
@@ -20,6 +21,8 @@ import (
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.masters.ready`,description="Masters that serve"
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether every key can be read and written"
 // +kubebuilder:printcolumn:name="DataSafe",type=string,JSONPath=`.status.conditions[?(@.type=="DataSafe")].reason`,description="What the durability of the data is"
+// +kubebuilder:printcolumn:name="Copies",type=integer,priority=1,JSONPath=`.status.replication.factor`,description="Copies of each object on other nodes, in force"
+// +kubebuilder:printcolumn:name="Recovering",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Recovering")].status`,description="Whether tablets of a lost master are on their way to others"
 // +kubebuilder:printcolumn:name="Locator",type=string,JSONPath=`.status.locator`,description="What a client connects to"
 // +kubebuilder:printcolumn:name="Progressing",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`,description="What the operator is doing"
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.status.image`,description="The image of new pods"
@@ -52,6 +55,14 @@ type StoreList struct {
 }
 
 // StoreSpec says what a Store should be.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.replication) || self.replication.factor == 0 || self.replication.factor < self.masters.replicas",message="replication.factor must be less than masters.replicas: each copy is on another member than its master, and no two are on one"
+// +kubebuilder:validation:XValidation:rule="!has(self.replication) || self.replication.factor == 0 || quantity(string(self.backups.storage.size)).asApproximateFloat() >= quantity(string(self.masters.memory)).asApproximateFloat() * double(self.replication.factor)",message="backups.storage.size must be at least replication.factor times masters.memory: each member keeps that many copies of what a master holds"
+// +kubebuilder:validation:XValidation:rule="!has(self.replication) || self.replication.durability != 'Flushed' || self.backups.storage.type != 'Memory'",message="replication.durability: Flushed needs backups.storage.type: Volume: what is in memory does not survive a loss of power"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || self.replication.factor > 0",message="replication.factor cannot become 0 again: what only copies hold would be lost; make another Store"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || (self.backups.storage.type == oldSelf.backups.storage.type && quantity(string(self.backups.storage.size)).compareTo(quantity(string(oldSelf.backups.storage.size))) == 0 && has(self.backups.storage.storageClassName) == has(oldSelf.backups.storage.storageClassName) && (!has(self.backups.storage.storageClassName) || self.backups.storage.storageClassName == oldSelf.backups.storage.storageClassName))",message="backups.storage cannot be changed while there are copies in it: a member's room for copies is laid out once; make another Store"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || self.masters.cores == oldSelf.masters.cores",message="masters.cores cannot be changed while there are copies: each core has a file of its own for them; make another Store"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || (has(oldSelf.coordinator.state.type) ? oldSelf.coordinator.state.type : oldSelf.replication.factor > 0 ? 'Volume' : 'Memory') == 'Memory' || ((has(self.coordinator.state.type) ? self.coordinator.state.type : self.replication.factor > 0 ? 'Volume' : 'Memory') == 'Volume' && quantity(string(self.coordinator.state.size)).compareTo(quantity(string(oldSelf.coordinator.state.size))) == 0 && has(self.coordinator.state.storageClassName) == has(oldSelf.coordinator.state.storageClassName) && (!has(self.coordinator.state.storageClassName) || self.coordinator.state.storageClassName == oldSelf.coordinator.state.storageClassName))",message="coordinator.state cannot be changed once it is in a volume: the tables are there; make another Store"
 type StoreSpec struct {
 	// Image of the store's programs. Left empty, it is the one that the operator had as its default when the Store was
 	// first seen (status.image), so that an upgrade of the operator restarts nothing.
@@ -88,6 +99,26 @@ type StoreSpec struct {
 	// +kubebuilder:default={}
 	Masters MastersSpec `json:"masters,omitempty"`
 
+	// Where copies of objects are kept.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Backups BackupsSpec `json:"backups,omitempty"`
+
+	// How many copies there are, and what they survive.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Replication ReplicationSpec `json:"replication,omitempty"`
+
+	// What becomes of the volume claims when the Store is deleted. A Store that is made anew under the same name takes
+	// claims that were retained, and with them the tables and objects. A claim stays in any case while the Store is there,
+	// also when its pod goes or its member is scaled in.
+	//
+	// +optional
+	// +kubebuilder:default=Retain
+	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
+
 	// How clients and members talk.
 	//
 	// +optional
@@ -109,6 +140,135 @@ type CoordinatorSpec struct {
 	// +kubebuilder:default={requests: {cpu: "100m", memory: "256Mi"}, limits: {memory: "256Mi"}}
 	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="coordinator.resources.limits.memory must be at least 64Mi: a coordinator that is killed for lack of memory loses every table"
 	Resources ComputeResources `json:"resources,omitempty"`
+
+	// Where the coordinator keeps what it knows: members, tables, and which logs hold what.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	State StateSpec `json:"state,omitempty"`
+}
+
+// StorageType is what something is kept in.
+//
+// +kubebuilder:validation:Enum=Memory;Volume
+type StorageType string
+
+const (
+	// StorageMemory is the memory of the process: it survives no end of it.
+	StorageMemory StorageType = "Memory"
+	// StorageVolume is a file in a volume of its own, by a volume claim.
+	StorageVolume StorageType = "Volume"
+)
+
+// ReclaimPolicy says what becomes of volume claims when the Store is deleted.
+//
+// +kubebuilder:validation:Enum=Retain;Delete
+type ReclaimPolicy string
+
+const (
+	// ReclaimRetain keeps them.
+	ReclaimRetain ReclaimPolicy = "Retain"
+	// ReclaimDelete deletes them, and with them everything that the Store held.
+	ReclaimDelete ReclaimPolicy = "Delete"
+)
+
+// StateSpec says where the coordinator keeps what it knows.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.storageClassName) || !has(self.type) || self.type == 'Volume'",message="coordinator.state.storageClassName is for type: Volume"
+type StateSpec struct {
+	// Volume: in a file; a coordinator that restarts goes on where it was. Memory: nowhere; its end loses every table.
+	// Left empty, it is Volume with replication.factor above 0, else Memory.
+	//
+	// +optional
+	Type StorageType `json:"type,omitempty"`
+
+	// Size of the volume.
+	//
+	// +optional
+	// +kubebuilder:default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="coordinator.state.size must be at least 64Mi"
+	Size resource.Quantity `json:"size,omitempty"`
+
+	// StorageClass of the volume; the cluster's default if there is none here.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// BackupsSpec describes the backups: each master's process has one, which keeps copies for masters on other nodes.
+type BackupsSpec struct {
+	// What the copies are kept in. Of no effect while replication.factor is 0.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Storage BackupStorage `json:"storage,omitempty"`
+}
+
+// BackupStorage is what each member keeps copies in. It cannot be changed while there are copies.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.storageClassName) || self.type == 'Volume'",message="backups.storage.storageClassName is for type: Volume"
+type BackupStorage struct {
+	// Volume: a file in a volume of the member's own, which outlives its pods. Memory: the memory of the member's process;
+	// objects then survive the loss of single members, but not of all.
+	//
+	// +optional
+	// +kubebuilder:default=Volume
+	Type StorageType `json:"type,omitempty"`
+
+	// How much each member has for copies: the size of its volume, or memory of its container on top of masters.memory. At
+	// least replication.factor times masters.memory; twice that leaves room while a lost member is recovered.
+	//
+	// +optional
+	// +kubebuilder:default="4Gi"
+	Size resource.Quantity `json:"size,omitempty"`
+
+	// StorageClass of the volumes; the cluster's default if there is none here. A class of local volumes is the fastest, and
+	// ties each member to its node.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName *string `json:"storageClassName,omitempty"`
+}
+
+// DurabilityMode says when a copy counts.
+//
+// +kubebuilder:validation:Enum=Buffered;Flushed
+type DurabilityMode string
+
+const (
+	// Buffered copies count when they are in the page cache of their nodes.
+	Buffered DurabilityMode = "Buffered"
+	// Flushed copies count when they are on stable storage.
+	Flushed DurabilityMode = "Flushed"
+)
+
+// ReplicationSpec says how many copies there are besides the one in a master's memory, and what they survive.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.min) || (self.min >= 1 && self.min <= self.factor)",message="replication.min must be from 1 to replication.factor: writes wait while there are fewer copies than that"
+type ReplicationSpec struct {
+	// Copies of each object, each on a node of its own that is not the master's. 0: none, and what a master holds ends with
+	// its process.
+	//
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 8",message="replication.factor must be from 0 to 8"
+	Factor int32 `json:"factor,omitempty"`
+
+	// The least number of copies with which writes go on. Left empty, it is factor - 1, and at least 1.
+	//
+	// +optional
+	Min *int32 `json:"min,omitempty"`
+
+	// Buffered: a write is acknowledged when all copies are in the page caches of their nodes; it survives the end of any
+	// processes and pods, and the loss of power of all but one of these nodes. Flushed: when all are on stable storage; it
+	// survives the loss of power everywhere, and takes longer.
+	//
+	// +optional
+	// +kubebuilder:default=Buffered
+	Durability DurabilityMode `json:"durability,omitempty"`
 }
 
 // MastersSpec describes the masters, which are all alike.
@@ -196,7 +356,8 @@ type PlacementSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
-	// Label of nodes that fail together. Masters are spread evenly over its values as far as there is room.
+	// Label of nodes that fail together. Masters are spread evenly over its values as far as there is room, and the copies of
+	// an object are in different ones as far as there are any.
 	//
 	// +optional
 	// +kubebuilder:default="kubernetes.io/hostname"

@@ -133,7 +133,7 @@ func newScheme() *runtime.Scheme {
 func managerOptions(options runOptions) ctrl.Options {
 	// Of what is not the operator's own, nothing is kept in memory.
 	own := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{v1alpha1.LabelManagedBy: v1alpha1.ManagedByValue})}
-	// Of pods and Stores, which there are many of, who owns which field is never asked.
+	// Of pods, claims and Stores, which there are many of, who owns which field is never asked.
 	pods := own
 	pods.Transform = cache.TransformStripManagedFields()
 	var namespaces map[string]cache.Config
@@ -151,6 +151,7 @@ func managerOptions(options runOptions) ctrl.Options {
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.Store{}:               {Transform: cache.TransformStripManagedFields()},
 				&corev1.Pod{}:                   pods,
+				&corev1.PersistentVolumeClaim{}: pods,
 				&corev1.Service{}:               own,
 				&networkingv1.NetworkPolicy{}:   own,
 				&policyv1.PodDisruptionBudget{}: own,

@@ -70,7 +70,7 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 // independent says whether later steps are right even if this one failed.
 func independent(step planner.Step) bool {
 	switch step.(type) {
-	case planner.CreatePod, planner.DeletePod, planner.RetireMember:
+	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember:
 		return true
 	default:
 		return false
@@ -109,6 +109,12 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.applyObject(ctx, v, step)
 	case planner.CreatePod:
 		return r.createPod(ctx, v, step)
+	case planner.CreateClaim:
+		return r.createClaim(ctx, v, step)
+	case planner.DeleteClaim:
+		return r.deleteClaim(ctx, v, step.Name)
+	case planner.TellDomain:
+		return r.tellDomain(ctx, v, step)
 	case planner.DeletePod:
 		return r.deletePod(ctx, v, step.Pod)
 	case planner.RetireMember:

@@ -2,12 +2,14 @@ package controller
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
@@ -100,20 +102,13 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 		BuildVersion:  response.GetBuildVersion(),
 		Tables:        count(response.GetTableCount()),
 		LossesDropped: count(response.GetLossesDropped()),
+		State:         stateOf(response.GetStateKind()),
 	}
 	for _, member := range response.GetMembers() {
-		seen := planner.Member{
-			Name:      member.GetName(),
-			Connected: member.GetState() == adminv1.MemberState_MEMBER_STATE_UP,
-			Instance:  member.GetInstance(),
-		}
-		for _, shard := range member.GetShards() {
-			seen.ServerIDs = append(seen.ServerIDs, admin.ServerID(shard.GetServerId()))
-			seen.Tablets += count(shard.GetTabletCount())
-			seen.CapacityBytes += count(shard.GetLogCapacityBytes())
-			seen.LiveBytes += count(shard.GetLogLiveBytes())
-		}
-		cluster.Members = append(cluster.Members, seen)
+		cluster.Members = append(cluster.Members, memberOf(member))
+	}
+	for _, recovery := range response.GetRecoveries() {
+		cluster.Recoveries = append(cluster.Recoveries, recoveryOf(recovery, response.GetClusterTimeNs()))
 	}
 	for _, loss := range response.GetLosses() {
 		seen := planner.Loss{
@@ -130,6 +125,71 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 		cluster.Losses = append(cluster.Losses, seen)
 	}
 	return cluster
+}
+
+func stateOf(kind adminv1.StateKind) v1alpha1.StorageType {
+	switch kind {
+	case adminv1.StateKind_STATE_KIND_MEMORY:
+		return v1alpha1.StorageMemory
+	case adminv1.StateKind_STATE_KIND_FILE:
+		return v1alpha1.StorageVolume
+	default:
+		return "" // another build's, or one that does not say
+	}
+}
+
+func memberOf(member *adminv1.Member) planner.Member {
+	seen := planner.Member{
+		Name:      member.GetName(),
+		Connected: member.GetState() == adminv1.MemberState_MEMBER_STATE_UP,
+		Instance:  member.GetInstance(),
+		Domain:    member.GetDomain(),
+		Serving:   true,
+	}
+	for i, shard := range member.GetShards() {
+		seen.ServerIDs = append(seen.ServerIDs, admin.ServerID(shard.GetServerId()))
+		seen.Tablets += count(shard.GetTabletCount())
+		seen.CapacityBytes += count(shard.GetLogCapacityBytes())
+		seen.LiveBytes += count(shard.GetLogLiveBytes())
+		seen.Segments += count(shard.GetSegments())
+		seen.SegmentsShort += count(shard.GetSegmentsShort())
+		seen.Serving = seen.Serving && shard.GetServing()
+		if copies := int32(min(shard.GetReplicas(), math.MaxInt32)); i == 0 || copies < seen.Copies {
+			seen.Copies = copies
+		}
+		if shard.GetBackup() != nil {
+			seen.Backup = addBackup(seen.Backup, shard.GetBackup())
+		}
+	}
+	return seen
+}
+
+// addBackup adds a shard's backup to those of its member.
+func addBackup(sum *planner.Backup, backup *adminv1.BackupStorage) *planner.Backup {
+	if sum == nil {
+		sum = &planner.Backup{}
+	}
+	sum.Frames += int64(backup.GetFrames())
+	sum.Free += int64(backup.GetFramesFree())
+	sum.Damaged += int64(backup.GetFramesDamaged())
+	sum.SegmentBytes = int64(backup.GetSegmentBytes())
+	sum.Retired = orElse(sum.Retired, backup.GetRetiredReason())
+	return sum
+}
+
+func recoveryOf(recovery *adminv1.Recovery, clusterTimeNs uint64) planner.Recovery {
+	age := clusterTimeNs - min(recovery.GetStartedNs(), clusterTimeNs)
+	return planner.Recovery{
+		ID:          count(recovery.GetRecoveryId()),
+		ServerID:    admin.ServerID(recovery.GetServerId()),
+		Member:      recovery.GetMember(),
+		Age:         time.Duration(count(age)),
+		TabletsLeft: count(recovery.GetTabletsLeft()),
+		WaitsFor:    recovery.GetWaitsFor(),
+		Bytes:       count(recovery.GetBytes()),
+		PromisedMs:  count(recovery.GetPromisedMs()),
+		MeasuredMs:  count(recovery.GetMeasuredMs()),
+	}
 }
 
 // count turns a count off the wire into one for the status, which has no unsigned numbers.

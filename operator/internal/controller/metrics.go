@@ -24,6 +24,14 @@ var (
 		Name: "rcbox_store_losses",
 		Help: "How many times a Store has lost data.",
 	}, []string{"namespace", "name"})
+	shortGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_segments_short",
+		Help: "Pieces of masters' logs with fewer copies than they should have.",
+	}, []string{"namespace", "name"})
+	recoveriesGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_recoveries",
+		Help: "Recoveries under way: lost masters some of whose tablets are not served yet.",
+	}, []string{"namespace", "name"})
 	stepsCounter = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rcbox_operator_steps_total",
 		Help: "Steps that the operator carried out, by kind.",
@@ -31,7 +39,7 @@ var (
 )
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is global
-	metrics.Registry.MustRegister(conditionGauge, mastersGauge, lossesGauge, stepsCounter)
+	metrics.Registry.MustRegister(conditionGauge, mastersGauge, lossesGauge, shortGauge, recoveriesGauge, stepsCounter)
 }
 
 func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
@@ -49,6 +57,14 @@ func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
 	mastersGauge.WithLabelValues(store.Namespace, store.Name, "ready").Set(float64(next.Masters.Ready))
 	mastersGauge.WithLabelValues(store.Namespace, store.Name, "outdated").Set(float64(next.Masters.Outdated))
 	lossesGauge.WithLabelValues(store.Namespace, store.Name).Set(float64(next.LossCount))
+	shortGauge.WithLabelValues(store.Namespace, store.Name).Set(float64(next.Replication.SegmentsShort))
+	underWay := 0.0
+	for i := range next.Recoveries {
+		if next.Recoveries[i].TabletsLeft > 0 {
+			underWay++
+		}
+	}
+	recoveriesGauge.WithLabelValues(store.Namespace, store.Name).Set(underWay)
 }
 
 // forget a Store that is gone.
@@ -57,6 +73,8 @@ func forget(key types.NamespacedName) {
 	conditionGauge.DeletePartialMatch(labels)
 	mastersGauge.DeletePartialMatch(labels)
 	lossesGauge.DeletePartialMatch(labels)
+	shortGauge.DeletePartialMatch(labels)
+	recoveriesGauge.DeletePartialMatch(labels)
 }
 
 func countStep(step planner.Step) {

@@ -17,6 +17,7 @@ import (
 	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
@@ -62,14 +63,52 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 			v.observed.Pods = append(v.observed.Pods, podOf(pod))
 		}
 	}
+	if err := r.observeClaims(ctx, v); err != nil {
+		return nil, err
+	}
 	if store.DeletionTimestamp != nil {
 		return v, nil
 	}
+	r.observeDomains(ctx, v)
 	if err := r.observeFixed(ctx, v); err != nil {
 		return nil, err
 	}
 	r.askCoordinator(ctx, v)
 	return v, nil
+}
+
+// observeClaims finds claims by label: they have no owner, so that they can outlive the Store.
+func (r *Reconciler) observeClaims(ctx context.Context, v *visit) error {
+	store := v.observed.Store
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := r.Client.List(ctx, claims, client.InNamespace(store.Namespace),
+		client.MatchingLabels{v1alpha1.LabelStore: store.Name}); err != nil {
+		return fmt.Errorf("list the Store's volume claims: %w", err)
+	}
+	v.observed.Claims = map[string]planner.Claim{}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		v.observed.Claims[claim.Name] = planner.Claim{Name: claim.Name, Terminating: claim.DeletionTimestamp != nil}
+	}
+	return nil
+}
+
+// observeDomains reads the nodes of pods that have yet to be told their failure domain, once in a pod's life. Where the
+// operator may not read nodes (it has rights in some namespaces only), masters do without.
+func (r *Reconciler) observeDomains(ctx context.Context, v *visit) {
+	v.observed.Domains = map[string]string{}
+	for i := range v.observed.Pods {
+		pod := &v.observed.Pods[i]
+		if pod.Node == "" || pod.DomainKnown || !pod.Inputs.NeedsDomain() {
+			continue
+		}
+		node := &corev1.Node{}
+		if err := r.Live.Get(ctx, client.ObjectKey{Name: pod.Node}, node); err != nil {
+			log.FromContext(ctx).Info("a failure domain is not known", "pod", pod.Name, "node", pod.Node, "error", err.Error())
+			continue
+		}
+		v.observed.Domains[pod.Node] = node.Labels[pod.Inputs.FailureDomain]
+	}
 }
 
 // askCoordinator leaves Cluster empty when there is no answer: that is a state of the Store, not a failure of the visit.
@@ -182,6 +221,7 @@ func podOf(pod *corev1.Pod) planner.Pod {
 		inputs = resources.Inputs{} // likewise; the pod then counts as outdated
 	}
 	ready, notReadySince := readiness(pod)
+	domain, domainKnown := pod.Annotations[v1alpha1.AnnotationDomain]
 	seen := planner.Pod{
 		Name:            pod.Name,
 		UID:             string(pod.UID),
@@ -196,6 +236,8 @@ func podOf(pod *corev1.Pod) planner.Pod {
 		IP:              pod.Status.PodIP,
 		Node:            pod.Spec.NodeName,
 		Inputs:          inputs,
+		Domain:          domain,
+		DomainKnown:     domainKnown,
 		Trouble:         troubleOf(pod),
 	}
 	if pod.DeletionTimestamp != nil {

@@ -22,6 +22,11 @@ type Observed struct {
 	Pods []Pod
 	// Objects are those of fixed name that the Store needs, in the order in which they are applied.
 	Objects []Object
+	// Claims of volumes that carry the Store's labels, by name. They outlive pods, members and, if they are retained, the Store.
+	Claims map[string]Claim
+	// Domains are failure domains of nodes, as far as somebody has to be told one: by the node's name. Empty for a node that
+	// has no such label; a node that could not be read is missing.
+	Domains map[string]string
 	// Cluster is the coordinator's answer; nil when there was none.
 	Cluster *Cluster
 	// ClusterError says why there was no answer.
@@ -62,6 +67,9 @@ type Pod struct {
 	Node          string
 	// Inputs are what it was made from.
 	Inputs resources.Inputs
+	// Domain is the failure domain that its process is told; DomainKnown is whether it was written to the pod already.
+	Domain      string
+	DomainKnown bool
 	// Trouble is why it does not run, in Kubernetes' words; empty when it does, or is on its way.
 	Trouble string
 }
@@ -93,6 +101,13 @@ type Object struct {
 	State ObjectState
 }
 
+// Claim is a member's claim of a volume.
+type Claim struct {
+	Name string
+	// Terminating: it was told to go, and does when no pod uses it any more.
+	Terminating bool
+}
+
 // Cluster is the coordinator's answer.
 type Cluster struct {
 	ID            string
@@ -101,6 +116,35 @@ type Cluster struct {
 	Members       []Member
 	Losses        []Loss
 	LossesDropped int64
+	// State is where the coordinator keeps what it knows; empty if it does not say.
+	State v1alpha1.StorageType
+	// Recoveries under way and the last ones that have ended.
+	Recoveries []Recovery
+}
+
+// Recovery is how the tablets of a dead server come to others.
+type Recovery struct {
+	ID       int64
+	ServerID string
+	Member   string
+	// Age is the time since the server was found dead.
+	Age time.Duration
+	// TabletsLeft cannot be read or written yet; 0 once it has ended.
+	TabletsLeft int64
+	WaitsFor    string
+	Bytes       int64
+	PromisedMs  int64
+	MeasuredMs  int64
+}
+
+// Backup is what a member has for copies of what others hold.
+type Backup struct {
+	Frames  int64
+	Free    int64
+	Damaged int64
+	// SegmentBytes is what a frame holds.
+	SegmentBytes int64
+	Retired      string
 }
 
 // Member is one that the coordinator knows.
@@ -114,6 +158,17 @@ type Member struct {
 	Tablets       int64
 	CapacityBytes int64
 	LiveBytes     int64
+	// Copies that each of its shards keeps: the least.
+	Copies int32
+	// Segments of its shards' logs, and those with fewer copies than they should have.
+	Segments      int64
+	SegmentsShort int64
+	// Serving is whether all its shards answer requests.
+	Serving bool
+	// Backup is nil if none of its shards has told of one.
+	Backup *Backup
+	// Domain is what its process said.
+	Domain string
 }
 
 // Loss is the death of a member's process that held data, as the coordinator tells it.

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,6 +36,8 @@ type Plan struct {
 	// Coordinator and Masters (by ordinal) are what is and what should be.
 	Coordinator MemberView
 	Masters     []MemberView
+	// Shortfall is what keeps the data from having all its copies; nil when nothing does, and for a Store without copies.
+	Shortfall *Shortfall
 	// Next is when to look again, if nothing happens before.
 	Next time.Duration
 }
@@ -52,6 +55,8 @@ type MemberView struct {
 	Up bool
 	// Pending is how the pod differs from the spec; empty when it does not.
 	Pending string
+	// Claim is the name of its volume claim; empty when it has none.
+	Claim string
 	// PodNumber is the greatest that a pod of it is known to have had, not counting one that this plan makes.
 	PodNumber int64
 }
@@ -135,6 +140,10 @@ func (p *planning) build() {
 	if o.Cluster == nil || !allUp {
 		p.lookAgainIn(UnsettledInterval)
 	}
+	p.plan.Shortfall = shortfall(o, p.plan.Masters)
+	if len(o.recoveriesLeft()) > 0 {
+		p.lookAgainIn(UnsettledInterval)
+	}
 	if o.Cluster != nil && !p.scaleIn(masters) {
 		p.replaceEmpty()
 	}
@@ -150,12 +159,12 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 		view.Up = o.Cluster != nil
 	}
 	inputs := resources.InputsFor(o.Store, component, p.plan.Image)
+	view.Claim = p.claim(m, component, inputs, wanted)
 	switch pod := view.Pod; {
 	case pod == nil:
 		// One that is not wanted but still owns tablets stays a member until they are dropped.
 		if wanted || m.tablets() > 0 {
-			p.add(CreatePod{Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Why: whyCreate(m)})
-			p.lookAgainIn(UnsettledInterval)
+			p.createPod(m, component, inputs)
 		}
 	case pod.Process == ProcessEnded && view.Up && component == v1alpha1.ComponentMaster:
 		// Its process is still connected: it may only be replaced when it has let go.
@@ -175,8 +184,46 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 			p.lookAgainIn(UnsettledInterval)
 		}
 	}
+	p.tellDomain(view.Pod)
 	p.deleteSurplus(m, component)
 	return view
+}
+
+func (p *planning) createPod(m *member, component string, inputs resources.Inputs) {
+	p.lookAgainIn(UnsettledInterval)
+	if inputs.InVolume() && p.observed.Claims[resources.ClaimName(m.name, component)].Terminating {
+		return // until it is gone: a pod would keep it, but a volume that somebody deletes is to go
+	}
+	p.add(CreatePod{Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Why: whyCreate(m, inputs)})
+}
+
+// claim sees to it that a member that needs a volume claim has one, and gives the name of the one that it has or gets. A claim is
+// never changed and, while the Store is there, never deleted.
+func (p *planning) claim(m *member, component string, inputs resources.Inputs, wanted bool) string {
+	name := resources.ClaimName(m.name, component)
+	_, found := p.observed.Claims[name]
+	pod := m.pod()
+	needed := inputs.InVolume() && (wanted || pod != nil || m.tablets() > 0)
+	if !found && needed {
+		p.add(CreateClaim{Component: component, Member: m.name, Name: name, Why: "the member needs a volume"})
+		p.lookAgainIn(UnsettledInterval)
+	}
+	if found || needed {
+		return name
+	}
+	return ""
+}
+
+// tellDomain: only the operator may read nodes, so it tells the pod in which failure domain it came to be.
+func (p *planning) tellDomain(pod *Pod) {
+	if pod == nil || pod.DomainKnown || pod.Node == "" || !pod.Inputs.NeedsDomain() {
+		return
+	}
+	if domain, known := p.observed.Domains[pod.Node]; known {
+		ref := pod.Ref()
+		ref.ResourceVersion = "" // it has a node once and for all
+		p.add(TellDomain{Member: pod.Member, Pod: ref, Domain: domain, Why: "it runs on " + pod.Node})
+	}
 }
 
 // deleteSurplus ends all but one pod of a member. The way in which pods are named leaves no way for a second one; but if one is there,
@@ -196,7 +243,7 @@ func (p *planning) deleteSurplus(m *member, component string) {
 func (p *planning) scaleIn(masters []*member) bool {
 	last := masters[len(masters)-1]
 	replicas := int(p.observed.Store.Spec.Masters.Replicas)
-	if last.ordinal < replicas {
+	if last.ordinal < replicas || p.plan.Shortfall.forbidsRemoving(last.name) {
 		return false
 	}
 	step := RetireMember{Member: last.name, Why: fmt.Sprintf("masters.replicas is %d", replicas)}
@@ -224,7 +271,7 @@ func (p *planning) replaceEmpty() {
 			first = view
 		}
 	}
-	if first == nil || first.Up && !allUp {
+	if first == nil || first.Up && !allUp || p.plan.Shortfall.forbidsRemoving(first.Name) {
 		return
 	}
 	ref := first.Pod.Ref()
@@ -266,9 +313,17 @@ func (p *planning) tearDown() {
 			waiting++
 		}
 	}
-	if waiting == 0 {
-		p.add(RemoveFinalizer{Why: "its pods have ended"})
+	if waiting > 0 {
+		return
 	}
+	if o.Store.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
+		for _, name := range slices.Sorted(maps.Keys(o.Claims)) {
+			if !o.Claims[name].Terminating {
+				p.add(DeleteClaim{Name: name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
+			}
+		}
+	}
+	p.add(RemoveFinalizer{Why: "its pods have ended"})
 }
 
 // hasRun: a process was seen in the pod, so that its image is one that runs.
@@ -278,8 +333,10 @@ func hasFinalizer(store *v1alpha1.Store) bool {
 	return slices.Contains(store.Finalizers, v1alpha1.Finalizer)
 }
 
-func whyCreate(m *member) string {
+func whyCreate(m *member, inputs resources.Inputs) string {
 	switch {
+	case m.tablets() > 0 && inputs.Replication != nil:
+		return fmt.Sprintf("its pod is gone; what it held comes back from copies (tablets: %d)", m.tablets())
 	case m.tablets() > 0:
 		return fmt.Sprintf("its pod is gone; it comes back empty (tablets: %d)", m.tablets())
 	case !m.known:

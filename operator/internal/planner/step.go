@@ -6,6 +6,9 @@ import (
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
+// KindClaim is the kind of volume claims.
+const KindClaim = "PersistentVolumeClaim"
+
 // Step is one thing to do. It is a value: carrying it out is somebody else's business.
 type Step interface {
 	// Describe says what is done and why, for events and logs.
@@ -47,6 +50,28 @@ type CreatePod struct {
 	Why       string
 }
 
+// CreateClaim makes a member's volume claim. It is made before the pod that needs it, and never changed.
+type CreateClaim struct {
+	Component string
+	Member    string
+	Name      string
+	Why       string
+}
+
+// DeleteClaim deletes a volume claim of a Store that is being deleted, and with it what the volume holds.
+type DeleteClaim struct {
+	Name string
+	Why  string
+}
+
+// TellDomain writes the failure domain of a pod's node to the pod, from where its process takes it.
+type TellDomain struct {
+	Member string
+	Pod    PodRef
+	Domain string
+	Why    string
+}
+
 // DeletePod ends a pod in which no process runs.
 type DeletePod struct {
 	Member string
@@ -78,6 +103,21 @@ func (s CreatePod) Describe() string {
 }
 
 // Describe implements Step.
+func (s CreateClaim) Describe() string {
+	return fmt.Sprintf("create volume claim %s of %s: %s", s.Name, s.Member, s.Why)
+}
+
+// Describe implements Step.
+func (s DeleteClaim) Describe() string {
+	return fmt.Sprintf("delete volume claim %s: %s", s.Name, s.Why)
+}
+
+// Describe implements Step.
+func (s TellDomain) Describe() string {
+	return fmt.Sprintf("tell pod %s of %s its failure domain, %q: %s", s.Pod.Name, s.Member, s.Domain, s.Why)
+}
+
+// Describe implements Step.
 func (s DeletePod) Describe() string {
 	return fmt.Sprintf("delete pod %s of %s: %s", s.Pod.Name, s.Member, s.Why)
 }
@@ -103,6 +143,15 @@ func (s ApplyObject) Reason() string {
 func (CreatePod) Reason() string { return "PodCreated" }
 
 // Reason implements Step.
+func (CreateClaim) Reason() string { return "ClaimCreated" }
+
+// Reason implements Step.
+func (DeleteClaim) Reason() string { return "ClaimDeleted" }
+
+// Reason implements Step. It is a part of making a pod, which was told of.
+func (TellDomain) Reason() string { return "" }
+
+// Reason implements Step.
 func (DeletePod) Reason() string { return "PodDeleted" }
 
 // Reason implements Step.
@@ -119,6 +168,15 @@ func (s ApplyObject) Target() (kind, name string) { return s.Kind, s.Name }
 
 // Target implements Step. The pod's name is not made here; its member tells it from others just as well.
 func (s CreatePod) Target() (kind, name string) { return "Pod", s.Member }
+
+// Target implements Step.
+func (s CreateClaim) Target() (kind, name string) { return KindClaim, s.Name }
+
+// Target implements Step.
+func (s DeleteClaim) Target() (kind, name string) { return KindClaim, s.Name }
+
+// Target implements Step.
+func (s TellDomain) Target() (kind, name string) { return "Pod", s.Pod.Name }
 
 // Target implements Step.
 func (s DeletePod) Target() (kind, name string) { return "Pod", s.Pod.Name }

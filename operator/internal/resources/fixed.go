@@ -47,8 +47,9 @@ func servicePort(name string, number int32) *coreac.ServicePortApplyConfiguratio
 		WithTargetPort(intstr.FromString(name))
 }
 
-// NetworkPolicies open the client ports and the HTTP ports (health and metrics) to everybody, the member port to the Store's
-// masters, and the admin port to the operator and to pods of the Store's namespace that carry v1alpha1.LabelAdminClient.
+// NetworkPolicies open the client ports and the HTTP ports (health and metrics) to everybody, the member port and, with copies,
+// the peer ports to the Store's masters, and the admin port to the operator and to pods of the Store's namespace that carry
+// v1alpha1.LabelAdminClient.
 func NetworkPolicies(store *v1alpha1.Store, operatorNamespace string) []*networkingac.NetworkPolicyApplyConfiguration {
 	masters := networkingac.NetworkPolicyPeer().WithPodSelector(metaac.LabelSelector().
 		WithMatchLabels(ComponentLabels(store.Name, v1alpha1.ComponentMaster)))
@@ -63,14 +64,18 @@ func NetworkPolicies(store *v1alpha1.Store, operatorNamespace string) []*network
 			WithPodSelector(metaac.LabelSelector().
 				WithMatchLabels(map[string]string{v1alpha1.LabelName: v1alpha1.ManagedByValue})))
 	}
+	master := []*networkingac.NetworkPolicyIngressRuleApplyConfiguration{
+		ingress(policyPort(MasterClientPort).WithEndPort(MasterClientPort+MaxShards-1), policyPort(MasterHTTPPort)),
+	}
+	if store.Spec.Replication.Factor > 0 {
+		master = append(master, ingress(policyPort(MasterPeerPort).WithEndPort(MasterPeerPort+MaxShards-1)).WithFrom(masters))
+	}
 	return []*networkingac.NetworkPolicyApplyConfiguration{
 		networkPolicy(store, v1alpha1.ComponentCoordinator,
 			ingress(policyPort(CoordinatorClientPort), policyPort(CoordinatorHTTPPort)),
 			ingress(policyPort(CoordinatorMemberPort)).WithFrom(masters),
 			ingress(policyPort(CoordinatorAdminPort)).WithFrom(admins...)),
-		networkPolicy(store, v1alpha1.ComponentMaster,
-			ingress(policyPort(MasterClientPort).WithEndPort(MasterClientPort+MaxShards-1),
-				policyPort(MasterHTTPPort))),
+		networkPolicy(store, v1alpha1.ComponentMaster, master...),
 	}
 }
 
@@ -96,8 +101,8 @@ func policyPort(number int32) *networkingac.NetworkPolicyPortApplyConfiguration 
 	return networkingac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(number))
 }
 
-// DisruptionBudget lets a drain take one master at a time, and never waits for one that is broken anyway. It does not save
-// what an evicted master holds: while nothing is replicated, only a budget that blocks every drain would.
+// DisruptionBudget lets a drain take one master at a time, and never waits for one that is broken anyway. Without copies it does
+// not save what an evicted master holds: only a budget that blocks every drain would.
 func DisruptionBudget(store *v1alpha1.Store) *policyac.PodDisruptionBudgetApplyConfiguration {
 	return policyac.PodDisruptionBudget(store.Name+"-"+v1alpha1.ComponentMaster, store.Namespace).
 		WithLabels(StoreLabels(store.Name)).

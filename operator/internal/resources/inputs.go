@@ -28,6 +28,43 @@ type Inputs struct {
 	Tolerations       []corev1.Toleration `json:"tolerations,omitempty"`
 	FailureDomain     string              `json:"failureDomain,omitempty"`
 	PriorityClassName string              `json:"priorityClassName,omitempty"`
+	// Replication is nil for a master that keeps no copies, and for coordinators.
+	Replication *Replication `json:"replication,omitempty"`
+	// State is empty for a coordinator that keeps its state in memory, and for masters.
+	State v1alpha1.StorageType `json:"state,omitempty"`
+}
+
+// Replication is what a master needs to know of copies.
+type Replication struct {
+	Factor      int32                   `json:"factor"`
+	Min         int32                   `json:"min"`
+	Durability  v1alpha1.DurabilityMode `json:"durability"`
+	Storage     v1alpha1.StorageType    `json:"storage"`
+	StorageSize resource.Quantity       `json:"storageSize"`
+}
+
+// InVolume says whether the pod has a volume of its own, by a claim.
+func (i Inputs) InVolume() bool {
+	return i.State == v1alpha1.StorageVolume || i.Replication != nil && i.Replication.Storage == v1alpha1.StorageVolume
+}
+
+// NeedsDomain says whether the pod's process has a use for the failure domain of its node. Nodes themselves it knows by name.
+func (i Inputs) NeedsDomain() bool {
+	return i.Replication != nil && i.FailureDomain != "" && i.FailureDomain != corev1.LabelHostname
+}
+
+// Durability is what a master's pod of these inputs promises.
+func (i Inputs) Durability() v1alpha1.Durability {
+	switch {
+	case i.Replication == nil:
+		return v1alpha1.DurabilityUnreplicated
+	case i.Replication.Storage == v1alpha1.StorageMemory:
+		return v1alpha1.DurabilityInMemory
+	case i.Replication.Durability == v1alpha1.Flushed:
+		return v1alpha1.DurabilityFlushed
+	default:
+		return v1alpha1.DurabilityBuffered
+	}
 }
 
 // InputsFor reads the inputs of a pod of the component from the Store's spec. The image is the resolved one.
@@ -42,6 +79,9 @@ func InputsFor(store *v1alpha1.Store, component, image string) Inputs {
 	if component == v1alpha1.ComponentCoordinator {
 		inputs.Requests = store.Spec.Coordinator.Resources.Requests
 		inputs.Limits = store.Spec.Coordinator.Resources.Limits
+		if store.Spec.EffectiveState() == v1alpha1.StorageVolume {
+			inputs.State = v1alpha1.StorageVolume
+		}
 		return inputs
 	}
 	masters := store.Spec.Masters
@@ -51,6 +91,15 @@ func InputsFor(store *v1alpha1.Store, component, image string) Inputs {
 	if masters.Resources != nil {
 		inputs.Requests = masters.Resources.Requests
 		inputs.Limits = masters.Resources.Limits
+	}
+	if replication := store.Spec.Replication; replication.Factor > 0 {
+		inputs.Replication = &Replication{
+			Factor:      replication.Factor,
+			Min:         replication.EffectiveMin(),
+			Durability:  replication.Durability,
+			Storage:     store.Spec.Backups.Storage.Type,
+			StorageSize: store.Spec.Backups.Storage.Size,
+		}
 	}
 	return inputs
 }
@@ -95,7 +144,17 @@ func Diff(have, want Inputs) string {
 	note("tolerations", equal(have.Tolerations, want.Tolerations), "", "")
 	note("failureDomain", have.FailureDomain == want.FailureDomain, have.FailureDomain, want.FailureDomain)
 	note("priorityClassName", have.PriorityClassName == want.PriorityClassName, have.PriorityClassName, want.PriorityClassName)
+	note("replication", equal(have.Replication, want.Replication), have.Replication.String(), want.Replication.String())
+	note("coordinator.state", have.State == want.State, string(have.State), string(want.State))
 	return strings.Join(parts, ", ")
+}
+
+// String is "2 copies (min 1) Buffered in a Volume of 4Gi"; empty for none.
+func (r *Replication) String() string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d copies (min %d) %s in a %s of %s", r.Factor, r.Min, r.Durability, r.Storage, r.StorageSize.String())
 }
 
 func orNone(text string) string {

@@ -19,6 +19,8 @@ const (
 	// MasterClientPort is that of the first shard; shard i has MasterClientPort + i.
 	MasterClientPort = 12100
 	MasterHTTPPort   = 12400
+	// MasterPeerPort is that of the first shard's backup, for other masters; shard i has MasterPeerPort + i.
+	MasterPeerPort = 12200
 	// MaxShards is how many shards, hence ports, a master can have.
 	MaxShards = 64
 )
@@ -39,6 +41,14 @@ func PodName(store types.UID, member string, number int64) string {
 		suffix[i] = suffixAlphabet[int(digest[i])%len(suffixAlphabet)]
 	}
 	return member + "-" + string(suffix)
+}
+
+// ClaimName is that of a member's volume claim.
+func ClaimName(member, component string) string {
+	if component == v1alpha1.ComponentCoordinator {
+		return member + "-state"
+	}
+	return member + "-copies"
 }
 
 // ClientService is the name of the Service that clients connect to.

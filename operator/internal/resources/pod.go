@@ -17,8 +17,6 @@ import (
 const (
 	// nonRoot is the user of the image.
 	nonRoot = 65532
-	// A store's process has nothing to write out when it is told to end.
-	terminationGraceSeconds = 10
 	// An unreplicated process that is restarted loses its data: only one that has been dumb for five minutes is.
 	livenessPeriodSeconds = 10
 	livenessFailures      = 30
@@ -47,7 +45,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	labels[v1alpha1.LabelComponent] = spec.Component
 	labels[v1alpha1.LabelMember] = spec.Member
 
-	container := coordinatorContainer()
+	container := coordinatorContainer(spec.Inputs)
 	if spec.Component == v1alpha1.ComponentMaster {
 		container = masterContainer(store, spec)
 	}
@@ -66,7 +64,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 		WithContainers(container).
 		// In place first: the fastest way back for a process that crashed, and one that needs no operator.
 		WithRestartPolicy(corev1.RestartPolicyAlways).
-		WithTerminationGracePeriodSeconds(terminationGraceSeconds).
+		WithTerminationGracePeriodSeconds(graceSeconds(spec.Inputs)).
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
 		WithSecurityContext(coreac.PodSecurityContext().
@@ -80,6 +78,12 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	if spec.Inputs.PriorityClassName != "" {
 		podSpec.WithPriorityClassName(spec.Inputs.PriorityClassName)
 	}
+	if spec.Inputs.InVolume() {
+		mountClaim(podSpec, container, ClaimName(spec.Member, spec.Component))
+	}
+	if spec.Inputs.Replication != nil {
+		podSpec.WithAffinity(aNodeOfItsOwn(store))
+	}
 	if spec.Component == v1alpha1.ComponentMaster {
 		podSpec.WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
 			WithMaxSkew(1).
@@ -92,11 +96,20 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 		WithAnnotations(map[string]string{
 			v1alpha1.AnnotationPodNumber: strconv.FormatInt(spec.Number, 10),
 			v1alpha1.AnnotationMadeFrom:  madeFrom,
-			// A node that is only scaled away would take the data with it.
+			// A node that is only scaled away would take the data with it, or the copies.
 			"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
 		}).
 		WithOwnerReferences(Owner(store)).
 		WithSpec(podSpec), nil
+}
+
+// aNodeOfItsOwn keeps masters apart: copies on one node are lost together, and count as one.
+func aNodeOfItsOwn(store *v1alpha1.Store) *coreac.AffinityApplyConfiguration {
+	return coreac.Affinity().WithPodAntiAffinity(coreac.PodAntiAffinity().
+		WithRequiredDuringSchedulingIgnoredDuringExecution(coreac.PodAffinityTerm().
+			WithTopologyKey(corev1.LabelHostname).
+			WithLabelSelector(metaac.LabelSelector().
+				WithMatchLabels(ComponentLabels(store.Name, v1alpha1.ComponentMaster)))))
 }
 
 // Owner makes an object the Store's, so that it goes when the Store goes.
@@ -110,8 +123,8 @@ func Owner(store *v1alpha1.Store) *metaac.OwnerReferenceApplyConfiguration {
 		WithBlockOwnerDeletion(true)
 }
 
-func coordinatorContainer() *coreac.ContainerApplyConfiguration {
-	return withProbes(coreac.Container().
+func coordinatorContainer(inputs Inputs) *coreac.ContainerApplyConfiguration {
+	container := withProbes(coreac.Container().
 		WithName(v1alpha1.ComponentCoordinator).
 		WithCommand("coordinator").
 		WithArgs(
@@ -126,6 +139,10 @@ func coordinatorContainer() *coreac.ContainerApplyConfiguration {
 			port("admin", CoordinatorAdminPort),
 			port("http", CoordinatorHTTPPort),
 		))
+	if inputs.State == v1alpha1.StorageVolume {
+		container.WithArgs("--state", "file:"+stateDirectory)
+	}
+	return container
 }
 
 func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApplyConfiguration {
@@ -150,27 +167,52 @@ func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApply
 	for shard := range spec.Inputs.Cores {
 		container.WithPorts(port(fmt.Sprintf("shard-%d", shard), MasterClientPort+shard))
 	}
+	if spec.Inputs.Replication != nil {
+		container.WithArgs(replicationArgs(spec.Inputs)...)
+		for shard := range spec.Inputs.Cores {
+			container.WithPorts(port(fmt.Sprintf("peer-%d", shard), MasterPeerPort+shard))
+		}
+	}
+	if spec.Inputs.NeedsDomain() {
+		// The operator writes it as soon as the pod has a node.
+		container.WithEnv(fieldEnv("RCBOX_DOMAIN", fmt.Sprintf("metadata.annotations['%s']", v1alpha1.AnnotationDomain)))
+	}
 	return withProbes(container.WithPorts(port("http", MasterHTTPPort)))
 }
 
 // StoreMemoryMiB is the part of a master's memory that its logs and hash tables may take. The rest is for the process: a
-// fixed part, buffers of each shard's connections, and what the allocator and the kernel need as a container's memory grows.
+// fixed part, buffers of each shard's connections (with copies, those to backups and from other masters as well), and what
+// the allocator and the kernel need as a container's memory grows.
 func StoreMemoryMiB(inputs Inputs) int64 {
 	const (
-		mib            = 1 << 20
 		processMiB     = 48
 		perShardMiB    = 32
+		fromMastersMiB = 32
+		perBackupMiB   = 8
 		proportionally = 16 // one part in so many
 	)
 	total := inputs.Memory.Value() / mib
-	return total - processMiB - perShardMiB*int64(inputs.Cores) - total/proportionally
+	perShard := int64(perShardMiB)
+	if inputs.Replication != nil {
+		perShard += fromMastersMiB + perBackupMiB*int64(inputs.Replication.Factor)
+	}
+	return total - processMiB - perShard*int64(inputs.Cores) - total/proportionally
+}
+
+// containerMemory is what a master's container may use: copies that are kept in memory come on top.
+func containerMemory(inputs Inputs) resource.Quantity {
+	memory := inputs.Memory.DeepCopy()
+	if inputs.Replication != nil && inputs.Replication.Storage == v1alpha1.StorageMemory {
+		memory.Add(inputs.Replication.StorageSize)
+	}
+	return memory
 }
 
 func containerResources(inputs Inputs) *coreac.ResourceRequirementsApplyConfiguration {
 	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
 	if inputs.Memory != nil {
-		requests[corev1.ResourceMemory] = *inputs.Memory
-		limits[corev1.ResourceMemory] = *inputs.Memory
+		requests[corev1.ResourceMemory] = containerMemory(inputs)
+		limits[corev1.ResourceMemory] = containerMemory(inputs)
 		requests[corev1.ResourceCPU] = *resource.NewQuantity(int64(inputs.Cores), resource.DecimalSI)
 		// A limit without a request would be taken for the request, too.
 		if limit, limited := inputs.Limits[corev1.ResourceCPU]; limited && limit.Cmp(requests[corev1.ResourceCPU]) < 0 {

@@ -32,7 +32,8 @@ func setConditions(o planner.Observed, plan planner.Plan, outcome Outcome, next 
 		{v1alpha1.ConditionAvailable, available(o, plan, next)},
 		{v1alpha1.ConditionProgressing, progressing(o, plan, outcome)},
 		{v1alpha1.ConditionDegraded, degraded(o, plan, next)},
-		{v1alpha1.ConditionDataSafe, dataSafe(o.Store, next)},
+		{v1alpha1.ConditionDataSafe, dataSafe(o, plan, next)},
+		{v1alpha1.ConditionRecovering, recovering(o, next)},
 	} {
 		set(o, next, condition.name, condition.verdict)
 	}
@@ -72,6 +73,9 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 			"; clients that know where their keys are go on, others wait")
 	}
 	up := fmt.Sprintf("%d of %d masters are up", ready(plan), len(plan.Masters))
+	if v := recovering(o, next); v.status == metav1.ConditionTrue {
+		return no(v.reason, "some keys cannot be read or written yet: "+v.message+"; "+up)
+	}
 	if owners := filter(plan.Masters, func(v planner.MemberView) bool { return v.Tablets() > 0 && !v.Up }); len(owners) > 0 {
 		return no(v1alpha1.ReasonMembersDown, "the keys that "+names(owners)+" had cannot be read or written; "+up)
 	}
@@ -105,6 +109,8 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	switch {
 	case len(excess) > 0 && o.Cluster == nil:
 		return moving(v1alpha1.ReasonWaiting, "scaling in waits for the coordinator, without which no master is removed")
+	case len(excess) > 0 && plan.Shortfall != nil:
+		return moving(v1alpha1.ReasonWaiting, "scaling in waits until everything has its copies: "+plan.Shortfall.Message)
 	case len(plan.Steps) > 0:
 		return moving(v1alpha1.ReasonApplying, describe(plan.Steps))
 	case o.Cluster == nil:
@@ -144,9 +150,16 @@ func pendingMembers(plan planner.Plan, outcome Outcome) []planner.MemberView {
 
 func pendingMessage(pending []planner.MemberView) string {
 	first := pending[0]
-	return fmt.Sprintf("%s runs as it was made (%s). A restart loses what it holds, so it is yours to make: "+
+	consequence := "A restart loses what it holds"
+	switch inputs := first.Pod.Inputs; {
+	case inputs.Replication != nil:
+		consequence = "A restart keeps what it holds from being used until it has come back from copies"
+	case inputs.State == v1alpha1.StorageVolume:
+		consequence = "While it restarts, tables cannot be made and lost masters not recovered"
+	}
+	return fmt.Sprintf("%s runs as it was made (%s). %s, so it is yours to make: "+
 		"kubectl delete pod %s applies the change; pending in all: %s",
-		first.Name, first.Pending, first.Pod.Name, names(pending))
+		first.Name, first.Pending, consequence, first.Pod.Name, names(pending))
 }
 
 func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
@@ -173,17 +186,36 @@ func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 	if len(broken) > 0 {
 		return yes(v1alpha1.ReasonMembersDown, "not up: "+names(broken))
 	}
+	if reason, message := brokenBackups(o, plan); reason != "" {
+		return yes(reason, message)
+	}
 	return fine
 }
 
-func dataSafe(store *v1alpha1.Store, next *v1alpha1.StoreStatus) verdict {
+func dataSafe(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+	store, short := o.Store, plan.Shortfall
 	unseen := next.LossCount - acknowledged(store)
-	if unseen <= 0 || len(next.Losses) == 0 {
+	if unseen > 0 && len(next.Losses) > 0 {
+		return dataLost(store, next, unseen)
+	}
+	switch {
+	case store.Spec.Replication.Factor == 0:
 		return verdict{
 			metav1.ConditionFalse, v1alpha1.ReasonUnreplicated,
 			"each object is in the memory of one master only: whatever ends that master's process loses it",
 		}
+	case store.DeletionTimestamp != nil:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Store is being deleted"}
+	case short != nil && short.Reason == v1alpha1.ReasonCoordinatorDown:
+		return verdict{metav1.ConditionUnknown, short.Reason, short.Message}
+	case short != nil:
+		return verdict{metav1.ConditionFalse, short.Reason, short.Message}
+	default:
+		return replicated(o, plan, next)
 	}
+}
+
+func dataLost(store *v1alpha1.Store, next *v1alpha1.StoreStatus, unseen int64) verdict {
 	last := next.Losses[len(next.Losses)-1]
 	message := fmt.Sprintf("loss %d, seen %s: %s", last.Number, last.Time.UTC().Format("2006-01-02 15:04:05 UTC"), DescribeLoss(last))
 	if unseen > 1 {

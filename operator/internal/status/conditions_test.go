@@ -165,7 +165,7 @@ func TestConditions(t *testing.T) {
 			s := newScene()
 			test.change(s)
 			got := status.Compute(s.observed, s.plan, s.outcome)
-			if len(got.Conditions) != 4 {
+			if len(got.Conditions) != 5 {
 				t.Errorf("there are %d conditions", len(got.Conditions))
 			}
 			for _, want := range test.want {

@@ -40,6 +40,7 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 		list = append(list, warning("CoordinatorRestarted",
 			"the coordinator's process ended; it had no tables when it was last looked at"))
 	}
+	list = append(list, recoveryEvents(old, next)...)
 	for i := range next.Conditions {
 		condition := &next.Conditions[i]
 		before := meta.FindStatusCondition(old.Conditions, condition.Type)
@@ -47,8 +48,7 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 			continue
 		}
 		switch {
-		case condition.Type == v1alpha1.ConditionDataSafe && condition.Reason == v1alpha1.ReasonDataLost:
-			// Each loss was told of.
+		case isToldOtherwise(condition, before):
 		case isBad(condition):
 			list = append(list, warning(condition.Reason, condition.Message))
 		case before != nil && condition.Reason != v1alpha1.ReasonApplying && condition.Reason != v1alpha1.ReasonWaiting:
@@ -58,6 +58,44 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 	return list
 }
 
+// recoveryEvents tells of recoveries that have begun or ended since. Most begin and end between two visits.
+func recoveryEvents(old, next *v1alpha1.StoreStatus) []Event {
+	if old.ClusterID == "" {
+		return nil // the first look: whatever there is happened before
+	}
+	var list []Event
+	for _, recovery := range next.Recoveries {
+		before := findRecovery(old.Recoveries, recovery.ID)
+		id := fmt.Sprintf("Recovery%d", recovery.ID)
+		switch {
+		case recovery.TabletsLeft > 0 && before == nil:
+			began := warning("RecoveryBegan", fmt.Sprintf("%s (%s) is dead; others recover what it held: %s",
+				recovery.Member, recovery.ServerID, count(recovery.TabletsLeft, "tablet")))
+			began.Action = id
+			list = append(list, began)
+		case recovery.TabletsLeft == 0 && (before == nil || before.TabletsLeft > 0):
+			ended := event(corev1.EventTypeNormal, "Recovered", describeEnded(recovery))
+			ended.Action = id
+			list = append(list, ended)
+		}
+	}
+	return list
+}
+
+// isToldOtherwise: losses and recoveries have events of their own, and a store that is not safe yet is only told of once it was.
+func isToldOtherwise(condition, before *metav1.Condition) bool {
+	switch condition.Type {
+	case v1alpha1.ConditionDataSafe:
+		wasSafe := before != nil && before.Status == metav1.ConditionTrue
+		return condition.Reason == v1alpha1.ReasonDataLost ||
+			!wasSafe && condition.Status != metav1.ConditionTrue && condition.Reason != v1alpha1.ReasonUnreplicated
+	case v1alpha1.ConditionRecovering:
+		return condition.Reason != v1alpha1.ReasonRecoveryBlocked
+	default:
+		return false
+	}
+}
+
 func isBad(condition *metav1.Condition) bool {
 	switch condition.Type {
 	case v1alpha1.ConditionAvailable:
@@ -65,8 +103,11 @@ func isBad(condition *metav1.Condition) bool {
 			condition.Reason != v1alpha1.ReasonForming && condition.Reason != v1alpha1.ReasonDeleting
 	case v1alpha1.ConditionProgressing:
 		return condition.Status == metav1.ConditionFalse && condition.Reason != v1alpha1.ReasonAsSpecified
-	case v1alpha1.ConditionDegraded:
+	case v1alpha1.ConditionDegraded, v1alpha1.ConditionRecovering:
 		return condition.Status == metav1.ConditionTrue
+	case v1alpha1.ConditionDataSafe:
+		return condition.Status != metav1.ConditionTrue && condition.Reason != v1alpha1.ReasonUnreplicated &&
+			condition.Reason != v1alpha1.ReasonDeleting
 	default:
 		return false
 	}

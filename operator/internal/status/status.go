@@ -34,7 +34,7 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 	next := *old.DeepCopy()
 	next.ObservedGeneration = o.Store.Generation
 	next.Locator = resources.Locator(o.Store)
-	next.Durability = v1alpha1.DurabilityUnreplicated
+	next.Durability = durability(o, plan)
 	next.Image = plan.Image
 	if o.Store.DeletionTimestamp == nil {
 		next.Coordinator = coordinator(o, plan, outcome)
@@ -43,6 +43,7 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 		next.Coordinator.Ready, next.Masters.Ready = false, 0
 	}
 	recordLosses(o, &next)
+	recordReplication(o, plan, &next)
 	if cluster := o.Cluster; cluster != nil {
 		next.ClusterID = cluster.ID
 		next.Tables = cluster.Tables
@@ -64,6 +65,7 @@ func coordinator(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha
 		PodNumber:    podNumber(view, outcome),
 		Ready:        o.Cluster != nil,
 		Pending:      view.Pending,
+		Claim:        view.Claim,
 		BuildVersion: o.Store.Status.Coordinator.BuildVersion,
 	}
 	if view.Pod != nil {
@@ -129,7 +131,7 @@ func find(members []v1alpha1.MemberStatus, name string) *v1alpha1.MemberStatus {
 }
 
 func member(o planner.Observed, view planner.MemberView, before *v1alpha1.MemberStatus) v1alpha1.MemberStatus {
-	entry := v1alpha1.MemberStatus{Name: view.Name, State: v1alpha1.MemberStarting, Pending: view.Pending}
+	entry := v1alpha1.MemberStatus{Name: view.Name, State: v1alpha1.MemberStarting, Pending: view.Pending, Claim: view.Claim}
 	if view.Pod != nil {
 		entry.Pod, entry.Node = view.Pod.Name, view.Pod.Node
 		if !view.Up {
@@ -141,6 +143,8 @@ func member(o planner.Observed, view planner.MemberView, before *v1alpha1.Member
 		if before != nil {
 			entry.ServerIDs, entry.Tablets = before.ServerIDs, before.Tablets
 			entry.CapacityBytes, entry.UsedPercent = before.CapacityBytes, before.UsedPercent
+			entry.Copies, entry.SegmentsShort = before.Copies, before.SegmentsShort
+			entry.Backup, entry.Domain = before.Backup, before.Domain
 		}
 		return entry
 	}
@@ -152,6 +156,13 @@ func member(o planner.Observed, view planner.MemberView, before *v1alpha1.Member
 	entry.Tablets = reported.Tablets
 	entry.CapacityBytes = reported.CapacityBytes
 	entry.UsedPercent = percent(reported.LiveBytes, reported.CapacityBytes)
+	entry.Copies, entry.SegmentsShort, entry.Domain = reported.Copies, reported.SegmentsShort, reported.Domain
+	if backup := reported.Backup; backup != nil {
+		entry.Backup = &v1alpha1.BackupStatus{
+			Frames: backup.Frames, UsedPercent: percent(backup.Frames-backup.Free, backup.Frames),
+			Damaged: backup.Damaged, Retired: backup.Retired,
+		}
+	}
 	switch {
 	case view.Up:
 		entry.State = v1alpha1.MemberUp

@@ -1,0 +1,130 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// maxListed is how many members, or recoveries, a sentence names.
+const maxListed = 3
+
+// Shortfall says what keeps the data from having all the copies that the spec asks for.
+type Shortfall struct {
+	// Reason is that of the condition DataSafe.
+	Reason string
+	// Message is a sentence for people: what is short, or which recovery waits for what.
+	Message string
+	// absent is the only member whose absence is to blame, if it is nothing else.
+	absent string
+}
+
+// forbidsRemoving says whether a member must stay, because the copies that it keeps may be the last. One that is away already
+// keeps nothing from anybody.
+func (s *Shortfall) forbidsRemoving(member string) bool {
+	return s != nil && s.absent != member
+}
+
+// recoveriesLeft are those that have not ended.
+func (o *Observed) recoveriesLeft() []Recovery {
+	var left []Recovery
+	if o.Cluster != nil {
+		for _, recovery := range o.Cluster.Recoveries {
+			if recovery.TabletsLeft > 0 {
+				left = append(left, recovery)
+			}
+		}
+	}
+	return left
+}
+
+// shortfall looks at everything that DataSafe is about, the gravest first. Nil for a Store that asks for no copies.
+func shortfall(o *Observed, masters []MemberView) *Shortfall {
+	factor := o.Store.Spec.Replication.Factor
+	if factor == 0 {
+		return nil
+	}
+	if o.Cluster == nil {
+		return &Shortfall{
+			Reason:  v1alpha1.ReasonCoordinatorDown,
+			Message: "only the coordinator knows whether everything has its copies, and it does not answer: " + o.ClusterError,
+		}
+	}
+	if left := o.recoveriesLeft(); len(left) > 0 {
+		return &Shortfall{Reason: v1alpha1.ReasonRecoveryRuns, Message: DescribeRecoveries(left)}
+	}
+	if o.Cluster.State != v1alpha1.StorageVolume {
+		return &Shortfall{
+			Reason: v1alpha1.ReasonCoordinatorInMemory,
+			Message: "the coordinator keeps what it knows in memory: if its process ends, nobody knows what the copies are of. " +
+				"Set coordinator.state.type to Volume",
+		}
+	}
+	return shortMembers(factor, masters)
+}
+
+func shortMembers(factor int32, masters []MemberView) *Shortfall {
+	var away, fewer, short, untold []string
+	for i := range masters {
+		view := &masters[i]
+		reported := view.Reported
+		switch {
+		case reported == nil && view.Wanted:
+			away = append(away, view.Name)
+		case reported == nil:
+		case reported.Copies < factor:
+			fewer = append(fewer, fmt.Sprintf("%s keeps %d", view.Name, reported.Copies))
+		case reported.SegmentsShort > 0:
+			short = append(short, fmt.Sprintf("%s (%d of %d)", view.Name, reported.SegmentsShort, reported.Segments))
+		case !view.Up:
+			away = append(away, view.Name)
+		case reported.Tablets > 0 && !reported.Serving:
+			untold = append(untold, view.Name)
+		}
+	}
+	under := func(absent, message string) *Shortfall {
+		return &Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: message, absent: absent}
+	}
+	onlyAway := ""
+	if len(away) == 1 && len(short) == 0 {
+		onlyAway = away[0]
+	}
+	switch {
+	case len(fewer) > 0:
+		return under("", fmt.Sprintf("fewer copies than %d: %s; it takes another process to keep more", factor, listed(fewer)))
+	case len(short) > 0:
+		text := fmt.Sprintf("pieces of logs with fewer copies than %d: %s", factor, listed(short))
+		if len(away) > 0 {
+			text += "; not up: " + listed(away)
+		}
+		return under("", text)
+	case len(away) > 0:
+		return under(onlyAway, "not up, and with them the copies that they keep: "+listed(away))
+	case len(untold) > 0:
+		return under("", "waiting for their backups to take what they write: "+listed(untold))
+	default:
+		return nil
+	}
+}
+
+// DescribeRecoveries says which recoveries there are and what each waits for.
+func DescribeRecoveries(recoveries []Recovery) string {
+	parts := make([]string, 0, len(recoveries))
+	for _, recovery := range recoveries {
+		text := fmt.Sprintf("recovery %d of %s (%s): tablets left: %d",
+			recovery.ID, recovery.Member, recovery.ServerID, recovery.TabletsLeft)
+		if recovery.WaitsFor != "" {
+			text += ", waits for " + recovery.WaitsFor
+		}
+		parts = append(parts, text)
+	}
+	return listed(parts)
+}
+
+func listed(parts []string) string {
+	if more := len(parts) - maxListed; more > 0 {
+		parts = append(append([]string{}, parts[:maxListed]...), fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(parts, ", ")
+}

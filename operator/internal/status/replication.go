@@ -1,0 +1,205 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/resources"
+)
+
+// maxRecoveries is how many the status has.
+const maxRecoveries = 32
+
+// weakestFirst orders what is promised.
+var weakestFirst = []v1alpha1.Durability{
+	v1alpha1.DurabilityUnreplicated, v1alpha1.DurabilityInMemory, v1alpha1.DurabilityBuffered, v1alpha1.DurabilityFlushed,
+}
+
+// durability in force is the weakest that a master's pod was made with.
+func durability(o planner.Observed, plan planner.Plan) v1alpha1.Durability {
+	weakest := len(weakestFirst)
+	for i := range plan.Masters {
+		if pod := plan.Masters[i].Pod; pod != nil {
+			weakest = min(weakest, slices.Index(weakestFirst, pod.Inputs.Durability()))
+		}
+	}
+	if weakest == len(weakestFirst) {
+		return resources.InputsFor(o.Store, v1alpha1.ComponentMaster, plan.Image).Durability()
+	}
+	return weakestFirst[weakest]
+}
+
+// recordReplication leaves what was there last while the coordinator does not answer.
+func recordReplication(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) {
+	cluster := o.Cluster
+	if cluster == nil {
+		return
+	}
+	next.Replication = v1alpha1.ReplicationStatus{CoordinatorState: cluster.State}
+	first := true
+	for i := range plan.Masters {
+		reported := plan.Masters[i].Reported
+		if reported == nil {
+			continue
+		}
+		next.Replication.SegmentsShort += reported.SegmentsShort
+		if first || reported.Copies < next.Replication.Factor {
+			next.Replication.Factor, first = reported.Copies, false
+		}
+	}
+	next.Recoveries = recoveries(o)
+}
+
+// recoveries keeps all that are under way, and of the others the last, as far as there is room.
+func recoveries(o planner.Observed) []v1alpha1.RecoveryStatus {
+	surplus := len(o.Cluster.Recoveries) - maxRecoveries
+	var list []v1alpha1.RecoveryStatus
+	for _, recovery := range o.Cluster.Recoveries {
+		if surplus > 0 && recovery.TabletsLeft == 0 {
+			surplus--
+			continue
+		}
+		if len(list) < maxRecoveries {
+			list = append(list, recoveryStatus(o, recovery))
+		}
+	}
+	return list
+}
+
+func recoveryStatus(o planner.Observed, recovery planner.Recovery) v1alpha1.RecoveryStatus {
+	entry := v1alpha1.RecoveryStatus{
+		ID: recovery.ID, Member: recovery.Member, ServerID: recovery.ServerID, TabletsLeft: recovery.TabletsLeft,
+		WaitsFor: recovery.WaitsFor, Bytes: recovery.Bytes, PromisedMs: recovery.PromisedMs, MeasuredMs: recovery.MeasuredMs,
+	}
+	if before := findRecovery(o.Store.Status.Recoveries, recovery.ID); before != nil && before.Since != nil {
+		// Computed anew from two clocks, it would be another second each time.
+		entry.Since = before.Since
+	} else {
+		since := metav1.NewTime(o.Now.Add(-recovery.Age).Truncate(time.Second))
+		entry.Since = &since
+	}
+	return entry
+}
+
+func findRecovery(list []v1alpha1.RecoveryStatus, id int64) *v1alpha1.RecoveryStatus {
+	i := slices.IndexFunc(list, func(r v1alpha1.RecoveryStatus) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
+// replicated says what the present replication promises.
+func replicated(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+	message := fmt.Sprintf("each object has %s on other nodes than its master's, %s",
+		countCopies(next.Replication.Factor), survives(next.Durability))
+	if unknown := filter(plan.Masters, lacksDomain); len(unknown) > 0 {
+		message += fmt.Sprintf("; not told their failure domains (%s), because the operator cannot read their nodes: %s",
+			o.Store.Spec.Placement.FailureDomain, names(unknown))
+	}
+	return verdict{metav1.ConditionTrue, v1alpha1.ReasonReplicated, message}
+}
+
+func countCopies(n int32) string {
+	if n == 1 {
+		return "1 copy"
+	}
+	return fmt.Sprintf("%d copies", n)
+}
+
+func survives(durability v1alpha1.Durability) string {
+	switch durability {
+	case v1alpha1.DurabilityInMemory:
+		return "in memory: they survive the loss of single masters, and none survives the end of all processes"
+	case v1alpha1.DurabilityBuffered:
+		return "Buffered: they survive the end of all processes and pods, and the loss of power of all but one of their nodes"
+	case v1alpha1.DurabilityFlushed:
+		return "Flushed: they survive the loss of power everywhere"
+	default:
+		return "as far as their masters were made to keep any"
+	}
+}
+
+func lacksDomain(v planner.MemberView) bool {
+	return v.Up && v.Pod != nil && v.Pod.Inputs.NeedsDomain() && !v.Pod.DomainKnown
+}
+
+// recovering is about lost masters whose tablets are on their way to others.
+func recovering(o planner.Observed, next *v1alpha1.StoreStatus) verdict {
+	switch {
+	case o.Store.DeletionTimestamp != nil:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Store is being deleted"}
+	case o.Store.Spec.Replication.Factor == 0:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonUnreplicated, "there are no copies to recover anything from"}
+	case o.Cluster == nil:
+		return verdict{
+			metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown,
+			"only the coordinator knows, and it does not answer: " + o.ClusterError,
+		}
+	}
+	var left []planner.Recovery
+	blocked := false
+	for _, recovery := range o.Cluster.Recoveries {
+		if recovery.TabletsLeft > 0 {
+			left = append(left, recovery)
+			blocked = blocked || recovery.WaitsFor != ""
+		}
+	}
+	switch {
+	case blocked:
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRecoveryBlocked, planner.DescribeRecoveries(left)}
+	case len(left) > 0:
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRecoveryRuns, planner.DescribeRecoveries(left)}
+	case len(next.Recoveries) > 0:
+		last := next.Recoveries[len(next.Recoveries)-1]
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNothingLost, "the last one: " + describeEnded(last)}
+	default:
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNothingLost, "no master was lost"}
+	}
+}
+
+func describeEnded(recovery v1alpha1.RecoveryStatus) string {
+	text := fmt.Sprintf("recovery %d of %s (%s) took %d ms", recovery.ID, recovery.Member, recovery.ServerID, recovery.MeasuredMs)
+	if recovery.PromisedMs > 0 {
+		text += fmt.Sprintf(", %d ms were expected", recovery.PromisedMs)
+	}
+	return text + fmt.Sprintf("; %d bytes were read", recovery.Bytes)
+}
+
+// brokenBackups says what is wrong with storages for copies; an empty reason when nothing is.
+func brokenBackups(o planner.Observed, plan planner.Plan) (reason, message string) {
+	factor := int64(o.Store.Spec.Replication.Factor)
+	if factor == 0 {
+		return "", ""
+	}
+	var room, needed int64
+	for i := range plan.Masters {
+		name, reported := plan.Masters[i].Name, plan.Masters[i].Reported
+		if reported == nil {
+			continue
+		}
+		needed += factor * reported.CapacityBytes
+		backup := reported.Backup
+		switch {
+		case backup == nil:
+			continue
+		case backup.Retired != "":
+			return v1alpha1.ReasonBackupsFailed, fmt.Sprintf("the storage of %s takes no more copies: %s", name, backup.Retired)
+		case backup.Damaged > 0:
+			message = fmt.Sprintf("%d of %d frames of %s are damaged: what they held is copied anew", backup.Damaged, backup.Frames, name)
+			reason = v1alpha1.ReasonBackupsFailed
+		}
+		room += (backup.Frames - backup.Damaged) * backup.SegmentBytes
+	}
+	if reason == "" && everyMasterUp(plan) && room > 0 && room < needed {
+		return v1alpha1.ReasonBackupsSmall, fmt.Sprintf(
+			"what the masters can hold takes %d MiB for its copies, and there is room for %d MiB: writes will wait before the masters are full",
+			needed>>20, room>>20)
+	}
+	return reason, message
+}
