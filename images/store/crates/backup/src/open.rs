@@ -270,7 +270,8 @@ fn look(storage: &mut impl Storage) -> Result<Found, OpenError> {
 }
 
 impl Config {
-    pub(crate) fn layout(&self) -> Layout {
+    /// What the storage must have.
+    pub fn layout(&self) -> Layout {
         Layout {
             segment_bytes: self.segment_bytes,
             frame_count: self.frame_count,

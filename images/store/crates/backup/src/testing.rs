@@ -113,6 +113,11 @@ impl MemoryStorage {
         result
     }
 
+    /// Writes so far.
+    pub fn writes(&self) -> u64 {
+        self.written
+    }
+
     /// Offset and length of the last write, if it is not synced.
     pub fn last_write(&self) -> Option<(u64, usize)> {
         let last = self.unsynced.last()?;

@@ -12,14 +12,14 @@ fn width(tablet: &TabletRange) -> u128 {
 }
 
 impl Tables {
-    /// Cuts tablets that nobody owns into about `count` parts with as much key space each; tablets are cut where there are too few of
-    /// them. What is in a part is in order.
+    /// Cuts tablets that nobody owns into so many `pieces` each, and deals them out to `count` parts with about as much key space each; what is in
+    /// a part is in order. Says by how many there are more tablets now.
     pub fn cut_into_parts(
         &mut self,
         tablets: &[TabletRange],
+        pieces: usize,
         count: usize,
-    ) -> Vec<Vec<TabletRange>> {
-        let pieces = count.div_ceil(tablets.len().max(1));
+    ) -> (Vec<Vec<TabletRange>>, u64) {
         let mut all: Vec<TabletRange> = if pieces > 1 {
             let cut = tablets
                 .iter()
@@ -28,6 +28,7 @@ impl Tables {
         } else {
             tablets.to_vec()
         };
+        let cuts = all.len().saturating_sub(tablets.len());
         // The widest first, each to the part that has the least.
         all.sort_by_key(|tablet| (Reverse(width(tablet)), *tablet));
         let mut parts = vec![(0, Vec::new()); count.min(all.len())];
@@ -42,7 +43,7 @@ impl Tables {
             part.sort_unstable();
             orders.extend(part.chunks(MAX_FILTER_TABLETS).map(<[TabletRange]>::to_vec));
         }
-        orders
+        (orders, cuts as u64)
     }
 }
 
@@ -70,8 +71,8 @@ mod tests {
     #[test]
     fn a_single_tablet_is_cut_for_all() {
         let (mut tables, tablets) = orphans(1, Limits::default());
-        let parts = tables.cut_into_parts(&tablets, 3);
-        assert_eq!(parts.len(), 3);
+        let (parts, cuts) = tables.cut_into_parts(&tablets, 3, 3);
+        assert_eq!((parts.len(), cuts), (3, 2));
         assert_eq!(total(&parts), 1 << 64);
         let known: Vec<_> = tables
             .tablets()
@@ -88,7 +89,8 @@ mod tests {
     #[test]
     fn many_tablets_are_dealt_out_whole() {
         let (mut tables, tablets) = orphans(10, Limits::default());
-        let parts = tables.cut_into_parts(&tablets, 4);
+        let (parts, cuts) = tables.cut_into_parts(&tablets, 1, 4);
+        assert_eq!(cuts, 0);
         let mut sizes: Vec<_> = parts.iter().map(Vec::len).collect();
         sizes.sort_unstable();
         assert_eq!(sizes, [2, 2, 3, 3]);
@@ -102,8 +104,8 @@ mod tests {
             ..Limits::default()
         };
         let (mut tables, tablets) = orphans(3, limits);
-        let parts = tables.cut_into_parts(&tablets, 9);
-        assert_eq!(parts.len(), 4);
+        let (parts, cuts) = tables.cut_into_parts(&tablets, 3, 9);
+        assert_eq!((parts.len(), cuts), (4, 1));
         assert_eq!(total(&parts), 1 << 64);
         assert_eq!(tables.tablets().count(), 4);
     }

@@ -192,11 +192,9 @@ impl Coordinator {
             if self.recoveries.not_before.contains_key(sources) {
                 continue;
             }
-            let of_same_server = |other: &&Vec<Source>| last_owner(other) == last_owner(sources);
-            let siblings = groups.keys().filter(of_same_server).count();
             match self.segments_of(now, sources) {
                 Ok(None) => {}
-                Ok(Some(segments)) => self.order(sources, tablets, &segments, siblings, out),
+                Ok(Some(segments)) => self.order(sources, tablets, &segments, out),
                 Err(missing) => self.recoveries.wait_for(sources, missing, out),
             }
         }
@@ -296,13 +294,12 @@ impl Coordinator {
         Err(missing.join("; "))
     }
 
-    /// Gives a group of tablets to masters, in parts. `siblings`: groups that the dead server's tablets make up.
+    /// Gives a group of tablets to masters, in parts.
     fn order(
         &mut self,
         sources: &[Source],
         tablets: &[TabletRange],
         segments: &[SegmentSource],
-        siblings: usize,
         out: &mut impl Output,
     ) {
         let masters = self.recovery_masters();
@@ -313,12 +310,19 @@ impl Coordinator {
         let bytes = segments.iter().map(|segment| u64::from(segment.bytes));
         let bytes: u64 = bytes.sum();
         let by_size = usize::try_from(bytes.div_ceil(PART_BYTES)).unwrap_or(usize::MAX);
-        let count = by_size.max(masters.len().div_ceil(siblings));
-        let parts = self.tables.cut_into_parts(tablets, count);
+        // Parts that have failed are given out again as they are.
+        let wanted = by_size.max(masters.len());
+        let recovery = self.recoveries.under_way.get(&last_owner(sources));
+        let known = recovery.map_or(0, |recovery| recovery.tablet_count);
+        let known = usize::try_from(known).unwrap_or(usize::MAX).max(1);
+        let (parts, cuts) = self
+            .tables
+            .cut_into_parts(tablets, wanted.div_ceil(known), wanted);
         let at_once = masters.len().min(parts.len()).max(1) as u64;
         let expected_ms = bytes * 1000 / self.recoveries.bytes_per_second() / at_once;
         if let Some(recovery) = self.recoveries.under_way.get_mut(&last_owner(sources)) {
             recovery.waits_for.clear();
+            recovery.tablet_count += cuts;
             recovery.masters = recovery.masters.max(at_once);
             recovery.expected_ms = recovery.expected_ms.max(expected_ms);
             recovery.bytes = recovery.bytes.max(bytes);

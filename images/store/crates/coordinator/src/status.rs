@@ -84,8 +84,8 @@ pub struct Recovery {
     pub began_ns: u64,
     /// Cluster time at which the last tablet was served again; 0 while it is under way.
     pub ended_ns: u64,
+    /// In how many parts they were brought back, where tablets were cut.
     pub tablet_count: u64,
-    /// Cut ones count as what they are now.
     pub tablets_left: u64,
     /// Of its log's segments, as far as they are known.
     pub bytes: u64,

@@ -1,7 +1,7 @@
 //! The server as its driver sees it.
 
 use backup::{Backup, Storage};
-use master::{Channel, Identity, Session, Shard};
+use master::{Channel, Identity, LogPosition, Session, Shard};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, ToCoordinator, coordinator, shard};
 use wire::time::Time;
@@ -160,6 +160,11 @@ impl<S: Storage> Server<S> {
     /// See [`Shard::request`].
     pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
         self.shard.request(now, to, payload, out);
+    }
+
+    /// See [`Shard::advance_durable`].
+    pub fn advance_durable(&mut self, position: LogPosition, out: &mut impl Output) {
+        self.shard.advance_durable(position, out);
     }
 
     /// See [`Shard::server_connected`].

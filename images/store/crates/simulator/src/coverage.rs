@@ -5,6 +5,15 @@ use std::collections::BTreeMap;
 /// Everything that a set of seeds must meet at least once.
 pub const REQUIRED: &[&str] = &[
     "server crashes",
+    "crashes of several servers at once",
+    "processes that died within a write",
+    "losses of power",
+    "disks lost",
+    "bytes rotten",
+    "servers declared dead",
+    "recoveries begun",
+    "recoveries ended",
+    "deposed servers that ended",
     "server restarts with other shard counts",
     "coordinator crashes",
     "processes paused",

@@ -1,6 +1,9 @@
 //! What goes wrong, and how it ends.
 
+use backup::BLOCK_BYTES;
+
 use crate::network::Host;
+use crate::scenario::Replicated;
 use crate::scenario::{MICRO, MILLI, SECOND};
 use crate::server::ShardNode;
 use crate::world::{COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host};
@@ -23,7 +26,10 @@ impl World {
             55..75 => self.pause(),
             75..90 if self.scenario.crashes => {
                 let server = self.random.below(self.servers.len());
-                self.crash_server(server);
+                match self.scenario.replicated {
+                    None => self.crash_server(server),
+                    Some(replicated) => self.disaster(server, replicated),
+                }
             }
             90.. if self.scenario.coordinator_crashes => self.crash_coordinator(),
             _ => self.reset_connection(),
@@ -160,6 +166,95 @@ impl World {
             .collect()
     }
 
+    /// One of the things that a store with replicas must survive.
+    fn disaster(&mut self, server: usize, replicated: Replicated) {
+        match self.random.between(0, 99) {
+            0..40 => self.crash_server(server),
+            40..60 => self.servers[server].dies_writing = true,
+            60..75 if replicated.flushed => self.lose_power(server),
+            75..82 => {
+                // All at once, or nearly.
+                self.coverage.hit("crashes of several servers at once");
+                for server in 0..self.servers.len() {
+                    if self.random.chance(800) {
+                        self.crash_server(server);
+                    }
+                }
+            }
+            82..87 if replicated.flushed => {
+                for server in 0..self.servers.len() {
+                    self.lose_power(server);
+                }
+            }
+            87.. => self.damage(server, replicated),
+            _ => self.crash_server(server),
+        }
+    }
+
+    /// The machine stops: what was not synced is there in part.
+    fn lose_power(&mut self, server: usize) {
+        self.crash_server(server);
+        self.coverage.hit("losses of power");
+        let node = &mut self.servers[server];
+        node.boots += 1;
+        for disk in node.disks.values_mut() {
+            disk.power_loss(|writes| self.random.between(0, writes as u64) as usize);
+        }
+    }
+
+    /// A disk loses something that was promised. With R replicas the store survives R - 1 of these, if they come when all is well.
+    fn damage(&mut self, server: usize, replicated: Replicated) {
+        if self.damages + 1 >= u32::from(replicated.replicas) || !self.is_safe() {
+            return self.crash_server(server);
+        }
+        self.damages += 1;
+        match self.random.below(3) {
+            0 => {
+                self.crash_server(server);
+                self.coverage.hit("disks lost");
+                self.servers[server].disks.clear();
+            }
+            1 => {
+                self.lose_power(server);
+            }
+            _ => self.rot(server),
+        }
+    }
+
+    /// A byte on a disk changes by itself.
+    fn rot(&mut self, server: usize) {
+        let shard = self.random.below(self.servers[server].shards.len());
+        let shards = &mut self.servers[server].shards;
+        let Some(backup) = shards[shard].core.backup_mut() else {
+            return;
+        };
+        let disk = backup.storage_mut();
+        // The superblock is there in three places; that all of them rot is no single fault.
+        let first = 3 * u64::from(BLOCK_BYTES);
+        let used = disk.bytes().iter().rposition(|&byte| byte != 0);
+        let last = used.unwrap_or(0) as u64;
+        if last <= first {
+            return;
+        }
+        let offset = self.random.between(first, last);
+        let flip = 1 << self.random.below(8);
+        disk.rot(offset, flip);
+        self.coverage.hit("bytes rotten");
+        self.note_fault(server_host(server), "has a rotten byte at", offset);
+    }
+
+    /// Whether everything has as many replicas as it should, and no more is needed than what lives.
+    pub fn is_safe(&self) -> bool {
+        let is_short = |shard: &ShardNode| {
+            let report = shard.core.shard().replication_report();
+            report.is_none_or(|report| report.segments_short > 0 || report.waiting_bytes > 0)
+                || shard.core.backup().is_none()
+                || !shard.core.shard().is_enlisted()
+        };
+        let mut shards = self.servers.iter().flat_map(|server| &server.shards);
+        self.is_whole() && !shards.any(is_short)
+    }
+
     /// kill -9, or the loss of a machine: what only this process held is gone.
     fn crash_server(&mut self, server: usize) {
         if !self.servers[server].is_up {
@@ -173,22 +268,59 @@ impl World {
             self.servers[server].incarnation,
         );
         let sides = self.sides_of(|party| {
-            matches!(party, Party::ShardClient { server: at, .. } | Party::ShardLink { server: at, .. } if *at == server)
+            matches!(party, Party::ShardClient { server: at, .. } | Party::ShardLink { server: at, .. }
+                | Party::ShardPeer { server: at, .. } | Party::ShardToServer { server: at, .. } if *at == server)
         });
         for (connection, side) in sides {
             self.drop_party(connection, side);
         }
         let node = &mut self.servers[server];
         node.is_up = false;
-        let shards = std::mem::take(&mut node.shards);
+        let mut shards = std::mem::take(&mut node.shards);
+        node.take_disks(&mut shards);
+        for disk in node.disks.values_mut() {
+            disk.process_crash();
+        }
         let name = node.name.clone();
         for shard in &shards {
             self.count_shard(shard);
         }
-        self.history.lose(self.now, &name);
+        if self.scenario.replicated.is_some() {
+            self.history.move_tablets(self.now);
+        } else {
+            self.history.lose(self.now, &name);
+        }
         let most = *self.random.pick(&[10 * MILLI, 300 * MILLI, 4 * SECOND]);
         let after = self.random.between(MILLI, most);
         self.schedule_in(after, Event::Restart(host));
+    }
+
+    /// The process dies while it writes to a disk: some of the last write is there, and nobody heard of it.
+    pub fn die_writing(&mut self, server: usize, shard: usize) {
+        let node = &mut self.servers[server];
+        if let Some(backup) = node.shards[shard].core.backup_mut()
+            && let Some((offset, bytes)) = backup.storage().last_write()
+        {
+            let block = u64::from(BLOCK_BYTES);
+            let end = offset + bytes as u64;
+            let mut ends = vec![offset, end];
+            ends.extend((offset / block + 1..end.div_ceil(block)).map(|at| at * block));
+            let torn_at = *self.random.pick(&ends);
+            backup.storage_mut().process_crash_within_write(torn_at);
+            self.coverage.hit("processes that died within a write");
+        }
+        self.crash_server(server);
+    }
+
+    /// A process finds that it is of no use any more.
+    pub fn ends_itself(&mut self, server: usize, why: &str) {
+        if why.contains("taken for dead") {
+            self.coverage.hit("deposed servers that ended");
+            self.crash_server(server);
+        } else {
+            let name = host_name(server_host(server));
+            self.fail(format!("{name} ends itself: {why}"));
+        }
     }
 
     fn crash_coordinator(&mut self) {
@@ -213,7 +345,7 @@ impl World {
             return self.start_coordinator();
         }
         let mut shards = self.scenario.shards;
-        if self.random.chance(300) {
+        if self.scenario.replicated.is_none() && self.random.chance(300) {
             let other = self.random.between(1, 3) as u32;
             if other != shards {
                 self.coverage.hit("server restarts with other shard counts");
@@ -231,7 +363,7 @@ impl World {
 
     /// Takes over what a shard has counted.
     pub fn count_shard(&mut self, shard: &ShardNode) {
-        let stats = shard.core.stats();
+        let stats = shard.core.shard().stats();
         let coverage = &mut self.coverage;
         coverage.add("reads", stats.reads);
         coverage.add("writes", stats.writes);
@@ -239,7 +371,7 @@ impl World {
         coverage.add("increments", stats.increments);
         coverage.add("results answered from record", stats.duplicates);
         coverage.add("log segments cleaned", stats.segments_cleaned);
-        let opened = shard.core.head_position().0 / u64::from(self.scenario.segment_bytes);
+        let opened = shard.core.shard().head_position().0 / u64::from(self.scenario.segment_bytes);
         coverage.add("log segments opened", opened);
     }
 }

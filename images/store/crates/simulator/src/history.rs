@@ -93,6 +93,8 @@ pub struct History {
     /// When a server may have carried out something of this kind that this client wants with this key.
     arrivals: BTreeMap<(u32, TableId, Vec<u8>, Change), Vec<u64>>,
     placements: BTreeMap<TableId, Placement>,
+    /// When tablets may have begun to move, in parts, from a server to others.
+    moves: Vec<u64>,
     /// Members that lost everything, and when.
     losses: Vec<(u64, String)>,
 }
@@ -110,6 +112,10 @@ impl History {
 
     pub fn lose(&mut self, now: u64, member: &str) {
         self.losses.push((now, member.to_owned()));
+    }
+
+    pub fn move_tablets(&mut self, now: u64) {
+        self.moves.push(now);
     }
 
     /// A numbered request reached a server, which did not put it off.
@@ -135,7 +141,9 @@ impl History {
 
     /// Whether a tablet of the table was ever split, or a server has lost its tablets since then: a scan may see an object twice.
     pub fn may_repeat(&self, table: TableId, since: u64) -> bool {
-        self.splits.contains_key(&table) || self.losses.iter().any(|&(at, _)| at >= since)
+        self.splits.contains_key(&table)
+            || self.losses.iter().any(|&(at, _)| at >= since)
+            || !self.moves.is_empty()
     }
 
     /// Whether a tablet of the table was split since then.

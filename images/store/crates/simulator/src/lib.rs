@@ -18,6 +18,7 @@ mod faults;
 mod history;
 mod network;
 mod oracle;
+mod peers;
 mod processes;
 mod random;
 mod run;

@@ -69,8 +69,15 @@ impl World {
                 if text.contains("silent for") {
                     self.coverage.hit("connections given up for silence");
                 }
-                if text.contains("are lost") {
-                    self.coverage.hit("losses recorded");
+                for (mark, what) in [
+                    ("are lost", "losses recorded"),
+                    ("is dead: neither", "servers declared dead"),
+                    ("recovering ", "recoveries begun"),
+                    ("recovered server", "recoveries ended"),
+                ] {
+                    if text.contains(mark) {
+                        self.coverage.hit(what);
+                    }
                 }
                 self.note_log(COORDINATOR, &text);
             }
@@ -146,7 +153,7 @@ impl World {
     // ---- shards ----
 
     /// Lets a shard do something, and then what is due.
-    fn with_shard(
+    pub fn with_shard(
         &mut self,
         server: usize,
         shard: usize,
@@ -158,15 +165,26 @@ impl World {
             return;
         };
         let was = whose(node);
-        let mut out = ShardActions::default();
+        let mut out = ShardActions {
+            last_number: node.last_number,
+            ..ShardActions::default()
+        };
+        let written = self.disk_writes(server, shard);
+        let node = &mut self.servers[server].shards[shard];
         act(node, now, &mut out);
         let next = node.core.tick(now, &mut out);
+        node.last_number = out.last_number;
+        if self.servers[server].dies_writing && self.disk_writes(server, shard) > written {
+            // Nobody hears of what it has just done.
+            return self.die_writing(server, shard);
+        }
+        let node = &mut self.servers[server].shards[shard];
         node.busy_ticks = if next <= now { node.busy_ticks + 1 } else { 0 };
         if node.busy_ticks > MAX_BUSY_TICKS {
             let text = format!(
                 "{}, shard {shard}, does not come to rest: {:?}",
                 host_name(host),
-                node.core.stats()
+                node.core.shard().stats()
             );
             self.fail(text);
             return;
@@ -177,12 +195,17 @@ impl World {
             node.flushing = LogPosition::START;
             node.durable = LogPosition::START;
         }
-        let session = node.core.session(now);
+        let session = node.core.shard().session(now);
+        let ends = node.core.must_end().map(str::to_owned);
         self.apply_shard(server, shard, out);
+        if let Some(why) = ends {
+            return self.ends_itself(server, &why);
+        }
         if session == Session::Close {
             self.close_link(server, shard);
         }
         self.flush(server, shard);
+        self.schedule_syncs(server, shard);
         self.tick_when(host, next);
     }
 
@@ -203,12 +226,16 @@ impl World {
         for text in out.log {
             self.note_log(server_host(server), &text);
         }
+        self.apply_peers(server, shard, out.peers);
+        if let Some(config) = out.opens {
+            self.want_disk(server, shard, config);
+        }
     }
 
     fn shard_replied(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
         self.note_reply(server_host(server), to, payload);
         let node = &mut self.servers[server].shards[shard];
-        if let Durable::Later(_) = self.scenario.durable {
+        if self.scenario.is_gated() {
             let durable = node.durable;
             if let Err(text) = node.oracle.replied(to, payload, durable) {
                 let name = host_name(server_host(server));
@@ -231,24 +258,26 @@ impl World {
     pub fn shard_request(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
         self.note_request(server_host(server), to, payload);
         let (mut held, mut is_put_off) = (0, false);
-        let is_gated = matches!(self.scenario.durable, Durable::Later(_));
+        let is_gated = self.scenario.is_gated();
         self.with_shard(server, shard, |node, now, out| {
-            let before = node.core.head_position();
-            let held_before = node.core.stats().held_replies;
+            let before = node.core.shard().head_position();
+            let held_before = node.core.shard().stats().held_replies;
             // What the request itself appends is only seen afterwards: its reply is looked at then.
-            let mut replies = ShardActions::default();
+            let mut replies = ShardActions {
+                last_number: out.last_number,
+                ..ShardActions::default()
+            };
             node.core.request(now, to, payload, &mut replies);
             if is_gated {
-                let after = node.core.head_position();
+                let after = node.core.shard().head_position();
                 node.oracle.requested(to, payload, before, after);
             }
-            held = node.core.stats().held_replies - held_before;
+            let held_after = node.core.shard().stats().held_replies;
+            held = held_after.saturating_sub(held_before);
             is_put_off = replies.replies.iter().any(|(other, reply)| {
                 *other == to && rpc::status(reply).is_ok_and(is_without_effect)
             });
-            out.replies.append(&mut replies.replies);
-            out.to_coordinator.append(&mut replies.to_coordinator);
-            out.log.append(&mut replies.log);
+            out.append(replies);
         });
         self.coverage.add("replies held by the gate", held);
         if !is_put_off {
@@ -300,13 +329,16 @@ impl World {
         let Durable::Later(max_delay) = self.scenario.durable else {
             return;
         };
+        if !self.scenario.is_gated() {
+            return;
+        }
         let delay = self.random.between(max_delay / 10, max_delay);
         let node = &mut self.servers[server];
         let incarnation = node.incarnation;
         let Some(node) = node.shards.get_mut(shard) else {
             return;
         };
-        let position = node.core.head_position();
+        let position = node.core.shard().head_position();
         if position <= node.flushing {
             return;
         }
@@ -431,7 +463,7 @@ impl World {
         }
     }
 
-    fn resolve(&self, locator: &str) -> Option<(u32, u16)> {
+    pub fn resolve(&self, locator: &str) -> Option<(u32, u16)> {
         let locator = wire::locator::Locator::parse(locator).ok()?;
         let (host, port) = locator.tcp().ok()?;
         if host == "coordinator" {
@@ -616,7 +648,7 @@ impl World {
 
 /// The store that a shard is in, and its id there.
 fn whose(node: &ShardNode) -> (u64, ServerId) {
-    (node.core.hello().cluster_id, node.core.server_id())
+    (node.core.hello().cluster_id, node.core.shard().server_id())
 }
 
 /// Whether a reply says that the request had no effect and will have none unless it is sent again.

@@ -69,13 +69,13 @@ fn judge(world: &mut World) {
     for server in 0..world.servers.len() {
         for shard in std::mem::take(&mut world.servers[server].shards) {
             world.count_shard(&shard);
-            if let Err(text) = shard.core.audit() {
+            if let Err(text) = shard.core.shard().audit() {
                 world.fail(format!(
                     "the books of a shard of m{} are wrong: {text}",
                     server + 1
                 ));
             }
-            world.objects += shard.core.stats().objects;
+            world.objects += shard.core.shard().stats().objects;
         }
     }
     count_operations(world);

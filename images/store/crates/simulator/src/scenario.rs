@@ -16,6 +16,15 @@ pub enum Durable {
     Later(u64),
 }
 
+/// Logs with replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicated {
+    pub replicas: u8,
+    pub min_replicas: u8,
+    /// Appends are answered when they are on stable storage.
+    pub flushed: bool,
+}
+
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub members: usize,
@@ -27,6 +36,9 @@ pub struct Scenario {
     pub enumerated_slots: usize,
     pub enumerated_bytes: usize,
     pub durable: Durable,
+    pub replicated: Option<Replicated>,
+    /// Of a thousand syncs, how many take long.
+    pub slow_syncs_per_mille: u64,
     pub network: Conditions,
     pub clients: usize,
     pub operations_per_client: u32,
@@ -57,7 +69,43 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Whether the simulation decides when logs are durable.
+    pub fn is_gated(&self) -> bool {
+        self.replicated.is_none() && matches!(self.durable, Durable::Later(_))
+    }
+
+    /// Half of the seeds have logs with replicas.
     pub fn draw(random: &mut Random) -> Scenario {
+        let mut scenario = Scenario::draw_alone(random);
+        if random.chance(500) {
+            scenario.replicate(random);
+        }
+        scenario
+    }
+
+    fn replicate(&mut self, random: &mut Random) {
+        let replicas = *random.pick(&[1, 2, 2, 3]);
+        let min_replicas = random.between(1, u64::from(replicas)) as u8;
+        self.replicated = Some(Replicated {
+            replicas,
+            min_replicas,
+            flushed: random.chance(500),
+        });
+        self.durable = Durable::AtOnce;
+        self.members = random.between(u64::from(replicas) + 1, 5) as usize;
+        self.shards = *random.pick(&[1, 1, 2]);
+        self.segment_bytes = *random.pick(&[4 << 10, 4 << 10, 8 << 10]);
+        self.segments = random.between(10, 20) as u32;
+        self.slow_syncs_per_mille = *random.pick(&[0, 0, 20]);
+        self.crashes = false;
+        self.coordinator_crashes = false;
+        // A store that is full cannot take over what a dead server held, until that is back itself.
+        self.fills_memory = false;
+        self.lease_expires = false;
+        self.silence_timeout = 3 * SECOND;
+    }
+
+    fn draw_alone(random: &mut Random) -> Scenario {
         let max_delay = *random.pick(&[20 * MICRO, 200 * MICRO, 2 * MILLI, 30 * MILLI]);
         let is_slow = max_delay > 2 * MILLI;
         let fills_memory = random.chance(200);
@@ -85,6 +133,8 @@ impl Scenario {
             } else {
                 Durable::AtOnce
             },
+            replicated: None,
+            slow_syncs_per_mille: 0,
             network: Conditions {
                 min_delay: 2 * MICRO,
                 max_delay,

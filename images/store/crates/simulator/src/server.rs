@@ -1,29 +1,63 @@
-//! A server process: its shards, and what a driver would keep for each.
+//! A server process: its shards with their backups, and what a driver would keep for each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use master::{Config, Durability, Identity, LogPosition, Output, Shard};
+use backup::testing::MemoryStorage;
+use backup::{Durability as BackupDurability, Scope};
+use master::{Channel, Config, Durability, Identity, LogPosition, Replication};
+use server::{BackupConfig, Server};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
-use wire::ids::ReplyTo;
+use wire::ids::{ReplyTo, ServerId};
 use wire::member::ToCoordinator;
 use wire::time::Time;
 
 use crate::oracle::Oracle;
-use crate::scenario::{Durable, Scenario};
+use crate::scenario::{Durable, Replicated, Scenario};
 
 /// First client port of a server; shard i listens i further.
 pub const FIRST_PORT: u16 = 12100;
+/// First port for peers, in the same way.
+pub const FIRST_PEER_PORT: u16 = 12200;
+/// Copies that nobody waits for go out in pieces of this size.
+const COPY_BYTES: u32 = 1 << 10;
+
+/// What a shard told its driver to do with other servers.
+pub enum PeerAction {
+    Connect(Channel, ServerId, String),
+    Disconnect(Channel, ServerId),
+    Send(Channel, ServerId, u64, Vec<u8>),
+    Answer(ReplyTo, Vec<u8>),
+    Close(u64),
+    ConnectServer(u64, String),
+    SendServer(u64, u64, Vec<u8>),
+    CloseServer(u64),
+}
 
 /// What a shard told its driver to do.
 #[derive(Default)]
 pub struct ShardActions {
     pub replies: Vec<(ReplyTo, Vec<u8>)>,
     pub to_coordinator: Vec<ToCoordinator>,
+    pub peers: Vec<PeerAction>,
+    pub opens: Option<backup::Config>,
     pub log: Vec<String>,
+    /// Of connections to other servers.
+    pub last_number: u64,
 }
 
-impl Output for ShardActions {
+impl ShardActions {
+    pub fn append(&mut self, mut other: ShardActions) {
+        self.replies.append(&mut other.replies);
+        self.to_coordinator.append(&mut other.to_coordinator);
+        self.peers.append(&mut other.peers);
+        self.log.append(&mut other.log);
+        self.opens = self.opens.take().or(other.opens);
+        self.last_number = other.last_number;
+    }
+}
+
+impl master::Output for ShardActions {
     fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
         self.replies.push((to, parts.concat()));
     }
@@ -32,6 +66,45 @@ impl Output for ShardActions {
     }
     fn log_message(&mut self, _level: u32, text: &str) {
         self.log.push(text.to_owned());
+    }
+    fn connect_backup(&mut self, channel: Channel, backup: ServerId, locator: &str) {
+        let locator = locator.to_owned();
+        self.peers
+            .push(PeerAction::Connect(channel, backup, locator));
+    }
+    fn disconnect_backup(&mut self, channel: Channel, backup: ServerId) {
+        self.peers.push(PeerAction::Disconnect(channel, backup));
+    }
+    fn send_backup(&mut self, channel: Channel, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
+        let payload = parts.concat();
+        self.peers
+            .push(PeerAction::Send(channel, backup, nonce, payload));
+    }
+    fn connect_server(&mut self, locator: &str) -> Option<u64> {
+        self.last_number += 1;
+        let locator = locator.to_owned();
+        self.peers
+            .push(PeerAction::ConnectServer(self.last_number, locator));
+        Some(self.last_number)
+    }
+    fn send_server(&mut self, connection: u64, nonce: u64, payload: &[u8]) {
+        self.peers
+            .push(PeerAction::SendServer(connection, nonce, payload.to_vec()));
+    }
+    fn close_server(&mut self, connection: u64) {
+        self.peers.push(PeerAction::CloseServer(connection));
+    }
+}
+
+impl server::Output for ShardActions {
+    fn open_backup(&mut self, config: backup::Config) {
+        self.opens = Some(config);
+    }
+    fn answer_peer(&mut self, to: ReplyTo, parts: &[&[u8]]) {
+        self.peers.push(PeerAction::Answer(to, parts.concat()));
+    }
+    fn close_peer(&mut self, connection: u64) {
+        self.peers.push(PeerAction::Close(connection));
     }
 }
 
@@ -44,13 +117,26 @@ pub struct Link {
     pub is_welcomed: bool,
 }
 
+/// Whom a connection leads to that a shard has opened to another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    Backup(Channel, ServerId),
+    /// By the number that the shard knows it by.
+    Server(u64),
+}
+
 pub struct ShardNode {
-    pub core: Shard,
+    pub core: Server<MemoryStorage>,
     pub link: Option<Link>,
     /// Connections in a row on which the shard was not let in.
     pub failed_links: u32,
-    /// Clients' connections.
+    /// Connections of clients, and of peers to the backup.
     pub clients: BTreeMap<u64, RpcReader>,
+    /// Connections that this shard has opened to other servers.
+    pub opened: BTreeMap<u64, (Target, RpcReader)>,
+    pub last_number: u64,
+    /// Syncs whose end is scheduled.
+    pub syncing: BTreeSet<Scope>,
     pub oracle: Oracle,
     /// The log is durable up to here.
     pub durable: LogPosition,
@@ -64,6 +150,14 @@ pub struct ShardNode {
     pub last_flush_ends: u64,
 }
 
+impl ShardNode {
+    pub fn connection_to(&self, target: Target) -> Option<u64> {
+        let mut opened = self.opened.iter();
+        let found = opened.find(|(_, (other, _))| *other == target);
+        found.map(|(connection, _)| *connection)
+    }
+}
+
 /// A server, running or not.
 pub struct ServerNode {
     pub name: String,
@@ -71,6 +165,12 @@ pub struct ServerNode {
     pub incarnation: u64,
     pub is_up: bool,
     pub shards: Vec<ShardNode>,
+    /// Counts the machine's starts.
+    pub boots: u64,
+    /// Of each shard, while its backup does not have it.
+    pub disks: BTreeMap<usize, MemoryStorage>,
+    /// The process dies in the middle of the next write to a disk.
+    pub dies_writing: bool,
 }
 
 impl ServerNode {
@@ -80,6 +180,9 @@ impl ServerNode {
             incarnation: 0,
             is_up: false,
             shards: Vec::new(),
+            boots: 0,
+            disks: BTreeMap::new(),
+            dies_writing: false,
         }
     }
 
@@ -87,9 +190,11 @@ impl ServerNode {
     pub fn start(&mut self, scenario: &Scenario, shards: u32, now: Time) {
         self.incarnation += 1;
         self.is_up = true;
+        self.dies_writing = false;
         let incarnation = self.incarnation;
         self.shards = (0..shards)
             .map(|shard| {
+                let port = |first: u16| u32::from(first) + shard;
                 let identity = Identity {
                     member: self.name.clone(),
                     instance: format!("{}-{incarnation}", self.name),
@@ -97,20 +202,19 @@ impl ServerNode {
                     host_id: self.name.clone(),
                     shard_index: shard,
                     shard_count: shards,
-                    locator: format!(
-                        "tcp:host={},port={}",
-                        self.name,
-                        u32::from(FIRST_PORT) + shard
-                    ),
+                    locator: format!("tcp:host={},port={}", self.name, port(FIRST_PORT)),
                     coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
                     build_version: "simulated".to_owned(),
-                    backup_locator: String::new(),
+                    backup_locator: scenario.replicated.map_or_else(String::new, |_| {
+                        format!("tcp:host={},port={}", self.name, port(FIRST_PEER_PORT))
+                    }),
                     domain: String::new(),
                 };
-                let core = Shard::new(shard_config(scenario), identity, now);
+                let config = server_config(scenario, self.boots);
+                let core: Server<MemoryStorage> = Server::new(config, identity, now);
                 ShardNode {
                     durable: LogPosition::START,
-                    flushing: core.head_position(),
+                    flushing: core.shard().head_position(),
                     epoch: 0,
                     busy_ticks: 0,
                     last_flush_ends: 0,
@@ -118,11 +222,53 @@ impl ServerNode {
                     link: None,
                     failed_links: 0,
                     clients: BTreeMap::new(),
+                    opened: BTreeMap::new(),
+                    last_number: 0,
+                    syncing: BTreeSet::new(),
                     oracle: Oracle::default(),
                 }
             })
             .collect();
     }
+
+    /// What is on the disks when the process is gone.
+    pub fn take_disks(&mut self, shards: &mut [ShardNode]) {
+        for (index, shard) in shards.iter_mut().enumerate() {
+            if let Some(backup) = shard.core.backup_mut() {
+                let disk = std::mem::take(backup.storage_mut());
+                self.disks.insert(index, disk);
+            }
+        }
+    }
+}
+
+fn server_config(scenario: &Scenario, boots: u64) -> server::Config {
+    let master = shard_config(scenario);
+    let backup = scenario.replicated.map(|replicated| {
+        let mut boot_id = [0; 16];
+        boot_id[..8].copy_from_slice(&boots.to_le_bytes());
+        BackupConfig {
+            segment_bytes: scenario.segment_bytes,
+            frame_count: frame_count(scenario, &replicated),
+            durability: if replicated.flushed {
+                BackupDurability::Flushed
+            } else {
+                BackupDurability::Buffered
+            },
+            boot_id,
+        }
+    });
+    server::Config {
+        master,
+        backup,
+        backup_only: false,
+    }
+}
+
+/// Room for all logs, their predecessors that are being recovered, and as much again.
+fn frame_count(scenario: &Scenario, replicated: &Replicated) -> u32 {
+    let of_log = scenario.segments * 3 / 2 + 2;
+    4 * of_log * u32::from(replicated.replicas)
 }
 
 fn shard_config(scenario: &Scenario) -> Config {
@@ -130,11 +276,15 @@ fn shard_config(scenario: &Scenario) -> Config {
         segment_bytes: scenario.segment_bytes,
         log_bytes: scenario.segment_bytes as usize * scenario.segments as usize,
         hash_table_bytes: scenario.hash_table_bytes,
-        durability: match scenario.durable {
-            Durable::AtOnce => Durability::Unreplicated,
-            Durable::Later(_) => Durability::External,
+        durability: match (scenario.durable, scenario.replicated) {
+            (Durable::AtOnce, None) => Durability::Unreplicated,
+            _ => Durability::External,
         },
-        replication: None,
+        replication: scenario.replicated.map(|replicated| Replication {
+            replicas: replicated.replicas,
+            min_replicas: replicated.min_replicas,
+            copy_bytes: COPY_BYTES,
+        }),
         max_clients: 100,
         max_result_slots: 100 * 512,
         max_held_replies: 100,

@@ -7,7 +7,7 @@ use wire::ids::ReplyTo;
 
 use crate::network::{Host, NetworkEvent, Packet};
 use crate::scenario::{MILLI, SECOND};
-use crate::server::{FIRST_PORT, Link};
+use crate::server::{FIRST_PEER_PORT, FIRST_PORT, Link};
 use crate::world::{COORDINATOR, Event, Party, World, host_name, server_host};
 
 const CLIENT_PORT: u16 = 11100;
@@ -89,11 +89,11 @@ impl World {
                 let preface = Packet::Bytes(member::preface().to_vec());
                 self.network.send(self.now, connection, 1, preface);
             }
-            Party::ShardClient { server, shard } => {
+            Party::ShardClient { server, shard } | Party::ShardPeer { server, shard } => {
                 let node = &mut self.servers[server].shards[shard];
                 node.clients.insert(connection, RpcReader::default());
             }
-            Party::Client { .. } | Party::ShardLink { .. } => {}
+            Party::Client { .. } | Party::ShardLink { .. } | Party::ShardToServer { .. } => {}
         }
     }
 
@@ -107,9 +107,14 @@ impl World {
             };
         }
         let server = host as usize - 1;
+        let node = self.servers.get(server).filter(|node| node.is_up)?;
         let shard = usize::from(port.checked_sub(FIRST_PORT)?);
-        let node = self.servers.get(server)?;
-        (node.is_up && shard < node.shards.len()).then_some(Party::ShardClient { server, shard })
+        if shard < node.shards.len() {
+            return Some(Party::ShardClient { server, shard });
+        }
+        let shard = usize::from(port.checked_sub(FIRST_PEER_PORT)?);
+        let has_backup = self.scenario.replicated.is_some();
+        (has_backup && shard < node.shards.len()).then_some(Party::ShardPeer { server, shard })
     }
 
     /// A connection that was asked for is open.
@@ -131,6 +136,9 @@ impl World {
                 let preface = Packet::Bytes(member::preface().to_vec());
                 self.network.send(self.now, connection, 0, preface);
                 self.send_message(connection, 0, &hello);
+            }
+            Some(&Party::ShardToServer { server, shard }) => {
+                self.reached(server, shard, connection)
             }
             _ => {}
         }
@@ -181,6 +189,14 @@ impl World {
                     .clients
                     .remove(&connection);
             }
+            Some(Party::ShardPeer { server, shard }) => {
+                let node = &mut self.servers[server].shards[shard];
+                node.clients.remove(&connection);
+                node.core.peer_closed(connection);
+            }
+            Some(Party::ShardToServer { server, shard }) => {
+                self.target_lost(server, shard, connection);
+            }
             Some(Party::ShardLink { server, shard }) => self.link_over(server, shard),
             None => {}
         }
@@ -216,7 +232,7 @@ impl World {
         if node.incarnation != incarnation || !node.is_up || node.shards[shard].link.is_some() {
             return;
         }
-        if node.shards[shard].core.is_superseded() {
+        if node.shards[shard].core.shard().is_superseded() {
             let text = format!("{} was superseded, but has no successor", node.name);
             return self.fail(text);
         }
@@ -265,10 +281,16 @@ impl World {
                 .as_mut()
                 .and_then(|node| node.members.get_mut(&connection))
                 .map(|reader| frames(reader, bytes)),
-            Party::ShardClient { server, shard } => self.servers[server].shards[shard]
-                .clients
-                .get_mut(&connection)
-                .map(|reader| frames(reader, bytes)),
+            Party::ShardClient { server, shard } | Party::ShardPeer { server, shard } => {
+                let node = &mut self.servers[server].shards[shard];
+                let reader = node.clients.get_mut(&connection);
+                reader.map(|reader| frames(reader, bytes))
+            }
+            Party::ShardToServer { server, shard } => {
+                let node = &mut self.servers[server].shards[shard];
+                let opened = node.opened.get_mut(&connection);
+                opened.map(|(_, reader)| frames(reader, bytes))
+            }
             Party::ShardLink { server, shard } => self.servers[server].shards[shard]
                 .link
                 .as_mut()
@@ -298,6 +320,10 @@ impl World {
             Party::CoordinatorClient => self.coordinator_request(to, payload),
             Party::CoordinatorMember => self.coordinator_message(connection, payload),
             Party::ShardClient { server, shard } => self.shard_request(server, shard, to, payload),
+            Party::ShardPeer { server, shard } => self.peer_request(server, shard, to, payload),
+            Party::ShardToServer { server, shard } => {
+                self.target_answers(server, shard, to, payload);
+            }
             Party::ShardLink { server, shard } => self.shard_message(server, shard, payload),
         }
     }

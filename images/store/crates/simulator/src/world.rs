@@ -37,6 +37,18 @@ pub enum Event {
         epoch: u64,
         position: u64,
     },
+    OpenBackup {
+        server: usize,
+        incarnation: u64,
+        shard: usize,
+        config: backup::Config,
+    },
+    Synced {
+        server: usize,
+        incarnation: u64,
+        shard: usize,
+        scope: backup::Scope,
+    },
     /// A shard looks for the coordinator.
     Enlist {
         server: usize,
@@ -67,11 +79,30 @@ pub enum Event {
 /// Who sits at one side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    Client { client: usize, session: u64 },
+    Client {
+        client: usize,
+        session: u64,
+    },
     CoordinatorClient,
     CoordinatorMember,
-    ShardClient { server: usize, shard: usize },
-    ShardLink { server: usize, shard: usize },
+    ShardClient {
+        server: usize,
+        shard: usize,
+    },
+    ShardLink {
+        server: usize,
+        shard: usize,
+    },
+    /// A peer that uses the shard's backup.
+    ShardPeer {
+        server: usize,
+        shard: usize,
+    },
+    /// A shard that has opened a connection to another server.
+    ShardToServer {
+        server: usize,
+        shard: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +175,8 @@ pub struct World {
     pub objects: u64,
     /// Faults that are still to come.
     pub faults_left: u64,
+    /// Disks that have lost something that was promised.
+    pub damages: u32,
     /// Long absences so far.
     pub absences: u32,
     phase_began: u64,
@@ -186,6 +219,7 @@ impl World {
             first_final_read: 0,
             objects: 0,
             faults_left: random.between(1, 80),
+            damages: 0,
             absences: 0,
             phase_began: 0,
             handled: 0,
@@ -341,9 +375,10 @@ impl World {
                 self.network.host(*connection, *side)
             }
             Event::Tick(host) => Some(*host),
-            Event::Enlist { server, .. } | Event::Flushed { server, .. } => {
-                Some(server_host(*server))
-            }
+            Event::Enlist { server, .. }
+            | Event::Flushed { server, .. }
+            | Event::OpenBackup { server, .. }
+            | Event::Synced { server, .. } => Some(server_host(*server)),
             Event::GiveUpLink { connection } => self.network.host(*connection, 0),
             Event::ClientStep(client) | Event::PageStep(client) => Some(client_host(*client)),
             Event::Fault
@@ -380,6 +415,18 @@ impl World {
                 epoch,
                 position,
             } => self.flushed(server, incarnation, shard, epoch, position),
+            Event::OpenBackup {
+                server,
+                incarnation,
+                shard,
+                config,
+            } => self.open_backup(server, incarnation, shard, config),
+            Event::Synced {
+                server,
+                incarnation,
+                shard,
+                scope,
+            } => self.synced(server, incarnation, shard, scope),
             Event::Enlist {
                 server,
                 incarnation,
@@ -485,7 +532,7 @@ impl World {
     }
 
     /// Every process runs, and every shard is in the present store and knows it.
-    fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         let Some(coordinator) = &self.coordinator else {
             return false;
         };
@@ -500,7 +547,15 @@ impl World {
                     .iter()
                     .all(|shard| shard.core.hello().cluster_id == status.cluster_id)
         };
-        status.members.len() == self.servers.len()
+        let mut tables = coordinator.core.tables(0, u32::MAX).tables.into_iter();
+        let is_served = |table: coordinator::status::Table| {
+            let mut tablets = table.tablets.iter();
+            tablets.all(|tablet| tablet.state == coordinator::status::TabletState::Normal)
+        };
+        let mut recoveries = status.recoveries.iter();
+        recoveries.all(|recovery| recovery.ended_ns > 0)
+            && tables.all(is_served)
+            && status.members.len() == self.servers.len()
             && status.members.iter().all(is_up)
             && self.servers.iter().all(is_in)
     }
@@ -516,7 +571,13 @@ impl World {
             }
         }
         if !self.is_whole() {
-            text.push_str("\n  not every shard is in the store");
+            text.push_str("\n  not every shard is in the store, or not every tablet served");
+        }
+        if let Some(coordinator) = &self.coordinator {
+            let status = coordinator.core.cluster_status(self.clock(COORDINATOR));
+            for recovery in status.recoveries {
+                text.push_str(&format!("\n  {recovery:?}"));
+            }
         }
         text
     }
