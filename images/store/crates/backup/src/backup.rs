@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{
-    Answer, Free, Held, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE, Status,
+    Answer, Free, Held, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE,
+    Status,
 };
 use wire::time::Time;
 
@@ -176,8 +177,7 @@ impl<S: Storage> Backup<S> {
     fn held(&self, number: u32) -> Held {
         let frame = &self.frames[number];
         let content = frame.content().expect("a frame in use");
-        let is_safe =
-            !self.config.durability.is_flushed() || frame.newest_is_safe(&self.device);
+        let is_safe = !self.config.durability.is_flushed() || frame.newest_is_safe(&self.device);
         if content.damage.is_some() {
             Held::Nothing
         } else if content.closed && is_safe {

@@ -207,10 +207,10 @@ impl Backup {
         Some(request)
     }
 
-    /// For how long it has not answered the oldest data that was sent to it.
+    /// For how long it has not answered what it was asked first of all that is under way. Keep-alives count: without its promises the
+    /// master serves no more than without its acknowledgements.
     pub fn waited(&self, now: Time) -> Duration {
-        let is_append = |request: &&UnderWay| matches!(request.what, Request::Append { .. });
-        let oldest = self.under_way.iter().find(is_append);
+        let oldest = self.under_way.front();
         oldest.map_or(Duration::ZERO, |request| now.since(request.sent_at))
     }
 

@@ -177,6 +177,21 @@ fn a_slow_backup_is_replaced() {
 }
 
 #[test]
+fn a_backup_that_falls_silent_is_replaced_although_nobody_writes() {
+    let mut world = World::new(2, 1, 3, 4);
+    world.pass(Duration::from_millis(5));
+    let victim = world.backups_of_head()[0];
+    world.slow_backup(victim, 1_000_000);
+    world.pass(Duration::from_millis(300));
+    assert!(!world.backups_of_head().contains(&victim));
+    assert!(world.replicator.is_serving(world.now));
+    // Its connection is given up: the next one may be better.
+    assert_eq!(world.replicator.report().backups, 3);
+    world.pass(Duration::from_secs(6));
+    assert_eq!(world.replicator.report().backups, 2);
+}
+
+#[test]
 fn without_enough_backups_appends_wait_and_go_on_when_they_come() {
     let mut world = World::new(3, 2, 1, 5);
     world.write(1, 100);

@@ -4,10 +4,27 @@ use backup::testing::MemoryStorage;
 use backup::{Backup, Scope};
 use transport::rpc::RpcReader;
 use wire::ids::ReplyTo;
+use wire::peer::Request;
 
 use crate::scenario::{MICRO, MILLI};
 use crate::server::{PeerAction, Target};
-use crate::world::{Event, Party, World, server_host};
+use crate::world::{Event, Party, World, host_name, server_host};
+
+/// A request to a backup, for people.
+fn describe_peer(payload: &[u8]) -> String {
+    match Request::decode(payload) {
+        Ok(Request::Append(append)) => format!(
+            "append to {} ({:?}) {}..{}{}",
+            append.replica,
+            append.role,
+            append.offset,
+            append.end(),
+            if append.closes { ", closes" } else { "" }
+        ),
+        Ok(request) => format!("{request:?}"),
+        Err(_) => format!("{} bytes", payload.len()),
+    }
+}
 
 /// How long a disk takes to sync, at most, where it is not slow.
 const SYNC: u64 = 2 * MILLI;
@@ -48,6 +65,14 @@ impl World {
             }
             PeerAction::Answer(to, payload) => {
                 if self.parties.contains_key(&(to.connection, 1)) {
+                    self.note_peer(
+                        server,
+                        "answers",
+                        to.connection,
+                        to.nonce,
+                        &payload,
+                        |payload| format!("status {:?}, {} bytes", payload.first(), payload.len()),
+                    );
                     self.send_payload(to.connection, 1, to.nonce, &payload);
                 }
             }
@@ -90,8 +115,31 @@ impl World {
     fn send_to(&mut self, server: usize, shard: usize, target: Target, nonce: u64, payload: &[u8]) {
         let node = &self.servers[server].shards[shard];
         if let Some(connection) = node.connection_to(target) {
+            self.note_peer(server, "asks", connection, nonce, payload, |payload| {
+                describe_peer(payload)
+            });
             self.send_payload(connection, 0, nonce, payload);
         }
+    }
+
+    fn note_peer(
+        &mut self,
+        server: usize,
+        what: &str,
+        connection: u64,
+        nonce: u64,
+        payload: &[u8],
+        describe: impl FnOnce(&[u8]) -> String,
+    ) {
+        let host = server_host(server);
+        self.trace.event(
+            self.now,
+            || host_name(host),
+            what,
+            &[connection, nonce],
+            payload,
+            || format!("{connection}/{nonce} {}", describe(payload)),
+        );
     }
 
     // ---- what comes on such connections ----

@@ -436,7 +436,10 @@ fn the_storage_is_told_what_a_recovery_will_read() {
 }
 
 fn is_closed(rig: &mut Rig) -> bool {
-    matches!(listing(rig).replicas[0].held, Held::Closed { bytes: 100, .. })
+    matches!(
+        listing(rig).replicas[0].held,
+        Held::Closed { bytes: 100, .. }
+    )
 }
 
 fn listing(rig: &mut Rig) -> Listing {
