@@ -1,9 +1,9 @@
 package v1alpha1_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/yaml"
 
@@ -85,8 +86,8 @@ func newAPIServer(t *testing.T) *apiServer {
 	return &apiServer{structural: structural, validator: validator}
 }
 
-// create gives the defaulted Store and the errors' texts.
-func (s *apiServer) create(t *testing.T, manifest string) (*v1alpha1.Store, []string) {
+// read gives a manifest's object with defaults.
+func (s *apiServer) read(t *testing.T, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	text, err := yaml.YAMLToJSON([]byte(manifest))
 	if err != nil {
@@ -97,18 +98,42 @@ func (s *apiServer) create(t *testing.T, manifest string) (*v1alpha1.Store, []st
 		t.Fatal(err)
 	}
 	defaulting.Default(object, s.structural)
+	return &unstructured.Unstructured{Object: object}
+}
+
+// create gives the defaulted Store and the errors' texts.
+func (s *apiServer) create(t *testing.T, manifest string) (*v1alpha1.Store, []string) {
+	t.Helper()
 	kind := v1alpha1.GroupVersion.WithKind("Store")
 	strategy := customresource.NewStrategy(runtime.NewScheme(), true, kind, s.validator, nil, s.structural, nil, nil, nil)
-	ctx := genericrequest.WithNamespace(t.Context(), "default")
-	var texts []string
-	for _, err := range strategy.Validate(ctx, &unstructured.Unstructured{Object: object}) {
-		texts = append(texts, err.Error())
-	}
+	object := s.read(t, manifest)
+	errs := texts(strategy.Validate(genericrequest.WithNamespace(t.Context(), "default"), object))
 	store := &v1alpha1.Store{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, store); err != nil && texts == nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, store); err != nil && errs == nil {
 		t.Fatal(err)
 	}
-	return store, texts
+	return store, errs
+}
+
+// update gives the errors' texts.
+func (s *apiServer) update(t *testing.T, before, after string) []string {
+	t.Helper()
+	kind := v1alpha1.GroupVersion.WithKind("Store")
+	strategy := customresource.NewStrategy(runtime.NewScheme(), true, kind, s.validator, nil, s.structural, nil, nil, nil)
+	old, changed := s.read(t, before), s.read(t, after)
+	old.SetResourceVersion("1")
+	changed.SetResourceVersion("1")
+	return texts(strategy.ValidateUpdate(genericrequest.WithNamespace(t.Context(), "default"), changed, old))
+}
+
+func texts(errs field.ErrorList) []string {
+	var list []string
+	for _, err := range errs {
+		if text := err.Error(); !strings.Contains(text, "some validation rules were not checked") {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 func manifest(name, spec string) string {
@@ -134,24 +159,94 @@ func TestDefaults(t *testing.T) {
 			got.ImagePullPolicy != "IfNotPresent" || got.Image != "" {
 			t.Errorf("spec %q: defaults are %+v", spec, got)
 		}
-		if got.Coordinator.Resources.Limits.Memory().String() != "256Mi" {
+		if got.Coordinator.Resources.Limits.Memory().String() != "256Mi" || got.Coordinator.State.Size.String() != "1Gi" {
 			t.Errorf("spec %q: coordinator is %+v", spec, got.Coordinator)
 		}
+		// A Store that says nothing of copies has none, and is as it was before there were any.
+		if got.Replication.Factor != 0 || got.EffectiveState() != v1alpha1.StorageMemory || got.ReclaimPolicy != v1alpha1.ReclaimRetain {
+			t.Errorf("spec %q: replication is %+v, state in %s, %s", spec, got.Replication, got.EffectiveState(), got.ReclaimPolicy)
+		}
+	}
+}
+
+// One line asks for copies that are as safe as the cluster's volumes are.
+func TestDefaultsOfCopies(t *testing.T) {
+	for factor, least := range map[int32]int32{1: 1, 2: 1, 3: 2} {
+		store, errs := newAPIServer(t).create(t, manifest("box", fmt.Sprintf("{masters: {replicas: 4}, replication: {factor: %d}}", factor)))
+		if errs != nil {
+			t.Fatal(errs)
+		}
+		got := store.Spec
+		if got.Replication.EffectiveMin() != least || got.Replication.Durability != v1alpha1.Buffered {
+			t.Errorf("factor %d: replication is %+v, min %d", factor, got.Replication, got.Replication.EffectiveMin())
+		}
+		if storage := got.Backups.Storage; storage.Type != v1alpha1.StorageVolume || storage.Size.String() != "4Gi" ||
+			storage.StorageClassName != nil || got.EffectiveState() != v1alpha1.StorageVolume {
+			t.Errorf("factor %d: storage is %+v, state in %s", factor, storage, got.EffectiveState())
+		}
+	}
+}
+
+// What a change may do, and what it may not because data would be lost by it.
+func TestUpdates(t *testing.T) {
+	server := newAPIServer(t)
+	const (
+		copies  = "{masters: {replicas: 4}, replication: {factor: 2}}"
+		never0  = "spec: Invalid value: replication.factor cannot become 0 again: what only copies hold would be lost; make another Store"
+		storage = "spec: Invalid value: backups.storage cannot be changed while there are copies in it: a member's room for copies is " +
+			"laid out once; make another Store"
+		cores = "spec: Invalid value: masters.cores cannot be changed while there are copies: each core has a file of its own for " +
+			"them; make another Store"
+		state = "spec: Invalid value: coordinator.state cannot be changed once it is in a volume: the tables are there; " +
+			"make another Store"
+		tooLittle = "spec: Invalid value: replication.factor must be less than masters.replicas: each copy is on another member than " +
+			"its master, and no two are on one"
+	)
+	for _, test := range []struct{ name, before, after, want string }{
+		{"nothing", copies, copies, ""},
+		{"a store of the time before copies", "{masters: {replicas: 2}}", "{masters: {replicas: 3, cores: 2}}", ""},
+		{"more copies", copies, "{masters: {replicas: 4}, replication: {factor: 3, durability: Flushed}}", ""},
+		{"copies at last", "{masters: {replicas: 4}, backups: {storage: {type: Memory}}}", copies, ""},
+		{"storage before there are copies", "{backups: {storage: {size: 1Gi}}}", "{backups: {storage: {size: 8Gi, storageClassName: a}}}", ""},
+		{"the same in other words", copies, "{masters: {replicas: 4, memory: 1024Mi}, replication: {factor: 2}, " +
+			"backups: {storage: {size: 4096Mi}}, coordinator: {state: {type: Volume}}}", ""},
+		{"more memory", copies, "{masters: {replicas: 4, memory: 2Gi}, replication: {factor: 2}}", ""},
+		{"reclaim policy", copies, "{masters: {replicas: 4}, replication: {factor: 2}, reclaimPolicy: Delete}", ""},
+		{"state to a volume", "{}", "{coordinator: {state: {type: Volume, size: 2Gi}}}", ""},
+		{"no copies any more", copies, "{masters: {replicas: 4}, coordinator: {state: {type: Volume}}}", never0},
+		{"another size", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {size: 5Gi}}}", storage},
+		{"another type", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {type: Memory}}}", storage},
+		{"another class", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {storageClassName: a}}}", storage},
+		{"more cores", copies, "{masters: {replicas: 4, cores: 2}, replication: {factor: 2}}", cores},
+		{"state back to memory", copies, "{masters: {replicas: 4}, replication: {factor: 2}, coordinator: {state: {type: Memory}}}", state},
+		{"state of another size", "{coordinator: {state: {type: Volume}}}", "{coordinator: {state: {type: Volume, size: 2Gi}}}", state},
+		{"fewer masters than copies need", copies, "{masters: {replicas: 2}, replication: {factor: 2}}", tooLittle},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := strings.Join(server.update(t, manifest("box", test.before), manifest("box", test.after)), "\n")
+			if got != test.want {
+				t.Errorf("refused with\n  %q\nnot with\n  %q", got, test.want)
+			}
+		})
 	}
 }
 
 func TestValidSpecs(t *testing.T) {
 	server := newAPIServer(t)
 	for name, spec := range map[string]string{
-		"small":        "{masters: {replicas: 1, memory: 256Mi}}",
-		"large":        "{masters: {replicas: 1000, memory: 1Ti, cores: 64}}",
-		"bytes":        "{masters: {memory: 1073741824}}",
-		"resources":    "{masters: {resources: {requests: {cpu: 500m}, limits: {cpu: 2}}}}",
-		"coordinator":  "{coordinator: {resources: {limits: {memory: 64Mi}}}}",
-		"placement":    "{placement: {nodeSelector: {disk: none}, tolerations: [{key: a, operator: Exists}], failureDomain: rack}}",
-		"zone":         "{placement: {failureDomain: topology.kubernetes.io/zone, priorityClassName: high}}",
-		"image":        "{image: 'registry.example/rcbox/store:1.2@sha256:abc', imagePullPolicy: Never, imagePullSecrets: [{name: a}]}",
-		"empty limits": "{masters: {resources: {}}}",
+		"small":                           "{masters: {replicas: 1, memory: 256Mi}}",
+		"large":                           "{masters: {replicas: 1000, memory: 1Ti, cores: 64}}",
+		"bytes":                           "{masters: {memory: 1073741824}}",
+		"resources":                       "{masters: {resources: {requests: {cpu: 500m}, limits: {cpu: 2}}}}",
+		"coordinator":                     "{coordinator: {resources: {limits: {memory: 64Mi}}}}",
+		"placement":                       "{placement: {nodeSelector: {disk: none}, tolerations: [{key: a, operator: Exists}], failureDomain: rack}}",
+		"zone":                            "{placement: {failureDomain: topology.kubernetes.io/zone, priorityClassName: high}}",
+		"image":                           "{image: 'registry.example/rcbox/store:1.2@sha256:abc', imagePullPolicy: Never, imagePullSecrets: [{name: a}]}",
+		"empty limits":                    "{masters: {resources: {}}}",
+		"as many copies as masters allow": "{masters: {replicas: 9}, replication: {factor: 8, min: 8}, backups: {storage: {size: 8Gi}}}",
+		"copies in memory": "{masters: {replicas: 2, memory: 256Mi}, replication: {factor: 1, min: 1}, " +
+			"backups: {storage: {type: Memory, size: 256Mi}}, coordinator: {state: {type: Memory}}}",
+		"flushed": "{replication: {factor: 2, durability: Flushed}, backups: {storage: {storageClassName: fast}}}",
 	} {
 		if _, errs := server.create(t, manifest("box", spec)); errs != nil {
 			t.Errorf("%s is refused: %v", name, errs)
@@ -211,6 +306,47 @@ func TestInvalidSpecs(t *testing.T) {
 				"that is killed for lack of memory loses every table",
 		},
 		{
+			"too many copies", manifest("box", "{masters: {replicas: 20}, replication: {factor: 9}, backups: {storage: {size: 9Gi}}}"),
+			"spec.replication.factor: Invalid value: 9: replication.factor must be from 0 to 8",
+		},
+		{
+			"more copies than other members", manifest("box", "{masters: {replicas: 2}, replication: {factor: 2}}"),
+			"spec: Invalid value: replication.factor must be less than masters.replicas: each copy is on another member than its " +
+				"master, and no two are on one",
+		},
+		{
+			"min above the factor", manifest("box", "{replication: {factor: 2, min: 3}}"),
+			"spec.replication: Invalid value: replication.min must be from 1 to replication.factor: writes wait while there are " +
+				"fewer copies than that",
+		},
+		{
+			"min without copies", manifest("box", "{replication: {min: 1}}"),
+			"spec.replication: Invalid value: replication.min must be from 1 to replication.factor: writes wait while there are " +
+				"fewer copies than that",
+		},
+		{
+			"flushed to memory", manifest("box", "{replication: {factor: 2, durability: Flushed}, backups: {storage: {type: Memory}}}"),
+			"spec: Invalid value: replication.durability: Flushed needs backups.storage.type: Volume: what is in memory does not " +
+				"survive a loss of power",
+		},
+		{
+			"little room for copies", manifest("box", "{masters: {memory: 2500Mi}, replication: {factor: 2}}"),
+			"spec: Invalid value: backups.storage.size must be at least replication.factor times masters.memory: each member keeps " +
+				"that many copies of what a master holds",
+		},
+		{
+			"a class for memory", manifest("box", "{backups: {storage: {type: Memory, storageClassName: fast}}}"),
+			"spec.backups.storage: Invalid value: backups.storage.storageClassName is for type: Volume",
+		},
+		{
+			"a class for state in memory", manifest("box", "{coordinator: {state: {type: Memory, storageClassName: fast}}}"),
+			"spec.coordinator.state: Invalid value: coordinator.state.storageClassName is for type: Volume",
+		},
+		{
+			"little room for state", manifest("box", "{coordinator: {state: {size: 1Mi}}}"),
+			`spec.coordinator.state.size: Invalid value: "1Mi": coordinator.state.size must be at least 64Mi`,
+		},
+		{
 			"another transport", manifest("box", "{network: {transport: DPDK}}"),
 			`spec.network.transport: Unsupported value: "DPDK": supported values: "TCP"`,
 		},
@@ -241,9 +377,6 @@ func TestInvalidSpecs(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, errs := server.create(t, test.manifest)
-			errs = slices.DeleteFunc(errs, func(text string) bool {
-				return strings.Contains(text, "some validation rules were not checked")
-			})
 			if len(errs) != 1 || errs[0] != test.want {
 				t.Errorf("refused with\n  %q\nnot with\n  %q", errs, test.want)
 			}

@@ -46,7 +46,7 @@ const (
 	ReasonUnderReplicated     = "UnderReplicated"
 	ReasonCoordinatorInMemory = "CoordinatorInMemory"
 	// Recovering.
-	ReasonNothingLost     = "NothingLost"
+	ReasonNoneUnderWay    = "NoneUnderWay"
 	ReasonRecoveryRuns    = "RecoveryRuns"
 	ReasonRecoveryBlocked = "RecoveryBlocked"
 )

@@ -243,7 +243,11 @@ func (p *planning) deleteSurplus(m *member, component string) {
 func (p *planning) scaleIn(masters []*member) bool {
 	last := masters[len(masters)-1]
 	replicas := int(p.observed.Store.Spec.Masters.Replicas)
-	if last.ordinal < replicas || p.plan.Shortfall.forbidsRemoving(last.name) {
+	if last.ordinal < replicas {
+		return false
+	}
+	if !p.mayRemove(last.name) {
+		p.lookAgainIn(UnsettledInterval)
 		return false
 	}
 	step := RetireMember{Member: last.name, Why: fmt.Sprintf("masters.replicas is %d", replicas)}
@@ -271,7 +275,7 @@ func (p *planning) replaceEmpty() {
 			first = view
 		}
 	}
-	if first == nil || first.Up && !allUp || p.plan.Shortfall.forbidsRemoving(first.Name) {
+	if first == nil || first.Up && !allUp || !p.mayRemove(first.Name) {
 		return
 	}
 	ref := first.Pod.Ref()

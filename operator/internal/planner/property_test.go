@@ -2,76 +2,95 @@ package planner_test
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // Whatever happens to pods, nodes, coordinator, spec and the operator itself: no process that holds data is ended, no member has two
 // pods, no name is used twice; and when it stops happening, the Store comes to what its spec says.
 func TestWorld(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(rapid.Int32Range(1, 4).Draw(t, "replicas"))
-		images := 0
-		anyPod := func(t *rapid.T) *fakePod {
-			live := w.livePods()
-			if len(live) == 0 {
-				t.Skip("no pod")
-			}
-			return rapid.SampledFrom(live).Draw(t, "pod")
+	rapid.Check(t, func(t *rapid.T) { disturb(t, newWorld(rapid.Int32Range(1, 4).Draw(t, "replicas")), 1) })
+}
+
+// With copies as well: and no process is ended while something is short of them, no pod is without its claim, no claim is deleted.
+func TestReplicatedWorld(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { disturb(t, newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas")), 2) })
+}
+
+// disturb lets everything happen that can, then nothing any more.
+func disturb(t *rapid.T, w *world, fewest int32) {
+	images := 0
+	anyPod := func(t *rapid.T) *fakePod {
+		live := w.livePods()
+		if len(live) == 0 {
+			t.Skip("no pod")
 		}
-		t.Repeat(map[string]func(*rapid.T){
-			"visit":      func(*rapid.T) { w.visit(false) },
-			"visit lost": func(*rapid.T) { w.visit(true) },
-			"tick":       func(*rapid.T) { w.tick() },
-			"scale":      func(t *rapid.T) { w.store.Spec.Masters.Replicas = rapid.Int32Range(1, 5).Draw(t, "replicas") },
-			"image": func(*rapid.T) {
-				images++
-				w.store.Spec.Image = fmt.Sprintf("store:new%d", images)
-			},
-			"create table": func(t *rapid.T) {
-				if w.cluster == nil || len(w.cluster.members) == 0 {
-					t.Skip("nowhere to put it")
-				}
-				for _, member := range w.cluster.members {
-					member.tablets++
-				}
-			},
-			"drop tables": func(t *rapid.T) { w.dropTables() },
-			"user deletes a pod": func(t *rapid.T) {
-				w.end(anyPod(t))
-			},
-			"process crashes": func(t *rapid.T) {
-				if pod := anyPod(t); !pod.deadNode && pod.Process == planner.ProcessRunning {
-					w.stop(pod)
-				}
-			},
-			"pod is evicted": func(t *rapid.T) {
-				pod := anyPod(t)
+		return rapid.SampledFrom(live).Draw(t, "pod")
+	}
+	t.Repeat(map[string]func(*rapid.T){
+		"visit":      func(*rapid.T) { w.visit(false) },
+		"visit lost": func(*rapid.T) { w.visit(true) },
+		"tick":       func(*rapid.T) { w.tick() },
+		"scale":      func(t *rapid.T) { w.store.Spec.Masters.Replicas = rapid.Int32Range(fewest, 5).Draw(t, "replicas") },
+		"image": func(*rapid.T) {
+			images++
+			w.store.Spec.Image = fmt.Sprintf("store:new%d", images)
+		},
+		"create table": func(t *rapid.T) {
+			if w.cluster == nil || len(w.cluster.members) == 0 {
+				t.Skip("nowhere to put it")
+			}
+			for _, member := range w.cluster.members {
+				member.tablets++
+			}
+		},
+		"drop tables": func(t *rapid.T) { w.dropTables() },
+		"user deletes a claim": func(t *rapid.T) {
+			names := slices.Sorted(maps.Keys(w.claims))
+			if len(names) == 0 {
+				t.Skip("no claim")
+			}
+			name := rapid.SampledFrom(names).Draw(t, "claim")
+			w.claims[name] = planner.Claim{Name: name, Terminating: true}
+		},
+		"user deletes a pod": func(t *rapid.T) {
+			w.end(anyPod(t))
+		},
+		"process crashes": func(t *rapid.T) {
+			if pod := anyPod(t); !pod.deadNode && pod.Process == planner.ProcessRunning {
 				w.stop(pod)
-				pod.Process = planner.ProcessEnded
-			},
-			"node dies": func(t *rapid.T) {
-				pod := anyPod(t)
-				pod.deadNode = true
-				w.end(pod)
-				if w.cluster != nil && w.cluster.pod == pod.Name {
-					w.cluster = nil
-				}
-			},
-			"": func(t *rapid.T) {
-				if len(w.broken) > 0 {
-					t.Fatalf("the operator ended processes that held data: %v", w.broken)
-				}
-			},
-		})
-		checkSettles(t, w)
+			}
+		},
+		"pod is evicted": func(t *rapid.T) {
+			pod := anyPod(t)
+			w.stop(pod)
+			pod.Process = planner.ProcessEnded
+		},
+		"node dies": func(t *rapid.T) {
+			pod := anyPod(t)
+			pod.deadNode = true
+			w.end(pod)
+			if w.cluster != nil && w.cluster.pod == pod.Name {
+				w.cluster = nil
+			}
+		},
+		"": func(t *rapid.T) {
+			if len(w.broken) > 0 {
+				t.Fatalf("the operator ended processes that held data: %v", w.broken)
+			}
+		},
 	})
+	checkSettles(t, w)
 }
 
 func checkSettles(t *rapid.T, w *world) {
@@ -97,10 +116,30 @@ func checkSettles(t *rapid.T, w *world) {
 	if len(w.broken) > 0 {
 		t.Fatalf("the operator ended processes that held data: %v", w.broken)
 	}
+	checkReplicated(t, w)
 	if !reflect.DeepEqual(planner.Make(w.observe()).Steps, plan.Steps) {
 		t.Fatal("the same observation gave another plan")
 	}
 	checkDeletes(t, w)
+}
+
+// In the end everything is where it belongs, and the status says that it is safe.
+func checkReplicated(t *rapid.T, w *world) {
+	if !w.isReplicated() {
+		return
+	}
+	for _, pod := range w.livePods() {
+		if _, there := w.claims[resources.ClaimName(pod.Member, pod.Component)]; !there {
+			t.Fatalf("%s has no claim", pod.Member)
+		}
+		if pod.Component == v1alpha1.ComponentMaster && pod.Domain != "rack of "+pod.Node {
+			t.Fatalf("%s on %s was told the failure domain %q", pod.Name, pod.Node, pod.Domain)
+		}
+	}
+	if safe := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDataSafe); safe.Status != metav1.ConditionTrue &&
+		safe.Reason != v1alpha1.ReasonDataLost {
+		t.Fatalf("DataSafe is %+v", safe)
+	}
 }
 
 // A Store that is deleted goes, whatever its pods on dead nodes do.
@@ -111,6 +150,9 @@ func checkDeletes(t *rapid.T, w *world) {
 		if len(w.store.Finalizers) == 0 {
 			if live := w.livePods(); len(live) > 0 {
 				t.Fatalf("the Store went before its pods: %v", live)
+			}
+			if w.isReplicated() && len(w.claims) == 0 {
+				t.Fatal("the Store's volumes are gone, and nobody asked for that")
 			}
 			return
 		}
@@ -123,6 +165,7 @@ func (w *world) dropTables() {
 	if w.cluster == nil {
 		return
 	}
+	w.cluster.lost = 0
 	for _, member := range w.cluster.members {
 		member.tablets = 0
 	}

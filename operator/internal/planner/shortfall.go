@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -24,6 +25,18 @@ type Shortfall struct {
 // keeps nothing from anybody.
 func (s *Shortfall) forbidsRemoving(member string) bool {
 	return s != nil && s.absent != member
+}
+
+// mayRemove says whether a master's process may be ended now: with copies only while nothing is short of them, and not before the last one that was
+// told to end has done so, for it takes the others a moment to notice what they are short of then.
+func (p *planning) mayRemove(member string) bool {
+	if p.observed.Store.Spec.Replication.Factor == 0 {
+		return true
+	}
+	isEnding := func(pod Pod) bool {
+		return pod.Component == v1alpha1.ComponentMaster && pod.Terminating() && p.observed.Now.Before(pod.EndsAt)
+	}
+	return !p.plan.Shortfall.forbidsRemoving(member) && !slices.ContainsFunc(p.observed.Pods, isEnding)
 }
 
 // recoveriesLeft are those that have not ended.
@@ -77,7 +90,7 @@ func shortMembers(factor int32, masters []MemberView) *Shortfall {
 			fewer = append(fewer, fmt.Sprintf("%s keeps %d", view.Name, reported.Copies))
 		case reported.SegmentsShort > 0:
 			short = append(short, fmt.Sprintf("%s (%d of %d)", view.Name, reported.SegmentsShort, reported.Segments))
-		case !view.Up:
+		case !view.Up && (view.Wanted || reported.Tablets > 0):
 			away = append(away, view.Name)
 		case reported.Tablets > 0 && !reported.Serving:
 			untold = append(untold, view.Name)

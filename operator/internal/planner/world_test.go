@@ -30,7 +30,10 @@ type world struct {
 	cluster  *fakeCluster
 	clusters int
 	uids     int
-	// how often the operator ended a process that held data
+	// volume claims, and what the coordinator's volume holds
+	claims map[string]planner.Claim
+	kept   *fakeCluster
+	// how often the operator ended a process that held data, or copies that nobody else had
 	broken []string
 }
 
@@ -45,11 +48,16 @@ type fakeCluster struct {
 	id      string
 	pod     string
 	members map[string]*fakeMember
+	// with copies: tablets of dead members, and for how many seconds copies are still being made anew
+	lost  int64
+	short int
 }
 
 type fakeMember struct {
 	instance string
 	tablets  int64
+	// known to be dead
+	isDead bool
 }
 
 func newWorld(replicas int32) *world {
@@ -64,28 +72,53 @@ func newWorld(replicas int32) *world {
 		objects: map[string]planner.ObjectState{"box": planner.ObjectMissing},
 		pods:    map[string]*fakePod{},
 		names:   map[string]bool{},
+		claims:  map[string]planner.Claim{},
 	}
 }
 
+// newReplicatedWorld has one copy of everything, in volumes, and racks.
+func newReplicatedWorld(replicas int32) *world {
+	w := newWorld(replicas)
+	w.store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: 1, Durability: v1alpha1.Buffered}
+	w.store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+	w.store.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain
+	w.store.Spec.Placement.FailureDomain = "rack"
+	return w
+}
+
+func (w *world) isReplicated() bool { return w.store.Spec.Replication.Factor > 0 }
+
+// lacksCopies: another process less, and something may be gone.
+func (w *world) lacksCopies() bool {
+	return w.isReplicated() && w.cluster != nil && (w.cluster.lost > 0 || w.cluster.short > 0)
+}
+
 func (w *world) observe() planner.Observed {
-	o := planner.Observed{Now: w.now, Store: w.store.DeepCopy(), DefaultImage: "store:1"}
+	o := planner.Observed{
+		Now: w.now, Store: w.store.DeepCopy(), DefaultImage: "store:1", Claims: maps.Clone(w.claims), Domains: map[string]string{},
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		o.Objects = append(o.Objects, planner.Object{Kind: "Service", Name: name, State: w.objects[name]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		o.Pods = append(o.Pods, w.pods[name].Pod)
+		o.Domains[w.pods[name].Node] = "rack of " + w.pods[name].Node
 	}
 	asked := planner.Coordinator(o.Pods)
 	if w.cluster == nil || asked == nil || asked.Name != w.cluster.pod || asked.Process != planner.ProcessRunning {
 		o.ClusterError = "no answer"
 		return o
 	}
-	o.Cluster = &planner.Cluster{ID: w.cluster.id}
+	o.Cluster = &planner.Cluster{ID: w.cluster.id, State: asked.Inputs.State}
+	if w.cluster.lost > 0 {
+		o.Cluster.Recoveries = []planner.Recovery{{ID: 1, Member: "somebody", TabletsLeft: w.cluster.lost}}
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.cluster.members)) {
 		member := w.cluster.members[name]
 		o.Cluster.Tables += member.tablets
 		o.Cluster.Members = append(o.Cluster.Members, planner.Member{
 			Name: name, Connected: w.runs(name, member), Instance: member.instance, Tablets: member.tablets,
+			Copies: w.store.Spec.Replication.Factor, Serving: true, SegmentsShort: int64(w.cluster.short), Segments: 10,
 		})
 	}
 	return o
@@ -132,6 +165,19 @@ func (w *world) apply(step planner.Step) (refused string) {
 		w.store.Finalizers = nil
 	case planner.ApplyObject:
 		w.objects[step.Name] = planner.ObjectCurrent
+	case planner.CreateClaim:
+		if _, there := w.claims[step.Name]; there {
+			panic("the claim " + step.Name + " is there already")
+		}
+		w.claims[step.Name] = planner.Claim{Name: step.Name}
+	case planner.DeleteClaim:
+		if w.store.DeletionTimestamp == nil || w.store.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete || len(w.livePods()) > 0 {
+			panic("the claim " + step.Name + " is deleted")
+		}
+		delete(w.claims, step.Name)
+	case planner.TellDomain:
+		pod := w.pods[step.Pod.Name]
+		pod.Domain, pod.DomainKnown = step.Domain, true
 	case planner.CreatePod:
 		w.createPod(step)
 	case planner.DeletePod:
@@ -140,7 +186,12 @@ func (w *world) apply(step planner.Step) (refused string) {
 		if member := w.cluster.members[step.Member]; member != nil && member.tablets > 0 {
 			return fmt.Sprintf("%s owns %d tablets", step.Member, member.tablets)
 		}
+		if pod := w.podOf(step.Member); pod != nil && w.lacksCopies() && w.cluster.members[step.Member] != nil && w.runs(
+			step.Member, w.cluster.members[step.Member]) {
+			w.broken = append(w.broken, pod.Name)
+		}
 		delete(w.cluster.members, step.Member)
+		w.cluster.short = 3
 		if step.Pod != nil {
 			w.deletePod(planner.PodRef{Name: step.Pod.Name, UID: step.Pod.UID})
 		}
@@ -155,6 +206,10 @@ func (w *world) createPod(step planner.CreatePod) {
 		if pod.Member == step.Member && !pod.Terminating() {
 			panic(fmt.Sprintf("%s gets a second pod beside %s", step.Member, pod.Name))
 		}
+	}
+	claim, there := w.claims[resources.ClaimName(step.Member, step.Component)]
+	if step.Inputs.InVolume() && (!there || claim.Terminating) {
+		panic(fmt.Sprintf("a pod of %s is made with the claim %+v", step.Member, claim))
 	}
 	name := resources.PodName(w.store.UID, step.Member, step.Number)
 	if w.names[name] || w.pods[name] != nil {
@@ -208,21 +263,21 @@ func (w *world) tick() {
 			w.stop(pod)
 			delete(w.pods, name)
 		case pod.Process == planner.ProcessAbsent:
+			pod.Node = "node of " + name
 			pod.Process = planner.ProcessRunning
 			pod.ResourceVersion += "1"
 			pod.restarts++
 		}
 	}
+	w.releaseClaims()
 	coordinator := w.podOf(v1alpha1.CoordinatorMember("box"))
 	if coordinator != nil && coordinator.Process == planner.ProcessRunning && !coordinator.deadNode && w.cluster == nil {
-		w.clusters++
-		w.cluster = &fakeCluster{
-			id: fmt.Sprintf("cluster%d", w.clusters), pod: coordinator.Name, members: map[string]*fakeMember{},
-		}
+		w.startCluster(coordinator)
 	}
 	if w.cluster == nil {
 		return
 	}
+	w.recover()
 	for _, pod := range w.pods {
 		if pod.Component != v1alpha1.ComponentMaster || pod.deadNode || pod.Process != planner.ProcessRunning || pod.Terminating() {
 			continue
@@ -235,6 +290,62 @@ func (w *world) tick() {
 		}
 		member.instance = instance(pod)
 		pod.Ready = true
+	}
+}
+
+// startCluster: a coordinator finds in its volume what the one before knew.
+func (w *world) startCluster(coordinator *fakePod) {
+	if w.kept != nil && coordinator.Inputs.State == v1alpha1.StorageVolume {
+		w.cluster = w.kept
+		w.cluster.pod = coordinator.Name
+		return
+	}
+	w.clusters++
+	w.cluster = &fakeCluster{
+		id: fmt.Sprintf("cluster%d", w.clusters), pod: coordinator.Name, members: map[string]*fakeMember{},
+	}
+	w.kept = w.cluster
+}
+
+// recover gives what dead processes held to others, and has copies made anew.
+func (w *world) recover() {
+	if !w.isReplicated() {
+		return
+	}
+	w.cluster.short = max(w.cluster.short-1, 0)
+	var alive *fakeMember
+	for _, name := range slices.Sorted(maps.Keys(w.cluster.members)) {
+		member := w.cluster.members[name]
+		if w.runs(name, member) {
+			alive, member.isDead = member, false
+			continue
+		}
+		w.cluster.lost += member.tablets
+		member.tablets = 0
+		if !member.isDead {
+			member.isDead, w.cluster.short = true, 3
+		}
+	}
+	if alive != nil {
+		alive.tablets += w.cluster.lost
+		w.cluster.lost = 0
+	}
+}
+
+// releaseClaims lets claims go that were told to and that no pod uses. A pod on a dead node would keep one until somebody removes the pod: who
+// deletes a claim does that, too.
+func (w *world) releaseClaims() {
+	for name, claim := range w.claims {
+		used := false
+		for _, pod := range w.pods {
+			used = used || !pod.deadNode && resources.ClaimName(pod.Member, pod.Component) == name
+		}
+		if claim.Terminating && !used {
+			delete(w.claims, name)
+			if strings.HasSuffix(name, "-state") {
+				w.kept = nil
+			}
+		}
 	}
 }
 

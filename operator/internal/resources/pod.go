@@ -60,6 +60,9 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 			WithCapabilities(coreac.Capabilities().WithDrop("ALL"))).
 		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError)
 
+	if spec.Inputs.InVolume() {
+		container.WithVolumeMounts(coreac.VolumeMount().WithName(volumeName).WithMountPath(volumePath))
+	}
 	podSpec := coreac.PodSpec().
 		WithContainers(container).
 		// In place first: the fastest way back for a process that crashed, and one that needs no operator.
@@ -79,7 +82,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 		podSpec.WithPriorityClassName(spec.Inputs.PriorityClassName)
 	}
 	if spec.Inputs.InVolume() {
-		mountClaim(podSpec, container, ClaimName(spec.Member, spec.Component))
+		addClaim(podSpec, ClaimName(spec.Member, spec.Component))
 	}
 	if spec.Inputs.Replication != nil {
 		podSpec.WithAffinity(aNodeOfItsOwn(store))

@@ -184,6 +184,16 @@ func TestInputsSurviveTheAnnotation(t *testing.T) {
 			t.Errorf("%s: %s", component, diff)
 		}
 	}
+	for _, component := range []string{v1alpha1.ComponentCoordinator, v1alpha1.ComponentMaster} {
+		inputs := resources.InputsFor(replicated(nil), component, "store:1")
+		text, err := inputs.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := resources.DecodeInputs(text); err != nil || resources.Diff(back, inputs) != "" || !back.InVolume() {
+			t.Errorf("%s becomes %+v, %v", text, back, err)
+		}
+	}
 	if _, err := resources.DecodeInputs("{"); err == nil {
 		t.Error("half an annotation is taken for a whole one")
 	}
@@ -223,6 +233,15 @@ func TestDiff(t *testing.T) {
 				s.Spec.Masters.Resources = &v1alpha1.ComputeResources{Limits: corev1.ResourceList{"cpu": resource.MustParse("2")}}
 			},
 			"resources.limits: none -> cpu=2",
+		},
+		{func(s *v1alpha1.Store) { s.Spec.Backups.Storage.Size = resource.MustParse("9Gi") }, ""},
+		{func(s *v1alpha1.Store) { s.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete }, ""},
+		{
+			func(s *v1alpha1.Store) {
+				s.Spec.Replication = v1alpha1.ReplicationSpec{Factor: 2, Durability: v1alpha1.Buffered}
+				s.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+			},
+			"replication: none -> 2 copies (min 1) Buffered in a Volume of 4Gi",
 		},
 	} {
 		changed := newStore()

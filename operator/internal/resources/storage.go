@@ -92,9 +92,8 @@ func replicationArgs(inputs Inputs) []string {
 	return args
 }
 
-// mountClaim gives a pod the volume of its member.
-func mountClaim(pod *coreac.PodSpecApplyConfiguration, container *coreac.ContainerApplyConfiguration, claim string) {
-	container.WithVolumeMounts(coreac.VolumeMount().WithName(volumeName).WithMountPath(volumePath))
+// addClaim gives a pod the volume of its member, which the image's user may write to.
+func addClaim(pod *coreac.PodSpecApplyConfiguration, claim string) {
 	pod.WithVolumes(coreac.Volume().WithName(volumeName).
 		WithPersistentVolumeClaim(coreac.PersistentVolumeClaimVolumeSource().WithClaimName(claim)))
 	pod.SecurityContext.
@@ -106,9 +105,9 @@ func mountClaim(pod *coreac.PodSpecApplyConfiguration, container *coreac.Contain
 // takes 32 MiB a second.
 func graceSeconds(inputs Inputs) int64 {
 	const (
-		least, most    = 10, 600
-		withVolume     = 30
-		slowDiskMiBps  = 32
+		least, most   = 10, 600
+		withVolume    = 30
+		slowDiskMiBps = 32
 	)
 	switch {
 	case !inputs.InVolume():

@@ -157,9 +157,9 @@ func recovering(o planner.Observed, next *v1alpha1.StoreStatus) verdict {
 		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRecoveryRuns, planner.DescribeRecoveries(left)}
 	case len(next.Recoveries) > 0:
 		last := next.Recoveries[len(next.Recoveries)-1]
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNothingLost, "the last one: " + describeEnded(last)}
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNoneUnderWay, "the last one: " + describeEnded(last)}
 	default:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNothingLost, "no master was lost"}
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNoneUnderWay, "no master was lost"}
 	}
 }
 
@@ -198,7 +198,7 @@ func brokenBackups(o planner.Observed, plan planner.Plan) (reason, message strin
 	}
 	if reason == "" && everyMasterUp(plan) && room > 0 && room < needed {
 		return v1alpha1.ReasonBackupsSmall, fmt.Sprintf(
-			"what the masters can hold takes %d MiB for its copies, and there is room for %d MiB: writes will wait before the masters are full",
+			"copies of all that the masters can hold take %d MiB, and there is room for %d MiB: writes will wait before the masters are full",
 			needed>>20, room>>20)
 	}
 	return reason, message
