@@ -131,7 +131,8 @@ impl Config {
         })
     }
 
-    pub(crate) fn log(&self) -> log::Config {
+    /// Of the log.
+    pub fn log(&self) -> log::Config {
         let segments = self.log_bytes / self.segment_bytes.max(1) as usize;
         log::Config {
             segment_bytes: self.segment_bytes,

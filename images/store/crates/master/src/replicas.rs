@@ -135,6 +135,12 @@ impl Shard {
         replicator.is_none_or(|replicator| replicator.is_serving(now))
     }
 
+    /// Until when that is so for certain, as far as is known now. [`Time::NEVER`] without replicas.
+    pub fn serving_until(&self) -> Time {
+        let replicator = self.replicator.as_ref();
+        replicator.map_or(Time::NEVER, Replicator::serving_until)
+    }
+
     /// Sends what is new to the backups, and the replies that waited for what is durable now.
     pub(crate) fn replicate(&mut self, now: Time, out: &mut impl Output) -> Time {
         let Some(replicator) = &mut self.replicator else {

@@ -7,6 +7,8 @@ use wire::locator::{Locator, parse_list};
 
 /// Where a coordinator listens for members, relative to its client port.
 pub const MEMBER_PORT_OFFSET: u16 = 100;
+/// Where a shard's backup listens for other servers, relative to the shard's client port.
+pub const PEER_PORT_OFFSET: u16 = 100;
 /// Where it serves the admin API.
 pub const ADMIN_PORT_OFFSET: u16 = 200;
 /// Where any program serves health and metrics.
@@ -94,13 +96,51 @@ pub fn advertised(given: Option<&str>, bound: SocketAddrV4, index: u16) -> Resul
             ip => Ok(format!("tcp:host={ip},port={}", bound.port())),
         };
     };
-    let locator = Locator::parse(given).map_err(|error| format!("--advertise: {error}"))?;
-    let (host, port) = locator
-        .tcp()
-        .map_err(|error| format!("--advertise: {error}"))?;
+    let found = tcp_of(given).map_err(|error| format!("--advertise: {error}"))?;
+    with_port(found, bound, index).map_err(|error| format!("--advertise: {error}"))
+}
+
+/// The locator that other servers are told of a backup that listens at `bound`: what was given for that, or where clients are told that the
+/// process is, with the port that is listened on.
+pub fn peer_advertised(
+    given: Option<&str>,
+    of_clients: Option<&str>,
+    bound: SocketAddrV4,
+    index: u16,
+) -> Result<String, String> {
+    if let Some(given) = given {
+        let found = tcp_of(given).map_err(|error| format!("--peerAdvertise: {error}"))?;
+        return with_port(found, bound, index).map_err(|error| format!("--peerAdvertise: {error}"));
+    }
+    match of_clients {
+        Some(of_clients) => {
+            let (host, _) = tcp_of(of_clients).map_err(|error| format!("--advertise: {error}"))?;
+            Ok(format!("tcp:host={host},port={}", bound.port()))
+        }
+        None if bound.ip().is_unspecified() => Err(
+            "the address to listen on for other servers is 0.0.0.0, which says nothing to them: add \
+             --peerAdvertise tcp:host=ADDRESS,port=PORT with an address under which they reach this process"
+                .to_owned(),
+        ),
+        None => Ok(format!("tcp:host={},port={}", bound.ip(), bound.port())),
+    }
+}
+
+fn tcp_of(text: &str) -> Result<(String, u16), String> {
+    let locator = Locator::parse(text).map_err(|error| error.to_string())?;
+    let (host, port) = locator.tcp().map_err(|error| error.to_string())?;
+    Ok((host.to_owned(), port))
+}
+
+/// Port 0 stands for the one that is listened on.
+fn with_port(
+    (host, port): (String, u16),
+    bound: SocketAddrV4,
+    index: u16,
+) -> Result<String, String> {
     let port = match port {
         0 => bound.port(),
-        port => offset_port(port, index).map_err(|error| format!("--advertise: {error}"))?,
+        port => offset_port(port, index)?,
     };
     Ok(format!("tcp:host={host},port={port}"))
 }
@@ -162,6 +202,37 @@ mod tests {
         assert_eq!(
             advertised(None, local, 3).unwrap(),
             "tcp:host=127.0.0.1,port=9"
+        );
+    }
+
+    #[test]
+    fn a_backup_is_where_its_process_is_unless_said_otherwise() {
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 12201);
+        let local = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 12201);
+        let clients = Some("tcp:host=10.1.2.3,port=12100");
+        let locator = |given, clients, bound| peer_advertised(given, clients, bound, 1);
+        assert_eq!(
+            locator(None, clients, any).unwrap(),
+            "tcp:host=10.1.2.3,port=12201"
+        );
+        assert_eq!(
+            locator(None, None, local).unwrap(),
+            "tcp:host=127.0.0.1,port=12201"
+        );
+        let given = Some("tcp:host=10.9.9.9,port=700");
+        assert_eq!(
+            locator(given, clients, any).unwrap(),
+            "tcp:host=10.9.9.9,port=701"
+        );
+        assert!(
+            locator(None, None, any)
+                .unwrap_err()
+                .contains("--peerAdvertise")
+        );
+        assert!(
+            locator(Some("x"), None, any)
+                .unwrap_err()
+                .contains("--peerAdvertise")
         );
     }
 }

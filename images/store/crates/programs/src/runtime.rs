@@ -11,28 +11,37 @@ use tokio::sync::watch;
 /// A thread that runs a reactor.
 pub struct Loop {
     remote: Remote,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Result<(), String>>,
     ended: tokio::sync::oneshot::Receiver<String>,
 }
 
 impl Loop {
-    /// Starts a thread. When it ends, its loop's error is what [`run_until_signal`] fails with.
-    pub fn spawn(
+    /// Starts a thread. When its loop ends by itself, that is what [`run_until_signal`] fails with. `finish` puts in order what the handler
+    /// leaves when the loop has ended because it was told to.
+    pub fn spawn<H: Handler + Send + 'static>(
         name: String,
         mut reactor: Reactor,
-        mut handler: impl Handler + Send + 'static,
+        mut handler: H,
+        finish: fn(H) -> Result<(), String>,
     ) -> Result<Loop, String> {
         let remote = reactor.remote();
         let (sender, ended) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new()
             .name(name.clone())
             .spawn(move || {
-                let text = match reactor.run(&mut handler) {
-                    Ok(()) => format!("thread {name} has ended"),
-                    Err(error) => format!("thread {name}: polling failed: {error}"),
-                };
+                let run = reactor.run(&mut handler);
                 // Nobody listens once the program itself is ending.
-                let _ = sender.send(text);
+                match run {
+                    Ok(()) => {
+                        let finished = finish(handler);
+                        let _ = sender.send(format!("thread {name} has ended"));
+                        finished
+                    }
+                    Err(error) => {
+                        let _ = sender.send(format!("thread {name}: polling failed: {error}"));
+                        Ok(())
+                    }
+                }
             })
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(Loop {
@@ -91,10 +100,12 @@ where
         remote.stop();
     }
     let _ = stop.send(true);
+    let mut result = result;
     for (_, thread) in threads {
-        if thread.join().is_err() {
-            return Err("a thread panicked; please report the lines above".to_owned());
-        }
+        let finished = thread
+            .join()
+            .unwrap_or_else(|_| Err("a thread panicked; please report the lines above".to_owned()));
+        result = result.and(finished);
     }
     result
 }

@@ -68,7 +68,7 @@ impl<S: Storage> Server<S> {
                 self.stage = Stage::Open(Box::new(backup));
                 self.report.begin(now);
             }
-            Err(error) => self.end(format!("backup: {error}")),
+            Err(error) => self.end(error.to_string()),
         }
     }
 

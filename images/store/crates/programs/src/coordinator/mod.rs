@@ -122,7 +122,12 @@ pub fn run(options: &Options) -> Result<(), String> {
         let admin = bind_admin(beside(options.admin_listen, base, ADMIN_PORT_OFFSET)?).await?;
         let http = http::bind(beside(options.http_listen, base, HTTP_PORT_OFFSET)?).await?;
         announce(options, client, member, &admin, &http)?;
-        let threads = vec![Loop::spawn("coordinator".to_owned(), reactor, handler)?];
+        let threads = vec![Loop::spawn(
+            "coordinator".to_owned(),
+            reactor,
+            handler,
+            |_| Ok(()),
+        )?];
         let probe = Arc::new(admin::Probe::new(mailbox.clone()));
         run_until_signal(threads, |stop| async move {
             tokio::try_join!(

@@ -1,72 +1,105 @@
-//! Between sockets and one shard's state machine.
+//! Between sockets, threads and one shard's state machine.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
-use master::{DriverCounters, Output, Session as Verdict, Shard, Stats};
-use net::{Address, CloseReason, Counters, Handler, Io, Protocol};
+use master::{Output as _, Session as Verdict, Stats};
+use net::{CloseReason, Counters, Handler, Io, Protocol};
 use prost::Message;
+use server::Server;
 use tokio::sync::oneshot;
 use wire::ids::ReplyTo;
-use wire::locator::parse_list;
 use wire::member::{ToCoordinator, ToShard, coordinator, shard};
 use wire::time::Time;
 
+use super::actions::{Actions, Unopened};
+use super::links::{Link, Links};
 use super::probe::State;
 use super::session::{Due, Session};
-use crate::logging::log_message;
+use super::storage::{AnyStorage, Event, Reporter};
 use crate::runtime::end_process;
+
+/// Other threads learn until when the shard serves no later than this after it does.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What other threads ask.
 pub enum Question {
-    Numbers(oneshot::Sender<(Stats, Counters)>),
+    Numbers(oneshot::Sender<Numbers>),
+}
+
+/// What a shard has counted.
+pub struct Numbers {
+    pub stats: Stats,
+    pub counters: Counters,
+    /// All zeros until the shard is enlisted.
+    pub replication: replication::Report,
+    /// All zeros until its storage is open.
+    pub backup: backup::Stats,
+}
+
+/// What a driver is made of.
+pub struct Parts {
+    pub server: Server<AnyStorage>,
+    pub session: Session,
+    pub inbox: Receiver<Question>,
+    pub state: Arc<State>,
+    /// The listener for other servers.
+    pub peers: Option<usize>,
+    pub unopened: Option<Unopened>,
+    /// The storage, as an error names it.
+    pub place: String,
+    pub events: Receiver<Event>,
+    pub reporter: Reporter,
 }
 
 pub struct Driver {
-    shard: Shard,
-    session: Session,
-    inbox: Receiver<Question>,
-    state: Arc<State>,
-    /// Connections to other servers.
-    servers: BTreeSet<u64>,
+    parts: Parts,
+    links: Links,
+    publish_at: Time,
+    /// The storage cannot be used.
+    is_unusable: bool,
     /// Room for messages, used again and again.
     encoded: Vec<u8>,
 }
 
 impl Driver {
-    pub fn new(
-        shard: Shard,
-        session: Session,
-        inbox: Receiver<Question>,
-        state: Arc<State>,
-    ) -> Driver {
+    pub fn new(parts: Parts) -> Driver {
         Driver {
-            shard,
-            session,
-            inbox,
-            state,
-            servers: BTreeSet::new(),
+            parts,
+            links: Links::default(),
+            publish_at: Time::ZERO,
+            is_unusable: false,
             encoded: Vec::new(),
         }
     }
 
+    /// The process was told to end.
+    pub fn finish(mut self) -> Result<(), String> {
+        let closed = self.parts.server.close_in_order();
+        closed.map_err(|error| {
+            format!("the backup cannot be closed in order, and is checked when it is opened again: {error}")
+        })
+    }
+
     /// The state machine, and what carries out its actions.
-    fn split<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut Shard, Actions<'a>) {
-        let Driver {
-            shard,
+    fn split<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut Server<AnyStorage>, Actions<'a>) {
+        let Parts {
+            server,
             session,
-            servers,
-            encoded,
+            unopened,
+            reporter,
             ..
-        } = self;
+        } = &mut self.parts;
         (
-            shard,
+            server,
             Actions {
                 io,
                 coordinator: session.open_connection(),
-                servers,
-                encoded,
+                links: &mut self.links,
+                unopened,
+                reporter,
+                encoded: &mut self.encoded,
             },
         )
     }
@@ -81,10 +114,10 @@ impl Driver {
             }
         };
         if let Some(coordinator::Kind::Welcome(_)) = &message.kind {
-            self.session.welcomed();
+            self.parts.session.welcomed();
         }
-        let (shard, mut out) = self.split(io);
-        let verdict = shard.coordinator_message(now, message, &mut out);
+        let (server, mut out) = self.split(io);
+        let verdict = server.coordinator_message(now, message, &mut out);
         if verdict == Verdict::Close {
             io.close(connection);
             self.lost(now);
@@ -93,30 +126,37 @@ impl Driver {
     }
 
     fn lost(&mut self, now: Time) {
-        self.session.lost(now);
-        self.shard.coordinator_lost(now);
-        if self.shard.is_superseded() {
-            self.session.end();
+        let Parts {
+            server, session, ..
+        } = &mut self.parts;
+        session.lost(now);
+        server.coordinator_lost(now);
+        if server.shard().is_superseded() {
+            session.end();
         }
         self.publish();
     }
 
     fn publish(&self) {
-        self.state
-            .set(self.shard.is_enlisted(), self.shard.refusal());
+        let shard = self.parts.server.shard();
+        let state = &self.parts.state;
+        state.set(shard.is_enlisted(), shard.refusal());
+        state.set_serving(shard.serving_until());
     }
 
     fn tend_session(&mut self, now: Time, io: &mut Io) {
-        let silent = self
-            .session
+        let Parts {
+            server, session, ..
+        } = &mut self.parts;
+        let silent = session
             .open_connection()
-            .filter(|_| self.shard.session(now) == Verdict::Close);
-        let due = silent.map_or_else(|| self.session.due(now), Due::GiveUp);
+            .filter(|_| server.shard().session(now) == Verdict::Close);
+        let due = silent.map_or_else(|| session.due(now), Due::GiveUp);
         match due {
             Due::Nothing => {}
             Due::Connect(address) => {
                 let connection = io.connect(&address, Protocol::Member);
-                self.session.connecting(connection);
+                session.connecting(connection);
             }
             Due::GiveUp(connection) => {
                 tracing::warn!("the coordinator is silent; connecting again");
@@ -125,121 +165,146 @@ impl Driver {
             }
         }
     }
+
+    fn storage_event(&mut self, now: Time, event: Event, io: &mut Io) {
+        let (server, mut out) = self.split(io);
+        match event {
+            Event::Opened(opened) => {
+                let is_open = opened.is_ok();
+                server.backup_opened(now, *opened);
+                self.is_unusable = !is_open;
+                self.say_what_is_open();
+            }
+            Event::Synced(scope, result) => server.synced(now, scope, result, &mut out),
+        }
+    }
+
+    fn say_what_is_open(&self) {
+        if let Some(backup) = self.parts.server.backup() {
+            let (stats, logs) = (backup.stats(), backup.logs().count());
+            let (free, damaged) = (stats.frames_free, stats.frames_damaged);
+            tracing::info!(
+                storage = self.parts.place,
+                logs,
+                free,
+                damaged,
+                "backup is open"
+            );
+        }
+    }
+
+    fn numbers(&self, io: &Io) -> Numbers {
+        let server = &self.parts.server;
+        Numbers {
+            stats: server.shard().stats(),
+            counters: io.counters(),
+            replication: server.shard().replication_report().unwrap_or_default(),
+            backup: server
+                .backup()
+                .map(|backup| backup.stats())
+                .unwrap_or_default(),
+        }
+    }
 }
 
 impl Handler for Driver {
     fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, io: &mut Io) {
-        if listener.is_none() && self.session.is(connection) {
-            self.session.opened(now, connection);
-            let hello = shard::Kind::Hello(self.shard.hello());
+        if listener.is_some() {
+            if listener == self.parts.peers {
+                self.links.add(connection, Link::Peer);
+            }
+        } else if self.parts.session.is(connection) {
+            self.parts.session.opened(now, connection);
+            let hello = shard::Kind::Hello(self.parts.server.hello());
             let (_, mut out) = self.split(io);
             out.send_coordinator(ToCoordinator { kind: Some(hello) });
-        } else if self.servers.contains(&connection) {
-            let (shard, mut out) = self.split(io);
-            shard.server_connected(connection, &mut out);
+        } else {
+            let link = self.links.get(connection);
+            let (server, mut out) = self.split(io);
+            match link {
+                Some(Link::Server) => server.server_connected(connection, &mut out),
+                Some(Link::Backup(channel, backup)) => {
+                    server.backup_connected(now, channel, backup, &mut out);
+                }
+                Some(Link::Peer) | None => {}
+            }
         }
     }
 
     fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
-        if self.session.is(connection) {
+        if self.parts.session.is(connection) {
             return self.member_frame(now, connection, payload, io);
         }
-        let is_server = self.servers.contains(&connection);
-        let (shard, mut out) = self.split(io);
-        if is_server {
-            return shard.server_answered(now, connection, nonce, payload, &mut out);
+        let link = self.links.get(connection);
+        let (server, mut out) = self.split(io);
+        let to = ReplyTo { connection, nonce };
+        match link {
+            None => server.request(now, to, payload, &mut out),
+            Some(Link::Peer) => server.peer_request(now, to, payload, &mut out),
+            Some(Link::Backup(channel, backup)) => {
+                server.backup_answer(now, channel, backup, nonce, payload, &mut out);
+            }
+            Some(Link::Server) => {
+                server.server_answered(now, connection, nonce, payload, &mut out);
+            }
         }
-        shard.request(now, ReplyTo { connection, nonce }, payload, &mut out);
     }
 
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io) {
-        if self.session.is(connection) {
+        if self.parts.session.is(connection) {
             // At length only once: a coordinator that is away for a while is reported when it goes.
-            if self.session.open_connection().is_some() {
+            if self.parts.session.open_connection().is_some() {
                 tracing::warn!("connection to the coordinator lost: {reason}; connecting again");
             } else {
                 tracing::debug!("coordinator: {reason}");
             }
-            self.lost(now);
-        } else if self.servers.remove(&connection) {
-            let (shard, mut out) = self.split(io);
-            shard.server_disconnected(connection, &mut out);
+            return self.lost(now);
+        }
+        let link = self.links.remove(connection);
+        let (server, mut out) = self.split(io);
+        match link {
+            Some(Link::Server) => server.server_disconnected(connection, &mut out),
+            Some(Link::Backup(channel, backup)) => {
+                tracing::debug!("backup {backup}: {reason}");
+                server.backup_disconnected(now, channel, backup, &mut out);
+            }
+            Some(Link::Peer) => server.peer_closed(connection),
+            None => {}
         }
     }
 
-    fn woken(&mut self, _now: Time, io: &mut Io) {
-        while let Ok(Question::Numbers(answer)) = self.inbox.try_recv() {
+    fn woken(&mut self, now: Time, io: &mut Io) {
+        while let Ok(Question::Numbers(answer)) = self.parts.inbox.try_recv() {
             // Whoever asked may have given up.
-            let _ = answer.send((self.shard.stats(), io.counters()));
+            let _ = answer.send(self.numbers(io));
+        }
+        while let Ok(event) = self.parts.events.try_recv() {
+            self.storage_event(now, event, io);
         }
     }
 
     fn tick(&mut self, now: Time, io: &mut Io) -> Time {
         self.tend_session(now, io);
-        let (shard, mut out) = self.split(io);
-        let next = shard.tick(now, &mut out);
-        next.min(self.session.next_deadline())
-    }
-}
-
-struct Actions<'a> {
-    io: &'a mut Io,
-    coordinator: Option<u64>,
-    servers: &'a mut BTreeSet<u64>,
-    encoded: &'a mut Vec<u8>,
-}
-
-impl Output for Actions<'_> {
-    fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
-        self.io.send(to.connection, to.nonce, parts);
-    }
-
-    fn send_coordinator(&mut self, message: ToCoordinator) {
-        let Some(connection) = self.coordinator else {
-            return;
-        };
-        self.encoded.clear();
-        // A vector takes any message.
-        if message.encode(self.encoded).is_ok() {
-            self.io.send(connection, 0, &[self.encoded]);
+        for (channel, backup) in std::mem::take(&mut self.links.unreachable) {
+            let (server, mut out) = self.split(io);
+            server.backup_disconnected(now, channel, backup, &mut out);
         }
-    }
-
-    fn log_message(&mut self, level: u32, text: &str) {
-        log_message(level, text);
-    }
-
-    fn driver_counters(&self) -> DriverCounters {
-        let counters = self.io.counters();
-        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        let used_ns = used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64;
-        DriverCounters {
-            input_bytes: counters.bytes_in,
-            output_bytes: counters.bytes_out,
-            busy_ns: used_ns.saturating_sub(counters.spin_ns),
+        let (server, mut out) = self.split(io);
+        let next = server.tick(now, &mut out);
+        if let Some(why) = self.parts.server.must_end() {
+            match self.is_unusable {
+                true => tracing::error!("{}: {why}", self.parts.place),
+                false => tracing::error!("{why}"),
+            }
+            end_process();
         }
-    }
-
-    fn connect_server(&mut self, locator: &str) -> Option<u64> {
-        let locators = parse_list(locator).ok()?;
-        let (host, port) = locators.iter().find_map(|locator| locator.tcp().ok())?;
-        let connection = self.io.connect(&Address::new(host, port), Protocol::Rpc);
-        self.servers.insert(connection);
-        Some(connection)
-    }
-
-    fn send_server(&mut self, connection: u64, nonce: u64, payload: &[u8]) {
-        // If the connection is gone, `closed` says so.
-        self.io.send(connection, nonce, &[payload]);
-    }
-
-    fn close_server(&mut self, connection: u64) {
-        if self.servers.remove(&connection) {
-            self.io.close(connection);
+        if !self.links.unreachable.is_empty() {
+            return now;
         }
-    }
-
-    fn end_process(&mut self) {
-        end_process();
+        if now >= self.publish_at {
+            self.publish_at = now + PUBLISH_INTERVAL;
+            self.publish();
+        }
+        next.min(self.parts.session.next_deadline())
     }
 }

@@ -4,15 +4,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use master::Stats;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wire::time::Time;
 
 use super::driver::Question;
 use crate::mailbox::Mailbox;
 use crate::metrics::{self, Sample, byte_counter, byte_gauge, counter, gauge};
 
-/// Whether a shard is enlisted; written by its thread when that changes, read by the one that serves HTTP.
+/// Whether a shard is of use; written by its thread, read by the one that serves HTTP.
 #[derive(Default)]
-pub struct State(Mutex<Readiness>);
+pub struct State {
+    readiness: Mutex<Readiness>,
+    /// In nanoseconds of [`Time`].
+    serving_until: AtomicU64,
+}
 
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Readiness {
@@ -22,15 +28,27 @@ struct Readiness {
 
 impl State {
     pub fn set(&self, enlisted: bool, refusal: Option<&str>) {
-        let mut readiness = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readiness = self
+            .readiness
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         readiness.enlisted = enlisted;
         if readiness.refusal.as_deref() != refusal {
             readiness.refusal = refusal.map(str::to_owned);
         }
     }
 
+    /// Until when no recovery of the shard's log can have begun.
+    pub fn set_serving(&self, until: Time) {
+        self.serving_until.store(until.0, Ordering::Relaxed);
+    }
+
+    fn is_serving(&self) -> bool {
+        net::now() < Time(self.serving_until.load(Ordering::Relaxed))
+    }
+
     fn get(&self) -> Readiness {
-        self.0
+        self.readiness
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -44,12 +62,21 @@ struct Shard {
 }
 
 /// All shards of a process.
-#[derive(Default)]
 pub struct Probe {
     shards: Vec<Shard>,
+    has_replicas: bool,
+    has_backups: bool,
 }
 
 impl Probe {
+    pub fn new(has_replicas: bool, has_backups: bool) -> Probe {
+        Probe {
+            shards: Vec::new(),
+            has_replicas,
+            has_backups,
+        }
+    }
+
     /// The next shard; its thread keeps what is returned up to date.
     pub fn add(&mut self, locator: String, mailbox: Mailbox<Question>) -> Arc<State> {
         let state = Arc::new(State::default());
@@ -70,7 +97,12 @@ impl crate::http::Probe for Probe {
     fn ready(&self) -> Result<(), String> {
         for (index, shard) in self.shards.iter().enumerate() {
             match shard.state.get() {
-                Readiness { enlisted: true, .. } => {}
+                Readiness { enlisted: true, .. } if shard.state.is_serving() => {}
+                Readiness { enlisted: true, .. } => {
+                    return Err(format!(
+                        "shard {index} is not serving: its log is not on as many backups as it must be, or they do not answer"
+                    ));
+                }
                 Readiness {
                     refusal: Some(refusal),
                     ..
@@ -94,9 +126,15 @@ impl crate::http::Probe for Probe {
             let mut shards = Vec::new();
             for shard in &self.shards {
                 let numbers = shard.mailbox.ask(Question::Numbers).await;
-                let (stats, counters) = numbers.map_err(|error| error.to_string())?;
-                let mut samples = of_shard(&stats);
-                samples.extend(metrics::of_reactor(&counters));
+                let numbers = numbers.map_err(|error| error.to_string())?;
+                let mut samples = of_shard(&numbers.stats);
+                if self.has_replicas {
+                    samples.extend(of_replication(&numbers.replication));
+                }
+                if self.has_backups {
+                    samples.extend(of_backup(&numbers.backup));
+                }
+                samples.extend(metrics::of_reactor(&numbers.counters));
                 shards.push(samples);
             }
             Ok(metrics::text_by_shard(shards))
@@ -104,7 +142,7 @@ impl crate::http::Probe for Probe {
     }
 }
 
-fn of_shard(stats: &Stats) -> Vec<Sample> {
+fn of_shard(stats: &master::Stats) -> Vec<Sample> {
     vec![
         counter("reads", "Objects that were read", stats.reads),
         counter(
@@ -194,5 +232,77 @@ fn of_shard(stats: &Stats) -> Vec<Sample> {
             stats.log_max_live_bytes,
         ),
         byte_gauge("log_free", "Free memory of the log", stats.log_free_bytes),
+    ]
+}
+
+fn of_replication(report: &replication::Report) -> Vec<Sample> {
+    vec![
+        gauge(
+            "replication_backups",
+            "Backups that take copies of the log",
+            report.backups,
+        ),
+        gauge(
+            "replication_segments",
+            "Segments of the log that have copies or shall have",
+            report.segments,
+        ),
+        gauge(
+            "replication_segments_short",
+            "Those with fewer copies than wanted",
+            report.segments_short,
+        ),
+        byte_gauge(
+            "replication_waiting",
+            "Log that was sent to backups and is not acknowledged yet",
+            report.waiting_bytes,
+        ),
+    ]
+}
+
+fn of_backup(stats: &backup::Stats) -> Vec<Sample> {
+    let frames = |count: u32| u64::from(count);
+    vec![
+        gauge(
+            "backup_frames_free",
+            "Frames without a copy",
+            frames(stats.frames_free + stats.frames_freeing),
+        ),
+        gauge(
+            "backup_frames_open",
+            "Frames with a copy that takes more",
+            frames(stats.frames_open),
+        ),
+        gauge(
+            "backup_frames_closed",
+            "Frames with a complete copy",
+            frames(stats.frames_closed),
+        ),
+        gauge(
+            "backup_frames_damaged",
+            "Frames whose data is known to be lost or wrong, or that cannot be read",
+            frames(stats.frames_damaged + stats.frames_unusable),
+        ),
+        gauge(
+            "backup_fences",
+            "Servers whose logs were recovered by others",
+            frames(stats.fences),
+        ),
+        gauge(
+            "backup_retired",
+            "1: the storage has failed, nothing new is accepted",
+            u64::from(stats.retired.is_some()),
+        ),
+        counter("backup_appends", "Appends that were taken", stats.appends),
+        byte_counter(
+            "backup_appended",
+            "Data of these that was written",
+            stats.bytes_appended,
+        ),
+        counter(
+            "backup_syncs",
+            "Syncs of the frames that have ended",
+            stats.syncs,
+        ),
     ]
 }

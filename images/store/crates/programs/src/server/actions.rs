@@ -1,0 +1,146 @@
+//! Carries out what a server wants done.
+
+use master::{Channel, DriverCounters};
+use net::{Address, Io, Protocol};
+use prost::Message;
+use server::Output;
+use wire::ids::{ReplyTo, ServerId};
+use wire::locator::parse_list;
+use wire::member::ToCoordinator;
+
+use super::links::{Link, Links};
+use super::storage::{self, AnyStorage, Event, Reporter};
+use crate::logging::log_message;
+use crate::runtime::end_process;
+
+/// A storage until the server wants it.
+pub struct Unopened {
+    pub storage: AnyStorage,
+    /// Of the thread that opens it.
+    pub thread: String,
+}
+
+pub struct Actions<'a> {
+    pub io: &'a mut Io,
+    pub coordinator: Option<u64>,
+    pub links: &'a mut Links,
+    pub unopened: &'a mut Option<Unopened>,
+    pub reporter: &'a Reporter,
+    /// Room for messages, used again and again.
+    pub encoded: &'a mut Vec<u8>,
+}
+
+fn address(locator: &str) -> Option<Address> {
+    let locators = parse_list(locator).ok()?;
+    let (host, port) = locators.iter().find_map(|locator| locator.tcp().ok())?;
+    Some(Address::new(host, port))
+}
+
+impl master::Output for Actions<'_> {
+    fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
+        self.io.send(to.connection, to.nonce, parts);
+    }
+
+    fn send_coordinator(&mut self, message: ToCoordinator) {
+        let Some(connection) = self.coordinator else {
+            return;
+        };
+        self.encoded.clear();
+        // A vector takes any message.
+        if message.encode(self.encoded).is_ok() {
+            self.io.send(connection, 0, &[self.encoded]);
+        }
+    }
+
+    fn log_message(&mut self, level: u32, text: &str) {
+        log_message(level, text);
+    }
+
+    fn driver_counters(&self) -> DriverCounters {
+        let counters = self.io.counters();
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let used_ns = used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64;
+        DriverCounters {
+            input_bytes: counters.bytes_in,
+            output_bytes: counters.bytes_out,
+            busy_ns: used_ns.saturating_sub(counters.spin_ns),
+        }
+    }
+
+    fn connect_server(&mut self, locator: &str) -> Option<u64> {
+        let connection = self.io.connect(&address(locator)?, Protocol::Rpc);
+        self.links.add(connection, Link::Server);
+        Some(connection)
+    }
+
+    fn send_server(&mut self, connection: u64, nonce: u64, payload: &[u8]) {
+        // If the connection is gone, `closed` says so.
+        self.io.send(connection, nonce, &[payload]);
+    }
+
+    fn close_server(&mut self, connection: u64) {
+        if self.links.remove(connection).is_some() {
+            self.io.close(connection);
+        }
+    }
+
+    fn connect_backup(&mut self, channel: Channel, backup: ServerId, locator: &str) {
+        match address(locator) {
+            Some(address) => {
+                let connection = self.io.connect(&address, Protocol::Rpc);
+                self.links.add(connection, Link::Backup(channel, backup));
+            }
+            None => {
+                log_message(
+                    2,
+                    &format!(
+                        "backup {backup} cannot be reached: {locator:?} is no address over TCP"
+                    ),
+                );
+                self.links.unreachable.push((channel, backup));
+            }
+        }
+    }
+
+    fn disconnect_backup(&mut self, channel: Channel, backup: ServerId) {
+        if let Some(connection) = self.links.remove_backup(channel, backup) {
+            self.io.close(connection);
+        }
+    }
+
+    fn send_backup(&mut self, channel: Channel, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
+        // If the connection is gone, `closed` says so.
+        if let Some(connection) = self.links.of_backup(channel, backup) {
+            self.io.send(connection, nonce, parts);
+        }
+    }
+
+    fn end_process(&mut self) {
+        end_process();
+    }
+}
+
+impl Output for Actions<'_> {
+    fn open_backup(&mut self, config: backup::Config) {
+        match self.unopened.take() {
+            Some(Unopened { storage, thread }) => {
+                storage::open(thread, config, storage, self.reporter.clone());
+            }
+            None => {
+                let error = backup::StorageError("it was opened before".to_owned());
+                let opened = Err(backup::OpenError::Storage(error));
+                self.reporter.tell(Event::Opened(Box::new(opened)));
+            }
+        }
+    }
+
+    fn answer_peer(&mut self, to: ReplyTo, parts: &[&[u8]]) {
+        self.io.send(to.connection, to.nonce, parts);
+    }
+
+    fn close_peer(&mut self, connection: u64) {
+        if self.links.remove(connection).is_some() {
+            self.io.close(connection);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The shards of a process: what they have in common, and how each is put together.
+
+use std::net::SocketAddrV4;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use backup::Layout;
+use master::Identity;
+use net::{Address, Limits, Options as ReactorOptions, Protocol, Reactor};
+use server::{BackupConfig, Config, Server};
+
+use super::actions::Unopened;
+use super::driver::{Driver, Parts};
+use super::options::Options;
+use super::probe::Probe;
+use super::session::Session;
+use super::settings::{BackupSettings, Settings};
+use super::storage::{AnyStorage, Place, ProcessMemory, Reporter};
+use crate::VERSION;
+use crate::locators::{
+    PEER_PORT_OFFSET, advertised, beside, coordinators, listen_address, offset_port,
+    peer_advertised,
+};
+use crate::mailbox::Mailbox;
+use crate::random::random_u64;
+use crate::runtime::Loop;
+
+pub struct Process<'a> {
+    options: &'a Options,
+    settings: Settings,
+    coordinators: Vec<Address>,
+    process: u64,
+    instance: String,
+    host_id: String,
+    /// Where the shards' logs and hash tables lie.
+    pub memory: Vec<Range<*const u8>>,
+    pub probe: Probe,
+}
+
+/// A shard's backup before it is in a cluster.
+struct Prepared {
+    config: BackupConfig,
+    unopened: Unopened,
+    /// As errors name it.
+    place: String,
+    listener: usize,
+    locator: String,
+}
+
+impl Process<'_> {
+    pub fn new(options: &Options, settings: Settings) -> Result<Process<'_>, String> {
+        let process = random_u64()?;
+        let host_name = || {
+            rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned()
+        };
+        let coordinators = coordinators(&options.coordinator)?;
+        let probe = Probe::new(
+            settings.master.replication.is_some(),
+            settings.backup.is_some(),
+        );
+        Ok(Process {
+            options,
+            settings,
+            coordinators: coordinators.into_iter().map(|one| one.member).collect(),
+            process,
+            instance: options
+                .instance
+                .clone()
+                .unwrap_or_else(|| format!("{process:016x}")),
+            host_id: options.host_id.clone().unwrap_or_else(host_name),
+            memory: Vec::new(),
+            probe,
+        })
+    }
+
+    /// Starts the shard with this index; they are started in order.
+    pub fn start_shard(&mut self, index: u16) -> Result<Loop, String> {
+        let options = self.options;
+        let mut reactor = self.reactor()?;
+        let base = listen_address(&options.local)?;
+        let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
+        let (_, bound) = reactor
+            .listen(address, Protocol::Rpc)
+            .map_err(|error| format!("cannot listen at {address} for clients: {error}"))?;
+        let locator = advertised(options.advertise.as_deref(), bound, index)?;
+        let (sender, events) = channel();
+        let reporter = Reporter::new(sender, reactor.remote());
+        let prepared = match &self.settings.backup {
+            Some(backup) => Some(self.prepare_backup(backup, index, &mut reactor, &reporter)?),
+            None => None,
+        };
+        let backup_locator = prepared
+            .as_ref()
+            .map(|prepared| prepared.locator.clone())
+            .unwrap_or_default();
+        let identity = self.identity(&locator, backup_locator, index);
+        tracing::info!(shard = index, %locator, listening = %bound, member = identity.member, "serving");
+        let (config, unopened, place, peers) = match prepared {
+            Some(prepared) => (
+                Some(prepared.config),
+                Some(prepared.unopened),
+                prepared.place,
+                Some(prepared.listener),
+            ),
+            None => (None, None, String::new(), None),
+        };
+        let config = Config {
+            master: self.settings.master,
+            backup: config,
+            backup_only: self.settings.backup_only,
+        };
+        let server = Server::new(config, identity, net::now());
+        self.memory.extend(server.shard().memory());
+        let (mailbox, inbox) = Mailbox::new(reactor.remote());
+        let state = self.probe.add(locator, mailbox);
+        let driver = Driver::new(Parts {
+            server,
+            session: Session::new(self.coordinators.clone(), random_u64()?),
+            inbox,
+            state,
+            peers,
+            unopened,
+            place,
+            events,
+            reporter,
+        });
+        Loop::spawn(format!("shard-{index}"), reactor, driver, Driver::finish)
+    }
+
+    fn reactor(&self) -> Result<Reactor, String> {
+        Reactor::new(ReactorOptions {
+            spin: Duration::from_micros(self.options.poll_micros),
+            limits: Limits {
+                connections: self.options.max_connections,
+                buffer_bytes: self.settings.buffer_bytes(),
+                ..Limits::default()
+            },
+        })
+        .map_err(|error| format!("cannot poll: {error}"))
+    }
+
+    fn prepare_backup(
+        &self,
+        settings: &BackupSettings,
+        index: u16,
+        reactor: &mut Reactor,
+        reporter: &Reporter,
+    ) -> Result<Prepared, String> {
+        let place = match &settings.file {
+            Some(path) => Some(Place::open(&self.file(path, index)?)?),
+            None => None,
+        };
+        let layout = Layout {
+            segment_bytes: settings.segment_bytes,
+            frame_count: settings.frame_count(place.as_ref())?,
+        };
+        let named = place.as_ref().map_or_else(
+            || "memory".to_owned(),
+            |place| format!("-f {}", place.path().display()),
+        );
+        let boot_id = match &place {
+            Some(_) => boot_id()?,
+            // Memory is never opened a second time.
+            None => [0; 16],
+        };
+        let storage = match place {
+            Some(place) => {
+                AnyStorage::File(place.into_storage(&layout, index, reporter.clone())?)
+            }
+            None => {
+                let mib = layout.total_bytes() >> 20;
+                tracing::warn!(
+                    "copies of other servers' objects are kept in memory, up to {mib} MiB, and are gone when this process ends; give \
+                     a file or block device with -f to keep them"
+                );
+                let memory = ProcessMemory::new(layout.total_bytes(), reporter.clone())?;
+                AnyStorage::Memory(memory)
+            }
+        };
+        let (listener, locator) = self.listen_for_peers(index, reactor)?;
+        Ok(Prepared {
+            config: BackupConfig {
+                segment_bytes: layout.segment_bytes,
+                frame_count: layout.frame_count,
+                durability: settings.durability,
+                boot_id,
+            },
+            unopened: Unopened {
+                storage,
+                thread: format!("open-{index}"),
+            },
+            place: named,
+            listener,
+            locator,
+        })
+    }
+
+    /// The path of one shard's file.
+    fn file(&self, path: &std::path::Path, index: u16) -> Result<PathBuf, String> {
+        if self.options.cores == 1 {
+            return Ok(path.to_owned());
+        }
+        if Place::is_device(path) {
+            return Err(format!(
+                "-f {} --cores {}: shards cannot share a device; give a file, or run a server for each device",
+                path.display(),
+                self.options.cores
+            ));
+        }
+        let mut path = path.as_os_str().to_owned();
+        path.push(format!(".{index}"));
+        Ok(path.into())
+    }
+
+    fn listen_for_peers(
+        &self,
+        index: u16,
+        reactor: &mut Reactor,
+    ) -> Result<(usize, String), String> {
+        let options = self.options;
+        let base = beside(
+            options.peer_listen,
+            listen_address(&options.local)?,
+            PEER_PORT_OFFSET,
+        )?;
+        let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
+        let (listener, bound) = reactor.listen(address, Protocol::Rpc).map_err(|error| {
+            format!("cannot listen at {address} for other servers: {error} (see --peerListen)")
+        })?;
+        let locator = peer_advertised(
+            options.peer_advertise.as_deref(),
+            options.advertise.as_deref(),
+            bound,
+            index,
+        )?;
+        tracing::info!(shard = index, %locator, listening = %bound, "serving other servers");
+        Ok((listener, locator))
+    }
+
+    fn identity(&self, locator: &str, backup_locator: String, index: u16) -> Identity {
+        let options = self.options;
+        let member = options.member.clone().unwrap_or_else(|| {
+            // tcp:host=H,port=P, as `advertised` writes it.
+            let first = self.probe.first_locator().unwrap_or(locator);
+            first.replace("tcp:host=", "").replace(",port=", ":")
+        });
+        Identity {
+            member,
+            instance: self.instance.clone(),
+            process: self.process,
+            host_id: self.host_id.clone(),
+            shard_index: u32::from(index),
+            shard_count: u32::from(options.cores),
+            locator: locator.to_owned(),
+            coordinator: options.coordinator.clone(),
+            build_version: VERSION.to_owned(),
+            backup_locator,
+            domain: options.domain.clone(),
+        }
+    }
+}
+
+/// Names this run of the kernel.
+fn boot_id() -> Result<[u8; 16], String> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let text = std::fs::read_to_string(PATH).map_err(|error| format!("{PATH}: {error}"))?;
+    let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok();
+    match number.filter(|_| digits.len() == 32) {
+        Some(number) => Ok(number.to_be_bytes()),
+        None => Err(format!("{PATH}: {text:?} is no id of a kernel's run")),
+    }
+}

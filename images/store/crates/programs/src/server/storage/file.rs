@@ -1,0 +1,289 @@
+//! Frames in a file or on a block device.
+
+use std::fs::{File, FileType, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use backup::{Layout, SUPERBLOCK_BYTES, Scope, Storage, StorageError};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise, fallocate, flock};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+
+use super::worker::Worker;
+use super::{Event, Reporter};
+
+/// A file or device that this process has to itself, as long as it lives.
+pub struct Place {
+    file: File,
+    path: PathBuf,
+    /// Of a device; `None` for a file.
+    device_bytes: Option<u64>,
+}
+
+impl Place {
+    /// Opens `path`, a file (made if it is not there) or a block device, and locks it. Nothing in it is changed.
+    ///
+    /// # Errors
+    /// It cannot be used, for instance because another process does; the text says what to do.
+    pub fn open(path: &Path) -> Result<Place, String> {
+        let failed = |what: &str| format!("-f {}: {what}", path.display());
+        let is_device = match path.metadata() {
+            Ok(found) => is_device(found.file_type()).map_err(|what| failed(&what))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(failed(&error.to_string())),
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        if is_device {
+            // Refused by the kernel if it is mounted.
+            options.custom_flags(libc::O_EXCL);
+        } else {
+            // What is in it was meant for the store alone.
+            options.create(true).truncate(false).mode(0o600);
+        }
+        let mut file = options
+            .open(path)
+            .map_err(|error| failed(&error.to_string()))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                return Err(failed(
+                    "another process uses it: end that one, or give each server a file of its own",
+                ));
+            }
+            Err(error) => return Err(failed(&format!("cannot be locked: {error}"))),
+        }
+        let device_bytes = match is_device {
+            true => Some(
+                file.seek(SeekFrom::End(0))
+                    .map_err(|error| failed(&error.to_string()))?,
+            ),
+            false => None,
+        };
+        Ok(Place {
+            file,
+            path: path.to_owned(),
+            device_bytes,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is a block device at `path`.
+    pub fn is_device(path: &Path) -> bool {
+        path.metadata()
+            .is_ok_and(|found| found.file_type().is_block_device())
+    }
+
+    /// Frames that fit; as many as one likes, if it is a file.
+    pub fn frames(&self, segment_bytes: u32) -> Option<u32> {
+        let bytes = self.device_bytes?;
+        Some(Layout::of_size(bytes, segment_bytes).frame_count)
+    }
+
+    /// Takes the disk space for so many frames now, so that none is wanting later. What holds something else than zeros stays as it is: whether it is a
+    /// backup's is seen when it is opened.
+    fn reserve(&self, layout: &Layout) -> Result<(), String> {
+        let path = self.path.display();
+        let wanted = layout.total_bytes();
+        if let Some(room) = self.device_bytes {
+            if room < wanted {
+                return Err(format!(
+                    "-f {path}: {} frames take {wanted} bytes and the device has {room}; leave --segmentFrames out to use all of it",
+                    layout.frame_count
+                ));
+            }
+            return Ok(());
+        }
+        let failed = |error: &dyn std::fmt::Display| format!("-f {path}: {error}");
+        let before = self.file.metadata().map_err(|error| failed(&error))?.len();
+        let is_empty = self.is_empty(before).map_err(|error| failed(&error))?;
+        if !is_empty && before != wanted {
+            return Ok(());
+        }
+        match fallocate(&self.file, FallocateFlags::empty(), 0, wanted) {
+            Ok(()) => Ok(()),
+            Err(Errno::OPNOTSUPP) => {
+                tracing::warn!(
+                    "-f {path}: this file system cannot reserve space; should it get full, this backup takes nothing any more"
+                );
+                self.file.set_len(wanted).map_err(|error| failed(&error))
+            }
+            Err(error) => {
+                // What was reserved in part is given back.
+                let _ = self.file.set_len(before);
+                Err(format!(
+                    "-f {path}: cannot reserve {} MiB for {} frames: {error}; give it more room, or ask for fewer with --segmentFrames",
+                    wanted >> 20,
+                    layout.frame_count
+                ))
+            }
+        }
+    }
+
+    /// Whether there is nothing at the start.
+    fn is_empty(&self, length: u64) -> io::Result<bool> {
+        let mut head = vec![0; SUPERBLOCK_BYTES.min(length) as usize];
+        self.file.read_exact_at(&mut head, 0)?;
+        Ok(head.iter().all(|&byte| byte == 0))
+    }
+
+    /// Makes it the storage of shard `index`.
+    pub fn into_storage(
+        self,
+        layout: &Layout,
+        index: u16,
+        reporter: Reporter,
+    ) -> Result<FileStorage, String> {
+        self.reserve(layout)?;
+        errors_instead_of_signals();
+        let path: Arc<Path> = self.path.into();
+        let file = Arc::new(self.file);
+        let (all, whole) = (Arc::clone(&file), Arc::clone(&path));
+        let teller = reporter.clone();
+        let frames = Worker::start(format!("sync-{index}"), move |()| {
+            let result = sync(&all, &whole);
+            teller.tell(Event::Synced(Scope::All, result));
+        })?;
+        let (head, of) = (Arc::clone(&file), Arc::clone(&path));
+        let teller = reporter.clone();
+        let superblock = Worker::start(format!("fence-{index}"), move |newest: Newest| {
+            let result = write_through(&head, &of, &newest);
+            teller.tell(Event::Synced(Scope::Superblock, result));
+        })?;
+        let ahead = Arc::clone(&file);
+        let fetcher = Worker::start(format!("fetch-{index}"), move |(offset, bytes)| {
+            // A wish: without it, reading takes longer.
+            let _ = fadvise(
+                &*ahead,
+                offset,
+                std::num::NonZeroU64::new(bytes),
+                Advice::WillNeed,
+            );
+        })?;
+        Ok(FileStorage {
+            file,
+            path,
+            newest: Newest::default(),
+            frames,
+            superblock,
+            fetcher,
+            reporter,
+        })
+    }
+}
+
+fn is_device(found: FileType) -> Result<bool, String> {
+    if found.is_dir() {
+        Err("a directory; give the path of a file in it".to_owned())
+    } else if found.is_file() || found.is_block_device() {
+        Ok(found.is_block_device())
+    } else {
+        Err("neither a file nor a block device".to_owned())
+    }
+}
+
+/// Has the kernel answer a write beyond a limit of file sizes with an error, not with a deadly signal.
+#[allow(unsafe_code)]
+fn errors_instead_of_signals() {
+    // SAFETY: no handler runs; the signal is ignored from now on.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
+}
+
+/// A superblock as it was last written, and where.
+#[derive(Clone, Default)]
+struct Newest {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// See [`Place`].
+pub struct FileStorage {
+    file: Arc<File>,
+    path: Arc<Path>,
+    newest: Newest,
+    frames: Worker<()>,
+    superblock: Worker<Newest>,
+    fetcher: Worker<(u64, u64)>,
+    reporter: Reporter,
+}
+
+fn failed(path: &Path, what: &str, error: &dyn std::fmt::Display) -> StorageError {
+    StorageError(format!("{}: {what}: {error}", path.display()))
+}
+
+fn sync(file: &File, path: &Path) -> Result<(), StorageError> {
+    let synced = file.sync_data();
+    synced.map_err(|error| failed(path, "cannot sync", &error))
+}
+
+/// Writes a superblock once more, and to the disk: that waits for nothing else in the page cache. It is the only copy that the sync is about; the
+/// others may be written to meanwhile.
+fn write_through(file: &File, path: &Path, newest: &Newest) -> Result<(), StorageError> {
+    let (mut offset, mut rest) = (newest.offset, &newest.bytes[..]);
+    while !rest.is_empty() {
+        let slices = [io::IoSlice::new(rest)];
+        match pwritev2(file, &slices, offset, ReadWriteFlags::DSYNC) {
+            Ok(written) if written > 0 => {
+                offset += written as u64;
+                rest = &rest[written..];
+            }
+            Err(Errno::INTR) => {}
+            // Kernels, or file systems, that do not know the flag.
+            Err(Errno::OPNOTSUPP) => return sync(file, path),
+            Ok(_) => {
+                return Err(failed(
+                    path,
+                    "cannot write a superblock",
+                    &"nothing is taken",
+                ));
+            }
+            Err(error) => return Err(failed(path, "cannot write a superblock", &error)),
+        }
+    }
+    Ok(())
+}
+
+impl Storage for FileStorage {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        if offset < SUPERBLOCK_BYTES {
+            let bytes = bytes.to_vec();
+            self.newest = Newest { offset, bytes };
+        }
+        self.file.write_all_at(bytes, offset).map_err(|error| {
+            let what = format!("cannot write {} bytes at {offset}", bytes.len());
+            failed(&self.path, &what, &error)
+        })
+    }
+
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), StorageError> {
+        self.file.read_exact_at(out, offset).map_err(|error| {
+            let what = format!("cannot read {} bytes at {offset}", out.len());
+            failed(&self.path, &what, &error)
+        })
+    }
+
+    fn begin_sync(&mut self, scope: Scope) {
+        let is_begun = match scope {
+            Scope::All => self.frames.give(()),
+            Scope::Superblock => self.superblock.give(self.newest.clone()),
+        };
+        if !is_begun {
+            let error = failed(&self.path, "cannot sync", &"a thread has panicked");
+            self.reporter.tell(Event::Synced(scope, Err(error)));
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), StorageError> {
+        sync(&self.file, &self.path)
+    }
+
+    fn will_need(&mut self, offset: u64, bytes: u64) {
+        self.fetcher.give((offset, bytes));
+    }
+}
