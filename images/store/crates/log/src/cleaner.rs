@@ -160,6 +160,7 @@ impl Log {
         self.cleaner.victim.is_some()
             || self.best_victim().is_some() && !self.is_resting()
             || self.waits_for_replicas()
+            || self.copies.kept_bytes > 0
     }
 
     /// Whether there may be more to clean when more is durable.
@@ -219,8 +220,10 @@ impl Log {
         };
         let candidates = (0..self.config.segment_count).filter(|&number| {
             let segment = &self.segments[number as usize];
+            // One that was closed early is worth it for its end, whatever is dead in it.
+            let was_closed_early = self.room_in(number) > self.config.max_append_bytes();
             segment.state == State::Closed
-                && segment.dead_bytes() > min_gain
+                && (segment.dead_bytes() > min_gain || was_closed_early)
                 && self.is_safe(segment)
         });
         candidates.max_by_key(|&number| worth(number))
@@ -265,7 +268,7 @@ impl Log {
         bytes
     }
 
-    /// A tombstone is needed while the segment of its dead object is there, and is another one.
+    /// A tombstone is needed while the segment of its dead object is there, and is another one; and while other logs make it needed.
     fn clean_tombstone(&mut self, victim: Victim) {
         let entry = self.entry(self.reference(victim));
         let bytes = entry.bytes.len() as u32;
@@ -273,10 +276,26 @@ impl Log {
             .decode()
             .unwrap_or_else(|error| damaged(victim.number, victim.offset, error));
         let grave = self.by_id.get(&tombstone.segment_id).copied();
-        if let Some(grave) = grave.filter(|&grave| grave != victim.number) {
-            self.unbury(grave, victim.number, bytes);
-            let to = self.copy(victim, bytes);
-            self.bury(grave, self.number_of(to), bytes);
+        match grave {
+            Some(grave) if grave != victim.number => {
+                self.unbury(grave, victim.number, bytes);
+                let to = self.copy(victim, bytes);
+                self.bury(grave, self.number_of(to), bytes);
+            }
+            _ if self.keeps_tombstones_of(victim.number) => {
+                self.forget_kept(victim.number, bytes);
+                let to = self.copy(victim, bytes);
+                let holder = self.number_of(to);
+                match grave {
+                    // It is kept from the moment that the victim goes.
+                    Some(victim) => self.bury(victim, holder, bytes),
+                    None => {
+                        self.count_tombstone(holder, bytes);
+                        self.keep_tombstones(holder, bytes);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -394,7 +413,7 @@ impl Log {
                 Kind::Tombstone => {
                     let id = entry.decode::<Tombstone<'_>>().map_err(error)?.segment_id;
                     let grave = self.by_id.get(&id).filter(|&&grave| grave != number);
-                    let is_live = grave.is_some();
+                    let is_live = grave.is_some() || self.keeps_tombstones_of(number);
                     tombstones += if is_live { bytes } else { 0 };
                     is_live
                 }

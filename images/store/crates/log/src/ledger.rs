@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, VecDeque};
 use wire::entry::{self, Digest};
 use wire::peer::Role;
 
-use crate::log::{Admission, CLEANER_RESERVE, Durability, Log, NoRoom, REMOVE_RESERVE};
-use crate::position::{LogPosition, Reference};
+use crate::log::{Admission, CLEANER_RESERVE, Durability, Log};
+use crate::position::LogPosition;
 use crate::segment::State;
 
 /// What a log's replicas must follow.
@@ -136,6 +136,7 @@ impl Log {
             segment.settled = true;
         }
         self.ledger.unsettled_sides.remove(&segment_id);
+        self.close_awaited_side();
         self.digest_if_due();
     }
 
@@ -157,55 +158,6 @@ impl Log {
             self.close_awaited_side();
             self.digest_if_due();
         }
-    }
-
-    // ---- recovery ----
-
-    /// Copies an entry of another log, as it is, to a side segment. It is needed until [`Self::kill`].
-    pub fn append_copy(&mut self, entry: &entry::RawEntry<'_>) -> Result<Reference, NoRoom> {
-        let bytes = entry.bytes.len() as u32;
-        let side = self.side_with_room(bytes)?;
-        let start = self.offset_of_segment(side);
-        let birth = self.head_position();
-        let at = start + self.segments[side as usize].used_bytes as usize;
-        self.memory[at..at + entry.bytes.len()].copy_from_slice(entry.bytes);
-        let segment = &mut self.segments[side as usize];
-        segment.used_bytes += bytes;
-        segment.live_bytes += bytes;
-        segment.birth_sum += u128::from(bytes) * u128::from(birth.0);
-        self.live_bytes += u64::from(bytes);
-        Ok(Reference::of_offset(at))
-    }
-
-    /// Closes the side segment that [`Self::append_copy`] fills.
-    pub fn close_copies(&mut self) {
-        if let Some(side) = self.copies.take() {
-            self.close(side);
-        }
-    }
-
-    fn side_with_room(&mut self, bytes: u32) -> Result<u32, NoRoom> {
-        if self.live_bytes - self.tombstone_bytes + u64::from(bytes) > self.max_live_bytes() {
-            return Err(NoRoom::Full);
-        }
-        if let Some(side) = self
-            .copies
-            .filter(|&side| self.room_in(side) >= bytes as usize)
-        {
-            return Ok(side);
-        }
-        if self.free.len() <= CLEANER_RESERVE + REMOVE_RESERVE {
-            return Err(if self.can_clean() {
-                NoRoom::Cleaning
-            } else {
-                NoRoom::Full
-            });
-        }
-        self.cleaner.wake();
-        self.close_copies();
-        let side = self.open(State::Survivor);
-        self.copies = Some(side);
-        Ok(side)
     }
 
     // ---- what other parts of the log tell ----
@@ -242,19 +194,22 @@ impl Log {
         }
     }
 
-    /// Closes the open side segment if many cleaned segments wait for it: it may never fill.
+    /// Closes an open side segment if many cleaned segments wait for it: it may never fill.
     pub(crate) fn close_awaited_side(&mut self) {
-        let Some(number) = self.survivor else { return };
-        let is_first =
-            self.ledger.unsettled_sides.first() == Some(&self.segments[number as usize].id);
+        let first = self.ledger.unsettled_sides.first().copied();
         let waiting = self.ledger.cleaned.len() - self.ledger.ready_count();
         let enough = if self.ledger.hurries {
             1
         } else {
             self.config.max_held() as usize / 2
         };
-        if is_first && waiting >= enough {
-            self.survivor = None;
+        if waiting < enough {
+            return;
+        }
+        let segments = &self.segments;
+        let is_first = |number: &mut u32| Some(segments[*number as usize].id) == first;
+        let open = self.survivor.take_if(is_first);
+        if let Some(number) = open.or_else(|| self.copies.open.take_if(is_first)) {
             self.close(number);
         }
     }

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 mod cleaner;
+mod copies;
 mod index;
 mod ledger;
 mod log;

@@ -9,6 +9,7 @@ use wire::ids::{ServerId, TableId};
 use wire::map::Map;
 
 use crate::cleaner::Cleaner;
+use crate::copies::Copies;
 use crate::ledger::Ledger;
 use crate::position::{LogPosition, Reference};
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, State};
@@ -143,8 +144,7 @@ pub struct Log {
     pub(crate) by_id: Map<u64, u32>,
     pub(crate) head: Option<u32>,
     pub(crate) survivor: Option<u32>,
-    /// The side segment that a recovery fills.
-    pub(crate) copies: Option<u32>,
+    pub(crate) copies: Copies,
     pub(crate) next_segment_id: u64,
     /// Position at which the next head starts.
     next_start: LogPosition,
@@ -159,7 +159,7 @@ pub struct Log {
     pub(crate) waste_bytes: u64,
     /// Bytes of entries that [`Log::kill`] was told of.
     pub(crate) killed_bytes: u64,
-    appended: Appended,
+    pub(crate) appended: Appended,
     pub(crate) cleaner: Cleaner,
 }
 
@@ -191,7 +191,7 @@ impl Log {
             by_id: Map::default(),
             head: None,
             survivor: None,
-            copies: None,
+            copies: Copies::default(),
             next_segment_id: 1,
             next_start: LogPosition::START,
             durable: match config.durability {
@@ -434,15 +434,23 @@ impl Log {
     }
 
     /// Counts a live tombstone of `bytes` in segment `holder` for an object that died in segment `grave`. One that lies in
-    /// the same segment goes when that goes, and is never copied: it does not count as live.
+    /// the same segment goes when that goes, and is never copied: it does not count as live, unless other logs make it needed.
     pub(crate) fn bury(&mut self, grave: u32, holder: u32, bytes: u32) {
         if grave == holder {
+            if self.keeps_tombstones_of(holder) {
+                self.count_tombstone(holder, bytes);
+                self.keep_tombstones(holder, bytes);
+            }
             return;
         }
         *self.segments[grave as usize]
             .graves
             .entry(holder)
             .or_insert(0) += bytes;
+        self.count_tombstone(holder, bytes);
+    }
+
+    pub(crate) fn count_tombstone(&mut self, holder: u32, bytes: u32) {
         let segment = &mut self.segments[holder as usize];
         segment.live_bytes += bytes;
         segment.tombstone_bytes += bytes;
@@ -461,7 +469,7 @@ impl Log {
         self.forget_tombstones(holder, bytes);
     }
 
-    fn forget_tombstones(&mut self, holder: u32, bytes: u32) {
+    pub(crate) fn forget_tombstones(&mut self, holder: u32, bytes: u32) {
         let segment = &mut self.segments[holder as usize];
         segment.live_bytes -= bytes;
         segment.tombstone_bytes -= bytes;
@@ -551,7 +559,7 @@ impl Log {
         self.note_closed(segment_id);
     }
 
-    /// Gives a cleaned segment back; the tombstones of what died in it die with it.
+    /// Gives a cleaned segment back; the tombstones of what died in it die with it, unless other logs make them needed.
     pub(crate) fn release(&mut self, number: u32) {
         let segment = &mut self.segments[number as usize];
         assert_eq!(segment.live_bytes, 0, "a released segment holds live data");
@@ -559,7 +567,11 @@ impl Log {
         let graves = std::mem::take(&mut segment.graves);
         *segment = Segment::free();
         for (holder, bytes) in graves {
-            self.forget_tombstones(holder, bytes);
+            if self.keeps_tombstones_of(holder) {
+                self.keep_tombstones(holder, bytes);
+            } else {
+                self.forget_tombstones(holder, bytes);
+            }
         }
         self.free.push(number);
     }

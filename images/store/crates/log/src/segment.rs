@@ -34,6 +34,8 @@ pub(crate) struct Segment {
     pub live_bytes: u32,
     /// The part of `live_bytes` that is tombstones.
     pub tombstone_bytes: u32,
+    /// The part of that which is needed only because of other logs; see [`crate::Log::begin_copies`].
+    pub kept_bytes: u32,
     /// Position of the log at this segment's first byte, for one that was a head; `None` for survivors, whose entries were
     /// durable where they came from.
     pub start: Option<LogPosition>,
@@ -53,6 +55,7 @@ impl Segment {
             used_bytes: 0,
             live_bytes: 0,
             tombstone_bytes: 0,
+            kept_bytes: 0,
             start: None,
             birth_sum: 0,
             graves: Map::default(),

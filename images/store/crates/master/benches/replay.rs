@@ -74,7 +74,8 @@ impl Bed {
             start_key_hash: 0,
             end_key_hash: u64::MAX,
         };
-        let mut replay = self.shard.begin_replay(vec![tablet]);
+        let begun = self.shard.begin_replay(vec![tablet]);
+        let mut replay = begun.expect("there is room");
         for segment in segments {
             let replayed = self.shard.replay(&mut replay, segment);
             replayed.expect("sound, and there is room");

@@ -18,6 +18,8 @@ const SUSPICION_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct KnownBackups(BTreeMap<ServerId, Known>);
 
 struct Known {
+    /// Where it listens for masters.
+    locator: String,
     suspected: Option<Time>,
 }
 
@@ -27,10 +29,15 @@ impl KnownBackups {
         for backup in backups {
             let id = ServerId(backup.server_id);
             let known = Known {
+                locator: backup.locator.clone(),
                 suspected: before.remove(&id).and_then(|known| known.suspected),
             };
             self.0.insert(id, known);
         }
+    }
+
+    pub fn locator(&self, backup: ServerId) -> Option<&str> {
+        self.0.get(&backup).map(|known| known.locator.as_str())
     }
 
     /// Whether the coordinator should hear now that a connection to this backup broke.
@@ -50,9 +57,10 @@ impl KnownBackups {
 
 impl Shard {
     /// The coordinator's list of backups.
-    pub(crate) fn set_backups(&mut self, list: member::Backups, out: &mut impl Output) {
+    pub(crate) fn set_backups(&mut self, now: Time, list: member::Backups, out: &mut impl Output) {
         self.backups.set(&list.backups);
         self.replicate_to(list, out);
+        self.forget_lost_sources(now, out);
     }
 
     /// A connection that [`Output::connect_backup`] began is there.
@@ -61,11 +69,11 @@ impl Shard {
         _now: Time,
         channel: Channel,
         backup: ServerId,
-        _out: &mut impl Output,
+        out: &mut impl Output,
     ) {
         match channel {
             Channel::Replication => self.replica_backup_connected(backup),
-            Channel::Recovery => {}
+            Channel::Recovery => self.source_connected(backup, out),
         }
     }
 
@@ -84,7 +92,7 @@ impl Shard {
         }
         match channel {
             Channel::Replication => self.replica_backup_disconnected(now, backup),
-            Channel::Recovery => {}
+            Channel::Recovery => self.source_disconnected(now, backup, out),
         }
     }
 
@@ -100,7 +108,7 @@ impl Shard {
     ) {
         match channel {
             Channel::Replication => self.replica_backup_answer(now, backup, nonce, payload, out),
-            Channel::Recovery => {}
+            Channel::Recovery => self.source_answer(now, backup, nonce, payload, out),
         }
     }
 }

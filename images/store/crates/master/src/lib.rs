@@ -18,6 +18,7 @@ mod multi;
 mod output;
 mod perf;
 mod proxy;
+mod recovery;
 mod replay;
 mod replicas;
 mod requests;

@@ -10,6 +10,7 @@ use wire::time::Time;
 use crate::leases::Leases;
 use crate::output::{Output, Session};
 use crate::shard::Shard;
+use crate::tablets::overlap;
 
 /// The coordinator can ask for a shorter silence than this, but will not get it: a scheduler's hiccup is no failure.
 const MIN_SILENCE: Duration = Duration::from_millis(100);
@@ -151,20 +152,32 @@ impl Shard {
                 Session::Continue
             }
             Kind::Backups(backups) => {
-                self.set_backups(backups, out);
+                self.set_backups(now, backups, out);
                 Session::Continue
             }
             Kind::OpenFloorRaised(floor) => {
                 self.open_floor_raised(floor);
                 Session::Continue
             }
-            Kind::FenceLog(_)
-            | Kind::ForgetLogs(_)
-            | Kind::Recover(_)
-            | Kind::CommitRecovery(_)
-            | Kind::GiveUpRecovery(_)
-            | Kind::SourcesReleased(_)
-            | Kind::Probe(_) => {
+            Kind::Recover(order) => {
+                self.recover(now, order, out);
+                Session::Continue
+            }
+            Kind::CommitRecovery(recovery) => self.commit_recovery(recovery.recovery_id, out),
+            Kind::GiveUpRecovery(recovery) => {
+                self.give_up_recovery(recovery.recovery_id, out);
+                Session::Continue
+            }
+            Kind::SourcesReleased(recovery) => {
+                self.sources_released(recovery.recovery_id);
+                Session::Continue
+            }
+            Kind::Probe(probe) => {
+                self.probe(now, &probe, out);
+                Session::Continue
+            }
+            // To a backup.
+            Kind::FenceLog(_) | Kind::ForgetLogs(_) => {
                 out.log_message(
                     1,
                     "the coordinator gave an order that nobody here carries out",
@@ -180,6 +193,7 @@ impl Shard {
         // What was ordered without effect is ordered again by the next welcome.
         self.membership.waiting.clear();
         self.leases.forget_questions();
+        self.proxies.forget_probes();
     }
 
     fn welcome(&mut self, now: Time, welcome: member::Welcome, out: &mut impl Output) -> Session {
@@ -208,7 +222,10 @@ impl Shard {
         for question in self.proxies.questions() {
             out.send_coordinator(message(shard::Kind::LocateServer(question)));
         }
-        self.resynchronize(&welcome.tablets, out)
+        match self.resume_recoveries(&welcome.recoveries, out) {
+            Session::Continue => self.resynchronize(&welcome.tablets, out),
+            Session::Close => Session::Close,
+        }
     }
 
     /// Drops everything, for another incarnation or for none.
@@ -226,6 +243,7 @@ impl Shard {
         if let Some(fill) = self.fill.take() {
             out.reply(fill.to, &[&wire::rpc::RetryResponse::to_bytes(100, 200)]);
         }
+        self.recoveries.clear(out);
         self.store.reset(origin, first_version);
         self.replace_replicator(enlisted.map(|enlisted| enlisted.server_id), out);
         self.leases = Leases::default();
@@ -261,11 +279,19 @@ impl Shard {
     }
 
     fn refused(&mut self, refused: member::Refused, out: &mut impl Output) -> Session {
-        self.membership.superseded |= refused.reason() == member::RefusedReason::Superseded;
-        if self.membership.superseded {
-            self.start_over(None, 1, out);
+        if refused.reason() == member::RefusedReason::Superseded || self.membership.superseded {
+            return self.end_service(refused.text, out);
         }
         self.membership.refusal = Some(refused.text);
+        self.membership.link = None;
+        Session::Close
+    }
+
+    /// Others are trusted with what this process had: it holds nothing and serves nothing from now on.
+    pub(crate) fn end_service(&mut self, why: String, out: &mut impl Output) -> Session {
+        self.membership.superseded = true;
+        self.start_over(None, 1, out);
+        self.membership.refusal = Some(why);
         self.membership.link = None;
         Session::Close
     }
@@ -296,7 +322,7 @@ impl Shard {
         } else if self.store.is_purging(&tablet) {
             self.membership.waiting.push((sequence, tablet));
             return Session::Continue;
-        } else if !self.store.tablets.take(tablet) {
+        } else if self.recoveries.overlap(&tablet) || !self.store.tablets.take(tablet) {
             let text = format!(
                 "the coordinator ordered a tablet of table {} that overlaps one held already",
                 TableId(tablet.table_id)
@@ -324,7 +350,8 @@ impl Shard {
 
     /// Makes two of a tablet that is owned, or is about to be. One that is not any more was dropped meanwhile.
     fn split_tablet(&mut self, table_id: TableId, key_hash: u64) {
-        if self.store.tablets.split(table_id, key_hash) {
+        if self.store.tablets.split(table_id, key_hash) || self.recoveries.split(table_id, key_hash)
+        {
             return;
         }
         let waiting = &mut self.membership.waiting;
@@ -372,6 +399,12 @@ impl Shard {
             sequence: control.sequence,
             response,
         })));
+    }
+
+    /// Whether a tablet overlaps one that is taken as soon as what was there before is gone.
+    pub(crate) fn is_about_to_take(&self, tablet: &TabletRange) -> bool {
+        let mut waiting = self.membership.waiting.iter();
+        waiting.any(|(_, waits)| overlap(waits, tablet))
     }
 
     /// Whether a coordinator would hear what is said to it.

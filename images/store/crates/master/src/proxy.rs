@@ -1,4 +1,5 @@
-//! PROXY_PING: pings another server for a client, and says how long that took.
+//! Pings other servers: for a client (PROXY_PING), who learns how long that took, and for the coordinator, who wants to know whether a server
+//! is alive.
 //!
 //! The coordinator knows where the server is; a connection of its own leads there. Whoever answers must have the server id
 //! that was asked for: its place may have gone to another process.
@@ -6,7 +7,7 @@
 use core::time::Duration;
 
 use wire::ids::{ReplyTo, ServerId};
-use wire::member::{LocateServer, ServerLocation};
+use wire::member::{LocateServer, Probe, Probed, ServerLocation, ToCoordinator, shard};
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, GetServerIdResponse, PingRequest, ProxyPingRequest, ProxyPingResponse};
 use wire::status::Status;
@@ -18,14 +19,26 @@ use crate::shard::Shard;
 
 /// Pings under way for clients; more are told to come again.
 const MAX_PINGS: usize = 16;
-/// However long a client would wait.
+/// Pings under way for the coordinator. More are not answered: that a server is dead must not be said of one that nobody has looked at.
+const MAX_PROBES: usize = 256;
+/// However long who asks would wait.
 const MAX_TIMEOUT: Duration = Duration::from_secs(10);
 /// Numbers of the two requests on a connection.
 const GET_SERVER_ID: u64 = 1;
 const PING: u64 = 2;
 
+/// Who wants to know.
+#[derive(Clone, Copy)]
+enum Asker {
+    Client(ReplyTo),
+    /// The coordinator, under this number.
+    Coordinator(u64),
+    /// A coordinator that is gone.
+    Nobody,
+}
+
 struct Proxied {
-    to: ReplyTo,
+    asker: Asker,
     server: ServerId,
     deadline: Time,
     stage: Stage,
@@ -73,13 +86,36 @@ impl Proxies {
         if let Some(connection) = ping.stage.connection() {
             out.close_server(connection);
         }
-        let mut bytes = Vec::with_capacity(ProxyPingResponse::FIXED_BYTES);
-        ProxyPingResponse {
-            status: Status::Ok,
-            reply_ns,
+        match ping.asker {
+            Asker::Client(to) => {
+                let mut bytes = Vec::with_capacity(ProxyPingResponse::FIXED_BYTES);
+                let status = Status::Ok;
+                ProxyPingResponse { status, reply_ns }.encode(&mut bytes);
+                out.reply(to, &[&bytes]);
+            }
+            Asker::Coordinator(sequence) => {
+                let is_alive = reply_ns != ProxyPingResponse::TIMED_OUT;
+                let probed = Probed { sequence, is_alive };
+                let kind = Some(shard::Kind::Probed(probed));
+                out.send_coordinator(ToCoordinator { kind });
+            }
+            Asker::Nobody => {}
         }
-        .encode(&mut bytes);
-        out.reply(ping.to, &[&bytes]);
+    }
+
+    fn count(&self, is_meant: impl Fn(Asker) -> bool) -> usize {
+        let pings = self.0.iter().filter(|ping| is_meant(ping.asker));
+        pings.count()
+    }
+
+    /// The coordinator that asked is gone, and another would not know what the answers are about.
+    pub fn forget_probes(&mut self) {
+        for ping in &mut self.0 {
+            if let Asker::Coordinator(_) = ping.asker {
+                ping.asker = Asker::Nobody;
+                ping.deadline = Time::ZERO;
+            }
+        }
     }
 
     fn fail(&mut self, at: usize, out: &mut impl Output) {
@@ -123,19 +159,42 @@ impl Shard {
         out: &mut impl Output,
     ) -> Result<(), Status> {
         let request = ProxyPingRequest::decode(payload)?;
-        if self.proxies.0.len() >= MAX_PINGS {
+        let for_clients = |asker| matches!(asker, Asker::Client(_));
+        if self.proxies.count(for_clients) >= MAX_PINGS {
             self.come_again(to, BUSY, out);
             return Ok(());
         }
         let timeout = Duration::from_nanos(request.timeout_ns).min(MAX_TIMEOUT);
         self.proxies.0.push(Proxied {
-            to,
+            asker: Asker::Client(to),
             server: request.server_id,
             deadline: now + timeout,
             stage: Stage::Locating,
         });
         self.locate_server(request.server_id, out);
         Ok(())
+    }
+
+    /// The coordinator wants to know whether a server is alive.
+    pub(crate) fn probe(&mut self, now: Time, probe: &Probe, out: &mut impl Output) {
+        let for_others = |asker| !matches!(asker, Asker::Client(_));
+        if self.proxies.count(for_others) >= MAX_PROBES {
+            let text = format!(
+                "asked about more than {MAX_PROBES} servers at once: not all are looked at"
+            );
+            return out.log_message(2, &text);
+        }
+        let timeout = Duration::from_millis(probe.timeout_ms.into()).min(MAX_TIMEOUT);
+        let connection = out.connect_server(&probe.locator);
+        self.proxies.0.push(Proxied {
+            asker: Asker::Coordinator(probe.sequence),
+            server: ServerId(probe.server_id),
+            deadline: now + timeout,
+            stage: connection.map_or(Stage::Locating, Stage::Connecting),
+        });
+        if connection.is_none() {
+            self.proxies.fail(self.proxies.0.len() - 1, out);
+        }
     }
 
     /// A connection that [`Output::connect_server`] began is there.

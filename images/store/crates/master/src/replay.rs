@@ -3,7 +3,7 @@
 //! Of each key the highest version counts. Where that is a tombstone, it is remembered here until the last segment was replayed: the dead object may
 //! come later. Copies go to side segments of this shard's log as they are; nothing is shown before the tablets are taken.
 
-use log::NoRoom;
+use log::{NoRoom, Reference};
 use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, SegmentHeader, Tombstone};
 use wire::ids::TableId;
 use wire::map::Map;
@@ -11,20 +11,25 @@ use wire::member::TabletRange;
 
 use crate::results::Known;
 use crate::shard::Shard;
-use crate::store::{Place, Store};
+use crate::store::{Found, Place, Store};
 use crate::tablets::holds;
 
 /// Entries that are looked at ahead, so that their cache misses overlap.
 const BATCH: usize = 16;
 
 /// What was replayed so far of some tablets.
-#[derive(Default)]
 pub struct Replay {
+    /// In order.
     tablets: Vec<TabletRange>,
+    from_segment: u64,
     /// The highest version of each key that is known to be dead.
     dead: Map<Key, u64>,
     /// All versions that were seen are below this.
     next_version: u64,
+    /// Side segments of this shard's log that took something of it, oldest first.
+    sides: Vec<u64>,
+    /// Answers to RPCs that came with it: lease and RPC ids.
+    results: Vec<(u64, u64)>,
     stats: ReplayStats,
 }
 
@@ -63,6 +68,16 @@ impl Replay {
         self.stats
     }
 
+    /// Everything that this shard's log holds of the tablets, now and later, lies in this segment and in later ones.
+    pub fn from_segment(&self) -> u64 {
+        self.from_segment
+    }
+
+    /// Side segments of this shard's log that took copies.
+    pub(crate) fn sides(&self) -> &[u64] {
+        &self.sides
+    }
+
     fn holds(&self, place: &Place<'_>) -> bool {
         holds(&self.tablets, place.table_id, place.hash)
     }
@@ -85,8 +100,8 @@ enum Wanted<'a> {
 
 impl Shard {
     /// Begins to bring these tablets back. They overlap none that the shard owns or replays, and nothing is left here of an earlier time.
-    pub fn begin_replay(&mut self, tablets: Vec<TabletRange>) -> Replay {
-        self.store.begin_replay(tablets)
+    pub fn begin_replay(&mut self, tablets: Vec<TabletRange>) -> Result<Replay, ReplayError> {
+        Ok(self.store.begin_replay(tablets)?)
     }
 
     /// Replays a segment, or the part of one that was kept for these tablets. Doing it twice does no harm.
@@ -95,28 +110,29 @@ impl Shard {
     }
 
     /// All segments were replayed: the shard serves the tablets from now on.
-    pub fn end_replay(&mut self, replay: Replay) {
-        self.store.end_replay(&replay);
-        for tablet in replay.tablets {
-            let is_free = self.store.tablets.take(tablet);
-            assert!(is_free, "a tablet was recovered that is owned");
-        }
-    }
-
-    /// Somebody else brings the tablets back: what is here of them goes.
-    pub fn give_up_replay(&mut self, replay: Replay) {
-        self.store.give_up_replay(&replay);
+    pub fn end_replay(&mut self, mut replay: Replay) {
+        self.store.complete_replay(&mut replay);
+        let tablets = replay.tablets.clone();
+        self.store.commit_replay(&replay, &tablets);
     }
 }
 
 impl Store {
     /// Begins to bring these tablets back. They overlap none that the shard owns, replays or purges.
-    pub fn begin_replay(&mut self, tablets: Vec<TabletRange>) -> Replay {
+    pub fn begin_replay(&mut self, mut tablets: Vec<TabletRange>) -> Result<Replay, NoRoom> {
+        let from_segment = self.log.begin_copies()?;
+        tablets.sort_unstable();
         self.replaying.extend_from_slice(&tablets);
-        Replay {
+        self.replaying.sort_unstable();
+        Ok(Replay {
             tablets,
-            ..Replay::default()
-        }
+            from_segment,
+            dead: Map::default(),
+            next_version: 0,
+            sides: Vec::new(),
+            results: Vec::new(),
+            stats: ReplayStats::default(),
+        })
     }
 
     /// Replays a segment, or the part of one that was kept for these tablets. Doing it twice does no harm.
@@ -190,8 +206,7 @@ impl Store {
                 self.replay_object(replay, entry, object, place)
             }
             Wanted::Tombstone(tombstone, place) => {
-                self.replay_tombstone(replay, tombstone, place);
-                Ok(())
+                Ok(self.replay_tombstone(replay, tombstone, place)?)
             }
             Wanted::Result(entry, result) => self.replay_result(replay, entry, result),
         }
@@ -212,24 +227,37 @@ impl Store {
         if found.slot.is_none() && !self.keeper.index.has_room(place.hash) {
             return Err(ReplayError::TableFull);
         }
-        let at = self.log.append_copy(entry)?;
-        match (found.slot, found.object) {
-            (Some(slot), old) => {
-                if let Some(old) = old {
-                    self.log.kill(old);
-                } else {
-                    self.object_count += 1;
-                }
-                self.keeper.index.set(slot, at);
+        let at = match found.object {
+            Some(older) => {
+                let dead = self.tombstone_of(older, &found, place);
+                self.log.append_newer_copy(entry, &dead, older)?
             }
-            (None, _) => {
+            None => self.log.append_copy(entry)?,
+        };
+        self.object_count += u64::from(found.object.is_none());
+        match found.slot {
+            Some(slot) => self.keeper.index.set(slot, at),
+            None => {
                 let inserted = self.keeper.index.insert(place.hash, at);
-                inserted.map_err(|_| ReplayError::TableFull)?;
-                self.object_count += 1;
+                inserted.expect("there was room");
             }
         }
+        self.note_side(replay, at);
         replay.stats.objects += 1;
         Ok(())
+    }
+
+    /// Of a copy that is about to die. Without it the copy would come back from this log, once the other log is gone that says that it is dead.
+    fn tombstone_of<'a>(&self, copy: Reference, found: &Found, place: &Place<'a>) -> Tombstone<'a> {
+        self.log
+            .tombstone_of(copy, place.table_id, found.version, place.key)
+    }
+
+    fn note_side(&self, replay: &mut Replay, at: Reference) {
+        let side = self.log.segment_id_of(at);
+        if replay.sides.last() != Some(&side) {
+            replay.sides.push(side);
+        }
     }
 
     fn replay_tombstone(
@@ -237,14 +265,16 @@ impl Store {
         replay: &mut Replay,
         tombstone: &Tombstone<'_>,
         place: &Place<'_>,
-    ) {
+    ) -> Result<(), NoRoom> {
         replay.next_version = replay.next_version.max(tombstone.version + 1);
         let found = self.look_up(place);
         if found.version > tombstone.version {
-            return;
+            return Ok(());
         }
-        if let (Some(slot), Some(old)) = (found.slot, found.object) {
-            self.log.kill(old);
+        if let (Some(slot), Some(copy)) = (found.slot, found.object) {
+            let dead = self.tombstone_of(copy, &found, place);
+            let at = self.log.kill_copy(&dead, copy)?;
+            self.note_side(replay, at);
             self.keeper.index.remove(slot);
             self.object_count -= 1;
         }
@@ -252,6 +282,7 @@ impl Store {
         let dead = replay.dead.entry(key).or_insert(0);
         *dead = (*dead).max(tombstone.version);
         replay.stats.tombstones += 1;
+        Ok(())
     }
 
     fn replay_result(
@@ -273,26 +304,45 @@ impl Store {
         }
         let at = self.log.append_copy(entry)?;
         self.keeper.results.record(lease_id, rpc_id, ack_id, at);
+        self.note_side(replay, at);
+        replay.results.push((lease_id, rpc_id));
         replay.stats.rpc_results += 1;
         Ok(())
     }
 
-    /// All segments were replayed: the tablets are whole, and versions of new objects are above everything that was.
-    pub fn end_replay(&mut self, replay: &Replay) {
+    /// All segments were replayed: versions of new objects are above everything that was. What remembered the dead is not needed any more.
+    pub fn complete_replay(&mut self, replay: &mut Replay) {
         self.log.raise_safe_version(replay.next_version);
         self.log.close_copies();
-        self.replaying
-            .retain(|tablet| !replay.tablets.contains(tablet));
+        replay.dead = Map::default();
+    }
+
+    /// The shard owns what it has replayed: these tablets, into which those of the replay may have been split.
+    pub fn commit_replay(&mut self, replay: &Replay, tablets: &[TabletRange]) {
+        self.forget_replaying(replay);
+        for &tablet in tablets {
+            let is_free = self.tablets.take(tablet);
+            assert!(is_free, "a tablet was recovered that is owned");
+        }
     }
 
     /// Somebody else brings the tablets back, or tries again: what is here of them goes.
     pub fn give_up_replay(&mut self, replay: &Replay) {
         self.log.close_copies();
-        self.replaying
-            .retain(|tablet| !replay.tablets.contains(tablet));
+        self.forget_replaying(replay);
         for &tablet in &replay.tablets {
             self.drop_tablet(tablet);
         }
+        for &(lease_id, rpc_id) in &replay.results {
+            let (results, log) = (&mut self.keeper.results, &mut self.log);
+            results.forget_answer(lease_id, rpc_id, |record| log.kill(record));
+        }
+        self.log.release_source();
+    }
+
+    fn forget_replaying(&mut self, replay: &Replay) {
+        let is_mine = |tablet: &TabletRange| replay.tablets.binary_search(tablet).is_ok();
+        self.replaying.retain(|tablet| !is_mine(tablet));
     }
 }
 

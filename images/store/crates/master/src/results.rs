@@ -169,6 +169,28 @@ impl Results {
             .expect("live records are known") = Answer::Recorded(to);
     }
 
+    /// Forgets the answer to an RPC, which goes to `drop_record` if it is recorded.
+    pub fn forget_answer(
+        &mut self,
+        lease_id: u64,
+        rpc_id: u64,
+        mut drop_record: impl FnMut(Reference),
+    ) {
+        let Some(client) = self.clients.get_mut(&lease_id) else {
+            return;
+        };
+        let place = client.place(rpc_id);
+        if let Some((held, answer)) = client.ring.get_mut(place)
+            && *held == rpc_id
+            && let Some(answer) = answer.take()
+        {
+            self.count -= 1;
+            if let Answer::Recorded(at) = answer {
+                drop_record(at);
+            }
+        }
+    }
+
     /// Forgets a client whose lease has ended, and hands its records to `drop_record`.
     pub fn forget(&mut self, lease_id: u64, drop_record: impl FnMut(Reference)) {
         if let Some(mut client) = self.clients.remove(&lease_id) {

@@ -18,6 +18,7 @@ use crate::membership::Membership;
 use crate::multi::Scratch;
 use crate::output::{Output, Session};
 use crate::proxy::Proxies;
+use crate::recovery::Recoveries;
 use crate::stats::Stats;
 use crate::store::Store;
 
@@ -41,6 +42,7 @@ pub struct Shard {
     pub(crate) store: Store,
     pub(crate) gate: Gate,
     pub(crate) backups: KnownBackups,
+    pub(crate) recoveries: Recoveries,
     /// Of a log with replicas, while the shard is enlisted.
     pub(crate) replicator: Option<Replicator>,
     pub(crate) leases: Leases,
@@ -52,8 +54,8 @@ pub struct Shard {
     pub(crate) fill: Option<Fill>,
     /// The log was told that somebody asked for an RPC that is for tests only.
     pub(crate) told_about_test_rpcs: bool,
-    /// Where the head was when the cleaner ran last.
-    cleaned_at: LogPosition,
+    /// Bytes that were appended when the cleaner ran last.
+    cleaned_at: u64,
     next_expiry: Time,
     /// The last client that this round looked at.
     expiry_cursor: u64,
@@ -74,6 +76,7 @@ impl Shard {
             store: Store::new(config, nobody),
             gate: Gate::new(config.max_held_replies),
             backups: KnownBackups::default(),
+            recoveries: Recoveries::default(),
             replicator: None,
             leases: Leases::default(),
             counters: Stats::default(),
@@ -82,7 +85,7 @@ impl Shard {
             enumerated: Vec::new(),
             fill: None,
             told_about_test_rpcs: false,
-            cleaned_at: LogPosition::START,
+            cleaned_at: 0,
             next_expiry: now + EXPIRY_INTERVAL,
             expiry_cursor: 0,
             config,
@@ -167,7 +170,11 @@ impl Shard {
         if self.fill_some(out) {
             next = now;
         }
+        next = next.min(self.tend_recoveries(now, out));
         next = next.min(self.replicate(now, out));
+        if self.look_for_durable_recoveries(out) {
+            next = now;
+        }
         self.look_for_ended_leases(now, out);
         self.proxies.expire(now, out);
         next.min(self.next_expiry).min(self.proxies.next_deadline())
@@ -217,9 +224,9 @@ impl Shard {
     }
 
     fn clean(&mut self) -> Cleaning {
-        let head = self.store.log.head_position();
-        let written = head.0.saturating_sub(self.cleaned_at.0);
-        self.cleaned_at = head;
+        let appended = self.store.log.appended().bytes;
+        let written = appended - self.cleaned_at;
+        self.cleaned_at = appended;
         let wanted = written.saturating_mul(CLEAN_BYTES_PER_BYTE_WRITTEN);
         let budget = wanted.clamp(*CLEAN_STEP_BYTES.start(), *CLEAN_STEP_BYTES.end());
         self.store.clean(budget as usize)

@@ -26,7 +26,7 @@ pub(crate) struct Store {
     pub log: Log,
     pub keeper: Keeper,
     pub tablets: Tablets,
-    /// What is being recovered: objects may be there, and nobody is served.
+    /// What is being recovered, in order: objects may be there, and nobody is served.
     pub replaying: Vec<TabletRange>,
     purge: Purge,
     /// Removed keys whose slots stay until their tombstones are durable, so that "not found" is not shown too early.

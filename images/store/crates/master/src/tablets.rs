@@ -33,12 +33,7 @@ impl Tablets {
 
     #[inline]
     fn place_of(&self, table_id: TableId, hash: u64) -> Option<usize> {
-        let after = self
-            .ranges
-            .partition_point(|range| (range.table_id, range.start_key_hash) <= (table_id.0, hash));
-        let at = after.checked_sub(1)?;
-        let range = &self.ranges[at];
-        (range.table_id == table_id.0 && hash <= range.end_key_hash).then_some(at)
+        place_in(&self.ranges, table_id, hash)
     }
 
     /// The tablet that holds this hash.
@@ -112,12 +107,48 @@ impl Tablets {
     }
 }
 
-/// Whether one of these tablets holds the hash.
+/// Whether one of these tablets, which are in order, holds the hash.
 pub(crate) fn holds(tablets: &[TabletRange], table_id: TableId, hash: u64) -> bool {
-    tablets.iter().any(|tablet| {
-        let hashes = tablet.start_key_hash..=tablet.end_key_hash;
-        tablet.table_id == table_id.0 && hashes.contains(&hash)
-    })
+    place_in(tablets, table_id, hash).is_some()
+}
+
+/// Whether one of these tablets, which are in order and do not overlap, overlaps `range`.
+pub(crate) fn overlaps(tablets: &[TabletRange], range: &TabletRange) -> bool {
+    let first = (range.table_id, range.start_key_hash);
+    let before = tablets.partition_point(|tablet| (tablet.table_id, tablet.end_key_hash) < first);
+    tablets
+        .get(before)
+        .is_some_and(|tablet| overlap(tablet, range))
+}
+
+/// Which of these tablets, which are in order, holds the hash.
+#[inline]
+fn place_in(tablets: &[TabletRange], table_id: TableId, hash: u64) -> Option<usize> {
+    let after = tablets
+        .partition_point(|range| (range.table_id, range.start_key_hash) <= (table_id.0, hash));
+    let at = after.checked_sub(1)?;
+    let range = &tablets[at];
+    (range.table_id == table_id.0 && hash <= range.end_key_hash).then_some(at)
+}
+
+/// Makes two of the one that holds `hash`, which becomes the first of the second. No if none does.
+pub(crate) fn split(tablets: &mut Vec<TabletRange>, table_id: TableId, hash: u64) -> bool {
+    let Some(at) = place_in(tablets, table_id, hash) else {
+        return false;
+    };
+    let whole = tablets[at];
+    if whole.start_key_hash < hash {
+        tablets[at].end_key_hash = hash - 1;
+        let start_key_hash = hash;
+        tablets.insert(
+            at + 1,
+            TabletRange {
+                start_key_hash,
+                ..whole
+            },
+        );
+    }
+    true
 }
 
 pub(crate) fn overlap(a: &TabletRange, b: &TabletRange) -> bool {

@@ -1,0 +1,415 @@
+//! Bringing tablets of a dead server back, as the coordinator orders it: reading the segments of its log from backups, replaying them, and owning
+//! the tablets once the coordinator says so. docs/recovery.md says why it goes like this.
+
+mod reader;
+mod reading;
+mod source;
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use log::{LogPosition, NoRoom};
+use wire::ids::{ServerId, TableId};
+use wire::member::{self, TabletRange, ToCoordinator, shard};
+use wire::peer::{Entries, MAX_FILTER_TABLETS, Status};
+use wire::time::Time;
+
+use crate::output::{Output, Session};
+use crate::replay::{Replay, ReplayError};
+use crate::shard::Shard;
+use crate::tablets::{overlap, overlaps, split};
+use reader::{MAX_PIECES, Piece, Reader};
+use source::{Failure, Source};
+
+/// Recoveries at once; more are refused.
+const MAX_RECOVERIES: usize = 8;
+/// Segments that are looked at in search of one that can be read now.
+const LOOK_AHEAD: usize = 64;
+/// A recovery that found no memory for so long is left to others.
+const PATIENCE_FOR_MEMORY: Duration = Duration::from_secs(10);
+/// What found no memory is tried again after this.
+const MEMORY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Recoveries under way, and those that the shard owes its tablets to.
+#[derive(Default)]
+pub(crate) struct Recoveries {
+    active: Vec<Recovery>,
+    unreleased: Vec<Unreleased>,
+    reader: Reader,
+}
+
+/// Tablets that are being brought back.
+struct Recovery {
+    id: u64,
+    /// In order; split as the coordinator orders.
+    tablets: Vec<TabletRange>,
+    /// The same as they were ordered.
+    filter: Vec<TabletRange>,
+    /// `None` as long as there is no memory, or something of the tablets is still here from before.
+    replay: Option<Replay>,
+    /// What nobody was asked for yet, or not successfully; the last first.
+    sources: Vec<Source>,
+    /// What was read, and found no memory.
+    kept: VecDeque<(Read, Vec<u8>)>,
+    waits_for_purge: bool,
+    is_complete: bool,
+    began: Time,
+    /// Since when it waits for memory.
+    starving_since: Option<Time>,
+    bytes_read: u64,
+}
+
+/// Entries that were read: from whom, of which segment, and where to go on.
+struct Read {
+    backup: ServerId,
+    source: Source,
+    next_offset: u32,
+}
+
+/// A recovery whose tablets are owned, and that would be made again from the same logs if this server died.
+struct Unreleased {
+    id: u64,
+    /// Side segments that took copies and are not known to be settled; the newest first.
+    sides: Vec<u64>,
+    /// A head that names them starts before this.
+    named: Option<LogPosition>,
+    is_durable: bool,
+}
+
+/// Why a recovery ends here.
+struct Failed {
+    text: String,
+    is_full: bool,
+}
+
+impl Failed {
+    fn other(text: impl Into<String>) -> Failed {
+        Failed {
+            text: text.into(),
+            is_full: false,
+        }
+    }
+
+    fn full(what: &str) -> Failed {
+        Failed {
+            text: format!(
+                "no room here for what is replayed: {what}; give servers more memory or the store more servers"
+            ),
+            is_full: true,
+        }
+    }
+}
+
+impl Recoveries {
+    fn position(&self, id: u64) -> Option<usize> {
+        self.active.iter().position(|recovery| recovery.id == id)
+    }
+
+    /// Whether a tablet overlaps one that is being brought back.
+    pub fn overlap(&self, tablet: &TabletRange) -> bool {
+        let mut active = self.active.iter();
+        active.any(|recovery| overlaps(&recovery.tablets, tablet))
+    }
+
+    /// Makes two of a tablet that is being brought back; no if `key_hash` is in none.
+    pub fn split(&mut self, table_id: TableId, key_hash: u64) -> bool {
+        let mut active = self.active.iter_mut();
+        active.any(|recovery| split(&mut recovery.tablets, table_id, key_hash))
+    }
+
+    /// The log that all of it was for is gone.
+    pub fn clear(&mut self, out: &mut impl Output) {
+        self.reader.close(out);
+        *self = Recoveries::default();
+    }
+}
+
+impl Recovery {
+    /// Whether all that was asked for and has come is replayed, and nothing is left to ask for.
+    fn is_through(&self) -> bool {
+        let is_idle = self.sources.is_empty() && self.kept.is_empty();
+        self.replay.is_some() && is_idle && !self.is_complete
+    }
+
+    /// The next segment that can be read now, and from whom.
+    fn next_source(
+        &mut self,
+        is_known: impl Fn(ServerId) -> bool,
+        has_room: impl Fn(ServerId) -> bool,
+    ) -> Result<Option<(Source, ServerId)>, Failed> {
+        if self.replay.is_none() || !self.kept.is_empty() {
+            return Ok(None);
+        }
+        let first = self.sources.len().saturating_sub(LOOK_AHEAD);
+        for at in (first..self.sources.len()).rev() {
+            let source = &mut self.sources[at];
+            let mut candidates = source.candidates();
+            for &unknown in candidates.iter().filter(|&&backup| !is_known(backup)) {
+                source.failed(
+                    unknown,
+                    Failure::lasting("is not among the backups that the coordinator named"),
+                );
+            }
+            candidates.retain(|&backup| is_known(backup));
+            if candidates.is_empty() {
+                candidates = source.candidates();
+            }
+            if candidates.is_empty() {
+                return Err(Failed::other(source.complaint()));
+            }
+            if let Some(&backup) = candidates
+                .iter()
+                .find(|&&backup| is_known(backup) && has_room(backup))
+            {
+                return Ok(Some((self.sources.remove(at), backup)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn send(kind: shard::Kind, out: &mut impl Output) {
+    out.send_coordinator(ToCoordinator { kind: Some(kind) });
+}
+
+fn durable(recovery_id: u64, out: &mut impl Output) {
+    let id = member::RecoveryId { recovery_id };
+    send(shard::Kind::RecoveryDurable(id), out);
+}
+
+/// A number that says nothing about its place among others: SplitMix64's.
+fn scatter(seed: u64, number: u64) -> u64 {
+    let mut z = seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+// ---- what the coordinator says ----
+
+impl Shard {
+    pub(crate) fn recover(&mut self, now: Time, order: member::Recover, out: &mut impl Output) {
+        let id = order.recovery_id;
+        let is_known = self.recoveries.position(id).is_some()
+            || self.recoveries.unreleased.iter().any(|one| one.id == id);
+        if is_known {
+            return;
+        }
+        let mut tablets = order.tablets;
+        tablets.sort_unstable();
+        if let Err(why) = self.may_recover(&tablets) {
+            return self.recovery_failed(id, &Failed::other(why), out);
+        }
+        out.log_message(
+            3,
+            &format!(
+                "recovery {id}: {} tablets, from {} segments",
+                tablets.len(),
+                order.segments.len()
+            ),
+        );
+        // Others who read the same log begin elsewhere.
+        let mut sources: Vec<(u64, Source)> = order
+            .segments
+            .iter()
+            .map(|segment| (scatter(id, segment.segment_id), Source::new(segment)))
+            .collect();
+        sources.sort_unstable_by_key(|(place, source)| (*place, source.replica));
+        self.recoveries.active.push(Recovery {
+            id,
+            filter: tablets.clone(),
+            replay: None,
+            sources: sources.into_iter().map(|(_, source)| source).collect(),
+            kept: VecDeque::new(),
+            waits_for_purge: self.store.has_purge()
+                && tablets.iter().any(|tablet| self.store.is_purging(tablet)),
+            tablets,
+            is_complete: false,
+            began: now,
+            starving_since: None,
+            bytes_read: 0,
+        });
+    }
+
+    /// Whether tablets, which are in order, can be brought back here.
+    fn may_recover(&self, tablets: &[TabletRange]) -> Result<(), String> {
+        if self.recoveries.active.len() >= MAX_RECOVERIES {
+            return Err(format!(
+                "this server is busy with {MAX_RECOVERIES} recoveries already"
+            ));
+        }
+        if tablets.is_empty() || tablets.len() > MAX_FILTER_TABLETS {
+            return Err(format!(
+                "{} tablets cannot be recovered at once: give orders for 1 to {MAX_FILTER_TABLETS}",
+                tablets.len()
+            ));
+        }
+        let is_odd = tablets
+            .iter()
+            .any(|tablet| tablet.start_key_hash > tablet.end_key_hash)
+            || tablets.windows(2).any(|two| overlap(&two[0], &two[1]));
+        if is_odd {
+            return Err("the tablets of the order overlap, or are no ranges".to_owned());
+        }
+        let is_taken = |tablet: &&TabletRange| {
+            overlaps(self.store.tablets.all(), tablet)
+                || self.recoveries.overlap(tablet)
+                || self.is_about_to_take(tablet)
+        };
+        match tablets.iter().find(is_taken) {
+            Some(tablet) => Err(format!(
+                "a tablet of table {} overlaps one that this server has, or brings back already",
+                TableId(tablet.table_id)
+            )),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn commit_recovery(&mut self, id: u64, out: &mut impl Output) -> Session {
+        if self.recoveries.unreleased.iter().any(|one| one.id == id) || self.commit(id, out) {
+            return Session::Continue;
+        }
+        self.is_not_trusted(id, out)
+    }
+
+    /// Owns what a recovery has brought; no if it has not.
+    fn commit(&mut self, id: u64, out: &mut impl Output) -> bool {
+        let Some(at) = self.recoveries.position(id) else {
+            return false;
+        };
+        if !self.recoveries.active[at].is_complete {
+            return false;
+        }
+        let recovery = self.recoveries.active.remove(at);
+        let replay = recovery.replay.expect("a complete recovery has replayed");
+        self.store.commit_replay(&replay, &recovery.tablets);
+        let sides = replay.sides().iter().rev().copied().collect();
+        self.recoveries.unreleased.push(Unreleased {
+            id,
+            sides,
+            named: None,
+            is_durable: false,
+        });
+        let count = recovery.tablets.len();
+        out.log_message(3, &format!("recovery {id}: {count} tablets are served"));
+        true
+    }
+
+    pub(crate) fn give_up_recovery(&mut self, id: u64, out: &mut impl Output) {
+        if let Some(at) = self.recoveries.position(id) {
+            self.drop_recovery(at);
+            out.log_message(3, &format!("recovery {id}: given up by the coordinator"));
+        }
+    }
+
+    pub(crate) fn sources_released(&mut self, id: u64) {
+        let unreleased = &mut self.recoveries.unreleased;
+        let released = unreleased.extract_if(.., |one| one.id == id).count();
+        for _ in 0..released {
+            self.store.log.release_source();
+        }
+    }
+
+    /// A coordinator has let the shard in again: of all recoveries these count.
+    pub(crate) fn resume_recoveries(&mut self, counting: &[u64], out: &mut impl Output) -> Session {
+        let active: Vec<u64> = self
+            .recoveries
+            .active
+            .iter()
+            .map(|recovery| recovery.id)
+            .collect();
+        for id in active {
+            if !counting.contains(&id) || !self.commit(id, out) {
+                self.give_up_recovery(id, out);
+            }
+        }
+        let unreleased = self.recoveries.unreleased.iter().map(|one| one.id);
+        let unreleased: Vec<u64> = unreleased.collect();
+        for &id in unreleased.iter().filter(|id| !counting.contains(id)) {
+            self.sources_released(id);
+        }
+        if let Some(&unknown) = counting.iter().find(|id| !unreleased.contains(id)) {
+            return self.is_not_trusted(unknown, out);
+        }
+        for one in self
+            .recoveries
+            .unreleased
+            .iter()
+            .filter(|one| one.is_durable)
+        {
+            durable(one.id, out);
+        }
+        Session::Continue
+    }
+
+    /// The coordinator counts on a recovery that was not made here. Nothing that this process holds can be right then.
+    fn is_not_trusted(&mut self, id: u64, out: &mut impl Output) -> Session {
+        let text = format!(
+            "the coordinator counts on recovery {id}, which this process has not made: it serves nothing more; restart it, and others bring \
+             its tablets back"
+        );
+        out.log_message(1, &text);
+        self.end_service(text, out)
+    }
+}
+
+impl Shard {
+    /// Why a recovery ends here without its tablets, for the coordinator and for people.
+    fn recovery_failed(&self, id: u64, failed: &Failed, out: &mut impl Output) {
+        let Failed { text, is_full } = failed;
+        out.log_message(2, &format!("recovery {id}: not here: {text}"));
+        let recovered = member::Recovered {
+            recovery_id: id,
+            failure: text.clone(),
+            is_full: *is_full,
+            ..member::Recovered::default()
+        };
+        send(shard::Kind::Recovered(recovered), out);
+    }
+
+    /// Forgets a recovery that is not committed, with all that it has brought.
+    fn drop_recovery(&mut self, at: usize) {
+        let recovery = self.recoveries.active.remove(at);
+        self.recoveries.reader.forget(recovery.id);
+        if let Some(replay) = recovery.replay {
+            self.store.give_up_replay(&replay);
+        }
+    }
+
+    fn fail_recovery(&mut self, at: usize, failed: &Failed, out: &mut impl Output) {
+        let id = self.recoveries.active[at].id;
+        self.drop_recovery(at);
+        self.recovery_failed(id, failed, out);
+    }
+
+    /// Says so where everything that a recovery has brought is durable in this shard's own log. Whether there is something to send to backups.
+    pub(crate) fn look_for_durable_recoveries(&mut self, out: &mut impl Output) -> bool {
+        let log = &mut self.store.log;
+        let unreleased = &mut self.recoveries.unreleased;
+        let mut is_unnamed = false;
+        for one in unreleased.iter_mut() {
+            while one.sides.last().is_some_and(|&side| log.is_settled(side)) {
+                one.sides.pop();
+            }
+            is_unnamed |= one.sides.is_empty() && one.named.is_none();
+        }
+        // All that are ready share one new head.
+        let named = if is_unnamed {
+            log.name_segments()
+        } else {
+            None
+        };
+        for one in unreleased.iter_mut() {
+            if one.sides.is_empty() {
+                one.named = one.named.or(named);
+            }
+            let is_durable = one
+                .named
+                .is_some_and(|named| named <= log.durable_position());
+            if is_durable && !std::mem::replace(&mut one.is_durable, true) {
+                durable(one.id, out);
+            }
+        }
+        named.is_some()
+    }
+}

@@ -1,0 +1,283 @@
+//! What recoveries read, and what becomes of it.
+
+use super::*;
+
+impl Shard {
+    pub(crate) fn source_connected(&mut self, backup: ServerId, out: &mut impl Output) {
+        self.recoveries.reader.connected(backup, out);
+    }
+
+    pub(crate) fn source_disconnected(
+        &mut self,
+        now: Time,
+        backup: ServerId,
+        out: &mut impl Output,
+    ) {
+        let pieces = self.recoveries.reader.disconnected(backup);
+        self.not_read(pieces, backup, "has lost the connection");
+        self.read_more(now, out);
+    }
+
+    /// Backups that the coordinator does not name any more are lost.
+    pub(crate) fn forget_lost_sources(&mut self, now: Time, out: &mut impl Output) {
+        let mut lost = self.recoveries.reader.backups();
+        lost.retain(|&backup| self.backups.locator(backup).is_none());
+        for lost in lost {
+            let pieces = self.recoveries.reader.disconnect(lost, out);
+            self.not_read(pieces, lost, "is down, as the coordinator says");
+        }
+        self.read_more(now, out);
+    }
+
+    /// Reads these pieces from others.
+    fn not_read(&mut self, pieces: Vec<Piece>, backup: ServerId, said: &str) {
+        for mut piece in pieces {
+            piece.source.failed(backup, Failure::passing(said));
+            self.put_back(piece.recovery_id, piece.source);
+        }
+    }
+
+    fn put_back(&mut self, recovery_id: u64, source: Source) {
+        if let Some(at) = self.recoveries.position(recovery_id) {
+            self.recoveries.active[at].sources.push(source);
+        }
+    }
+
+    pub(crate) fn source_answer(
+        &mut self,
+        now: Time,
+        backup: ServerId,
+        nonce: u64,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) {
+        let Some(piece) = self.recoveries.reader.answered(backup, nonce) else {
+            return;
+        };
+        let Piece {
+            recovery_id,
+            mut source,
+            ..
+        } = piece;
+        match Entries::decode(payload) {
+            Ok(entries) => match check(&mut source, &entries) {
+                Ok(()) => {
+                    let read = Read {
+                        backup,
+                        source,
+                        next_offset: entries.next_offset,
+                    };
+                    self.replay_read(now, recovery_id, read, entries.data, out);
+                }
+                Err(failure) => {
+                    source.failed(backup, failure);
+                    self.put_back(recovery_id, source);
+                }
+            },
+            Err(error) => {
+                let text = format!("backup {backup} sent an answer that cannot be read: {error}");
+                out.log_message(1, &text);
+                let said = "sent an answer that cannot be read";
+                source.failed(backup, Failure::lasting(said));
+                self.put_back(recovery_id, source);
+                let pieces = self.recoveries.reader.disconnect(backup, out);
+                self.not_read(pieces, backup, said);
+            }
+        }
+        self.read_more(now, out);
+    }
+
+    /// Replays what was read; what finds no memory is kept.
+    fn replay_read(
+        &mut self,
+        now: Time,
+        recovery_id: u64,
+        mut read: Read,
+        data: &[u8],
+        out: &mut impl Output,
+    ) {
+        let Some(at) = self.recoveries.position(recovery_id) else {
+            return;
+        };
+        let recovery = &mut self.recoveries.active[at];
+        let Some(replay) = &mut recovery.replay else {
+            return;
+        };
+        let full = match self.store.replay(replay, data) {
+            Ok(()) => {
+                recovery.starving_since = None;
+                recovery.bytes_read += data.len() as u64;
+                read.source.advance(read.next_offset);
+                if !read.source.is_done() {
+                    recovery.sources.push(read.source);
+                }
+                return;
+            }
+            Err(ReplayError::Damaged { error, .. }) => {
+                let said = format!("gives out an entry that is damaged: {error}");
+                read.source.failed(read.backup, Failure::lasting(said));
+                recovery.sources.push(read.source);
+                return;
+            }
+            Err(ReplayError::NoRoom(NoRoom::Cleaning)) => {
+                recovery.starving_since.get_or_insert(now);
+                recovery.kept.push_front((read, data.to_vec()));
+                return;
+            }
+            Err(ReplayError::NoRoom(NoRoom::Full)) => "the log is full",
+            Err(ReplayError::TableFull) => {
+                "the hash table, or what is remembered of clients, is full"
+            }
+        };
+        self.fail_recovery(at, &Failed::full(full), out);
+    }
+
+    /// Does what is due for recoveries; when to come again though nothing happens.
+    pub(crate) fn tend_recoveries(&mut self, now: Time, out: &mut impl Output) -> Time {
+        if self.recoveries.active.is_empty() {
+            self.recoveries.reader.close(out);
+            return Time::NEVER;
+        }
+        for (backup, piece) in self.recoveries.reader.take_late(now) {
+            self.not_read(vec![piece], backup, "did not answer in time");
+        }
+        let ids: Vec<u64> = self.recoveries.active.iter().map(|one| one.id).collect();
+        for id in ids {
+            self.begin_recovery(now, id, out);
+            self.replay_kept(now, id, out);
+            self.lose_patience(now, id, out);
+        }
+        self.read_more(now, out);
+        let mut active = self.recoveries.active.iter();
+        let starves = active.any(|recovery| recovery.starving_since.is_some());
+        let again = if starves {
+            now + MEMORY_PAUSE
+        } else {
+            Time::NEVER
+        };
+        again.min(self.recoveries.reader.next_deadline())
+    }
+
+    /// Begins to replay, unless that has begun or something is in the way.
+    fn begin_recovery(&mut self, now: Time, id: u64, out: &mut impl Output) {
+        let Some(at) = self.recoveries.position(id) else {
+            return;
+        };
+        let recovery = &mut self.recoveries.active[at];
+        recovery.waits_for_purge &= self.store.has_purge();
+        if recovery.replay.is_some() || recovery.waits_for_purge {
+            return;
+        }
+        match self.store.begin_replay(recovery.filter.clone()) {
+            Ok(replay) => {
+                recovery.replay = Some(replay);
+                recovery.starving_since = None;
+            }
+            Err(NoRoom::Cleaning) => {
+                recovery.starving_since.get_or_insert(now);
+            }
+            Err(NoRoom::Full) => self.fail_recovery(at, &Failed::full("the log is full"), out),
+        }
+    }
+
+    /// Tries once more to replay what found no memory.
+    fn replay_kept(&mut self, now: Time, id: u64, out: &mut impl Output) {
+        while let Some(at) = self.recoveries.position(id) {
+            let recovery = &mut self.recoveries.active[at];
+            let Some((read, data)) = recovery.kept.pop_front() else {
+                return;
+            };
+            let count = recovery.kept.len();
+            self.replay_read(now, id, read, &data, out);
+            let recovery = self
+                .recoveries
+                .position(id)
+                .map(|at| &self.recoveries.active[at]);
+            if recovery.is_some_and(|recovery| recovery.kept.len() > count) {
+                return;
+            }
+        }
+    }
+
+    fn lose_patience(&mut self, now: Time, id: u64, out: &mut impl Output) {
+        if let Some(at) = self.recoveries.position(id)
+            && let Some(since) = self.recoveries.active[at].starving_since
+            && since + PATIENCE_FOR_MEMORY <= now
+        {
+            self.fail_recovery(at, &Failed::full("the log stays full"), out);
+        }
+    }
+
+    /// Asks for as much as may be under way.
+    pub(super) fn read_more(&mut self, now: Time, out: &mut impl Output) {
+        let mut at = 0;
+        while at < self.recoveries.active.len() {
+            let Recoveries { active, reader, .. } = &mut self.recoveries;
+            let kept: usize = active.iter().map(|recovery| recovery.kept.len()).sum();
+            let recovery = &mut active[at];
+            let mut failed = None;
+            while reader.piece_count() + kept < MAX_PIECES {
+                let is_known = |backup| self.backups.locator(backup).is_some();
+                let has_room = |backup| reader.has_room(backup);
+                match recovery.next_source(is_known, has_room) {
+                    Ok(Some((source, backup))) => {
+                        let locator = self.backups.locator(backup).unwrap_or_default();
+                        let of = (recovery.id, &recovery.filter[..]);
+                        reader.ask(now, (backup, locator), of, source, out);
+                    }
+                    Ok(None) => break,
+                    Err(why) => {
+                        failed = Some(why);
+                        break;
+                    }
+                }
+            }
+            if let Some(failed) = failed {
+                self.fail_recovery(at, &failed, out);
+                continue;
+            }
+            if recovery.is_through() && !reader.is_reading_for(recovery.id) {
+                self.complete_recovery(now, at, out);
+            }
+            at += 1;
+        }
+    }
+
+    fn complete_recovery(&mut self, now: Time, at: usize, out: &mut impl Output) {
+        let recovery = &mut self.recoveries.active[at];
+        let Some(replay) = &mut recovery.replay else {
+            return;
+        };
+        self.store.complete_replay(replay);
+        recovery.is_complete = true;
+        let (id, took) = (recovery.id, now.since(recovery.began));
+        let (bytes, objects) = (recovery.bytes_read, replay.stats().objects);
+        let text = format!(
+            "recovery {id}: {bytes} bytes read and {objects} objects replayed in {} ms",
+            took.as_millis()
+        );
+        out.log_message(3, &text);
+        let recovered = member::Recovered {
+            recovery_id: id,
+            from_segment: replay.from_segment(),
+            failure: String::new(),
+            is_full: false,
+            bytes,
+            objects,
+            replay_ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX),
+        };
+        send(shard::Kind::Recovered(recovered), out);
+    }
+}
+
+/// Looks at an answer before it is replayed.
+fn check(source: &mut Source, entries: &Entries<'_>) -> Result<(), Failure> {
+    let said = match entries.status {
+        Status::Ok => return source.check(entries.next_offset, entries.data),
+        Status::Missing => "does not have it",
+        Status::Mismatch => "has found its replica damaged",
+        Status::Retired => "has a storage that has failed, and cannot read it",
+        Status::Fenced | Status::Full => "answers with a status that is none of a read",
+    };
+    Err(Failure::lasting(said))
+}
