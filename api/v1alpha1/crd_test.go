@@ -172,7 +172,8 @@ func TestDefaults(t *testing.T) {
 // One line asks for copies that are as safe as the cluster's volumes are.
 func TestDefaultsOfCopies(t *testing.T) {
 	for factor, least := range map[int32]int32{1: 1, 2: 1, 3: 2} {
-		store, errs := newAPIServer(t).create(t, manifest("box", fmt.Sprintf("{masters: {replicas: 4}, replication: {factor: %d}}", factor)))
+		spec := fmt.Sprintf("{masters: {replicas: 4}, replication: {factor: %d}}", factor)
+		store, errs := newAPIServer(t).create(t, manifest("box", spec))
 		if errs != nil {
 			t.Fatal(errs)
 		}
@@ -207,7 +208,10 @@ func TestUpdates(t *testing.T) {
 		{"a store of the time before copies", "{masters: {replicas: 2}}", "{masters: {replicas: 3, cores: 2}}", ""},
 		{"more copies", copies, "{masters: {replicas: 4}, replication: {factor: 3, durability: Flushed}}", ""},
 		{"copies at last", "{masters: {replicas: 4}, backups: {storage: {type: Memory}}}", copies, ""},
-		{"storage before there are copies", "{backups: {storage: {size: 1Gi}}}", "{backups: {storage: {size: 8Gi, storageClassName: a}}}", ""},
+		{
+			"storage before there are copies", "{backups: {storage: {size: 1Gi}}}",
+			"{backups: {storage: {size: 8Gi, storageClassName: a}}}", "",
+		},
 		{"the same in other words", copies, "{masters: {replicas: 4, memory: 1024Mi}, replication: {factor: 2}, " +
 			"backups: {storage: {size: 4096Mi}}, coordinator: {state: {type: Volume}}}", ""},
 		{"more memory", copies, "{masters: {replicas: 4, memory: 2Gi}, replication: {factor: 2}}", ""},
@@ -234,16 +238,16 @@ func TestUpdates(t *testing.T) {
 func TestValidSpecs(t *testing.T) {
 	server := newAPIServer(t)
 	for name, spec := range map[string]string{
-		"small":                           "{masters: {replicas: 1, memory: 256Mi}}",
-		"large":                           "{masters: {replicas: 1000, memory: 1Ti, cores: 64}}",
-		"bytes":                           "{masters: {memory: 1073741824}}",
-		"resources":                       "{masters: {resources: {requests: {cpu: 500m}, limits: {cpu: 2}}}}",
-		"coordinator":                     "{coordinator: {resources: {limits: {memory: 64Mi}}}}",
-		"placement":                       "{placement: {nodeSelector: {disk: none}, tolerations: [{key: a, operator: Exists}], failureDomain: rack}}",
-		"zone":                            "{placement: {failureDomain: topology.kubernetes.io/zone, priorityClassName: high}}",
-		"image":                           "{image: 'registry.example/rcbox/store:1.2@sha256:abc', imagePullPolicy: Never, imagePullSecrets: [{name: a}]}",
-		"empty limits":                    "{masters: {resources: {}}}",
-		"as many copies as masters allow": "{masters: {replicas: 9}, replication: {factor: 8, min: 8}, backups: {storage: {size: 8Gi}}}",
+		"small":        "{masters: {replicas: 1, memory: 256Mi}}",
+		"large":        "{masters: {replicas: 1000, memory: 1Ti, cores: 64}}",
+		"bytes":        "{masters: {memory: 1073741824}}",
+		"resources":    "{masters: {resources: {requests: {cpu: 500m}, limits: {cpu: 2}}}}",
+		"coordinator":  "{coordinator: {resources: {limits: {memory: 64Mi}}}}",
+		"placement":    "{placement: {nodeSelector: {disk: none}, tolerations: [{key: a, operator: Exists}], failureDomain: rack}}",
+		"zone":         "{placement: {failureDomain: topology.kubernetes.io/zone, priorityClassName: high}}",
+		"image":        "{image: 'registry.example/rcbox/store:1.2@sha256:abc', imagePullPolicy: Never, imagePullSecrets: [{name: a}]}",
+		"empty limits": "{masters: {resources: {}}}",
+		"many copies":  "{masters: {replicas: 9}, replication: {factor: 8, min: 8}, backups: {storage: {size: 8Gi}}}",
 		"copies in memory": "{masters: {replicas: 2, memory: 256Mi}, replication: {factor: 1, min: 1}, " +
 			"backups: {storage: {type: Memory, size: 256Mi}}, coordinator: {state: {type: Memory}}}",
 		"flushed": "{replication: {factor: 2, durability: Flushed}, backups: {storage: {storageClassName: fast}}}",

@@ -3,10 +3,12 @@ package controller
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
@@ -86,5 +88,49 @@ func TestClusterOf(t *testing.T) {
 	}
 	if loss := cluster.Losses[0]; loss.TableCount != 7 || loss.ServerIDs[0] != "0.1" {
 		t.Errorf("loss is %+v", loss)
+	}
+}
+
+// What is said of copies, summed over the shards of a member: the worst counts.
+func TestClusterOfCopies(t *testing.T) {
+	cluster := clusterOf(&adminv1.GetClusterStatusResponse{
+		ClusterTimeNs: 90e9, StateKind: adminv1.StateKind_STATE_KIND_FILE,
+		Members: []*adminv1.Member{
+			{Name: "a", Domain: "rack-1", Shards: []*adminv1.Shard{
+				{
+					Replicas: 3, Segments: 10, SegmentsShort: 1, Serving: true,
+					Backup: &adminv1.BackupStorage{Frames: 100, FramesFree: 40, FramesDamaged: 1, SegmentBytes: 8},
+				},
+				{
+					Replicas: 2, Segments: 5, SegmentsShort: 2,
+					Backup: &adminv1.BackupStorage{Frames: 100, FramesFree: 50, SegmentBytes: 8, RetiredReason: "disk full"},
+				},
+			}},
+			{Name: "b", Shards: []*adminv1.Shard{{Serving: true}}},
+		},
+		Recoveries: []*adminv1.Recovery{
+			{RecoveryId: 7, ServerId: 1<<32 | 2, Member: "c", StartedNs: 60e9, TabletsLeft: 4, WaitsFor: "x", Bytes: 5, PromisedMs: 6},
+			{RecoveryId: 8, StartedNs: 91e9, MeasuredMs: 9},
+		},
+	})
+	a := cluster.Members[0]
+	if a.Copies != 2 || a.Segments != 15 || a.SegmentsShort != 3 || a.Serving || a.Domain != "rack-1" ||
+		*a.Backup != (planner.Backup{Frames: 200, Free: 90, Damaged: 1, SegmentBytes: 8, Retired: "disk full"}) {
+		t.Errorf("member is %+v, %+v", a, a.Backup)
+	}
+	if b := cluster.Members[1]; b.Copies != 0 || b.Backup != nil || !b.Serving {
+		t.Errorf("member is %+v", b)
+	}
+	if cluster.State != v1alpha1.StorageVolume {
+		t.Errorf("state in %q", cluster.State)
+	}
+	want := planner.Recovery{
+		ID: 7, ServerID: "2.1", Member: "c", Age: 30 * time.Second, TabletsLeft: 4, WaitsFor: "x", Bytes: 5, PromisedMs: 6,
+	}
+	if got := cluster.Recoveries; got[0] != want || got[1].Age != 0 || got[1].MeasuredMs != 9 {
+		t.Errorf("recoveries are %+v", got)
+	}
+	if unknown := clusterOf(&adminv1.GetClusterStatusResponse{StateKind: 99}); unknown.State != "" {
+		t.Errorf("a state that this build does not know is taken for %q", unknown.State)
 	}
 }

@@ -1,11 +1,14 @@
 package planner_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
@@ -142,6 +145,187 @@ func TestPlans(t *testing.T) {
 				t.Errorf("steps are\n%s\nnot\n%s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestReplicatedPlans(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// change a settled world of three masters with one copy of everything
+		change func(*world)
+		want   string
+	}{
+		{"nothing", func(*world) {}, ""},
+		{
+			"pod deleted: the claim stays, and the next pod has it", func(w *world) {
+				w.cluster.members["box-master-0"].tablets = 7
+				w.end(w.podOf("box-master-0"))
+			},
+			"create pod 2 of box-master-0: its pod is gone; what it held comes back from copies (tablets: 7)",
+		},
+		{
+			"pod deleted and claim lost", func(w *world) {
+				delete(w.claims, "box-master-0-copies")
+				w.end(w.podOf("box-master-0"))
+			},
+			"create volume claim box-master-0-copies of box-master-0: the member needs a volume\n" +
+				"create pod 2 of box-master-0: its pod is gone",
+		},
+		{
+			"pod deleted and the claim is on its way out", func(w *world) {
+				w.claims["box-master-0-copies"] = planner.Claim{Name: "box-master-0-copies", Terminating: true}
+				w.end(w.podOf("box-master-0"))
+			}, "",
+		},
+		{
+			"scale out", func(w *world) { w.store.Spec.Masters.Replicas = 4 },
+			"create volume claim box-master-3-copies of box-master-3: the member needs a volume\ncreate pod 1 of box-master-3: it is new",
+		},
+		{
+			"scale in, and nothing is short", func(w *world) { w.store.Spec.Masters.Replicas = 2 },
+			"retire box-master-2: masters.replicas is 2",
+		},
+		{
+			"scale in, and copies are missing", func(w *world) {
+				w.store.Spec.Masters.Replicas = 2
+				w.cluster.short = 1
+			}, "",
+		},
+		{
+			"scale in during a recovery", func(w *world) {
+				w.store.Spec.Masters.Replicas = 2
+				w.cluster.lost = 1
+			}, "",
+		},
+		{
+			"scale in of one that is away, which is all that is wrong", func(w *world) {
+				w.store.Spec.Masters.Replicas = 2
+				w.podOf("box-master-2").deadNode = true
+			},
+			"retire box-master-2: masters.replicas is 2",
+		},
+		{
+			"scale in while another master ends", func(w *world) {
+				w.store.Spec.Masters.Replicas = 2
+				ending := *w.podOf("box-master-2")
+				ending.Name, ending.Member, ending.EndsAt = "box-master-3-gone", "box-master-3", w.now.Add(time.Second)
+				w.pods[ending.Name] = &ending
+			}, "",
+		},
+		{
+			"more memory, nobody holds anything, but copies are missing", func(w *world) {
+				w.store.Spec.Masters.Memory = resource.MustParse("2Gi")
+				w.cluster.short = 1
+			}, "",
+		},
+		{
+			"a pod that was not told where it is", func(w *world) { w.podOf("box-master-1").DomainKnown = false },
+			`tell pod POD of box-master-1 its failure domain, "rack of node of POD": it runs on node of POD`,
+		},
+		{
+			"the Store is deleted, claims are retained", func(w *world) {
+				w.store.DeletionTimestamp = &metav1.Time{Time: w.now}
+				clear(w.pods)
+			},
+			"remove the finalizer: its pods have ended",
+		},
+		{
+			"the Store is deleted with all that it held", func(w *world) {
+				w.store.DeletionTimestamp = &metav1.Time{Time: w.now}
+				w.store.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
+				clear(w.pods)
+				delete(w.claims, "box-master-0-copies")
+				w.claims["box-master-1-copies"] = planner.Claim{Name: "box-master-1-copies", Terminating: true}
+			},
+			"delete volume claim box-coordinator-state: the Store is being deleted, and its reclaimPolicy is Delete\n" +
+				"delete volume claim box-master-2-copies: the Store is being deleted, and its reclaimPolicy is Delete\n" +
+				"remove the finalizer: its pods have ended",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newReplicatedWorld(3)
+			if _, _, settled := w.settle(100); !settled {
+				t.Fatal("does not settle")
+			}
+			names := slices.Collect(maps.Keys(w.pods))
+			test.change(w)
+			got := describe(planner.Make(w.observe()).Steps)
+			for _, name := range names {
+				got = strings.ReplaceAll(got, name, "POD")
+			}
+			if got != test.want {
+				t.Errorf("steps are\n%s\nnot\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+// The gravest thing is named, and what exactly.
+func TestShortfall(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*planner.Observed)
+		want   string
+	}{
+		{"nothing", func(*planner.Observed) {}, ""},
+		{"no coordinator", func(o *planner.Observed) { o.Cluster, o.ClusterError = nil, "no answer" }, "CoordinatorDown: " +
+			"only the coordinator knows whether everything has its copies, and it does not answer: no answer"},
+		{"a recovery", func(o *planner.Observed) {
+			o.Cluster.Recoveries = []planner.Recovery{
+				{ID: 1, TabletsLeft: 0},
+				{ID: 2, Member: "box-master-1", ServerID: "2.1", TabletsLeft: 5, WaitsFor: "segment 9 of 2.1, last seen on box-master-2"},
+			}
+			o.Cluster.Members[0].SegmentsShort = 1
+		}, "RecoveryRuns: recovery 2 of box-master-1 (2.1): tablets left: 5, waits for segment 9 of 2.1, last seen on box-master-2"},
+		{
+			"state in memory", func(o *planner.Observed) { o.Cluster.State = v1alpha1.StorageMemory },
+			"CoordinatorInMemory: the coordinator keeps what it knows in memory: if its process ends, nobody knows what the copies " +
+				"are of. Set coordinator.state.type to Volume",
+		},
+		{
+			"a process that was made without copies", func(o *planner.Observed) { o.Cluster.Members[1].Copies = 0 },
+			"UnderReplicated: fewer copies than 1: box-master-1 keeps 0; it takes another process to keep more",
+		},
+		{
+			"copies are missing", func(o *planner.Observed) { o.Cluster.Members[1].SegmentsShort = 3 },
+			"UnderReplicated: pieces of logs with fewer copies than 1: box-master-1 (3 of 10)",
+		},
+		{"copies are missing because one is away", func(o *planner.Observed) {
+			o.Cluster.Members[1].SegmentsShort = 3
+			o.Cluster.Members[2].Connected = false
+		}, "UnderReplicated: pieces of logs with fewer copies than 1: box-master-1 (3 of 10); not up: box-master-2"},
+		{
+			"one is away", func(o *planner.Observed) { o.Cluster.Members[2].Connected = false },
+			"UnderReplicated: not up, and with them the copies that they keep: box-master-2",
+		},
+		{"one never came", func(o *planner.Observed) {
+			o.Cluster.Members = o.Cluster.Members[:2]
+			o.Cluster.Members[0].Serving = true
+		}, "UnderReplicated: not up, and with them the copies that they keep: box-master-2"},
+		{"one cannot write", func(o *planner.Observed) {
+			o.Cluster.Members[0].Tablets, o.Cluster.Members[0].Serving = 1, false
+		}, "UnderReplicated: waiting for their backups to take what they write: box-master-0"},
+		{"one that holds nothing does not serve", func(o *planner.Observed) { o.Cluster.Members[0].Serving = false }, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newReplicatedWorld(3)
+			if _, _, settled := w.settle(100); !settled {
+				t.Fatal("does not settle")
+			}
+			o := w.observe()
+			test.change(&o)
+			got := ""
+			if short := planner.Make(o).Shortfall; short != nil {
+				got = short.Reason + ": " + short.Message
+			}
+			if got != test.want {
+				t.Errorf("short is\n%s\nnot\n%s", got, test.want)
+			}
+		})
+	}
+	w := newWorld(1)
+	if short := planner.Make(w.observe()).Shortfall; short != nil {
+		t.Errorf("without copies nothing is short of them: %+v", short)
 	}
 }
 

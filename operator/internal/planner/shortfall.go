@@ -27,8 +27,8 @@ func (s *Shortfall) forbidsRemoving(member string) bool {
 	return s != nil && s.absent != member
 }
 
-// mayRemove says whether a master's process may be ended now: with copies only while nothing is short of them, and not before the last one that was
-// told to end has done so, for it takes the others a moment to notice what they are short of then.
+// mayRemove says whether a master's process may be ended now: with copies only while nothing is short of them, and not before the
+// last one that was told to end has done so, for it takes the others a moment to notice what they are short of then.
 func (p *planning) mayRemove(member string) bool {
 	if p.observed.Store.Spec.Replication.Factor == 0 {
 		return true

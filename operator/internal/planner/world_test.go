@@ -332,8 +332,8 @@ func (w *world) recover() {
 	}
 }
 
-// releaseClaims lets claims go that were told to and that no pod uses. A pod on a dead node would keep one until somebody removes the pod: who
-// deletes a claim does that, too.
+// releaseClaims lets claims go that were told to and that no pod uses. A pod on a dead node would keep one until somebody removes the
+// pod: who deletes a claim does that, too.
 func (w *world) releaseClaims() {
 	for name, claim := range w.claims {
 		used := false

@@ -198,7 +198,7 @@ func brokenBackups(o planner.Observed, plan planner.Plan) (reason, message strin
 	}
 	if reason == "" && everyMasterUp(plan) && room > 0 && room < needed {
 		return v1alpha1.ReasonBackupsSmall, fmt.Sprintf(
-			"copies of all that the masters can hold take %d MiB, and there is room for %d MiB: writes will wait before the masters are full",
+			"copies of all that masters can hold take %d MiB, and there is room for %d MiB: writes will wait before masters are full",
 			needed>>20, room>>20)
 	}
 	return reason, message

@@ -1,0 +1,242 @@
+package status_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/resources"
+	"rcbox.dev/rcbox/operator/internal/status"
+)
+
+// replicatedScene is a Store of two masters with one copy of everything, all in order.
+func replicatedScene() *scene {
+	s := newScene()
+	spec := &s.observed.Store.Spec
+	spec.Replication = v1alpha1.ReplicationSpec{Factor: 1, Durability: v1alpha1.Buffered}
+	spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+	s.observed.Cluster.State = v1alpha1.StorageVolume
+	for i := range s.plan.Masters {
+		view := &s.plan.Masters[i]
+		view.Claim = view.Name + "-copies"
+		view.Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i")
+		view.Reported.Copies, view.Reported.Serving, view.Reported.Segments = 1, true, 10
+		view.Reported.Backup = &planner.Backup{Frames: 100, Free: 75, SegmentBytes: 8}
+	}
+	return s
+}
+
+func (s *scene) recovery(id, tablets int64, waits string) {
+	recovery := planner.Recovery{
+		ID: id, Member: "box-master-1", ServerID: "2.0", Age: 10 * time.Second, TabletsLeft: tablets, WaitsFor: waits, PromisedMs: 1000,
+	}
+	if tablets == 0 {
+		recovery.MeasuredMs, recovery.Bytes = 840, 1234
+	}
+	s.observed.Cluster.Recoveries = append(s.observed.Cluster.Recoveries, recovery)
+	if tablets > 0 {
+		s.plan.Shortfall = &planner.Shortfall{
+			Reason: v1alpha1.ReasonRecoveryRuns, Message: planner.DescribeRecoveries([]planner.Recovery{recovery}),
+		}
+	}
+}
+
+func TestConditionsWithCopies(t *testing.T) {
+	const (
+		available   = v1alpha1.ConditionAvailable
+		progressing = v1alpha1.ConditionProgressing
+		degraded    = v1alpha1.ConditionDegraded
+		safe        = v1alpha1.ConditionDataSafe
+		recovering  = v1alpha1.ConditionRecovering
+	)
+	for _, test := range []struct {
+		name   string
+		change func(*scene)
+		want   []string
+	}{
+		{"all is well", func(*scene) {}, []string{
+			available + "=True Serving", degraded + "=False AsExpected", recovering + "=False NoneUnderWay: no master was lost",
+			safe + "=True Replicated: each object has 1 copy on other nodes than its master's, Buffered: they survive the end of all " +
+				"processes and pods, and the loss of power of all but one of their nodes",
+		}},
+		{"in memory", func(s *scene) {
+			s.observed.Store.Spec.Backups.Storage.Type = v1alpha1.StorageMemory
+			s.plan.Masters[0].Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i")
+		}, []string{safe + "=True Replicated: each object has 1 copy on other nodes than its master's, in memory"}},
+		{"nobody told a pod its domain", func(s *scene) {
+			s.observed.Store.Spec.Placement.FailureDomain = "rack"
+			s.plan.Masters[1].Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i")
+		}, []string{safe + "=True Replicated: each object has 1 copy on other nodes than its master's, Buffered: they survive the end of " +
+			"all processes and pods, and the loss of power of all but one of their nodes; not told their failure domains (rack), because " +
+			"the operator cannot read their nodes: box-master-1"}},
+		{"something is short", func(s *scene) {
+			s.plan.Shortfall = &planner.Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: "box-master-1 (3 of 10)"}
+		}, []string{safe + "=False UnderReplicated: box-master-1 (3 of 10)", available + "=True Serving"}},
+		{"a recovery runs", func(s *scene) { s.recovery(2, 4, "") }, []string{
+			available + "=False RecoveryRuns: some keys cannot be read or written yet: recovery 2 of box-master-1 (2.0): tablets left: 4" +
+				"; 2 of 2 masters are up",
+			safe + "=False RecoveryRuns: recovery 2 of box-master-1 (2.0): tablets left: 4",
+			recovering + "=True RecoveryRuns: recovery 2 of box-master-1 (2.0): tablets left: 4",
+		}},
+		{"a recovery waits", func(s *scene) { s.recovery(2, 4, "segment 7") }, []string{
+			available + "=False RecoveryBlocked",
+			safe + "=False RecoveryRuns: recovery 2 of box-master-1 (2.0): tablets left: 4, waits for segment 7",
+			recovering + "=True RecoveryBlocked: recovery 2 of box-master-1 (2.0): tablets left: 4, waits for segment 7",
+		}},
+		{"a recovery has ended", func(s *scene) { s.recovery(2, 0, "") }, []string{
+			available + "=True Serving", safe + "=True Replicated",
+			recovering + "=False NoneUnderWay: the last one: recovery 2 of box-master-1 (2.0) took 840 ms, 1000 ms were expected; " +
+				"1234 bytes were read",
+		}},
+		{"the coordinator is down", func(s *scene) {
+			s.noCoordinator()
+			s.plan.Shortfall = &planner.Shortfall{Reason: v1alpha1.ReasonCoordinatorDown, Message: "m"}
+		}, []string{safe + "=Unknown CoordinatorDown: m", recovering + "=Unknown CoordinatorDown"}},
+		{"something was lost all the same", func(s *scene) {
+			s.observed.Store.Status.LossCount = 1
+			s.observed.Store.Status.Losses = []v1alpha1.Loss{{Number: 1, Cause: v1alpha1.LossOfMember, Member: "box-master-0"}}
+		}, []string{safe + "=False DataLost: loss 1"}},
+		{"a storage has failed", func(s *scene) { s.plan.Masters[1].Reported.Backup.Retired = "write: no space left" }, []string{
+			degraded + "=True BackupsFailed: the storage of box-master-1 takes no more copies: write: no space left",
+		}},
+		{"copies are damaged", func(s *scene) { s.plan.Masters[1].Reported.Backup.Damaged = 2 }, []string{
+			degraded + "=True BackupsFailed: 2 of 100 frames of box-master-1 are damaged",
+		}},
+		{"there is little room", func(s *scene) {
+			for i := range s.plan.Masters {
+				s.plan.Masters[i].Reported.CapacityBytes, s.plan.Masters[i].Reported.Backup.SegmentBytes = 1<<30, 8<<20
+			}
+		}, []string{
+			degraded + "=True BackupsSmall: copies of all that masters can hold take 2048 MiB, and there is room for 1600 MiB",
+		}},
+		{"scaling in waits", func(s *scene) {
+			s.plan.Masters[1].Wanted = false
+			s.plan.Shortfall = &planner.Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: "box-master-0 (1 of 2)"}
+		}, []string{progressing + "=True Waiting: scaling in waits until everything has its copies: box-master-0 (1 of 2)"}},
+		{"a master is outdated", func(s *scene) {
+			s.plan.Masters[0].Pending, s.plan.Masters[0].Reported.Tablets = "image: a -> b", 1
+		}, []string{
+			progressing + "=False RestartPending: box-master-0 runs as it was made (image: a -> b). A restart keeps what it holds from " +
+				"being used until it has come back from copies, so it is yours to make: kubectl delete pod box-master-0-1",
+		}},
+		{"the coordinator is outdated", func(s *scene) {
+			s.plan.Coordinator.Pending = "image: a -> b"
+			s.plan.Coordinator.Pod.Inputs.State = v1alpha1.StorageVolume
+		}, []string{
+			progressing + "=False RestartPending: box-coordinator runs as it was made (image: a -> b). While it restarts, tables cannot " +
+				"be made and lost masters not recovered, so it is yours to make",
+		}},
+		{"being deleted", func(s *scene) { s.observed.Store.DeletionTimestamp = &metav1.Time{Time: start} }, []string{
+			safe + "=False Deleting", recovering + "=False Deleting",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := replicatedScene()
+			test.change(s)
+			got := status.Compute(s.observed, s.plan, s.outcome)
+			for _, want := range test.want {
+				name, rest, _ := strings.Cut(want, "=")
+				condition := meta.FindStatusCondition(got.Conditions, name)
+				text := string(condition.Status) + " " + condition.Reason + ": " + condition.Message
+				if !strings.HasPrefix(text, rest) {
+					t.Errorf("%s is\n%s, not\n%s", name, text, rest)
+				}
+			}
+		})
+	}
+}
+
+func TestReplicationInForce(t *testing.T) {
+	s := replicatedScene()
+	s.plan.Masters[0].Reported.Copies, s.plan.Masters[1].Reported.Copies = 3, 2
+	s.plan.Masters[1].Reported.SegmentsShort = 4
+	got := status.Compute(s.observed, s.plan, s.outcome)
+	if got.Replication != (v1alpha1.ReplicationStatus{Factor: 2, SegmentsShort: 4, CoordinatorState: v1alpha1.StorageVolume}) ||
+		got.Durability != v1alpha1.DurabilityBuffered {
+		t.Errorf("in force: %+v, %s", got.Replication, got.Durability)
+	}
+	member := got.Masters.Members[1]
+	if member.Copies != 2 || member.SegmentsShort != 4 || member.Claim != "box-master-1-copies" ||
+		*member.Backup != (v1alpha1.BackupStatus{Frames: 100, UsedPercent: 25}) {
+		t.Errorf("member is %+v", member)
+	}
+	// Without an answer it stays as it was; and the weakest pod counts.
+	s.observed.Store.Status = got
+	s.noCoordinator()
+	s.plan.Masters[1].Pod.Inputs.Replication = nil
+	again := status.Compute(s.observed, s.plan, s.outcome)
+	if again.Replication != got.Replication || *again.Masters.Members[1].Backup != *member.Backup ||
+		again.Durability != v1alpha1.DurabilityUnreplicated {
+		t.Errorf("in force: %+v, %s, %+v", again.Replication, again.Durability, again.Masters.Members[1])
+	}
+}
+
+// When it began is noted once: counted back from two clocks it would be another second at every look, and the status be written
+// for nothing.
+func TestRecoveriesAreRecorded(t *testing.T) {
+	s := replicatedScene()
+	s.recovery(1, 4, "")
+	first := status.Compute(s.observed, s.plan, s.outcome)
+	began := first.Recoveries[0].Since
+	if want := s.observed.Now.Add(-10 * time.Second); !began.Time.Equal(want) {
+		t.Errorf("it began at %s, not %s", began, want)
+	}
+	s.observed.Store.Status = first
+	s.observed.Now = s.observed.Now.Add(7 * time.Second)
+	if again := status.Compute(s.observed, s.plan, s.outcome).Recoveries[0].Since; !again.Equal(began) {
+		t.Errorf("it began at %s, then at %s", began, again)
+	}
+	// Those under way are all kept, and the last of the others.
+	s.observed.Cluster.Recoveries = nil
+	s.recovery(1, 4, "")
+	for id := range int64(40) {
+		s.recovery(2+id, 0, "")
+	}
+	list := status.Compute(s.observed, s.plan, s.outcome).Recoveries
+	if len(list) != 32 || list[0].ID != 1 || list[31].ID != 41 {
+		t.Errorf("%d recoveries from %d to %d", len(list), list[0].ID, list[len(list)-1].ID)
+	}
+}
+
+// Each recovery is told of twice, its begin and its end; one that ended between two looks, once. A Store that has never been safe
+// is no news.
+func TestRecoveryEvents(t *testing.T) {
+	s := replicatedScene()
+	reasons := func() string {
+		got := status.Compute(s.observed, s.plan, s.outcome)
+		var list []string
+		for _, event := range status.Events(&s.observed.Store.Status, &got) {
+			list = append(list, event.Type+" "+event.Reason)
+		}
+		s.observed.Store.Status = got
+		return strings.Join(list, ", ")
+	}
+	s.plan.Shortfall = &planner.Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: "m"}
+	for i, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, ""},
+		{func() { s.plan.Shortfall = nil }, "Normal Replicated"},
+		{func() { s.recovery(1, 3, "") }, "Warning RecoveryBegan, Warning RecoveryRuns, Warning RecoveryRuns"},
+		{func() {}, ""},
+		{func() { s.observed.Cluster.Recoveries[0].WaitsFor = "segment 7" }, "Warning RecoveryBlocked, Warning RecoveryBlocked"},
+		{func() {
+			s.observed.Cluster.Recoveries, s.plan.Shortfall = nil, nil
+			s.recovery(1, 0, "")
+			s.recovery(2, 0, "")
+		}, "Normal Recovered, Normal Recovered, Normal Serving, Normal Replicated"},
+		{func() {}, ""},
+	} {
+		step.change()
+		if got := reasons(); got != step.want {
+			t.Errorf("step %d: events are %s; not %s", i, got, step.want)
+		}
+	}
+}
