@@ -136,6 +136,6 @@ fn format_1_is_as_it_was() {
     file.extend(writer.record(&commit).unwrap());
     assert_eq!(lines.next(), Some(format!("file {}", hex(&file)).as_str()));
     assert_eq!(lines.next(), None);
-    let found: Vec<Pair> = load(&file).unwrap().into_pairs().collect();
+    let found: Vec<Pair> = load(&file).unwrap().take_pairs().collect();
     assert_eq!(found, [removed, loss]);
 }

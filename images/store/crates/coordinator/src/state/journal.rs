@@ -28,7 +28,7 @@ const SNAPSHOT_RECORD_BYTES: usize = 1 << 20;
 const MAX_RECORD_BYTES: usize = 1 << 30;
 
 /// Makes the bytes that are appended to a file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Writer {
     cluster_id: u64,
     next_sequence: u64,
@@ -51,10 +51,10 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    pub fn into_pairs(self) -> impl Iterator<Item = Pair> {
-        self.pairs
-            .into_iter()
-            .map(|(key, value)| Pair { key, value })
+    /// What [`crate::Coordinator::restore`] takes; they are gone from here then.
+    pub fn take_pairs(&mut self) -> impl Iterator<Item = Pair> + use<> {
+        let pairs = core::mem::take(&mut self.pairs);
+        pairs.into_iter().map(|(key, value)| Pair { key, value })
     }
 }
 

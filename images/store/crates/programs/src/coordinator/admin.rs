@@ -9,9 +9,10 @@ use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 
 use super::driver::Question;
+use super::state_file::Stats;
 use crate::guarded::{Guarded, SILENCE};
 use crate::mailbox::{Mailbox, NoAnswer};
-use crate::metrics::{self, byte_gauge, counter, gauge};
+use crate::metrics::{self, byte_gauge, counter, gauge, time_counter};
 
 /// Longest name of a member that is looked up.
 const MAX_NAME_BYTES: usize = 1024;
@@ -57,7 +58,7 @@ impl Admin for Service {
         &self,
         _request: Request<admin::GetClusterStatusRequest>,
     ) -> Result<Response<admin::GetClusterStatusResponse>, Status> {
-        let (status, _) = self.mailbox.ask(Question::Status).await?;
+        let (status, _, _) = self.mailbox.ask(Question::Status).await?;
         Ok(Response::new(cluster_status(status)))
     }
 
@@ -228,16 +229,34 @@ impl crate::http::Probe for Probe {
 
     fn metrics(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + '_>> {
         Box::pin(async {
-            let (status, counters) = self
+            let (status, counters, state) = self
                 .mailbox
                 .ask(Question::Status)
                 .await
                 .map_err(|error| error.to_string())?;
             let mut samples = of_store(&status);
             samples.extend(metrics::of_reactor(&counters));
+            samples.extend(state.iter().flat_map(of_state));
             Ok(metrics::text(samples))
         })
     }
+}
+
+fn of_state(stats: &Stats) -> Vec<metrics::Sample> {
+    vec![
+        byte_gauge("state", "File that the state is noted in", stats.file_bytes),
+        counter(
+            "state_commits",
+            "Writes to the state's file, each waited for until it is on the disk",
+            stats.commits,
+        ),
+        time_counter("state_commit", "Time that these took", stats.commit_ns),
+        counter(
+            "state_snapshots",
+            "How often the state's file was written anew, to be short again",
+            stats.snapshots,
+        ),
+    ]
 }
 
 fn of_store(status: &status::ClusterStatus) -> Vec<metrics::Sample> {

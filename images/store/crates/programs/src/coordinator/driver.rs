@@ -1,11 +1,17 @@
 //! Between sockets and the coordinator's state machine.
+//!
+//! What the coordinator puts out waits until the end of the round, when all that the round has changed is noted with one commit:
+//! nothing leaves that was not noted, and many requests share one write to the disk. The thread waits for the disk meanwhile. That is
+//! simple and does no harm: changes are rare (a table, a server, a lease in half an hour), a round without changes waits for nothing,
+//! and servers and clients go on without the coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use coordinator::status::{ClusterStatus, Removal, RemoveMemberError, TablePage};
-use coordinator::{Config, Coordinator, Output};
+use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
 use tokio::sync::oneshot;
@@ -13,15 +19,22 @@ use wire::ids::ReplyTo;
 use wire::member::{ToCoordinator, ToShard};
 use wire::time::Time;
 
+use super::state_file::{StateFile, Stats};
 use crate::logging::log_message;
 use crate::runtime::end_process;
 
 /// A member connection that has not said who it is by then is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// More output than this does not wait for the end of the round.
+const MAX_HELD_BYTES: usize = 1 << 20;
+
+/// The coordinator, its reactor's counters, and those of its state's file if there is one.
+pub type Shown = (ClusterStatus, Counters, Option<Stats>);
+
 /// What other threads ask.
 pub enum Question {
-    Status(oneshot::Sender<(ClusterStatus, Counters)>),
+    Status(oneshot::Sender<Shown>),
     Tables {
         after_table_id: u64,
         page_size: u32,
@@ -35,90 +48,156 @@ pub enum Question {
 
 pub struct Driver {
     coordinator: Coordinator,
+    /// Where the coordinator's state is noted; `None`: nowhere.
+    state: Option<StateFile>,
     client_listener: usize,
     /// Member connections.
     members: BTreeSet<u64>,
     /// Those of which nothing was heard yet, with the time by which it must be.
     strangers: BTreeMap<u64, Time>,
     inbox: Receiver<Question>,
-    /// Room for messages, used again and again.
-    encoded: Vec<u8>,
+    held: Held,
+}
+
+/// What waits until all that it may depend on is noted, in order.
+#[derive(Default)]
+struct Held {
+    actions: Vec<Action>,
+    /// Messages, one after the other.
+    bytes: Vec<u8>,
+    /// Member connections that will be closed: nothing that comes on them counts.
+    closing: BTreeSet<u64>,
+}
+
+enum Action {
+    /// These of the held bytes.
+    Send {
+        connection: u64,
+        nonce: u64,
+        message: Range<usize>,
+    },
+    Close(u64),
+    /// To another thread.
+    Answer(Box<dyn FnOnce() + Send>),
 }
 
 impl Driver {
-    pub fn new(config: Config, client_listener: usize, inbox: Receiver<Question>) -> Driver {
+    pub fn new(
+        coordinator: Coordinator,
+        state: Option<StateFile>,
+        client_listener: usize,
+        inbox: Receiver<Question>,
+    ) -> Driver {
         Driver {
-            coordinator: Coordinator::new(config, net::now()),
+            coordinator,
+            state,
             client_listener,
             members: BTreeSet::new(),
             strangers: BTreeMap::new(),
             inbox,
-            encoded: Vec::new(),
+            held: Held::default(),
         }
     }
 
-    /// The state machine, and what carries out its actions.
-    fn split<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut Coordinator, Actions<'a>) {
+    /// The state machine, and what holds its output.
+    fn split(&mut self) -> (&mut Coordinator, Actions<'_>) {
         let Driver {
             coordinator,
             members,
-            encoded,
+            held,
             ..
         } = self;
-        (
-            coordinator,
-            Actions {
-                io,
-                members,
-                encoded,
-            },
-        )
+        (coordinator, Actions { members, held })
     }
 
-    fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8], io: &mut Io) {
+    fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8]) {
         self.strangers.remove(&connection);
         match ToCoordinator::decode(payload) {
             Ok(message) => {
-                let (coordinator, mut out) = self.split(io);
+                let (coordinator, mut out) = self.split();
                 coordinator.member_message(now, connection, message, &mut out);
             }
             Err(error) => {
                 tracing::warn!(
                     "closed a member connection: a message that cannot be read: {error}"
                 );
-                self.member_gone(now, connection, io);
-                io.close(connection);
+                self.member_gone(now, connection);
+                self.split().1.close_member(connection);
             }
         }
     }
 
-    fn member_gone(&mut self, now: Time, connection: u64, io: &mut Io) {
+    fn member_gone(&mut self, now: Time, connection: u64) {
         self.strangers.remove(&connection);
         self.members.remove(&connection);
-        let (coordinator, mut out) = self.split(io);
+        let (coordinator, mut out) = self.split();
         coordinator.member_closed(now, connection, &mut out);
     }
 
-    fn answer(&mut self, now: Time, question: Question, io: &mut Io) {
-        let counters = io.counters();
-        let (coordinator, mut out) = self.split(io);
+    fn answer(&mut self, now: Time, question: Question, counters: Counters) {
+        let state = self.state.as_ref().map(StateFile::stats);
+        let (coordinator, mut out) = self.split();
         // Whoever asked may have given up: then nobody reads the answer.
-        match question {
+        let answer: Box<dyn FnOnce() + Send> = match question {
             Question::Status(answer) => {
-                drop(answer.send((coordinator.cluster_status(now), counters)))
+                let shown = (coordinator.cluster_status(now), counters, state);
+                Box::new(move || drop(answer.send(shown)))
             }
             Question::Tables {
                 after_table_id,
                 page_size,
                 answer,
             } => {
-                drop(answer.send(coordinator.tables(after_table_id, page_size)));
+                let page = coordinator.tables(after_table_id, page_size);
+                Box::new(move || drop(answer.send(page)))
             }
             Question::RemoveMember { removal, answer } => {
-                drop(answer.send(coordinator.remove_member(now, &removal, &mut out)));
+                let removed = coordinator.remove_member(now, &removal, &mut out);
+                Box::new(move || drop(answer.send(removed)))
+            }
+        };
+        self.held.actions.push(Action::Answer(answer));
+    }
+
+    /// Notes what has changed, and lets out what was waiting for that.
+    fn release(&mut self, now: Time, io: &mut Io) {
+        let changes = self.coordinator.take_changes(now);
+        if let Some(state) = &mut self.state
+            && !changes.is_empty()
+            && let Err(text) = state.commit(&changes)
+        {
+            give_up(&text);
+        }
+        let held = &mut self.held;
+        for action in held.actions.drain(..) {
+            match action {
+                Action::Send {
+                    connection,
+                    nonce,
+                    message,
+                } => {
+                    io.send(connection, nonce, &[&held.bytes[message]]);
+                }
+                Action::Close(connection) => io.close(connection),
+                Action::Answer(answer) => answer(),
             }
         }
+        held.bytes.clear();
+        held.bytes.shrink_to(MAX_HELD_BYTES);
+        held.closing.clear();
+        if let Some(state) = &mut self.state
+            && state.wants_snapshot()
+            && let Err(text) = state.snapshot(self.coordinator.pairs())
+        {
+            give_up(&text);
+        }
     }
+}
+
+/// What is noted is not known any more: nothing may be said that depends on it.
+fn give_up(text: &str) -> ! {
+    tracing::error!("{text}");
+    end_process()
 }
 
 impl Handler for Driver {
@@ -130,20 +209,27 @@ impl Handler for Driver {
     }
 
     fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
-        if self.members.contains(&connection) {
-            return self.member_frame(now, connection, payload, io);
+        if self.held.closing.contains(&connection) {
+            return;
         }
-        let (coordinator, mut out) = self.split(io);
-        coordinator.request(now, ReplyTo { connection, nonce }, payload, &mut out);
+        if self.members.contains(&connection) {
+            self.member_frame(now, connection, payload);
+        } else {
+            let (coordinator, mut out) = self.split();
+            coordinator.request(now, ReplyTo { connection, nonce }, payload, &mut out);
+        }
+        if self.held.bytes.len() > MAX_HELD_BYTES {
+            self.release(now, io);
+        }
     }
 
-    fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io) {
+    fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, _io: &mut Io) {
         if self.members.contains(&connection) {
             match reason {
                 CloseReason::EndOfStream => tracing::debug!("a member connection ended"),
                 reason => tracing::warn!("a member connection ended: {reason}"),
             }
-            self.member_gone(now, connection, io);
+            self.member_gone(now, connection);
         } else {
             self.coordinator.connection_closed(connection);
         }
@@ -151,7 +237,7 @@ impl Handler for Driver {
 
     fn woken(&mut self, now: Time, io: &mut Io) {
         while let Ok(question) = self.inbox.try_recv() {
-            self.answer(now, question, io);
+            self.answer(now, question, io.counters());
         }
     }
 
@@ -164,8 +250,8 @@ impl Handler for Driver {
             .collect();
         for connection in overdue {
             tracing::warn!("closed a member connection that did not say who it is");
-            self.member_gone(now, connection, io);
-            io.close(connection);
+            self.member_gone(now, connection);
+            self.split().1.close_member(connection);
         }
         let next_stranger = self
             .strangers
@@ -173,36 +259,49 @@ impl Handler for Driver {
             .min()
             .copied()
             .unwrap_or(Time::NEVER);
-        let (coordinator, mut out) = self.split(io);
+        let (coordinator, mut out) = self.split();
         let next = coordinator.tick(now, &mut out).min(next_stranger);
-        // Nothing keeps them yet.
-        drop(coordinator.take_changes(now));
+        self.release(now, io);
         next
     }
 }
 
 struct Actions<'a> {
-    io: &'a mut Io,
     members: &'a mut BTreeSet<u64>,
-    encoded: &'a mut Vec<u8>,
+    held: &'a mut Held,
+}
+
+impl Actions<'_> {
+    /// What was put behind the held bytes since `start` is a message.
+    fn send(&mut self, connection: u64, nonce: u64, start: usize) {
+        let message = start..self.held.bytes.len();
+        self.held.actions.push(Action::Send {
+            connection,
+            nonce,
+            message,
+        });
+    }
 }
 
 impl Output for Actions<'_> {
     fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
-        self.io.send(to.connection, to.nonce, &[payload]);
+        let start = self.held.bytes.len();
+        self.held.bytes.extend_from_slice(payload);
+        self.send(to.connection, to.nonce, start);
     }
 
     fn send_member(&mut self, connection: u64, message: ToShard) {
-        self.encoded.clear();
+        let start = self.held.bytes.len();
         // A vector takes any message.
-        if message.encode(self.encoded).is_ok() {
-            self.io.send(connection, 0, &[self.encoded]);
+        if message.encode(&mut self.held.bytes).is_ok() {
+            self.send(connection, 0, start);
         }
     }
 
     fn close_member(&mut self, connection: u64) {
         self.members.remove(&connection);
-        self.io.close(connection);
+        self.held.closing.insert(connection);
+        self.held.actions.push(Action::Close(connection));
     }
 
     fn log_message(&mut self, level: u32, text: &str) {

@@ -2,12 +2,16 @@
 
 mod admin;
 mod driver;
+mod state_file;
 
 use std::net::{SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use coordinator::Coordinator;
+use coordinator::state::journal::Writer;
 use net::{Limits, Options as ReactorOptions, Protocol, Reactor};
 
 use crate::locators::{
@@ -20,10 +24,12 @@ use crate::memory::give_back_at_once;
 use crate::random::random_u64;
 use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
 use crate::{VERSION, http};
+use state_file::{Directory, StateFile};
 
 /// Keeps the membership and the tables of a store, and tells clients where to find what.
 ///
-/// Its state is in memory only: a new coordinator is a new, empty store.
+/// With `--state file:DIR` its state outlives it: the next coordinator on the same directory goes on with the same store.
+/// Without, a new coordinator is a new, empty store.
 #[derive(Parser, Debug)]
 #[command(name = "coordinator", version = VERSION, after_help = EXAMPLES)]
 pub struct Options {
@@ -41,6 +47,10 @@ pub struct Options {
     /// Upper half of all table ids; random unless given [0 makes the ids of captured RAMCloud sessions]
     #[arg(long = "clusterTag", env = "RCBOX_CLUSTER_TAG", value_name = "NUMBER")]
     cluster_tag: Option<u32>,
+    /// Where to keep what must outlive this process: `memory` is nowhere, `file:DIR` a directory on a disk that stays. One
+    /// coordinator at a time uses a directory; it keeps a lock on it
+    #[arg(long, env = "RCBOX_STATE", default_value = "memory", value_name = "memory|file:DIR", value_parser = state_place)]
+    state: StatePlace,
     /// Where to listen for members [default: client port + 100]
     #[arg(long = "memberListen", env = "RCBOX_MEMBER_LISTEN", value_name = "HOST:PORT", value_parser = host_port)]
     member_listen: Option<SocketAddrV4>,
@@ -77,8 +87,24 @@ const EXAMPLES: &str = "\
 Examples:
   coordinator -C tcp:host=127.0.0.1,port=11100
   coordinator -C tcp:host=0.0.0.0,port=11100 --advertise tcp:host=10.0.0.1,port=11100
+  coordinator -C tcp:host=0.0.0.0,port=11100 --state file:/var/lib/rcbox
 
 Then start servers with: server -C tcp:host=127.0.0.1,port=11100 -L tcp:host=127.0.0.1,port=12100";
+
+/// Where the coordinator's state is kept.
+#[derive(Clone, Debug)]
+enum StatePlace {
+    Memory,
+    Directory(PathBuf),
+}
+
+fn state_place(text: &str) -> Result<StatePlace, String> {
+    match text.split_once(':') {
+        None if text == "memory" => Ok(StatePlace::Memory),
+        Some(("file", path)) if !path.is_empty() => Ok(StatePlace::Directory(path.into())),
+        _ => Err("expected memory, or file:DIR with the name of a directory".to_owned()),
+    }
+}
 
 /// Runs until a signal ends it.
 pub fn run(options: &Options) -> Result<(), String> {
@@ -86,10 +112,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     raise_file_limit();
     give_back_at_once();
     let client = listen_address(&options.locator)?;
-    let cluster_tag = match options.cluster_tag {
-        Some(tag) => tag,
-        None => random_u64()? as u32,
-    };
+    let (coordinator, state) = open_state(options)?;
     let mut reactor = Reactor::new(ReactorOptions {
         spin: Duration::from_micros(options.poll_micros),
         limits: Limits {
@@ -111,12 +134,8 @@ pub fn run(options: &Options) -> Result<(), String> {
     )?;
     let (_, member) = listen(member, Protocol::Member, "members")?;
 
-    let config = coordinator::Config {
-        allow_test_rpcs: options.allow_test_rpcs,
-        ..coordinator::Config::new(random_u64()?, cluster_tag, VERSION)
-    };
     let (mailbox, inbox) = Mailbox::new(reactor.remote());
-    let handler = driver::Driver::new(config, client_listener, inbox);
+    let handler = driver::Driver::new(coordinator, state, client_listener, inbox);
     tokio_runtime()?.block_on(async {
         let base = client_base(&options.locator, client)?;
         let admin = bind_admin(beside(options.admin_listen, base, ADMIN_PORT_OFFSET)?).await?;
@@ -138,6 +157,78 @@ pub fn run(options: &Options) -> Result<(), String> {
         })
         .await
     })
+}
+
+/// The coordinator as it was noted, or a new store's.
+fn open_state(options: &Options) -> Result<(Coordinator, Option<StateFile>), String> {
+    let cluster_tag = match options.cluster_tag {
+        Some(tag) => tag,
+        None => random_u64()? as u32,
+    };
+    let config = coordinator::Config {
+        allow_test_rpcs: options.allow_test_rpcs,
+        ..coordinator::Config::new(random_u64()?, cluster_tag, VERSION)
+    };
+    let StatePlace::Directory(path) = &options.state else {
+        tracing::info!(
+            "a new, empty store {:016x}; what this process knows ends with it (see --state)",
+            config.cluster_id
+        );
+        return Ok((Coordinator::new(config, net::now()), None));
+    };
+    let (coordinator, state) = open_directory(path, config)?;
+    let status = coordinator.cluster_status(net::now());
+    match options.cluster_tag {
+        Some(tag) if tag != status.cluster_tag => Err(format!(
+            "the store in {} has the cluster tag {}, not {tag}: leave --clusterTag out, or name another directory",
+            path.display(),
+            status.cluster_tag
+        )),
+        _ => Ok((coordinator, Some(state))),
+    }
+}
+
+fn open_directory(
+    path: &Path,
+    config: coordinator::Config,
+) -> Result<(Coordinator, StateFile), String> {
+    let began = net::now();
+    let directory = Directory::lock(path)?;
+    let Some(mut loaded) = directory.read()? else {
+        let writer = Writer::new(config.cluster_id);
+        let mut coordinator = Coordinator::new(config, began);
+        // What is in the snapshot needs not be noted again.
+        drop(coordinator.take_changes(began));
+        let state = StateFile::create(directory, writer, coordinator.pairs())?;
+        let cluster_id = coordinator.cluster_status(began).cluster_id;
+        tracing::info!(
+            "nothing was noted in {}: a new, empty store {cluster_id:016x}",
+            path.display()
+        );
+        return Ok((coordinator, state));
+    };
+    if loaded.torn_bytes > 0 {
+        tracing::warn!(
+            "cut {} bytes off the end of the state in {}: the process before ended while it wrote them, and had answered nothing that needs them",
+            loaded.torn_bytes,
+            path.display()
+        );
+    }
+    let (bytes, commits) = (loaded.whole_bytes, loaded.commits);
+    let coordinator = Coordinator::restore(config, loaded.take_pairs(), began)
+        .map_err(|text| format!("cannot use {}: {text}", path.display()))?;
+    let state = StateFile::go_on(directory, loaded)?;
+    let status = coordinator.cluster_status(began);
+    tracing::info!(
+        members = status.members.len(),
+        tables = status.table_count,
+        leases = status.client_lease_count,
+        "going on with store {:016x} of {}: read {bytes} bytes with {commits} commits in {} ms",
+        status.cluster_id,
+        path.display(),
+        net::now().since(began).as_millis()
+    );
+    Ok((coordinator, state))
 }
 
 /// What other ports are counted from: the port that was asked for. If the kernel chooses, it chooses all of them.

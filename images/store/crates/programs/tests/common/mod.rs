@@ -163,20 +163,23 @@ impl Coordinator {
 
     /// Another coordinator process at the same addresses.
     pub fn start_again(&self) -> Coordinator {
+        self.start_again_with(&[])
+    }
+
+    /// The same with more options.
+    pub fn start_again_with(&self, more: &[&str]) -> Coordinator {
         let client = format!("tcp:host=127.0.0.1,port={}", self.client.port());
         let (member, admin) = (self.member.to_string(), self.admin.to_string());
         let http = self.http.to_string();
-        Coordinator::start_at(
-            &client,
-            &[
-                "--memberListen",
-                &member,
-                "--adminListen",
-                &admin,
-                "--httpListen",
-                &http,
-            ],
-        )
+        let addresses = [
+            "--memberListen",
+            &member,
+            "--adminListen",
+            &admin,
+            "--httpListen",
+            &http,
+        ];
+        Coordinator::start_at(&client, &[&addresses, more].concat())
     }
 
     pub fn status(&self) -> Value {

@@ -1,0 +1,155 @@
+//! A coordinator's state with anything in it: reading it ends, what is read can be gone on with, and a coordinator that was made of it gives the
+//! same state again.
+#![no_main]
+
+use coordinator::state::journal::{Loaded, Writer, load};
+use coordinator::state::{Changes, Pair};
+use coordinator::{Config, Coordinator, Output};
+use libfuzzer_sys::fuzz_target;
+use prost::Message;
+use wire::ids::ReplyTo;
+use wire::member::{Hello, OpenFloor, ToCoordinator, ToShard, shard};
+use wire::time::Time;
+
+struct Nobody;
+
+impl Output for Nobody {
+    fn reply(&mut self, _to: ReplyTo, _payload: &[u8]) {}
+    fn send_member(&mut self, _connection: u64, _message: ToShard) {}
+    fn close_member(&mut self, _connection: u64) {}
+    fn log_message(&mut self, _level: u32, _text: &str) {}
+}
+
+fn says(coordinator: &mut Coordinator, connection: u64, kind: shard::Kind) {
+    let message = ToCoordinator { kind: Some(kind) };
+    coordinator.member_message(Time::ZERO, connection, message, &mut Nobody);
+}
+
+fn hello(member: &str) -> shard::Kind {
+    shard::Kind::Hello(Hello {
+        server_id: wire::ids::ServerId::INVALID.0,
+        member: member.to_owned(),
+        instance: "1".to_owned(),
+        process: 1,
+        shard_count: 1,
+        locator: "tcp:host=127.0.0.1,port=1".to_owned(),
+        replicas: 1,
+        ..Hello::default()
+    })
+}
+
+/// A small store: two servers, a table, a lease.
+fn store() -> Coordinator {
+    let mut coordinator = Coordinator::new(Config::new(1, 0, "fuzz"), Time::ZERO);
+    for connection in 1..3 {
+        says(
+            &mut coordinator,
+            connection,
+            hello(&format!("m{connection}")),
+        );
+        let floor = OpenFloor { segment_id: 1 };
+        says(
+            &mut coordinator,
+            connection,
+            shard::Kind::RaiseOpenFloor(floor),
+        );
+    }
+    let to = ReplyTo {
+        connection: 9,
+        nonce: 1,
+    };
+    let mut request = Vec::new();
+    let create = wire::rpc::CreateTableRequest {
+        name: b"t",
+        server_span: 2,
+    };
+    create.encode(&mut request);
+    coordinator.request(Time::ZERO, to, &request, &mut Nobody);
+    request.clear();
+    wire::rpc::RenewLeaseRequest { lease_id: 0 }.encode(&mut request);
+    coordinator.request(Time::ZERO, to, &request, &mut Nobody);
+    coordinator
+}
+
+fn kept(loaded: &Loaded) -> Vec<Pair> {
+    let pairs = loaded.pairs.iter();
+    let pairs = pairs.map(|(key, value)| Pair {
+        key: key.clone(),
+        value: value.clone(),
+    });
+    pairs.collect()
+}
+
+fn all_but_counters(coordinator: &Coordinator) -> Vec<Pair> {
+    let mut pairs: Vec<Pair> = coordinator.pairs().filter(|pair| pair.key != [1]).collect();
+    pairs.sort();
+    pairs
+}
+
+fn restore(pairs: Vec<Pair>) {
+    let config = Config::new(2, 2, "fuzz");
+    let mut restored = match Coordinator::restore(config.clone(), pairs, Time::ZERO) {
+        Ok(restored) => restored,
+        Err(text) => return assert!(!text.is_empty()),
+    };
+    let found = all_but_counters(&restored);
+    drop(restored.take_changes(Time::ZERO));
+    let again = Coordinator::restore(config, restored.pairs(), Time::ZERO);
+    let again = again.expect("what was restored can be restored again");
+    assert_eq!(all_but_counters(&again), found);
+    let status = restored.cluster_status(Time::ZERO);
+    assert_eq!(
+        status.table_count,
+        restored.tables(0, u32::MAX).tables.len() as u64
+    );
+    says(&mut restored, 1, hello("m1"));
+    restored.tick(Time(1_000_000_000), &mut Nobody);
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&mode, data)) = data.split_first() else {
+        return;
+    };
+    let coordinator = store();
+    let mut writer = Writer::new(1);
+    let file = writer.snapshot(coordinator.pairs()).expect("it is small");
+    let bytes = match mode % 3 {
+        // Any bytes.
+        0 => data.to_vec(),
+        // A file with bytes of it replaced, from a place on.
+        1 => match data.split_first_chunk::<2>() {
+            Some((at, patch)) => {
+                let mut bytes = file;
+                let at = usize::from(u16::from_le_bytes(*at)) % bytes.len();
+                let end = bytes.len().min(at + patch.len());
+                bytes.splice(at..end, patch.iter().copied());
+                bytes
+            }
+            None => return,
+        },
+        // Whole records of any changes.
+        _ => match Changes::decode(data) {
+            Ok(changes) => {
+                let record = writer.record(&changes).expect("it is small");
+                [file, record].concat()
+            }
+            Err(_) => return,
+        },
+    };
+    let mut loaded = match load(&bytes) {
+        Ok(loaded) => loaded,
+        Err(text) => return assert!(!text.is_empty()),
+    };
+    assert_eq!(loaded.whole_bytes + loaded.torn_bytes, bytes.len() as u64);
+    let before = kept(&loaded);
+    let mut longer = bytes[..loaded.whole_bytes as usize].to_vec();
+    longer.extend(
+        loaded
+            .writer
+            .record(&Changes::default())
+            .expect("it is empty"),
+    );
+    let again = load(&longer).expect("what is whole can be gone on with");
+    assert_eq!((kept(&again), again.torn_bytes), (before.clone(), 0));
+    restore(before);
+});
