@@ -16,7 +16,8 @@ func badSpecsAreRefused(t *testing.T) {
 		{"memory twice", "{name: bad}", "{masters: {resources: {requests: {memory: 1Gi}}}}", "masters.resources must not name memory"},
 		{"long name", "{name: a-name-that-is-far-too-long-for-pods-and-services}", "{}", "metadata.name must be at most 40 characters"},
 		{"name with dots", "{name: a.b}", "{}", "metadata.name must start with a letter"},
-		{"unknown field", "{name: bad}", "{backups: {}}", "unknown field"},
+		{"unknown field", "{name: bad}", "{shards: {}}", "unknown field"},
+		{"too many copies", "{name: bad}", "{masters: {replicas: 2}, replication: {factor: 2}}", "replication.factor must be less than"},
 	} {
 		t.Run(strings.ReplaceAll(bad.name, " ", "-"), func(t *testing.T) {
 			manifest := "apiVersion: rcbox.dev/v1alpha1\nkind: Store\nmetadata: " + bad.metadata + "\nspec: " + bad.spec + "\n"
