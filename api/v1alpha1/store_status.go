@@ -46,7 +46,7 @@ type StoreStatus struct {
 	//
 	// +optional
 	// +listType=map
-	// +listMapKey=id
+	// +listMapKey=serverId
 	// +kubebuilder:validation:MaxItems=32
 	Recoveries []RecoveryStatus `json:"recoveries,omitempty"`
 
@@ -123,16 +123,12 @@ type ReplicationStatus struct {
 
 // RecoveryStatus describes how a lost master's tablets come back.
 type RecoveryStatus struct {
-	// Its number.
-	ID int64 `json:"id"`
-	// The master that was lost.
+	// The server that was lost, as index.generation.
+	ServerID string `json:"serverId"`
+	// Its master.
 	//
 	// +optional
 	Member string `json:"member,omitempty"`
-	// The server that was lost, as index.generation.
-	//
-	// +optional
-	ServerID string `json:"serverId,omitempty"`
 	// When the server was found dead.
 	//
 	// +optional
@@ -145,11 +141,11 @@ type RecoveryStatus struct {
 	//
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// Bytes that were read from copies so far.
+	// Bytes of the lost server's log, as far as they are known.
 	//
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// How long it should take, in milliseconds, by what was known when it began.
+	// How long it should take to replay them, in milliseconds, by what is known of masters and their speed.
 	//
 	// +optional
 	PromisedMs int64 `json:"promisedMs,omitempty"`

@@ -799,25 +799,24 @@ func (x *BackupStorage) GetRetiredReason() string {
 	return ""
 }
 
-// How the tablets of a dead server come to others.
+// How the tablets of a dead server come to others. A server dies once: its id names the recovery.
 type Recovery struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	RecoveryId uint64                 `protobuf:"varint,1,opt,name=recovery_id,json=recoveryId,proto3" json:"recovery_id,omitempty"`
-	// The dead server and its member.
-	ServerId uint64 `protobuf:"fixed64,2,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
-	Member   string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ServerId uint64                 `protobuf:"fixed64,1,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
+	// The dead server's.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
 	// Cluster time at which the server was found dead.
-	StartedNs uint64 `protobuf:"varint,4,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	StartedNs uint64 `protobuf:"varint,3,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
 	// Tablets that are not served yet. 0: the recovery has ended.
-	TabletsLeft uint64 `protobuf:"varint,5,opt,name=tablets_left,json=tabletsLeft,proto3" json:"tablets_left,omitempty"`
+	TabletsLeft uint64 `protobuf:"varint,4,opt,name=tablets_left,json=tabletsLeft,proto3" json:"tablets_left,omitempty"`
 	// What it waits for, for people; empty while it goes on by itself.
-	WaitsFor string `protobuf:"bytes,6,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
-	// Read from backups so far.
-	Bytes uint64 `protobuf:"varint,7,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// How long it should take, by what was known when it began; 0 when that was too little.
-	PromisedMs uint64 `protobuf:"varint,8,opt,name=promised_ms,json=promisedMs,proto3" json:"promised_ms,omitempty"`
+	WaitsFor string `protobuf:"bytes,5,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// Of the dead server's log, as far as they are known.
+	Bytes uint64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// How long replay should take, by what was known of bytes, masters and their speed; 0 when that was too little.
+	PromisedMs uint64 `protobuf:"varint,7,opt,name=promised_ms,json=promisedMs,proto3" json:"promised_ms,omitempty"`
 	// How long it took, from started_ns until the last tablet was served; 0 before that.
-	MeasuredMs    uint64 `protobuf:"varint,9,opt,name=measured_ms,json=measuredMs,proto3" json:"measured_ms,omitempty"`
+	MeasuredMs    uint64 `protobuf:"varint,8,opt,name=measured_ms,json=measuredMs,proto3" json:"measured_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -850,13 +849,6 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
 	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *Recovery) GetRecoveryId() uint64 {
-	if x != nil {
-		return x.RecoveryId
-	}
-	return 0
 }
 
 func (x *Recovery) GetServerId() uint64 {
@@ -1424,20 +1416,18 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"framesFree\x12%\n" +
 	"\x0eframes_damaged\x18\x03 \x01(\rR\rframesDamaged\x12#\n" +
 	"\rsegment_bytes\x18\x04 \x01(\rR\fsegmentBytes\x12%\n" +
-	"\x0eretired_reason\x18\x05 \x01(\tR\rretiredReason\"\x97\x02\n" +
-	"\bRecovery\x12\x1f\n" +
-	"\vrecovery_id\x18\x01 \x01(\x04R\n" +
-	"recoveryId\x12\x1b\n" +
-	"\tserver_id\x18\x02 \x01(\x06R\bserverId\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\tR\x06member\x12\x1d\n" +
+	"\x0eretired_reason\x18\x05 \x01(\tR\rretiredReason\"\xf6\x01\n" +
+	"\bRecovery\x12\x1b\n" +
+	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
 	"\n" +
-	"started_ns\x18\x04 \x01(\x04R\tstartedNs\x12!\n" +
-	"\ftablets_left\x18\x05 \x01(\x04R\vtabletsLeft\x12\x1b\n" +
-	"\twaits_for\x18\x06 \x01(\tR\bwaitsFor\x12\x14\n" +
-	"\x05bytes\x18\a \x01(\x04R\x05bytes\x12\x1f\n" +
-	"\vpromised_ms\x18\b \x01(\x04R\n" +
+	"started_ns\x18\x03 \x01(\x04R\tstartedNs\x12!\n" +
+	"\ftablets_left\x18\x04 \x01(\x04R\vtabletsLeft\x12\x1b\n" +
+	"\twaits_for\x18\x05 \x01(\tR\bwaitsFor\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\x12\x1f\n" +
+	"\vpromised_ms\x18\a \x01(\x04R\n" +
 	"promisedMs\x12\x1f\n" +
-	"\vmeasured_ms\x18\t \x01(\x04R\n" +
+	"\vmeasured_ms\x18\b \x01(\x04R\n" +
 	"measuredMs\"\x89\x02\n" +
 	"\x04Loss\x12&\n" +
 	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12\x16\n" +

@@ -180,7 +180,6 @@ func addBackup(sum *planner.Backup, backup *adminv1.BackupStorage) *planner.Back
 func recoveryOf(recovery *adminv1.Recovery, clusterTimeNs uint64) planner.Recovery {
 	age := clusterTimeNs - min(recovery.GetStartedNs(), clusterTimeNs)
 	return planner.Recovery{
-		ID:          count(recovery.GetRecoveryId()),
 		ServerID:    admin.ServerID(recovery.GetServerId()),
 		Member:      recovery.GetMember(),
 		Age:         time.Duration(count(age)),

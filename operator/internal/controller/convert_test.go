@@ -109,8 +109,8 @@ func TestClusterOfCopies(t *testing.T) {
 			{Name: "b", Shards: []*adminv1.Shard{{Serving: true}}},
 		},
 		Recoveries: []*adminv1.Recovery{
-			{RecoveryId: 7, ServerId: 1<<32 | 2, Member: "c", StartedNs: 60e9, TabletsLeft: 4, WaitsFor: "x", Bytes: 5, PromisedMs: 6},
-			{RecoveryId: 8, StartedNs: 91e9, MeasuredMs: 9},
+			{ServerId: 1<<32 | 2, Member: "c", StartedNs: 60e9, TabletsLeft: 4, WaitsFor: "x", Bytes: 5, PromisedMs: 6},
+			{StartedNs: 91e9, MeasuredMs: 9},
 		},
 	})
 	a := cluster.Members[0]
@@ -125,7 +125,7 @@ func TestClusterOfCopies(t *testing.T) {
 		t.Errorf("state in %q", cluster.State)
 	}
 	want := planner.Recovery{
-		ID: 7, ServerID: "2.1", Member: "c", Age: 30 * time.Second, TabletsLeft: 4, WaitsFor: "x", Bytes: 5, PromisedMs: 6,
+		ServerID: "2.1", Member: "c", Age: 30 * time.Second, TabletsLeft: 4, WaitsFor: "x", Bytes: 5, PromisedMs: 6,
 	}
 	if got := cluster.Recoveries; got[0] != want || got[1].Age != 0 || got[1].MeasuredMs != 9 {
 		t.Errorf("recoveries are %+v", got)

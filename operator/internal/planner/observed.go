@@ -124,7 +124,7 @@ type Cluster struct {
 
 // Recovery is how the tablets of a dead server come to others.
 type Recovery struct {
-	ID       int64
+	// ServerID of the dead one; a server dies once.
 	ServerID string
 	Member   string
 	// Age is the time since the server was found dead.

@@ -125,8 +125,8 @@ func shortMembers(factor int32, masters []MemberView) *Shortfall {
 func DescribeRecoveries(recoveries []Recovery) string {
 	parts := make([]string, 0, len(recoveries))
 	for _, recovery := range recoveries {
-		text := fmt.Sprintf("recovery %d of %s (%s): tablets left: %d",
-			recovery.ID, recovery.Member, recovery.ServerID, recovery.TabletsLeft)
+		text := fmt.Sprintf("recovery of %s (%s): tablets left: %d",
+			recovery.Member, recovery.ServerID, recovery.TabletsLeft)
 		if recovery.WaitsFor != "" {
 			text += ", waits for " + recovery.WaitsFor
 		}

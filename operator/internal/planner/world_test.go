@@ -111,7 +111,7 @@ func (w *world) observe() planner.Observed {
 	}
 	o.Cluster = &planner.Cluster{ID: w.cluster.id, State: asked.Inputs.State}
 	if w.cluster.lost > 0 {
-		o.Cluster.Recoveries = []planner.Recovery{{ID: 1, Member: "somebody", TabletsLeft: w.cluster.lost}}
+		o.Cluster.Recoveries = []planner.Recovery{{Member: "somebody", TabletsLeft: w.cluster.lost}}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.cluster.members)) {
 		member := w.cluster.members[name]

@@ -65,8 +65,8 @@ func recoveryEvents(old, next *v1alpha1.StoreStatus) []Event {
 	}
 	var list []Event
 	for _, recovery := range next.Recoveries {
-		before := findRecovery(old.Recoveries, recovery.ID)
-		id := fmt.Sprintf("Recovery%d", recovery.ID)
+		before := findRecovery(old.Recoveries, recovery.ServerID)
+		id := "Recovery of " + recovery.ServerID
 		switch {
 		case recovery.TabletsLeft > 0 && before == nil:
 			began := warning("RecoveryBegan", fmt.Sprintf("%s (%s) is dead; others recover what it held: %s",

@@ -73,10 +73,10 @@ func recoveries(o planner.Observed) []v1alpha1.RecoveryStatus {
 
 func recoveryStatus(o planner.Observed, recovery planner.Recovery) v1alpha1.RecoveryStatus {
 	entry := v1alpha1.RecoveryStatus{
-		ID: recovery.ID, Member: recovery.Member, ServerID: recovery.ServerID, TabletsLeft: recovery.TabletsLeft,
+		Member: recovery.Member, ServerID: recovery.ServerID, TabletsLeft: recovery.TabletsLeft,
 		WaitsFor: recovery.WaitsFor, Bytes: recovery.Bytes, PromisedMs: recovery.PromisedMs, MeasuredMs: recovery.MeasuredMs,
 	}
-	if before := findRecovery(o.Store.Status.Recoveries, recovery.ID); before != nil && before.Since != nil {
+	if before := findRecovery(o.Store.Status.Recoveries, recovery.ServerID); before != nil && before.Since != nil {
 		// Computed anew from two clocks, it would be another second each time.
 		entry.Since = before.Since
 	} else {
@@ -86,8 +86,8 @@ func recoveryStatus(o planner.Observed, recovery planner.Recovery) v1alpha1.Reco
 	return entry
 }
 
-func findRecovery(list []v1alpha1.RecoveryStatus, id int64) *v1alpha1.RecoveryStatus {
-	i := slices.IndexFunc(list, func(r v1alpha1.RecoveryStatus) bool { return r.ID == id })
+func findRecovery(list []v1alpha1.RecoveryStatus, serverID string) *v1alpha1.RecoveryStatus {
+	i := slices.IndexFunc(list, func(r v1alpha1.RecoveryStatus) bool { return r.ServerID == serverID })
 	if i < 0 {
 		return nil
 	}
@@ -164,11 +164,11 @@ func recovering(o planner.Observed, next *v1alpha1.StoreStatus) verdict {
 }
 
 func describeEnded(recovery v1alpha1.RecoveryStatus) string {
-	text := fmt.Sprintf("recovery %d of %s (%s) took %d ms", recovery.ID, recovery.Member, recovery.ServerID, recovery.MeasuredMs)
+	text := fmt.Sprintf("recovery of %s (%s) took %d ms", recovery.Member, recovery.ServerID, recovery.MeasuredMs)
 	if recovery.PromisedMs > 0 {
 		text += fmt.Sprintf(", %d ms were expected", recovery.PromisedMs)
 	}
-	return text + fmt.Sprintf("; %d bytes were read", recovery.Bytes)
+	return text + fmt.Sprintf("; its log had %d bytes", recovery.Bytes)
 }
 
 // brokenBackups says what is wrong with storages for copies; an empty reason when nothing is.

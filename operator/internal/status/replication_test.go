@@ -1,6 +1,7 @@
 package status_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +33,9 @@ func replicatedScene() *scene {
 	return s
 }
 
-func (s *scene) recovery(id, tablets int64, waits string) {
+func (s *scene) recovery(generation int, tablets int64, waits string) {
 	recovery := planner.Recovery{
-		ID: id, Member: "box-master-1", ServerID: "2.0", Age: 10 * time.Second, TabletsLeft: tablets, WaitsFor: waits, PromisedMs: 1000,
+		Member: "box-master-1", ServerID: fmt.Sprintf("2.%d", generation), Age: 10 * time.Second, TabletsLeft: tablets, WaitsFor: waits, PromisedMs: 1000,
 	}
 	if tablets == 0 {
 		recovery.MeasuredMs, recovery.Bytes = 840, 1234
@@ -79,20 +80,20 @@ func TestConditionsWithCopies(t *testing.T) {
 			s.plan.Shortfall = &planner.Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: "box-master-1 (3 of 10)"}
 		}, []string{safe + "=False UnderReplicated: box-master-1 (3 of 10)", available + "=True Serving"}},
 		{"a recovery runs", func(s *scene) { s.recovery(2, 4, "") }, []string{
-			available + "=False RecoveryRuns: some keys cannot be read or written yet: recovery 2 of box-master-1 (2.0): tablets left: 4" +
+			available + "=False RecoveryRuns: some keys cannot be read or written yet: recovery of box-master-1 (2.2): tablets left: 4" +
 				"; 2 of 2 masters are up",
-			safe + "=False RecoveryRuns: recovery 2 of box-master-1 (2.0): tablets left: 4",
-			recovering + "=True RecoveryRuns: recovery 2 of box-master-1 (2.0): tablets left: 4",
+			safe + "=False RecoveryRuns: recovery of box-master-1 (2.2): tablets left: 4",
+			recovering + "=True RecoveryRuns: recovery of box-master-1 (2.2): tablets left: 4",
 		}},
 		{"a recovery waits", func(s *scene) { s.recovery(2, 4, "segment 7") }, []string{
 			available + "=False RecoveryBlocked",
-			safe + "=False RecoveryRuns: recovery 2 of box-master-1 (2.0): tablets left: 4, waits for segment 7",
-			recovering + "=True RecoveryBlocked: recovery 2 of box-master-1 (2.0): tablets left: 4, waits for segment 7",
+			safe + "=False RecoveryRuns: recovery of box-master-1 (2.2): tablets left: 4, waits for segment 7",
+			recovering + "=True RecoveryBlocked: recovery of box-master-1 (2.2): tablets left: 4, waits for segment 7",
 		}},
 		{"a recovery has ended", func(s *scene) { s.recovery(2, 0, "") }, []string{
 			available + "=True Serving", safe + "=True Replicated",
-			recovering + "=False NoneUnderWay: the last one: recovery 2 of box-master-1 (2.0) took 840 ms, 1000 ms were expected; " +
-				"1234 bytes were read",
+			recovering + "=False NoneUnderWay: the last one: recovery of box-master-1 (2.2) took 840 ms, 1000 ms were expected; " +
+				"its log had 1234 bytes",
 		}},
 		{"the coordinator is down", func(s *scene) {
 			s.noCoordinator()
@@ -195,12 +196,12 @@ func TestRecoveriesAreRecorded(t *testing.T) {
 	// Those under way are all kept, and the last of the others.
 	s.observed.Cluster.Recoveries = nil
 	s.recovery(1, 4, "")
-	for id := range int64(40) {
+	for id := range 40 {
 		s.recovery(2+id, 0, "")
 	}
 	list := status.Compute(s.observed, s.plan, s.outcome).Recoveries
-	if len(list) != 32 || list[0].ID != 1 || list[31].ID != 41 {
-		t.Errorf("%d recoveries from %d to %d", len(list), list[0].ID, list[len(list)-1].ID)
+	if len(list) != 32 || list[0].ServerID != "2.1" || list[31].ServerID != "2.41" {
+		t.Errorf("%d recoveries from %s to %s", len(list), list[0].ServerID, list[len(list)-1].ServerID)
 	}
 }
 

@@ -58,8 +58,12 @@ impl Admin for Service {
         &self,
         _request: Request<admin::GetClusterStatusRequest>,
     ) -> Result<Response<admin::GetClusterStatusResponse>, Status> {
-        let (status, _, _) = self.mailbox.ask(Question::Status).await?;
-        Ok(Response::new(cluster_status(status)))
+        let (status, _, state) = self.mailbox.ask(Question::Status).await?;
+        let state_kind = match state {
+            Some(_) => admin::StateKind::File,
+            None => admin::StateKind::Memory,
+        };
+        Ok(Response::new(cluster_status(status, state_kind)))
     }
 
     async fn list_tables(
@@ -124,7 +128,10 @@ impl Admin for Service {
     }
 }
 
-fn cluster_status(status: status::ClusterStatus) -> admin::GetClusterStatusResponse {
+fn cluster_status(
+    status: status::ClusterStatus,
+    state_kind: admin::StateKind,
+) -> admin::GetClusterStatusResponse {
     let unreplicated = admin::Durability {
         mode: admin::DurabilityMode::Unreplicated.into(),
         replicas: 0,
@@ -141,8 +148,8 @@ fn cluster_status(status: status::ClusterStatus) -> admin::GetClusterStatusRespo
         losses: status.losses.into_iter().map(loss).collect(),
         losses_dropped: status.losses_dropped,
         client_lease_count: status.client_lease_count,
-        recoveries: Vec::new(),
-        state_kind: admin::StateKind::Memory.into(),
+        recoveries: status.recoveries.into_iter().map(recovery).collect(),
+        state_kind: state_kind.into(),
     }
 }
 
@@ -173,6 +180,24 @@ fn shard(shard: status::Shard) -> admin::Shard {
         log_live_bytes: shard.log_live_bytes,
         object_count: shard.object_count,
         ..admin::Shard::default()
+    }
+}
+
+fn recovery(recovery: status::Recovery) -> admin::Recovery {
+    let took_ns = recovery.ended_ns.saturating_sub(recovery.began_ns);
+    admin::Recovery {
+        server_id: recovery.server_id,
+        member: recovery.member,
+        started_ns: recovery.began_ns,
+        tablets_left: recovery.tablets_left,
+        waits_for: recovery.waits_for,
+        bytes: recovery.bytes,
+        promised_ms: recovery.expected_ms,
+        // 0 is for one that has not ended.
+        measured_ms: match recovery.ended_ns {
+            0 => 0,
+            _ => took_ns.div_ceil(1_000_000).max(1),
+        },
     }
 }
 

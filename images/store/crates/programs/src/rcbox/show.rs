@@ -122,8 +122,7 @@ fn recoveries(text: &mut String, status: &GetClusterStatusResponse) {
         };
         let _ = writeln!(
             text,
-            "\nRecovery {} of {} ({}), for {}: {} tablets left, {} read{waits}",
-            recovery.recovery_id,
+            "\nRecovery of {} ({}), for {}: {} tablets left, {} of log{waits}",
             escape(recovery.member.as_bytes()),
             ServerId(recovery.server_id),
             duration(for_ns),
@@ -306,7 +305,6 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
 
 fn recovery_json(recovery: &admin::Recovery) -> Value {
     json!({
-        "recoveryId": recovery.recovery_id,
         "serverId": ServerId(recovery.server_id).to_string(),
         "member": recovery.member,
         "startedNs": recovery.started_ns,
@@ -515,7 +513,6 @@ mod tests {
                 ..Default::default()
             }],
             recoveries: vec![admin::Recovery {
-                recovery_id: 3,
                 server_id: 2,
                 member: "box-master-1".to_owned(),
                 started_ns: 85_000_000_000,
@@ -529,7 +526,7 @@ mod tests {
         let shown = status(&replicated, false);
         for part in [
             "Durability: REPLICATED (copies on other hosts: 2)",
-            "Recovery 3 of box-master-1 (2.0), for 5 s: 4 tablets left, 1.0 MiB read; waits for segment 7 of 2.0",
+            "Recovery of box-master-1 (2.0), for 5 s: 4 tablets left, 1.0 MiB of log; waits for segment 7 of 2.0",
         ] {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
         }
