@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wire::bugs::{Bug, is_planted};
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{
     Answer, Free, Held, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE,
@@ -273,7 +274,7 @@ impl<S: Storage> Backup<S> {
     }
 
     pub(crate) fn may_write(&self, log: ServerId) -> Result<(), Status> {
-        if self.fencing.fences.covers(log) {
+        if self.fencing.fences.covers(log) && !is_planted(Bug::AppendAfterFencing) {
             Err(Status::Fenced)
         } else if self.retired.is_some() {
             Err(Status::Retired)

@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::member::{Log, ReplicaFound, SegmentSource, ToShard, coordinator};
 use wire::time::Time;
@@ -71,7 +72,10 @@ impl Search {
 
     /// Every segment of the log from `from_segment` on, and who has it. The error names what nobody has.
     pub fn segments(&self, floor: u64, from_segment: u64) -> Result<Vec<SegmentSource>, String> {
-        let (head, digest) = self.head(floor)?;
+        let (head, mut digest) = self.head(floor)?;
+        if is_planted(Bug::IgnoreDigest) {
+            digest = self.all_closed();
+        }
         let mut closed: BTreeMap<u64, Replicas<'_>> = BTreeMap::new();
         for (backup, replica) in self.replicas() {
             if !replica.is_open && replica.damage.is_empty() {
@@ -102,9 +106,20 @@ impl Search {
         backups.flat_map(|(&backup, replicas)| replicas.iter().map(move |one| (backup, one)))
     }
 
+    fn all_closed(&self) -> Vec<u64> {
+        let closed = self.replicas().filter(|(_, replica)| !replica.is_open);
+        let ids: BTreeSet<u64> = closed.map(|(_, replica)| replica.segment_id).collect();
+        ids.into_iter().collect()
+    }
+
     /// The oldest head segment of which an open replica counts: younger ones hold nothing that was acknowledged. Of its replicas the longest,
     /// and the digest in it.
     fn head(&self, floor: u64) -> Result<(SegmentSource, Vec<u64>), String> {
+        let floor = if is_planted(Bug::UseStaleOpenReplica) {
+            0
+        } else {
+            floor
+        };
         let counts = |replica: &ReplicaFound| {
             replica.is_open
                 && !replica.is_side

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use wire::bugs::{Bug, is_planted};
 use wire::entry::{self, Digest};
 use wire::peer::Role;
 
@@ -191,6 +192,10 @@ impl Log {
                 segment_id,
                 last_side_id,
             });
+            if is_planted(Bug::FreeReplicaEarly) {
+                let freed = Change::Freed { segment_id };
+                self.ledger.changes.push_back(freed);
+            }
         }
     }
 

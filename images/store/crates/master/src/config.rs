@@ -28,9 +28,6 @@ pub struct Config {
     pub enumerated_bytes: usize,
     /// Serve KILL and FILL_WITH_TEST_DATA.
     pub allow_test_rpcs: bool,
-    /// A bug to show that tests would find it.
-    #[cfg(feature = "planted-bugs")]
-    pub planted_bug: Option<PlantedBug>,
 }
 
 /// Copies of a log on backups.
@@ -42,39 +39,6 @@ pub struct Replication {
     pub min_replicas: u8,
     /// Copies that nobody waits for go out in pieces of this size.
     pub copy_bytes: u32,
-}
-
-/// Bugs that a test build can be given.
-#[cfg(feature = "planted-bugs")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlantedBug {
-    /// The result of an RPC is logged but not remembered: a retried write takes effect twice.
-    ForgetRpcResult,
-    /// Replies leave before what they show is durable.
-    OpenGateEarly,
-    /// A removed key's slot goes before its tombstone is durable: "not found" is shown too early.
-    DropTombstoneEarly,
-    /// A removal does not raise the safe version: a key made again may get an old version.
-    VersionRestartsAfterRemove,
-    /// The result of an increment is not recorded: a retried one adds twice.
-    RepeatIncrement,
-    /// An enumeration that comes to a tablet that was split leaves some of its buckets out.
-    ScanSkipsAfterSplit,
-    /// A multi-write answers OK for an object that its conditions refused.
-    MultiWriteHidesRefusal,
-}
-
-/// Mirrors [`PlantedBug`] in builds that have none, so that the places that ask compile to nothing.
-#[cfg(not(feature = "planted-bugs"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlantedBug {
-    ForgetRpcResult,
-    OpenGateEarly,
-    DropTombstoneEarly,
-    VersionRestartsAfterRemove,
-    RepeatIncrement,
-    ScanSkipsAfterSplit,
-    MultiWriteHidesRefusal,
 }
 
 const MIB: usize = 1 << 20;
@@ -126,8 +90,6 @@ impl Config {
             enumerated_slots: 1024,
             enumerated_bytes: 128 << 10,
             allow_test_rpcs: false,
-            #[cfg(feature = "planted-bugs")]
-            planted_bug: None,
         })
     }
 
@@ -139,16 +101,6 @@ impl Config {
             segment_count: u32::try_from(segments).unwrap_or(u32::MAX),
             durability: self.durability,
         }
-    }
-
-    #[cfg(feature = "planted-bugs")]
-    pub(crate) fn has_bug(&self, bug: PlantedBug) -> bool {
-        self.planted_bug == Some(bug)
-    }
-
-    #[cfg(not(feature = "planted-bugs"))]
-    pub(crate) fn has_bug(&self, _bug: PlantedBug) -> bool {
-        false
     }
 }
 

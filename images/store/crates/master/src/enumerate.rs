@@ -6,13 +6,13 @@
 
 use log::LogPosition;
 use prost::Message;
+use wire::bugs::{Bug, is_planted};
 use wire::entry::Kind;
 use wire::ids::{ReplyTo, TableId};
 use wire::proto::{EnumerationFrame, EnumerationIterator};
 use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject};
 use wire::status::Status;
 
-use crate::config::PlantedBug;
 use crate::output::Output;
 use crate::shard::Shard;
 use crate::store::{object_view, place_of};
@@ -181,7 +181,7 @@ impl Shard {
             let was_cut = state.ranges.len() > ranges_before;
             let range = &mut state.ranges[at];
             let was_split = was_cut && range.next > (0, 0);
-            if was_split && self.config.has_bug(PlantedBug::ScanSkipsAfterSplit) {
+            if was_split && is_planted(Bug::ScanSkipsAfterSplit) {
                 range.next.0 += BUCKETS / 8;
             }
             seen = self.collect(request.table_id, request.keys_only, range, &mut objects);

@@ -28,8 +28,6 @@ mod stats;
 mod store;
 mod tablets;
 
-#[cfg(feature = "planted-bugs")]
-pub use config::PlantedBug;
 pub use config::{Config, Identity, Replication};
 pub use log::{Durability, LogPosition};
 pub use output::{Channel, DriverCounters, Output, Session};

@@ -4,6 +4,7 @@
 //! come later. Copies go to side segments of this shard's log as they are; nothing is shown before the tablets are taken.
 
 use log::{NoRoom, Reference};
+use wire::bugs::{Bug, is_planted};
 use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, SegmentHeader, Tombstone};
 use wire::ids::TableId;
 use wire::map::Map;
@@ -267,6 +268,9 @@ impl Store {
         place: &Place<'_>,
     ) -> Result<(), NoRoom> {
         replay.next_version = replay.next_version.max(tombstone.version + 1);
+        if is_planted(Bug::DropTombstoneInReplay) {
+            return;
+        }
         let found = self.look_up(place);
         if found.version > tombstone.version {
             return Ok(());
@@ -291,6 +295,9 @@ impl Store {
         entry: &RawEntry<'_>,
         result: &RpcResult<'_>,
     ) -> Result<(), ReplayError> {
+        if is_planted(Bug::ForgetReplayedResult) {
+            return Ok(());
+        }
         let (lease_id, rpc_id, ack_id) = (result.lease_id, result.rpc_id, result.ack_id);
         let (results, log) = (&mut self.keeper.results, &mut self.log);
         if results.look_up(lease_id, rpc_id, ack_id, |record| log.kill(record)) != Known::Nothing {
@@ -312,7 +319,9 @@ impl Store {
 
     /// All segments were replayed: versions of new objects are above everything that was. What remembered the dead is not needed any more.
     pub fn complete_replay(&mut self, replay: &mut Replay) {
-        self.log.raise_safe_version(replay.next_version);
+        if !is_planted(Bug::ReuseVersionAfterReplay) {
+            self.log.raise_safe_version(replay.next_version);
+        }
         self.log.close_copies();
         replay.dead = Map::default();
     }

@@ -1,6 +1,7 @@
 //! Requests of clients: the checks, and the single-object operations.
 
 use log::{LogPosition, Reference};
+use wire::bugs::{Bug, is_planted};
 use wire::entry::{ObjectView, RpcResult};
 use wire::ids::ReplyTo;
 use wire::keys::KeysAndValue;
@@ -14,7 +15,6 @@ use wire::status::Status;
 use wire::time::Time;
 
 use crate::admin::reply_message;
-use crate::config::PlantedBug;
 use crate::leases::Validity;
 use crate::membership::ask_about_lease;
 use crate::output::Output;
@@ -332,7 +332,10 @@ impl Shard {
         if outcome.response.status() == Status::Retry {
             return out.reply(to, &[&RetryResponse::to_bytes(BUSY.min_us, BUSY.max_us)]);
         }
-        let durable = self.durable_position();
+        let mut durable = self.durable_position();
+        if is_planted(Bug::RefuseEarly) && outcome.response.status() != Status::Ok {
+            durable = LogPosition::END;
+        }
         let response = outcome.response.to_bytes();
         self.gate
             .reply(durable, outcome.seen, to, &[response.as_ref()], out);
@@ -377,7 +380,7 @@ impl Shard {
 
     /// Up to where replies may show the log.
     pub(crate) fn durable_position(&self) -> LogPosition {
-        if self.config.has_bug(PlantedBug::OpenGateEarly) {
+        if is_planted(Bug::OpenGateEarly) {
             return LogPosition::END;
         }
         self.store.log.durable_position()

@@ -6,6 +6,7 @@ use log::{
     Admission, Change, Cleaning, Durability, Index, Keeps, Log, LogPosition, NoRoom, Origin,
     Reference, Slot,
 };
+use wire::bugs::{Bug, is_planted};
 use wire::entry::{Kind, Object, ObjectView, RawEntry, RpcResult, Tombstone};
 use wire::hash::key_hash;
 use wire::ids::TableId;
@@ -16,7 +17,7 @@ use wire::rpc::{
 };
 use wire::status::Status;
 
-use crate::config::{Config, PlantedBug};
+use crate::config::Config;
 use crate::results::Results;
 use crate::tablets::{Tablets, holds, overlap};
 
@@ -285,8 +286,7 @@ impl Store {
                     version,
                     new_value,
                 };
-                let numbered =
-                    numbered.filter(|_| !self.config.has_bug(PlantedBug::RepeatIncrement));
+                let numbered = numbered.filter(|_| !is_planted(Bug::RepeatIncrement));
                 self.record(response, place, numbered)
             }
             Err(outcome) => self.not_done(outcome, numbered),
@@ -375,7 +375,7 @@ impl Store {
         let tombstone = self.log.append_tombstone(table_id, found.version, key, old);
         self.log.kill(old);
         self.object_count -= 1;
-        if !self.config.has_bug(PlantedBug::VersionRestartsAfterRemove) {
+        if !is_planted(Bug::VersionRestartsAfterRemove) {
             self.log.raise_safe_version(found.version + 1);
         }
         self.vacate(slot, place.hash, tombstone);
@@ -385,7 +385,7 @@ impl Store {
     /// Takes a removed key's slot away, now or when its tombstone is durable.
     fn vacate(&mut self, slot: Slot, hash: u64, tombstone: Reference) {
         let at_once = self.config.durability == Durability::Unreplicated
-            || self.config.has_bug(PlantedBug::DropTombstoneEarly);
+            || is_planted(Bug::DropTombstoneEarly);
         if at_once {
             self.keeper.index.remove(slot);
             return;
@@ -455,7 +455,7 @@ impl Store {
                 key_hash: place.hash,
                 response: response.to_bytes().as_ref(),
             });
-            if self.config.has_bug(PlantedBug::ForgetRpcResult) {
+            if is_planted(Bug::ForgetRpcResult) {
                 self.log.kill(at);
             } else {
                 let Numbered {

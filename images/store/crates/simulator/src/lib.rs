@@ -32,6 +32,4 @@ mod workload;
 mod world;
 
 pub use coverage::{Coverage, REQUIRED};
-#[cfg(feature = "planted-bugs")]
-pub use master::PlantedBug;
 pub use run::{Options, Report, run};

@@ -19,9 +19,9 @@ const MAX_CONFIGURATIONS: usize = 100_000;
 pub struct Options {
     /// Prints every event.
     pub prints: bool,
-    /// A bug that the masters are given, to show that it is found.
+    /// What is broken on purpose, to show that it is found.
     #[cfg(feature = "planted-bugs")]
-    pub planted_bug: Option<master::PlantedBug>,
+    pub bug: Option<wire::bugs::Bug>,
 }
 
 /// What came out.
@@ -41,12 +41,9 @@ pub struct Report {
 /// Runs a seed.
 pub fn run(seed: u64, options: Options) -> Report {
     let mut random = Random::new(seed);
-    #[allow(unused_mut, reason = "changed when bugs are planted")]
-    let mut scenario = Scenario::draw(&mut random);
+    let scenario = Scenario::draw(&mut random);
     #[cfg(feature = "planted-bugs")]
-    {
-        scenario.planted_bug = options.planted_bug;
-    }
+    wire::bugs::plant(options.bug);
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));
     let mut world = World::new(scenario, random, prints);
     world.run();

@@ -62,8 +62,6 @@ pub struct Scenario {
     pub lease_expires: bool,
     /// A member connection counts as gone when nothing was heard for so long.
     pub silence_timeout: u64,
-    #[cfg(feature = "planted-bugs")]
-    pub planted_bug: Option<master::PlantedBug>,
     /// How much faster or slower than real time clocks run at most, in parts per million.
     pub max_clock_error_ppm: u64,
 }
@@ -165,8 +163,6 @@ impl Scenario {
             } else {
                 3 * SECOND
             },
-            #[cfg(feature = "planted-bugs")]
-            planted_bug: None,
             max_clock_error_ppm: *random.pick(&[0, 100, 5000]),
         }
     }

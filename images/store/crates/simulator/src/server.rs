@@ -291,7 +291,5 @@ fn shard_config(scenario: &Scenario) -> Config {
         enumerated_slots: scenario.enumerated_slots,
         enumerated_bytes: scenario.enumerated_bytes,
         allow_test_rpcs: false,
-        #[cfg(feature = "planted-bugs")]
-        planted_bug: scenario.planted_bug,
     }
 }

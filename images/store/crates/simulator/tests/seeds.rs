@@ -1,6 +1,7 @@
 //! A few seeds, and that the simulator finds what is wrong with masters that are broken on purpose.
 
-use simulator::{Options, PlantedBug, run};
+use simulator::{Options, run};
+use wire::bugs::Bug;
 
 #[test]
 fn a_seed_is_good_and_the_same_every_time() {
@@ -21,9 +22,9 @@ fn different_seeds_are_different_runs() {
 }
 
 /// Some of the first so many seeds find this bug, and say what it is. Prints how many do.
-fn assert_found(bug: PlantedBug, seeds: u64, expected: &str) {
+fn assert_found(bug: Bug, seeds: u64, expected: &str) {
     let options = Options {
-        planted_bug: Some(bug),
+        bug: Some(bug),
         ..Options::default()
     };
     let failure = |seed| run(seed, options).failure.map(|text| (seed, text));
@@ -43,13 +44,13 @@ fn assert_found(bug: PlantedBug, seeds: u64, expected: &str) {
 
 #[test]
 fn a_forgotten_rpc_result_is_found() {
-    assert_found(PlantedBug::ForgetRpcResult, 100, "not linearizable");
+    assert_found(Bug::ForgetRpcResult, 100, "not linearizable");
 }
 
 #[test]
 fn a_reply_that_leaves_too_early_is_found() {
     assert_found(
-        PlantedBug::OpenGateEarly,
+        Bug::OpenGateEarly,
         20,
         "a reply left that shows the log up to",
     );
@@ -58,7 +59,7 @@ fn a_reply_that_leaves_too_early_is_found() {
 #[test]
 fn a_removal_that_is_shown_too_early_is_found() {
     assert_found(
-        PlantedBug::DropTombstoneEarly,
+        Bug::DropTombstoneEarly,
         50,
         "a reply left that shows the log up to",
     );
@@ -66,24 +67,20 @@ fn a_removal_that_is_shown_too_early_is_found() {
 
 #[test]
 fn a_version_that_goes_back_is_found() {
-    assert_found(
-        PlantedBug::VersionRestartsAfterRemove,
-        20,
-        "not linearizable",
-    );
+    assert_found(Bug::VersionRestartsAfterRemove, 20, "not linearizable");
 }
 
 #[test]
 fn an_increment_that_counts_twice_is_found() {
-    assert_found(PlantedBug::RepeatIncrement, 300, "not linearizable");
+    assert_found(Bug::RepeatIncrement, 300, "not linearizable");
 }
 
 #[test]
 fn a_scan_that_leaves_something_out_is_found() {
-    assert_found(PlantedBug::ScanSkipsAfterSplit, 300, "not linearizable");
+    assert_found(Bug::ScanSkipsAfterSplit, 300, "not linearizable");
 }
 
 #[test]
 fn a_multi_write_that_hides_a_refusal_is_found() {
-    assert_found(PlantedBug::MultiWriteHidesRefusal, 20, "not linearizable");
+    assert_found(Bug::MultiWriteHidesRefusal, 20, "not linearizable");
 }

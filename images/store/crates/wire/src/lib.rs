@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bugs;
 pub mod entry;
 pub mod hash;
 pub mod ids;

@@ -332,12 +332,15 @@ proptest! {
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use super::*;
+    use wire::bugs::{Bug, plant};
 
-    fn with_bug(bug: PlantedBug) -> Config {
-        Config {
-            planted_bug: Some(bug),
-            ..lagging()
-        }
+    /// What a watch sees of a shard that is broken.
+    fn watch(bug: Bug, steps: &[Step]) -> Result<(), String> {
+        assert_eq!(Watch::new(lagging()).run(steps), Ok(()));
+        plant(Some(bug));
+        let seen = Watch::new(lagging()).run(steps);
+        plant(None);
+        seen
     }
 
     #[test]
@@ -349,12 +352,7 @@ mod planted {
             },
             Step::Read { key: 1 },
         ];
-        assert_eq!(Watch::new(lagging()).run(&steps), Ok(()));
-        assert!(
-            Watch::new(with_bug(PlantedBug::OpenGateEarly))
-                .run(&steps)
-                .is_err()
-        );
+        assert!(watch(Bug::OpenGateEarly, &steps).is_err());
     }
 
     #[test]
@@ -368,27 +366,23 @@ mod planted {
             Step::Remove { key: 1 },
             Step::Read { key: 1 },
         ];
-        assert_eq!(Watch::new(lagging()).run(&steps), Ok(()));
-        assert!(
-            Watch::new(with_bug(PlantedBug::DropTombstoneEarly))
-                .run(&steps)
-                .is_err()
-        );
+        assert!(watch(Bug::DropTombstoneEarly, &steps).is_err());
     }
 
     #[test]
     fn a_forgotten_result_and_a_version_that_goes_back_show() {
-        let mut config = small(Durability::Unreplicated);
-        config.planted_bug = Some(PlantedBug::ForgetRpcResult);
+        let config = small(Durability::Unreplicated);
+        plant(Some(Bug::ForgetRpcResult));
         let mut driver = Driver::enlisted(config);
         assert_eq!(driver.write(1, b"key", b"").1, 1);
         assert_eq!(driver.write(1, b"key", b"").1, 2);
 
-        config.planted_bug = Some(PlantedBug::VersionRestartsAfterRemove);
+        plant(Some(Bug::VersionRestartsAfterRemove));
         let mut driver = Driver::enlisted(config);
         driver.write(1, b"key", b"");
         driver.write(2, b"key", b"");
         assert_eq!(driver.remove(3, b"key").1, 2);
         assert_eq!(driver.write(4, b"key", b"").1, 2);
+        plant(None);
     }
 }

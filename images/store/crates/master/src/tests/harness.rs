@@ -115,8 +115,6 @@ pub fn small(durability: Durability) -> Config {
         enumerated_slots: 1024,
         enumerated_bytes: 128 << 10,
         allow_test_rpcs: false,
-        #[cfg(feature = "planted-bugs")]
-        planted_bug: None,
     }
 }
 

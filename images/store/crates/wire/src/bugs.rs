@@ -1,0 +1,75 @@
+//! Bugs on purpose: what tests must find.
+//!
+//! Each place in the code that could have one of these bugs asks [`is_planted`]. In programs that is `false` at compile time; a build with the feature
+//! `planted-bugs`, for tests, answers what [`plant`] has set for this thread.
+
+/// What can be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The result of an RPC is logged but not remembered: a retried write takes effect twice.
+    ForgetRpcResult,
+    /// Replies leave before what they show is durable.
+    OpenGateEarly,
+    /// A removed key's slot goes before its tombstone is durable: "not found" is shown too early.
+    DropTombstoneEarly,
+    /// A removal does not raise the safe version: a key made again may get an old version.
+    VersionRestartsAfterRemove,
+    /// The result of an increment is not recorded: a retried one adds twice.
+    RepeatIncrement,
+    /// An enumeration that comes to a tablet that was split leaves some of its buckets out.
+    ScanSkipsAfterSplit,
+    /// A multi-write answers OK for an object that its conditions refused.
+    MultiWriteHidesRefusal,
+    /// What the last backup of a head has not acknowledged counts as durable.
+    AcknowledgeBeforeLastReplica,
+    /// Refusals leave although what they show is not durable.
+    RefuseEarly,
+    /// A master serves without its backups' promises.
+    SkipServingLease,
+    /// A recovery believes an open replica that was left behind.
+    UseStaleOpenReplica,
+    /// A recovery replays all closed replicas that it finds, whatever the digest says.
+    IgnoreDigest,
+    /// A backup takes appends of a log that is being recovered.
+    AppendAfterFencing,
+    /// A replay passes tombstones over.
+    DropTombstoneInReplay,
+    /// After a replay versions begin where they would have without it.
+    ReuseVersionAfterReplay,
+    /// The replicas of a cleaned segment are freed before a digest leaves it out.
+    FreeReplicaEarly,
+    /// A replay passes RPC results over.
+    ForgetReplayedResult,
+    /// A backup that opens its storage believes headers whose data is not there.
+    BelieveTornFrame,
+}
+
+#[cfg(feature = "planted-bugs")]
+mod planted {
+    use super::Bug;
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Breaks what this thread runs from now on; `None`: nothing.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    /// Whether this is broken.
+    pub fn is_planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub use planted::{is_planted, plant};
+
+/// Whether this is broken.
+#[cfg(not(feature = "planted-bugs"))]
+#[inline(always)]
+pub const fn is_planted(_bug: Bug) -> bool {
+    false
+}
