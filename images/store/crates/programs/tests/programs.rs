@@ -46,8 +46,13 @@ fn wrong_use_ends_with_2_and_says_what_is_wrong() {
         (COORDINATOR, vec![], "--coordinator"),
         (
             SERVER,
-            vec!["-C", local, "-L", local, "-r", "3"],
-            "no copies",
+            vec!["-C", local, "-L", local, "-r", "3", "--minReplicas", "4"],
+            "give at most 3",
+        ),
+        (
+            SERVER,
+            vec!["-C", local, "-L", local, "-B", "-r", "2"],
+            "give -r to the masters",
         ),
         (
             SERVER,
@@ -86,6 +91,16 @@ fn failures_end_with_1_and_say_what_to_do() {
             SERVER,
             vec!["-C", local, "-L", "tcp:host=127.0.0.1,port=0", "-t", "1"],
             "more memory",
+        ),
+        (
+            SERVER,
+            vec!["-C", local, "-L", local, "-r", "1", "-f", "/dev/null"],
+            "neither a file nor a block device",
+        ),
+        (
+            SERVER,
+            vec!["-C", local, "-L", local, "-B"],
+            "--segmentFrames",
         ),
         (RCBOX, vec!["status"], "RCBOX_COORDINATOR"),
         (

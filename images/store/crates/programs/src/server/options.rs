@@ -207,3 +207,45 @@ fn check_master_only(options: &Options) -> Result<(), String> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(arguments: &[&str]) -> Result<(), String> {
+        let local = "tcp:host=127.0.0.1,port=1";
+        let always = ["server", "-C", local, "-L", local];
+        let all = always.iter().chain(arguments);
+        check(&Options::try_parse_from(all).expect("known options"))
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused_with_a_way_out() {
+        for (arguments, text) in [
+            (&["-M", "-B"][..], "leave one of them out"),
+            (&["-B", "-r", "1"], "give -r to the masters"),
+            (&["-r", "3", "--minReplicas", "4"], "give at most 3"),
+            (&["--minReplicas", "1"], "say with -r"),
+            (&["-M", "-f", "x"], "-f is for backups"),
+            (&["-M", "-r", "2", "--durability", "flushed"], "for backups"),
+            (&["-r", "2", "--durability", "flushed"], "with -f"),
+        ] {
+            let error = checked(arguments).expect_err("refused");
+            assert!(error.contains(text), "{arguments:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_goes_together_is_taken() {
+        for arguments in [
+            &["-r", "3"][..],
+            &["-r", "3", "--minReplicas", "3"],
+            &["-M", "-r", "2"],
+            &["-B", "-f", "x", "--durability", "flushed"],
+            &["-r", "0", "-f", "x"],
+            &["-M"],
+        ] {
+            assert_eq!(checked(arguments), Ok(()), "{arguments:?}");
+        }
+    }
+}

@@ -152,3 +152,76 @@ impl BackupSettings {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn settings(arguments: &[&str]) -> Result<Settings, String> {
+        let local = "tcp:host=127.0.0.1,port=1";
+        let always = ["server", "-C", local, "-L", local];
+        let all = always.iter().chain(arguments);
+        Settings::new(&Options::try_parse_from(all).expect("known options"))
+    }
+
+    #[test]
+    fn a_server_without_replicas_has_no_backup_unless_there_is_room_for_one() {
+        let backup_of = |arguments: &[&str]| settings(arguments).expect("sound").backup;
+        assert_eq!(backup_of(&[]), None);
+        assert_eq!(backup_of(&["-r", "2", "-M"]), None);
+        assert!(backup_of(&["-f", "x"]).is_some());
+        assert!(backup_of(&["--segmentFrames", "9"]).is_some());
+        assert_eq!(backup_of(&["-r", "1"]).and_then(|backup| backup.file), None);
+    }
+
+    #[test]
+    fn a_backup_fits_logs_of_servers_like_its_own() {
+        let settings = settings(&["-r", "3", "-t", "500"]).expect("sound");
+        let log = settings.master.log();
+        assert_eq!(log.durability, master::Durability::External);
+        let replication = settings.master.replication.expect("replicas");
+        assert_eq!((replication.replicas, replication.min_replicas), (3, 2));
+        let backup = settings.backup.expect("a backup");
+        assert_eq!(backup.segment_bytes, log.segment_bytes);
+        assert_eq!(backup.frame_count(None), Ok(4 * log.max_frames()));
+        assert!(log.max_frames() > log.segment_count);
+    }
+
+    #[test]
+    fn a_backup_only_takes_the_largest_segments_and_is_told_how_many() {
+        let of = |arguments| settings(arguments).expect("sound");
+        let backup = of(&["-B"]).backup.expect("a backup");
+        assert_eq!(backup.segment_bytes, 8 << 20);
+        assert!(
+            backup
+                .frame_count(None)
+                .unwrap_err()
+                .contains("--segmentFrames")
+        );
+        let backup = of(&["-B", "--segmentFrames", "7", "--segmentMB", "2"]).backup;
+        let backup = backup.expect("a backup");
+        assert_eq!(
+            (backup.segment_bytes, backup.frame_count(None)),
+            (2 << 20, Ok(7))
+        );
+        assert!(
+            of(&["-B"]).master.log_bytes < 32 << 20,
+            "no objects are kept"
+        );
+    }
+
+    #[test]
+    fn segments_that_are_too_large_for_the_memory_are_refused() {
+        let Err(error) = settings(&["-t", "64", "--segmentMB", "8"]) else {
+            panic!("8 MiB in 64");
+        };
+        assert!(
+            error.contains("-t 64") && error.contains("smaller segments"),
+            "{error}"
+        );
+        let one = settings(&["-r", "1"]).expect("sound").master.replication;
+        assert_eq!(one.map(|wanted| wanted.min_replicas), Some(1));
+    }
+}

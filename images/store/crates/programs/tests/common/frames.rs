@@ -1,0 +1,82 @@
+//! What is in backups' files, read as a backup reads them.
+
+use std::path::Path;
+
+use backup::testing::MemoryStorage;
+use backup::{Backup, Config, Durability, Inventory, Output};
+use wire::ids::{ReplyTo, ServerId};
+use wire::peer::{Answer, Read, ReplicaId, Status};
+use wire::time::Time;
+
+/// What a backup held when its process was killed.
+pub struct Frames {
+    backup: Backup<MemoryStorage>,
+}
+
+pub const FRAMES: u32 = 24;
+pub const SEGMENT_BYTES: u32 = 2 << 20;
+
+/// Of the kernel that runs.
+pub fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let digits = text.trim().replace('-', "");
+    u128::from_str_radix(&digits, 16).unwrap().to_be_bytes()
+}
+
+/// For what a backup says and a test does not want to know.
+struct Silent;
+
+impl Output for Silent {
+    fn answer(&mut self, _: ReplyTo, _: Answer) {}
+    fn log_message(&mut self, _: u32, _: &str) {}
+    fn released(&mut self, _: Inventory) {}
+}
+
+impl Frames {
+    /// Opens a copy of a file, under this kernel (`boot_id`) or another.
+    pub fn read(path: &Path, cluster_id: u64, boot_id: [u8; 16]) -> Frames {
+        let config = Config {
+            cluster_id,
+            segment_bytes: SEGMENT_BYTES,
+            frame_count: FRAMES,
+            durability: Durability::Buffered,
+            boot_id,
+        };
+        let storage = MemoryStorage::with(std::fs::read(path).unwrap());
+        let mut backup = Backup::open(Time::ZERO, config, storage).unwrap();
+        backup.tick(Time::ZERO, &mut Silent);
+        Frames { backup }
+    }
+
+    pub fn damaged(&self) -> u32 {
+        self.backup.stats().frames_damaged
+    }
+
+    /// All data of all replicas that is given out, each compared with its checksum.
+    pub fn data(&mut self) -> Vec<u8> {
+        let logs: Vec<ServerId> = self.backup.logs().collect();
+        let of_log = |log: &ServerId| {
+            let segments = self.backup.segments(*log);
+            let log = *log;
+            segments.map(move |segment_id| ReplicaId { log, segment_id })
+        };
+        let replicas: Vec<ReplicaId> = logs.iter().flat_map(of_log).collect();
+        let (mut all, mut piece) = (Vec::new(), Vec::new());
+        for replica in replicas {
+            let read = Read {
+                replica,
+                offset: 0,
+                bytes: SEGMENT_BYTES,
+            };
+            if self.backup.read(&read, &mut piece) == Status::Ok {
+                all.extend_from_slice(&piece);
+            }
+        }
+        all
+    }
+}
+
+pub fn contains(data: &[u8], text: &str) -> bool {
+    data.windows(text.len())
+        .any(|window| window == text.as_bytes())
+}
