@@ -11,4 +11,5 @@ mod memory;
 mod multi;
 mod once;
 mod proxy;
+mod recovery;
 mod replicas;

@@ -134,7 +134,7 @@ impl Shard {
 
     /// Does what is due for recoveries; when to come again though nothing happens.
     pub(crate) fn tend_recoveries(&mut self, now: Time, out: &mut impl Output) -> Time {
-        if self.recoveries.active.is_empty() {
+        if self.recoveries.active.iter().all(|one| one.is_complete) {
             self.recoveries.reader.close(out);
             return Time::NEVER;
         }

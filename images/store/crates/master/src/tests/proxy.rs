@@ -178,3 +178,80 @@ fn pings_for_others_are_bounded_in_number_and_in_time() {
         assert_eq!(answered(&mut driver, nonce), Some(TIMED_OUT));
     }
 }
+
+fn probe(driver: &mut Driver, sequence: u64) -> Session {
+    driver.order(coordinator::Kind::Probe(member::Probe {
+        sequence,
+        server_id: OTHER.0,
+        locator: LOCATOR.to_owned(),
+        timeout_ms: 500,
+    }))
+}
+
+fn probed(driver: &mut Driver) -> Vec<(u64, bool)> {
+    let messages = std::mem::take(&mut driver.said.messages).into_iter();
+    let probed = messages.filter_map(|kind| match kind {
+        shard::Kind::Probed(probed) => Some((probed.sequence, probed.is_alive)),
+        _ => None,
+    });
+    probed.collect()
+}
+
+#[test]
+fn the_coordinator_hears_whether_a_server_is_alive() {
+    let mut driver = driver();
+    assert_eq!(probe(&mut driver, 5), Session::Continue);
+    assert_eq!(driver.said.connects, [LOCATOR]);
+    driver.shard.server_connected(1, &mut driver.said);
+    says_it_is(&mut driver, 1, OTHER);
+    assert_eq!(probed(&mut driver), [], "it has not answered the ping");
+    let now = driver.now;
+    driver
+        .shard
+        .server_answered(now, 1, 2, &[0; 4], &mut driver.said);
+    assert_eq!(probed(&mut driver), [(5, true)]);
+
+    // Another has its place.
+    probe(&mut driver, 6);
+    driver.shard.server_connected(2, &mut driver.said);
+    says_it_is(&mut driver, 2, ServerId::new(7, 1));
+    assert_eq!(probed(&mut driver), [(6, false)]);
+
+    // Nobody is there, which is known at once; or nobody answers.
+    probe(&mut driver, 7);
+    driver.shard.server_disconnected(3, &mut driver.said);
+    assert_eq!(probed(&mut driver), [(7, false)]);
+    probe(&mut driver, 8);
+    driver.now += Duration::from_millis(499);
+    driver.settle();
+    assert_eq!(probed(&mut driver), []);
+    driver.now += Duration::from_millis(1);
+    driver.settle();
+    assert_eq!(probed(&mut driver), [(8, false)]);
+    driver.said.is_cut_off = true;
+    probe(&mut driver, 9);
+    assert_eq!(probed(&mut driver), [(9, false)]);
+}
+
+#[test]
+fn a_coordinator_that_comes_back_hears_nothing_of_probes_before_that() {
+    let mut driver = driver();
+    probe(&mut driver, 5);
+    driver.shard.coordinator_lost(driver.now);
+    driver.settle();
+    assert_eq!(driver.said.closed, [1]);
+    driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[WHOLE_TABLE]);
+    driver.shard.server_disconnected(1, &mut driver.said);
+    assert_eq!(probed(&mut driver), []);
+}
+
+#[test]
+fn of_servers_that_nobody_looked_at_nothing_is_said() {
+    let mut driver = driver();
+    for sequence in 0..257 {
+        probe(&mut driver, sequence);
+    }
+    assert_eq!(driver.said.connects.len(), 256);
+    assert_eq!(probed(&mut driver), []);
+    assert!(driver.said.texts.last().unwrap().1.contains("256 servers"));
+}
