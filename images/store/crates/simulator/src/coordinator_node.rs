@@ -47,12 +47,14 @@ pub struct CoordinatorNode {
 
 impl CoordinatorNode {
     pub fn new(core: Coordinator) -> CoordinatorNode {
+        // A coordinator that goes on has tables already.
+        let tables = core.tables(0, u32::MAX).tables;
         CoordinatorNode {
             core,
             clients: BTreeMap::new(),
             members: BTreeMap::new(),
-            last_table: 0,
-            table_names: BTreeSet::new(),
+            last_table: tables.last().map_or(0, |table| table.table_id),
+            table_names: tables.into_iter().map(|table| table.name).collect(),
         }
     }
 }

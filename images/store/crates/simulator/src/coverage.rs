@@ -16,6 +16,7 @@ pub const REQUIRED: &[&str] = &[
     "deposed servers that ended",
     "server restarts with other shard counts",
     "coordinator crashes",
+    "coordinators that go on with what was noted",
     "processes paused",
     "partitions",
     "connections reset",

@@ -39,6 +39,14 @@ impl World {
         let mut out = CoordinatorActions::default();
         act(&mut node.core, now, &mut out);
         let next = node.core.tick(now, &mut out);
+        // Before any of its output leaves.
+        let changes = node.core.take_changes(now);
+        for pair in changes.puts {
+            self.noted.insert(pair.key, pair.value);
+        }
+        for key in changes.deletes {
+            self.noted.remove(&key);
+        }
         self.note_new_tables();
         for action in out.0 {
             self.carry_out(action);
@@ -315,7 +323,9 @@ impl World {
     }
 
     pub fn close_link(&mut self, server: usize, shard: usize) {
-        let Some(link) = &self.servers[server].shards[shard].link else {
+        // Its process may just have ended.
+        let node = self.servers[server].shards.get(shard);
+        let Some(link) = node.and_then(|node| node.link.as_ref()) else {
             return;
         };
         let connection = link.connection;

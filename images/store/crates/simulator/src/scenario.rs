@@ -58,6 +58,8 @@ pub struct Scenario {
     pub fault_interval: u64,
     pub crashes: bool,
     pub coordinator_crashes: bool,
+    /// What the coordinator has noted is there when it starts again; otherwise each one is a new store.
+    pub coordinator_keeps_state: bool,
     /// A client is cut off for longer than its lease lasts.
     pub lease_expires: bool,
     /// A member connection counts as gone when nothing was heard for so long.
@@ -77,6 +79,10 @@ impl Scenario {
         let mut scenario = Scenario::draw_alone(random);
         if random.chance(500) {
             scenario.replicate(random);
+        }
+        scenario.coordinator_keeps_state = random.chance(500);
+        if scenario.coordinator_keeps_state {
+            scenario.coordinator_crashes = random.chance(400);
         }
         scenario
     }
@@ -156,6 +162,7 @@ impl Scenario {
             },
             crashes: random.chance(600),
             coordinator_crashes: random.chance(250),
+            coordinator_keeps_state: false,
             lease_expires,
             // Half an hour must pass: with fewer pings that is cheap.
             silence_timeout: if lease_expires {

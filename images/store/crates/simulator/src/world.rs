@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use client_core::{Client, Config as ClientConfig};
+use coordinator::state::Pair;
 use coordinator::{Config as CoordinatorConfig, Coordinator};
 use wire::time::Time;
 
@@ -161,6 +162,8 @@ pub struct World {
     pub coordinator: Option<CoordinatorNode>,
     /// Coordinators so far; each is a store of its own.
     pub stores: u64,
+    /// What the coordinator has noted.
+    pub noted: BTreeMap<Vec<u8>, Vec<u8>>,
     pub servers: Vec<ServerNode>,
     pub clients: Vec<ClientNode>,
     pub history: History,
@@ -209,6 +212,7 @@ impl World {
             parties: BTreeMap::new(),
             coordinator: None,
             stores: 0,
+            noted: BTreeMap::new(),
             servers: Vec::new(),
             clients: Vec::new(),
             history: History::default(),
@@ -277,13 +281,29 @@ impl World {
     }
 
     pub fn start_coordinator(&mut self) {
-        self.stores += 1;
         let cluster_id = self.random.next() | 1;
+        let goes_on = self.scenario.coordinator_keeps_state && !self.noted.is_empty();
+        if !goes_on {
+            self.stores += 1;
+            self.noted.clear();
+        }
         // Tag 0 would do as well; two stores of one run must only differ.
         let mut config = CoordinatorConfig::new(cluster_id, self.stores as u32, "simulated");
         config.silence_timeout = Duration::from_nanos(self.scenario.silence_timeout);
         config.ping_interval = config.silence_timeout / 15;
-        let core = Coordinator::new(config, self.clock(COORDINATOR));
+        let now = self.clock(COORDINATOR);
+        let core = if goes_on {
+            self.coverage
+                .hit("coordinators that go on with what was noted");
+            let pairs = self.noted.clone().into_iter();
+            let pairs = pairs.map(|(key, value)| Pair { key, value });
+            match Coordinator::restore(config, pairs, now) {
+                Ok(core) => core,
+                Err(text) => return self.fail(format!("the coordinator does not start: {text}")),
+            }
+        } else {
+            Coordinator::new(config, now)
+        };
         self.coordinator = Some(CoordinatorNode::new(core));
         self.schedule_in(0, Event::Tick(COORDINATOR));
     }
