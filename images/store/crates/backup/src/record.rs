@@ -94,29 +94,36 @@ pub(crate) struct Superblock {
 }
 
 /// Fields one behind the other; the checksum of what follows it stands behind the magic.
-struct Writer(Vec<u8>);
+struct Writer<'a> {
+    record: &'a mut [u8],
+    at: usize,
+}
 
-impl Writer {
-    fn new(magic: [u8; 8]) -> Writer {
-        let mut fields = Writer(Vec::with_capacity(HEADER_BYTES));
-        fields.0.extend(magic);
+impl<'a> Writer<'a> {
+    /// Into a record of zeros.
+    fn new(magic: [u8; 8], record: &'a mut [u8]) -> Writer<'a> {
+        let mut fields = Writer { record, at: 0 };
+        fields.array(magic);
         fields.u32(0);
         fields.u32(FORMAT);
         fields
     }
+    fn array<const N: usize>(&mut self, value: [u8; N]) {
+        self.record[self.at..self.at + N].copy_from_slice(&value);
+        self.at += N;
+    }
     fn u8(&mut self, value: u8) {
-        self.0.push(value);
+        self.array([value]);
     }
     fn u32(&mut self, value: u32) {
-        self.0.extend(value.to_le_bytes());
+        self.array(value.to_le_bytes());
     }
     fn u64(&mut self, value: u64) {
-        self.0.extend(value.to_le_bytes());
+        self.array(value.to_le_bytes());
     }
-    fn finish(mut self) -> Vec<u8> {
-        let crc = crc32c::crc32c(&self.0[12..]);
-        self.0[8..12].copy_from_slice(&crc.to_le_bytes());
-        self.0
+    fn finish(self) {
+        let crc = crc32c::crc32c(&self.record[12..]);
+        self.record[8..12].copy_from_slice(&crc.to_le_bytes());
     }
 }
 
@@ -162,15 +169,16 @@ fn is_sound(magic: [u8; 8], block: &[u8], bytes: usize) -> bool {
 }
 
 impl Header {
-    pub fn encode(&self) -> Vec<u8> {
-        let mut fields = Writer::new(HEADER_MAGIC);
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut record = [0; HEADER_BYTES];
+        let mut fields = Writer::new(HEADER_MAGIC, &mut record);
         fields.u64(self.cluster_id);
         fields.u64(self.sequence);
         if let Some(content) = &self.content {
             content.encode(&mut fields);
         }
-        fields.0.resize(HEADER_BYTES, 0);
-        fields.finish()
+        fields.finish();
+        record
     }
 
     /// `None`: it is damaged or was never written.
@@ -204,7 +212,7 @@ impl Content {
         of_data(self) == of_data(other)
     }
 
-    fn encode(&self, fields: &mut Writer) {
+    fn encode(&self, fields: &mut Writer<'_>) {
         fields.u8(1 + u8::from(self.closed));
         fields.u8(u8::from(self.role == Role::Side));
         fields.u8(match self.damage {
@@ -266,12 +274,13 @@ impl Superblock {
             self.fences.len() <= MAX_FENCES,
             "more fences than a superblock holds"
         );
-        let mut fields = Writer::new(SUPERBLOCK_MAGIC);
+        let mut record = vec![0; SUPERBLOCK_FIXED_BYTES + 8 * self.fences.len()];
+        let mut fields = Writer::new(SUPERBLOCK_MAGIC, &mut record);
         fields.u64(self.cluster_id);
         fields.u64(self.sequence);
         fields.u32(self.segment_bytes);
         fields.u32(self.frame_count);
-        fields.0.extend(self.boot_id);
+        fields.array(self.boot_id);
         fields.u8(u8::from(self.clean));
         fields.u8(u8::from(self.flushed));
         fields.u8(u8::from(self.failed));
@@ -281,7 +290,8 @@ impl Superblock {
             fields.u32(index);
             fields.u32(generation);
         }
-        fields.finish()
+        fields.finish();
+        record
     }
 
     /// `None`: it is damaged, was never written, or is of another format.

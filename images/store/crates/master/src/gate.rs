@@ -1,6 +1,7 @@
 //! The reply gate: nothing is shown before it is durable.
 
-use std::collections::BTreeMap;
+use core::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 use log::LogPosition;
 use wire::ids::ReplyTo;
@@ -11,26 +12,62 @@ use crate::output::Output;
 /// Bytes of replies that wait at most.
 const MAX_HELD_BYTES: usize = 64 << 20;
 
+/// Buffers that are kept for replies to come, and how long they may have become.
+const SPARE_BUFFERS: usize = 256;
+const SPARE_BYTES: usize = 4096;
+
 /// Holds replies until the log is durable up to the newest entry that they show.
 pub(crate) struct Gate {
-    held: BTreeMap<(LogPosition, u64), Held>,
+    /// The one that may go first is on top.
+    held: BinaryHeap<Reverse<Held>>,
     held_bytes: usize,
     next: u64,
     max_held: usize,
+    spare: Vec<Vec<u8>>,
 }
 
 struct Held {
+    seen: LogPosition,
+    /// Those that see the same go in the order in which they came.
+    number: u64,
     to: ReplyTo,
     payload: Vec<u8>,
+}
+
+impl Held {
+    fn rank(&self) -> (LogPosition, u64) {
+        (self.seen, self.number)
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Held) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Held) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
 }
 
 impl Gate {
     pub fn new(max_held: usize) -> Gate {
         Gate {
-            held: BTreeMap::new(),
+            held: BinaryHeap::new(),
             held_bytes: 0,
             next: 0,
             max_held,
+            spare: Vec::new(),
         }
     }
 
@@ -62,26 +99,38 @@ impl Gate {
 
     #[cold]
     fn hold(&mut self, seen: LogPosition, to: ReplyTo, parts: &[&[u8]]) {
-        let payload = parts.concat();
+        let mut payload = self.spare.pop().unwrap_or_default();
+        parts
+            .iter()
+            .for_each(|part| payload.extend_from_slice(part));
         self.held_bytes += payload.len();
-        self.held.insert((seen, self.next), Held { to, payload });
+        self.held.push(Reverse(Held {
+            seen,
+            number: self.next,
+            to,
+            payload,
+        }));
         self.next += 1;
     }
 
     /// Sends what waited for positions up to `durable`.
     pub fn open(&mut self, durable: LogPosition, out: &mut impl Output) {
-        while let Some(first) = self.held.first_entry()
-            && first.key().0 <= durable
+        while let Some(Reverse(first)) = self.held.peek()
+            && first.seen <= durable
+            && let Some(Reverse(mut held)) = self.held.pop()
         {
-            let held = first.remove();
             self.held_bytes -= held.payload.len();
             out.reply(held.to, &[&held.payload]);
+            if self.spare.len() < SPARE_BUFFERS && held.payload.capacity() <= SPARE_BYTES {
+                held.payload.clear();
+                self.spare.push(held.payload);
+            }
         }
     }
 
     /// What the held replies show is gone for good: their clients shall ask again.
     pub fn give_up(&mut self, out: &mut impl Output) {
-        for held in std::mem::take(&mut self.held).into_values() {
+        while let Some(Reverse(held)) = self.held.pop() {
             out.reply(held.to, &[&RetryResponse::to_bytes(100, 200)]);
         }
         self.held_bytes = 0;

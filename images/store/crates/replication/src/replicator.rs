@@ -340,6 +340,9 @@ impl Replicator {
         let heads = self.heads.iter().filter_map(|id| self.segments.get(id));
         let replicas = heads.flat_map(|head| &head.replicas);
         let backups = replicas.filter_map(|replica| self.backups.get(&replica.backup));
+        if backups.clone().all(|backup| backup.waited(now) <= SLOW) {
+            return Vec::new();
+        }
         let mut latencies: Vec<Duration> = backups
             .clone()
             .filter_map(|backup| backup.latency)
@@ -463,18 +466,18 @@ impl Replicator {
         let Some(segment) = self.segments.get(&segment_id) else {
             return;
         };
+        let is_first = segment.replicas.is_empty() && !self.floor.is_haunted(segment_id);
+        let is_open_head = segment.role == Role::Head && !segment.is_closed;
+        let missing = self.config.replicas.saturating_sub(segment.replicas.len());
+        // An open head gets all of its replicas at once, and never another one.
+        if missing == 0 || is_open_head && !is_first {
+            return;
+        }
         let held: Vec<ServerId> = segment
             .replicas
             .iter()
             .map(|replica| replica.backup)
             .collect();
-        let is_first = held.is_empty() && !self.floor.is_haunted(segment_id);
-        let is_open_head = segment.role == Role::Head && !segment.is_closed;
-        let missing = self.config.replicas.saturating_sub(held.len());
-        // An open head gets all of its replicas at once, and never another one.
-        if missing == 0 || is_open_head && !is_first {
-            return;
-        }
         let mut random = self.random.clone();
         let picked = self
             .choice(now, segment_id)

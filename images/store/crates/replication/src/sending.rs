@@ -1,5 +1,7 @@
 //! What goes out: data, ends of segments, requests to free replicas, keep-alives.
 
+use std::collections::{BTreeMap, VecDeque};
+
 use log::Log;
 use wire::ids::ServerId;
 use wire::peer::{Append, Free, KeepAlive, MAX_APPEND_BYTES, ReplicaId, Role};
@@ -7,6 +9,7 @@ use wire::time::Time;
 
 use crate::Output;
 use crate::backup::{Backup, Link, Request};
+use crate::floor::Floor;
 use crate::replicator::Replicator;
 use crate::segment::Segment;
 
@@ -93,23 +96,11 @@ impl Replicator {
         }
     }
 
-    /// Backups whose promises count.
-    fn promising(&self) -> Vec<ServerId> {
-        let heads = self.heads.iter().filter_map(|id| self.segments.get(id));
-        let replicas = heads.flat_map(|head| &head.replicas);
-        let candidates = replicas.filter(|replica| replica.is_candidate());
-        let mut promising: Vec<ServerId> = candidates.map(|replica| replica.backup).collect();
-        promising.extend(self.floor.ghosts.iter().map(|ghost| ghost.replica.backup));
-        promising.sort_unstable();
-        promising.dedup();
-        promising
-    }
-
     pub(crate) fn send_keep_alives(&mut self, now: Time, out: &mut impl Output) {
         let message = KeepAlive {
             log: self.config.log,
         };
-        for id in self.promising() {
+        for id in promising(&self.heads, &self.segments, &self.floor) {
             if let Some(backup) = self.backups.get_mut(&id)
                 && backup.is_up()
                 && backup.keep_alive_due() <= now
@@ -127,10 +118,8 @@ impl Replicator {
             Link::Connecting => Time::NEVER,
             Link::Up => backup.avoided_until(now),
         });
-        let promising = self.promising();
-        let up = promising
-            .iter()
-            .filter_map(|id| self.backups.get(id))
+        let up = promising(&self.heads, &self.segments, &self.floor)
+            .filter_map(|id| self.backups.get(&id))
             .filter(|backup| backup.is_up());
         // Slow backups are looked for as often as promises are renewed.
         let renewals = up.map(|backup| {
@@ -140,6 +129,19 @@ impl Replicator {
         });
         retry.chain(renewals).min().unwrap_or(Time::NEVER)
     }
+}
+
+/// Backups whose promises count; some more than once.
+fn promising<'a>(
+    heads: &'a VecDeque<u64>,
+    segments: &'a BTreeMap<u64, Segment>,
+    floor: &'a Floor,
+) -> impl Iterator<Item = ServerId> + 'a {
+    let heads = heads.iter().filter_map(|id| segments.get(id));
+    let replicas = heads.flat_map(|head| &head.replicas);
+    let candidates = replicas.filter(|replica| replica.is_candidate());
+    let ghosts = floor.ghosts.iter().map(|ghost| ghost.replica.backup);
+    candidates.map(|replica| replica.backup).chain(ghosts)
 }
 
 /// Sends one segment to one backup.
