@@ -86,12 +86,14 @@ func shortMembers(factor int32, masters []MemberView) *Shortfall {
 		case reported == nil && view.Wanted:
 			away = append(away, view.Name)
 		case reported == nil:
+		case !view.Up:
+			if view.Wanted || reported.Tablets > 0 {
+				away = append(away, view.Name)
+			}
 		case reported.Copies < factor:
 			fewer = append(fewer, fmt.Sprintf("%s keeps %d", view.Name, reported.Copies))
 		case reported.SegmentsShort > 0:
 			short = append(short, fmt.Sprintf("%s (%d of %d)", view.Name, reported.SegmentsShort, reported.Segments))
-		case !view.Up && (view.Wanted || reported.Tablets > 0):
-			away = append(away, view.Name)
 		case reported.Tablets > 0 && !reported.Serving:
 			untold = append(untold, view.Name)
 		}

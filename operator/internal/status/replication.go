@@ -40,12 +40,12 @@ func recordReplication(o planner.Observed, plan planner.Plan, next *v1alpha1.Sto
 	if cluster == nil {
 		return
 	}
-	next.Replication = v1alpha1.ReplicationStatus{CoordinatorState: cluster.State}
+	next.Replication.CoordinatorState, next.Replication.SegmentsShort = cluster.State, 0
 	first := true
 	for i := range plan.Masters {
 		reported := plan.Masters[i].Reported
-		if reported == nil {
-			continue
+		if reported == nil || !plan.Masters[i].Up {
+			continue // nobody knows what its next process keeps
 		}
 		next.Replication.SegmentsShort += reported.SegmentsShort
 		if first || reported.Copies < next.Replication.Factor {

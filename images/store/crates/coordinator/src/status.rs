@@ -16,6 +16,8 @@ pub struct ClusterStatus {
     pub build_version: String,
     pub members: Vec<Member>,
     pub table_count: u64,
+    /// Replicas of the log with the fewest; 0 while there is none.
+    pub replicas: u32,
     /// Those that have ended, some of them, and those under way.
     pub recoveries: Vec<Recovery>,
     /// Oldest first.
@@ -45,6 +47,8 @@ pub struct Member {
     pub shards: Vec<Shard>,
     /// How many processes this member has had, the present one included.
     pub incarnations: u64,
+    /// What fails together beyond the host, as its process said.
+    pub domain: String,
 }
 
 /// One core's part of a member; a server on the wire.
@@ -58,6 +62,26 @@ pub struct Shard {
     pub log_capacity_bytes: u64,
     pub log_live_bytes: u64,
     pub object_count: u64,
+    /// Of each segment of its log, as it wants them.
+    pub replicas: u32,
+    /// As last reported: segments of its log, those with fewer replicas, backups that take some.
+    pub segments: u64,
+    pub segments_short: u64,
+    pub backups_usable: u64,
+    pub serving: bool,
+    /// `None` if it has no backup, or one that has not opened its storage yet.
+    pub backup: Option<BackupStorage>,
+}
+
+/// What a backup has for replicas: frames, of one segment each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupStorage {
+    pub frames: u32,
+    pub frames_free: u32,
+    pub frames_damaged: u32,
+    pub segment_bytes: u32,
+    /// Why it takes nothing new any more; empty while all is well.
+    pub retired_reason: String,
 }
 
 /// The death of a process that held the only copy of something.

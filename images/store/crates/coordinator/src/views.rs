@@ -7,8 +7,9 @@ use wire::proto;
 use wire::time::Time;
 
 use crate::Coordinator;
+use crate::members::Server;
 use crate::status::{
-    ClusterStatus, Member, MemberState, Shard, Table, TablePage, Tablet, TabletState,
+    BackupStorage, ClusterStatus, Member, MemberState, Shard, Table, TablePage, Tablet, TabletState,
 };
 use crate::tables;
 
@@ -24,6 +25,7 @@ impl Coordinator {
             build_version: self.config.build_version.clone(),
             members: self.member_views(),
             table_count: self.tables.len() as u64,
+            replicas: self.fewest_replicas(),
             recoveries: self.recoveries.shown(),
             losses: self.losses.iter().cloned().collect(),
             losses_dropped: self.losses_dropped,
@@ -110,6 +112,15 @@ impl Coordinator {
         }
     }
 
+    /// Of the logs of all masters that are here.
+    fn fewest_replicas(&self) -> u32 {
+        let masters = self
+            .members
+            .servers()
+            .filter(|server| server.has_enlisted() && server.link.is_some() && !server.backup_only);
+        masters.map(|server| server.replicas).min().unwrap_or(0)
+    }
+
     fn member_views(&self) -> Vec<Member> {
         let view = |(name, member): (&String, &crate::members::Member)| Member {
             name: name.clone(),
@@ -123,6 +134,11 @@ impl Coordinator {
             build_version: member.build_version.clone(),
             shards: self.shard_views(member.servers()),
             incarnations: member.incarnations,
+            domain: member
+                .servers()
+                .first()
+                .and_then(|&index| self.members.server(index))
+                .map_or_else(String::new, |server| server.domain.clone()),
         };
         self.members.iter().map(view).collect()
     }
@@ -140,8 +156,25 @@ impl Coordinator {
                     log_capacity_bytes: server.log_capacity_bytes,
                     log_live_bytes: server.pong.log_live_bytes,
                     object_count: server.pong.object_count,
+                    replicas: server.replicas,
+                    segments: server.pong.segments,
+                    segments_short: server.pong.segments_short,
+                    backups_usable: server.pong.backups,
+                    serving: server.pong.serving,
+                    backup: backup_view(server),
                 })
             })
             .collect()
     }
+}
+
+fn backup_view(server: &Server) -> Option<BackupStorage> {
+    let report = server.backup.as_ref()?;
+    Some(BackupStorage {
+        frames: report.frames,
+        frames_free: report.frames_free,
+        frames_damaged: report.frames_damaged,
+        segment_bytes: report.segment_bytes,
+        retired_reason: report.retired.clone(),
+    })
 }

@@ -132,9 +132,13 @@ fn cluster_status(
     status: status::ClusterStatus,
     state_kind: admin::StateKind,
 ) -> admin::GetClusterStatusResponse {
-    let unreplicated = admin::Durability {
-        mode: admin::DurabilityMode::Unreplicated.into(),
-        replicas: 0,
+    let mode = match status.replicas {
+        0 => admin::DurabilityMode::Unreplicated,
+        _ => admin::DurabilityMode::Replicated,
+    };
+    let durability = admin::Durability {
+        mode: mode.into(),
+        replicas: status.replicas,
     };
     admin::GetClusterStatusResponse {
         cluster_id: status.cluster_id,
@@ -144,7 +148,7 @@ fn cluster_status(
         build_version: status.build_version,
         members: status.members.into_iter().map(member).collect(),
         table_count: status.table_count,
-        durability: Some(unreplicated),
+        durability: Some(durability),
         losses: status.losses.into_iter().map(loss).collect(),
         losses_dropped: status.losses_dropped,
         client_lease_count: status.client_lease_count,
@@ -166,7 +170,7 @@ fn member(member: status::Member) -> admin::Member {
         build_version: member.build_version,
         shards: member.shards.into_iter().map(shard).collect(),
         incarnations: member.incarnations,
-        ..admin::Member::default()
+        domain: member.domain,
     }
 }
 
@@ -179,7 +183,22 @@ fn shard(shard: status::Shard) -> admin::Shard {
         log_capacity_bytes: shard.log_capacity_bytes,
         log_live_bytes: shard.log_live_bytes,
         object_count: shard.object_count,
-        ..admin::Shard::default()
+        replicas: shard.replicas,
+        segments: shard.segments,
+        segments_short: shard.segments_short,
+        backups_usable: shard.backups_usable,
+        serving: shard.serving,
+        backup: shard.backup.map(backup),
+    }
+}
+
+fn backup(storage: status::BackupStorage) -> admin::BackupStorage {
+    admin::BackupStorage {
+        frames: storage.frames,
+        frames_free: storage.frames_free,
+        frames_damaged: storage.frames_damaged,
+        segment_bytes: storage.segment_bytes,
+        retired_reason: storage.retired_reason,
     }
 }
 
