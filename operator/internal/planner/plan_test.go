@@ -298,6 +298,9 @@ func TestShortfall(t *testing.T) {
 			"one is away", func(o *planner.Observed) { o.Cluster.Members[2].Connected = false },
 			"UnderReplicated: not up, and with them the copies that they keep: box-master-2",
 		},
+		{"the next process of one has not come yet", func(o *planner.Observed) {
+			o.Cluster.Members[2].Connected, o.Cluster.Members[2].Copies = false, 0
+		}, "UnderReplicated: not up, and with them the copies that they keep: box-master-2"},
 		{"one never came", func(o *planner.Observed) {
 			o.Cluster.Members = o.Cluster.Members[:2]
 			o.Cluster.Members[0].Serving = true

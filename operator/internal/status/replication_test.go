@@ -35,7 +35,8 @@ func replicatedScene() *scene {
 
 func (s *scene) recovery(generation int, tablets int64, waits string) {
 	recovery := planner.Recovery{
-		Member: "box-master-1", ServerID: fmt.Sprintf("2.%d", generation), Age: 10 * time.Second, TabletsLeft: tablets, WaitsFor: waits, PromisedMs: 1000,
+		Member: "box-master-1", ServerID: fmt.Sprintf("2.%d", generation), Age: 10 * time.Second,
+		TabletsLeft: tablets, WaitsFor: waits, PromisedMs: 1000,
 	}
 	if tablets == 0 {
 		recovery.MeasuredMs, recovery.Bytes = 840, 1234
