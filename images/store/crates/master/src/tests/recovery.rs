@@ -152,7 +152,9 @@ fn another_backup_is_read_where_one_does_not_help() {
         connect(driver);
         driver.now += Duration::from_secs(3);
     });
-    let answers: [Answer<'_>; 6] = [
+    let another = Segment::new(2).object(b"a", 9, b"other");
+    let answers: [Answer<'_>; 7] = [
+        &|right| [&right[..5], another.bytes()].concat(),
         &|_| Entries::fixed_bytes(PeerStatus::Missing, 0).to_vec(),
         &|_| Entries::fixed_bytes(PeerStatus::Mismatch, 0).to_vec(),
         &|_| Entries::fixed_bytes(PeerStatus::Retired, 0).to_vec(),

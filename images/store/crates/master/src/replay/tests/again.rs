@@ -255,3 +255,45 @@ fn a_tombstone_outlives_its_object_while_the_old_log_has_that_object_too() {
     assert!(tombstones(&heir) + 9 * 40 <= kept, "{kept} bytes");
     assert_eq!(heir.life.store.audit(), Ok(()));
 }
+
+#[test]
+fn a_copy_that_dies_in_the_replay_gets_a_tombstone() {
+    let mut original = Original::new();
+    for key in [0, 1, 2, 3, 4, 5, 6, 7, 0] {
+        original.run(0, &Step::Write { key, bytes: 690 });
+    }
+    original.follow(255);
+    let (old, _) = original.crash();
+    let mut store = survivor(2);
+    let mut replay = store.begin_replay(vec![whole()]).unwrap();
+    for segment in old.values() {
+        store.replay(&mut replay, segment).unwrap();
+    }
+    assert_eq!(replay.stats().objects, 9);
+    let usage = store.log.usage();
+    assert_eq!(usage.tombstone_bytes, 40, "of the first copy of key 0");
+}
+
+#[test]
+fn no_segment_that_is_open_when_a_replay_begins_takes_more() {
+    let mut life = Original::from(small_survivor(2, 12), Model::default());
+    for _ in 0..40 {
+        write_elsewhere(&mut life, 7);
+        let replay = life.store.begin_replay(vec![whole()]).unwrap();
+        let before = 1..replay.from_segment();
+        let lengths = |life: &Original| {
+            let length = |id| life.store.log.segment(id).map(<[u8]>::len);
+            before.clone().map(length).collect::<Vec<_>>()
+        };
+        let then = lengths(&life);
+        write_elsewhere(&mut life, 20);
+        for (now, then) in lengths(&life).into_iter().zip(then) {
+            assert!(
+                now.is_none() || now == then,
+                "{now:?} bytes, {then:?} before"
+            );
+        }
+        life.store.give_up_replay(&replay);
+        while !life.store.purge(10) {}
+    }
+}

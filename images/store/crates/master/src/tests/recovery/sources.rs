@@ -47,6 +47,10 @@ impl Segment {
         self.bytes.truncate(start + bytes);
     }
 
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub fn object(mut self, key: &[u8], version: u64, value: &[u8]) -> Segment {
         self.push(&Object {
             table_id: TABLE,
