@@ -39,13 +39,14 @@ pub struct Process<'a> {
     pub probe: Probe,
 }
 
-/// A shard's backup before it is in a cluster.
+/// A shard's backup before it is in a cluster; nothing, if there is none.
+#[derive(Default)]
 struct Prepared {
-    config: BackupConfig,
-    unopened: Unopened,
+    config: Option<BackupConfig>,
+    unopened: Option<Unopened>,
     /// As errors name it.
     place: String,
-    listener: usize,
+    listener: Option<usize>,
     locator: String,
 }
 
@@ -90,28 +91,15 @@ impl Process<'_> {
         let locator = advertised(options.advertise.as_deref(), bound, index)?;
         let (sender, events) = channel();
         let reporter = Reporter::new(sender, reactor.remote());
-        let prepared = match &self.settings.backup {
-            Some(backup) => Some(self.prepare_backup(backup, index, &mut reactor, &reporter)?),
-            None => None,
+        let backup = match &self.settings.backup {
+            Some(settings) => self.prepare_backup(settings, index, &mut reactor, &reporter)?,
+            None => Prepared::default(),
         };
-        let backup_locator = prepared
-            .as_ref()
-            .map(|prepared| prepared.locator.clone())
-            .unwrap_or_default();
-        let identity = self.identity(&locator, backup_locator, index);
+        let identity = self.identity(&locator, backup.locator, index);
         tracing::info!(shard = index, %locator, listening = %bound, member = identity.member, "serving");
-        let (config, unopened, place, peers) = match prepared {
-            Some(prepared) => (
-                Some(prepared.config),
-                Some(prepared.unopened),
-                prepared.place,
-                Some(prepared.listener),
-            ),
-            None => (None, None, String::new(), None),
-        };
         let config = Config {
             master: self.settings.master,
-            backup: config,
+            backup: backup.config,
             backup_only: self.settings.backup_only,
         };
         let server = Server::new(config, identity, net::now());
@@ -123,9 +111,9 @@ impl Process<'_> {
             session: Session::new(self.coordinators.clone(), random_u64()?),
             inbox,
             state,
-            peers,
-            unopened,
-            place,
+            peers: backup.listener,
+            unopened: backup.unopened,
+            place: backup.place,
             events,
             reporter,
         });
@@ -184,18 +172,18 @@ impl Process<'_> {
         };
         let (listener, locator) = self.listen_for_peers(index, reactor)?;
         Ok(Prepared {
-            config: BackupConfig {
+            config: Some(BackupConfig {
                 segment_bytes: layout.segment_bytes,
                 frame_count: layout.frame_count,
                 durability: settings.durability,
                 boot_id,
-            },
-            unopened: Unopened {
+            }),
+            unopened: Some(Unopened {
                 storage,
                 thread: format!("open-{index}"),
-            },
+            }),
             place: named,
-            listener,
+            listener: Some(listener),
             locator,
         })
     }

@@ -42,9 +42,10 @@ impl Place {
             // What is in it was meant for the store alone.
             options.create(true).truncate(false).mode(0o600);
         }
-        let mut file = options
-            .open(path)
-            .map_err(|error| failed(&error.to_string()))?;
+        let mut file = options.open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => failed("there is no such folder; make it first"),
+            _ => failed(&error.to_string()),
+        })?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
@@ -106,6 +107,13 @@ impl Place {
         }
         match fallocate(&self.file, FallocateFlags::empty(), 0, wanted) {
             Ok(()) => Ok(()),
+            // What is there already may be the last copy: it is given out all the same.
+            Err(error) if !is_empty => {
+                tracing::warn!(
+                    "-f {path}: cannot reserve space ({error}); should there be none, this backup takes nothing any more"
+                );
+                Ok(())
+            }
             Err(Errno::OPNOTSUPP) => {
                 tracing::warn!(
                     "-f {path}: this file system cannot reserve space; should it get full, this backup takes nothing any more"
