@@ -102,7 +102,20 @@ impl Shard {
             domain: backup.domain,
             locator: backup.locator,
         };
-        let backups = list.backups.into_iter().map(info).collect();
+        let own = self.config.segment_bytes;
+        let (fitting, small): (Vec<_>, Vec<_>) = list
+            .backups
+            .into_iter()
+            .partition(|backup| backup.segment_bytes >= own);
+        for backup in small {
+            let (id, theirs) = (ServerId(backup.server_id), backup.segment_bytes);
+            let text = format!(
+                "backup {id} takes segments of {theirs} bytes and this server's have {own}: it gets none of them; give all \
+                 servers the same segment size"
+            );
+            out.log_message(2, &text);
+        }
+        let backups = fitting.into_iter().map(info).collect();
         replicator.set_backups(backups, &mut ToBackups(out));
     }
 

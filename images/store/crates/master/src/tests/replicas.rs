@@ -230,3 +230,18 @@ fn the_coordinator_hears_of_a_broken_connection_once_a_second() {
     breaks(&mut driver, 10);
     assert_eq!(suspected(&mut driver), [0; 0], "nobody hears it");
 }
+
+#[test]
+fn a_backup_whose_frames_are_too_small_gets_no_replicas() {
+    let mut driver = Driver::enlisted(replicated());
+    let small = member::Backup {
+        segment_bytes: (1 << 14) - 1,
+        ..backup(10)
+    };
+    let backups = vec![small, backup(11)];
+    driver.order(coordinator::Kind::Backups(member::Backups { backups }));
+    driver.tick();
+    assert_eq!(driver.said.backups_connected, [ServerId(11)]);
+    let (_, text) = driver.said.texts.last().unwrap();
+    assert!(text.contains("the same segment size"), "{text}");
+}
