@@ -171,7 +171,8 @@ impl Log {
     }
 
     fn low_free_count(&self) -> usize {
-        3.max(2 + self.segments.len() / 64)
+        // One more than new objects leave.
+        (1 + self.reserve()).max(self.reserve() + self.segments.len() / 64)
     }
 
     /// Chooses a victim if one is wanted.

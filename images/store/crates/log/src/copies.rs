@@ -6,7 +6,7 @@
 use wire::entry::{Entry, RawEntry, Tombstone};
 use wire::ids::TableId;
 
-use crate::log::{CLEANER_RESERVE, Durability, Log, NoRoom, REMOVE_RESERVE};
+use crate::log::{Durability, Log, NoRoom};
 use crate::position::{LogPosition, Reference};
 use crate::segment::{SEGMENT_HEADER_BYTES, State};
 
@@ -210,7 +210,7 @@ impl Log {
 
     /// Whether a segment may be taken.
     fn check_free(&self) -> Result<(), NoRoom> {
-        if self.free.len() > CLEANER_RESERVE + REMOVE_RESERVE {
+        if self.free.len() > self.reserve() {
             Ok(())
         } else if self.can_clean() {
             Err(NoRoom::Cleaning)

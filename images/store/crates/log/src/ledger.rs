@@ -7,7 +7,7 @@ use wire::bugs::{Bug, is_planted};
 use wire::entry::{self, Digest};
 use wire::peer::Role;
 
-use crate::log::{Admission, CLEANER_RESERVE, Durability, Log};
+use crate::log::{Admission, Durability, Log};
 use crate::position::LogPosition;
 use crate::segment::State;
 
@@ -20,6 +20,10 @@ pub enum Change {
     },
     /// It has all the entries that it will ever have.
     Closed {
+        segment_id: u64,
+    },
+    /// A head that held nothing, and whose place another has taken. No digest names it.
+    Discarded {
         segment_id: u64,
     },
     /// No recovery will ask for it: its replicas can go.
@@ -141,17 +145,6 @@ impl Log {
         self.digest_if_due();
     }
 
-    /// Closes the head and opens another, because the old one cannot get all of its replicas. False if no memory is free.
-    pub fn start_new_head(&mut self) -> bool {
-        if self.free.len() <= CLEANER_RESERVE {
-            self.cleaner.wake();
-            return false;
-        }
-        self.mark_append_end();
-        self.roll_over();
-        true
-    }
-
     /// A segment that is not in memory any more has lost a replica that cannot be made again: the sooner nobody needs it the better.
     pub fn leave_out_soon(&mut self) {
         if self.is_replicated() && !self.ledger.cleaned.is_empty() {
@@ -175,6 +168,11 @@ impl Log {
         };
         let opened = Change::Opened { segment_id, role };
         self.ledger.changes.push_back(opened);
+    }
+
+    pub(crate) fn note_discarded(&mut self, segment_id: u64) {
+        let discarded = Change::Discarded { segment_id };
+        self.ledger.changes.push_back(discarded);
     }
 
     pub(crate) fn note_closed(&mut self, segment_id: u64) {

@@ -18,8 +18,11 @@ use crate::segment::{SEGMENT_HEADER_BYTES, Segment, State};
 pub(crate) const CLEANER_RESERVE: usize = 1;
 /// Segments that stay free for removals: they add tombstones before anything gets free.
 pub(crate) const REMOVE_RESERVE: usize = 1;
-/// Segments that never hold data that may stay: the reserves, and the open head and survivor segments, which may be empty.
-const UNUSABLE_SEGMENTS: u64 = (CLEANER_RESERVE + REMOVE_RESERVE + 2) as u64;
+/// Segments of a log with replicas that stay free for a head in place of one that has lost a replica: until there is another head its predecessors
+/// cannot be closed everywhere, and nothing gets free.
+const HEAD_RESERVE: usize = 1;
+/// Segments that never hold data that may stay, beside the reserves: the open head and survivor segments, which may be empty.
+const OPEN_SEGMENTS: usize = 2;
 /// Part of the usable memory that live data may take. At 100% cleaning would gain nothing; docs/cleaner.md has the sum.
 const MAX_LIVE_PERCENT: u64 = 97;
 
@@ -57,6 +60,14 @@ impl core::error::Error for ConfigError {}
 
 impl Config {
     pub const MIN_SEGMENTS: u32 = 8;
+
+    fn head_reserve(&self) -> usize {
+        match self.durability {
+            Durability::Unreplicated => 0,
+            Durability::External => HEAD_RESERVE,
+        }
+    }
+
     const SEGMENT_BYTES: core::ops::RangeInclusive<u32> = 4 << 10..=8 << 20;
 
     pub fn check(&self) -> Result<(), ConfigError> {
@@ -151,6 +162,8 @@ pub struct Log {
     pub(crate) durable: LogPosition,
     /// Ends of appends that are not durable yet. An append is durable as a whole or not at all.
     pub(crate) append_ends: VecDeque<LogPosition>,
+    /// What the head held when it was opened: its header and a digest.
+    bare_bytes: u32,
     pub(crate) ledger: Ledger,
     safe_version: u64,
     pub(crate) live_bytes: u64,
@@ -199,6 +212,7 @@ impl Log {
                 Durability::External => LogPosition::START,
             },
             append_ends: VecDeque::new(),
+            bare_bytes: 0,
             ledger: Ledger::default(),
             safe_version: 1,
             live_bytes: 0,
@@ -260,27 +274,40 @@ impl Log {
         if let Some(head) = self.head
             && bytes + self.config.max_digest_bytes() <= self.room_in(head)
         {
+            // As long as nothing is in it, a head that loses a replica costs no memory.
+            if self.is_head_bare() && self.free.len() <= CLEANER_RESERVE {
+                return Err(self.no_room(admission));
+            }
             self.mark_append_end();
             return Ok(());
         }
         let reserve = match admission {
-            Admission::Write => CLEANER_RESERVE + REMOVE_RESERVE,
-            Admission::Remove => CLEANER_RESERVE,
+            Admission::Write => self.reserve(),
+            Admission::Remove => self.reserve() - REMOVE_RESERVE,
         };
         if self.free.len() <= reserve {
-            if admission == Admission::Remove {
-                // What makes room in the end is never refused for want of it.
-                self.cleaner.wake();
-            }
-            return Err(if self.can_clean() {
-                NoRoom::Cleaning
-            } else {
-                NoRoom::Full
-            });
+            return Err(self.no_room(admission));
         }
         self.mark_append_end();
         self.roll_over();
         Ok(())
+    }
+
+    fn no_room(&mut self, admission: Admission) -> NoRoom {
+        if admission == Admission::Remove {
+            // What makes room in the end is never refused for want of it.
+            self.cleaner.wake();
+        }
+        if self.can_clean() {
+            NoRoom::Cleaning
+        } else {
+            NoRoom::Full
+        }
+    }
+
+    /// Segments that are not taken for new objects.
+    pub(crate) fn reserve(&self) -> usize {
+        CLEANER_RESERVE + REMOVE_RESERVE + self.config.head_reserve()
     }
 
     pub(crate) fn room_in(&self, number: u32) -> usize {
@@ -428,7 +455,8 @@ impl Log {
 
     /// What live data may take, tombstones not counted: so much that compaction always gets segments free.
     pub(crate) fn max_live_bytes(&self) -> u64 {
-        let segments = u64::from(self.config.segment_count) - UNUSABLE_SEGMENTS;
+        let segments =
+            u64::from(self.config.segment_count) - (self.reserve() + OPEN_SEGMENTS) as u64;
         let per_segment = u64::from(self.config.segment_bytes - SEGMENT_HEADER_BYTES);
         (segments * per_segment / 100 * MAX_LIVE_PERCENT).saturating_sub(self.waste_bytes)
     }
@@ -520,6 +548,43 @@ impl Log {
         if self.config.durability == Durability::External {
             self.append_digest();
         }
+        self.bare_bytes = self.segments[number as usize].used_bytes;
+    }
+
+    /// Whether the head holds nothing but what every head begins with.
+    fn is_head_bare(&self) -> bool {
+        let is_bare = |head: u32| self.segments[head as usize].used_bytes == self.bare_bytes;
+        self.config.durability == Durability::External && self.head.is_some_and(is_bare)
+    }
+
+    /// Closes the head and opens another, because the old one cannot get all of its replicas. One that holds nothing leaves its memory to its
+    /// successor. False if no memory is free.
+    pub fn start_new_head(&mut self) -> bool {
+        if self.is_head_bare() {
+            self.discard_head();
+        } else if self.free.len() > CLEANER_RESERVE {
+            self.mark_append_end();
+        } else {
+            self.cleaner.wake();
+            return false;
+        }
+        self.roll_over();
+        true
+    }
+
+    fn discard_head(&mut self) {
+        let Some(number) = self.head.take() else {
+            return;
+        };
+        let head = &mut self.segments[number as usize];
+        let (id, start) = (head.id, head.start);
+        *head = Segment::free();
+        while self.append_ends.back().copied() > start {
+            self.append_ends.pop_back();
+        }
+        self.by_id.remove(&id);
+        self.free.push(number);
+        self.note_discarded(id);
     }
 
     /// Takes a free segment and writes its header.

@@ -30,6 +30,11 @@ impl Floor {
         self.raised.is_some() && !self.ghosts.iter().any(is_below)
     }
 
+    /// Whether what this head holds can count: no replica of it or of an older one was given up that a recovery would believe instead.
+    pub fn lets_be_durable(&self, segment_id: u64) -> bool {
+        self.covers(segment_id) && !self.is_haunted(segment_id)
+    }
+
     /// Whether an open replica of this head would be believed.
     pub fn lets_count(&self, segment_id: u64) -> bool {
         self.raised <= Some(segment_id)

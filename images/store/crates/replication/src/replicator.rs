@@ -66,6 +66,8 @@ pub struct Replicator {
     pub(crate) segments: BTreeMap<u64, Segment>,
     /// Head segments that are not settled, oldest first; the last is the log's head.
     pub(crate) heads: VecDeque<u64>,
+    /// The end of the newest head that is settled: durable, whatever happens to its successors.
+    settled: LogPosition,
     /// Segments other than those in `heads` for which there is something to do.
     pub(crate) unfinished: BTreeSet<u64>,
     unfinished_cursor: u64,
@@ -87,6 +89,7 @@ impl Replicator {
             backups: BTreeMap::new(),
             segments: BTreeMap::new(),
             heads: VecDeque::new(),
+            settled: LogPosition::START,
             unfinished: BTreeSet::new(),
             unfinished_cursor: 0,
             floor: Floor::default(),
@@ -412,9 +415,22 @@ impl Replicator {
                         self.unfinished.insert(segment_id);
                     }
                 }
+                Change::Discarded { segment_id } => self.discard(segment_id),
                 Change::Freed { segment_id } => self.free(segment_id, out),
             }
         }
+    }
+
+    /// A head that held nothing is gone. Its replicas are open, and could be believed as long as the floor is not above them.
+    fn discard(&mut self, segment_id: u64) {
+        let replicas = self.segments.get(&segment_id).map(|head| &head.replicas);
+        let backups = replicas.into_iter().flatten().map(|replica| replica.backup);
+        for backup in backups.collect::<Vec<_>>() {
+            self.lose_replica(segment_id, backup);
+        }
+        self.heads.retain(|head| *head != segment_id);
+        self.segments.remove(&segment_id);
+        self.unfinished.remove(&segment_id);
     }
 
     fn free(&mut self, segment_id: u64, _out: &mut impl Output) {
@@ -530,8 +546,12 @@ impl Replicator {
         while let Some(&id) = self.heads.front()
             && self.heads.len() > 1
             && self.is_complete(now, id)
-            && !self.floor.is_haunted(id)
+            && self.floor.lets_be_durable(id)
         {
+            // Its successor was opened everywhere before it was closed, so that it is named by whatever a recovery takes for the head.
+            if let Some(end) = log.position_in(id, self.segments[&id].acked_bytes()) {
+                self.settled = end;
+            }
             self.heads.pop_front();
             self.settle_one(id, log);
         }
@@ -579,15 +599,11 @@ impl Replicator {
 
     /// Up to where the log is durable. The order of the conditions is that of docs/replication.md, "When is it durable?".
     fn durable_position(&self, log: &Log) -> LogPosition {
-        let mut position = LogPosition::START;
+        let mut position = self.settled;
         for &id in &self.heads {
             let head = &self.segments[&id];
             let is_enough = head.replicas.len() >= self.config.min_replicas;
-            if self.floor.is_haunted(id)
-                || !is_enough
-                || !head.all_open()
-                || self.floor.raised.is_none()
-            {
+            if !self.floor.lets_be_durable(id) || !is_enough || !head.all_open() {
                 break;
             }
             if let Some(acked) = log.position_in(id, head.acked_bytes()) {

@@ -192,6 +192,28 @@ fn a_backup_that_falls_silent_is_replaced_although_nobody_writes() {
 }
 
 #[test]
+fn heads_that_end_early_again_and_again_do_not_use_up_memory() {
+    let mut world = World::new(2, 1, 4, 6);
+    world.pass(Duration::from_millis(5));
+    world.write(1, 100);
+    // Until there is no memory for one more head, while nobody can raise the floor.
+    world.coordinator_gone(true);
+    for _ in 0..100 {
+        if let Some(&victim) = world.backups_of_head().first() {
+            world.break_connection_of(victim);
+        }
+        world.pass(Duration::from_millis(50));
+    }
+    world.coordinator_gone(false);
+    for _ in 0..100 {
+        world.clean(1 << 20);
+        world.pass(Duration::from_millis(50));
+    }
+    assert!(world.replicator.is_serving(world.now));
+    assert!(world.is_all_durable());
+}
+
+#[test]
 fn without_enough_backups_appends_wait_and_go_on_when_they_come() {
     let mut world = World::new(3, 2, 1, 5);
     world.write(1, 100);

@@ -593,6 +593,19 @@ impl World {
         if !self.is_whole() {
             text.push_str("\n  not every shard is in the store, or not every tablet served");
         }
+        for (number, server) in self.servers.iter().enumerate() {
+            let now = self.clock(server_host(number));
+            for shard in &server.shards {
+                let core = shard.core.shard();
+                text.push_str(&format!(
+                    "\n  {} is server {}: serving {}, {:?}",
+                    server.name,
+                    core.server_id(),
+                    core.is_serving(now),
+                    core.replication_report()
+                ));
+            }
+        }
         if let Some(coordinator) = &self.coordinator {
             let status = coordinator.core.cluster_status(self.clock(COORDINATOR));
             for recovery in status.recoveries {

@@ -98,6 +98,8 @@ pub struct World {
     coordinator_is_gone: bool,
     /// All segments as they were when last seen in memory.
     shadow: BTreeMap<u64, Vec<u8>>,
+    /// Where each head begins.
+    starts: BTreeMap<u64, log::LogPosition>,
     pump_at: Time,
     seed: u64,
     replicas: usize,
@@ -129,6 +131,7 @@ impl World {
             floor: None,
             coordinator_is_gone: false,
             shadow: BTreeMap::new(),
+            starts: BTreeMap::new(),
             pump_at: Time::ZERO,
             seed,
             replicas,
@@ -225,9 +228,13 @@ impl World {
 
     pub fn break_connection(&mut self, at: usize) {
         if let Some(id) = self.info(at) {
-            self.disconnect(id);
-            self.pump();
+            self.break_connection_of(id);
         }
+    }
+
+    pub fn break_connection_of(&mut self, id: ServerId) {
+        self.disconnect(id);
+        self.pump();
     }
 
     pub fn cut_off(&mut self) {
@@ -335,6 +342,9 @@ impl World {
         for id in self.store.segments() {
             self.shadow
                 .insert(id, self.store.log.segment(id).unwrap().to_vec());
+            if let Some(start) = self.store.log.position_in(id, 0) {
+                self.starts.insert(id, start);
+            }
         }
     }
 
@@ -569,11 +579,12 @@ impl World {
                 );
             }
             Outcome::Found { head, bytes } => {
-                let end = self.store.log.position_in(head, bytes as u32);
-                let end = end.expect("the head_id head is in memory");
+                let end = log::LogPosition(self.starts[&head].0 + bytes as u64);
                 assert!(
                     end >= self.store.log.durable_position(),
-                    "what was durable is gone"
+                    "what was durable is gone: {end:?} of head {head}, durable {:?}: {}",
+                    self.store.log.durable_position(),
+                    self.picture()
                 );
             }
         }
