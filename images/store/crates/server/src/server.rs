@@ -21,8 +21,6 @@ pub struct Server<S> {
     restarts: bool,
     /// The coordinator has let the server in on the present session.
     is_welcome: bool,
-    /// ... or on an earlier one.
-    was_welcome: bool,
     pub(crate) report: Reports,
     pub(crate) waiting: Waiting,
     /// Room for what is read, used again and again.
@@ -46,7 +44,6 @@ impl<S: Storage> Server<S> {
             shard: Shard::new(config.master, identity, now),
             stage: config.backup.map_or(Stage::Absent, Stage::Waiting),
             is_welcome: false,
-            was_welcome: false,
             report: Reports::default(),
             waiting: Waiting::new(),
             read: Vec::new(),
@@ -123,7 +120,6 @@ impl<S: Storage> Server<S> {
         let session = self.shard.coordinator_message(now, message, out);
         if session == Session::Continue {
             self.is_welcome = true;
-            self.was_welcome = true;
             self.report.begin(now);
             self.use_storage(cluster_id, out);
         }
@@ -257,7 +253,7 @@ impl<S: Storage> Server<S> {
 
     /// Others have what this server had. A process that holds replicas, or whose own are elsewhere, begins anew as another incarnation.
     fn look_for_successors(&mut self) {
-        let is_superseded = self.was_welcome && self.restarts && self.shard.is_superseded();
+        let is_superseded = self.restarts && self.shard.is_superseded();
         if is_superseded || self.shard.is_deposed() {
             self.end(
                 "this server was taken for dead, and what it had is served by others or about to be: it ends, and can safely be started \
