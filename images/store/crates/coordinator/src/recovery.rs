@@ -16,7 +16,7 @@ use wire::member::{
 use wire::time::Time;
 
 use crate::members::Server;
-use crate::search::Search;
+use crate::search::{Head, Search};
 use crate::state::records::Key;
 use crate::status::Recovery;
 use crate::tables::{NOBODY, Source, Table};
@@ -41,6 +41,9 @@ pub(crate) struct Dead {
     pub member: String,
     /// Open replicas of heads with a smaller id do not count; `None`: it never acknowledged anything.
     pub floor: Option<u64>,
+    /// What the first recovery that has ended took for its head. All others must take the same: what was in a longer replica was never
+    /// acknowledged, and its versions have been used again since.
+    pub head: Option<Head>,
 }
 
 /// Part of a recovery that a master works on.
@@ -49,7 +52,11 @@ struct Order {
     master: u32,
     tablets: Vec<TabletRange>,
     sources: Vec<Source>,
+    /// Heads of logs among these, as they were found.
+    heads: Heads,
 }
+
+type Heads = Vec<(ServerId, Head)>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Recoveries {
@@ -145,7 +152,13 @@ impl Coordinator {
             out.log_message(level::NOTICE, &text);
             let recovery = Recovery::new(log, &member, self.cluster_time_ns(now), tablet_count);
             self.recoveries.under_way.insert(log, recovery);
-            self.recoveries.dead.insert(log, Dead { member, floor });
+            let head = None;
+            let dead = Dead {
+                member,
+                floor,
+                head,
+            };
+            self.recoveries.dead.insert(log, dead);
             self.changed.insert(Key::Log(log.0));
         }
         self.recoveries.next_look = now;
@@ -194,7 +207,7 @@ impl Coordinator {
             }
             match self.segments_of(now, sources) {
                 Ok(None) => {}
-                Ok(Some(segments)) => self.order(sources, tablets, &segments, out),
+                Ok(Some((segments, heads))) => self.order(sources, tablets, &segments, &heads, out),
                 Err(missing) => self.recoveries.wait_for(sources, missing, out),
             }
         }
@@ -264,8 +277,9 @@ impl Coordinator {
         &self,
         now: Time,
         sources: &[Source],
-    ) -> Result<Option<Vec<SegmentSource>>, String> {
+    ) -> Result<Option<(Vec<SegmentSource>, Heads)>, String> {
         let mut segments = Vec::new();
+        let mut heads = Vec::new();
         let mut missing = Vec::new();
         for source in sources {
             let Some(dead) = self.recoveries.dead.get(&source.log) else {
@@ -282,13 +296,16 @@ impl Coordinator {
             else {
                 return Ok(None);
             };
-            match search.segments(floor, source.from_segment) {
-                Ok(found) => segments.extend(found),
+            match search.segments(floor, dead.head, source.from_segment) {
+                Ok(found) => {
+                    heads.push((source.log, found.head));
+                    segments.extend(found.segments);
+                }
                 Err(text) => missing.push(text),
             }
         }
         if missing.is_empty() {
-            return Ok(Some(segments));
+            return Ok(Some((segments, heads)));
         }
         missing.push(self.members.who_is_away());
         Err(missing.join("; "))
@@ -300,6 +317,7 @@ impl Coordinator {
         sources: &[Source],
         tablets: &[TabletRange],
         segments: &[SegmentSource],
+        heads: &Heads,
         out: &mut impl Output,
     ) {
         let masters = self.recovery_masters();
@@ -328,7 +346,13 @@ impl Coordinator {
             recovery.bytes = recovery.bytes.max(bytes);
         }
         for (part, &master) in parts.into_iter().zip(masters.iter().cycle()) {
-            self.send_order(master, part, sources, segments, out);
+            let order = Order {
+                master,
+                tablets: part,
+                sources: sources.to_vec(),
+                heads: heads.clone(),
+            };
+            self.send_order(order, segments, out);
         }
     }
 
@@ -355,15 +379,8 @@ impl Coordinator {
         masters.into_iter().map(|(_, _, index)| index).collect()
     }
 
-    fn send_order(
-        &mut self,
-        master: u32,
-        tablets: Vec<TabletRange>,
-        sources: &[Source],
-        segments: &[SegmentSource],
-        out: &mut impl Output,
-    ) {
-        let server = self.members.server(master);
+    fn send_order(&mut self, order: Order, segments: &[SegmentSource], out: &mut impl Output) {
+        let server = self.members.server(order.master);
         let Some(link) = server.and_then(|server| server.link.as_ref()) else {
             return;
         };
@@ -371,19 +388,36 @@ impl Coordinator {
         let recovery_id = self.recoveries.last_id;
         let recover = Recover {
             recovery_id,
-            tablets: tablets.clone(),
+            tablets: order.tablets.clone(),
             segments: segments.to_vec(),
         };
         let kind = Some(coordinator::Kind::Recover(recover));
         out.send_member(link.connection, ToShard { kind });
-        self.recoveries.ordered.extend(tablets.iter().copied());
-        let sources = sources.to_vec();
-        let order = Order {
-            master,
-            tablets,
-            sources,
-        };
+        self.recoveries
+            .ordered
+            .extend(order.tablets.iter().copied());
         self.recoveries.orders.insert(recovery_id, order);
+    }
+
+    /// Notes up to where the logs of an order are believed from now on. False if another recovery was faster, and took other heads.
+    fn choose_heads(&mut self, heads: &Heads) -> bool {
+        let dead = &mut self.recoveries.dead;
+        let is_other = |(log, head): &(ServerId, Head)| {
+            let chosen = dead.get(log).and_then(|dead| dead.head);
+            chosen.is_some_and(|chosen| chosen != *head)
+        };
+        if heads.iter().any(is_other) {
+            return false;
+        }
+        for (log, head) in heads {
+            if let Some(dead) = dead.get_mut(log)
+                && dead.head.is_none()
+            {
+                dead.head = Some(*head);
+                self.changed.insert(Key::Log(log.0));
+            }
+        }
+        true
     }
 
     // ---- what servers say ----
@@ -443,6 +477,13 @@ impl Coordinator {
             from_segment: recovered.from_segment,
             recovery_id,
         };
+        if !self.choose_heads(&order.heads) {
+            let kind = Some(coordinator::Kind::GiveUpRecovery(RecoveryId {
+                recovery_id,
+            }));
+            out.send_member(connection, ToShard { kind });
+            return;
+        }
         for tablet in &order.tablets {
             self.tables.adopt(tablet, index, source);
         }

@@ -19,6 +19,19 @@ const GRACE: Duration = Duration::from_millis(600);
 /// Segments that a text names one by one.
 const MAX_NAMED: usize = 8;
 
+/// Up to where a dead server's log is believed: its newest segment, and so much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub segment_id: u64,
+    pub bytes: u32,
+}
+
+/// What a log consists of, and who has it.
+pub(crate) struct Found {
+    pub head: Head,
+    pub segments: Vec<SegmentSource>,
+}
+
 type Replicas<'a> = Vec<(ServerId, &'a ReplicaFound)>;
 
 #[derive(Debug)]
@@ -70,9 +83,19 @@ impl Search {
         now >= self.began + GRACE || backups.all(|(id, _)| self.found.contains_key(&id))
     }
 
-    /// Every segment of the log from `from_segment` on, and who has it. The error names what nobody has.
-    pub fn segments(&self, floor: u64, from_segment: u64) -> Result<Vec<SegmentSource>, String> {
-        let (head, mut digest) = self.head(floor)?;
+    /// Every segment of the log from `from_segment` on, and who has it. The error names what nobody has. `chosen`: what an earlier recovery took
+    /// for the head, and was believed with.
+    pub fn segments(
+        &self,
+        floor: u64,
+        chosen: Option<Head>,
+        from_segment: u64,
+    ) -> Result<Found, String> {
+        let (head, mut digest) = self.head(floor, chosen)?;
+        let found = Head {
+            segment_id: head.segment_id,
+            bytes: head.bytes,
+        };
         if is_planted(Bug::IgnoreDigest) {
             digest = self.all_closed();
         }
@@ -95,7 +118,8 @@ impl Search {
             segments.push(head);
         }
         if missing.is_empty() {
-            Ok(segments)
+            let head = found;
+            Ok(Found { head, segments })
         } else {
             Err(self.name_missing(&missing))
         }
@@ -114,7 +138,7 @@ impl Search {
 
     /// The oldest head segment of which an open replica counts: younger ones hold nothing that was acknowledged. Of its replicas the longest,
     /// and the digest in it.
-    fn head(&self, floor: u64) -> Result<(SegmentSource, Vec<u64>), String> {
+    fn head(&self, floor: u64, chosen: Option<Head>) -> Result<(SegmentSource, Vec<u64>), String> {
         let floor = if is_planted(Bug::UseStaleOpenReplica) {
             0
         } else {
@@ -125,12 +149,15 @@ impl Search {
                 && !replica.is_side
                 && replica.damage.is_empty()
                 && replica.segment_id >= floor
+                && chosen.is_none_or(|head| {
+                    (head.segment_id, head.bytes) == (replica.segment_id, replica.bytes)
+                })
         };
         let mut heads: Replicas<'_> = self.replicas().filter(|(_, one)| counts(one)).collect();
         // The longest of the oldest first.
         heads.sort_by_key(|(_, replica)| (replica.segment_id, Reverse(replica.bytes)));
         let Some(&(_, first)) = heads.first() else {
-            return Err(self.name_missing_head(floor));
+            return Err(self.name_missing_head(floor, chosen));
         };
         heads.retain(|(_, other)| {
             (other.segment_id, other.bytes) == (first.segment_id, first.bytes)
@@ -188,7 +215,13 @@ impl Search {
         )
     }
 
-    fn name_missing_head(&self, floor: u64) -> String {
+    fn name_missing_head(&self, floor: u64, chosen: Option<Head>) -> String {
+        if let Some(Head { segment_id, bytes }) = chosen {
+            return format!(
+                "no backup that answers has the head of the log of server {} with which its recovery began (segment {segment_id}, {bytes} bytes)",
+                self.log
+            );
+        }
         let damaged: Vec<String> = self
             .replicas()
             .filter(|(_, replica)| {

@@ -402,6 +402,35 @@ fn a_coordinator_that_starts_goes_on_with_recoveries_where_they_were() {
 }
 
 #[test]
+fn what_was_believed_once_is_believed_again_and_nothing_longer() {
+    let (mut store, _, dead) = one_dead_of_four();
+    store.wait(100);
+    for number in 2..=4 {
+        store.finds(number, dead, vec![open_head(2, 80, &[])]);
+    }
+    let first = orders(&store.wait(100));
+    for (connection, recover) in &first {
+        store.done(*connection, recover, 7);
+    }
+    store.wait(100);
+    // One of those who brought it back dies; a backup has returned with what was never acknowledged.
+    store.kill(2);
+    let second = store.ids[&2];
+    store.wait(100);
+    store.finds(3, second, vec![open_head(9, 80, &[])]);
+    store.finds(4, second, vec![open_head(9, 80, &[])]);
+    store.finds(3, dead, vec![open_head(2, 80, &[])]);
+    store.finds(4, dead, vec![open_head(2, 96, &[])]);
+    let again = orders(&store.wait(100));
+    let of_dead = again[0].1.segments.iter().find(|one| one.log == dead.0);
+    let of_dead = of_dead.expect("both logs are sources");
+    assert_eq!(
+        (of_dead.bytes, &of_dead.backups),
+        (80, &vec![store.ids[&3].0])
+    );
+}
+
+#[test]
 fn what_is_missing_is_named_until_the_backup_returns() {
     let (mut store, table, dead) = one_dead_of_four();
     store.kill(4);

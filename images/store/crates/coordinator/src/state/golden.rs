@@ -95,6 +95,8 @@ fn records() -> Vec<(&'static str, Record)> {
         id: 1 << 32 | 4,
         member: "box-3".to_owned(),
         open_floor: Some(16),
+        head_segment_id: 0,
+        head_bytes: 0,
     };
     vec![
         ("meta", Record::Meta(meta)),

@@ -139,6 +139,8 @@ fn log_record((id, dead): (&ServerId, &Dead)) -> Record {
         id: id.0,
         member: dead.member.clone(),
         open_floor: dead.floor,
+        head_segment_id: dead.head.map_or(0, |head| head.segment_id),
+        head_bytes: dead.head.map_or(0, |head| head.bytes),
     })
 }
 

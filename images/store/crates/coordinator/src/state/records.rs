@@ -215,6 +215,11 @@ pub struct Log {
     pub member: String,
     #[prost(uint64, optional, tag = "3")]
     pub open_floor: Option<u64>,
+    /// The head that its recoveries take: segment id, and length; 0 before the first has ended.
+    #[prost(uint64, tag = "4")]
+    pub head_segment_id: u64,
+    #[prost(uint32, tag = "5")]
+    pub head_bytes: u32,
 }
 
 /// Names a record. Derived from it, so that every record stands in one place only.

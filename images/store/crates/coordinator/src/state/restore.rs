@@ -11,6 +11,7 @@ use super::{Pair, TIME_AHEAD_NS};
 use crate::leases::Leases;
 use crate::members::Members;
 use crate::recovery::Dead;
+use crate::search::Head;
 use crate::status::Loss;
 use crate::tables::{NOBODY, Tables};
 use crate::{Config, Coordinator};
@@ -147,8 +148,16 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
 }
 
 fn dead_of(log: records::Log) -> (ServerId, Dead) {
-    let (member, floor) = (log.member, log.open_floor);
-    (ServerId(log.id), Dead { member, floor })
+    let head = Head {
+        segment_id: log.head_segment_id,
+        bytes: log.head_bytes,
+    };
+    let dead = Dead {
+        member: log.member,
+        floor: log.open_floor,
+        head: (head.segment_id != 0).then_some(head),
+    };
+    (ServerId(log.id), dead)
 }
 
 impl Coordinator {
