@@ -3,7 +3,6 @@
 use replication::{BackupInfo, Replicator};
 use wire::ids::ServerId;
 use wire::member::{self, OpenFloor, ToCoordinator, shard};
-use wire::peer::Answer;
 use wire::time::Time;
 
 use crate::config::{Identity, Replication};
@@ -35,10 +34,16 @@ impl<O: Output> replication::Output for ToBackups<'_, O> {
 }
 
 /// The replicator of a server's log.
-fn replicator(config: Replication, log: ServerId, identity: &Identity) -> Replicator {
+fn replicator(
+    config: Replication,
+    segment_bytes: u32,
+    log: ServerId,
+    identity: &Identity,
+) -> Replicator {
     Replicator::new(replication::Config {
         log,
         host: identity.host_id.clone(),
+        segment_bytes,
         replicas: config.replicas.into(),
         min_replicas: config.min_replicas.into(),
         copy_bytes: config.copy_bytes,
@@ -53,7 +58,8 @@ impl Shard {
             old.set_backups(Vec::new(), &mut ToBackups(out));
         }
         if let (Some(config), Some(log)) = (self.config.replication, log) {
-            self.replicator = Some(replicator(config, log, &self.identity));
+            let segment_bytes = self.config.segment_bytes;
+            self.replicator = Some(replicator(config, segment_bytes, log, &self.identity));
         }
     }
 
@@ -80,14 +86,11 @@ impl Shard {
         let Some(replicator) = &mut self.replicator else {
             return;
         };
-        match Answer::decode(payload) {
-            Ok(answer) => replicator.answer(now, backup, nonce, answer, &mut ToBackups(out)),
-            Err(error) => {
-                let text = format!("backup {backup} sent an answer that cannot be read: {error}");
-                out.log_message(1, &text);
-                out.disconnect_backup(Channel::Replication, backup);
-                replicator.disconnected(now, backup);
-            }
+        if let Err(error) = replicator.answer(now, backup, nonce, payload, &mut ToBackups(out)) {
+            let text = format!("backup {backup} sent an answer that cannot be read: {error}");
+            out.log_message(1, &text);
+            out.disconnect_backup(Channel::Replication, backup);
+            replicator.disconnected(now, backup);
         }
     }
 
@@ -101,6 +104,8 @@ impl Shard {
             host: backup.host_id,
             domain: backup.domain,
             locator: backup.locator,
+            segment_bytes: backup.segment_bytes,
+            is_retired: backup.is_retired,
         };
         let own = self.config.segment_bytes;
         let (fitting, small): (Vec<_>, Vec<_>) = list

@@ -1,10 +1,10 @@
 //! The connection to one backup.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wire::ids::ServerId;
-use wire::peer::SERVING_LEASE;
+use wire::peer::{Held, SERVING_LEASE};
 use wire::time::Time;
 
 use crate::{BackupInfo, Output};
@@ -51,6 +51,7 @@ pub enum Request {
     Free {
         segment_id: u64,
     },
+    List,
 }
 
 impl Request {
@@ -63,7 +64,7 @@ impl Request {
                 in_background,
                 ..
             } => Some((end - offset, if in_background { end - offset } else { 0 })),
-            Request::KeepAlive | Request::Free { .. } => None,
+            Request::KeepAlive | Request::Free { .. } | Request::List => None,
         }
     }
 }
@@ -72,8 +73,16 @@ impl Request {
 pub struct Backup {
     pub info: BackupInfo,
     pub link: Link,
+    /// What it holds was asked for on this connection.
+    pub list_sent: bool,
+    /// It has said so: only then it is known what to send and what to free.
+    pub is_listed: bool,
+    /// What it holds of this log that is none of its replicas: to be taken for one, or to be freed.
+    pub strays: BTreeMap<u64, Held>,
+    /// Behind the strays that were looked at last.
+    strays_cursor: u64,
     retry_delay: Duration,
-    /// Whether an attempt to connect has ended, in one way or the other.
+    /// Whether it could be used once, or an attempt to connect has failed.
     pub was_tried: bool,
     next_nonce: u64,
     /// In the order in which they were sent.
@@ -90,8 +99,10 @@ pub struct Backup {
     avoided_until: Time,
     /// Its storage has failed: it takes nothing.
     pub retired: bool,
-    /// Replicas that are not needed any more, until it has said that they are gone.
+    /// Replicas that are not needed any more, and that it is to be asked to free.
     frees: VecDeque<u64>,
+    /// Those that it was asked to free and has not said are gone. What was sent on a connection that broke may still arrive.
+    freeing: BTreeSet<u64>,
     /// Replicas that it holds or shall hold: how loaded it is by this log.
     pub replica_count: usize,
 }
@@ -103,6 +114,10 @@ impl Backup {
             link: Link::Down {
                 retry_at: Time::ZERO,
             },
+            list_sent: false,
+            is_listed: false,
+            strays: BTreeMap::new(),
+            strays_cursor: 0,
             retry_delay: *RECONNECT.start(),
             was_tried: false,
             next_nonce: 1,
@@ -115,6 +130,7 @@ impl Backup {
             avoided_until: Time::ZERO,
             retired: false,
             frees: VecDeque::new(),
+            freeing: BTreeSet::new(),
             replica_count: 0,
         }
     }
@@ -127,9 +143,14 @@ impl Backup {
         self.link == Link::Up
     }
 
+    /// Whether it is known what it holds, so that it can be told what to hold.
+    pub fn is_ready(&self) -> bool {
+        self.is_up() && self.is_listed
+    }
+
     /// Whether it can take another replica.
     pub fn takes_replicas(&self, now: Time) -> bool {
-        self.is_up() && !self.retired && self.avoided_until <= now
+        self.is_ready() && !self.retired && self.avoided_until <= now
     }
 
     /// It shall get no replicas for a while.
@@ -152,7 +173,8 @@ impl Backup {
 
     pub fn connected(&mut self) {
         self.link = Link::Up;
-        self.was_tried = true;
+        self.list_sent = false;
+        self.is_listed = false;
         self.retry_delay = *RECONNECT.start();
     }
 
@@ -162,6 +184,8 @@ impl Backup {
             retry_at: now + self.retry_delay,
         };
         self.was_tried = true;
+        self.is_listed = false;
+        self.strays.clear();
         self.retry_delay = (self.retry_delay * 2).min(*RECONNECT.end());
         self.under_way_bytes = 0;
         self.background_bytes = 0;
@@ -195,6 +219,9 @@ impl Backup {
             .iter()
             .position(|request| request.nonce == nonce)?;
         let request = self.under_way.remove(at)?;
+        if let Request::Free { segment_id } = request.what {
+            self.freeing.remove(&segment_id);
+        }
         if let Some((bytes, background)) = request.what.bytes() {
             self.under_way_bytes -= bytes;
             self.background_bytes -= background;
@@ -230,23 +257,51 @@ impl Backup {
 
     /// A replica there is needed no more.
     pub fn free(&mut self, segment_id: u64) {
-        if !self.frees.contains(&segment_id) {
+        if !self.is_freeing(segment_id) {
             self.frees.push_back(segment_id);
         }
     }
 
+    /// A replica there may be needed all the same, if it is not too late.
+    pub fn do_not_free(&mut self, segment_id: u64) {
+        if !self.freeing.contains(&segment_id) {
+            self.frees.retain(|id| *id != segment_id);
+        }
+    }
+
+    /// Some of its strays, other ones each time.
+    pub fn next_strays(&mut self, count: usize) -> Vec<(u64, Held)> {
+        let from = self.strays.range(self.strays_cursor..);
+        let again = self.strays.range(..self.strays_cursor);
+        let next: Vec<(u64, Held)> = from
+            .chain(again)
+            .take(count)
+            .map(|(&segment_id, &held)| (segment_id, held))
+            .collect();
+        self.strays_cursor = next.last().map_or(0, |(segment_id, _)| segment_id + 1);
+        next
+    }
+
+    /// Whether it could be sent this segment: nothing of it is there that must be freed first, or could be taken as it is. A stray open head
+    /// is completed.
+    pub fn has_place_for(&self, segment_id: u64) -> bool {
+        let stray = self.strays.get(&segment_id);
+        !self.is_freeing(segment_id) && stray.is_none_or(|held| *held == Held::OpenHead)
+    }
+
     /// Whether a replica of this segment is still to be freed there, so that no other can be put.
     pub fn is_freeing(&self, segment_id: u64) -> bool {
-        let under_way = |request: &UnderWay| matches!(request.what, Request::Free { segment_id: id } if id == segment_id);
-        self.frees.contains(&segment_id) || self.under_way.iter().any(under_way)
+        self.frees.contains(&segment_id) || self.freeing.contains(&segment_id)
     }
 
     /// The next replica to ask it to free.
     pub fn next_free(&mut self) -> Option<u64> {
         let is_free = |request: &&UnderWay| matches!(request.what, Request::Free { .. });
-        if !self.is_up() || self.under_way.iter().filter(is_free).count() >= MAX_FREES {
+        if !self.is_ready() || self.under_way.iter().filter(is_free).count() >= MAX_FREES {
             return None;
         }
-        self.frees.pop_front()
+        let segment_id = self.frees.pop_front()?;
+        self.freeing.insert(segment_id);
+        Some(segment_id)
     }
 }

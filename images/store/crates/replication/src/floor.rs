@@ -47,6 +47,13 @@ impl Floor {
             .any(|ghost| ghost.segment_id == segment_id)
     }
 
+    /// Whether a backup's replica of this head was given up.
+    pub fn has_ghost(&self, segment_id: u64, backup: ServerId) -> bool {
+        self.ghosts
+            .iter()
+            .any(|ghost| ghost.segment_id == segment_id && ghost.replica.backup == backup)
+    }
+
     /// Whether to ask for a floor now; each is asked for once.
     pub fn ask(&mut self, segment_id: u64) -> bool {
         let is_new = self.asked.max(self.raised) < Some(segment_id);

@@ -13,6 +13,7 @@ mod random;
 mod replicator;
 mod segment;
 mod sending;
+mod strays;
 
 pub use replicator::{Config, Replicator, Report};
 
@@ -28,6 +29,10 @@ pub struct BackupInfo {
     pub domain: String,
     /// Where it listens for masters.
     pub locator: String,
+    /// The largest segment that it takes.
+    pub segment_bytes: u32,
+    /// Its storage has failed: it takes nothing.
+    pub is_retired: bool,
 }
 
 /// What a replicator wants done. None of it may call back before it returns.

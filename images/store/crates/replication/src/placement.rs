@@ -13,6 +13,8 @@ pub struct Choice<'a> {
     pub backups: &'a BTreeMap<ServerId, Backup>,
     pub own_host: &'a str,
     pub segment_id: u64,
+    /// What a frame must hold.
+    pub segment_bytes: u32,
     pub now: Time,
 }
 
@@ -58,7 +60,8 @@ impl Choice<'_> {
         self.backups.values().filter(|backup| {
             backup.takes_replicas(self.now)
                 && backup.info.host != self.own_host
-                && !backup.is_freeing(self.segment_id)
+                && backup.info.segment_bytes >= self.segment_bytes
+                && backup.has_place_for(self.segment_id)
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use log::{Change, Log, LogPosition};
 use wire::ids::ServerId;
-use wire::peer::{Answer, Role, Status};
+use wire::peer::{Answer, Listing, Malformed, Role, Status};
 use wire::time::Time;
 
 use crate::backup::{Backup, Link, Request, UnderWay};
@@ -36,6 +36,8 @@ pub struct Config {
     pub log: ServerId,
     /// Its machine, which gets no replica.
     pub host: String,
+    /// Of the log: a backup with smaller frames gets no replica.
+    pub segment_bytes: u32,
     /// Replicas of each segment.
     pub replicas: usize,
     /// With fewer nothing counts as durable.
@@ -77,6 +79,8 @@ pub struct Replicator {
     /// The head must be replaced as soon as memory is free.
     wants_new_head: bool,
     more_replicas_at: Time,
+    /// When to look at some of the strays again.
+    pub(crate) strays_at: Time,
     random: Random,
 }
 
@@ -96,6 +100,7 @@ impl Replicator {
             is_deposed: false,
             wants_new_head: false,
             more_replicas_at: Time::ZERO,
+            strays_at: Time::ZERO,
         }
     }
 
@@ -125,26 +130,73 @@ impl Replicator {
 
     // ---- events ----
 
-    /// The backups that are alive, as the coordinator says. What was on others is lost.
+    /// The backups that are alive, as the coordinator says. What was on others is lost until they are back. Of two processes of one server the
+    /// younger counts: they would have the same storage.
     pub fn set_backups(&mut self, backups: Vec<BackupInfo>, out: &mut impl Output) {
+        let is_superseded = |id: &ServerId| {
+            let mut others = backups.iter().map(|info| info.id);
+            others.any(|other| other.index() == id.index() && other.generation() > id.generation())
+        };
         let gone: Vec<ServerId> = self
             .backups
             .keys()
             .copied()
-            .filter(|id| backups.iter().all(|info| info.id != *id))
+            .filter(|id| !backups.iter().any(|info| info.id == *id) || is_superseded(id))
             .collect();
         for id in gone {
             out.disconnect_backup(id);
             self.lose_replicas(id, |_| true);
             self.backups.remove(&id);
         }
-        for info in backups {
+        let living: Vec<BackupInfo> = backups
+            .iter()
+            .filter(|info| !is_superseded(&info.id))
+            .cloned()
+            .collect();
+        for info in living {
             if info.host != self.config.host {
-                self.backups
-                    .entry(info.id)
-                    .or_insert_with(|| Backup::new(info));
+                self.set_backup(info, out);
             }
         }
+    }
+
+    fn set_backup(&mut self, info: BackupInfo, out: &mut impl Output) {
+        let (id, needed) = (info.id, self.config.segment_bytes);
+        let is_retired = info.is_retired;
+        if info.segment_bytes < needed && !self.backups.contains_key(&id) {
+            let text = format!(
+                "backup {id} on {} has frames of {} bytes, and gets no replicas of this log's segments of {needed} bytes: \
+                 to use it, start its server with larger segments and an empty storage",
+                info.host, info.segment_bytes
+            );
+            out.log_message(2, &text);
+        }
+        match self.backups.get_mut(&id) {
+            Some(backup) => backup.info = info,
+            None => {
+                self.backups.insert(id, Backup::new(info));
+            }
+        }
+        if is_retired {
+            self.retire(id, out);
+        }
+    }
+
+    /// A backup's storage has failed.
+    fn retire(&mut self, id: ServerId, out: &mut impl Output) {
+        let Some(backup) = self.backups.get_mut(&id) else {
+            return;
+        };
+        if !std::mem::replace(&mut backup.retired, true) {
+            let text = format!(
+                "backup {id} on {} has retired, and its replicas are made again elsewhere: replace its storage and restart its \
+                 server",
+                backup.info.host
+            );
+            out.log_message(2, &text);
+        }
+        backup.strays.clear();
+        self.lose_replicas(id, |_| true);
     }
 
     pub fn connected(&mut self, id: ServerId) {
@@ -164,7 +216,9 @@ impl Replicator {
     /// The coordinator has noted the open floor.
     pub fn floor_raised(&mut self, segment_id: u64) {
         for ghost in self.floor.raise(segment_id) {
-            if let Some(backup) = self.backups.get_mut(&ghost.replica.backup) {
+            if let Some(backup) = self.backups.get_mut(&ghost.replica.backup)
+                && !backup.strays.contains_key(&ghost.segment_id)
+            {
                 backup.free(ghost.segment_id);
             }
         }
@@ -177,23 +231,33 @@ impl Replicator {
         }
     }
 
-    /// A backup answers the request `nonce`.
+    /// A backup answers the request `nonce`. If that makes no sense, its connection must be closed, and that be told.
     pub fn answer(
         &mut self,
         now: Time,
         id: ServerId,
         nonce: u64,
-        answer: Answer,
+        payload: &[u8],
         out: &mut impl Output,
-    ) {
+    ) -> Result<(), Malformed> {
         let Some(backup) = self.backups.get_mut(&id) else {
-            return;
+            return Ok(());
         };
         let Some(request) = backup.answered(now, nonce) else {
             let text = format!("backup {id} has answered what it was not asked");
-            return out.log_message(2, &text);
+            out.log_message(2, &text);
+            return Ok(());
         };
-        match answer.status {
+        let status = if let Request::List = request.what {
+            let listing = Listing::decode(payload)?;
+            if listing.status == Status::Ok {
+                self.listed(id, listing.replicas, out);
+            }
+            listing.status
+        } else {
+            Answer::decode(payload)?.status
+        };
+        match status {
             Status::Ok => self.done(id, request),
             Status::Fenced => {
                 if !std::mem::replace(&mut self.is_deposed, true) {
@@ -203,6 +267,7 @@ impl Replicator {
             }
             status => self.refused(now, id, request, status, out),
         }
+        Ok(())
     }
 
     fn done(&mut self, id: ServerId, request: UnderWay) {
@@ -210,7 +275,7 @@ impl Replicator {
             return;
         };
         match request.what {
-            Request::Free { .. } => {}
+            Request::Free { .. } | Request::List => {}
             Request::KeepAlive => backup.promises(request.sent_at),
             Request::Append {
                 segment_id,
@@ -242,8 +307,9 @@ impl Replicator {
         };
         match status {
             Status::Full => backup.avoid(now),
-            Status::Retired if !std::mem::replace(&mut backup.retired, true) => {
-                out.log_message(2, &format!("backup {id} has retired: its storage failed"));
+            Status::Retired => {
+                backup.was_tried = true;
+                return self.retire(id, out);
             }
             Status::Mismatch => out.log_message(
                 1,
@@ -251,23 +317,18 @@ impl Replicator {
             ),
             _ => {}
         }
-        let retired = backup.retired;
         let Request::Append { segment_id, .. } = request.what else {
             return;
         };
-        if retired {
-            self.lose_replicas(id, |_| true);
-        } else {
-            let segment = self.segments.get_mut(&segment_id);
-            if let Some(replica) = segment.and_then(|segment| segment.replica_mut(id))
-                && status == Status::Full
-                && !replica.is_open()
-            {
-                // Nothing of it is there.
-                replica.open_sent = None;
-            }
-            self.lose_replica(segment_id, id);
+        let segment = self.segments.get_mut(&segment_id);
+        if let Some(replica) = segment.and_then(|segment| segment.replica_mut(id))
+            && status == Status::Full
+            && !replica.is_open()
+        {
+            // Nothing of it is there.
+            replica.open_sent = None;
         }
+        self.lose_replica(segment_id, id);
     }
 
     // ---- losses ----
@@ -374,10 +435,12 @@ impl Replicator {
             return Time::NEVER;
         }
         self.reconnect(now, out);
+        self.send_lists(now, out);
         self.look_for_slow_backups(now, out);
         self.follow(log, out);
         self.replace_head(now, log);
         self.follow(log, out);
+        self.claim_strays(now, log);
         self.send_all(now, log, out);
         self.ask_for_floor(out);
         self.settle(now, log);
@@ -473,6 +536,7 @@ impl Replicator {
             backups: &self.backups,
             own_host: &self.config.host,
             segment_id,
+            segment_bytes: self.config.segment_bytes,
             now,
         }
     }
@@ -506,12 +570,20 @@ impl Replicator {
         self.random = random;
         let role = if is_open_head { Role::Head } else { Role::Side };
         for id in picked {
-            if let Some(backup) = self.backups.get_mut(&id) {
-                backup.replica_count += 1;
-            }
+            let Some(backup) = self.backups.get_mut(&id) else {
+                continue;
+            };
+            backup.replica_count += 1;
             // What is there of it already is completed.
+            let is_there = backup.strays.remove(&segment_id).is_some();
             let ghost = self.floor.revive(segment_id, id).map(Replica::again);
-            let replica = ghost.unwrap_or_else(|| Replica::new(id, role));
+            let replica = ghost.unwrap_or_else(|| {
+                if is_there {
+                    Replica::of_open_head(id)
+                } else {
+                    Replica::new(id, role)
+                }
+            });
             if let Some(segment) = self.segments.get_mut(&segment_id) {
                 segment.replicas.push(replica);
             }
@@ -557,16 +629,31 @@ impl Replicator {
         }
         for id in self.next_unfinished() {
             if log.segment(id).is_none() {
-                log.leave_out_soon();
-            } else if self.is_complete(now, id) {
+                self.give_up_copies(id);
+            }
+            if self.is_complete(now, id) {
                 self.settle_one(id, log);
                 if self.segments[&id].replicas.len() >= self.config.replicas {
                     self.unfinished.remove(&id);
                 }
+            } else if log.segment(id).is_none() {
+                log.leave_out_soon();
             }
         }
         // The next pump goes on behind these.
         self.unfinished_cursor = self.next_unfinished().last().map_or(0, |last| last + 1);
+    }
+
+    /// Of a segment that is not in memory any more: they will never be complete.
+    fn give_up_copies(&mut self, segment_id: u64) {
+        let Some(segment) = self.segments.get(&segment_id) else {
+            return;
+        };
+        let partial = segment.replicas.iter().filter(|replica| !replica.is_closed);
+        let partial: Vec<ServerId> = partial.map(|replica| replica.backup).collect();
+        for id in partial {
+            self.lose_replica(segment_id, id);
+        }
     }
 
     /// Some of the unfinished segments, other ones each time: there can be very many when a backup was lost.

@@ -15,6 +15,8 @@ pub struct Segment {
     pub replicas: Vec<Replica>,
     /// How far a checksum was last computed, and what it was.
     pub crc: (u32, u32),
+    /// Length and checksum of the whole, once it is closed and they are known.
+    pub complete: Option<(u32, u32)>,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,28 @@ impl Replica {
             open_sent: None,
             close_sent: false,
             is_closed: false,
+        }
+    }
+
+    /// An open head that its backup holds already, from when it was another server. What it has promised then is over.
+    pub fn of_open_head(backup: ServerId) -> Replica {
+        Replica {
+            open_sent: Some(Time::ZERO),
+            ..Replica::new(backup, Role::Head)
+        }
+    }
+
+    /// A complete one that its backup has been found to hold.
+    pub fn found(backup: ServerId, bytes: u32, crc: u32) -> Replica {
+        Replica {
+            backup,
+            role: Role::Side,
+            sent_bytes: bytes,
+            sent_crc: crc,
+            acked_bytes: bytes,
+            open_sent: Some(Time::ZERO),
+            close_sent: true,
+            is_closed: true,
         }
     }
 
@@ -75,12 +99,18 @@ impl Segment {
             is_settled: false,
             replicas: Vec::new(),
             crc: (0, 0),
+            complete: None,
         }
     }
 
     /// Whether it shall have replicas already: side segments get them when they are complete, for nobody waits for them.
     pub fn is_awaited(&self) -> bool {
         self.role == Role::Head || self.is_closed
+    }
+
+    pub fn replica(&self, backup: ServerId) -> Option<&Replica> {
+        let mut replicas = self.replicas.iter();
+        replicas.find(|replica| replica.backup == backup)
     }
 
     pub fn replica_mut(&mut self, backup: ServerId) -> Option<&mut Replica> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use log::Log;
 use wire::ids::ServerId;
-use wire::peer::{Append, Free, KeepAlive, MAX_APPEND_BYTES, ReplicaId, Role};
+use wire::peer::{Append, Free, KeepAlive, List, MAX_APPEND_BYTES, ReplicaId, Role};
 use wire::time::Time;
 
 use crate::Output;
@@ -35,8 +35,11 @@ impl Replicator {
             if self.background_bytes() >= BACKGROUND_BYTES {
                 break;
             }
-            self.place(now, id);
-            self.send_segment(now, id, true, log, out);
+            // What the cleaner has replaced cannot be sent any more.
+            if log.segment(id).is_some() {
+                self.place(now, id);
+                self.send_segment(now, id, true, log, out);
+            }
         }
     }
 
@@ -65,7 +68,7 @@ impl Replicator {
         };
         for at in 0..segment.replicas.len() {
             let id = segment.replicas[at].backup;
-            if let Some(backup) = self.backups.get_mut(&id).filter(|backup| backup.is_up()) {
+            if let Some(backup) = self.backups.get_mut(&id).filter(|backup| backup.is_ready()) {
                 let replica = ReplicaId {
                     log: log_id,
                     segment_id,
@@ -79,6 +82,18 @@ impl Replicator {
                     copy_bytes,
                 };
                 while backup.has_window() && sender.send_next(segment, at, backup, out) {}
+            }
+        }
+    }
+
+    /// Asks backups that have connected what they hold, before anything else.
+    pub(crate) fn send_lists(&mut self, now: Time, out: &mut impl Output) {
+        let list = List {
+            log: self.config.log,
+        };
+        for backup in self.backups.values_mut() {
+            if backup.is_up() && !std::mem::replace(&mut backup.list_sent, true) {
+                backup.send(now, Request::List, &[&list.to_bytes()], out);
             }
         }
     }
@@ -122,12 +137,17 @@ impl Replicator {
             .filter_map(|id| self.backups.get(&id))
             .filter(|backup| backup.is_up());
         // Slow backups are looked for as often as promises are renewed.
+        let strays = self.strays_due();
         let renewals = up.map(|backup| {
             backup
                 .keep_alive_due()
                 .max(now + crate::backup::KEEP_ALIVE_AGE / 4)
         });
-        retry.chain(renewals).min().unwrap_or(Time::NEVER)
+        retry
+            .chain(renewals)
+            .chain([strays])
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 }
 
@@ -192,6 +212,9 @@ impl Sender<'_> {
         replica.sent_crc = crc;
         replica.close_sent = closes;
         replica.open_sent.get_or_insert(self.now);
+        if closes {
+            segment.complete = Some((end, crc));
+        }
         let request = Request::Append {
             segment_id,
             offset,

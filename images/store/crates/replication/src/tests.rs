@@ -2,6 +2,7 @@
 //! recovery that keeps the rules of docs/replication.md, and nobody serves once a recovery could have begun.
 
 mod backup;
+mod returning;
 mod store;
 mod world;
 
@@ -31,6 +32,15 @@ enum Step {
         backup: u8,
     },
     Start,
+    Leave {
+        backup: u8,
+    },
+    ComeBack {
+        backup: u8,
+        is_same: bool,
+        /// This replica is damaged, or gone.
+        harm: Option<(u8, bool)>,
+    },
     Break {
         backup: u8,
     },
@@ -66,6 +76,9 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (100_000u32..400_000).prop_map(|us| Step::Pass { us }),
         3 => any::<u8>().prop_map(|backup| Step::Kill { backup }),
         3 => Just(Step::Start),
+        4 => any::<u8>().prop_map(|backup| Step::Leave { backup }),
+        4 => (any::<u8>(), any::<bool>(), prop::option::weighted(0.1, any::<(u8, bool)>()))
+            .prop_map(|(backup, is_same, harm)| Step::ComeBack { backup, is_same, harm }),
         4 => any::<u8>().prop_map(|backup| Step::Break { backup }),
         4 => (any::<u8>(), 0u16..300).prop_map(|(backup, ms)| Step::Slow { backup, ms }),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(backup, is_full)| Step::Full { backup, is_full }),
@@ -84,6 +97,18 @@ fn run(world: &mut World, step: &Step) {
         Step::Pass { us } => world.pass(Duration::from_micros(us.into())),
         Step::Kill { backup } => world.kill(backup.into()),
         Step::Start => world.start_backup(),
+        Step::Leave { backup } => world.leave(backup.into()),
+        Step::ComeBack {
+            backup,
+            is_same,
+            harm,
+        } => {
+            if let Some(id) = world.come_back(backup.into(), is_same)
+                && let Some((which, is_damage)) = harm
+            {
+                world.harm(id, which.into(), is_damage);
+            }
+        }
         Step::Break { backup } => world.break_connection(backup.into()),
         Step::Slow { backup, ms } => world.slow(backup.into(), ms.into()),
         Step::Full { backup, is_full } => world.full(backup.into(), is_full),

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use wire::ids::ServerId;
 use wire::member::{self, OpenFloor, coordinator, shard};
-use wire::peer::{self, Answer};
+use wire::peer::{self, Answer, Listing, Request};
 use wire::rpc::{ReadResponse, RejectRules, RetryResponse, WriteResponse};
 use wire::status::Status;
 
@@ -47,12 +47,27 @@ fn with_backups() -> Driver {
             .backup_connected(now, channel, id, &mut driver.said);
     }
     driver.tick();
+    driver.answer_lists();
     driver
 }
 
 impl Driver {
     fn tick(&mut self) {
         self.shard.tick(self.now, &mut self.said);
+    }
+
+    /// Backups that were asked what they hold have nothing.
+    fn answer_lists(&mut self) {
+        let mut nothing = Vec::new();
+        let (status, replicas) = (peer::Status::Ok, Vec::new());
+        Listing { status, replicas }.encode(&mut nothing);
+        for (id, nonce, request) in std::mem::take(&mut self.said.to_backups) {
+            assert!(matches!(Request::decode(&request), Ok(Request::List(_))));
+            let (now, channel) = (self.now, Channel::Replication);
+            self.shard
+                .backup_answer(now, channel, id, nonce, &nothing, &mut self.said);
+        }
+        self.tick();
     }
 
     /// All requests that backups have got are answered with this.

@@ -3,7 +3,9 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use wire::peer::{Answer, Append, ReplicaId, Request, Role, SERVING_PROMISE, Status};
+use wire::peer::{
+    Answer, Append, Held, Listed, Listing, ReplicaId, Request, Role, SERVING_PROMISE, Status,
+};
 use wire::time::Time;
 
 use crate::BackupInfo;
@@ -15,11 +17,41 @@ pub struct ModelReplica {
     pub role: Role,
     pub bytes: Vec<u8>,
     pub is_closed: bool,
+    pub is_damaged: bool,
+    /// Its master was told that it is complete.
+    pub was_listed: bool,
+    pub is_listed_wrong: bool,
+}
+
+impl ModelReplica {
+    pub fn is_complete(&self) -> bool {
+        self.is_closed && !self.is_damaged
+    }
+
+    /// An open head that a recovery believes.
+    pub fn is_candidate(&self) -> bool {
+        self.role == Role::Head && !self.is_closed && !self.is_damaged
+    }
+
+    fn held(&self) -> Held {
+        if self.is_complete() {
+            Held::Closed {
+                bytes: self.bytes.len() as u32,
+                crc: crc32c::crc32c(&self.bytes) ^ u32::from(self.is_listed_wrong),
+            }
+        } else if self.is_candidate() {
+            Held::OpenHead
+        } else {
+            Held::Nothing
+        }
+    }
 }
 
 pub struct ModelBackup {
     pub info: BackupInfo,
     pub is_alive: bool,
+    /// Not alive, but its disk is not lost.
+    pub is_away: bool,
     pub is_connected: bool,
     pub is_full: bool,
     pub is_retired: bool,
@@ -30,7 +62,8 @@ pub struct ModelBackup {
 }
 
 impl ModelBackup {
-    pub fn handle(&mut self, now: Time, payload: &[u8]) -> Answer {
+    /// The payload of the answer.
+    pub fn handle(&mut self, now: Time, payload: &[u8]) -> Vec<u8> {
         let (status, bytes) = match Request::decode(payload).unwrap() {
             Request::Append(append) => self.append(append),
             Request::KeepAlive(_) => (Status::Ok, 0),
@@ -39,23 +72,40 @@ impl ModelBackup {
                 self.replicas.remove(&segment_id);
                 (Status::Ok, 0)
             }
-            Request::Read(_) | Request::ReadEntries(_) | Request::List(_) => {
-                panic!("a replicator reads nothing")
-            }
+            Request::List(_) => return self.list(),
+            Request::Read(_) | Request::ReadEntries(_) => panic!("a replicator reads nothing"),
         };
         let status = if self.is_fenced {
             Status::Fenced
         } else {
             status
         };
-        let holds_head = self
-            .replicas
-            .values()
-            .any(|replica| replica.role == Role::Head && !replica.is_closed);
+        let holds_head = self.replicas.values().any(ModelReplica::is_candidate);
         if status == Status::Ok && holds_head {
             self.promise_until = now + SERVING_PROMISE;
         }
-        Answer { status, bytes }
+        Answer { status, bytes }.to_bytes().to_vec()
+    }
+
+    fn list(&mut self) -> Vec<u8> {
+        let mut listing = Listing {
+            status: Status::Ok,
+            replicas: Vec::new(),
+        };
+        if self.is_fenced {
+            listing.status = Status::Fenced;
+        } else if self.is_retired {
+            listing.status = Status::Retired;
+        } else {
+            for (&segment_id, replica) in &mut self.replicas {
+                replica.was_listed |= replica.is_complete() && !replica.is_listed_wrong;
+                let held = replica.held();
+                listing.replicas.push(Listed { segment_id, held });
+            }
+        }
+        let mut payload = Vec::new();
+        listing.encode(&mut payload);
+        payload
     }
 
     fn append(&mut self, append: Append<'_>) -> (Status, u32) {
@@ -77,13 +127,18 @@ impl ModelBackup {
             role: append.role,
             bytes: Vec::new(),
             is_closed: false,
+            is_damaged: false,
+            was_listed: false,
+            is_listed_wrong: false,
         };
         let replica = self.replicas.entry(id).or_insert_with(new);
         let (held, offset) = (replica.bytes.len(), append.offset as usize);
         if offset > held {
             return (Status::Missing, held as u32);
         }
-        assert_eq!(replica.role, append.role);
+        if replica.role != append.role || replica.is_damaged {
+            return (Status::Mismatch, 0);
+        }
         if let Some(news) = append.data.get(held - offset..) {
             assert!(
                 news.is_empty() || !replica.is_closed,

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::ServerId;
-use wire::peer::{Answer, Role};
+use wire::peer::{Request, SERVING_PROMISE};
 use wire::time::Time;
 
 use super::backup::{DELAY, ModelBackup, ModelReplica};
@@ -25,7 +25,7 @@ enum Event {
         backup: ServerId,
         connection: u64,
         nonce: u64,
-        answer: Answer,
+        answer: Vec<u8>,
     },
     Connected {
         backup: ServerId,
@@ -50,6 +50,7 @@ pub struct Wishes {
     disconnect: Vec<ServerId>,
     send: Vec<(ServerId, u64, Vec<u8>)>,
     floors: Vec<u64>,
+    texts: Vec<String>,
 }
 
 impl Output for Wishes {
@@ -65,7 +66,9 @@ impl Output for Wishes {
     fn raise_open_floor(&mut self, segment_id: u64) {
         self.floors.push(segment_id);
     }
-    fn log_message(&mut self, _: u32, _: &str) {}
+    fn log_message(&mut self, _: u32, text: &str) {
+        self.texts.push(text.to_owned());
+    }
 }
 
 #[derive(Debug)]
@@ -105,6 +108,11 @@ pub struct World {
     replicas: usize,
     /// A backup has gone with its disk.
     has_lost: bool,
+    /// Requests to free that were not answered, and may arrive whatever becomes of their connections.
+    freeing: BTreeMap<(ServerId, u64), u64>,
+    /// Bytes of data that were sent to backups.
+    pub sent_bytes: usize,
+    pub texts: Vec<String>,
 }
 
 impl World {
@@ -115,6 +123,7 @@ impl World {
             replicas,
             min_replicas,
             copy_bytes: 500,
+            segment_bytes: 4096,
             seed,
         });
         let mut world = World {
@@ -136,6 +145,9 @@ impl World {
             seed,
             replicas,
             has_lost: false,
+            freeing: BTreeMap::new(),
+            sent_bytes: 0,
+            texts: Vec::new(),
         };
         for _ in 0..backups {
             world.start_backup();
@@ -194,12 +206,16 @@ impl World {
         let number = self.backups.len() as u64;
         self.backups.push(ModelBackup {
             info: BackupInfo {
-                id: ServerId(100 + number),
-                host: format!("host-{number}"),
+                id: ServerId::new(100 + number as u32, 0),
+                // Every fifth shares the machine of the one before it.
+                host: format!("host-{}", number - u64::from(number % 5 == 4)),
                 domain: format!("chassis-{}", number % 3),
                 locator: String::new(),
+                segment_bytes: 4096,
+                is_retired: false,
             },
             is_alive: true,
+            is_away: false,
             is_connected: false,
             is_full: false,
             is_retired: false,
@@ -224,6 +240,73 @@ impl World {
         self.has_lost = true;
         self.disconnect(id);
         self.pump();
+    }
+
+    /// With its disk.
+    pub fn leave(&mut self, at: usize) {
+        let alive = self.backups.iter().filter(|backup| backup.is_alive).count();
+        if let Some(id) = self.info(at).filter(|_| alive > 1) {
+            self.leave_backup(id);
+        }
+    }
+
+    pub fn leave_backup(&mut self, id: ServerId) {
+        let backup = self.backup(id);
+        (backup.is_alive, backup.is_away) = (false, true);
+        self.disconnect(id);
+        self.pump();
+    }
+
+    /// One of those that have left is there again: the same process, which could not be reached, or another with its disk.
+    pub fn come_back(&mut self, at: usize, is_same: bool) -> Option<ServerId> {
+        let away = self.backups.iter().filter(|backup| backup.is_away);
+        let away: Vec<ServerId> = away.map(|backup| backup.info.id).collect();
+        let alive = self.backups.iter().filter(|backup| backup.is_alive).count();
+        if away.is_empty() || alive >= 12 {
+            return None;
+        }
+        Some(self.come_back_as(away[at % away.len()], is_same))
+    }
+
+    pub fn come_back_as(&mut self, id: ServerId, is_same: bool) -> ServerId {
+        let promise_until = self.now + SERVING_PROMISE;
+        let old = self.backup(id);
+        old.is_away = false;
+        if is_same {
+            old.is_alive = true;
+            return id;
+        }
+        let mut info = old.info.clone();
+        info.id = ServerId::new(id.index(), id.generation() + 1);
+        let new = ModelBackup {
+            info,
+            is_alive: true,
+            is_away: false,
+            is_connected: false,
+            is_full: old.is_full,
+            is_retired: old.is_retired,
+            is_fenced: old.is_fenced,
+            delay: old.delay,
+            replicas: std::mem::take(&mut old.replicas),
+            promise_until,
+        };
+        let id = new.info.id;
+        self.backups.push(new);
+        id
+    }
+
+    /// A replica is found damaged, or not at all.
+    pub fn harm(&mut self, id: ServerId, which: usize, is_damage: bool) {
+        let replicas = &mut self.backup(id).replicas;
+        let Some(&segment_id) = replicas.keys().nth(which % replicas.len().max(1)) else {
+            return;
+        };
+        if is_damage {
+            replicas.get_mut(&segment_id).unwrap().is_damaged = true;
+        } else {
+            replicas.remove(&segment_id);
+        }
+        self.has_lost = true;
     }
 
     pub fn break_connection(&mut self, at: usize) {
@@ -301,7 +384,8 @@ impl World {
     pub fn pump(&mut self) {
         let log = &mut self.store.log;
         self.pump_at = self.replicator.pump(self.now, log, &mut self.out);
-        let out = std::mem::take(&mut self.out);
+        let mut out = std::mem::take(&mut self.out);
+        self.texts.append(&mut out.texts);
         for id in out.disconnect {
             self.connections.remove(&id);
             self.backup(id).is_connected = false;
@@ -324,6 +408,10 @@ impl World {
             self.schedule(id, false, event);
         }
         for (backup, nonce, payload) in out.send {
+            self.check_free(backup, nonce, &payload);
+            if let Ok(Request::Append(append)) = Request::decode(&payload) {
+                self.sent_bytes += append.data.len();
+            }
             let connection = self.connections[&backup];
             self.schedule(
                 backup,
@@ -345,6 +433,64 @@ impl World {
             if let Some(start) = self.store.log.position_in(id, 0) {
                 self.starts.insert(id, start);
             }
+        }
+        self.check_closed();
+    }
+
+    /// What may be the last copy of something is not freed.
+    fn check_free(&mut self, id: ServerId, nonce: u64, payload: &[u8]) {
+        let Ok(Request::Free(free)) = Request::decode(payload) else {
+            return;
+        };
+        let segment_id = free.replica.segment_id;
+        let was_sent = self.freeing.insert((id, segment_id), nonce).is_some();
+        if was_sent || !self.replicator.segments.contains_key(&segment_id) {
+            return;
+        }
+        let whole = &self.shadow[&segment_id];
+        let is_good = |replica: &ModelReplica| replica.is_complete() && replica.bytes == *whole;
+        let is_complete = |backup: &&ModelBackup| {
+            let replica = backup.replicas.get(&segment_id);
+            replica.is_some_and(is_good)
+        };
+        let is_it = |backup: &&ModelBackup| backup.info.id == id;
+        let freed = self.backups.iter().find(is_it).unwrap();
+        let replica = freed.replicas.get(&segment_id);
+        if !replica.is_some_and(|replica| is_good(replica) && replica.was_listed) {
+            return;
+        }
+        let others = self.backups.iter().filter(|backup| !is_it(backup));
+        let others = others.filter(|backup| self.replicator.backups.contains_key(&backup.info.id));
+        let others = others.filter(is_complete).count();
+        assert!(
+            others >= self.replicas,
+            "segment {segment_id} is freed at {id}, and complete on {others} others only"
+        );
+    }
+
+    /// What is taken for a complete replica is one.
+    fn check_closed(&self) {
+        for (segment_id, segment) in &self.replicator.segments {
+            for replica in segment.replicas.iter().filter(|replica| replica.is_closed) {
+                let is_it = |backup: &&ModelBackup| backup.info.id == replica.backup;
+                let backup = self.backups.iter().find(is_it).unwrap();
+                if !backup.is_alive || !self.replicator.backups[&replica.backup].is_ready() {
+                    continue;
+                }
+                let held = backup.replicas.get(segment_id);
+                let held = held.filter(|held| held.is_complete());
+                assert!(
+                    held.is_some_and(|held| held.bytes == self.shadow[segment_id]),
+                    "{} has no complete replica of segment {segment_id}",
+                    replica.backup
+                );
+            }
+            let hosts = segment.replicas.iter().map(|replica| {
+                let info = &self.replicator.backups[&replica.backup].info;
+                info.host.as_str()
+            });
+            let hosts: BTreeSet<&str> = hosts.collect();
+            assert_eq!(hosts.len(), segment.replicas.len(), "two on one host");
         }
     }
 
@@ -439,8 +585,11 @@ impl World {
                 answer,
             } => {
                 if self.connections.get(&backup) == Some(&connection) {
-                    self.replicator
-                        .answer(self.now, backup, nonce, answer, &mut self.out);
+                    self.freeing
+                        .retain(|(id, _), freeing| (*id, *freeing) != (backup, nonce));
+                    let (now, out) = (self.now, &mut self.out);
+                    let answered = self.replicator.answer(now, backup, nonce, &answer, out);
+                    answered.expect("an answer that can be read");
                 }
             }
             Event::FloorAsked { segment_id } => {
@@ -458,6 +607,38 @@ impl World {
     }
 
     // ---- looking ----
+
+    /// Machines with a backup that works.
+    fn hosts(&self) -> BTreeSet<&str> {
+        let backups = self.backups.iter();
+        let working = backups.filter(|backup| backup.is_alive && !backup.is_retired);
+        working.map(|backup| backup.info.host.as_str()).collect()
+    }
+
+    /// What a backup holds.
+    pub fn replicas_of(&self, id: ServerId) -> Vec<u64> {
+        let backup = self.backups.iter().find(|backup| backup.info.id == id);
+        backup.unwrap().replicas.keys().copied().collect()
+    }
+
+    /// Makes a backup say another checksum of a complete replica.
+    pub fn forge(&mut self, id: ServerId) -> u64 {
+        let mut replicas = self.backup(id).replicas.iter_mut();
+        let (&segment_id, replica) = replicas.find(|(_, replica)| replica.is_complete()).unwrap();
+        replica.is_listed_wrong = true;
+        segment_id
+    }
+
+    pub fn infos(&self) -> Vec<BackupInfo> {
+        let backups = self.backups.iter();
+        backups.map(|backup| backup.info.clone()).collect()
+    }
+
+    pub fn set(&mut self, infos: Vec<BackupInfo>) {
+        self.replicator.set_backups(infos, &mut self.out);
+        self.texts.append(&mut self.out.texts);
+        self.pump();
+    }
 
     pub fn floor(&self) -> Option<u64> {
         self.floor
@@ -501,11 +682,11 @@ impl World {
 
     /// What a recovery finds that reaches the backups in `mask`, by the rules of docs/replication.md, "Which log is the log?".
     pub fn recover(&self, mask: u16) -> Outcome {
-        let reached =
-            |(at, backup): &(usize, &ModelBackup)| backup.is_alive && mask >> (at % 16) & 1 == 1;
+        let reached = |(at, _): &(usize, &ModelBackup)| mask >> (at % 16) & 1 == 1;
         let reached: Vec<&ModelBackup> = self
             .backups
             .iter()
+            .filter(|backup| backup.is_alive)
             .enumerate()
             .filter(reached)
             .map(|(_, backup)| backup)
@@ -514,14 +695,13 @@ impl World {
             return Outcome::Empty;
         };
         let replicas = || reached.iter().flat_map(|backup| &backup.replicas);
-        let is_candidate = |(id, replica): &(&u64, &ModelReplica)| {
-            replica.role == Role::Head && !replica.is_closed && **id >= floor
-        };
+        let is_candidate =
+            |(id, replica): &(&u64, &ModelReplica)| replica.is_candidate() && **id >= floor;
         let Some(head_id) = replicas().filter(is_candidate).map(|(id, _)| *id).min() else {
             return Outcome::Waits;
         };
         let copies = replicas().filter(|(id, _)| **id == head_id);
-        let copies = copies.filter(|(_, replica)| replica.role == Role::Head || replica.is_closed);
+        let copies = copies.filter(|(_, replica)| replica.is_candidate() || replica.is_complete());
         let head = copies
             .map(|(_, replica)| &replica.bytes)
             .max_by_key(|bytes| bytes.len())
@@ -534,12 +714,12 @@ impl World {
             .unwrap()
             .expect("a head begins with a digest");
         for id in digest {
-            let closed = replicas().find(|(found, replica)| **found == id && replica.is_closed);
+            let closed = replicas().find(|(found, replica)| **found == id && replica.is_complete());
             let Some((_, replica)) = closed else {
                 return Outcome::Waits;
             };
-            assert_eq!(
-                replica.bytes, self.shadow[&id],
+            assert!(
+                replica.bytes == self.shadow[&id],
                 "segment {id} is not what was written"
             );
         }
@@ -571,7 +751,8 @@ impl World {
                 assert_eq!(self.store.log.durable_position(), log::LogPosition::START)
             }
             Outcome::Waits => {
-                let is_found = mask == u16::MAX && self.backups.len() <= 16 && !self.has_lost;
+                let all_are_here = !self.backups.iter().any(|backup| backup.is_away);
+                let is_found = mask == u16::MAX && all_are_here && !self.has_lost;
                 assert!(
                     !is_found,
                     "nothing is lost, all backups are there, and a recovery would wait for ever: {}",
@@ -590,12 +771,13 @@ impl World {
         }
         // Those that have promised nothing any more would give the log out.
         let mut free = 0;
-        for (at, backup) in self.backups.iter().enumerate().take(16) {
+        let alive = self.backups.iter().filter(|backup| backup.is_alive);
+        for (at, backup) in alive.enumerate() {
             if backup.promise_until <= self.now {
                 free |= 1 << at;
             }
         }
-        if self.backups.len() <= 16 && matches!(self.recover(mask & free), Outcome::Found { .. }) {
+        if matches!(self.recover(mask & free), Outcome::Found { .. }) {
             assert!(!self.replicator.is_serving(self.now), "two could serve");
         }
     }
@@ -603,16 +785,11 @@ impl World {
     /// Faults end: everything gets durable, and is found.
     pub fn calm(&mut self) {
         self.coordinator_gone(false);
+        while self.come_back(0, false).is_some() {}
         for backup in &mut self.backups {
             (backup.is_full, backup.delay) = (false, DELAY);
         }
-        while self
-            .backups
-            .iter()
-            .filter(|backup| backup.is_alive && !backup.is_retired)
-            .count()
-            < 4
-        {
+        while self.hosts().len() < 4 {
             let before = self.backups.len();
             self.start_backup();
             if self.backups.len() == before {

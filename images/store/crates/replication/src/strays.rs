@@ -1,0 +1,193 @@
+//! Backups that were away and are there again, under the same server id or another, with what they held.
+//!
+//! A backup that has connected says first what it holds. What is complete there and lacked is a replica again without a byte being sent; the rest
+//! is freed, but nothing before it is safe elsewhere.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use log::Log;
+use wire::ids::ServerId;
+use wire::peer::{Held, Listed};
+use wire::time::Time;
+
+use crate::Output;
+use crate::backup::Backup;
+use crate::replicator::Replicator;
+use crate::segment::{Replica, Segment};
+
+/// Strays of each backup that are looked at at a time.
+const STEP: usize = 64;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What becomes of a stray.
+enum Verdict {
+    /// It is as good as a replica that was just made.
+    Adopt {
+        bytes: u32,
+        crc: u32,
+    },
+    Free,
+    /// It may be the last copy, or a head that a recovery would take.
+    Keep,
+}
+
+impl Replicator {
+    /// A backup has said what it holds. Nothing else was sent to it on this connection before.
+    pub(crate) fn listed(&mut self, id: ServerId, replicas: Vec<Listed>, out: &mut impl Output) {
+        let mut strays: BTreeMap<u64, Held> = replicas
+            .into_iter()
+            .map(|listed| (listed.segment_id, listed.held))
+            .collect();
+        for (segment_id, is_there) in self.compare(id, &strays) {
+            if is_there {
+                strays.remove(&segment_id);
+            } else {
+                let text =
+                    format!("backup {id} does not hold segment {segment_id} any more as it did");
+                out.log_message(2, &text);
+                self.lose_replica(segment_id, id);
+            }
+        }
+        let Some(backup) = self.backups.get_mut(&id) else {
+            return;
+        };
+        for (&segment_id, held) in &strays {
+            match held {
+                Held::Nothing => backup.free(segment_id),
+                Held::Closed { .. } => backup.do_not_free(segment_id),
+                Held::OpenHead => {}
+            }
+        }
+        strays.retain(|segment_id, _| !backup.is_freeing(*segment_id));
+        backup.strays = strays;
+        backup.is_listed = true;
+        backup.was_tried = true;
+        self.strays_at = Time::ZERO;
+    }
+
+    /// Segments of which this backup should hold a complete replica, and whether it does.
+    fn compare(&self, id: ServerId, listed: &BTreeMap<u64, Held>) -> Vec<(u64, bool)> {
+        let known = self.segments.iter();
+        let known = known.filter(|(_, segment)| segment.replica(id).is_some());
+        let is_there = |(&segment_id, segment): (&u64, &Segment)| {
+            let complete = segment
+                .complete
+                .map(|(bytes, crc)| Held::Closed { bytes, crc });
+            let is_there = complete.is_some() && listed.get(&segment_id) == complete.as_ref();
+            (segment_id, is_there)
+        };
+        known.map(is_there).collect()
+    }
+
+    /// When to look at strays, if there are any.
+    pub(crate) fn strays_due(&self) -> Time {
+        let has_strays = self
+            .backups
+            .values()
+            .any(|backup| !backup.strays.is_empty());
+        if has_strays {
+            self.strays_at
+        } else {
+            Time::NEVER
+        }
+    }
+
+    /// Decides about some strays, now and then.
+    pub(crate) fn claim_strays(&mut self, now: Time, log: &Log) {
+        if now < self.strays_due() {
+            return;
+        }
+        self.strays_at = now + PAUSE;
+        // It takes a while to read a segment.
+        let mut may_compute = true;
+        let with_strays = |backup: &&mut Backup| !backup.strays.is_empty();
+        let backups = self.backups.values_mut().filter(with_strays);
+        let looked_at: Vec<_> = backups
+            .map(|backup| (backup.id(), backup.next_strays(STEP)))
+            .collect();
+        for (id, strays) in looked_at {
+            for (segment_id, held) in strays {
+                self.know_complete(segment_id, log, &mut may_compute);
+                self.claim(id, segment_id, held);
+            }
+        }
+    }
+
+    fn claim(&mut self, id: ServerId, segment_id: u64, held: Held) {
+        let verdict = self.verdict(id, segment_id, held);
+        let Some(backup) = self.backups.get_mut(&id) else {
+            return;
+        };
+        match verdict {
+            Verdict::Keep => {}
+            Verdict::Free => {
+                backup.strays.remove(&segment_id);
+                backup.free(segment_id);
+            }
+            Verdict::Adopt { bytes, crc } => {
+                backup.strays.remove(&segment_id);
+                backup.replica_count += 1;
+                if let Some(segment) = self.segments.get_mut(&segment_id) {
+                    segment.replicas.push(Replica::found(id, bytes, crc));
+                }
+                self.unfinished.insert(segment_id);
+            }
+        }
+    }
+
+    fn verdict(&self, id: ServerId, segment_id: u64, held: Held) -> Verdict {
+        // It is freed when the floor is above it.
+        if self.floor.has_ghost(segment_id, id) {
+            return Verdict::Keep;
+        }
+        let Some(segment) = self.segments.get(&segment_id) else {
+            return Verdict::Free;
+        };
+        match held {
+            Held::Nothing => Verdict::Free,
+            // All that was acknowledged of this head is there.
+            Held::OpenHead if self.floor.lets_count(segment_id) => Verdict::Keep,
+            Held::OpenHead => Verdict::Free,
+            Held::Closed { bytes, crc } => match segment.complete {
+                None => Verdict::Keep,
+                Some(complete) if complete != (bytes, crc) => Verdict::Free,
+                Some(_) if self.lacks_replica_on_host_of(id, segment_id) => {
+                    Verdict::Adopt { bytes, crc }
+                }
+                Some(_) if self.is_safe_without_strays(segment) => Verdict::Free,
+                Some(_) => Verdict::Keep,
+            },
+        }
+    }
+
+    /// Whether the segment has fewer replicas than wanted, and none on the machine of this backup.
+    fn lacks_replica_on_host_of(&self, id: ServerId, segment_id: u64) -> bool {
+        let host = |id: &ServerId| self.backups.get(id).map(|backup| &backup.info.host);
+        let segment = &self.segments[&segment_id];
+        let mut holders = segment.replicas.iter().map(|replica| &replica.backup);
+        segment.replicas.len() < self.config.replicas
+            && holders.all(|holder| host(holder) != host(&id))
+    }
+
+    /// Whether as many replicas as are wanted are complete, on backups that can be reached and have said so.
+    fn is_safe_without_strays(&self, segment: &Segment) -> bool {
+        let is_ready = |id: &ServerId| self.backups.get(id).is_some_and(Backup::is_ready);
+        let complete = segment.replicas.iter();
+        let complete = complete.filter(|replica| replica.is_closed && is_ready(&replica.backup));
+        complete.count() >= self.config.replicas
+    }
+
+    /// Length and checksum of a segment that was never sent whole are computed, of one at a time.
+    fn know_complete(&mut self, segment_id: u64, log: &Log, may_compute: &mut bool) {
+        if let Some(segment) = self.segments.get_mut(&segment_id)
+            && segment.is_closed
+            && segment.complete.is_none()
+            && let Some(data) = log.segment(segment_id)
+            && std::mem::take(may_compute)
+        {
+            segment.complete = Some((data.len() as u32, crc32c::crc32c(data)));
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Backups that come back with what they held.
+
+use core::time::Duration;
+
+use wire::ids::ServerId;
+
+use super::world::World;
+
+/// A log of many segments on `backups`, and the first of them.
+fn filled(replicas: usize, backups: usize, seed: u64) -> (World, ServerId) {
+    let mut world = World::new(replicas, 1, backups, seed);
+    world.pass(Duration::from_millis(5));
+    for key in 0..40 {
+        world.write(key, 800);
+        world.pass(Duration::from_millis(2));
+    }
+    let first = world.infos()[0].id;
+    (world, first)
+}
+
+/// Segments of which this backup has a replica, as far as the master knows.
+fn known_on(world: &World, id: ServerId) -> Vec<u64> {
+    let segments = world.replicator.segments.iter();
+    let held = segments.filter(|(_, segment)| segment.replica(id).is_some());
+    held.map(|(segment_id, _)| *segment_id).collect()
+}
+
+#[test]
+fn what_is_complete_counts_again_and_is_not_sent_again() {
+    for is_same in [true, false] {
+        let (mut world, id) = filled(2, 2, 11);
+        let held = known_on(&world, id).len();
+        assert!(held > 5, "{held}");
+        world.leave_backup(id);
+        world.notice();
+        world.pass(Duration::from_millis(100));
+        assert!(world.replicator.report().segments_short >= held as u64);
+        let sent = world.sent_bytes;
+        let id = world.come_back_as(id, is_same);
+        world.notice();
+        world.pass(Duration::from_secs(2));
+        assert_eq!(world.replicator.report().segments_short, 0);
+        assert!(known_on(&world, id).len() >= held);
+        let sent = world.sent_bytes - sent;
+        assert!(
+            sent < 4 * 4096,
+            "{sent} bytes: heads that were open then, and no more"
+        );
+        world.calm();
+    }
+}
+
+#[test]
+fn what_was_made_again_elsewhere_is_freed() {
+    for is_same in [true, false] {
+        let (mut world, id) = filled(2, 4, 12);
+        world.leave_backup(id);
+        world.notice();
+        world.pass(Duration::from_secs(1));
+        assert_eq!(world.replicator.report().segments_short, 0);
+        let id = world.come_back_as(id, is_same);
+        assert!(!world.replicas_of(id).is_empty());
+        world.notice();
+        world.pass(Duration::from_secs(1));
+        assert_eq!(world.replicas_of(id), known_on(&world, id));
+    }
+}
+
+#[test]
+fn what_was_freed_while_it_was_away_is_freed_when_it_is_back() {
+    let (mut world, id) = filled(2, 4, 13);
+    world.leave_backup(id);
+    let held = world.replicas_of(id);
+    for round in 0..6 {
+        for key in 0..40 {
+            world.write(key, 700 + round);
+            world.clean(1 << 20);
+            world.pass(Duration::from_millis(2));
+        }
+    }
+    let is_known =
+        |world: &World, segment_id: &u64| world.replicator.segments.contains_key(segment_id);
+    assert!(!held.iter().any(|segment_id| is_known(&world, segment_id)));
+    let id = world.come_back_as(id, false);
+    world.notice();
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.replicas_of(id), known_on(&world, id));
+}
+
+#[test]
+fn what_is_not_as_it_was_is_not_taken() {
+    let (mut world, id) = filled(2, 2, 14);
+    world.leave_backup(id);
+    world.notice();
+    world.pass(Duration::from_millis(10));
+    let forged = world.forge(id);
+    let id = world.come_back_as(id, false);
+    world.notice();
+    world.pass(Duration::from_secs(1));
+    // It was freed and sent once more; otherwise the model would have found it.
+    assert!(known_on(&world, id).contains(&forged));
+    assert_eq!(world.replicator.report().segments_short, 0);
+}
+
+#[test]
+fn a_replica_that_is_not_there_any_more_is_made_again() {
+    for is_damage in [true, false] {
+        let (mut world, id) = filled(2, 3, 15);
+        let before = known_on(&world, id);
+        world.leave_backup(id);
+        world.harm(id, 0, is_damage);
+        world.come_back_as(id, true);
+        world.pass(Duration::from_secs(3));
+        assert!(
+            world
+                .texts
+                .iter()
+                .any(|text| text.contains(&format!("does not hold segment {}", before[0]))),
+            "{:?}",
+            world.texts
+        );
+        assert_eq!(world.replicator.report().segments_short, 0);
+    }
+}
+
+#[test]
+fn of_two_processes_with_one_storage_the_younger_counts() {
+    let (mut world, id) = filled(2, 2, 16);
+    let mut infos = world.infos();
+    world.leave_backup(id);
+    let younger = world.come_back_as(id, false);
+    infos.push(world.infos().pop().unwrap());
+    world.set(infos);
+    world.pass(Duration::from_secs(2));
+    assert!(known_on(&world, id).is_empty());
+    assert!(!known_on(&world, younger).is_empty());
+    assert_eq!(world.replicator.report().segments_short, 0);
+}
+
+#[test]
+fn backups_with_smaller_frames_and_retired_ones_get_nothing_and_the_text_says_what_to_do() {
+    let mut world = World::new(2, 1, 0, 17);
+    for _ in 0..4 {
+        world.start_backup();
+    }
+    let mut infos = world.infos();
+    infos[0].segment_bytes = 2048;
+    infos[1].is_retired = true;
+    for _ in 0..3 {
+        world.set(infos.clone());
+    }
+    world.pass(Duration::from_millis(20));
+    for key in 0..40 {
+        world.write(key, 800);
+        world.pass(Duration::from_millis(2));
+    }
+    assert!(world.is_all_durable());
+    let [small, retired, ..] = &infos[..] else {
+        panic!("four backups");
+    };
+    assert!(world.replicas_of(small.id).is_empty());
+    assert!(world.replicas_of(retired.id).is_empty());
+    let said = |part: &str| {
+        world
+            .texts
+            .iter()
+            .filter(|text| text.contains(part))
+            .count()
+    };
+    assert_eq!(said("to use it, start its server with larger segments"), 1);
+    assert_eq!(said("replace its storage and restart its server"), 1);
+
+    // One that retires later loses what it has.
+    let id = infos[2].id;
+    assert!(!known_on(&world, id).is_empty());
+    infos[2].is_retired = true;
+    world.set(infos);
+    assert!(known_on(&world, id).is_empty());
+}
