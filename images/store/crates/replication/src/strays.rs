@@ -129,6 +129,8 @@ impl Replicator {
             Verdict::Adopt { bytes, crc } => {
                 backup.strays.remove(&segment_id);
                 backup.replica_count += 1;
+                // Closed, no recovery takes it for the newest head.
+                self.floor.revive(segment_id, id);
                 if let Some(segment) = self.segments.get_mut(&segment_id) {
                     segment.replicas.push(Replica::found(id, bytes, crc));
                 }
@@ -138,10 +140,14 @@ impl Replicator {
     }
 
     fn verdict(&self, id: ServerId, segment_id: u64, held: Held) -> Verdict {
-        // It is freed when the floor is above it.
-        if self.floor.has_ghost(segment_id, id) {
-            return Verdict::Keep;
+        // What was given up as an open head is freed when the floor is above it, but for what turns out to be complete and is needed.
+        match self.judge(id, segment_id, held) {
+            Verdict::Free if self.floor.has_ghost(segment_id, id) => Verdict::Keep,
+            verdict => verdict,
         }
+    }
+
+    fn judge(&self, id: ServerId, segment_id: u64, held: Held) -> Verdict {
         let Some(segment) = self.segments.get(&segment_id) else {
             return Verdict::Free;
         };

@@ -177,3 +177,22 @@ fn backups_with_smaller_frames_and_retired_ones_get_nothing_and_the_text_says_wh
     world.set(infos);
     assert!(known_on(&world, id).is_empty());
 }
+
+#[test]
+fn a_head_whose_closing_was_not_heard_of_is_not_waited_for_for_ever() {
+    for seed in 0..40 {
+        let mut world = World::new(2, 2, 2, seed);
+        world.pass(Duration::from_millis(5));
+        for key in 0..40 {
+            world.write(key, 800);
+            world.pass(Duration::from_micros(17 * (1 + seed % 5)));
+            if key % 8 == 7 {
+                world.break_connection((seed % 2) as usize);
+                world.pass(Duration::from_millis(60));
+            }
+        }
+        world.pass(Duration::from_secs(5));
+        assert!(world.is_all_durable(), "seed {seed}");
+        assert!(world.replicator.is_serving(world.now), "seed {seed}");
+    }
+}
