@@ -59,16 +59,6 @@ impl Copies {
         }
     }
 
-    /// The newest may be in the page cache only, so the one before it is not overwritten either until there is a newer one.
-    pub fn distrust_newest(&mut self) {
-        self.places[self.newest].written = DISTRUSTED;
-    }
-
-    /// No sync will ever tell whether the newest is durable.
-    pub fn newest_is_distrusted(&self) -> bool {
-        self.places[self.newest].written == DISTRUSTED
-    }
-
     pub fn sequence(&self) -> u64 {
         self.places[self.newest].sequence
     }

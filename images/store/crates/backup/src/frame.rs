@@ -204,7 +204,7 @@ impl Frame {
 
     /// A sync is about to begin. A header that the last one has made durable is written a second time.
     pub fn before_sync<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), StorageError> {
-        if !self.settled && (self.is_durable(device) || self.copies.newest_is_distrusted()) {
+        if !self.settled && self.is_durable(device) {
             self.write_header(self.content, device)?;
             self.settled = true;
         }

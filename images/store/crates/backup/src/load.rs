@@ -142,9 +142,12 @@ impl Places {
             Some(content) => self.count(content) > 1,
             None => self.count_free() > 1,
         };
-        // The second header is written when the first is durable, and all data with it.
-        if past.cached && !is_twice {
-            verdict.rewrite(number, device)?;
+        if past.cached {
+            // The second header is written when the first is durable, and all data with it.
+            if !is_twice {
+                verdict.rewrite_data(number, device)?;
+            }
+            verdict.rewrite_header(number, device)?;
         }
         if wrong.is_empty() && !is_said && verdict.kept.is_some() {
             wrong.extend((0..PLACES).find(|&place| Some(place) != kept));
@@ -162,21 +165,31 @@ impl Places {
         }
         let is_settled =
             verdict.content.is_none() || is_twice || wrong.len() + usize::from(is_said) > 1;
-        let mut copies = Copies::found(sequences);
-        if past.cached && is_twice && wrong.is_empty() {
-            copies.distrust_newest();
-        }
+        let copies = Copies::found(sequences);
         Ok(Frame::found(number, copies, verdict.content, is_settled))
     }
 }
 
 impl Verdict {
     /// Writes what is there once more, so that the next sync carries it.
-    fn rewrite<S: Storage>(&self, number: u32, device: &mut Device<S>) -> Result<(), StorageError> {
-        let data = self.content.filter(|content| content.damage.is_none());
-        if let Some(content) = data {
-            device.rewrite(device.layout.data(number), content.bytes)?;
+    fn rewrite_data<S: Storage>(
+        &self,
+        number: u32,
+        device: &mut Device<S>,
+    ) -> Result<(), StorageError> {
+        match self.content.filter(|content| content.damage.is_none()) {
+            Some(content) => device.rewrite(device.layout.data(number), content.bytes),
+            None => Ok(()),
         }
+    }
+
+    /// The same with the header that counts, also if it is there twice: whoever opens the storage after an orderly end takes it for durable,
+    /// and overwrites the other one.
+    fn rewrite_header<S: Storage>(
+        &self,
+        number: u32,
+        device: &mut Device<S>,
+    ) -> Result<(), StorageError> {
         match self.kept {
             Some(kept) => device.rewrite(
                 device.layout.header(number, kept.place),
