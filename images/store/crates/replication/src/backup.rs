@@ -25,7 +25,7 @@ const MAX_FREES: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Down { retry_at: Time },
-    Connecting,
+    Connecting { since: Time },
     Up,
 }
 
@@ -234,9 +234,12 @@ impl Backup {
         Some(request)
     }
 
-    /// For how long it has not answered what it was asked first of all that is under way. Keep-alives count: without its promises the
+    /// For how long it has not answered what it was asked first of all that is under way, or an attempt to connect. Keep-alives count: without its promises the
     /// master serves no more than without its acknowledgements.
     pub fn waited(&self, now: Time) -> Duration {
+        if let Link::Connecting { since } = self.link {
+            return now.since(since);
+        }
         let oldest = self.under_way.front();
         oldest.map_or(Duration::ZERO, |request| now.since(request.sent_at))
     }

@@ -21,8 +21,8 @@ const SLOW: Duration = Duration::from_millis(50);
 const ALL_SLOW: Duration = Duration::from_secs(1);
 /// So many times the median of the head's backups is slow.
 const SLOW_FACTOR: u32 = 10;
-/// A connection on which data waits for longer is closed.
-const STUCK: Duration = Duration::from_secs(5);
+/// A connection on which a request waits for longer is closed, and an attempt to connect that takes longer is given up.
+pub(crate) const STUCK: Duration = Duration::from_secs(5);
 /// A head with fewer replicas than wanted is replaced no more often than this.
 const MORE_REPLICAS_PAUSE: Duration = Duration::from_secs(1);
 
@@ -382,7 +382,7 @@ impl Replicator {
         for backup in self
             .backups
             .values()
-            .filter(|backup| backup.waited(now) > STUCK)
+            .filter(|backup| backup.waited(now) >= STUCK)
         {
             out.disconnect_backup(backup.id());
             stuck.push(backup.id());
@@ -456,7 +456,7 @@ impl Replicator {
             if let Link::Down { retry_at } = backup.link
                 && retry_at <= now
             {
-                backup.link = Link::Connecting;
+                backup.link = Link::Connecting { since: now };
                 out.connect_backup(backup.info.id, &backup.info.locator);
             }
         }

@@ -10,7 +10,7 @@ use wire::time::Time;
 use crate::Output;
 use crate::backup::{Backup, Link, Request};
 use crate::floor::Floor;
-use crate::replicator::Replicator;
+use crate::replicator::{Replicator, STUCK};
 use crate::segment::Segment;
 
 /// Data under way that nobody waits for, at most: copies of side segments, and replicas that are made again.
@@ -130,7 +130,7 @@ impl Replicator {
     pub(crate) fn next_deadline(&self, now: Time) -> Time {
         let retry = self.backups.values().map(|backup| match backup.link {
             Link::Down { retry_at } => retry_at,
-            Link::Connecting => Time::NEVER,
+            Link::Connecting { since } => since + STUCK,
             Link::Up => backup.avoided_until(now),
         });
         let up = promising(&self.heads, &self.segments, &self.floor)

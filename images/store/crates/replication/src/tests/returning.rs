@@ -179,6 +179,19 @@ fn backups_with_smaller_frames_and_retired_ones_get_nothing_and_the_text_says_wh
 }
 
 #[test]
+fn an_attempt_to_connect_that_ends_in_nothing_is_made_again() {
+    let mut world = World::new(2, 2, 2, 18);
+    let silent = world.infos()[0].id;
+    world.slow_backup(silent, 1_000_000);
+    world.break_connection(0);
+    world.pass(Duration::from_millis(50));
+    world.slow_backup(silent, 0);
+    world.forget_late_arrivals();
+    world.pass(Duration::from_secs(8));
+    assert!(world.replicator.is_serving(world.now));
+}
+
+#[test]
 fn a_head_whose_closing_was_not_heard_of_is_not_waited_for_for_ever() {
     for seed in 0..40 {
         let mut world = World::new(2, 2, 2, seed);

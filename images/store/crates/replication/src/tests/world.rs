@@ -629,6 +629,13 @@ impl World {
         segment_id
     }
 
+    /// What is on its way for very long is lost.
+    pub fn forget_late_arrivals(&mut self) {
+        let late = self.now + Duration::from_secs(1);
+        self.events.retain(|(at, _), _| *at < late);
+        self.last_arrival.clear();
+    }
+
     pub fn infos(&self) -> Vec<BackupInfo> {
         let backups = self.backups.iter();
         backups.map(|backup| backup.info.clone()).collect()
