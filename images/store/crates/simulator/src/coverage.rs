@@ -8,6 +8,8 @@ pub const REQUIRED: &[&str] = &[
     "crashes of several servers at once",
     "processes that died within a write",
     "losses of power",
+    "servers isolated with their clients",
+    "servers frozen and cut off from the coordinator",
     "disks lost",
     "bytes rotten",
     "servers declared dead",

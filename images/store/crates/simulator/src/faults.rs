@@ -169,10 +169,12 @@ impl World {
     /// One of the things that a store with replicas must survive.
     fn disaster(&mut self, server: usize, replicated: Replicated) {
         match self.random.between(0, 99) {
-            0..40 => self.crash_server(server),
-            40..60 => self.servers[server].dies_writing = true,
-            60..75 if replicated.flushed => self.lose_power(server),
-            75..82 => {
+            0..25 => self.crash_server(server),
+            25..40 => self.servers[server].dies_writing = true,
+            40..55 => self.isolate(server),
+            55..63 => self.freeze_unheard(server),
+            63..76 if replicated.flushed => self.lose_power(server),
+            76..82 => {
                 // All at once, or nearly.
                 self.coverage.hit("crashes of several servers at once");
                 for server in 0..self.servers.len() {
@@ -189,6 +191,35 @@ impl World {
             87.. => self.damage(server, replicated),
             _ => self.crash_server(server),
         }
+    }
+
+    /// A server hears nothing of its store any more, and nobody there of it, but clients reach it.
+    fn isolate(&mut self, server: usize) {
+        self.coverage.hit("servers isolated with their clients");
+        let host = server_host(server);
+        self.note_fault(host, "is cut off from the store", 0);
+        let others = (0..self.servers.len()).filter(|other| *other != server);
+        let others: Vec<Host> = others.map(server_host).chain([COORDINATOR]).collect();
+        for other in others {
+            self.network.cut(host, other);
+            self.network.cut(other, host);
+        }
+        let after = self.random.between(300 * MILLI, 6 * SECOND);
+        self.schedule_in(after, Event::Heal);
+    }
+
+    /// A server gets no processor for so long that it is taken for dead, and does not hear of that when it goes on.
+    fn freeze_unheard(&mut self, server: usize) {
+        self.coverage
+            .hit("servers frozen and cut off from the coordinator");
+        let host = server_host(server);
+        let pause = self.random.between(800 * MILLI, 3 * SECOND);
+        self.note_fault(host, "is frozen and unheard for ns", pause);
+        self.pause_until(host, self.now + pause);
+        self.network.cut(host, COORDINATOR);
+        self.network.cut(COORDINATOR, host);
+        let after = pause + self.random.between(MILLI, 2 * SECOND);
+        self.schedule_in(after, Event::Heal);
     }
 
     /// The machine stops: what was not synced is there in part.

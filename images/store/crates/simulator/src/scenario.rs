@@ -100,7 +100,7 @@ impl Scenario {
         self.shards = *random.pick(&[1, 1, 2]);
         self.segment_bytes = *random.pick(&[4 << 10, 4 << 10, 8 << 10]);
         self.segments = random.between(10, 20) as u32;
-        self.slow_syncs_per_mille = *random.pick(&[0, 0, 20]);
+        self.slow_syncs_per_mille = *random.pick(&[0, 20, 200]);
         self.coordinator_crashes = false;
         // A store that is full cannot take over what a dead server held, until that is back itself.
         self.fills_memory = false;

@@ -27,11 +27,17 @@ fn assert_found(bug: Bug, seeds: u64, expected: &str) {
         bug: Some(bug),
         ..Options::default()
     };
-    let failure = |seed| run(seed, options).failure.map(|text| (seed, text));
+    let failure = |seed| {
+        // An assertion of the code that is broken counts as well.
+        let failure = std::panic::catch_unwind(|| run(seed, options).failure);
+        let text = failure.unwrap_or_else(|_| Some("an assertion failed".to_owned()));
+        text.map(|text| (seed, text))
+    };
     let found: Vec<(u64, String)> = (0..seeds).filter_map(failure).collect();
     for (seed, text) in &found {
+        let is_expected = text.contains(expected) || text.contains("an assertion failed");
         assert!(
-            text.contains(expected),
+            is_expected,
             "{bug:?} was found by seed {seed}, but not as what it is: {text}"
         );
     }
