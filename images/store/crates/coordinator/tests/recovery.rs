@@ -431,6 +431,37 @@ fn what_was_believed_once_is_believed_again_and_nothing_longer() {
 }
 
 #[test]
+fn a_head_with_a_gap_before_it_is_not_believed_even_by_those_who_do_not_read_what_is_missing() {
+    let (mut store, _, dead) = one_dead_of_four();
+    store.wait(100);
+    for number in 2..=4 {
+        store.finds(number, dead, vec![open_head(2, 80, &[])]);
+    }
+    for (connection, recover) in &orders(&store.wait(100)) {
+        store.done(*connection, recover, 7);
+    }
+    store.wait(100);
+    store.kill(2);
+    let second = store.ids[&2];
+    store.wait(100);
+    for number in 3..=4 {
+        store.finds(number, dead, vec![open_head(2, 80, &[])]);
+        // What the tablets need begins at segment 7, but 6 is closed nowhere.
+        store.finds(number, second, vec![open_head(8, 80, &[6, 7]), closed(7)]);
+    }
+    assert_eq!(orders(&store.wait(1000)), []);
+    store.finds(
+        4,
+        second,
+        vec![open_head(8, 80, &[6, 7]), closed(6), closed(7)],
+    );
+    let again = orders(&store.wait(100));
+    let of_second = again[0].1.segments.iter().filter(|one| one.log == second.0);
+    let of_second: Vec<u64> = of_second.map(|one| one.segment_id).collect();
+    assert_eq!(of_second, [7, 8]);
+}
+
+#[test]
 fn what_is_missing_is_named_until_the_backup_returns() {
     let (mut store, table, dead) = one_dead_of_four();
     store.kill(4);
