@@ -1,7 +1,7 @@
 # Every target is one script of hack/, which says what it does and what it takes.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help up down test store local python bench lint generate simulate soak fuzz images e2e clean
+.PHONY: help up down test store local python bench lint generate faults simulate soak fuzz images e2e clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,7 +12,7 @@ up: ## from a bare machine to a Store under load, on a local kind cluster
 down: ## remove what `make up` made
 	@hack/down.sh
 
-test: ## all tests: lint, unit, property, simulated, fuzz, end to end
+test: ## all tests: lint, unit, property, faults, simulated, fuzz, end to end
 	@hack/test.sh $(STAGES)
 
 store: ## build the store's programs into images/store/target/release
@@ -32,6 +32,9 @@ lint: ## all linters
 
 generate: ## generate CRDs, RBAC, deep copies and the admin API's Go code
 	@hack/generate.sh
+
+faults: ## real processes that are killed, stopped, cut off; one: hack/faults.sh -run NAME
+	@hack/faults.sh
 
 simulate: ## one seed of the simulator, with its trace: make simulate SEED=17
 	@hack/simulate.sh --seed $(or $(SEED),0) --trace

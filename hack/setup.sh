@@ -4,6 +4,7 @@
 # usage: hack/setup.sh PART...
 #   store     to build the store: a C toolchain and pkg-config
 #   python    to build and test its Python package: an interpreter with venv
+#   faults    to run the fault tests: what makes network namespaces
 #   cluster   to run kind: a Docker engine and what it needs
 #   node      to build node and base image without a container registry
 #   lint      shellcheck
@@ -26,6 +27,10 @@ needs() {
 		# Debian has what makes virtual environments in a package of its own.
 		python3 -c 'import ensurepip, venv' 2>/dev/null || echo "/no/such/path python3-venv"
 		;;
+	faults) cat <<-'LIST' ;;
+		ip iproute2
+		jq jq
+	LIST
 	cluster)
 		cat <<-'LIST'
 			jq jq
