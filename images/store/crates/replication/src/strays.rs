@@ -148,14 +148,15 @@ impl Replicator {
     }
 
     fn judge(&self, id: ServerId, segment_id: u64, held: Held) -> Verdict {
+        // All that was acknowledged of this head is there, and a recovery may look for it, also if the log has given it up.
+        if held == Held::OpenHead && self.floor.lets_count(segment_id) {
+            return Verdict::Keep;
+        }
         let Some(segment) = self.segments.get(&segment_id) else {
             return Verdict::Free;
         };
         match held {
-            Held::Nothing => Verdict::Free,
-            // All that was acknowledged of this head is there.
-            Held::OpenHead if self.floor.lets_count(segment_id) => Verdict::Keep,
-            Held::OpenHead => Verdict::Free,
+            Held::Nothing | Held::OpenHead => Verdict::Free,
             Held::Closed { bytes, crc } => match segment.complete {
                 None => Verdict::Keep,
                 Some(complete) if complete != (bytes, crc) => Verdict::Free,
