@@ -45,8 +45,8 @@ func TestPausedMaster(t *testing.T) {
 	}
 }
 
-// TestPausedBackups: a master goes on with the one backup of three that is not silent, and makes the copies that are missing when the
-// others run again.
+// TestPausedBackups: a master goes on with the one backup of three that is not silent. The others are taken for dead, end when they run
+// on, and get the copies that are missing when they are started again.
 func TestPausedBackups(t *testing.T) {
 	s := startStore(t, onLoopback)
 	s.add("m0", append([]string{"-M"}, replicated...)...)
@@ -60,7 +60,10 @@ func TestPausedBackups(t *testing.T) {
 	s.waitShort("m0")
 	clients.waitProgress(usual.keys, 50)
 	for _, member := range silent {
+		s.coordinator.waitLogged(`\"` + member + `\" is dead`)
 		s.servers[member].signal(syscall.SIGCONT)
+		s.waitDeposed(member)
+		s.restart(member)
 	}
 	s.waitCopies("m0")
 	clients.waitProgress(usual.keys, 20)
