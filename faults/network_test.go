@@ -153,20 +153,27 @@ func TestCutMaster(t *testing.T) {
 	clients := record(t, s.locator, n.at("clients", usual))
 	inside := usual
 	inside.firstClient, inside.ballast = 100, 0
+	// They go on asking the master that they reach, whoever else is out of reach, and never look for another one.
+	inside.more = []string{"--only-reads", "--timeout-ms", "100", "--session-timeout-ms", "60000"}
 	insiders := record(t, s.locator, n.at("m1", inside))
 	insiders.waitProgress(usual.keys, 20)
 	s.waitOwner("m1")
+	// Reads that would have to wait for the copies of a write would show nothing about the lease, so there are none under way.
+	clients.end()
 
 	n.cut("m1")
 	s.waitMoved("m1")
-	clients.waitProgress(usual.keys, 50)
+	outside := usual
+	outside.firstClient = 200
+	outsiders := record(t, s.locator, n.at("clients", outside))
+	outsiders.waitProgress(usual.keys, 50)
 	n.mend("m1")
 	s.waitDeposed("m1")
 	insiders.waitProgress(usual.keys, 20)
 	s.restart("m1")
 	s.waitReady("m1")
-	clients.waitProgress(usual.keys, 20)
-	judge(t, usual.keys, clients, insiders)
+	outsiders.waitProgress(usual.keys, 20)
+	judge(t, usual.keys, outsiders, clients, insiders)
 }
 
 // TestCutFromCoordinator: a master that the coordinator does not reach and others do is not dead. It goes on.
