@@ -17,7 +17,7 @@ use crate::record::Damage;
 use crate::storage::Storage;
 
 /// Data that one call reads, about: less than a millisecond's work, whatever is in it.
-const WORK_BYTES: u32 = 1 << 20;
+const WORK_BYTES: u32 = 512 << 10;
 
 /// Why nothing is given out.
 enum Refusal {

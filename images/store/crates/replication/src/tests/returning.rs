@@ -67,6 +67,35 @@ fn what_was_made_again_elsewhere_is_freed() {
 }
 
 #[test]
+fn nothing_is_freed_because_of_copies_that_cannot_be_reached() {
+    let (mut world, id) = filled(2, 3, 19);
+    let held = known_on(&world, id);
+    world.leave_backup(id);
+    world.notice();
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.replicator.report().segments_short, 0);
+    let infos = world.infos();
+    let other = infos[1].id;
+    world.leave_backup(other);
+    world.come_back_as(id, true);
+    // The list of servers still has the one that cannot be reached.
+    world.set(infos.clone());
+    world.pass(Duration::from_secs(1));
+    let left = world.replicas_of(id);
+    let is_kept = |segment_id: &u64| {
+        let is_needed = world.replicator.segments.contains_key(segment_id);
+        !is_needed || left.contains(segment_id)
+    };
+    // What was an open head then is below the floor.
+    let kept = held.iter().filter(|segment_id| is_kept(segment_id)).count();
+    assert!(kept + 1 >= held.len(), "{held:?} {left:?}");
+    world.come_back_as(other, true);
+    world.set(infos);
+    world.pass(Duration::from_secs(4));
+    assert_eq!(world.replicas_of(id), known_on(&world, id));
+}
+
+#[test]
 fn what_was_freed_while_it_was_away_is_freed_when_it_is_back() {
     let (mut world, id) = filled(2, 4, 13);
     world.leave_backup(id);
@@ -97,8 +126,8 @@ fn what_is_not_as_it_was_is_not_taken() {
     let id = world.come_back_as(id, false);
     world.notice();
     world.pass(Duration::from_secs(1));
-    // It was freed and sent once more; otherwise the model would have found it.
     assert!(known_on(&world, id).contains(&forged));
+    assert!(!world.is_forged(id, forged), "freed, and sent once more");
     assert_eq!(world.replicator.report().segments_short, 0);
 }
 

@@ -629,6 +629,11 @@ impl World {
         segment_id
     }
 
+    pub fn is_forged(&self, id: ServerId, segment_id: u64) -> bool {
+        let backup = self.backups.iter().find(|backup| backup.info.id == id);
+        backup.unwrap().replicas[&segment_id].is_listed_wrong
+    }
+
     /// What is on its way for very long is lost.
     pub fn forget_late_arrivals(&mut self) {
         let late = self.now + Duration::from_secs(1);
