@@ -18,6 +18,14 @@ impl World {
             return;
         }
         self.faults_left -= 1;
+        if !self.damage_if_safe() {
+            self.some_fault();
+        }
+        let next = self.random.between(MICRO, 2 * self.scenario.fault_interval);
+        self.schedule_in(next, Event::Fault);
+    }
+
+    fn some_fault(&mut self) {
         match self.random.between(0, 99) {
             0..15 => self.reset_connection(),
             15..25 => self.stall_connection(),
@@ -34,8 +42,6 @@ impl World {
             90.. if self.scenario.coordinator_crashes => self.crash_coordinator(),
             _ => self.reset_connection(),
         }
-        let next = self.random.between(MICRO, 2 * self.scenario.fault_interval);
-        self.schedule_in(next, Event::Fault);
     }
 
     fn note_fault(&mut self, host: Host, what: &str, number: u64) {
@@ -108,14 +114,15 @@ impl World {
         }
         self.coverage.hit("partitions");
         self.note_fault(a, "is cut off from host", u64::from(b));
-        self.network.cut(a, b);
-        if self.random.chance(600) {
-            self.network.cut(b, a);
-        }
+        let is_both_ways = self.random.chance(600);
         let most = *self
             .random
             .pick(&[20 * MILLI, 400 * MILLI, 2 * SECOND, 6 * SECOND]);
         let after = self.random.between(MILLI, most);
+        self.network.cut(a, b, self.now + after);
+        if is_both_ways {
+            self.network.cut(b, a, self.now + after);
+        }
         self.schedule_in(after, Event::Heal);
     }
 
@@ -183,12 +190,11 @@ impl World {
                     }
                 }
             }
-            82..87 if replicated.flushed => {
+            82.. if replicated.flushed => {
                 for server in 0..self.servers.len() {
                     self.lose_power(server);
                 }
             }
-            87.. => self.damage(server, replicated),
             _ => self.crash_server(server),
         }
     }
@@ -200,11 +206,11 @@ impl World {
         self.note_fault(host, "is cut off from the store", 0);
         let others = (0..self.servers.len()).filter(|other| *other != server);
         let others: Vec<Host> = others.map(server_host).chain([COORDINATOR]).collect();
-        for other in others {
-            self.network.cut(host, other);
-            self.network.cut(other, host);
-        }
         let after = self.random.between(300 * MILLI, 6 * SECOND);
+        for other in others {
+            self.network.cut(host, other, self.now + after);
+            self.network.cut(other, host, self.now + after);
+        }
         self.schedule_in(after, Event::Heal);
     }
 
@@ -216,9 +222,9 @@ impl World {
         let pause = self.random.between(800 * MILLI, 3 * SECOND);
         self.note_fault(host, "is frozen and unheard for ns", pause);
         self.pause_until(host, self.now + pause);
-        self.network.cut(host, COORDINATOR);
-        self.network.cut(COORDINATOR, host);
         let after = pause + self.random.between(MILLI, 2 * SECOND);
+        self.network.cut(host, COORDINATOR, self.now + after);
+        self.network.cut(COORDINATOR, host, self.now + after);
         self.schedule_in(after, Event::Heal);
     }
 
@@ -233,12 +239,17 @@ impl World {
         }
     }
 
-    /// A disk loses something that was promised. With R replicas the store survives R - 1 of these, if they come when all is well.
-    fn damage(&mut self, server: usize, replicated: Replicated) {
-        if self.damages + 1 >= u32::from(replicated.replicas) || !self.is_safe() {
-            return self.crash_server(server);
+    /// A disk loses something that was promised, sometimes. With R replicas the store survives R - 1 of these, if they come when all is well.
+    fn damage_if_safe(&mut self) -> bool {
+        let Some(replicated) = self.scenario.replicated.filter(|_| self.scenario.crashes) else {
+            return false;
+        };
+        let is_allowed = self.damages + 1 < u32::from(replicated.replicas);
+        if !is_allowed || !self.is_safe() || self.random.chance(700) {
+            return false;
         }
         self.damages += 1;
+        let server = self.random.below(self.servers.len());
         match self.random.below(3) {
             0 => {
                 self.crash_server(server);
@@ -250,6 +261,7 @@ impl World {
             }
             _ => self.rot(server),
         }
+        true
     }
 
     /// A byte on a disk changes by itself.
@@ -388,7 +400,7 @@ impl World {
 
     /// From now on nothing more goes wrong.
     pub fn end_faults(&mut self) {
-        self.network.heal(self.now);
+        self.network.heal_all(self.now);
         self.end_pauses();
     }
 

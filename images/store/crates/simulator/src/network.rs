@@ -1,6 +1,6 @@
 //! The simulated network: connections that are ordered byte streams, each with its own delays, and what can go wrong.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::random::Random;
 
@@ -89,8 +89,8 @@ pub struct Network {
     last_connection: u64,
     conditions: Conditions,
     random: Random,
-    /// Pairs (from, to) between which packets wait.
-    cuts: BTreeSet<(Host, Host)>,
+    /// Pairs (from, to) between which packets wait, and until when.
+    cuts: BTreeMap<(Host, Host), u64>,
     /// Events to be scheduled by the world.
     pub due: Vec<(u64, NetworkEvent)>,
 }
@@ -102,7 +102,7 @@ impl Network {
             last_connection: 0,
             conditions,
             random,
-            cuts: BTreeSet::new(),
+            cuts: BTreeMap::new(),
             due: Vec::new(),
         }
     }
@@ -180,7 +180,7 @@ impl Network {
             return false;
         };
         let way = (connection.hosts[at], connection.hosts[1 - at]);
-        let is_cut = self.cuts.contains(&way);
+        let is_cut = self.cuts.contains_key(&way);
         let direction = &mut connection.directions[at];
         if direction.cut_from.is_some_and(|first| sequence >= first) || connection.is_deaf[1 - at] {
             return false;
@@ -202,7 +202,7 @@ impl Network {
             return false;
         };
         let way = (connection.hosts[1 - side], connection.hosts[side]);
-        !connection.is_deaf[side] && !self.cuts.contains(&way)
+        !connection.is_deaf[side] && !self.cuts.contains_key(&way)
     }
 
     /// This side closes: it hears nothing more, the other side reads what was sent, then the end.
@@ -280,14 +280,21 @@ impl Network {
         }
     }
 
-    /// Holds packets from one host to another until healed.
-    pub fn cut(&mut self, from: Host, to: Host) {
-        self.cuts.insert((from, to));
+    /// Holds packets from one host to another, at least until then and to the next [`Network::heal`].
+    pub fn cut(&mut self, from: Host, to: Host, until: u64) {
+        let cut = self.cuts.entry((from, to)).or_default();
+        *cut = until.max(*cut);
     }
 
-    /// Lets everything that is held go on.
-    pub fn heal(&mut self, now: u64) {
+    /// Ends all cuts, whatever their time.
+    pub fn heal_all(&mut self, now: u64) {
         self.cuts.clear();
+        self.heal(now);
+    }
+
+    /// Ends the cuts whose time is over, and lets go on what no other cut holds.
+    pub fn heal(&mut self, now: u64) {
+        self.cuts.retain(|_, until| *until > now);
         for (&id, connection) in &mut self.connections {
             for (at, direction) in connection.directions.iter_mut().enumerate() {
                 let delay = self.random.between(1, connection.delays.1);

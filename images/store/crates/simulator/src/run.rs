@@ -19,6 +19,8 @@ const MAX_CONFIGURATIONS: usize = 100_000;
 pub struct Options {
     /// Prints every event.
     pub prints: bool,
+    /// Logs have replicas in every seed, not only in half of them.
+    pub replicated: bool,
     /// What is broken on purpose, to show that it is found.
     #[cfg(feature = "planted-bugs")]
     pub bug: Option<wire::bugs::Bug>,
@@ -41,7 +43,11 @@ pub struct Report {
 /// Runs a seed.
 pub fn run(seed: u64, options: Options) -> Report {
     let mut random = Random::new(seed);
-    let scenario = Scenario::draw(&mut random);
+    let scenario = if options.replicated {
+        Scenario::draw_replicated(&mut random)
+    } else {
+        Scenario::draw(&mut random)
+    };
     #[cfg(feature = "planted-bugs")]
     wire::bugs::plant(options.bug);
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));

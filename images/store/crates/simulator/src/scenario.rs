@@ -87,6 +87,12 @@ impl Scenario {
         scenario
     }
 
+    pub fn draw_replicated(random: &mut Random) -> Scenario {
+        let mut scenario = Scenario::draw_alone(random);
+        scenario.replicate(random);
+        scenario
+    }
+
     fn replicate(&mut self, random: &mut Random) {
         let replicas = *random.pick(&[1, 2, 2, 3]);
         let min_replicas = random.between(1, u64::from(replicas)) as u8;
