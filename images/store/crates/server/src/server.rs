@@ -253,13 +253,17 @@ impl<S: Storage> Server<S> {
 
     /// Others have what this server had. A process that holds replicas, or whose own are elsewhere, begins anew as another incarnation.
     fn look_for_successors(&mut self) {
-        let is_superseded = self.restarts && self.shard.is_superseded();
-        if is_superseded || self.shard.is_deposed() {
-            self.end(
-                "this server was taken for dead, and what it had is served by others or about to be: it ends, and can safely be started \
-                 again"
-                    .to_owned(),
+        if self.shard.is_deposed() {
+            let text = "this server was taken for dead, and what it had is served by others or about to be: it ends, and can safely be \
+                        started again";
+            self.end(text.to_owned());
+        } else if self.restarts && self.shard.is_superseded() {
+            // Perhaps before it ever heard that it was let in.
+            let refusal = self.shard.refusal().unwrap_or("no reason is given");
+            let text = format!(
+                "this server was taken for dead or replaced: it ends, and can safely be started again ({refusal})"
             );
+            self.end(text);
         }
     }
 }
