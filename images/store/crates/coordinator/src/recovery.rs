@@ -339,7 +339,6 @@ impl Coordinator {
         let at_once = masters.len().min(parts.len()).max(1) as u64;
         let expected_ms = bytes * 1000 / self.recoveries.bytes_per_second() / at_once;
         if let Some(recovery) = self.recoveries.under_way.get_mut(&last_owner(sources)) {
-            recovery.waits_for.clear();
             recovery.tablet_count += cuts;
             recovery.masters = recovery.masters.max(at_once);
             recovery.expected_ms = recovery.expected_ms.max(expected_ms);
@@ -496,6 +495,7 @@ impl Coordinator {
             .get_mut(&last_owner(&order.sources))
         {
             recovery.objects += recovered.objects;
+            recovery.waits_for.clear();
         }
         let kind = Some(coordinator::Kind::CommitRecovery(RecoveryId {
             recovery_id,

@@ -111,7 +111,10 @@ impl Replicator {
 
     pub fn report(&self) -> Report {
         let is_short = |segment: &&Segment| {
-            segment.replicas.len() < self.config.replicas && segment.is_awaited()
+            // Of one that had all of its replicas once, those count that are complete again; a fresh one gets them within milliseconds.
+            let counts = |replica: &&Replica| replica.is_closed || !segment.is_settled;
+            let count = segment.replicas.iter().filter(counts).count();
+            count < self.config.replicas && segment.is_awaited()
         };
         let waiting = |segment: &Segment| -> u64 {
             let missing = |replica: &Replica| {

@@ -21,7 +21,8 @@ fn different_seeds_are_different_runs() {
     assert_ne!(first.trace_hash, second.trace_hash);
 }
 
-/// Some of the first so many seeds find this bug, and say what it is. Prints how many do.
+/// Some of the first so many seeds find this bug, and say what it is: the oracle as `expected`, or the checker from what clients saw. Prints how
+/// many do.
 fn assert_found(bug: Bug, seeds: u64, expected: &str) {
     let options = Options {
         bug: Some(bug),
@@ -35,7 +36,9 @@ fn assert_found(bug: Bug, seeds: u64, expected: &str) {
     };
     let found: Vec<(u64, String)> = (0..seeds).filter_map(failure).collect();
     for (seed, text) in &found {
-        let is_expected = text.contains(expected) || text.contains("an assertion failed");
+        let is_expected = [expected, WRONG, "an assertion failed"]
+            .iter()
+            .any(|mark| text.contains(mark));
         assert!(
             is_expected,
             "{bug:?} was found by seed {seed}, but not as what it is: {text}"
@@ -89,4 +92,78 @@ fn a_scan_that_leaves_something_out_is_found() {
 #[test]
 fn a_multi_write_that_hides_a_refusal_is_found() {
     assert_found(Bug::MultiWriteHidesRefusal, 20, "not linearizable");
+}
+
+// What follows breaks replication, backups and recovery, in seeds whose logs have replicas.
+
+/// One of the first so many seeds finds this bug, and says what it is. Prints which.
+fn assert_found_with_replicas(bug: Bug, seeds: u64, expected: &str) {
+    let options = Options {
+        bug: Some(bug),
+        replicated: true,
+        ..Options::default()
+    };
+    let failure = |seed| run(seed, options).failure.map(|text| (seed, text));
+    let Some((seed, text)) = (0..seeds).find_map(failure) else {
+        panic!("{bug:?} was not found by {seeds} seeds");
+    };
+    assert!(
+        text.contains(expected),
+        "{bug:?} was found by seed {seed}, but not as what it is: {text}"
+    );
+    println!("{bug:?}: the first of {seeds} seeds that finds it is {seed}");
+}
+
+const WRONG: &str = "not linearizable";
+const STUCK: &str = "no backup that answers has";
+
+#[test]
+fn a_refusal_that_leaves_early_is_found() {
+    let expected = "a reply left that shows the log up to";
+    assert_found(Bug::RefuseEarly, 40, expected);
+}
+
+#[test]
+fn an_acknowledgement_before_the_last_replica_is_found() {
+    assert_found_with_replicas(Bug::AcknowledgeBeforeLastReplica, 300, WRONG);
+}
+
+#[test]
+fn a_stale_open_replica_that_is_believed_is_found() {
+    assert_found_with_replicas(Bug::UseStaleOpenReplica, 150, WRONG);
+}
+
+#[test]
+fn an_append_that_is_taken_after_fencing_is_found() {
+    assert_found_with_replicas(Bug::AppendAfterFencing, 500, WRONG);
+}
+
+#[test]
+fn a_tombstone_that_a_replay_passes_over_is_found() {
+    assert_found_with_replicas(Bug::DropTombstoneInReplay, 100, WRONG);
+}
+
+#[test]
+fn a_version_that_is_used_again_after_a_replay_is_found() {
+    assert_found_with_replicas(Bug::ReuseVersionAfterReplay, 150, WRONG);
+}
+
+#[test]
+fn a_replica_that_is_freed_early_is_found() {
+    assert_found_with_replicas(Bug::FreeReplicaEarly, 200, STUCK);
+}
+
+#[test]
+fn a_result_that_a_replay_passes_over_is_found() {
+    assert_found_with_replicas(Bug::ForgetReplayedResult, 150, WRONG);
+}
+
+#[test]
+fn a_torn_frame_that_is_believed_is_found() {
+    assert_found_with_replicas(Bug::BelieveTornFrame, 150, "not over");
+}
+
+#[test]
+fn a_digest_that_is_ignored_is_found() {
+    assert_found_with_replicas(Bug::IgnoreDigest, 600, WRONG);
 }
