@@ -1,5 +1,3 @@
-//go:build replication
-
 package e2e
 
 import (
@@ -161,7 +159,9 @@ func elsewhere(t *testing.T, s *session, member string) string {
 		s.mustAsk(t, 1, "create-table "+name)
 		s.mustAsk(t, 1, "put "+name+" key value")
 	}
-	text := mustClient(t, "tables-"+member, rcbox("tables", "--json")...)
+	// The admin API is for the coordinator's own pod, members and the operator; no other pod reaches it.
+	coordinator := storePods(t, storeName)["box-coordinator"].Metadata.Name
+	text := kubectl(t, "exec", "-n", namespace, coordinator, "--", "rcbox", "-C", "tcp:host=127.0.0.1,port=11100", "tables", "--json")
 	if err := json.Unmarshal([]byte(text), &tables); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}

@@ -1,5 +1,3 @@
-//go:build replication
-
 package e2e
 
 import (

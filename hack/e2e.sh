@@ -3,8 +3,7 @@
 # removed afterwards (KEEP=1 keeps it, for a look; the next run replaces it).
 #
 # usage: hack/e2e.sh [GO_TEST_OPTION...]
-# Tests of a Store with copies need `-tags replication`; alone:
-#   hack/e2e.sh -tags replication -run '^TestReplicatedBox$'
+# One test: hack/e2e.sh -run '^TestReplicatedBox$'
 # The tests' output, in the form of `go test -json`, goes to .build/logs/e2e.json.
 set -euo pipefail
 # shellcheck source=lib.sh
