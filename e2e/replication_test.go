@@ -73,6 +73,8 @@ func TestReplicatedBox(t *testing.T) {
 // waitUntilSafe waits until everything serves and has its copies; nothing may have been lost.
 func waitUntilSafe(t *testing.T, what string) v1alpha1.Store {
 	t.Helper()
+	// The Store's status is younger than what happened only some time after it: the coordinator is asked first.
+	eventually(t, what+", says its coordinator", startDeadline, coordinatorSaysSafe(t))
 	store := waitForStore(t, what, startDeadline, func(store v1alpha1.Store) error {
 		return errors.Join(
 			conditionIs(store, v1alpha1.ConditionAvailable, metav1.ConditionTrue, ""),
@@ -82,6 +84,63 @@ func waitUntilSafe(t *testing.T, what string) v1alpha1.Store {
 		t.Fatalf("%s: losses %+v", what, store.Status.Losses)
 	}
 	return store
+}
+
+// inCoordinator runs the command line client in the coordinator's pod: the admin API is open to that, to members and to the
+// operator, and to no other pod.
+func inCoordinator(t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
+	coordinator := storePods(t, storeName)["box-coordinator"].Metadata.Name
+	command := []string{"exec", "-n", namespace, coordinator, "--", "rcbox", "-C", "tcp:host=127.0.0.1,port=11100"}
+	got, err := run(settings.kubectl, "", append(command, arguments...)...)
+	if err == nil && got.exitCode != 0 {
+		err = fmt.Errorf("exit code %d: %s%s", got.exitCode, got.stdout, got.stderr)
+	}
+	return got.stdout, err
+}
+
+// coordinatorSaysSafe: four masters are connected and serve, no recovery is under way, and no segment lacks a copy.
+func coordinatorSaysSafe(t *testing.T) func() error {
+	t.Helper()
+	return func() error {
+		text, err := inCoordinator(t, "status", "--json")
+		if err != nil {
+			return err
+		}
+		var status struct {
+			Members []struct {
+				Name   string `json:"name"`
+				Shards []struct {
+					Connected     bool `json:"connected"`
+					Serving       bool `json:"serving"`
+					SegmentsShort int  `json:"segmentsShort"`
+				} `json:"shards"`
+			} `json:"members"`
+			Recoveries []struct {
+				Member      string `json:"member"`
+				TabletsLeft int    `json:"tabletsLeft"`
+			} `json:"recoveries"`
+		}
+		if err := json.Unmarshal([]byte(text), &status); err != nil {
+			return fmt.Errorf("%w in %s", err, text)
+		}
+		if len(status.Members) != 4 {
+			return fmt.Errorf("%d members", len(status.Members))
+		}
+		for _, member := range status.Members {
+			for _, shard := range member.Shards {
+				if !shard.Connected || !shard.Serving || shard.SegmentsShort > 0 {
+					return fmt.Errorf("%s: %+v", member.Name, shard)
+				}
+			}
+		}
+		for _, recovery := range status.Recoveries {
+			if recovery.TabletsLeft > 0 {
+				return fmt.Errorf("recovery of %s: %d tablets left", recovery.Member, recovery.TabletsLeft)
+			}
+		}
+		return nil
+	}
 }
 
 // claimUIDs are the Store's volume claims.
@@ -159,9 +218,10 @@ func elsewhere(t *testing.T, s *session, member string) string {
 		s.mustAsk(t, 1, "create-table "+name)
 		s.mustAsk(t, 1, "put "+name+" key value")
 	}
-	// The admin API is for the coordinator's own pod, members and the operator; no other pod reaches it.
-	coordinator := storePods(t, storeName)["box-coordinator"].Metadata.Name
-	text := kubectl(t, "exec", "-n", namespace, coordinator, "--", "rcbox", "-C", "tcp:host=127.0.0.1,port=11100", "tables", "--json")
+	text, err := inCoordinator(t, "tables", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := json.Unmarshal([]byte(text), &tables); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}

@@ -39,6 +39,8 @@ pub struct Replication {
     pub min_replicas: u8,
     /// Copies that nobody waits for go out in pieces of this size.
     pub copy_bytes: u32,
+    /// Replicas that were lost are made again at this rate.
+    pub repair_bytes_per_second: u64,
 }
 
 const MIB: usize = 1 << 20;

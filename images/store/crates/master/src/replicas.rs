@@ -47,6 +47,7 @@ fn replicator(
         replicas: config.replicas.into(),
         min_replicas: config.min_replicas.into(),
         copy_bytes: config.copy_bytes,
+        repair_bytes_per_second: config.repair_bytes_per_second,
         seed: log.0 ^ identity.process,
     })
 }

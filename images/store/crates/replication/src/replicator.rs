@@ -44,6 +44,8 @@ pub struct Config {
     pub min_replicas: usize,
     /// Copies of closed segments go out in pieces of this size, so that what somebody waits for is not stuck behind them.
     pub copy_bytes: u32,
+    /// Replicas that were lost are made again at this rate, averaged over some milliseconds; at least 1.
+    pub repair_bytes_per_second: u64,
     /// For scattering replicas.
     pub seed: u64,
 }
@@ -79,6 +81,8 @@ pub struct Replicator {
     /// The head must be replaced as soon as memory is free.
     wants_new_head: bool,
     more_replicas_at: Time,
+    /// No replica that was lost is made again before this.
+    pub(crate) repair_at: Time,
     /// When to look at some of the strays again.
     pub(crate) strays_at: Time,
     random: Random,
@@ -87,6 +91,7 @@ pub struct Replicator {
 impl Replicator {
     pub fn new(config: Config) -> Replicator {
         assert!(config.min_replicas >= 1 && config.replicas >= config.min_replicas);
+        assert!(config.repair_bytes_per_second > 0);
         Replicator {
             random: Random::new(config.seed),
             config,
@@ -100,6 +105,7 @@ impl Replicator {
             is_deposed: false,
             wants_new_head: false,
             more_replicas_at: Time::ZERO,
+            repair_at: Time::ZERO,
             strays_at: Time::ZERO,
         }
     }

@@ -1,5 +1,6 @@
 //! What goes out: data, ends of segments, requests to free replicas, keep-alives.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use log::Log;
@@ -32,15 +33,28 @@ impl Replicator {
             self.send_segment(now, id, may_close, log, out);
         }
         for id in self.next_unfinished() {
-            if self.background_bytes() >= BACKGROUND_BYTES {
+            let before = self.background_bytes();
+            if before >= BACKGROUND_BYTES {
                 break;
             }
+            let is_repair = self.is_repair(id);
             // What the cleaner has replaced cannot be sent any more.
-            if log.segment(id).is_some() {
-                self.place(now, id);
-                self.send_segment(now, id, true, log, out);
+            if log.segment(id).is_none() || is_repair && now < self.repair_at {
+                continue;
+            }
+            self.place(now, id);
+            self.send_segment(now, id, true, log, out);
+            if is_repair {
+                let sent = u64::from(self.background_bytes() - before);
+                self.repair_at = now + time_for(sent, self.config.repair_bytes_per_second);
             }
         }
+    }
+
+    /// A segment that had all of its replicas before. Nothing waits for it but safety; for the others the cleaner or a recovery waits.
+    fn is_repair(&self, segment_id: u64) -> bool {
+        let segment = self.segments.get(&segment_id);
+        segment.is_some_and(|segment| segment.is_settled)
     }
 
     fn background_bytes(&self) -> u32 {
@@ -143,12 +157,22 @@ impl Replicator {
                 .keep_alive_due()
                 .max(now + crate::backup::KEEP_ALIVE_AGE / 4)
         });
+        let waits_for_repair =
+            self.repair_at > now && self.unfinished.iter().any(|id| self.is_repair(*id));
+        let repair = waits_for_repair.then_some(self.repair_at);
         retry
             .chain(renewals)
             .chain([strays])
+            .chain(repair)
             .min()
             .unwrap_or(Time::NEVER)
     }
+}
+
+/// How long `bytes` take at a rate.
+fn time_for(bytes: u64, bytes_per_second: u64) -> Duration {
+    let ns = u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second);
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
 /// Backups whose promises count; some more than once.

@@ -327,3 +327,31 @@ fn what_was_on_a_lost_backup_is_made_again() {
     assert_eq!(world.replicator.report().segments_short, 0);
     assert!(matches!(world.recover(u16::MAX), Outcome::Found { .. }));
 }
+
+#[test]
+fn lost_replicas_are_made_again_at_a_bounded_rate() {
+    const BYTES_PER_SECOND: u64 = 50_000;
+    let mut world = World::new(2, 1, 4, 9);
+    world.replicator.config.repair_bytes_per_second = BYTES_PER_SECOND;
+    for key in 0..60 {
+        world.write(key, 800);
+        world.pass(Duration::from_millis(2));
+    }
+    world.kill(0);
+    world.notice();
+    // The head is replaced at once, whatever the rate.
+    world.pass(Duration::from_millis(20));
+    let (before, short) = (world.sent_bytes, world.replicator.report().segments_short);
+    assert!(short > 4, "{short}");
+    world.pass(Duration::from_millis(200));
+    // At any time one segment more than the rate allows may be on its way.
+    let sent = world.sent_bytes - before;
+    assert!((4096..=10_000 + 4096).contains(&sent), "{sent}");
+    assert!(world.replicator.report().segments_short > 0);
+    // What clients wait for does not wait.
+    world.write(1, 100);
+    world.pass(Duration::from_millis(2));
+    assert!(world.is_all_durable());
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.replicator.report().segments_short, 0);
+}

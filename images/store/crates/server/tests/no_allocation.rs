@@ -191,6 +191,7 @@ fn pair() -> (Node, Node) {
             replicas: 1,
             min_replicas: 1,
             copy_bytes: 1 << 17,
+            repair_bytes_per_second: 1 << 40,
         }),
         ..sized
     };

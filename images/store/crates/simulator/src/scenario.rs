@@ -21,6 +21,8 @@ pub enum Durable {
 pub struct Replicated {
     pub replicas: u8,
     pub min_replicas: u8,
+    /// Lost replicas are made again within milliseconds, or over seconds.
+    pub repair_bytes_per_second: u64,
     /// Appends are answered when they are on stable storage.
     pub flushed: bool,
 }
@@ -96,10 +98,12 @@ impl Scenario {
     fn replicate(&mut self, random: &mut Random) {
         let replicas = *random.pick(&[1, 2, 2, 3]);
         let min_replicas = random.between(1, u64::from(replicas)) as u8;
+        let flushed = random.chance(500);
         self.replicated = Some(Replicated {
             replicas,
             min_replicas,
-            flushed: random.chance(500),
+            repair_bytes_per_second: if flushed { 100_000 } else { 1 << 40 },
+            flushed,
         });
         self.durable = Durable::AtOnce;
         self.members = random.between(u64::from(replicas) + 1, 5) as usize;

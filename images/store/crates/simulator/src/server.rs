@@ -284,6 +284,7 @@ fn shard_config(scenario: &Scenario) -> Config {
             replicas: replicated.replicas,
             min_replicas: replicated.min_replicas,
             copy_bytes: COPY_BYTES,
+            repair_bytes_per_second: replicated.repair_bytes_per_second,
         }),
         max_clients: 100,
         max_result_slots: 100 * 512,

@@ -17,6 +17,7 @@ fn replicated() -> Config {
             replicas: 2,
             min_replicas: 1,
             copy_bytes: 1 << 17,
+            repair_bytes_per_second: 1 << 40,
         }),
         ..small(Durability::External)
     }

@@ -87,6 +87,9 @@ pub struct Options {
     /// With fewer copies than this, writes wait for backups [default: one less than -r, at least 1]
     #[arg(long = "minReplicas", env = "RCBOX_MIN_REPLICAS", value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_REPLICAS)))]
     pub(super) min_replicas: Option<u8>,
+    /// How fast each shard makes its copies again that were on a lost backup, in MB per second
+    #[arg(long = "repairMBps", env = "RCBOX_REPAIR_MBPS", default_value_t = 200, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(super) repair_mb_per_second: u64,
     /// A file or block device for copies of other servers' objects; of several shards, shard i has PATH.i [default: none, they are in
     /// memory and gone when the process ends]
     #[arg(short = 'f', long = "file", env = "RCBOX_FILE", value_name = "PATH")]

@@ -53,6 +53,7 @@ impl Settings {
                 replicas,
                 min_replicas,
                 copy_bytes: COPY_BYTES,
+                repair_bytes_per_second: options.repair_mb_per_second * 1_000_000,
             });
         }
         let log = master.log();

@@ -123,6 +123,7 @@ impl World {
             replicas,
             min_replicas,
             copy_bytes: 500,
+            repair_bytes_per_second: 1 << 40,
             segment_bytes: 4096,
             seed,
         });

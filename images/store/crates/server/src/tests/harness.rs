@@ -89,6 +89,7 @@ pub fn replicated() -> master::Config {
             replicas: 1,
             min_replicas: 1,
             copy_bytes: 1 << 17,
+            repair_bytes_per_second: 1 << 40,
         }),
         ..master_config()
     }

@@ -243,6 +243,7 @@ fn a_recovery_is_durable_when_its_copies_are_on_replicas() {
             replicas: 2,
             min_replicas: 2,
             copy_bytes: 1 << 17,
+            repair_bytes_per_second: 1 << 40,
         }),
         ..small(Durability::External)
     });
