@@ -123,6 +123,7 @@ impl Log {
         let count = self.append_ends.partition_point(|&end| end <= last);
         let end = count.checked_sub(1).map_or(0, |at| self.append_ends[at].0);
         // What is durable already is not in the queue, and may be cut anywhere.
+        let end = end.max(self.durable.min(last).0);
         from.max(end.saturating_sub(start) as u32)
     }
 

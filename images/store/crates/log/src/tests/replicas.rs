@@ -308,3 +308,24 @@ fn a_segment_is_cleaned_when_it_is_settled_and_its_replica_freed_when_a_durable_
     assert!(replicas.copies.len() < before);
     assert_eq!(store.log.audit(&store.keeper), Ok(()));
 }
+
+/// A copy of a head may be begun anew when most of it is durable already: pieces are cut there, too, or it would never be sent.
+#[test]
+fn pieces_of_a_head_end_with_appends_and_anywhere_in_what_is_durable() {
+    let mut store = Store::new(4096, 8, Durability::External);
+    let mut ends = vec![0];
+    for n in 0..8 {
+        store.write(&u64_key(n), &[0; 300]).expect("there is room");
+        let written = store.log.segment(1).expect("the head").len();
+        ends.push(written as u32);
+    }
+    let end_of = |store: &Store, from: u32, max| store.log.end_of_appends(1, from, max);
+    assert_eq!(end_of(&store, 0, ends[2] + 1), ends[2], "appends are whole");
+    assert_eq!(end_of(&store, ends[2], 100), ends[2], "the next is longer");
+    let durable = store.log.position_in(1, ends[5]).expect("of the head");
+    store.log.advance_durable(durable);
+    assert_eq!(end_of(&store, 0, ends[2] + 1), ends[2] + 1);
+    assert_eq!(end_of(&store, ends[2], 4096), ends[8]);
+    assert_eq!(end_of(&store, ends[4], ends[6] - ends[4] + 1), ends[6]);
+    assert_eq!(end_of(&store, ends[5], 100), ends[5], "the next is longer");
+}
