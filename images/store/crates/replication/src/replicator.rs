@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use log::{Change, Log, LogPosition};
 use wire::ids::ServerId;
-use wire::peer::{Answer, Listing, Malformed, Role, Status};
+use wire::peer::{Answer, Listing, MAX_APPEND_BYTES, Malformed, Role, Status};
 use wire::time::Time;
 
 use crate::backup::{Backup, Link, Request, UnderWay};
@@ -48,6 +48,13 @@ pub struct Config {
     pub repair_bytes_per_second: u64,
     /// For scattering replicas.
     pub seed: u64,
+}
+
+impl Config {
+    /// Of a head's data in one request, at most: no less than the longest atomic append, which is never cut.
+    pub(crate) fn append_bytes(&self) -> u32 {
+        (self.segment_bytes / 8 * 5).min(MAX_APPEND_BYTES as u32)
+    }
 }
 
 /// How well the log is replicated.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use log::Log;
 use wire::ids::ServerId;
-use wire::peer::{Append, Free, KeepAlive, List, MAX_APPEND_BYTES, ReplicaId, Role};
+use wire::peer::{Append, Free, KeepAlive, List, ReplicaId, Role};
 use wire::time::Time;
 
 use crate::Output;
@@ -71,6 +71,7 @@ impl Replicator {
         out: &mut impl Output,
     ) {
         let (log_id, copy_bytes) = (self.config.log, self.config.copy_bytes);
+        let append_bytes = self.config.append_bytes();
         let Some(segment) = self.segments.get_mut(&segment_id) else {
             return;
         };
@@ -93,6 +94,7 @@ impl Replicator {
                     data,
                     log,
                     may_close: may_close && segment.is_closed,
+                    append_bytes,
                     copy_bytes,
                 };
                 while backup.has_window() && sender.send_next(segment, at, backup, out) {}
@@ -195,6 +197,7 @@ struct Sender<'a> {
     data: &'a [u8],
     log: &'a Log,
     may_close: bool,
+    append_bytes: u32,
     copy_bytes: u32,
 }
 
@@ -211,10 +214,9 @@ impl Sender<'_> {
         let replica = &segment.replicas[at];
         let (offset, length) = (replica.sent_bytes, self.data.len() as u32);
         let end = match replica.role {
-            Role::Head => {
-                let most = MAX_APPEND_BYTES as u32;
-                self.log.end_of_appends(segment_id, offset, most)
-            }
+            Role::Head => self
+                .log
+                .end_of_appends(segment_id, offset, self.append_bytes),
             Role::Side => length.min(offset + self.copy_bytes),
         };
         let closes = self.may_close && end == length;

@@ -355,3 +355,25 @@ fn lost_replicas_are_made_again_at_a_bounded_rate() {
     world.pass(Duration::from_secs(2));
     assert_eq!(world.replicator.report().segments_short, 0);
 }
+
+#[test]
+fn a_head_that_all_backups_were_slow_with_goes_on_where_it_was_durable() {
+    let mut world = World::new(3, 2, 3, 11);
+    // More of it is durable than goes into one request.
+    for key in 0..4 {
+        world.write(key, 800);
+        world.pass(Duration::from_millis(2));
+    }
+    assert!(world.is_all_durable());
+    for backup in world.backups_of_head() {
+        world.slow_backup(backup, 1_500);
+    }
+    world.write(9, 100);
+    world.pass(Duration::from_millis(1_300));
+    for backup in world.infos() {
+        world.slow_backup(backup.id, 0);
+    }
+    world.pass(Duration::from_secs(20));
+    assert!(world.is_all_durable());
+    assert_eq!(world.replicator.report().segments_short, 0);
+}
