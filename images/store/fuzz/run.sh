@@ -59,7 +59,7 @@ run() {
 	tried=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
 	edges=$(sed -n 's/.* cov: \([0-9]*\).*/\1/p' "$log" | tail -n 1)
 	((${edges:-0} > 10)) || { tail -n 20 "$log"; echo "error: $1 reports no coverage: the build flags do not work with this compiler"; return 1; }
-	printf '%-18s %9d inputs, %5d edges covered, %4d inputs kept\n' "$1" "$tried" "$edges" "$(find "$CORPUS/$1" -type f | wc -l)"
+	printf '%-19s %9d inputs, %5d edges covered, %4d inputs kept\n' "$1" "$tried" "$edges" "$(find "$CORPUS/$1" -type f | wc -l)"
 }
 
 # find_planted: a fuzzer that does not find a bug that was put there for it finds nothing else either.

@@ -42,6 +42,10 @@ pub enum Bug {
     ForgetReplayedResult,
     /// A backup that opens its storage believes headers whose data is not there.
     BelieveTornFrame,
+    /// The coordinator's root is written whatever version it has: a deposed leader writes over its successor's.
+    SwapWithoutVersion,
+    /// The coordinator's root names a chunk that is still being written.
+    NameChunkEarly,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod golden;
 pub mod journal;
+pub mod objects;
 pub(crate) mod records;
 mod restore;
 

@@ -1,0 +1,156 @@
+//! Where in a store's life something was said.
+
+use super::format::Root;
+
+/// Leaderships before the present one that a root remembers.
+const MAX_PAST: usize = 32;
+
+/// One root of all that a store has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Counts leaderships, from 1.
+    pub term: u64,
+    /// Random, of the leadership: two of one term are told apart, which there are only if the objects were put back to
+    /// an older state.
+    pub nonce: u64,
+    /// Counts roots over the store's whole life, from 1.
+    pub sequence: u64,
+}
+
+/// A leadership that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leadership {
+    pub term: u64,
+    pub nonce: u64,
+    /// Of its last root.
+    pub last_sequence: u64,
+}
+
+impl Position {
+    fn leads(&self, other: &Position) -> bool {
+        (self.term, self.nonce) == (other.term, other.nonce)
+    }
+}
+
+/// What a root says to somebody who was at `known` before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is of the same leadership, and not older.
+    Same,
+    /// A later leadership went on from there.
+    Later,
+    /// It does not go back to `known`: that was lost.
+    Lost,
+}
+
+impl Root {
+    /// Whether the root at `position` was this one, or one that this one came of. Exact for the leaderships that are
+    /// remembered; of older ones only the sequence number is left to compare.
+    pub fn covers(&self, position: &Position) -> bool {
+        if self.position.leads(position) {
+            return position.sequence <= self.position.sequence;
+        }
+        if position.term >= self.position.term {
+            return false;
+        }
+        match self.past.iter().find(|past| past.term == position.term) {
+            Some(past) => past.nonce == position.nonce && position.sequence <= past.last_sequence,
+            None => {
+                let oldest = self.past.first();
+                oldest.is_some_and(|oldest| {
+                    position.term < oldest.term && position.sequence < oldest.last_sequence
+                })
+            }
+        }
+    }
+
+    pub(super) fn standing(&self, known: &Position) -> Standing {
+        match (self.covers(known), self.position.leads(known)) {
+            (true, true) => Standing::Same,
+            (true, false) => Standing::Later,
+            (false, _) => Standing::Lost,
+        }
+    }
+
+    /// The root with which `leader` takes over from whoever wrote this one.
+    pub(super) fn succeed(&self, nonce: u64, leader: &str) -> Root {
+        let mut root = self.clone();
+        root.past.push(Leadership {
+            term: self.position.term,
+            nonce: self.position.nonce,
+            last_sequence: self.position.sequence,
+        });
+        let forgotten = root.past.len().saturating_sub(MAX_PAST);
+        root.past.drain(..forgotten);
+        root.position = Position {
+            term: self.position.term + 1,
+            nonce,
+            sequence: self.position.sequence + 1,
+        };
+        root.leader = leader.to_owned();
+        root
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(term: u64, nonce: u64, sequence: u64) -> Position {
+        Position {
+            term,
+            nonce,
+            sequence,
+        }
+    }
+
+    fn first() -> Root {
+        Root {
+            cluster_id: 1,
+            position: at(1, 11, 1),
+            past: Vec::new(),
+            leader: "a".to_owned(),
+            runs: Vec::new(),
+            tail: Default::default(),
+        }
+    }
+
+    #[test]
+    fn a_root_covers_what_it_came_of_and_nothing_else() {
+        let mut root = first();
+        root.position.sequence = 5;
+        let mut root = root.succeed(22, "b");
+        root.position.sequence = 9;
+        let root = root.succeed(33, "c");
+        assert_eq!(root.position, at(3, 33, 10));
+        for known in [at(1, 11, 1), at(1, 11, 5), at(2, 22, 6), at(2, 22, 9)] {
+            assert_eq!(root.standing(&known), Standing::Later, "{known:?}");
+        }
+        assert_eq!(root.standing(&at(3, 33, 10)), Standing::Same);
+        for lost in [
+            at(1, 11, 6),
+            at(1, 99, 3),
+            at(2, 22, 10),
+            at(2, 99, 7),
+            at(3, 33, 11),
+            at(3, 99, 10),
+            at(4, 44, 11),
+            at(4, 33, 2),
+        ] {
+            assert_eq!(root.standing(&lost), Standing::Lost, "{lost:?}");
+        }
+    }
+
+    #[test]
+    fn of_leaderships_that_are_forgotten_the_number_of_roots_counts() {
+        let mut root = first();
+        for nonce in 100..200 {
+            root = root.succeed(nonce, "x");
+        }
+        assert_eq!(root.past.len(), MAX_PAST);
+        let oldest = root.past[0];
+        assert!(root.covers(&at(oldest.term, oldest.nonce, oldest.last_sequence)));
+        assert!(root.covers(&at(oldest.term - 1, 5, oldest.last_sequence - 1)));
+        assert!(!root.covers(&at(oldest.term - 1, 5, oldest.last_sequence)));
+    }
+}

@@ -1,0 +1,12 @@
+//! The state in objects of an API server.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod api_server;
+mod growth;
+mod oracle;
+mod random;
+mod rules;
+mod runs;
+mod world;
