@@ -397,6 +397,40 @@ fn chunks_without_a_root_are_no_new_store() {
     assert!(server.root().is_none());
 }
 
+#[test]
+fn chunks_of_a_store_that_was_made_just_now_are_no_alarm() {
+    let mut server = server();
+    let mut slow = Desk::start(1);
+    let (id, get) = slow.only();
+    slow.answer(id, server.execute(&get, 0).0);
+    let mut desk = Desk::leading(2, &mut server);
+    desk.commit("a", &"x".repeat(1000));
+    desk.serve(&mut server);
+    slow.serve(&mut server);
+    assert_eq!(value(&slow.loaded.unwrap(), "a").unwrap().len(), 1000);
+}
+
+#[test]
+fn a_root_that_goes_while_it_is_taken_over_is_no_new_store() {
+    let mut server = server();
+    let mut first = Desk::leading(1, &mut server);
+    let mut second = Desk::start(2);
+    let (id, get) = second.only();
+    second.answer(id, server.execute(&get, 0).0);
+    first.commit("a", "1");
+    first.serve(&mut server);
+    let (id, replace) = second.only();
+    second.keeper.heard_of(second.now, at(1, 1, 9));
+    second.answer(id, server.execute(&replace, 0).0);
+    let (id, get) = second.only();
+    second.answer(id, server.execute(&get, 0).0);
+    assert_eq!(second.only().1, Request::Get(Name::Root), "it looks again");
+    server.objects.clear();
+    second.serve(&mut server);
+    second.assert_ended(Ending::Incomplete, "the root was deleted");
+    assert!(server.objects.is_empty());
+}
+
 /// A server with a run of three chunks, and the chunks.
 fn with_chunks() -> (ApiServer, Vec<ChunkId>) {
     let mut server = server();

@@ -114,7 +114,7 @@ impl Writing {
     fn of(source: Source, chunk_bytes: usize, call: Call) -> Writing {
         Writing {
             source,
-            chunk_bytes,
+            chunk_bytes: chunk_bytes.max(1),
             chunk: None,
             run: Run::default(),
             call,

@@ -144,11 +144,11 @@ impl Lead {
         if base_run.is_none() && delta_run.is_none() && self.pending.is_empty() {
             return None;
         }
-        let mut tail = match delta_run {
-            Some(_) => Batch::default(),
-            None => self.root.tail.clone(),
+        let former_tail = match delta_run {
+            Some(_) => &Batch::default(),
+            None => &self.root.tail,
         };
-        let former_tail = tail.clone();
+        let mut tail = former_tail.clone();
         tail.add(self.pending.clone());
         let fits = tail.bytes() <= self.sizes.tail_bytes;
         if !fits && base_run.is_none() && delta_run.is_none() {
@@ -160,31 +160,28 @@ impl Lead {
             });
             return None;
         }
-        let mut root = self.root.clone();
-        root.position.sequence += 1;
-        let drops_chunks = base_run.is_some();
-        if let Some(run) = base_run.cloned() {
-            let covers = self.base.take().map_or(0, |base| base.covers);
-            let run = (!run.chunks.is_empty()).then_some(run);
-            root.runs.splice(..covers, run);
-        }
         let (mut batch, mut commits_to) = (Batch::default(), self.committed);
-        root.runs.extend(delta_run);
         if let Some(delta) = self.delta.take() {
             (batch, commits_to) = (delta.batch, delta.commits_to);
         }
-        root.tail = match fits {
-            true => {
-                batch.add(core::mem::take(&mut self.pending));
-                commits_to = self.last_commit;
-                tail
-            }
-            // A delta of its own comes next.
-            false => former_tail,
-        };
+        if fits {
+            batch.add(core::mem::take(&mut self.pending));
+            commits_to = self.last_commit;
+        } else {
+            // What is pending comes next, as a run.
+            tail = former_tail.clone();
+        }
+        let drops_chunks = base_run.is_some();
+        let mut runs = self.root.runs.clone();
+        if let Some(run) = base_run.cloned() {
+            let covers = self.base.take().map_or(0, |base| base.covers);
+            let run = (!run.chunks.is_empty()).then_some(run);
+            runs.splice(..covers, run);
+        }
+        runs.extend(delta_run);
         let former = (self.version.clone(), self.root.position);
         Some(Commit {
-            swap: Swap::new(root, Some(former), now),
+            swap: Swap::new(self.root.next(runs, tail), Some(former), now),
             batch,
             commits_to,
             drops_chunks,

@@ -1,6 +1,7 @@
 //! Where in a store's life something was said.
 
-use super::format::Root;
+use super::Batch;
+use super::format::{Root, Run};
 
 /// Leaderships before the present one that a root remembers.
 const MAX_PAST: usize = 32;
@@ -69,6 +70,21 @@ impl Root {
             (true, true) => Standing::Same,
             (true, false) => Standing::Later,
             (false, _) => Standing::Lost,
+        }
+    }
+
+    /// The root that follows this one in the same leadership.
+    pub(super) fn next(&self, runs: Vec<Run>, tail: Batch) -> Root {
+        Root {
+            cluster_id: self.cluster_id,
+            position: Position {
+                sequence: self.position.sequence + 1,
+                ..self.position
+            },
+            past: self.past.clone(),
+            leader: self.leader.clone(),
+            runs,
+            tail,
         }
     }
 

@@ -6,7 +6,7 @@ use super::call::{Call, Outbox, unexpected};
 use super::format::Root;
 use super::position::Standing;
 use super::swap::{Swap, Verdict};
-use super::{Answer, Ending, Name, Position, Request, RequestId, Settings, Version};
+use super::{Answer, ChunkId, Ending, Name, Position, Request, RequestId, Settings, Version};
 
 /// A leadership that has not begun yet.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub struct Takeover {
     former: Option<Position>,
     /// What had been heard of, and seemed to be lost, when the root was read again because of that.
     doubted: Option<Position>,
+    /// What is wrong if there is no root: chunks were listed.
+    orphans: Option<String>,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,7 @@ impl Takeover {
             call: Call::new("read the root", now),
             former: None,
             doubted: None,
+            orphans: None,
         }
     }
 
@@ -85,30 +88,8 @@ impl Takeover {
                 Ok(root) => self.found(now, version.clone(), root, settings, heard),
                 Err(text) => Progress::Ended(Ending::Unreadable, text),
             },
-            (Step::Read, Answer::NotFound) => match heard {
-                Some(heard) => self.doubt(now, heard, || {
-                    format!(
-                        "members know of {}, and there is no root: put the objects back",
-                        described(heard)
-                    )
-                }),
-                None => {
-                    self.step = Step::List;
-                    self.call.succeed(now);
-                    Progress::Open
-                }
-            },
-            (Step::List, Answer::Listed(chunks)) => match chunks.first() {
-                None => self.create(now, settings),
-                Some(first) => Progress::Ended(
-                    Ending::Incomplete,
-                    format!(
-                        "the root is missing, but there are {} chunks of a state, such as {first}: put the root back from a \
-                         backup; or, if what the store held is to be forgotten, delete the chunks",
-                        chunks.len()
-                    ),
-                ),
-            },
+            (Step::Read, Answer::NotFound) => self.missing(now, heard),
+            (Step::List, Answer::Listed(chunks)) => self.listed(now, chunks, settings),
             (_, answer) => {
                 self.call.fail(now, unexpected(answer));
                 Progress::Open
@@ -117,7 +98,39 @@ impl Takeover {
         Some(progress)
     }
 
-    fn create(&mut self, now: Time, settings: &Settings) -> Progress {
+    /// There is no root.
+    fn missing(&mut self, now: Time, heard: Option<&Position>) -> Progress {
+        if self.former.is_some() {
+            return Progress::Ended(Ending::Incomplete, gone());
+        }
+        if let Some(text) = self.orphans.take() {
+            return Progress::Ended(Ending::Incomplete, text);
+        }
+        if let Some(heard) = heard {
+            return self.doubt(now, heard, || {
+                format!(
+                    "members know of {}, and there is no root: put the objects back",
+                    described(heard)
+                )
+            });
+        }
+        self.step = Step::List;
+        self.call.succeed(now);
+        Progress::Open
+    }
+
+    fn listed(&mut self, now: Time, chunks: &[ChunkId], settings: &Settings) -> Progress {
+        if let Some(first) = chunks.first() {
+            self.orphans = Some(format!(
+                "the root is missing, but there are {} chunks of a state, such as {first}: put the root back from a backup; \
+                 or, if what the store held is to be forgotten, delete the chunks",
+                chunks.len()
+            ));
+            // Somebody else may have made the store since the root was looked for.
+            self.step = Step::Read;
+            self.call.succeed(now);
+            return Progress::Open;
+        }
         let root = Root {
             cluster_id: settings.new_cluster_id,
             position: Position {
