@@ -121,34 +121,44 @@ fn heal(world: &mut World) {
         refuse(world);
         world.told = None;
     }
-    for round in 0..2 {
-        let client = world.start();
-        world.tell(client);
-        world.run(Duration::from_secs(30));
-        for _ in 0..5 * (1 - round) {
-            if world.clients[client].leads {
-                commit(world, client);
-            }
-            world.run(Duration::from_secs(1));
+    for commits in [5, 0] {
+        lead(world, commits);
+        check_swept(world);
+    }
+}
+
+/// One leader, alone, with so many commits and an hour's time.
+fn lead(world: &mut World, commits: u64) {
+    let client = world.start();
+    world.tell(client);
+    world.run(Duration::from_secs(30));
+    for _ in 0..commits {
+        if world.clients[client].leads {
+            commit(world, client);
         }
-        world.run(Duration::from_secs(3600));
-        let nonce = world.clients[client].nonce;
-        let asked = world.asked[&nonce].len() as u64;
-        let result = world.oracle.committed(nonce, asked);
-        if world.failure.is_none() && (!world.clients[client].leads || result.is_err()) {
-            world.failure = Some(format!("nobody leads in the end, or commits: {result:?}"));
-        }
-        if let Some(root) = world.server.root().filter(|_| world.failure.is_none()) {
-            let mut named: Vec<_> = root.chunks().map(|chunk| chunk.id).collect();
-            named.sort();
-            if named != world.server.chunks() {
-                world.failure = Some(format!(
-                    "not swept: there are {:?}, and named {named:?}",
-                    world.server.chunks()
-                ));
-            }
-        }
-        world.kill(client);
+        world.run(Duration::from_secs(1));
+    }
+    world.run(Duration::from_secs(3600));
+    let nonce = world.clients[client].nonce;
+    let asked = world.asked[&nonce].len() as u64;
+    let result = world.oracle.committed(nonce, asked);
+    if world.failure.is_none() && (!world.clients[client].leads || result.is_err()) {
+        world.failure = Some(format!("nobody leads in the end, or commits: {result:?}"));
+    }
+    world.kill(client);
+}
+
+fn check_swept(world: &mut World) {
+    let Some(root) = world.server.root().filter(|_| world.failure.is_none()) else {
+        return;
+    };
+    let mut named: Vec<_> = root.chunks().map(|chunk| chunk.id).collect();
+    named.sort();
+    let there = world.server.chunks();
+    if named != there {
+        world.failure = Some(format!(
+            "not swept: there are {there:?}, and named {named:?}"
+        ));
     }
 }
 

@@ -272,6 +272,17 @@ impl World {
         true
     }
 
+    /// Members keep the highest position that they were told of.
+    fn tell_members(&mut self, client: usize) {
+        let order = |position: &Position| (position.term, position.sequence);
+        let position = self.clients[client].keeper.position();
+        if let Some(position) = position
+            && self.told.is_none_or(|told| order(&told) < order(&position))
+        {
+            self.told = Some(position);
+        }
+    }
+
     /// What the keeper wants.
     fn carry_out(&mut self, client: usize) {
         while let Some(output) = self.clients[client].keeper.take_output() {
@@ -290,7 +301,7 @@ impl World {
                 }
                 Output::Committed(number) => {
                     self.met(Met::Commit);
-                    self.told = self.clients[client].keeper.position();
+                    self.tell_members(client);
                     let result = self.oracle.committed(nonce, number);
                     self.hold(result);
                 }

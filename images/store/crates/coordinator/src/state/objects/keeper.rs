@@ -12,7 +12,7 @@ use super::{Answer, Batch, Ending, Output, Position, RequestId, Settings, Troubl
 use crate::state::{Changes, Pair};
 
 /// The state machine: after each event, take all outputs. At most one write of the root is under way at any time; commits that
-/// come meanwhile are in the next one together.
+/// come meanwhile are in the next one together. It holds all pairs, beside whoever works with them.
 #[derive(Debug)]
 pub struct Keeper {
     settings: Settings,
