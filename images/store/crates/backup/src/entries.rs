@@ -18,6 +18,8 @@ use crate::storage::Storage;
 
 /// Data that one call reads, about: less than a millisecond's work, whatever is in it.
 const WORK_BYTES: u32 = 512 << 10;
+/// The same as a part of a frame, so that small ones take several calls, too.
+const WORKS_OF_FRAME: u32 = 4;
 
 /// Why nothing is given out.
 enum Refusal {
@@ -66,8 +68,9 @@ impl<S: Storage> Backup<S> {
         read: &ReadEntries<'_>,
         out: &mut Vec<u8>,
     ) -> Result<u32, Refusal> {
+        let work_bytes = WORK_BYTES.min(self.config.segment_bytes / WORKS_OF_FRAME);
         let frame = &mut self.frames[number];
-        let compared = frame.verify_some(WORK_BYTES, &mut self.device);
+        let compared = frame.verify_some(work_bytes, &mut self.device);
         let (to_compare, work) = compared.map_err(Refusal::Damaged)?;
         if to_compare > 0 {
             return Ok(read.offset);
@@ -78,7 +81,7 @@ impl<S: Storage> Backup<S> {
         let most_bytes = read.bytes as usize;
         let walked = self
             .device
-            .walk(number, start..held, WORK_BYTES - work, |entry| {
+            .walk(number, start..held, work_bytes - work, |entry| {
                 if !wanted.takes(entry)? {
                     return Ok(ControlFlow::Continue(()));
                 }

@@ -18,7 +18,7 @@ use crate::output::{Output, Session};
 use crate::replay::{Replay, ReplayError};
 use crate::shard::Shard;
 use crate::tablets::{overlap, overlaps, split};
-use reader::{MAX_PIECES, Piece, Reader};
+use reader::{MAX_PIECES, Piece, Reader, Wanted};
 use source::{Failure, Source};
 
 /// Recoveries at once; more are refused.

@@ -9,8 +9,6 @@ use wire::time::Time;
 
 use crate::{BackupInfo, Output};
 
-/// Data under way to one backup, at most.
-pub const WINDOW_BYTES: u32 = 4 << 20;
 /// Between attempts to connect.
 const RECONNECT: core::ops::RangeInclusive<Duration> =
     Duration::from_millis(20)..=Duration::from_secs(2);
@@ -167,8 +165,8 @@ impl Backup {
         }
     }
 
-    pub fn has_window(&self) -> bool {
-        self.under_way_bytes < WINDOW_BYTES
+    pub fn has_window(&self, window_bytes: u32) -> bool {
+        self.under_way_bytes < window_bytes
     }
 
     pub fn connected(&mut self) {

@@ -50,7 +50,15 @@ pub struct Config {
     pub seed: u64,
 }
 
+/// Data under way to one backup at most, and data under way that nobody waits for: copies of side segments, and replicas that are made again.
+const WINDOW_BYTES: u32 = 4 << 20;
+
+// Smaller for small segments, so that simulated stores meet these limits as real ones do.
 impl Config {
+    pub(crate) fn window_bytes(&self) -> u32 {
+        WINDOW_BYTES.min(self.segment_bytes)
+    }
+
     /// Of a head's data in one request, at most: no less than the longest atomic append, which is never cut.
     pub(crate) fn append_bytes(&self) -> u32 {
         (self.segment_bytes / 8 * 5).min(MAX_APPEND_BYTES as u32)

@@ -14,9 +14,6 @@ use crate::floor::Floor;
 use crate::replicator::{Replicator, STUCK};
 use crate::segment::Segment;
 
-/// Data under way that nobody waits for, at most: copies of side segments, and replicas that are made again.
-const BACKGROUND_BYTES: u32 = 4 << 20;
-
 impl Replicator {
     /// Sends what the log has that backups do not have.
     pub(crate) fn send_all(&mut self, now: Time, log: &Log, out: &mut impl Output) {
@@ -34,7 +31,7 @@ impl Replicator {
         }
         for id in self.next_unfinished() {
             let before = self.background_bytes();
-            if before >= BACKGROUND_BYTES {
+            if before >= self.config.window_bytes() {
                 break;
             }
             let is_repair = self.is_repair(id);
@@ -71,7 +68,7 @@ impl Replicator {
         out: &mut impl Output,
     ) {
         let (log_id, copy_bytes) = (self.config.log, self.config.copy_bytes);
-        let append_bytes = self.config.append_bytes();
+        let (window_bytes, append_bytes) = (self.config.window_bytes(), self.config.append_bytes());
         let Some(segment) = self.segments.get_mut(&segment_id) else {
             return;
         };
@@ -97,7 +94,9 @@ impl Replicator {
                     append_bytes,
                     copy_bytes,
                 };
-                while backup.has_window() && sender.send_next(segment, at, backup, out) {}
+                while backup.has_window(window_bytes) && sender.send_next(segment, at, backup, out)
+                {
+                }
             }
         }
     }

@@ -177,6 +177,23 @@ impl Rig {
         (status, next_offset, out)
     }
 
+    /// The same, once the data is compared: until then, answers have nothing in them.
+    fn read_compared(
+        &mut self,
+        segment_id: u64,
+        offset: u32,
+        bytes: u32,
+        tablets: &[TabletRange],
+    ) -> (Status, u32, Vec<u8>) {
+        for _ in 0..10 {
+            let read = self.read_entries(segment_id, offset, bytes, tablets);
+            if read != (Status::Ok, offset, Vec::new()) {
+                return read;
+            }
+        }
+        panic!("it does not end");
+    }
+
     /// All entries of these tablets, and how many calls that took.
     fn read_all(&mut self, segment_id: u64, bytes: u32, tablets: &[TabletRange]) -> (Vec<u8>, u32) {
         let number = self.backup().replicas[&replica(1, segment_id)];
@@ -325,7 +342,7 @@ fn rot_is_found_before_anything_is_given_out() {
     let at = rig.place_of(replica(1, 1)) + segment.0.len() as u64 - 100;
     rig.storage().rot(at, 1);
     let nothing = (Status::Mismatch, 0, vec![]);
-    assert_eq!(rig.read_entries(1, 0, 100, &[]), nothing);
+    assert_eq!(rig.read_compared(1, 0, 100, &[]), nothing);
     rig.tick();
     assert!(
         rig.said("does not have its checksum"),
@@ -368,10 +385,10 @@ fn what_rots_after_it_was_compared_is_not_passed_over() {
     let at = rig.place_of(replica(1, 1)) + first.start as u64 + 8 + 16 + 3;
     rig.storage().rot(at, 1);
     let nothing = (Status::Mismatch, 0, vec![]);
-    assert_eq!(rig.read_entries(1, 0, 4096, &[whole_table(1)]), nothing);
+    assert_eq!(rig.read_compared(1, 0, 4096, &[whole_table(1)]), nothing);
     rig.tick();
     assert!(rig.said(&format!("has no entry at offset {}", first.start)));
-    assert_eq!(rig.read_entries(1, 0, 4096, &[whole_table(1)]), nothing);
+    assert_eq!(rig.read_compared(1, 0, 4096, &[whole_table(1)]), nothing);
     assert_eq!(rig.damage_of(replica(1, 1)), Some(Damage::Rotten));
 }
 
@@ -382,8 +399,8 @@ fn what_is_no_entry_is_named_and_harms_nobody() {
     let mut rig = Rig::buffered();
     rig.put_segment(1, Role::Side, &segment, true);
     let nothing = (Status::Mismatch, 0, vec![]);
-    assert_eq!(rig.read_entries(1, 8, 4096, &[whole_table(1)]), nothing);
-    assert_eq!(rig.read_entries(1, 1, 4096, &[whole_table(1)]), nothing);
+    assert_eq!(rig.read_compared(1, 8, 4096, &[whole_table(1)]), nothing);
+    assert_eq!(rig.read_compared(1, 1, 4096, &[whole_table(1)]), nothing);
     rig.tick();
     assert!(rig.said("segment 1 of 1.1 has no entry at offset 8, from where one was asked for"));
     assert_eq!(rig.damage_of(replica(1, 1)), None);

@@ -11,8 +11,10 @@ use wire::time::Time;
 use super::source::Source;
 use crate::output::{Channel, Output};
 
-/// Bytes of entries that are asked for at once.
-pub(super) const PIECE_BYTES: u32 = 256 << 10;
+/// Bytes of entries that are asked for at once, and the same as a part of a segment: in stores with small segments, as simulated ones have, these
+/// come in several pieces as well.
+const PIECE_BYTES: u32 = 256 << 10;
+const PIECES_OF_SEGMENT: u32 = 4;
 /// Pieces under way, or waiting for memory, of all recoveries together.
 pub(super) const MAX_PIECES: usize = 16;
 /// Of those, from one backup.
@@ -30,6 +32,13 @@ struct Link {
     is_up: bool,
     last_nonce: u64,
     under_way: Vec<Piece>,
+}
+
+/// What of a segment is asked for.
+pub(super) struct Wanted<'a> {
+    pub recovery_id: u64,
+    pub tablets: &'a [TabletRange],
+    pub segment_bytes: u32,
 }
 
 /// A piece of a segment that was asked for.
@@ -63,7 +72,7 @@ impl Reader {
         &mut self,
         now: Time,
         (backup, locator): (ServerId, &str),
-        (recovery_id, tablets): (u64, &[TabletRange]),
+        wanted: &Wanted<'_>,
         source: Source,
         out: &mut impl Output,
     ) {
@@ -75,8 +84,8 @@ impl Reader {
         ReadEntries::encode(
             source.replica,
             source.offset,
-            PIECE_BYTES,
-            tablets,
+            PIECE_BYTES.min(wanted.segment_bytes / PIECES_OF_SEGMENT),
+            wanted.tablets,
             &mut request,
         );
         let patience = if source.is_last_chance(backup) {
@@ -85,7 +94,7 @@ impl Reader {
             SLOW
         };
         link.under_way.push(Piece {
-            recovery_id,
+            recovery_id: wanted.recovery_id,
             source,
             nonce: 0,
             deadline: now + patience,

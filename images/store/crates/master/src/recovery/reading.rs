@@ -222,8 +222,12 @@ impl Shard {
                 match recovery.next_source(is_known, has_room) {
                     Ok(Some((source, backup))) => {
                         let locator = self.backups.locator(backup).unwrap_or_default();
-                        let of = (recovery.id, &recovery.filter[..]);
-                        reader.ask(now, (backup, locator), of, source, out);
+                        let wanted = Wanted {
+                            recovery_id: recovery.id,
+                            tablets: &recovery.filter,
+                            segment_bytes: self.config.segment_bytes,
+                        };
+                        reader.ask(now, (backup, locator), &wanted, source, out);
                     }
                     Ok(None) => break,
                     Err(why) => {
