@@ -24,7 +24,7 @@ local: store ## a store on loopback, as plain processes: no root, no Kubernetes
 python: ## build the Python package of the client: a wheel in .build/python
 	@hack/python.sh --wheel .build/python
 
-bench: store ## measure the store beside Redis and memcached
+bench: store ## measure the store: beside Redis and memcached, durable writes, recovery
 	@hack/bench.sh
 
 lint: ## all linters

@@ -2,11 +2,14 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Failure;
 use crate::plan::{Case, KEY_BYTES, Random};
 use crate::protocols::{Protocol, Session};
+
+/// Before requests that were refused are sent again.
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 pub struct Connection {
     pub stream: TcpStream,
@@ -17,6 +20,8 @@ pub struct Connection {
     buffer: Box<[u8]>,
     filled: usize,
     unanswered: usize,
+    /// Some were answered: come again.
+    is_refused: bool,
     sent_at: Instant,
 }
 
@@ -33,6 +38,7 @@ impl Connection {
             buffer: vec![0; 1 << 18].into(),
             filled: 0,
             unanswered: 0,
+            is_refused: false,
             sent_at: Instant::now(),
         })
     }
@@ -100,7 +106,13 @@ impl Connection {
         let mut at = 0;
         while self.unanswered > 0 {
             let bytes = &self.buffer[at..self.filled];
-            match protocol.answer(case.operation, case.batch, case.value_bytes, bytes)? {
+            let refused = protocol.refusal(bytes);
+            self.is_refused |= refused.is_some();
+            let length = match refused {
+                Some(length) => Some(length),
+                None => protocol.answer(case.operation, case.batch, case.value_bytes, bytes)?,
+            };
+            match length {
                 Some(length) => {
                     at += length;
                     self.unanswered -= 1;
@@ -111,6 +123,13 @@ impl Connection {
         self.buffer.copy_within(at..self.filled, 0);
         self.filled -= at;
         if self.unanswered > 0 {
+            return Ok(false);
+        }
+        if std::mem::take(&mut self.is_refused) {
+            // All of them once more: what is done already is not done again. The time goes on.
+            std::thread::sleep(RETRY_PAUSE);
+            self.unanswered = case.depth;
+            self.write_request()?;
             return Ok(false);
         }
         self.session.all_answered();

@@ -13,6 +13,8 @@ use crate::protocols::Protocol;
 
 /// Before each measurement, this part of its time is not counted.
 const WARM_UP_PART: u32 = 4;
+/// An answer that comes later than this after the end does not come at all.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn measure(
     target: &str,
@@ -82,7 +84,9 @@ fn one(
     let mut counter = Counter::new(case, time);
     while counter.goes_on() {
         connection.send(protocol, case, &value)?;
-        while !connection.receive(protocol, case)? {}
+        while !connection.receive(protocol, case)? {
+            counter.check()?;
+        }
         counter.add(connection.nanos_since_sent());
     }
     Ok(counter.finish())
@@ -109,6 +113,7 @@ fn several(
     let mut under_way = connections.len();
     while under_way > 0 {
         poll.poll(&mut events, Some(Duration::ZERO))?;
+        counter.check()?;
         for event in &events {
             let connection = &mut connections[event.token().0];
             // What comes later makes another event.
@@ -152,6 +157,14 @@ impl Counter {
 
     pub fn goes_on(&self) -> bool {
         Instant::now() < self.end
+    }
+
+    /// An error if the answers that are still to come are not to be expected any more.
+    fn check(&self) -> Result<(), Failure> {
+        if Instant::now() > self.end + PATIENCE {
+            return Err(format!("no answer for {} s", PATIENCE.as_secs()).into());
+        }
+        Ok(())
     }
 
     pub fn add(&mut self, nanos: u64) {

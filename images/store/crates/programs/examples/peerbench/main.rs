@@ -3,7 +3,7 @@
 //! usage: peerbench TARGET ADDRESS SECONDS [CASE]   measures everything, SECONDS for each; a line of JSON for each; with
 //!                                                  CASE only what has that in its name, as set-100x8x16 (bytes x connections x under way)
 //!        peerbench echo ADDRESS                    serves `ping`: sends everything back, polling all the time
-//!        peerbench report FOLDER < LINES           medians of all rounds, as tables; FOLDER/results.json and plot.svg
+//!        peerbench report FOLDER < LINES           medians of all rounds, as tables; FOLDER/peers.json and plot.svg
 //! targets: ping, redis, valkey, memcached, rcbox (ADDRESS is the coordinator's), rcbox-library (through the client library)
 //!
 //! Requests are written to sockets, and sockets are read without sleeping until whole answers are there (but where a row

@@ -6,6 +6,7 @@ use client::{Cluster, RejectRules, TableId};
 use wire::keys::KeysAndValue;
 use wire::locator::Locator;
 use wire::rpc::{self, Lease, MultiReadPart, MultiReadRequest};
+use wire::status::Status;
 
 use crate::Failure;
 use crate::plan::{KEY_BYTES, Operation};
@@ -35,6 +36,10 @@ pub trait Protocol {
     ) -> Result<Option<usize>, Failure>;
     fn supports(&self, _operation: Operation) -> bool {
         true
+    }
+    /// The length of the answer at the start of `bytes` if it asks to come again.
+    fn refusal(&self, _bytes: &[u8]) -> Option<usize> {
+        None
     }
 }
 
@@ -322,6 +327,13 @@ impl Protocol for Rcbox {
         let length = (out.len() - start - 12) as u32;
         out[start..start + 12].copy_from_slice(&transport::rpc::header(session.nonce, length));
     }
+    fn refusal(&self, bytes: &[u8]) -> Option<usize> {
+        let header = bytes.first_chunk::<16>()?;
+        let status = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
+        let length =
+            12 + u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        (status == Status::Retry as u32 && bytes.len() >= length).then_some(length)
+    }
     fn answer(
         &self,
         operation: Operation,
@@ -338,6 +350,9 @@ impl Protocol for Rcbox {
             return Ok(None);
         };
         let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
+        if header[12..16] == (Status::Retry as u32).to_le_bytes() {
+            return Ok(None); // Not whole yet.
+        }
         if length != expected || header[12..16] != [0; 4] {
             return Err(unexpected(bytes));
         }

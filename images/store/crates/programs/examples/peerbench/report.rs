@@ -32,7 +32,7 @@ pub fn report(folder: &Path) -> Result<(), Failure> {
     }
     let medians: Vec<&Measured> = rows.values().flat_map(BTreeMap::values).collect();
     std::fs::write(
-        folder.join("results.json"),
+        folder.join("peers.json"),
         serde_json::to_string_pretty(&medians)?,
     )?;
     std::fs::write(folder.join("plot.svg"), plot(&rows))?;

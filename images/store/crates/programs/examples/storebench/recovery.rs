@@ -1,0 +1,342 @@
+//! A server that holds a table is killed: when is it found dead, when is all of it served again, when has it all of its copies again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use client::{Cluster, Options, ReadObject, RejectRules, TableId, WriteObject};
+use serde::Serialize;
+
+use crate::Failure;
+use crate::reader::{Latency, Reader};
+use crate::store::{Plan, Store, shortness, wait};
+
+const KEY_BYTES: u64 = 30;
+/// Of one request of those that fill the table.
+const BATCH_BYTES: u64 = 512 << 10;
+/// Objects that the client asks for when the server is killed: their keys are spread over all parts.
+const SAMPLES: u64 = 256;
+/// How long the reads on other servers are watched before the kill, and after the last copy.
+const CALM: Duration = Duration::from_secs(2);
+/// Copies count as complete when none was missing for so long: servers report it several times a second.
+const STEADY: Duration = Duration::from_secs(1);
+
+/// Servers and copies; one server more than it takes, for one is killed.
+const STORES: [(usize, u8); 2] = [(4, 2), (5, 3)];
+
+#[derive(Serialize)]
+struct Row {
+    servers: usize,
+    replicas: u8,
+    value_bytes: u64,
+    objects: u64,
+    /// Of the log of the server that was killed.
+    log_mb: f64,
+    /// From the kill on, until the coordinator took the server for dead.
+    detection_ms: f64,
+    /// From the kill on, until the coordinator had a server for each tablet.
+    served_ms: f64,
+    /// From the kill on, until a client had its answers from all parts.
+    client_ms: f64,
+    /// From the kill on, until nothing lacked a copy.
+    copies_ms: f64,
+    /// From detection on, until the last tablet was served; before, the coordinator promised this.
+    measured_ms: u64,
+    promised_ms: u64,
+    /// Of log, from the kill until the last tablet was served.
+    mb_per_s: f64,
+    mb_per_s_per_core: f64,
+    /// Of reads on other servers: before the kill, until all was served, until all had its copies, after.
+    reads_before: Latency,
+    reads_recovering: Latency,
+    reads_copying: Latency,
+    reads_after: Latency,
+}
+
+pub fn measure(folder: &Path, sizes_mb: &[u64]) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    let small = sizes_mb.iter().take(1).map(|mb| (*mb, 64));
+    let loads: Vec<(u64, u64)> = sizes_mb.iter().map(|mb| (*mb, 1024)).chain(small).collect();
+    for (servers, replicas) in STORES {
+        for (mb, value_bytes) in &loads {
+            eprintln!("{servers} servers, R={replicas}: {mb} MB of objects of {value_bytes} B");
+            rows.push(one(
+                &folder.join("store"),
+                servers,
+                replicas,
+                *mb,
+                *value_bytes,
+            )?);
+        }
+    }
+    std::fs::write(
+        folder.join("recovery.json"),
+        serde_json::to_string_pretty(&rows)?,
+    )?;
+    print(&rows);
+    Ok(())
+}
+
+fn one(
+    folder: &Path,
+    servers: usize,
+    replicas: u8,
+    mb: u64,
+    value_bytes: u64,
+) -> Result<Row, Failure> {
+    let plan = Plan {
+        servers,
+        replicas,
+        is_flushed: false,
+        memory_mb: mb * 3 / 2 + 400,
+        // All of the log, small objects with what goes with each, twice: as it was and as it is brought back.
+        frames: mb * 3 / 8 + 40,
+    };
+    let mut store = Store::start(folder, &plan)?;
+    let options = Options {
+        timeout: Duration::from_secs(60),
+        ..Options::default()
+    };
+    let mut cluster = Cluster::with_options(&store.locator, options)?;
+    let (table, victim) = create_table(&mut cluster, "victim")?;
+    let elsewhere = (1..servers)
+        .map(|number| unaffected(&mut cluster, number, &victim))
+        .collect::<Result<Vec<_>, _>>()?;
+    let filler = Filler {
+        table,
+        count: mb * 1_000_000 / (KEY_BYTES + value_bytes),
+        value_bytes,
+    };
+    filler.fill(&mut cluster)?;
+    wait("all copies of what was written", || {
+        Ok((shortness(&store.status()?) == 0).then_some(()))
+    })?;
+    // What the fill left in the page cache is not to be written to the disk while it is measured.
+    rustix::fs::sync();
+
+    let reader = Reader::start(&store.locator, elsewhere)?;
+    let started = Instant::now();
+    std::thread::sleep(CALM);
+    let asked = Instant::now();
+    let clock_ns = store.status()?.cluster_time_ns;
+    let clock_at = asked + asked.elapsed() / 2;
+    let name = store.kill(&victim)?;
+    let killed = Instant::now();
+    let client = std::thread::spawn(move || filler.read_samples(&mut cluster, killed));
+
+    let ended = wait("the recovery", || {
+        let recoveries = store.status()?.recoveries;
+        Ok(recoveries
+            .into_iter()
+            .find(|one| one.member == name && one.tablets_left == 0))
+    })?;
+    let client_ms = millis(client.join().map_err(|_| "the client has panicked")??);
+    let detection_ms =
+        (ended.started_ns as f64 - clock_ns as f64) / 1e6 - millis(killed - clock_at);
+    if detection_ms < 0.0 {
+        return Err(format!(
+            "{name} was taken for dead before it was killed: this machine has too much else to do"
+        )
+        .into());
+    }
+    let served_ms = detection_ms + ended.measured_ms as f64;
+    let copied = copied(&store)?;
+    std::thread::sleep(CALM);
+    let served = killed + Duration::from_secs_f64(served_ms / 1000.0);
+    let latencies =
+        reader.finish(&[started, killed, served, copied.max(served), Instant::now()])?;
+    let log_mb = ended.bytes as f64 / 1e6;
+    let mb_per_s = log_mb / served_ms * 1000.0;
+    Ok(Row {
+        servers,
+        replicas,
+        value_bytes,
+        objects: filler.count,
+        log_mb,
+        detection_ms,
+        served_ms,
+        client_ms,
+        copies_ms: millis(copied - killed),
+        measured_ms: ended.measured_ms,
+        promised_ms: ended.promised_ms,
+        mb_per_s,
+        mb_per_s_per_core: mb_per_s / cores()? as f64,
+        reads_before: latencies[0],
+        reads_recovering: latencies[1],
+        reads_copying: latencies[2],
+        reads_after: latencies[3],
+    })
+}
+
+fn cores() -> Result<usize, Failure> {
+    Ok(std::thread::available_parallelism()?.get())
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// A table on one server; gives that one's locator.
+fn create_table(cluster: &mut Cluster, name: &str) -> Result<(TableId, String), Failure> {
+    let table = cluster.create_table(name, 1)?;
+    let tablet = cluster.table_config(table)?.pop();
+    Ok((table, tablet.ok_or("a table without tablets")?.locator))
+}
+
+/// An object on another server than the victim: tables are dealt out in turn.
+fn unaffected(
+    cluster: &mut Cluster,
+    number: usize,
+    victim: &str,
+) -> Result<(TableId, Vec<u8>), Failure> {
+    let (table, locator) = create_table(cluster, &format!("elsewhere-{number}"))?;
+    if locator == victim {
+        return Err(format!("two of the first tables are on {victim}").into());
+    }
+    cluster.write(table, b"key", &[7; 100])?;
+    Ok((table, b"key".to_vec()))
+}
+
+/// When nothing lacked a copy any more.
+fn copied(store: &Store) -> Result<Instant, Failure> {
+    let mut since = None;
+    wait("all copies of what was recovered", || {
+        if shortness(&store.status()?) > 0 {
+            since = None;
+        }
+        let first = *since.get_or_insert_with(Instant::now);
+        Ok((first.elapsed() >= STEADY).then_some(first))
+    })
+}
+
+/// Objects 0 to `count`.
+#[derive(Clone, Copy)]
+struct Filler {
+    table: TableId,
+    count: u64,
+    value_bytes: u64,
+}
+
+impl Filler {
+    fn key(number: u64) -> Vec<u8> {
+        format!("{number:030}").into_bytes()
+    }
+
+    fn value(&self, number: u64) -> Vec<u8> {
+        number
+            .to_le_bytes()
+            .into_iter()
+            .cycle()
+            .take(self.value_bytes as usize)
+            .collect()
+    }
+
+    fn fill(&self, cluster: &mut Cluster) -> Result<(), Failure> {
+        let each = (BATCH_BYTES / (KEY_BYTES + self.value_bytes)) as usize;
+        for first in (0..self.count).step_by(each) {
+            let numbers = first..(first + each as u64).min(self.count);
+            let content: Vec<_> = numbers
+                .map(|number| (Self::key(number), self.value(number)))
+                .collect();
+            let object = |(key, value)| WriteObject {
+                table: self.table,
+                key,
+                value,
+                rules: RejectRules::default(),
+            };
+            let objects: Vec<_> = content
+                .iter()
+                .map(|(key, value)| object((key, value)))
+                .collect();
+            for written in cluster.multi_write(&objects)? {
+                written?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads some of all; gives how long after `since` the last answer was there.
+    fn read_samples(&self, cluster: &mut Cluster, since: Instant) -> Result<Duration, String> {
+        let numbers = (0..SAMPLES).map(|sample| sample * self.count / SAMPLES);
+        let keys: Vec<(u64, Vec<u8>)> = numbers.map(|number| (number, Self::key(number))).collect();
+        let object = |key| ReadObject {
+            table: self.table,
+            key,
+            rules: RejectRules::default(),
+        };
+        let objects: Vec<_> = keys.iter().map(|(_, key)| object(key)).collect();
+        let read = cluster
+            .multi_read(&objects)
+            .map_err(|error| error.to_string())?;
+        let took = since.elapsed();
+        for ((number, _), object) in keys.iter().zip(read) {
+            let value = object
+                .map_err(|error| format!("object {number}: {error}"))?
+                .value;
+            if value != self.value(*number) {
+                return Err(format!("object {number} is not what was written"));
+            }
+        }
+        Ok(took)
+    }
+}
+
+fn print(rows: &[Row]) {
+    println!(
+        "A server is killed; times in ms from the kill on. MB of its log in a second, and that by cores: those of all processes together\n"
+    );
+    let titles = [
+        "servers",
+        "R",
+        "objects of",
+        "log MB",
+        "found dead",
+        "served",
+        "to client",
+        "promised",
+        "measured",
+        "copies",
+        "MB/s",
+        "per core",
+    ];
+    println!("{}", titles.map(|title| format!("{title:>11}")).concat());
+    for row in rows {
+        let cells = [
+            row.servers.to_string(),
+            row.replicas.to_string(),
+            format!("{} B", row.value_bytes),
+            format!("{:.0}", row.log_mb),
+            format!("{:.1}", row.detection_ms),
+            format!("{:.0}", row.served_ms),
+            format!("{:.0}", row.client_ms),
+            row.promised_ms.to_string(),
+            row.measured_ms.to_string(),
+            format!("{:.0}", row.copies_ms),
+            format!("{:.0}", row.mb_per_s),
+            format!("{:.0}", row.mb_per_s_per_core),
+        ];
+        println!("{}", cells.map(|cell| format!("{cell:>11}")).concat());
+    }
+    println!(
+        "\nReads of 100 B on the other servers, one each millisecond, us from when it was due: median, 99 %, longest\n"
+    );
+    println!(
+        "{:>11}{:>11}{:>11}{:>24}{:>24}{:>24}{:>24}",
+        "R", "objects of", "log MB", "before", "recovering", "copying", "after"
+    );
+    for row in rows {
+        let stretches = [
+            row.reads_before,
+            row.reads_recovering,
+            row.reads_copying,
+            row.reads_after,
+        ];
+        let cell = |one: Latency| format!("{:.0} {:.0} {:.0}", one.p50_us, one.p99_us, one.max_us);
+        let cells = stretches.map(|one| format!("{:>24}", cell(one))).concat();
+        println!(
+            "{:>11}{:>11}{:>11.0}{cells}",
+            row.replicas,
+            format!("{} B", row.value_bytes),
+            row.log_mb
+        );
+    }
+}
