@@ -1,27 +1,32 @@
 //! How memory is taken from the kernel and given back.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
 /// Pages of this size spare the processor most of the search for where a page is.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// What is committed in one call: others that want memory wait for no more than that.
-const STEP_BYTES: usize = 8 << 20;
+/// What is committed in one call: all threads that map or unmap anything wait for that.
+const STEP_BYTES: usize = HUGE_PAGE_BYTES;
+/// After each step the core is for others, for so many times as long as the step took.
+const PAUSES: u32 = 4;
 
 /// Has the kernel commit memory ahead of its use, in huge pages where it can, from a thread in the background: else every
 /// request that is the first to touch a page waits for the kernel to clear it, and a container for which there is not as
 /// much memory as it was promised dies when it is full rather than when it starts.
 ///
 /// The contents stay as they are, whoever uses the memory meanwhile; memory that is gone is skipped.
+///
+/// The thread has no lower priority than others: the kernel holds a lock of the whole process meanwhile, and on a busy machine a thread
+/// that nobody lets run kept shards waiting for seconds, until they were taken for dead.
 pub fn commit_ahead(ranges: impl IntoIterator<Item = Range<*const u8>>) -> Result<(), String> {
     let ranges: Vec<_> = ranges
         .into_iter()
         .map(|range| whole_huge_pages(range.start.addr()..range.end.addr()))
         .collect();
     let commit = move || {
-        lowest_priority();
         let result = ranges.into_iter().try_for_each(commit);
         match result {
             Ok(()) => tracing::debug!("memory is committed"),
@@ -46,7 +51,9 @@ fn commit(range: Range<usize>) -> Result<(), Errno> {
     let _ = advise(range.clone(), Advice::LinuxHugepage);
     for start in range.clone().step_by(STEP_BYTES) {
         let end = range.end.min(start + STEP_BYTES);
+        let begun = Instant::now();
         advise(start..end, Advice::LinuxPopulateWrite)?;
+        std::thread::sleep(begun.elapsed() * PAUSES);
     }
     Ok(())
 }
@@ -57,17 +64,6 @@ fn advise(range: Range<usize>, advice: Advice) -> Result<(), Errno> {
     // SAFETY: neither advice changes what any mapping contains or whether it may be written, and where nothing is mapped the
     // kernel answers with an error.
     unsafe { madvise(start, range.len(), advice) }
-}
-
-/// Of this thread: it runs when nobody else wants to.
-#[allow(unsafe_code)]
-fn lowest_priority() {
-    // SAFETY: all zeros is a valid sched_param, and the call changes nothing but how this thread is scheduled. Where it
-    // fails, the work is done all the same.
-    unsafe {
-        let parameters: libc::sched_param = std::mem::zeroed();
-        libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters);
-    }
 }
 
 /// Blocks from this size on are given to the kernel as soon as they are freed.
