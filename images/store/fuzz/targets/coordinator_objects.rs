@@ -4,7 +4,7 @@
 
 use coordinator::state::objects::format::{ChunkId, Root, Run, decode_chunk, encode_chunk};
 use coordinator::state::objects::{
-    Answer, Batch, Keeper, Name, Output, Position, Request, Settings, Sizes, Version,
+    Answer, Batch, Keeper, Name, Output, Position, Request, Settings, Tuning, Version,
 };
 use coordinator::state::{Changes, Pair};
 use libfuzzer_sys::fuzz_target;
@@ -44,7 +44,7 @@ fn lead(root: &[u8], chunk: &[u8]) {
         nonce: 9,
         leader: "next".to_owned(),
         new_cluster_id: 1,
-        sizes: Sizes::default(),
+        tuning: Tuning::default(),
     });
     keeper.start(Time(1));
     let version = Version("1".to_owned());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coordinator::state::Pair;
-use coordinator::state::objects::{Keeper, Output, Settings, Sizes};
+use coordinator::state::objects::{Keeper, Output, Settings, Tuning};
 use coordinator::{Config, Coordinator};
 use wire::ids::ReplyTo;
 use wire::member::{self, ToCoordinator, coordinator::Kind, shard};
@@ -21,7 +21,7 @@ fn keeper(nonce: u64) -> Keeper {
         nonce,
         leader: "leader".to_owned(),
         new_cluster_id: 1,
-        sizes: Sizes::default(),
+        tuning: Tuning::default(),
     })
 }
 

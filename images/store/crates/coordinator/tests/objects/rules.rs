@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use coordinator::state::objects::format::Root;
 use coordinator::state::objects::{
-    Answer, ChunkId, Ending, Keeper, Name, Output, Position, Request, RequestId, Settings, Version,
+    Answer, ChunkId, Ending, Keeper, Name, Output, Position, Request, RequestId, Settings, Tuning,
+    Version,
 };
 use coordinator::state::{Changes, Pair};
 use wire::time::Time;
 
 use crate::api_server::{ApiServer, Pairs};
-use crate::world::sizes;
+use crate::world::tuning;
 
 /// A keeper, and requests that it waits for.
 struct Desk {
@@ -28,7 +29,10 @@ fn keeper(nonce: u64) -> Keeper {
         nonce,
         leader: format!("leader-{nonce}"),
         new_cluster_id: 77,
-        sizes: sizes(),
+        tuning: Tuning {
+            sweep_interval: Tuning::default().sweep_interval,
+            ..tuning()
+        },
     })
 }
 
@@ -501,7 +505,7 @@ fn only_what_no_root_names_is_swept_so_many_at_a_time() {
     let old: Vec<ChunkId> = (0..12)
         .map(|number| orphan(1, number % 3, 100 + number))
         .collect();
-    let future = [orphan(2, 9, 1), orphan(3, 2, 1)];
+    let future = [orphan(3, 2, 1), orphan(3, 9, 1)];
     for id in old.iter().chain(&future) {
         server.execute(&Request::Create(Name::Chunk(*id), Arc::from([])), 0);
     }

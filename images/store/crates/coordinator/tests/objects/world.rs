@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coordinator::state::Changes;
 use coordinator::state::objects::{
-    Answer, ChunkId, Ending, Keeper, Output, Position, Request, RequestId, Settings, Sizes,
+    Answer, ChunkId, Ending, Keeper, Output, Position, Request, RequestId, Settings, Tuning,
 };
 use wire::time::Time;
 
@@ -115,13 +115,14 @@ pub struct World {
 }
 
 /// Small enough that everything happens often.
-pub fn sizes() -> Sizes {
-    Sizes {
+pub fn tuning() -> Tuning {
+    Tuning {
         chunk_bytes: 400,
         tail_bytes: 300,
         rewrite_bytes: 1500,
         max_reads: 3,
         max_deletes: 5,
+        sweep_interval: Duration::from_secs(2),
     }
 }
 
@@ -176,7 +177,7 @@ impl World {
             nonce,
             leader: format!("box-coordinator-{}", self.clients.len()),
             new_cluster_id: nonce ^ 77,
-            sizes: sizes(),
+            tuning: tuning(),
         });
         keeper.start(self.now);
         if self.clients.iter().any(|client| client.leads) {

@@ -202,7 +202,7 @@ impl Keeper {
                 match takeover.answered(now, id, answer, &self.settings, heard) {
                     None | Some(takeover::Progress::Open) => Ok(()),
                     Some(takeover::Progress::Leads(root, version)) => {
-                        let load = Load::new(&root, self.settings.sizes.max_reads, now);
+                        let load = Load::new(&root, self.settings.tuning.max_reads, now);
                         self.phase = Phase::Load(load, root, version);
                         if let Some(heard) = self.heard {
                             self.check(now, heard);
@@ -246,8 +246,8 @@ impl Keeper {
                 })
                 .collect(),
         });
-        let sizes = self.settings.sizes.clone();
-        self.phase = Phase::Lead(Box::new(Lead::new(*root, version, pairs, sizes, now)));
+        let tuning = self.settings.tuning.clone();
+        self.phase = Phase::Lead(Box::new(Lead::new(*root, version, pairs, tuning, now)));
         Ok(())
     }
 

@@ -11,12 +11,12 @@ use super::position::Standing;
 use super::swap::{Swap, Verdict};
 use super::sweep::{self, Sweep};
 use super::takeover::{deposed, gone, rolled_back};
-use super::{Answer, Batch, Ending, Output, RequestId, Sizes, Trouble, Version};
+use super::{Answer, Batch, Ending, Output, RequestId, Trouble, Tuning, Version};
 
 /// A leadership under way.
 #[derive(Debug)]
 pub struct Lead {
-    sizes: Sizes,
+    tuning: Tuning,
     namer: Namer,
     /// The newest root that is known to have been written, and its version.
     root: Root,
@@ -63,7 +63,7 @@ struct Base {
 pub type End = (Ending, String);
 
 impl Lead {
-    pub fn new(root: Root, version: Version, pairs: Pairs, sizes: Sizes, now: Time) -> Lead {
+    pub fn new(root: Root, version: Version, pairs: Pairs, tuning: Tuning, now: Time) -> Lead {
         let namer = Namer {
             cluster_id: root.cluster_id,
             term: root.position.term,
@@ -71,7 +71,8 @@ impl Lead {
             last_number: 0,
         };
         Lead {
-            sizes,
+            sweep: Sweep::new(tuning.sweep_interval, now),
+            tuning,
             namer,
             root,
             version,
@@ -82,7 +83,6 @@ impl Lead {
             swap: None,
             delta: None,
             base: None,
-            sweep: Sweep::new(now),
         }
     }
 
@@ -150,11 +150,11 @@ impl Lead {
         };
         let mut tail = former_tail.clone();
         tail.add(self.pending.clone());
-        let fits = tail.bytes() <= self.sizes.tail_bytes;
+        let fits = tail.bytes() <= self.tuning.tail_bytes;
         if !fits && base_run.is_none() && delta_run.is_none() {
             self.pending = Batch::default();
             self.delta = Some(Delta {
-                writing: Writing::changes(&tail.to_changes(), self.sizes.chunk_bytes, now),
+                writing: Writing::changes(&tail.to_changes(), self.tuning.chunk_bytes, now),
                 batch: tail,
                 commits_to: self.last_commit,
             });
@@ -211,7 +211,7 @@ impl Lead {
             None | Some(sweep::Progress::Open) => Ok(()),
             Some(sweep::Progress::Listed(chunks)) => {
                 let garbage = self.garbage(chunks);
-                self.sweep.delete(now, garbage, self.sizes.max_deletes);
+                self.sweep.delete(now, garbage, self.tuning.max_deletes);
                 Ok(())
             }
             Some(sweep::Progress::Ended(ending, text)) => Err((ending, text)),
@@ -221,11 +221,8 @@ impl Lead {
     /// Those of the chunks that no root names or ever will.
     fn garbage(&self, mut chunks: Vec<ChunkId>) -> Vec<ChunkId> {
         let named = self.named();
-        let own = self.root.position;
-        chunks.retain(|id| {
-            let is_own = (id.term, id.nonce) == (own.term, own.nonce);
-            (is_own || id.term < own.term) && !named.contains(id)
-        });
+        let term = self.root.position.term;
+        chunks.retain(|id| id.term <= term && !named.contains(id));
         chunks
     }
 
@@ -273,7 +270,7 @@ impl Lead {
         }
         if self.base.is_none() && self.is_long() {
             self.base = Some(Base {
-                writing: Writing::all_pairs(self.sizes.chunk_bytes, now),
+                writing: Writing::all_pairs(self.tuning.chunk_bytes, now),
                 covers: self.root.runs.len(),
             });
         }
@@ -285,6 +282,6 @@ impl Lead {
             return false;
         };
         let rest_bytes: u64 = rest.iter().map(|run| run.bytes()).sum();
-        rest_bytes > first.bytes().max(self.sizes.rewrite_bytes)
+        rest_bytes > first.bytes().max(self.tuning.rewrite_bytes)
     }
 }

@@ -22,6 +22,7 @@ mod sweep;
 mod takeover;
 
 use core::fmt;
+use core::time::Duration;
 use std::sync::Arc;
 
 use wire::time::Time;
@@ -42,12 +43,12 @@ pub struct Settings {
     pub leader: String,
     /// Random; what the store is called if there is none yet.
     pub new_cluster_id: u64,
-    pub sizes: Sizes,
+    pub tuning: Tuning,
 }
 
-/// When what is written into which object. The defaults fit API servers that take objects of a mebibyte.
+/// How much is written into which object, and how much is done at once. The defaults fit API servers that take objects of a mebibyte.
 #[derive(Clone, Debug)]
-pub struct Sizes {
+pub struct Tuning {
     /// Of a chunk's payload, at most.
     pub chunk_bytes: usize,
     /// Of the changes that stand in the root itself, at most.
@@ -58,16 +59,19 @@ pub struct Sizes {
     pub max_reads: usize,
     /// Chunks that are deleted at the same time.
     pub max_deletes: usize,
+    /// So often it is looked for chunks that can be deleted, if none are known to be.
+    pub sweep_interval: Duration,
 }
 
-impl Default for Sizes {
-    fn default() -> Sizes {
-        Sizes {
+impl Default for Tuning {
+    fn default() -> Tuning {
+        Tuning {
             chunk_bytes: 512 << 10,
             tail_bytes: 128 << 10,
             rewrite_bytes: 1 << 20,
             max_reads: 8,
             max_deletes: 32,
+            sweep_interval: Duration::from_secs(600),
         }
     }
 }

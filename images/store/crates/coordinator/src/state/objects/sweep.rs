@@ -1,7 +1,7 @@
 //! Deleting chunks that no root names: of leaders that died between chunk and root, and of runs that were written anew.
 //!
-//! No chunk is ever named again once a root has left it out, and none of an older term that is not named now ever will be: so
-//! what a list says may be old. The root is looked at just before chunks are deleted: if it was put back to an older one, that
+//! No chunk is ever named again once a root has left it out, and of other leaderships up to this term nothing that is not named
+//! now ever will be: so what a list says may be old. The root is looked at just before chunks are deleted: if it was put back to an older one, that
 //! one names other chunks.
 
 use core::time::Duration;
@@ -13,7 +13,6 @@ use super::call::{Call, Outbox, unexpected};
 use super::look::{Look, Seen};
 use super::{Answer, ChunkId, Ending, Position, Request, RequestId, Trouble};
 
-const INTERVAL: Duration = Duration::from_secs(600);
 /// When there is known to be something.
 const SOON: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -22,6 +21,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Sweep {
     step: Step,
+    interval: Duration,
     call: Call,
     /// When the next one begins.
     next: Time,
@@ -47,9 +47,10 @@ pub enum Progress {
 }
 
 impl Sweep {
-    pub fn new(now: Time) -> Sweep {
+    pub fn new(interval: Duration, now: Time) -> Sweep {
         Sweep {
             step: Step::List,
+            interval,
             call: Call::new("delete old chunks", now).with_max_pause(MAX_PAUSE),
             next: now,
         }
@@ -80,7 +81,7 @@ impl Sweep {
     pub fn poll(&mut self, now: Time, own: Position, out: &mut Outbox) {
         match &mut self.step {
             Step::List if self.next <= now && self.call.is_due(now) => {
-                self.next = now + INTERVAL;
+                self.next = now + self.interval;
                 self.call.send(out, Request::List { fresh: false });
             }
             Step::Look(look, _) => look.poll(now, own, out),
