@@ -230,6 +230,9 @@ impl Store {
             .position(|process| process.locator == locator);
         let server = at.ok_or_else(|| format!("no server at {locator}"))?;
         let mut server = self.processes.remove(server);
+        if server.child.try_wait()?.is_some() {
+            return Err(format!("{} has ended before it was killed", server.name).into());
+        }
         server.child.kill()?;
         Ok(server.name.clone())
     }
