@@ -89,8 +89,8 @@ pub struct Backup<S> {
     pub(crate) recovering: BTreeSet<ServerId>,
     pub(crate) commit: Commit,
     pub(crate) opened_at: Time,
-    /// What to say at the next opportunity.
-    pub(crate) notices: Vec<String>,
+    /// What to say at the next opportunity, and at which level.
+    pub(crate) notices: Vec<(u32, String)>,
     pub(crate) retired: Option<String>,
     pub(crate) appends: u64,
     pub(crate) bytes_appended: u64,
@@ -321,8 +321,8 @@ impl<S: Storage> Backup<S> {
             && let Some(content) = frame.content()
         {
             let replica = content.replica;
-            self.notices
-                .push(format!("backup: frame {number}: {replica} {damage}"));
+            let text = format!("backup: frame {number}: {replica} {damage}");
+            self.notices.push((1, text));
         }
     }
 

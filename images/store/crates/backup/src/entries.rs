@@ -54,9 +54,10 @@ impl<S: Storage> Backup<S> {
             Refusal::Malformed { offset, error } => {
                 self.frames[number].doubt();
                 let replica = read.replica;
-                self.notices.push(format!(
+                let text = format!(
                     "backup: frame {number}: {replica} has no entry at offset {offset}, from where one was asked for: {error}"
-                ));
+                );
+                self.notices.push((1, text));
             }
         }
         (Status::Mismatch, 0)

@@ -29,9 +29,10 @@ pub enum OpenError {
         found: u64,
         wanted: u64,
     },
-    OtherSizes {
-        found: Layout,
-        wanted: Layout,
+    /// Sizes of segments.
+    OtherSegments {
+        found: u32,
+        wanted: u32,
     },
     /// No frame, or no bytes in one.
     TooSmall,
@@ -60,11 +61,10 @@ impl fmt::Display for OpenError {
                 "the storage belongs to cluster {found:016x}, and this is {wanted:016x}: give it back to that cluster, or give \
                  this server another one"
             ),
-            OpenError::OtherSizes { found, wanted } => write!(
+            OpenError::OtherSegments { found, wanted } => write!(
                 f,
-                "the storage has {} frames for segments of {} bytes, and {} for segments of {} bytes are asked for: ask for what it has, \
-                 or give an empty storage",
-                found.frame_count, found.segment_bytes, wanted.frame_count, wanted.segment_bytes
+                "the storage has frames for segments of {found} bytes, and for {wanted} bytes are asked: ask for what it has, with --segmentMB, \
+                 or give an empty storage"
             ),
             OpenError::TooSmall => {
                 f.write_str("the storage is too small for a single segment; give more")
@@ -89,9 +89,10 @@ enum Found {
 }
 
 impl<S: Storage> Backup<S> {
-    /// Opens a backup's storage, or formats an empty one. The storage is synced, several times, and waited for; data of open replicas is
+    /// Opens a backup's storage, or formats an empty one. One with fewer frames than are asked for gets more, if there is room; one with more keeps
+    /// them. The storage is synced, several times, and waited for; data of open replicas is
     /// read and compared with what their headers say.
-    pub fn open(now: Time, config: Config, mut storage: S) -> Result<Backup<S>, OpenError> {
+    pub fn open(now: Time, mut config: Config, mut storage: S) -> Result<Backup<S>, OpenError> {
         let layout = config.layout();
         if layout.segment_bytes == 0 || layout.frame_count == 0 {
             return Err(OpenError::TooSmall);
@@ -106,13 +107,13 @@ impl<S: Storage> Backup<S> {
                 wanted: config.cluster_id,
             });
         }
-        let found = superblock.layout();
-        if found != layout {
-            return Err(OpenError::OtherSizes {
-                found,
-                wanted: layout,
+        if superblock.segment_bytes != layout.segment_bytes {
+            return Err(OpenError::OtherSegments {
+                found: superblock.segment_bytes,
+                wanted: layout.segment_bytes,
             });
         }
+        let notice = fit(&mut storage, &superblock, &mut config)?;
         let same_kernel = superblock.boot_id == config.boot_id;
         let past = Past {
             complete: superblock.clean || same_kernel && !superblock.failed,
@@ -120,6 +121,7 @@ impl<S: Storage> Backup<S> {
             cached: same_kernel && !superblock.clean,
         };
         let mut backup = Backup::empty(now, config, storage);
+        backup.notices.extend(notice);
         backup.fencing = Fencing::found(superblock.fences, copies);
         backup.load(past)?;
         Ok(backup.ready()?)
@@ -131,16 +133,9 @@ impl<S: Storage> Backup<S> {
         let Device {
             storage, layout, ..
         } = &mut backup.device;
-        let (mut head, zeros) = (vec![0; HEAD_BYTES], vec![0; HEAD_BYTES]);
-        for number in 0..layout.frame_count {
-            storage.read(layout.head(number), &mut head)?;
-            if head != zeros {
-                storage.write(layout.head(number), &zeros)?;
-            }
-        }
         // Frames first: what has a superblock is a backup's storage, and whole.
-        storage.sync()?;
-        storage.write(0, &zeros)?;
+        empty_frames(storage, layout, 0)?;
+        storage.write(0, &[0; HEAD_BYTES])?;
         for number in 0..layout.frame_count {
             let frame = Frame::found(number, Copies::default(), None, true);
             backup.frames.push(Some(frame));
@@ -180,7 +175,7 @@ impl<S: Storage> Backup<S> {
     fn load(&mut self, past: Past) -> Result<(), StorageError> {
         for number in 0..self.config.frame_count {
             let loaded = load::load(number, &mut self.device, past)?;
-            self.notices.extend(loaded.notice);
+            self.notices.extend(loaded.notice.map(|text| (1, text)));
             self.frames.push(loaded.frame);
             let Some(frame) = &loaded.frame else { continue };
             match frame.content().map(|content| content.replica) {
@@ -236,6 +231,56 @@ impl<S: Storage> Backup<S> {
     }
 }
 
+/// Makes the frames from `first` on empty ones, durably.
+fn empty_frames(
+    storage: &mut impl Storage,
+    layout: &Layout,
+    first: u32,
+) -> Result<(), StorageError> {
+    let (mut head, zeros) = (vec![0; HEAD_BYTES], vec![0; HEAD_BYTES]);
+    for number in first..layout.frame_count {
+        storage.read(layout.head(number), &mut head)?;
+        if head != zeros {
+            storage.write(layout.head(number), &zeros)?;
+        }
+    }
+    storage.sync()
+}
+
+/// Brings the number of frames that a storage has and the one that is asked for together; what to say about it.
+///
+/// New frames are there, durably, before a superblock counts them. Until then they are room behind the end that means nothing.
+fn fit(
+    storage: &mut impl Storage,
+    superblock: &Superblock,
+    config: &mut Config,
+) -> Result<Option<(u32, String)>, StorageError> {
+    let (found, wanted) = (superblock.frame_count, config.frame_count);
+    if found == wanted {
+        return Ok(None);
+    }
+    if found > wanted {
+        config.frame_count = found;
+        let text = format!(
+            "backup: the storage keeps its {found} frames, though only {wanted} are asked for; to have fewer, start with an empty storage once the \
+             other backups hold all replicas"
+        );
+        return Ok(Some((3, text)));
+    }
+    let layout = config.layout();
+    if let Err(error) = storage.grow(layout.total_bytes()) {
+        config.frame_count = found;
+        let text = format!(
+            "backup: the storage keeps its {found} frames, though {wanted} are asked for, because it cannot grow: {error}; give it more room and \
+             restart this server"
+        );
+        return Ok(Some((2, text)));
+    }
+    empty_frames(storage, &layout, found)?;
+    let text = format!("backup: the storage has {wanted} frames from now on; it had {found}");
+    Ok(Some((3, text)))
+}
+
 fn look(storage: &mut impl Storage) -> Result<Found, OpenError> {
     let mut head = vec![0; HEAD_BYTES];
     storage.read(0, &mut head)?;
@@ -272,15 +317,6 @@ fn look(storage: &mut impl Storage) -> Result<Found, OpenError> {
 impl Config {
     /// What the storage must have.
     pub fn layout(&self) -> Layout {
-        Layout {
-            segment_bytes: self.segment_bytes,
-            frame_count: self.frame_count,
-        }
-    }
-}
-
-impl Superblock {
-    fn layout(&self) -> Layout {
         Layout {
             segment_bytes: self.segment_bytes,
             frame_count: self.frame_count,

@@ -16,6 +16,11 @@ pub trait Storage {
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), StorageError>;
     /// These bytes will be read soon: a chance to fetch them from the disk, on Linux with `posix_fadvise`. Must not wait for them.
     fn will_need(&mut self, _offset: u64, _bytes: u64) {}
+    /// Makes room for so many bytes in all, more than there are; what is new reads as zeros, or as anything on a device. Nothing is lost if that fails.
+    ///
+    /// # Errors
+    /// There is not so much room.
+    fn grow(&mut self, bytes: u64) -> Result<(), StorageError>;
     /// Begins to make durable what was written until now; the driver tells [`crate::Backup::synced`] when it
     /// is, later and not before this returns. At most one of each scope is under way.
     fn begin_sync(&mut self, scope: Scope);

@@ -35,6 +35,8 @@ pub struct Faults {
     pub writes: Option<String>,
     /// What they carry is never written.
     pub syncs: Option<String>,
+    /// There is no more room than there is.
+    pub growth: Option<String>,
     /// Reads that touch the byte at this offset fail.
     pub unreadable_at: Option<u64>,
 }
@@ -225,6 +227,16 @@ impl Storage for MemoryStorage {
         let at = offset as usize;
         out.copy_from_slice(&self.cache[at..at + out.len()]);
         self.bytes_read += out.len() as u64;
+        Ok(())
+    }
+
+    fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
+        if let Some(text) = &self.faults.growth {
+            return Err(StorageError(text.clone()));
+        }
+        for all in [&mut self.cache, &mut self.disk] {
+            all.resize(all.len().max(bytes as usize), 0);
+        }
         Ok(())
     }
 

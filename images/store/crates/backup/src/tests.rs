@@ -3,6 +3,7 @@
 mod damage;
 mod entries;
 mod golden;
+mod growth;
 mod model;
 mod recovery;
 mod requests;
@@ -99,7 +100,9 @@ impl Rig {
 
     pub fn open(&mut self, storage: MemoryStorage) {
         let backup = Backup::open(self.now, self.config.clone(), storage);
-        self.backup = Some(backup.unwrap_or_else(|error| panic!("{error}")));
+        let backup = backup.unwrap_or_else(|error| panic!("{error}"));
+        self.config.frame_count = backup.config().frame_count;
+        self.backup = Some(backup);
         self.tick();
     }
 

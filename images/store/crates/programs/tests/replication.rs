@@ -295,7 +295,7 @@ fn a_master_whose_only_backup_is_silent_serves_nothing_until_it_is_back() {
 }
 
 /// How a server ends that cannot start, or is let in and cannot stay.
-fn refusal(coordinator: &Coordinator, file: &Path, frames: u32) -> String {
+fn refusal(coordinator: &Coordinator, file: &Path, more: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_server"))
         .args([
             "-C",
@@ -303,8 +303,9 @@ fn refusal(coordinator: &Coordinator, file: &Path, frames: u32) -> String {
             "-L",
             "tcp:host=127.0.0.1,port=0",
         ])
-        .args(["-r", "1", "-t", "64", "-f", path_text(file)])
-        .args(["--segmentFrames", &frames.to_string()])
+        .args(["-r", "1", "-f", path_text(file)])
+        .args(["--segmentFrames", &FRAMES.to_string()])
+        .args(more)
         .env_clear()
         .output()
         .unwrap();
@@ -317,7 +318,7 @@ fn two_processes_on_one_file_are_refused() {
     let mut store = Replicated::empty();
     store.add("b0", &["-B", "--segmentMB", "2"]);
     store.wait_ready();
-    let text = refusal(&store.coordinator, &store.file("b0"), FRAMES);
+    let text = refusal(&store.coordinator, &store.file("b0"), &["-t", "64"]);
     assert!(text.contains("another process uses it"), "{text}");
     assert_eq!(http_get(store.servers[0].http, "/readyz").0, 200);
 }
@@ -328,33 +329,37 @@ fn a_file_that_is_no_backups_is_refused_and_left_alone() {
     let file = store.file("letter");
     let letter = "Dear reader, ".repeat(2000);
     std::fs::write(&file, &letter).unwrap();
-    let text = refusal(&store.coordinator, &file, FRAMES);
+    let text = refusal(&store.coordinator, &file, &["-t", "64"]);
     assert!(
         text.contains("no backup's") && text.contains("letter"),
         "{text}"
     );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), letter);
     std::fs::write(&file, "short").unwrap();
-    let text = refusal(&store.coordinator, &file, FRAMES);
+    let text = refusal(&store.coordinator, &file, &["-t", "64"]);
     assert!(text.contains("letter"), "{text}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "short");
 }
 
 #[test]
-fn a_file_of_another_store_or_of_other_sizes_is_refused() {
+fn a_file_of_another_store_or_of_other_segments_is_refused() {
     let mut store = Replicated::empty();
     store.add("b0", &["-B", "--segmentMB", "2"]);
     store.servers[0].process.line(&["backup is open"]);
     store.servers[0].process.signal("TERM");
     store.servers[0].process.wait();
     let file = store.file("b0");
-    let text = refusal(&store.coordinator, &file, FRAMES + 1);
+    let text = refusal(
+        &store.coordinator,
+        &file,
+        &["--segmentMB", "4", "-t", "128"],
+    );
     assert!(
-        text.contains("24 frames") && text.contains("ask for what it has"),
+        text.contains("segments of 2097152 bytes") && text.contains("--segmentMB"),
         "{text}"
     );
     let other = Coordinator::start(&[]);
-    let text = refusal(&other, &file, FRAMES);
+    let text = refusal(&other, &file, &["-t", "64"]);
     assert!(text.contains("belongs to cluster"), "{text}");
     let bytes = u64::from(FRAMES) * u64::from(SEGMENT_BYTES);
     assert!(file.metadata().unwrap().len() > bytes, "as it was");

@@ -242,13 +242,13 @@ fn a_storage_that_cannot_be_used_is_refused_with_what_to_do() {
         text.contains("cluster 0000000000000007") && text.contains("another one"),
         "{text}"
     );
-    let other_sizes = Config {
-        frame_count: 2,
+    let other_segments = Config {
+        segment_bytes: 8192,
         ..config.clone()
     };
-    let text = refuse(&other_sizes, &storage);
+    let text = refuse(&other_segments, &storage);
     assert!(
-        text.contains("3 frames") && text.contains("empty storage"),
+        text.contains("segments of 4096 bytes") && text.contains("empty storage"),
         "{text}"
     );
     let none = Config {

@@ -60,6 +60,13 @@ impl Storage for AnyStorage {
         }
     }
 
+    fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
+        match self {
+            AnyStorage::File(file) => file.grow(bytes),
+            AnyStorage::Memory(memory) => memory.grow(bytes),
+        }
+    }
+
     fn begin_sync(&mut self, scope: Scope) {
         match self {
             AnyStorage::File(file) => file.begin_sync(scope),

@@ -115,9 +115,7 @@ impl Place {
                 Ok(())
             }
             Err(Errno::OPNOTSUPP) => {
-                tracing::warn!(
-                    "-f {path}: this file system cannot reserve space; should it get full, this backup takes nothing any more"
-                );
+                warn_of_unreserved(&self.path);
                 self.file.set_len(wanted).map_err(|error| failed(&error))
             }
             Err(error) => {
@@ -175,6 +173,7 @@ impl Place {
         Ok(FileStorage {
             file,
             path,
+            device_bytes: self.device_bytes,
             newest: Newest::default(),
             frames,
             superblock,
@@ -182,6 +181,13 @@ impl Place {
             reporter,
         })
     }
+}
+
+fn warn_of_unreserved(path: &Path) {
+    tracing::warn!(
+        "-f {}: this file system cannot reserve space; should it get full, this backup takes nothing any more",
+        path.display()
+    );
 }
 
 fn is_device(found: FileType) -> Result<bool, String> {
@@ -214,6 +220,8 @@ struct Newest {
 pub struct FileStorage {
     file: Arc<File>,
     path: Arc<Path>,
+    /// Of a device; `None` for a file.
+    device_bytes: Option<u64>,
     newest: Newest,
     frames: Worker<()>,
     superblock: Worker<Newest>,
@@ -273,6 +281,29 @@ impl Storage for FileStorage {
         self.file.read_exact_at(out, offset).map_err(|error| {
             let what = format!("cannot read {} bytes at {offset}", out.len());
             failed(&self.path, &what, &error)
+        })
+    }
+
+    fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
+        if let Some(room) = self.device_bytes {
+            if room < bytes {
+                let what = format!("{bytes} bytes are wanted and the device has {room}");
+                return Err(failed(&self.path, "cannot grow", &what));
+            }
+            return Ok(());
+        }
+        let before = self.file.metadata().map_or(0, |found| found.len());
+        let grown = match fallocate(&*self.file, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::OPNOTSUPP) => {
+                warn_of_unreserved(&self.path);
+                self.file.set_len(bytes.max(before))
+            }
+            grown => grown.map_err(io::Error::from),
+        };
+        grown.map_err(|error| {
+            // What was reserved in part is given back.
+            let _ = self.file.set_len(before);
+            failed(&self.path, "cannot grow", &error)
         })
     }
 

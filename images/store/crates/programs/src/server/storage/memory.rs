@@ -50,6 +50,12 @@ impl Storage for ProcessMemory {
         Ok(())
     }
 
+    fn grow(&mut self, _bytes: u64) -> Result<(), StorageError> {
+        Err(StorageError(
+            "memory is never opened a second time".to_owned(),
+        ))
+    }
+
     fn begin_sync(&mut self, scope: Scope) {
         self.reporter.tell(Event::Synced(scope, Ok(())));
     }
