@@ -62,6 +62,26 @@ impl Coordinator {
         }
         self.announce_backups(None, out);
         self.forget_logs_at(connection, &logs, out);
+        self.look_for_full_backups(out);
+    }
+
+    /// Says so when the last free frame of all backups is taken: writes wait from then on, and so does what a recovery has brought back.
+    fn look_for_full_backups(&mut self, out: &mut impl Output) {
+        let enlisted = self.members.enlisted();
+        let reports = enlisted.filter_map(|(server, _)| server.backup.as_ref());
+        let usable: Vec<&BackupReport> =
+            reports.filter(|report| report.retired.is_empty()).collect();
+        let frames: u64 = usable.iter().map(|report| u64::from(report.frames)).sum();
+        let are_full = frames > 0 && usable.iter().all(|report| report.frames_free == 0);
+        if are_full && !std::mem::replace(&mut self.backups_are_full, are_full) {
+            let count = usable.len();
+            let text = format!(
+                "no backup has a free frame: all {frames} frames of {count} backups are taken; writes wait, and what recoveries have brought back is \
+                 not safe on disks of its own. Give servers more room (a larger --segmentFrames or device, and a restart), or the store more servers"
+            );
+            out.log_message(level::ERROR, &text);
+        }
+        self.backups_are_full = are_full;
     }
 
     /// A master has given a replica of its head up, or has its first head.

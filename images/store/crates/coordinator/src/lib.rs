@@ -15,6 +15,7 @@ mod pending;
 mod questions;
 mod recovery;
 mod requests;
+mod room;
 mod search;
 mod sessions;
 pub mod state;
@@ -155,6 +156,8 @@ pub struct Coordinator {
     recoveries: recovery::Recoveries,
     /// What shards were told last.
     announced_backups: Vec<wire::member::Backup>,
+    /// No backup had a free frame when one last reported.
+    backups_are_full: bool,
     /// Connections whose process would take the place of another and was asked whether it is alive; since when.
     newcomers: BTreeMap<u64, (Time, Hello)>,
     losses: VecDeque<status::Loss>,
@@ -183,6 +186,7 @@ impl Coordinator {
             suspicions: detection::Suspicions::default(),
             recoveries: recovery::Recoveries::default(),
             announced_backups: Vec::new(),
+            backups_are_full: false,
             newcomers: BTreeMap::new(),
             losses: VecDeque::new(),
             losses_dropped: 0,

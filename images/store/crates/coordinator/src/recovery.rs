@@ -16,6 +16,7 @@ use wire::member::{
 use wire::time::Time;
 
 use crate::members::Server;
+use crate::room::Reserved;
 use crate::search::{Head, Search};
 use crate::state::records::Key;
 use crate::status::Recovery;
@@ -74,6 +75,7 @@ pub(crate) struct Recoveries {
     /// Of each dead server with tablets that nobody owns yet.
     under_way: BTreeMap<ServerId, Recovery>,
     ended: VecDeque<Recovery>,
+    pub reserved: Reserved,
     /// What masters have shown: bytes, and nanoseconds.
     replayed: (u64, u64),
 }
@@ -82,7 +84,7 @@ pub(crate) struct Recoveries {
 type Groups = BTreeMap<Vec<Source>, Vec<TabletRange>>;
 
 /// The log of the server that owned a tablet last.
-fn last_owner(sources: &[Source]) -> ServerId {
+pub(crate) fn last_owner(sources: &[Source]) -> ServerId {
     sources
         .last()
         .map_or(ServerId::INVALID, |source| source.log)
@@ -93,6 +95,12 @@ impl Recoveries {
     pub fn shown(&self) -> Vec<Recovery> {
         let ended = self.ended.iter();
         ended.chain(self.under_way.values()).cloned().collect()
+    }
+
+    /// Logs that masters replay at present.
+    pub fn logs_ordered(&self) -> impl Iterator<Item = ServerId> {
+        let orders = self.orders.values();
+        orders.map(|order| last_owner(&order.sources))
     }
 
     fn bytes_per_second(&self) -> u64 {
@@ -207,7 +215,10 @@ impl Coordinator {
             }
             match self.segments_of(now, sources) {
                 Ok(None) => {}
-                Ok(Some((segments, heads))) => self.order(sources, tablets, &segments, &heads, out),
+                Ok(Some((segments, heads))) => match self.reserve_frames(sources, &segments) {
+                    Ok(()) => self.order(sources, tablets, &segments, &heads, out),
+                    Err(full) => self.recoveries.wait_for(sources, full, out),
+                },
                 Err(missing) => self.recoveries.wait_for(sources, missing, out),
             }
         }

@@ -139,3 +139,27 @@ fn open_floors_only_rise_and_end_with_their_log() {
     harness.enlist(101, hello("m", 2, 0, 1));
     assert_eq!(raise(&mut harness, 101, 2), raised(101, 2));
 }
+
+#[test]
+fn that_all_disks_are_full_is_said_when_it_begins() {
+    let mut harness = Harness::new();
+    enlist(&mut harness, 100, with_backup("a", 1));
+    enlist(&mut harness, 101, with_backup("b", 2));
+    let mut said = |connection, frames_free| {
+        let report = BackupReport {
+            frames: 10,
+            frames_free,
+            ..BackupReport::default()
+        };
+        harness.shard_says(connection, shard::Kind::BackupReport(report));
+        let lines = harness.out.log.iter();
+        let full = lines.filter(|line| line.contains("all 20 frames of 2 backups are taken"));
+        full.count()
+    };
+    assert_eq!(said(100, 0), 0);
+    assert_eq!(said(101, 1), 0);
+    assert_eq!(said(101, 0), 1);
+    assert_eq!(said(100, 0), 1, "once");
+    assert_eq!(said(100, 3), 1);
+    assert_eq!(said(100, 0), 2, "again");
+}

@@ -67,6 +67,8 @@ impl Store {
         let report = BackupReport {
             logs: logs.iter().map(|log| log.0).collect(),
             segment_bytes: 8 << 20,
+            frames: 1000,
+            frames_free: 1000,
             ..BackupReport::default()
         };
         actions.extend(self.says(number, shard::Kind::BackupReport(report)));
@@ -792,4 +794,54 @@ fn a_backup_alone_takes_no_tablets_and_can_be_declared_dead() {
         &mut store.harness.out,
     );
     removed.unwrap();
+}
+
+/// On disks with little room, several dead servers are brought back one after the other: each frees the frames that the next one needs.
+#[test]
+fn recoveries_for_which_no_frames_are_free_wait_for_the_one_before() {
+    let mut store = Store::new(4);
+    let table = store.harness.create("t", 2);
+    let dead = store.harness.owners(table);
+    assert_eq!(dead, [store.ids[&1], store.ids[&2]]);
+    for number in [3, 4] {
+        let report = BackupReport {
+            segment_bytes: 8 << 20,
+            frames: 1000,
+            frames_free: 6,
+            ..BackupReport::default()
+        };
+        store.says(number, shard::Kind::BackupReport(report));
+    }
+    store.kill(1);
+    store.kill(2);
+    store.wait(100);
+    for (number, log) in [(3, dead[0]), (4, dead[0]), (3, dead[1]), (4, dead[1])] {
+        store.finds(number, log, vec![closed(1), open_head(2, 50, &[1])]);
+    }
+    let first = orders(&store.wait(100));
+    assert_eq!(first.len(), 2, "one for each master: {first:?}");
+    let waiting = |store: &Store| {
+        let recoveries = store.recoveries();
+        let waiting = recoveries
+            .iter()
+            .filter(|one| one.waits_for.contains("too few free frames"));
+        waiting.map(|one| one.server_id).collect::<Vec<_>>()
+    };
+    assert_eq!(waiting(&store), [dead[1].0]);
+    for (connection, order) in &first {
+        store.done(*connection, order, 2);
+    }
+    assert_eq!(
+        orders(&store.wait(300)),
+        [],
+        "the old frames are needed still"
+    );
+    for (connection, order) in &first {
+        let durable = RecoveryId {
+            recovery_id: order.recovery_id,
+        };
+        let kind = shard::Kind::RecoveryDurable(durable);
+        store.harness.shard_says(*connection, kind);
+    }
+    assert_eq!(orders(&store.wait(100)).len(), 2);
 }

@@ -14,6 +14,10 @@ use crate::segment::{SEGMENT_HEADER_BYTES, State};
 pub(crate) struct Copies {
     /// The side segment that takes them.
     pub open: Option<u32>,
+    /// Those that copy at present share it.
+    copying: u32,
+    /// What was purged lies in older segments.
+    purged_before: u64,
     /// Logs that may be read again.
     sources: u32,
     /// Tombstones in this segment and later ones are needed, while there are such logs.
@@ -23,9 +27,31 @@ pub(crate) struct Copies {
 }
 
 impl Log {
-    /// Entries of another log are about to be copied. From now until [`Self::release_source`] no tombstone goes. What is returned is the id of
-    /// the first segment that can hold such a copy, or anything that is appended later: no segment that is open now takes any more.
+    /// Entries of another log are about to be copied, until [`Self::end_copies`]. From now until [`Self::release_source`] no tombstone goes. What is
+    /// returned is the id of the first segment that can hold such a copy, or anything that is appended later. It holds no entry that was purged.
+    ///
+    /// Several that copy at a time share the head and the side segment, so that many small recoveries take no more segments than a large one.
     pub fn begin_copies(&mut self) -> Result<u64, NoRoom> {
+        let first = match self.shared_first() {
+            Some(first) => first,
+            None => self.renew_open_segments()?,
+        };
+        self.copies.sources += 1;
+        self.copies.copying += 1;
+        Ok(first)
+    }
+
+    /// The oldest segment that takes anything, if it holds no more than those who copy together may share.
+    fn shared_first(&self) -> Option<u64> {
+        let open = [self.head, self.copies.open, self.survivor];
+        let ids = open.into_iter().flatten();
+        let oldest = ids.map(|number| self.segments[number as usize].id).min()?;
+        let is_shared = self.copies.sources > 0 && oldest >= self.copies.purged_before;
+        is_shared.then_some(oldest)
+    }
+
+    /// What is open takes no more; the id of the new head.
+    fn renew_open_segments(&mut self) -> Result<u64, NoRoom> {
         self.check_free()?;
         // A survivor that ends early may cost the cleaner one segment more, which is in its reserve.
         let open = [self.copies.open.take(), self.survivor.take()];
@@ -38,8 +64,12 @@ impl Log {
         if self.copies.sources == 0 {
             self.copies.first_segment = first;
         }
-        self.copies.sources += 1;
         Ok(first)
+    }
+
+    /// Entries that were purged are dead, and lie in segments that exist now: copies of the same objects may come again, behind them.
+    pub fn note_purged(&mut self) {
+        self.copies.purged_before = self.next_segment_id;
     }
 
     /// One of the logs for which [`Self::begin_copies`] was called will not be read again.
@@ -92,8 +122,15 @@ impl Log {
         Ok(at)
     }
 
-    /// Closes the side segment that copies go to.
-    pub fn close_copies(&mut self) {
+    /// One of those that called [`Self::begin_copies`] has no more to copy. The last one closes the side segment: it could wait for ever to be filled.
+    pub fn end_copies(&mut self) {
+        self.copies.copying -= 1;
+        if self.copies.copying == 0 {
+            self.close_copies();
+        }
+    }
+
+    fn close_copies(&mut self) {
         if let Some(side) = self.copies.open.take() {
             self.close(side);
         }

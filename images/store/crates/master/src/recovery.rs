@@ -372,7 +372,7 @@ impl Shard {
         let recovery = self.recoveries.active.remove(at);
         self.recoveries.reader.forget(recovery.id);
         if let Some(replay) = recovery.replay {
-            self.store.give_up_replay(&replay);
+            self.store.give_up_replay(replay);
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Replay {
     sides: Vec<u64>,
     /// Answers to RPCs that came with it: lease and RPC ids.
     results: Vec<(u64, u64)>,
+    /// More may come.
+    is_copying: bool,
     stats: ReplayStats,
 }
 
@@ -132,6 +134,7 @@ impl Store {
             next_version: 0,
             sides: Vec::new(),
             results: Vec::new(),
+            is_copying: true,
             stats: ReplayStats::default(),
         })
     }
@@ -322,8 +325,14 @@ impl Store {
         if !is_planted(Bug::ReuseVersionAfterReplay) {
             self.log.raise_safe_version(replay.next_version);
         }
-        self.log.close_copies();
+        self.end_copies(replay);
         replay.dead = Map::default();
+    }
+
+    fn end_copies(&mut self, replay: &mut Replay) {
+        if std::mem::take(&mut replay.is_copying) {
+            self.log.end_copies();
+        }
     }
 
     /// The shard owns what it has replayed: these tablets, into which those of the replay may have been split.
@@ -336,9 +345,9 @@ impl Store {
     }
 
     /// Somebody else brings the tablets back, or tries again: what is here of them goes.
-    pub fn give_up_replay(&mut self, replay: &Replay) {
-        self.log.close_copies();
-        self.forget_replaying(replay);
+    pub fn give_up_replay(&mut self, mut replay: Replay) {
+        self.end_copies(&mut replay);
+        self.forget_replaying(&replay);
         for &tablet in &replay.tablets {
             self.drop_tablet(tablet);
         }

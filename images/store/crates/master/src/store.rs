@@ -557,6 +557,7 @@ impl Store {
         }
         if purge.buckets_left == 0 {
             purge.dropped.clear();
+            log.note_purged();
         }
         purge.buckets_left == 0
     }

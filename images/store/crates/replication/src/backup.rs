@@ -95,6 +95,8 @@ pub struct Backup {
     /// Smoothed time from sending data to its answer.
     pub latency: Option<Duration>,
     avoided_until: Time,
+    /// It had no frame free when it was last asked for one.
+    pub is_full: bool,
     /// Its storage has failed: it takes nothing.
     pub retired: bool,
     /// Replicas that are not needed any more, and that it is to be asked to free.
@@ -126,6 +128,7 @@ impl Backup {
             asked: None,
             latency: None,
             avoided_until: Time::ZERO,
+            is_full: false,
             retired: false,
             frees: VecDeque::new(),
             freeing: BTreeSet::new(),
@@ -149,6 +152,12 @@ impl Backup {
     /// Whether it can take another replica.
     pub fn takes_replicas(&self, now: Time) -> bool {
         self.is_ready() && !self.retired && self.avoided_until <= now
+    }
+
+    /// It has no frame free.
+    pub fn full(&mut self, now: Time) {
+        self.is_full = true;
+        self.avoid(now);
     }
 
     /// It shall get no replicas for a while.

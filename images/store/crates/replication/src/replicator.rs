@@ -26,6 +26,9 @@ pub(crate) const STUCK: Duration = Duration::from_secs(5);
 /// A head with fewer replicas than wanted is replaced no more often than this.
 const MORE_REPLICAS_PAUSE: Duration = Duration::from_secs(1);
 
+/// That disks are full is said as often as this, as long as it holds.
+const FULL_TOLD: Duration = Duration::from_secs(10);
+
 /// Unfinished segments that one pump looks at.
 const UNFINISHED_STEP: usize = 8;
 
@@ -100,6 +103,8 @@ pub struct Replicator {
     pub(crate) repair_at: Time,
     /// When to look at some of the strays again.
     pub(crate) strays_at: Time,
+    /// That disks are full is not said again before this.
+    full_told_until: Time,
     random: Random,
 }
 
@@ -122,6 +127,7 @@ impl Replicator {
             more_replicas_at: Time::ZERO,
             repair_at: Time::ZERO,
             strays_at: Time::ZERO,
+            full_told_until: Time::ZERO,
         }
     }
 
@@ -308,6 +314,7 @@ impl Replicator {
                 ..
             } => {
                 backup.promises(request.sent_at);
+                backup.is_full = false;
                 let segment = self.segments.get_mut(&segment_id);
                 let Some(replica) = segment.and_then(|segment| segment.replica_mut(id)) else {
                     return;
@@ -330,15 +337,12 @@ impl Replicator {
             return;
         };
         match status {
-            Status::Full => backup.avoid(now),
+            Status::Full => backup.full(now),
             Status::Retired => {
                 backup.was_tried = true;
                 return self.retire(id, out);
             }
-            Status::Mismatch => out.log_message(
-                1,
-                &format!("backup {id} holds other bytes than were sent: {request:?}"),
-            ),
+            Status::Mismatch => out.log_message(1, &mismatch(id, &request.what)),
             _ => {}
         }
         let Request::Append { segment_id, .. } = request.what else {
@@ -353,6 +357,26 @@ impl Replicator {
             replica.open_sent = None;
         }
         self.lose_replica(segment_id, id);
+    }
+
+    /// Says, from time to time, that writes wait because backups have no room.
+    fn tell_of_full_disks(&mut self, now: Time, out: &mut impl Output) {
+        let is_waiting = |id: &u64| {
+            let head = self.segments.get(id);
+            head.is_some_and(|head| head.replicas.len() < self.config.min_replicas)
+        };
+        let full = self.backups.values().filter(|backup| backup.is_full);
+        let count = full.count();
+        if count == 0 || now < self.full_told_until || !self.heads.iter().any(is_waiting) {
+            return;
+        }
+        self.full_told_until = now + FULL_TOLD;
+        let text = format!(
+            "no backup has a free frame for this log's next segment: {count} of {} that are known are full, and writes wait until one has; give \
+             servers more room (a larger --segmentFrames or device, and a restart), or the store more servers",
+            self.backups.len()
+        );
+        out.log_message(1, &text);
     }
 
     // ---- losses ----
@@ -468,6 +492,7 @@ impl Replicator {
         self.send_all(now, log, out);
         self.ask_for_floor(out);
         self.settle(now, log);
+        self.tell_of_full_disks(now, out);
         log.advance_durable(self.durable_position(log));
         self.follow(log, out);
         self.send_frees(now, out);
@@ -726,4 +751,23 @@ impl Replicator {
         }
         position
     }
+}
+
+/// What a refusal means that no honest backup gives: it says what to do, for the replica is made again elsewhere.
+fn mismatch(id: ServerId, what: &Request) -> String {
+    let which = match *what {
+        Request::Append {
+            segment_id,
+            offset,
+            end,
+            ..
+        } => format!("bytes {offset} to {end} of segment {segment_id}"),
+        Request::Free { segment_id } => format!("the end of segment {segment_id}"),
+        Request::KeepAlive => "a keep-alive".to_owned(),
+        Request::List => "a question for what it holds".to_owned(),
+    };
+    format!(
+        "backup {id} refused {which}: what it holds differs from what this server sent, or was damaged on the way; the replica is made again \
+         elsewhere; if this comes again, replace that server's disk or memory"
+    )
 }

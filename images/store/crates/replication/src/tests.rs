@@ -239,6 +239,30 @@ fn heads_that_end_early_again_and_again_do_not_use_up_memory() {
 }
 
 #[test]
+fn that_all_disks_are_full_is_said_and_appends_go_on_when_they_are_not() {
+    let mut world = World::new(2, 1, 3, 7);
+    for at in 0..3 {
+        world.full(at, true);
+    }
+    world.write(1, 100);
+    world.pass(Duration::from_secs(5));
+    assert!(!world.is_all_durable());
+    let said = |world: &World| {
+        let texts = world.texts.iter();
+        texts
+            .filter(|text| text.contains("no backup has a free frame"))
+            .count()
+    };
+    assert_eq!(said(&world), 1, "{:?}", world.texts);
+    for at in 0..3 {
+        world.full(at, false);
+    }
+    world.pass(Duration::from_secs(20));
+    assert!(world.is_all_durable());
+    assert_eq!(said(&world), 1);
+}
+
+#[test]
 fn without_enough_backups_appends_wait_and_go_on_when_they_come() {
     let mut world = World::new(3, 2, 1, 5);
     world.write(1, 100);

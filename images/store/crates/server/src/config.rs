@@ -23,6 +23,14 @@ pub struct BackupConfig {
 }
 
 impl BackupConfig {
+    /// As many frames as each backup of a store needs all of whose servers have this master; docs/replication.md, "How many frames".
+    pub fn frames_needed(master: &master::Config) -> u32 {
+        let replicas = master.replication.map_or(0, |wanted| wanted.replicas);
+        // Others like this one put so many here; and as many stay, when all processes have ended at once, until all logs were brought back.
+        let logs = (2 * u32::from(replicas)).max(1);
+        master.log().max_frames().saturating_mul(logs)
+    }
+
     pub(crate) fn in_cluster(&self, cluster_id: u64) -> backup::Config {
         backup::Config {
             cluster_id,

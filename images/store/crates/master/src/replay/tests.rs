@@ -371,9 +371,49 @@ fn a_replay_that_is_given_up_leaves_nothing() {
     });
     while !store.purge(100) {}
     assert!(store.object_count > 0);
-    store.give_up_replay(&replay);
+    store.give_up_replay(replay);
     while !store.purge(100) {}
     assert_eq!(store.object_count, 0);
+    assert_eq!(store.audit(), Ok(()));
+}
+
+#[test]
+fn replays_that_overlap_share_segments_until_something_is_purged() {
+    let mut original = Original::new();
+    for key in 0..30 {
+        original.run(0, &Step::Write { key, bytes: 100 });
+    }
+    original.follow(255);
+    let segments: Vec<_> = original.crash().0.into_values().collect();
+    let mut store = survivor(2);
+    let parts = partitions(vec![1 << 61, 1 << 62, 1 << 63, 3 << 62]);
+    let begin = |part: &TabletRange| store.begin_replay(vec![*part]).unwrap();
+    let mut replays: Vec<Replay> = parts.iter().map(begin).collect();
+    for replay in &mut replays {
+        for segment in &segments {
+            store.replay(replay, segment).unwrap();
+        }
+        store.complete_replay(replay);
+    }
+    let first = replays[0].from_segment();
+    assert!(replays.iter().all(|replay| replay.from_segment() == first));
+    let taken = store.log.newest_segment_id() + 1 - first;
+    let needed = segments.len() as u64;
+    assert!(
+        taken <= needed + 1,
+        "{taken} segments for what was in {needed}"
+    );
+    assert_eq!(store.audit(), Ok(()));
+
+    let last = replays.pop().unwrap();
+    store.give_up_replay(last);
+    while !store.purge(100) {}
+    let newest = store.log.newest_segment_id();
+    let again = store.begin_replay(vec![parts[4]]).unwrap();
+    assert!(
+        again.from_segment() > newest,
+        "older ones hold what is dead"
+    );
     assert_eq!(store.audit(), Ok(()));
 }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use backup::Durability;
 use master::{Config, Replication};
+use server::BackupConfig;
 
 use super::options::{self, Options};
 use super::storage::Place;
@@ -63,11 +64,7 @@ impl Settings {
                 options.total_master_memory, options.cores
             )
         })?;
-        let of_masters = (!options.backup_only).then(|| {
-            // Others like this one put so many here, and those of a log whose server is gone stay until it is recovered.
-            let logs = u32::from(options.replicas) + 1;
-            log.max_frames().saturating_mul(logs)
-        });
+        let of_masters = (!options.backup_only).then(|| BackupConfig::frames_needed(&master));
         let segment_bytes = match options.backup_only {
             true => segment_bytes.unwrap_or(LARGEST_SEGMENT_BYTES),
             false => master.segment_bytes,
@@ -186,7 +183,7 @@ mod tests {
         assert_eq!((replication.replicas, replication.min_replicas), (3, 2));
         let backup = settings.backup.expect("a backup");
         assert_eq!(backup.segment_bytes, log.segment_bytes);
-        assert_eq!(backup.frame_count(None), Ok(4 * log.max_frames()));
+        assert_eq!(backup.frame_count(None), Ok(6 * log.max_frames()));
         assert!(log.max_frames() > log.segment_count);
     }
 

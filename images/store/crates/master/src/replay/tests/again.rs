@@ -161,7 +161,7 @@ proptest! {
         if let Some(index) = gives_up {
             let some = index.index(old.len() + 1);
             let replay = Heir::replay(&mut life, &old[..some], &work);
-            life.store.give_up_replay(&replay);
+            life.store.give_up_replay(replay);
             while !life.store.purge(10) {}
             prop_assert_eq!(life.store.keeper.results.count(), 0);
             prop_assert_eq!(life.store.audit(), Ok(()));
@@ -293,7 +293,7 @@ fn no_segment_that_is_open_when_a_replay_begins_takes_more() {
                 "{now:?} bytes, {then:?} before"
             );
         }
-        life.store.give_up_replay(&replay);
+        life.store.give_up_replay(replay);
         while !life.store.purge(10) {}
     }
 }

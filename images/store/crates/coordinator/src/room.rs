@@ -1,0 +1,75 @@
+//! Whether the backups have room for what a recovery brings back.
+//!
+//! A dead log keeps its frames until everything of it lies in the logs of others, which takes frames, too. When many servers are recovered at once,
+//! on disks that have room for some of them only, all of these would take what is free, none would be finished, and no frame would ever get free.
+//! So those for which there is no room wait for the ones before them, each of which frees as much as it took, and more.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::ids::ServerId;
+use wire::member::SegmentSource;
+
+use crate::Coordinator;
+use crate::recovery::last_owner;
+use crate::tables::{NOBODY, Source};
+
+/// Frames that recoveries take which have begun, by the log that is brought back.
+#[derive(Debug, Default)]
+pub(crate) struct Reserved(BTreeMap<ServerId, u64>);
+
+impl Coordinator {
+    /// Reserves frames for bringing these tablets back; or what that waits for.
+    pub(crate) fn reserve_frames(
+        &mut self,
+        sources: &[Source],
+        segments: &[SegmentSource],
+    ) -> Result<(), String> {
+        let begun = self.logs_brought_back();
+        let reserved = &mut self.recoveries.reserved.0;
+        reserved.retain(|log, _| begun.contains(log));
+        let needed = self.frames_needed(segments);
+        let free = self.frames_free();
+        let reserved = &mut self.recoveries.reserved.0;
+        let log = last_owner(sources);
+        // What has begun must end; and the first is let go in any case: what is alive of a log takes less room than the log.
+        let taken: u64 = reserved.values().sum();
+        if !begun.is_empty() && !begun.contains(&log) && taken + needed > free {
+            let text = "the backups have too few free frames to bring it back beside the recoveries under way, and it goes on when these have freed \
+                 theirs; if nothing moves, give servers more room (a larger --segmentFrames or device, and a restart), or the store more servers";
+            return Err(text.to_owned());
+        }
+        let before = reserved.entry(log).or_insert(0);
+        *before = needed.max(*before);
+        Ok(())
+    }
+
+    /// Logs whose content is being replayed, or lies in others that are not safe on backups yet.
+    fn logs_brought_back(&self) -> BTreeSet<ServerId> {
+        let owned = self.tables.tablets().map(|(_, tablet)| tablet);
+        let owned = owned.filter(|tablet| tablet.owner != NOBODY);
+        let unreleased = owned.flat_map(|tablet| tablet.sources.iter().rev().skip(1));
+        let unreleased = unreleased.map(|source| source.log);
+        unreleased.chain(self.recoveries.logs_ordered()).collect()
+    }
+
+    /// At most: every byte of these segments on as many backups as masters want, and for each master a head and the end of a side segment.
+    fn frames_needed(&self, segments: &[SegmentSource]) -> u64 {
+        let masters = self.members.enlisted().map(|(server, _)| server.replicas);
+        let masters = masters.filter(|&replicas| replicas > 0);
+        let (count, replicas) = masters.fold((0, 0), |(count, most), replicas| {
+            (count + 1, u64::from(replicas).max(most))
+        });
+        let bytes: u64 = segments.iter().map(|one| u64::from(one.bytes)).sum();
+        let reports = self.members.enlisted();
+        let reports = reports.filter_map(|(server, _)| server.backup.as_ref());
+        let frame_bytes = reports.map(|report| u64::from(report.segment_bytes)).min();
+        (bytes.div_ceil(frame_bytes.unwrap_or(1).max(1)) + 2 * count) * replicas
+    }
+
+    fn frames_free(&self) -> u64 {
+        let reports = self.members.enlisted();
+        let reports = reports.filter_map(|(server, _)| server.backup.as_ref());
+        let usable = reports.filter(|report| report.retired.is_empty());
+        usable.map(|report| u64::from(report.frames_free)).sum()
+    }
+}
