@@ -28,6 +28,8 @@ type store struct {
 	// The addresses of the coordinator, which its successors have as well.
 	addresses []string
 	servers   map[string]*server
+	// processes of members, also those that have ended.
+	processes []*process
 	// hosts gives a member its address and network namespace.
 	hosts func(member string) host
 }
@@ -104,7 +106,7 @@ func (s *store) words(member string, more ...string) []string {
 		program(s.t, "server"), "-C", s.locator, "-L", tcp(s.hosts(member).address + ":0"), "--member", member, "--hostId", member,
 		"--logFormat", "json", "--pollMicros", "0",
 	}
-	if !slices.Contains(more, "-B") {
+	if !slices.Contains(more, "-B") && !slices.Contains(more, "-t") {
 		words = append(words, "-t", "64")
 	}
 	words = append(words, "--segmentMB", "2")
@@ -126,6 +128,7 @@ func (s *store) add(member string, more ...string) {
 func (s *store) run(member string, words []string) {
 	s.t.Helper()
 	p := start(s.t, member, s.hosts(member).namespace, nil, command(words))
+	s.processes = append(s.processes, p)
 	started := &server{process: p, words: words}
 	s.servers[member] = started
 	started.locator = s.serving(p, `"shard":0`, `"member"`)["locator"]

@@ -175,27 +175,33 @@ impl World {
 
     /// One of the things that a store with replicas must survive.
     fn disaster(&mut self, server: usize, replicated: Replicated) {
+        // What was brought back is on the disks twice, and once more if it happens again before that has spread.
+        if self.scenario.is_overwriting && self.random.chance(500) {
+            return self.crash_many(1000);
+        }
         match self.random.between(0, 99) {
             0..25 => self.crash_server(server),
             25..40 => self.servers[server].dies_writing = true,
             40..55 => self.isolate(server),
             55..63 => self.freeze_unheard(server),
             63..76 if replicated.flushed => self.lose_power(server),
-            76..82 => {
-                // All at once, or nearly.
-                self.coverage.hit("crashes of several servers at once");
-                for server in 0..self.servers.len() {
-                    if self.random.chance(800) {
-                        self.crash_server(server);
-                    }
-                }
-            }
+            76..82 => self.crash_many(800),
             82.. if replicated.flushed => {
                 for server in 0..self.servers.len() {
                     self.lose_power(server);
                 }
             }
             _ => self.crash_server(server),
+        }
+    }
+
+    /// All at once, or nearly: each with this probability in a thousand.
+    fn crash_many(&mut self, per_mille: u64) {
+        self.coverage.hit("crashes of several servers at once");
+        for server in 0..self.servers.len() {
+            if self.random.chance(per_mille) {
+                self.crash_server(server);
+            }
         }
     }
 

@@ -32,4 +32,4 @@ mod workload;
 mod world;
 
 pub use coverage::{Coverage, REQUIRED};
-pub use run::{Options, Report, run};
+pub use run::{OVERWRITES, Options, Profile, Report, run};

@@ -14,16 +14,30 @@ use crate::world::World;
 /// operations.
 const MAX_CONFIGURATIONS: usize = 100_000;
 
+/// So many times each disk is filled in a run that is about that.
+pub const OVERWRITES: f64 = 4.0;
+
 /// How to run a seed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Prints every event.
     pub prints: bool,
-    /// Logs have replicas in every seed, not only in half of them.
-    pub replicated: bool,
+    pub profile: Profile,
     /// What is broken on purpose, to show that it is found.
     #[cfg(feature = "planted-bugs")]
     pub bug: Option<wire::bugs::Bug>,
+}
+
+/// What kind of runs seeds stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// Half of the logs have replicas.
+    #[default]
+    Any,
+    /// All of them have.
+    Replicated,
+    /// They have, on disks of the size that servers choose by themselves, and clients overwrite until each disk was filled [`OVERWRITES`] times.
+    Overwriting,
 }
 
 /// What came out.
@@ -35,6 +49,8 @@ pub struct Report {
     pub events: u64,
     pub operations: u64,
     pub simulated_ns: u64,
+    /// Appended to each backup, in units of what its frames hold; of that on which it was least.
+    pub overwritten: f64,
     pub coverage: Coverage,
     /// What was wrong; `None` for a good run.
     pub failure: Option<String>,
@@ -43,31 +59,39 @@ pub struct Report {
 /// Runs a seed.
 pub fn run(seed: u64, options: Options) -> Report {
     let mut random = Random::new(seed);
-    let scenario = if options.replicated {
-        Scenario::draw_replicated(&mut random)
-    } else {
-        Scenario::draw(&mut random)
+    let scenario = match options.profile {
+        Profile::Any => Scenario::draw(&mut random),
+        Profile::Replicated => Scenario::draw_replicated(&mut random),
+        Profile::Overwriting => Scenario::draw_overwriting(&mut random),
     };
     #[cfg(feature = "planted-bugs")]
     wire::bugs::plant(options.bug);
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));
     let mut world = World::new(scenario, random, prints);
     world.run();
-    judge(&mut world);
+    let overwritten = world.overwritten();
+    judge(&mut world, overwritten);
     Report {
         seed,
         trace_hash: world.trace.hash(),
         events: world.trace.events,
         operations: world.history.records.len() as u64,
         simulated_ns: world.now,
+        overwritten,
         coverage: world.coverage,
         failure: world.failure,
     }
 }
 
-fn judge(world: &mut World) {
+fn judge(world: &mut World, overwritten: f64) {
     if world.failure.is_some() {
         return;
+    }
+    if world.scenario.is_overwriting && overwritten < OVERWRITES {
+        let text = format!(
+            "too little was written: some disk was filled {overwritten:.1} times, not {OVERWRITES}"
+        );
+        return world.fail(text);
     }
     for server in 0..world.servers.len() {
         for shard in std::mem::take(&mut world.servers[server].shards) {

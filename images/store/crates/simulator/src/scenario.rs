@@ -68,6 +68,8 @@ pub struct Scenario {
     pub silence_timeout: u64,
     /// How much faster or slower than real time clocks run at most, in parts per million.
     pub max_clock_error_ppm: u64,
+    /// Clients go on until every disk was overwritten so often that it is no question of its size any more.
+    pub is_overwriting: bool,
 }
 
 impl Scenario {
@@ -92,6 +94,30 @@ impl Scenario {
     pub fn draw_replicated(random: &mut Random) -> Scenario {
         let mut scenario = Scenario::draw_alone(random);
         scenario.replicate(random);
+        scenario
+    }
+
+    /// Objects that take up a good part of memory and are overwritten all the time, on disks of the size that servers choose for themselves.
+    pub fn draw_overwriting(random: &mut Random) -> Scenario {
+        let mut scenario = Scenario::draw_replicated(random);
+        scenario.is_overwriting = true;
+        scenario.segment_bytes = 4 << 10;
+        scenario.segments = random.between(14, 20) as u32;
+        scenario.hash_table_bytes = 16 << 10;
+        scenario.shards = 1;
+        scenario.network.max_delay = *random.pick(&[20 * MICRO, 200 * MICRO]);
+        scenario.max_think = scenario.network.max_delay;
+        scenario.operations_per_client = 100_000;
+        scenario.concurrency = random.between(4, 8) as usize;
+        scenario.keys = random.between(20, 40) as usize;
+        scenario.max_value_bytes = *random.pick(&[200, 900]);
+        // These hold clients up.
+        scenario.scans = 0;
+        scenario.splits = 1;
+        scenario.enumerated_slots = 1000;
+        scenario.enumerated_bytes = 100 << 10;
+        scenario.crashes = true;
+        scenario.fault_interval = *random.pick(&[200 * MILLI, SECOND]);
         scenario
     }
 
@@ -180,6 +206,7 @@ impl Scenario {
                 3 * SECOND
             },
             max_clock_error_ppm: *random.pick(&[0, 100, 5000]),
+            is_overwriting: false,
         }
     }
 }

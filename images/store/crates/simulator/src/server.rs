@@ -171,6 +171,8 @@ pub struct ServerNode {
     pub disks: BTreeMap<usize, MemoryStorage>,
     /// The process dies in the middle of the next write to a disk.
     pub dies_writing: bool,
+    /// What earlier processes have appended to backups.
+    appended_bytes: u64,
 }
 
 impl ServerNode {
@@ -183,7 +185,15 @@ impl ServerNode {
             boots: 0,
             disks: BTreeMap::new(),
             dies_writing: false,
+            appended_bytes: 0,
         }
+    }
+
+    /// Data that was ever appended to backups of this server.
+    pub fn appended_bytes(&self) -> u64 {
+        let backups = self.shards.iter().filter_map(|shard| shard.core.backup());
+        let now: u64 = backups.map(|backup| backup.stats().bytes_appended).sum();
+        self.appended_bytes + now
     }
 
     /// Starts a process with this many shards.
@@ -235,6 +245,7 @@ impl ServerNode {
     pub fn take_disks(&mut self, shards: &mut [ShardNode]) {
         for (index, shard) in shards.iter_mut().enumerate() {
             if let Some(backup) = shard.core.backup_mut() {
+                self.appended_bytes += backup.stats().bytes_appended;
                 let disk = std::mem::take(backup.storage_mut());
                 self.disks.insert(index, disk);
             }
@@ -265,8 +276,11 @@ fn server_config(scenario: &Scenario, boots: u64) -> server::Config {
     }
 }
 
-/// Room for all logs, their predecessors that are being recovered, and as much again.
-fn frame_count(scenario: &Scenario, replicated: &Replicated) -> u32 {
+/// Room for all logs, their predecessors that are being recovered, and as much again; or as much as servers have by default.
+pub fn frame_count(scenario: &Scenario, replicated: &Replicated) -> u32 {
+    if scenario.is_overwriting {
+        return BackupConfig::frames_needed(&shard_config(scenario));
+    }
     let of_log = scenario.segments * 3 / 2 + 2;
     4 * of_log * u32::from(replicated.replicas)
 }

@@ -16,8 +16,9 @@ use crate::coverage::Coverage;
 use crate::history::History;
 use crate::network::{Host, Network, NetworkEvent};
 use crate::random::Random;
+use crate::run::OVERWRITES;
 use crate::scenario::{MILLI, SECOND, Scenario};
-use crate::server::ServerNode;
+use crate::server::{ServerNode, frame_count};
 use crate::trace::Trace;
 
 /// The coordinator's machine; servers' follow, clients' come from [`FIRST_CLIENT`] on.
@@ -199,6 +200,8 @@ const MAX_DRAIN: u64 = 100 * SECOND;
 /// Beyond the silence timeout, the time that passes in any case before the end is looked at: what is still under way in the
 /// network arrives, and connections that broke unnoticed are made anew.
 const SETTLE: u64 = 5 * SECOND;
+/// Events after which it is looked at how much was written.
+const OVERWRITTEN_STEP: u64 = 256;
 /// Events after which a run is taken for one that goes round in circles.
 const MAX_EVENTS: u64 = 5_000_000;
 
@@ -512,7 +515,10 @@ impl World {
         let settle = self.scenario.silence_timeout + SETTLE;
         match self.phase {
             Phase::Load => {
-                let is_done = self.clients.iter().all(|client| client.remaining == 0);
+                let is_done = self.clients.iter().all(|client| client.remaining == 0)
+                    || self.scenario.is_overwriting
+                        && self.handled.is_multiple_of(OVERWRITTEN_STEP)
+                        && self.overwritten() >= OVERWRITES;
                 let max_load = if self.scenario.lease_expires {
                     6000 * SECOND
                 } else {
@@ -578,6 +584,19 @@ impl World {
             && status.members.len() == self.servers.len()
             && status.members.iter().all(is_up)
             && self.servers.iter().all(is_in)
+    }
+
+    /// How often so much was appended to each server's backups as these have room for; the least.
+    pub fn overwritten(&self) -> f64 {
+        let Some(replicated) = &self.scenario.replicated else {
+            return 0.0;
+        };
+        let frames = frame_count(&self.scenario, replicated) * self.scenario.shards;
+        let room = f64::from(frames) * f64::from(self.scenario.segment_bytes);
+        let servers = self.servers.iter();
+        servers
+            .map(|server| server.appended_bytes() as f64 / room)
+            .fold(f64::INFINITY, f64::min)
     }
 
     fn what_hangs(&self) -> String {

@@ -1,6 +1,6 @@
 //! A few seeds, and that the simulator finds what is wrong with masters that are broken on purpose.
 
-use simulator::{Options, run};
+use simulator::{OVERWRITES, Options, Profile, run};
 use wire::bugs::Bug;
 
 #[test]
@@ -19,6 +19,24 @@ fn different_seeds_are_different_runs() {
     let first = run(1, Options::default());
     let second = run(2, Options::default());
     assert_ne!(first.trace_hash, second.trace_hash);
+}
+
+/// Frames are taken and freed again and again, through crashes, cold starts and lost disks: nothing is lost, and no write waits for ever for one.
+#[test]
+fn disks_are_overwritten_again_and_again() {
+    let options = Options {
+        profile: Profile::Overwriting,
+        ..Options::default()
+    };
+    for seed in 0..12 {
+        let report = run(seed, options);
+        assert_eq!(report.failure, None, "seed {seed}");
+        assert!(report.overwritten >= OVERWRITES, "seed {seed}");
+        println!(
+            "seed {seed}: every disk was filled {:.1} times by {} operations",
+            report.overwritten, report.operations
+        );
+    }
 }
 
 /// Some of the first so many seeds find this bug, and say what it is: the oracle as `expected`, or the checker from what clients saw. Prints how
@@ -100,7 +118,7 @@ fn a_multi_write_that_hides_a_refusal_is_found() {
 fn assert_found_with_replicas(bug: Bug, seeds: u64, expected: &str) {
     let options = Options {
         bug: Some(bug),
-        replicated: true,
+        profile: Profile::Replicated,
         ..Options::default()
     };
     let failure = |seed| run(seed, options).failure.map(|text| (seed, text));

@@ -105,7 +105,9 @@ impl<'a> Client<'a> {
         let mut result = self.ballast(Kind::Write);
         self.begin("running", together, &mut result);
         while result.is_ok() && !self.stop.load(Ordering::SeqCst) {
-            if self.options.keys > 0 {
+            if self.options.overwrite {
+                result = self.overwrite();
+            } else if self.options.keys > 0 {
                 result = self.step();
             }
             let pause = self.random.below(self.options.think_micros.max(1));
@@ -134,9 +136,27 @@ impl<'a> Client<'a> {
 
     fn ballast(&mut self, kind: Kind) -> Result<(), String> {
         for number in self.own(self.options.ballast) {
-            let key = format!("ballast-{}-{number}", self.options.first_client);
+            let key = self.ballast_key(number);
             self.operate(kind, &key, i64::from(number), 0)?;
         }
+        Ok(())
+    }
+
+    fn ballast_key(&self, number: u32) -> String {
+        format!("ballast-{}-{number}", self.options.first_client)
+    }
+
+    /// Gives one object of the client's ballast another value.
+    fn overwrite(&mut self) -> Result<(), String> {
+        let own: Vec<u32> = self.own(self.options.ballast).collect();
+        if own.is_empty() {
+            return Ok(());
+        }
+        let number = own[self.random.below(own.len() as u64) as usize];
+        // None that is there from the beginning.
+        self.written += 1 << 20;
+        let key = self.ballast_key(number);
+        self.operate(Kind::Write, &key, self.written | i64::from(number), 0)?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Records what clients of a store do and see, for a checker of histories.
 //!
 //! Each client is a thread that does one operation after the other on a few keys that all share, and some that are its own (the ballast: written
-//! once, read back at the end). Standard output is lines of JSON: one for each operation ([`record::Record`]), and `{"phase":...}` when a
+//! once or, with `--overwrite`, all the time, and read back at the end). Standard output is lines of JSON: one for each operation ([`record::Record`]), and `{"phase":...}` when a
 //! phase begins: `running` (the ballast is written), `reading` (everything is read back). The clients run until standard input ends.
 //!
 //! Times are those of CLOCK_BOOTTIME, so that histories of several processes of one machine can be put together.
@@ -53,6 +53,9 @@ pub struct Options {
     /// Change nothing: every operation is a read
     #[arg(long)]
     only_reads: bool,
+    /// Overwrite the ballast, too, all the time and instead of anything else
+    #[arg(long, conflicts_with = "only_reads")]
+    overwrite: bool,
     /// What the random choices begin with
     #[arg(long, default_value_t = 1)]
     seed: u64,

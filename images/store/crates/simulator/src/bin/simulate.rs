@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
-use simulator::{Coverage, Options, Report, run};
+use simulator::{Coverage, Options, Profile, Report, run};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +39,9 @@ struct Arguments {
     /// Fail if something that the seeds should meet was never met
     #[arg(long)]
     quick: bool,
+    /// Overwrite objects until every disk was filled several times
+    #[arg(long, conflicts_with = "quick")]
+    overwriting: bool,
     /// Print every event (with --seed)
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -62,15 +65,20 @@ thread_local! {
     static RUNNING: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-fn rerun_command(seed: u64) -> String {
-    format!("hack/simulate.sh --seed {seed} --trace")
+fn rerun_command(seed: u64, profile: Profile) -> String {
+    let more = match profile {
+        Profile::Overwriting => " --overwriting",
+        Profile::Any | Profile::Replicated => "",
+    };
+    format!("hack/simulate.sh --seed {seed}{more} --trace")
 }
 
 /// Runs a seed; a panic is a failure like any other, and so are two runs that differ.
-fn run_seed(seed: u64, times: u32, prints: bool) -> Report {
+fn run_seed(seed: u64, profile: Profile, times: u32, prints: bool) -> Report {
     RUNNING.set(Some(seed));
     let options = Options {
         prints,
+        profile,
         ..Options::default()
     };
     let attempt = || panic::catch_unwind(AssertUnwindSafe(|| run(seed, options)));
@@ -102,6 +110,7 @@ fn panicked(seed: u64) -> Report {
         events: 0,
         operations: 0,
         simulated_ns: 0,
+        overwritten: 0.0,
         coverage: Coverage::default(),
         failure: Some("an assertion failed; its text is above".to_owned()),
     }
@@ -109,6 +118,7 @@ fn panicked(seed: u64) -> Report {
 
 /// Where seeds come from, and for how long.
 struct Work {
+    profile: Profile,
     next: AtomicU64,
     end: u64,
     deadline: Option<Instant>,
@@ -149,7 +159,7 @@ fn run_all(work: &Work, jobs: usize, started: Instant) -> Summary {
             let sender = sender.clone();
             scope.spawn(move || {
                 while let Some(seed) = work.take() {
-                    if sender.send(run_seed(seed, 2, false)).is_err() {
+                    if sender.send(run_seed(seed, work.profile, 2, false)).is_err() {
                         return;
                     }
                 }
@@ -165,7 +175,7 @@ fn run_all(work: &Work, jobs: usize, started: Instant) -> Summary {
             summary.coverage.merge(&report.coverage);
             if let Some(text) = report.failure {
                 eprintln!("seed {} failed: {text}", report.seed);
-                eprintln!("run it again: {}", rerun_command(report.seed));
+                eprintln!("run it again: {}", rerun_command(report.seed, work.profile));
                 summary.failures.push((report.seed, text));
                 if summary.failures.len() >= MAX_FAILURES {
                     work.stop.store(true, Ordering::Relaxed);
@@ -185,7 +195,7 @@ fn run_all(work: &Work, jobs: usize, started: Instant) -> Summary {
     summary
 }
 
-fn print_summary(summary: &Summary, elapsed: Duration, is_json: bool) {
+fn print_summary(summary: &Summary, profile: Profile, elapsed: Duration, is_json: bool) {
     if is_json {
         let coverage: serde_json::Map<_, _> = summary
             .coverage
@@ -196,7 +206,7 @@ fn print_summary(summary: &Summary, elapsed: Duration, is_json: bool) {
             .failures
             .iter()
             .map(|(seed, text)| {
-                serde_json::json!({"seed": seed, "text": text, "rerun": rerun_command(*seed)})
+                serde_json::json!({"seed": seed, "text": text, "rerun": rerun_command(*seed, profile)})
             })
             .collect();
         let value = serde_json::json!({
@@ -225,8 +235,8 @@ fn print_summary(summary: &Summary, elapsed: Duration, is_json: bool) {
     );
 }
 
-fn one_seed(seed: u64, trace: bool) -> ExitCode {
-    let report = run_seed(seed, if trace { 1 } else { 2 }, trace);
+fn one_seed(seed: u64, profile: Profile, trace: bool) -> ExitCode {
+    let report = run_seed(seed, profile, if trace { 1 } else { 2 }, trace);
     let mut text = format!(
         "seed {seed}: trace hash {:016x}, {} events, {} operations, {:.3} simulated seconds\n",
         report.trace_hash,
@@ -240,7 +250,10 @@ fn one_seed(seed: u64, trace: bool) -> ExitCode {
         Some(failure) => text.push_str(&format!("failed: {failure}\n")),
     }
     if !is_good && !trace {
-        text.push_str(&format!("see what happens: {}\n", rerun_command(seed)));
+        text.push_str(&format!(
+            "see what happens: {}\n",
+            rerun_command(seed, profile)
+        ));
     }
     // Whoever has read enough of a trace may have closed the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -253,16 +266,23 @@ fn one_seed(seed: u64, trace: bool) -> ExitCode {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let profile = match arguments.overwriting {
+        true => Profile::Overwriting,
+        false => Profile::Any,
+    };
     let default_hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         default_hook(info);
         if let Some(seed) = RUNNING.get() {
-            eprintln!("in seed {seed}; run it again: {}", rerun_command(seed));
+            eprintln!(
+                "in seed {seed}; run it again: {}",
+                rerun_command(seed, profile)
+            );
         }
         let _ = std::io::stderr().flush();
     }));
     if let Some(seed) = arguments.seed {
-        return one_seed(seed, arguments.trace);
+        return one_seed(seed, profile, arguments.trace);
     }
     let started = Instant::now();
     let (first, end) = match (arguments.seeds, arguments.seconds) {
@@ -277,6 +297,7 @@ fn main() -> ExitCode {
         (None, None) => (0, 1000),
     };
     let work = Work {
+        profile,
         next: AtomicU64::new(first),
         end,
         deadline: arguments
@@ -287,7 +308,7 @@ fn main() -> ExitCode {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.unwrap_or(processors).max(1);
     let mut summary = run_all(&work, jobs, started);
-    print_summary(&summary, started.elapsed(), arguments.json);
+    print_summary(&summary, profile, started.elapsed(), arguments.json);
     if arguments.quick {
         let missing = summary.coverage.missing();
         if !missing.is_empty() {
