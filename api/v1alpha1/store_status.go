@@ -324,7 +324,7 @@ type MemberStatus struct {
 
 // LossCause says what ended.
 //
-// +kubebuilder:validation:Enum=Coordinator;Member
+// +kubebuilder:validation:Enum=Coordinator;Member;Accepted
 type LossCause string
 
 const (
@@ -332,9 +332,11 @@ const (
 	LossOfCoordinator LossCause = "Coordinator"
 	// LossOfMember is the end of a master's process: what it held is gone, its part of each table is empty.
 	LossOfMember LossCause = "Member"
+	// LossAccepted is somebody's word that a recovery shall go on without copies that are gone for ever.
+	LossAccepted LossCause = "Accepted"
 )
 
-// Loss is the death of a process that held the only copy of something.
+// Loss is the death of a process that held the only copy of something, or a loss that somebody has accepted.
 type Loss struct {
 	// Counts the losses of this Store from 1. Annotation rcbox.dev/acknowledged-losses takes this number.
 	Number int64 `json:"number"`
@@ -372,4 +374,9 @@ type Loss struct {
 	//
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
+	// What was missing of the copies when somebody accepted that. How many objects that were, nobody knows.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Missing string `json:"missing,omitempty"`
 }

@@ -816,7 +816,11 @@ type Recovery struct {
 	// How long replay should take, by what was known of bytes, masters and their speed; 0 when that was too little.
 	PromisedMs uint64 `protobuf:"varint,7,opt,name=promised_ms,json=promisedMs,proto3" json:"promised_ms,omitempty"`
 	// How long it took, from started_ns until the last tablet was served; 0 before that.
-	MeasuredMs    uint64 `protobuf:"varint,8,opt,name=measured_ms,json=measuredMs,proto3" json:"measured_ms,omitempty"`
+	MeasuredMs uint64 `protobuf:"varint,8,opt,name=measured_ms,json=measuredMs,proto3" json:"measured_ms,omitempty"`
+	// What no backup that answers has. It goes on when the disks that have it return, or by AcceptLoss.
+	Missing []*MissingLog `protobuf:"bytes,9,rep,name=missing,proto3" json:"missing,omitempty"`
+	// Stands for exactly what is missing and what is left; empty while nothing is missing.
+	LossToken     string `protobuf:"bytes,10,opt,name=loss_token,json=lossToken,proto3" json:"loss_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -907,7 +911,118 @@ func (x *Recovery) GetMeasuredMs() uint64 {
 	return 0
 }
 
-// The death of a process that held the only copy of something.
+func (x *Recovery) GetMissing() []*MissingLog {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *Recovery) GetLossToken() string {
+	if x != nil {
+		return x.LossToken
+	}
+	return ""
+}
+
+// What of a dead server's log cannot be found.
+type MissingLog struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ServerId uint64                 `protobuf:"fixed64,1,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
+	// Ids of segments; bounded (segment_count counts all).
+	Segments     []uint64 `protobuf:"varint,2,rep,packed,name=segments,proto3" json:"segments,omitempty"`
+	SegmentCount uint64   `protobuf:"varint,3,opt,name=segment_count,json=segmentCount,proto3" json:"segment_count,omitempty"`
+	// The newest segment, which names all others, is among what is missing.
+	LacksHead bool `protobuf:"varint,4,opt,name=lacks_head,json=lacksHead,proto3" json:"lacks_head,omitempty"`
+	// What would be read if the loss were accepted.
+	SegmentsLeft uint64 `protobuf:"varint,5,opt,name=segments_left,json=segmentsLeft,proto3" json:"segments_left,omitempty"`
+	BytesLeft    uint64 `protobuf:"varint,6,opt,name=bytes_left,json=bytesLeft,proto3" json:"bytes_left,omitempty"`
+	// The same for people, with replicas that are damaged.
+	Text          string `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MissingLog) Reset() {
+	*x = MissingLog{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MissingLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MissingLog) ProtoMessage() {}
+
+func (x *MissingLog) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MissingLog.ProtoReflect.Descriptor instead.
+func (*MissingLog) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *MissingLog) GetServerId() uint64 {
+	if x != nil {
+		return x.ServerId
+	}
+	return 0
+}
+
+func (x *MissingLog) GetSegments() []uint64 {
+	if x != nil {
+		return x.Segments
+	}
+	return nil
+}
+
+func (x *MissingLog) GetSegmentCount() uint64 {
+	if x != nil {
+		return x.SegmentCount
+	}
+	return 0
+}
+
+func (x *MissingLog) GetLacksHead() bool {
+	if x != nil {
+		return x.LacksHead
+	}
+	return false
+}
+
+func (x *MissingLog) GetSegmentsLeft() uint64 {
+	if x != nil {
+		return x.SegmentsLeft
+	}
+	return 0
+}
+
+func (x *MissingLog) GetBytesLeft() uint64 {
+	if x != nil {
+		return x.BytesLeft
+	}
+	return 0
+}
+
+func (x *MissingLog) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// Objects that are gone: a process died that held the only copy of something, or somebody has accepted a loss.
 type Loss struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClusterTimeNs uint64                 `protobuf:"varint,1,opt,name=cluster_time_ns,json=clusterTimeNs,proto3" json:"cluster_time_ns,omitempty"`
@@ -917,16 +1032,18 @@ type Loss struct {
 	Tables        []string `protobuf:"bytes,4,rep,name=tables,proto3" json:"tables,omitempty"`
 	TablesDropped uint64   `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
 	TabletCount   uint64   `protobuf:"varint,6,opt,name=tablet_count,json=tabletCount,proto3" json:"tablet_count,omitempty"`
-	// As last reported by the lost process.
-	ObjectCount   uint64 `protobuf:"varint,7,opt,name=object_count,json=objectCount,proto3" json:"object_count,omitempty"`
-	LiveBytes     uint64 `protobuf:"varint,8,opt,name=live_bytes,json=liveBytes,proto3" json:"live_bytes,omitempty"`
+	// As last reported by the lost process; 0 for an accepted loss: nobody knows.
+	ObjectCount uint64 `protobuf:"varint,7,opt,name=object_count,json=objectCount,proto3" json:"object_count,omitempty"`
+	LiveBytes   uint64 `protobuf:"varint,8,opt,name=live_bytes,json=liveBytes,proto3" json:"live_bytes,omitempty"`
+	// What was given up by AcceptLoss, for people; empty otherwise. The tablets may have lost some of their objects, not all.
+	Missing       string `protobuf:"bytes,9,opt,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1055,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1068,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Loss) GetClusterTimeNs() uint64 {
@@ -1010,6 +1127,13 @@ func (x *Loss) GetLiveBytes() uint64 {
 	return 0
 }
 
+func (x *Loss) GetMissing() string {
+	if x != nil {
+		return x.Missing
+	}
+	return ""
+}
+
 type ListTablesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many tables; 0 means 1000.
@@ -1022,7 +1146,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1158,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1171,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListTablesRequest) GetPageSize() uint32 {
@@ -1075,7 +1199,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +1211,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +1224,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListTablesResponse) GetTables() []*Table {
@@ -1128,7 +1252,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1264,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1277,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Table) GetTableId() uint64 {
@@ -1191,7 +1315,7 @@ type Tablet struct {
 
 func (x *Tablet) Reset() {
 	*x = Tablet{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1327,7 @@ func (x *Tablet) String() string {
 func (*Tablet) ProtoMessage() {}
 
 func (x *Tablet) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1340,7 @@ func (x *Tablet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tablet.ProtoReflect.Descriptor instead.
 func (*Tablet) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Tablet) GetStartKeyHash() uint64 {
@@ -1262,13 +1386,15 @@ type RemoveMemberRequest struct {
 	Instance string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
 	// The store that the caller means: one with another cluster_id removes nothing and answers ABORTED. 0: whichever answers.
 	ExpectedClusterId uint64 `protobuf:"fixed64,3,opt,name=expected_cluster_id,json=expectedClusterId,proto3" json:"expected_cluster_id,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Also while copies that the member keeps may be needed: a recovery that misses them waits until its loss is accepted.
+	GivesUpCopies bool `protobuf:"varint,4,opt,name=gives_up_copies,json=givesUpCopies,proto3" json:"gives_up_copies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1406,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1419,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -1317,6 +1443,13 @@ func (x *RemoveMemberRequest) GetExpectedClusterId() uint64 {
 	return 0
 }
 
+func (x *RemoveMemberRequest) GetGivesUpCopies() bool {
+	if x != nil {
+		return x.GivesUpCopies
+	}
+	return false
+}
+
 type RemoveMemberResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1325,7 +1458,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1470,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1483,115 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+}
+
+type AcceptLossRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Recovery.server_id
+	ServerId uint64 `protobuf:"fixed64,1,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
+	// Recovery.loss_token, as it was shown to whoever accepts.
+	LossToken string `protobuf:"bytes,2,opt,name=loss_token,json=lossToken,proto3" json:"loss_token,omitempty"`
+	// The store that the caller means; 0: whichever answers.
+	ExpectedClusterId uint64 `protobuf:"fixed64,3,opt,name=expected_cluster_id,json=expectedClusterId,proto3" json:"expected_cluster_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *AcceptLossRequest) Reset() {
+	*x = AcceptLossRequest{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptLossRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptLossRequest) ProtoMessage() {}
+
+func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
+func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AcceptLossRequest) GetServerId() uint64 {
+	if x != nil {
+		return x.ServerId
+	}
+	return 0
+}
+
+func (x *AcceptLossRequest) GetLossToken() string {
+	if x != nil {
+		return x.LossToken
+	}
+	return ""
+}
+
+func (x *AcceptLossRequest) GetExpectedClusterId() uint64 {
+	if x != nil {
+		return x.ExpectedClusterId
+	}
+	return 0
+}
+
+type AcceptLossResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As it is recorded.
+	Loss          *Loss `protobuf:"bytes,1,opt,name=loss,proto3" json:"loss,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptLossResponse) Reset() {
+	*x = AcceptLossResponse{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptLossResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptLossResponse) ProtoMessage() {}
+
+func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
+func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AcceptLossResponse) GetLoss() *Loss {
+	if x != nil {
+		return x.Loss
+	}
+	return nil
 }
 
 var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -1416,7 +1657,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"framesFree\x12%\n" +
 	"\x0eframes_damaged\x18\x03 \x01(\rR\rframesDamaged\x12#\n" +
 	"\rsegment_bytes\x18\x04 \x01(\rR\fsegmentBytes\x12%\n" +
-	"\x0eretired_reason\x18\x05 \x01(\tR\rretiredReason\"\xf6\x01\n" +
+	"\x0eretired_reason\x18\x05 \x01(\tR\rretiredReason\"\xcb\x02\n" +
 	"\bRecovery\x12\x1b\n" +
 	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -1428,7 +1669,22 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vpromised_ms\x18\a \x01(\x04R\n" +
 	"promisedMs\x12\x1f\n" +
 	"\vmeasured_ms\x18\b \x01(\x04R\n" +
-	"measuredMs\"\x89\x02\n" +
+	"measuredMs\x124\n" +
+	"\amissing\x18\t \x03(\v2\x1a.rcbox.admin.v1.MissingLogR\amissing\x12\x1d\n" +
+	"\n" +
+	"loss_token\x18\n" +
+	" \x01(\tR\tlossToken\"\xe1\x01\n" +
+	"\n" +
+	"MissingLog\x12\x1b\n" +
+	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x1a\n" +
+	"\bsegments\x18\x02 \x03(\x04R\bsegments\x12#\n" +
+	"\rsegment_count\x18\x03 \x01(\x04R\fsegmentCount\x12\x1d\n" +
+	"\n" +
+	"lacks_head\x18\x04 \x01(\bR\tlacksHead\x12#\n" +
+	"\rsegments_left\x18\x05 \x01(\x04R\fsegmentsLeft\x12\x1d\n" +
+	"\n" +
+	"bytes_left\x18\x06 \x01(\x04R\tbytesLeft\x12\x12\n" +
+	"\x04text\x18\a \x01(\tR\x04text\"\xa3\x02\n" +
 	"\x04Loss\x12&\n" +
 	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -1439,7 +1695,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\ftablet_count\x18\x06 \x01(\x04R\vtabletCount\x12!\n" +
 	"\fobject_count\x18\a \x01(\x04R\vobjectCount\x12\x1d\n" +
 	"\n" +
-	"live_bytes\x18\b \x01(\x04R\tliveBytes\"V\n" +
+	"live_bytes\x18\b \x01(\x04R\tliveBytes\x12\x18\n" +
+	"\amissing\x18\t \x01(\tR\amissing\"V\n" +
 	"\x11ListTablesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\rR\bpageSize\x12$\n" +
 	"\x0eafter_table_id\x18\x02 \x01(\x04R\fafterTableId\"r\n" +
@@ -1456,12 +1713,20 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"endKeyHash\x121\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1b.rcbox.admin.v1.TabletStateR\x05state\x12\x1b\n" +
 	"\tserver_id\x18\x04 \x01(\x06R\bserverId\x12\x16\n" +
-	"\x06member\x18\x05 \x01(\tR\x06member\"u\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\"\x9d\x01\n" +
 	"\x13RemoveMemberRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12.\n" +
-	"\x13expected_cluster_id\x18\x03 \x01(\x06R\x11expectedClusterId\"\x16\n" +
-	"\x14RemoveMemberResponse*s\n" +
+	"\x13expected_cluster_id\x18\x03 \x01(\x06R\x11expectedClusterId\x12&\n" +
+	"\x0fgives_up_copies\x18\x04 \x01(\bR\rgivesUpCopies\"\x16\n" +
+	"\x14RemoveMemberResponse\"\x7f\n" +
+	"\x11AcceptLossRequest\x12\x1b\n" +
+	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x1d\n" +
+	"\n" +
+	"loss_token\x18\x02 \x01(\tR\tlossToken\x12.\n" +
+	"\x13expected_cluster_id\x18\x03 \x01(\x06R\x11expectedClusterId\">\n" +
+	"\x12AcceptLossResponse\x12(\n" +
+	"\x04loss\x18\x01 \x01(\v2\x14.rcbox.admin.v1.LossR\x04loss*s\n" +
 	"\x0eDurabilityMode\x12\x1f\n" +
 	"\x1bDURABILITY_MODE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cDURABILITY_MODE_UNREPLICATED\x10\x01\x12\x1e\n" +
@@ -1477,12 +1742,14 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vTabletState\x12\x1c\n" +
 	"\x18TABLET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TABLET_STATE_NORMAL\x10\x01\x12\x1b\n" +
-	"\x17TABLET_STATE_RECOVERING\x10\x022\x9e\x02\n" +
+	"\x17TABLET_STATE_RECOVERING\x10\x022\xf3\x02\n" +
 	"\x05Admin\x12e\n" +
 	"\x10GetClusterStatus\x12'.rcbox.admin.v1.GetClusterStatusRequest\x1a(.rcbox.admin.v1.GetClusterStatusResponse\x12S\n" +
 	"\n" +
 	"ListTables\x12!.rcbox.admin.v1.ListTablesRequest\x1a\".rcbox.admin.v1.ListTablesResponse\x12Y\n" +
-	"\fRemoveMember\x12#.rcbox.admin.v1.RemoveMemberRequest\x1a$.rcbox.admin.v1.RemoveMemberResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
+	"\fRemoveMember\x12#.rcbox.admin.v1.RemoveMemberRequest\x1a$.rcbox.admin.v1.RemoveMemberResponse\x12S\n" +
+	"\n" +
+	"AcceptLoss\x12!.rcbox.admin.v1.AcceptLossRequest\x1a\".rcbox.admin.v1.AcceptLossResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_api_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -1497,7 +1764,7 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_api_admin_v1_admin_proto_goTypes = []any{
 	(DurabilityMode)(0),              // 0: rcbox.admin.v1.DurabilityMode
 	(StateKind)(0),                   // 1: rcbox.admin.v1.StateKind
@@ -1510,38 +1777,45 @@ var file_api_admin_v1_admin_proto_goTypes = []any{
 	(*Shard)(nil),                    // 8: rcbox.admin.v1.Shard
 	(*BackupStorage)(nil),            // 9: rcbox.admin.v1.BackupStorage
 	(*Recovery)(nil),                 // 10: rcbox.admin.v1.Recovery
-	(*Loss)(nil),                     // 11: rcbox.admin.v1.Loss
-	(*ListTablesRequest)(nil),        // 12: rcbox.admin.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),       // 13: rcbox.admin.v1.ListTablesResponse
-	(*Table)(nil),                    // 14: rcbox.admin.v1.Table
-	(*Tablet)(nil),                   // 15: rcbox.admin.v1.Tablet
-	(*RemoveMemberRequest)(nil),      // 16: rcbox.admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 17: rcbox.admin.v1.RemoveMemberResponse
+	(*MissingLog)(nil),               // 11: rcbox.admin.v1.MissingLog
+	(*Loss)(nil),                     // 12: rcbox.admin.v1.Loss
+	(*ListTablesRequest)(nil),        // 13: rcbox.admin.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),       // 14: rcbox.admin.v1.ListTablesResponse
+	(*Table)(nil),                    // 15: rcbox.admin.v1.Table
+	(*Tablet)(nil),                   // 16: rcbox.admin.v1.Tablet
+	(*RemoveMemberRequest)(nil),      // 17: rcbox.admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 18: rcbox.admin.v1.RemoveMemberResponse
+	(*AcceptLossRequest)(nil),        // 19: rcbox.admin.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 20: rcbox.admin.v1.AcceptLossResponse
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
 	7,  // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
 	6,  // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
-	11, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
+	12, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
 	10, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
 	1,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
 	0,  // 5: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
 	2,  // 6: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
 	8,  // 7: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
 	9,  // 8: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
-	14, // 9: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
-	15, // 10: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
-	3,  // 11: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
-	4,  // 12: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
-	12, // 13: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
-	16, // 14: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
-	5,  // 15: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	13, // 16: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	17, // 17: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	11, // 9: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
+	15, // 10: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
+	16, // 11: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
+	3,  // 12: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
+	12, // 13: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
+	4,  // 14: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
+	13, // 15: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
+	17, // 16: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
+	19, // 17: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
+	5,  // 18: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	14, // 19: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	18, // 20: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	20, // 21: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
+	18, // [18:22] is the sub-list for method output_type
+	14, // [14:18] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_api_admin_v1_admin_proto_init() }
@@ -1555,7 +1829,7 @@ func file_api_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   14,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,7 @@ const (
 	Admin_GetClusterStatus_FullMethodName = "/rcbox.admin.v1.Admin/GetClusterStatus"
 	Admin_ListTables_FullMethodName       = "/rcbox.admin.v1.Admin/ListTables"
 	Admin_RemoveMember_FullMethodName     = "/rcbox.admin.v1.Admin/RemoveMember"
+	Admin_AcceptLoss_FullMethodName       = "/rcbox.admin.v1.Admin/AcceptLoss"
 )
 
 // AdminClient is the client API for Admin service.
@@ -41,9 +42,15 @@ type AdminClient interface {
 	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	// Takes a member out of the store for good. Atomic: from its success on, no tablet is placed there and no process of
 	// the removed incarnation is let in again. FAILED_PRECONDITION while the member owns tablets (the message names the
-	// tables); ABORTED by another store than the one meant; NOT_FOUND for a name that never enlisted, unless an instance is
+	// tables), or while copies that it keeps for others may be the last (the message names whose, and what to wait for);
+	// ABORTED by another store than the one meant; NOT_FOUND for a name that never enlisted, unless an instance is
 	// named: a process of that name may be about to enlist.
 	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
+	// Lets a recovery go on without what no backup has any more (see Recovery.missing), for ever: what was given up is not read
+	// even if a lost disk turns up again. NOT_FOUND if no recovery of that server is under way; FAILED_PRECONDITION if it
+	// misses nothing; ABORTED if what is missing, or left, is not what loss_token stands for, and by another store than the
+	// one meant.
+	AcceptLoss(ctx context.Context, in *AcceptLossRequest, opts ...grpc.CallOption) (*AcceptLossResponse, error)
 }
 
 type adminClient struct {
@@ -84,6 +91,16 @@ func (c *adminClient) RemoveMember(ctx context.Context, in *RemoveMemberRequest,
 	return out, nil
 }
 
+func (c *adminClient) AcceptLoss(ctx context.Context, in *AcceptLossRequest, opts ...grpc.CallOption) (*AcceptLossResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptLossResponse)
+	err := c.cc.Invoke(ctx, Admin_AcceptLoss_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -94,9 +111,15 @@ type AdminServer interface {
 	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	// Takes a member out of the store for good. Atomic: from its success on, no tablet is placed there and no process of
 	// the removed incarnation is let in again. FAILED_PRECONDITION while the member owns tablets (the message names the
-	// tables); ABORTED by another store than the one meant; NOT_FOUND for a name that never enlisted, unless an instance is
+	// tables), or while copies that it keeps for others may be the last (the message names whose, and what to wait for);
+	// ABORTED by another store than the one meant; NOT_FOUND for a name that never enlisted, unless an instance is
 	// named: a process of that name may be about to enlist.
 	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)
+	// Lets a recovery go on without what no backup has any more (see Recovery.missing), for ever: what was given up is not read
+	// even if a lost disk turns up again. NOT_FOUND if no recovery of that server is under way; FAILED_PRECONDITION if it
+	// misses nothing; ABORTED if what is missing, or left, is not what loss_token stands for, and by another store than the
+	// one meant.
+	AcceptLoss(context.Context, *AcceptLossRequest) (*AcceptLossResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -115,6 +138,9 @@ func (UnimplementedAdminServer) ListTables(context.Context, *ListTablesRequest) 
 }
 func (UnimplementedAdminServer) RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RemoveMember not implemented")
+}
+func (UnimplementedAdminServer) AcceptLoss(context.Context, *AcceptLossRequest) (*AcceptLossResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptLoss not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -191,6 +217,24 @@ func _Admin_RemoveMember_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_AcceptLoss_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptLossRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).AcceptLoss(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_AcceptLoss_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).AcceptLoss(ctx, req.(*AcceptLossRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -209,6 +253,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RemoveMember",
 			Handler:    _Admin_RemoveMember_Handler,
+		},
+		{
+			MethodName: "AcceptLoss",
+			Handler:    _Admin_AcceptLoss_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

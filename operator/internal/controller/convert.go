@@ -118,6 +118,7 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 			Tablets:    count(loss.GetTabletCount()),
 			Objects:    count(loss.GetObjectCount()),
 			Bytes:      count(loss.GetLiveBytes()),
+			Missing:    loss.GetMissing(),
 		}
 		for _, id := range loss.GetServerIds() {
 			seen.ServerIDs = append(seen.ServerIDs, admin.ServerID(id))
@@ -180,14 +181,15 @@ func addBackup(sum *planner.Backup, backup *adminv1.BackupStorage) *planner.Back
 func recoveryOf(recovery *adminv1.Recovery, clusterTimeNs uint64) planner.Recovery {
 	age := clusterTimeNs - min(recovery.GetStartedNs(), clusterTimeNs)
 	return planner.Recovery{
-		ServerID:    admin.ServerID(recovery.GetServerId()),
-		Member:      recovery.GetMember(),
-		Age:         time.Duration(count(age)),
-		TabletsLeft: count(recovery.GetTabletsLeft()),
-		WaitsFor:    recovery.GetWaitsFor(),
-		Bytes:       count(recovery.GetBytes()),
-		PromisedMs:  count(recovery.GetPromisedMs()),
-		MeasuredMs:  count(recovery.GetMeasuredMs()),
+		ServerID:     admin.ServerID(recovery.GetServerId()),
+		Member:       recovery.GetMember(),
+		Age:          time.Duration(count(age)),
+		TabletsLeft:  count(recovery.GetTabletsLeft()),
+		WaitsFor:     recovery.GetWaitsFor(),
+		CanBeGivenUp: recovery.GetLossToken() != "",
+		Bytes:        count(recovery.GetBytes()),
+		PromisedMs:   count(recovery.GetPromisedMs()),
+		MeasuredMs:   count(recovery.GetMeasuredMs()),
 	}
 }
 

@@ -25,6 +25,9 @@ import (
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
+// annotationSelectedNode is what the scheduler writes to a claim whose volume is made where its first pod runs.
+const annotationSelectedNode = "volume.kubernetes.io/selected-node"
+
 // visit is one look at one Store, with what is needed to act on it.
 type visit struct {
 	observed planner.Observed
@@ -88,7 +91,9 @@ func (r *Reconciler) observeClaims(ctx context.Context, v *visit) error {
 	v.observed.Claims = map[string]planner.Claim{}
 	for i := range claims.Items {
 		claim := &claims.Items[i]
-		v.observed.Claims[claim.Name] = planner.Claim{Name: claim.Name, Terminating: claim.DeletionTimestamp != nil}
+		v.observed.Claims[claim.Name] = planner.Claim{
+			Name: claim.Name, Terminating: claim.DeletionTimestamp != nil, Node: claim.Annotations[annotationSelectedNode],
+		}
 	}
 	return nil
 }

@@ -292,8 +292,9 @@ func TestRestartIsLeftToTheUser(t *testing.T) {
 		t.Error("a master without data was not replaced")
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRestartPending)
-	want := "box-master-0 runs as it was made (memory: 1Gi -> 2Gi). A restart loses what it holds, so it is yours to make: " +
-		"kubectl delete pod " + pods["box-master-0"].Name + " applies the change; pending in all: box-master-0"
+	pod := pods["box-master-0"].Name
+	want := "outdated pods: " + pod + " (memory: 1Gi -> 2Gi); restarting one loses what it holds, so it is yours to delete it: " +
+		"kubectl delete pod -n " + h.store().Namespace + " " + pod
 	if got != want {
 		t.Errorf("message is\n%q, not\n%q", got, want)
 	}

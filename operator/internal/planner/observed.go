@@ -106,6 +106,8 @@ type Claim struct {
 	Name string
 	// Terminating: it was told to go, and does when no pod uses it any more.
 	Terminating bool
+	// Node is where its volume was made, as far as the claim says; a local volume is there and nowhere else.
+	Node string
 }
 
 // Cluster is the coordinator's answer.
@@ -132,9 +134,11 @@ type Recovery struct {
 	// TabletsLeft cannot be read or written yet; 0 once it has ended.
 	TabletsLeft int64
 	WaitsFor    string
-	Bytes       int64
-	PromisedMs  int64
-	MeasuredMs  int64
+	// CanBeGivenUp: it misses what may be gone for ever; somebody may say so.
+	CanBeGivenUp bool
+	Bytes        int64
+	PromisedMs   int64
+	MeasuredMs   int64
 }
 
 // Backup is what a member has for copies of what others hold.
@@ -180,6 +184,8 @@ type Loss struct {
 	Tablets    int64
 	Objects    int64
 	Bytes      int64
+	// Missing is what was given up; empty where a process ended with the only copy.
+	Missing string
 }
 
 // member is what was observed of one member.

@@ -276,7 +276,7 @@ func TestShortfall(t *testing.T) {
 				{Member: "box-master-1", ServerID: "2.1", TabletsLeft: 5, WaitsFor: "segment 9 of 2.1, last seen on box-master-2"},
 			}
 			o.Cluster.Members[0].SegmentsShort = 1
-		}, "RecoveryRuns: recovery of box-master-1 (2.1): tablets left: 5, waits for segment 9 of 2.1, last seen on box-master-2"},
+		}, "RecoveryRuns: recovery of box-master-1 (2.1): tablets left: 5, it waits: segment 9 of 2.1, last seen on box-master-2"},
 		{
 			"state in memory", func(o *planner.Observed) { o.Cluster.State = v1alpha1.StorageMemory },
 			"CoordinatorInMemory: the coordinator keeps what it knows in memory: if its process ends, nobody knows what the copies " +

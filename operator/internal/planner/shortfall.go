@@ -130,7 +130,10 @@ func DescribeRecoveries(recoveries []Recovery) string {
 		text := fmt.Sprintf("recovery of %s (%s): tablets left: %d",
 			recovery.Member, recovery.ServerID, recovery.TabletsLeft)
 		if recovery.WaitsFor != "" {
-			text += ", waits for " + recovery.WaitsFor
+			text += ", it waits: " + recovery.WaitsFor
+		}
+		if recovery.CanBeGivenUp {
+			text += fmt.Sprintf("; if the volumes that have it are gone for ever: rcbox recovery accept-loss %s", recovery.ServerID)
 		}
 		parts = append(parts, text)
 	}

@@ -104,7 +104,7 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 		return stuck(v1alpha1.ReasonScaleInBlocked, scaleInMessage(o.Store, outcome))
 	}
 	if pending := pendingMembers(plan, outcome); len(pending) > 0 {
-		return stuck(v1alpha1.ReasonRestartPending, pendingMessage(pending))
+		return stuck(v1alpha1.ReasonRestartPending, pendingMessage(o.Store, pending))
 	}
 	switch {
 	case len(excess) > 0 && o.Cluster == nil:
@@ -148,18 +148,49 @@ func pendingMembers(plan planner.Plan, outcome Outcome) []planner.MemberView {
 	})
 }
 
-func pendingMessage(pending []planner.MemberView) string {
+// pendingMessage names the pods that are outdated, each with the fields by which it is, and what the user has to do about it.
+func pendingMessage(store *v1alpha1.Store, pending []planner.MemberView) string {
 	first := pending[0]
-	consequence := "A restart loses what it holds"
+	consequence := "restarting one loses what it holds"
 	switch inputs := first.Pod.Inputs; {
 	case inputs.Replication != nil:
-		consequence = "A restart keeps what it holds from being used until it has come back from copies"
+		consequence = "while one restarts, what it holds cannot be used until it has come back from copies"
 	case inputs.State == v1alpha1.StorageVolume:
-		consequence = "While it restarts, tables cannot be made and lost masters not recovered"
+		consequence = "while it restarts, tables cannot be made and lost masters not recovered"
 	}
-	return fmt.Sprintf("%s runs as it was made (%s). %s, so it is yours to make: "+
-		"kubectl delete pod %s applies the change; pending in all: %s",
-		first.Name, first.Pending, consequence, first.Pod.Name, names(pending))
+	which := "it"
+	if len(pending) > 1 {
+		which = "them one at a time"
+		if store.Spec.Replication.Factor > 0 {
+			which += ", each while DataSafe is True"
+		}
+	}
+	outdated := make([]string, 0, maxNamed)
+	for i, view := range pending {
+		if i == maxNamed {
+			outdated = append(outdated, fmt.Sprintf("%d more (status.masters.members[].pending)", len(pending)-maxNamed))
+			break
+		}
+		outdated = append(outdated, fmt.Sprintf("%s (%s)", view.Pod.Name, view.Pending))
+	}
+	return fmt.Sprintf("outdated pods: %s; %s, so it is yours to delete %s: kubectl delete pod -n %s %s",
+		strings.Join(outdated, ", "), consequence, which, store.Namespace, first.Pod.Name)
+}
+
+// strandedOnNode says which pods cannot be scheduled because their volume is on another node than those that there are, and what to do.
+func strandedOnNode(o planner.Observed, plan planner.Plan) string {
+	for i := range plan.Masters {
+		view := &plan.Masters[i]
+		pod, claim := view.Pod, o.Claims[view.Claim]
+		if view.Up || pod == nil || pod.Node != "" || pod.Process != planner.ProcessAbsent || pod.Trouble == "" || claim.Node == "" {
+			continue
+		}
+		return fmt.Sprintf("%s has no node: pod %s uses claim %s, whose volume was made on node %s (%s). "+
+			"It goes on by itself when that node is back; if the node is gone for good, and Recovering is False: "+
+			"kubectl delete -n %s pvc/%s pod/%s, and its copies are made again in a new volume",
+			view.Name, pod.Name, claim.Name, claim.Node, pod.Trouble, o.Store.Namespace, claim.Name, pod.Name)
+	}
+	return ""
 }
 
 func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
@@ -183,6 +214,9 @@ func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 		// A member that has not enlisted yet is on its way, not broken.
 		return !v.Up && (troubled || v.Reported != nil)
 	})
+	if stranded := strandedOnNode(o, plan); stranded != "" {
+		return yes(v1alpha1.ReasonMembersDown, stranded)
+	}
 	if len(broken) > 0 {
 		return yes(v1alpha1.ReasonMembersDown, "not up: "+names(broken))
 	}

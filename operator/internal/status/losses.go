@@ -12,6 +12,8 @@ import (
 const (
 	maxLosses     = 10
 	maxLossTables = 10
+	// maxMissing is how many bytes say what was given up.
+	maxMissing = 512
 )
 
 // recordLosses adds to the status what the coordinator tells of that was not there before, and the loss of the coordinator itself: another
@@ -37,8 +39,12 @@ func recordLosses(o planner.Observed, next *v1alpha1.StoreStatus) {
 	total := cluster.LossesDropped + told
 	unseen := min(total-next.LossesSeen, told)
 	for _, loss := range cluster.Losses[told-max(unseen, 0):] {
+		cause := v1alpha1.LossOfMember
+		if loss.Missing != "" {
+			cause = v1alpha1.LossAccepted
+		}
 		record(o, next, v1alpha1.Loss{
-			Cause:      v1alpha1.LossOfMember,
+			Cause:      cause,
 			Member:     loss.Member,
 			ServerIDs:  loss.ServerIDs,
 			Tables:     loss.Tables[:min(len(loss.Tables), maxLossTables)],
@@ -46,6 +52,7 @@ func recordLosses(o planner.Observed, next *v1alpha1.StoreStatus) {
 			Tablets:    loss.Tablets,
 			Objects:    loss.Objects,
 			Bytes:      loss.Bytes,
+			Missing:    strings.ToValidUTF8(loss.Missing[:min(len(loss.Missing), maxMissing)], ""),
 		})
 	}
 	next.LossesSeen = max(next.LossesSeen, total)
@@ -76,6 +83,10 @@ func DescribeLoss(loss v1alpha1.Loss) string {
 	}
 	text := fmt.Sprintf("the process of %s ended and took %s (%d bytes in %s) with it, of %s",
 		loss.Member, count(loss.Objects, "object"), loss.Bytes, count(loss.Tablets, "tablet"), count(loss.TableCount, "table"))
+	if loss.Cause == v1alpha1.LossAccepted {
+		text = fmt.Sprintf("somebody has accepted that %s that %s served may lack objects, missing %s; of %s",
+			count(loss.Tablets, "tablet"), loss.Member, loss.Missing, count(loss.TableCount, "table"))
+	}
 	if len(loss.Tables) > 0 {
 		text += " " + strings.Join(loss.Tables, ", ")
 		if more := loss.TableCount - int64(len(loss.Tables)); more > 0 {

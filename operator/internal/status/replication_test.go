@@ -88,8 +88,8 @@ func TestConditionsWithCopies(t *testing.T) {
 		}},
 		{"a recovery waits", func(s *scene) { s.recovery(2, 4, "segment 7") }, []string{
 			available + "=False RecoveryBlocked",
-			safe + "=False RecoveryRuns: recovery of box-master-1 (2.2): tablets left: 4, waits for segment 7",
-			recovering + "=True RecoveryBlocked: recovery of box-master-1 (2.2): tablets left: 4, waits for segment 7",
+			safe + "=False RecoveryRuns: recovery of box-master-1 (2.2): tablets left: 4, it waits: segment 7",
+			recovering + "=True RecoveryBlocked: recovery of box-master-1 (2.2): tablets left: 4, it waits: segment 7",
 		}},
 		{"a recovery has ended", func(s *scene) { s.recovery(2, 0, "") }, []string{
 			available + "=True Serving", safe + "=True Replicated",
@@ -124,15 +124,44 @@ func TestConditionsWithCopies(t *testing.T) {
 		{"a master is outdated", func(s *scene) {
 			s.plan.Masters[0].Pending, s.plan.Masters[0].Reported.Tablets = "image: a -> b", 1
 		}, []string{
-			progressing + "=False RestartPending: box-master-0 runs as it was made (image: a -> b). A restart keeps what it holds from " +
-				"being used until it has come back from copies, so it is yours to make: kubectl delete pod box-master-0-1",
+			progressing + "=False RestartPending: outdated pods: box-master-0-1 (image: a -> b); while one restarts, what it holds cannot " +
+				"be used until it has come back from copies, so it is yours to delete it: kubectl delete pod -n ",
+		}},
+		{"two masters are outdated", func(s *scene) {
+			for i, pending := range []string{"image: a -> b", "memory: 1Gi -> 2Gi"} {
+				s.plan.Masters[i].Pending, s.plan.Masters[i].Reported.Tablets = pending, 1
+			}
+		}, []string{
+			progressing + "=False RestartPending: outdated pods: box-master-0-1 (image: a -> b), box-master-1-1 (memory: 1Gi -> 2Gi); while " +
+				"one restarts, what it holds cannot be used until it has come back from copies, so it is yours to delete them one at " +
+				"a time, each while DataSafe is True: kubectl delete pod -n ",
+		}},
+		{"a volume is on a node that is gone", func(s *scene) {
+			view := &s.plan.Masters[1]
+			view.Up, view.Pod.Node, view.Pod.Process = false, "", planner.ProcessAbsent
+			view.Pod.Trouble = "Unschedulable: 1 node had volume node affinity conflict"
+			s.observed.Claims = map[string]planner.Claim{view.Claim: {Name: view.Claim, Node: "node-7"}}
+		}, []string{
+			degraded + "=True MembersDown: box-master-1 has no node: pod box-master-1-1 uses claim box-master-1-copies, whose volume was " +
+				"made on node node-7 (Unschedulable: 1 node had volume node affinity conflict). It goes on by itself when that node is " +
+				"back; if the node is gone for good, and Recovering is False: kubectl delete -n ",
+		}},
+		{"a loss was accepted", func(s *scene) {
+			s.observed.Store.Status.LossCount = 1
+			s.observed.Store.Status.Losses = []v1alpha1.Loss{{
+				Number: 1, Cause: v1alpha1.LossAccepted, Member: "box-master-0", Tablets: 4, TableCount: 1, Tables: []string{"t"},
+				Missing: "of the log of server 2.0: 3 segments",
+			}}
+		}, []string{
+			safe + "=False DataLost: loss 1, seen 0001-01-01 00:00:00 UTC: somebody has accepted that 4 tablets that box-master-0 served " +
+				"may lack objects, missing of the log of server 2.0: 3 segments; of 1 table t",
 		}},
 		{"the coordinator is outdated", func(s *scene) {
 			s.plan.Coordinator.Pending = "image: a -> b"
 			s.plan.Coordinator.Pod.Inputs.State = v1alpha1.StorageVolume
 		}, []string{
-			progressing + "=False RestartPending: box-coordinator runs as it was made (image: a -> b). While it restarts, tables cannot " +
-				"be made and lost masters not recovered, so it is yours to make",
+			progressing + "=False RestartPending: outdated pods: c-1 (image: a -> b); while it restarts, tables cannot " +
+				"be made and lost masters not recovered, so it is yours to delete it: kubectl delete pod",
 		}},
 		{"being deleted", func(s *scene) { s.observed.Store.DeletionTimestamp = &metav1.Time{Time: start} }, []string{
 			safe + "=False Deleting", recovering + "=False Deleting",

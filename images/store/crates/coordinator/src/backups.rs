@@ -30,6 +30,7 @@ impl Coordinator {
         self.announced_backups = backups;
         if is_new {
             for (_, _, link) in self.members.linked() {
+                link.note_told();
                 out.send_member(link.connection, message.clone());
             }
         } else if let Some(connection) = newcomer

@@ -9,11 +9,13 @@
 mod backups;
 mod detection;
 mod leases;
+mod loss;
 mod members;
 mod parts;
 mod pending;
 mod questions;
 mod recovery;
+mod removal;
 mod requests;
 mod room;
 mod search;
@@ -31,7 +33,7 @@ use wire::member::{Hello, ToShard};
 use wire::time::Time;
 
 pub use leases::TERM_NS as LEASE_TERM_NS;
-pub use status::{Removal, RemoveMemberError};
+pub use status::{AcceptLossError, Acceptance, Removal, RemoveMemberError};
 
 /// What a coordinator is created with.
 #[derive(Clone, Debug)]
@@ -162,6 +164,10 @@ pub struct Coordinator {
     newcomers: BTreeMap<u64, (Time, Hello)>,
     losses: VecDeque<status::Loss>,
     losses_dropped: u64,
+    /// Noted, or about to be: no server has given out a version that is not below it.
+    version_bound: u64,
+    /// Versions below it may have been used in what was given up: recovered tablets get no such one any more. 0 while nothing was.
+    version_floor: u64,
     /// Records of losses that have changed since they were last asked for, and the counters as they were then.
     changed: BTreeSet<state::records::Key>,
     noted_meta: Option<state::records::Meta>,
@@ -190,6 +196,8 @@ impl Coordinator {
             newcomers: BTreeMap::new(),
             losses: VecDeque::new(),
             losses_dropped: 0,
+            version_bound: 0,
+            version_floor: 0,
             changed: BTreeSet::new(),
             noted_meta: None,
             next_ping: now,

@@ -96,6 +96,15 @@ impl Server {
         !self.locator.is_empty()
     }
 
+    /// For people: what the store does when it is dead.
+    pub fn what_becomes(&self) -> &'static str {
+        match (self.backup_only, self.replicas) {
+            (true, _) => "masters make the copies that it kept again at other servers",
+            (false, 0) => "what it held is lost",
+            (false, _) => "other servers bring back what it held, from copies",
+        }
+    }
+
     /// Whether the store goes on without it when it dies: what it holds is elsewhere, too.
     pub fn is_replaceable(&self) -> bool {
         self.replicas > 0 || self.backup_only
@@ -108,6 +117,8 @@ pub struct Link {
     pub connection: u64,
     pub last_heard: Time,
     next_sequence: u64,
+    /// Sequence number that was given out last when it was told which backups there are.
+    told_at: u64,
     /// Orders and controls that were sent and not yet answered: sequence number to the operation that waits.
     pub unanswered: BTreeMap<u64, u64>,
 }
@@ -117,6 +128,16 @@ impl Link {
     pub fn sequence(&mut self) -> u64 {
         self.next_sequence += 1;
         self.next_sequence
+    }
+
+    /// What is sent now says which backups there are.
+    pub fn note_told(&mut self) {
+        self.told_at = self.next_sequence;
+    }
+
+    /// Whether the answer to a ping with this sequence number takes into account which backups there are.
+    pub fn is_up_to_date(&self, sequence: u64) -> bool {
+        sequence > self.told_at
     }
 }
 
@@ -290,6 +311,7 @@ impl Members {
             connection,
             last_heard: now,
             next_sequence: 0,
+            told_at: 0,
             unanswered: BTreeMap::new(),
         };
         let server = self
@@ -362,7 +384,7 @@ impl Members {
         }
         if member.is_dead && member.process == *process {
             return Err(NotAdmitted::Refused(Refusal::superseded(format!(
-                "this process of member {name:?} did not answer and was declared dead; others have what it held: restart it"
+                "this process of member {name:?} did not answer and was declared dead; the store goes on without it: start it again"
             ))));
         }
         if held.is_some() || member.past.contains(process) {

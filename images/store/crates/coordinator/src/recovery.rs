@@ -15,6 +15,7 @@ use wire::member::{
 };
 use wire::time::Time;
 
+use crate::loss::{Left, MissingLogs};
 use crate::members::Server;
 use crate::room::Reserved;
 use crate::search::{Head, Search};
@@ -45,6 +46,8 @@ pub(crate) struct Dead {
     /// What the first recovery that has ended took for its head. All others must take the same: what was in a longer replica was never
     /// acknowledged, and its versions have been used again since.
     pub head: Option<Head>,
+    /// All that the log consists of any more, since somebody has accepted that the rest is lost.
+    pub left: Option<Left>,
 }
 
 /// Part of a recovery that a master works on.
@@ -58,6 +61,9 @@ struct Order {
 }
 
 type Heads = Vec<(ServerId, Head)>;
+
+/// What an order reads, and the heads of the logs among it.
+type Gathered = (Vec<SegmentSource>, Heads);
 
 #[derive(Debug, Default)]
 pub(crate) struct Recoveries {
@@ -76,6 +82,8 @@ pub(crate) struct Recoveries {
     under_way: BTreeMap<ServerId, Recovery>,
     ended: VecDeque<Recovery>,
     pub reserved: Reserved,
+    /// What recoveries under way cannot find, as of the last look at them.
+    pub missing: BTreeMap<ServerId, MissingLogs>,
     /// What masters have shown: bytes, and nanoseconds.
     replayed: (u64, u64),
 }
@@ -93,8 +101,25 @@ pub(crate) fn last_owner(sources: &[Source]) -> ServerId {
 impl Recoveries {
     /// What is going on, and what went on last.
     pub fn shown(&self) -> Vec<Recovery> {
-        let ended = self.ended.iter();
-        ended.chain(self.under_way.values()).cloned().collect()
+        let under_way = self.under_way.iter().map(|(log, recovery)| {
+            let mut recovery = recovery.clone();
+            if let Some(logs) = self.missing.get(log) {
+                (recovery.missing, recovery.loss_token) = crate::loss::shown(logs);
+            }
+            recovery
+        });
+        self.ended.iter().cloned().chain(under_way).collect()
+    }
+
+    /// The recovery of this server, while it is not over.
+    pub fn under_way(&self, server: ServerId) -> Option<&Recovery> {
+        self.under_way.get(&server)
+    }
+
+    /// Of what waits, nothing waits any longer for the next look.
+    pub fn look_at_once(&mut self) {
+        self.next_look = Time::ZERO;
+        self.not_before.clear();
     }
 
     /// Logs that masters replay at present.
@@ -148,6 +173,7 @@ impl Coordinator {
         for server in servers {
             let (log, index) = (server.id, server.id.index());
             self.give_up_orders_of(index);
+            self.lose_given_up(now, member, index, out);
             let tablet_count = self.tables.tablets_of(index);
             self.tables.orphan(index, log);
             if tablet_count == 0 {
@@ -160,11 +186,11 @@ impl Coordinator {
             out.log_message(level::NOTICE, &text);
             let recovery = Recovery::new(log, &member, self.cluster_time_ns(now), tablet_count);
             self.recoveries.under_way.insert(log, recovery);
-            let head = None;
             let dead = Dead {
                 member,
                 floor,
-                head,
+                head: None,
+                left: None,
             };
             self.recoveries.dead.insert(log, dead);
             self.changed.insert(Key::Log(log.0));
@@ -201,6 +227,7 @@ impl Coordinator {
             return self.recoveries.next_look;
         }
         self.recoveries.next_look = now + INTERVAL;
+        self.recoveries.missing.clear();
         let groups = self.take_stock(now, out);
         if self.recoveries.under_way.is_empty() {
             self.recoveries.searches.clear();
@@ -219,7 +246,11 @@ impl Coordinator {
                     Ok(()) => self.order(sources, tablets, &segments, &heads, out),
                     Err(full) => self.recoveries.wait_for(sources, full, out),
                 },
-                Err(missing) => self.recoveries.wait_for(sources, missing, out),
+                Err((logs, text)) => {
+                    let missing = &mut self.recoveries.missing;
+                    missing.entry(last_owner(sources)).or_default().extend(logs);
+                    self.recoveries.wait_for(sources, text, out);
+                }
             }
         }
         self.recoveries.next_look
@@ -283,43 +314,48 @@ impl Coordinator {
         }
     }
 
-    /// Where everything is that these logs consist of. `None`: backups are still looking; an error names what no backup has.
+    /// Where everything is that these logs consist of. `None`: backups are still looking; an error says what no backup has, and who may have it.
     fn segments_of(
         &self,
         now: Time,
         sources: &[Source],
-    ) -> Result<Option<(Vec<SegmentSource>, Heads)>, String> {
+    ) -> Result<Option<Gathered>, (MissingLogs, String)> {
         let mut segments = Vec::new();
         let mut heads = Vec::new();
-        let mut missing = Vec::new();
+        let mut missing = MissingLogs::new();
+        let mut who_has_it = vec![self.members.who_is_away()];
         for source in sources {
             let Some(dead) = self.recoveries.dead.get(&source.log) else {
-                return Err(format!(
-                    "nothing is known of the log of server {}",
-                    source.log
-                ));
+                let text = format!("nothing is known of the log of server {}", source.log);
+                return Err((MissingLogs::new(), text));
             };
-            let Some(floor) = dead.floor else {
+            if dead.floor.is_none() {
                 continue;
-            };
+            }
             let search = self.recoveries.searches.get(&source.log);
             let Some(search) = search.filter(|search| search.has_settled(now, &self.members))
             else {
                 return Ok(None);
             };
-            match search.segments(floor, dead.head, source.from_segment) {
+            match search.segments(dead, source.from_segment) {
                 Ok(found) => {
-                    heads.push((source.log, found.head));
+                    heads.extend(found.head.map(|head| (source.log, head)));
                     segments.extend(found.segments);
                 }
-                Err(text) => missing.push(text),
+                Err(of_log) => {
+                    missing.insert(source.log, of_log);
+                    who_has_it.push(search.who_is_silent(&self.members));
+                }
             }
         }
         if missing.is_empty() {
             return Ok(Some((segments, heads)));
         }
-        missing.push(self.members.who_is_away());
-        Err(missing.join("; "))
+        who_has_it.retain(|text| !text.is_empty());
+        let texts = missing.values().map(|missing| missing.text.as_str());
+        let texts: Vec<&str> = texts.chain(who_has_it.iter().map(String::as_str)).collect();
+        let text = texts.join("; ");
+        Err((missing, text))
     }
 
     /// Gives a group of tablets to masters, in parts.
@@ -400,6 +436,7 @@ impl Coordinator {
             recovery_id,
             tablets: order.tablets.clone(),
             segments: segments.to_vec(),
+            version_floor: self.version_floor,
         };
         let kind = Some(coordinator::Kind::Recover(recover));
         out.send_member(link.connection, ToShard { kind });

@@ -1,7 +1,7 @@
 //! Finding a dead server's log: what the backups hold of it, and whether that is all. docs/replication.md, "Which log is the log?".
 
 use core::time::Duration;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::bugs::{Bug, is_planted};
@@ -10,7 +10,9 @@ use wire::member::{Log, ReplicaFound, SegmentSource, ToShard, coordinator};
 use wire::time::Time;
 
 use crate::Output;
+use crate::loss::Missing;
 use crate::members::Members;
+use crate::recovery::Dead;
 
 /// A backup that has not answered is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -28,7 +30,8 @@ pub(crate) struct Head {
 
 /// What a log consists of, and who has it.
 pub(crate) struct Found {
-    pub head: Head,
+    /// `None` where somebody has accepted that parts are lost: what is left was laid down then.
+    pub head: Option<Head>,
     pub segments: Vec<SegmentSource>,
 }
 
@@ -83,50 +86,148 @@ impl Search {
         now >= self.began + GRACE || backups.all(|(id, _)| self.found.contains_key(&id))
     }
 
-    /// Every segment of the log from `from_segment` on, and who has it. The error names what nobody has. `chosen`: what an earlier recovery took
-    /// for the head, and was believed with.
-    pub fn segments(
-        &self,
-        floor: u64,
-        chosen: Option<Head>,
-        from_segment: u64,
-    ) -> Result<Found, String> {
-        let (head, mut digest) = self.head(floor, chosen)?;
-        let found = Head {
-            segment_id: head.segment_id,
-            bytes: head.bytes,
+    /// For people: backups that are connected and have not said what they hold; empty if all have.
+    pub fn who_is_silent(&self, members: &Members) -> String {
+        let backups = members.linked_backups();
+        let silent = backups.filter(|(id, _)| !self.found.contains_key(id));
+        let silent: Vec<String> = silent.map(|(id, _)| id.to_string()).collect();
+        match silent.as_slice() {
+            [] => String::new(),
+            named => format!(
+                "backups that have yet to say what they hold of the log of server {}: those of servers {}",
+                self.log,
+                named[..named.len().min(MAX_NAMED)].join(", ")
+            ),
+        }
+    }
+
+    /// Every segment of the log from `from_segment` on, and who has it. The error says what nobody has.
+    pub fn segments(&self, dead: &Dead, from_segment: u64) -> Result<Found, Missing> {
+        if let Some(left) = &dead.left {
+            return self.segments_left(&left.segments, from_segment);
+        }
+        let floor = dead.floor.unwrap_or(0);
+        let Some((head, mut digest)) = self.head(floor, dead.head) else {
+            return Err(Missing {
+                segments: Vec::new(),
+                lacks_head: true,
+                left: self.everything(dead.head),
+                text: self.name_missing_head(floor, dead.head),
+            });
         };
         if is_planted(Bug::IgnoreDigest) {
             digest = self.all_closed();
         }
-        let mut closed: BTreeMap<u64, Replicas<'_>> = BTreeMap::new();
-        for (backup, replica) in self.replicas() {
-            if !replica.is_open && replica.damage.is_empty() {
-                let of_segment = closed.entry(replica.segment_id).or_default();
-                of_segment.push((backup, replica));
-            }
-        }
+        let closed = self.replicas_by_segment(|replica| !replica.is_open);
         let mut segments = Vec::new();
         let mut missing = Vec::new();
+        let mut left = BTreeMap::from([(head.segment_id, head.bytes)]);
         // Also of those that are not read: where one of them is closed nowhere, an older head may be open on a backup that has not answered.
         for segment_id in digest {
             match closed.get(&segment_id) {
-                Some(replicas) if segment_id >= from_segment => {
-                    segments.push(self.source(replicas));
+                Some(replicas) => {
+                    left.insert(segment_id, replicas[0].1.bytes);
+                    if segment_id >= from_segment {
+                        segments.push(self.source(replicas));
+                    }
                 }
-                Some(_) => {}
                 None => missing.push(segment_id),
             }
         }
+        if !missing.is_empty() {
+            let begun = self.everything(dead.head);
+            let begun = begun.into_iter().filter(|(id, _)| missing.contains(id));
+            left.extend(begun);
+            return Err(Missing {
+                text: self.name_missing(&missing),
+                segments: missing,
+                lacks_head: false,
+                left,
+            });
+        }
+        let head_taken = Head {
+            segment_id: head.segment_id,
+            bytes: head.bytes,
+        };
         if head.segment_id >= from_segment {
             segments.push(head);
         }
-        if missing.is_empty() {
-            let head = found;
-            Ok(Found { head, segments })
-        } else {
-            Err(self.name_missing(&missing))
+        Ok(Found {
+            head: Some(head_taken),
+            segments,
+        })
+    }
+
+    /// Of a log of which parts are given up: exactly what was left then, whatever has come back since.
+    fn segments_left(
+        &self,
+        left: &BTreeMap<u64, u32>,
+        from_segment: u64,
+    ) -> Result<Found, Missing> {
+        let mut segments = Vec::new();
+        let mut missing = Vec::new();
+        let by_segment = self
+            .replicas_by_segment(|replica| left.get(&replica.segment_id) == Some(&replica.bytes));
+        for segment_id in left.keys() {
+            match by_segment.get(segment_id) {
+                Some(replicas) if *segment_id >= from_segment => {
+                    segments.push(self.source(replicas));
+                }
+                Some(_) => {}
+                None => missing.push(*segment_id),
+            }
         }
+        if missing.is_empty() {
+            return Ok(Found {
+                head: None,
+                segments,
+            });
+        }
+        let mut left = left.clone();
+        left.retain(|segment_id, _| !missing.contains(segment_id));
+        Err(Missing {
+            text: self.name_missing(&missing),
+            segments: missing,
+            lacks_head: false,
+            left,
+        })
+    }
+
+    /// Segments of which something can be read, and how much of each: a closed replica, else the longest open one of a head. `chosen`: the head that was
+    /// believed already; what lies behind its end was never acknowledged, and its versions have been used again since.
+    fn everything(&self, chosen: Option<Head>) -> BTreeMap<u64, u32> {
+        let is_behind = |replica: &ReplicaFound| {
+            chosen.is_some_and(|head| match replica.segment_id.cmp(&head.segment_id) {
+                Ordering::Less => false,
+                Ordering::Equal => replica.bytes > head.bytes,
+                Ordering::Greater => replica.is_open,
+            })
+        };
+        // What there is of a copy that is not complete ends anywhere in an entry, and backups give nothing out of it.
+        let is_readable = |replica: &ReplicaFound| !(replica.is_open && replica.is_side);
+        let readable =
+            self.replicas_by_segment(|replica| is_readable(replica) && !is_behind(replica));
+        let longest = readable.into_iter().filter_map(|(segment_id, replicas)| {
+            let of_it = replicas.iter().map(|(_, replica)| replica);
+            let best = of_it.max_by_key(|replica| (!replica.is_open, replica.bytes))?;
+            Some((segment_id, best.bytes))
+        });
+        longest.filter(|(_, bytes)| *bytes > 0).collect()
+    }
+
+    /// Undamaged replicas.
+    fn replicas_by_segment(
+        &self,
+        counts: impl Fn(&ReplicaFound) -> bool,
+    ) -> BTreeMap<u64, Replicas<'_>> {
+        let mut by_segment: BTreeMap<u64, Replicas<'_>> = BTreeMap::new();
+        for (backup, replica) in self.replicas() {
+            if replica.damage.is_empty() && counts(replica) {
+                let of_segment = by_segment.entry(replica.segment_id).or_default();
+                of_segment.push((backup, replica));
+            }
+        }
+        by_segment
     }
 
     fn replicas(&self) -> impl Iterator<Item = (ServerId, &ReplicaFound)> {
@@ -142,7 +243,7 @@ impl Search {
 
     /// The oldest head segment of which an open replica counts: younger ones hold nothing that was acknowledged. Of its replicas the longest,
     /// and the digest in it.
-    fn head(&self, floor: u64, chosen: Option<Head>) -> Result<(SegmentSource, Vec<u64>), String> {
+    fn head(&self, floor: u64, chosen: Option<Head>) -> Option<(SegmentSource, Vec<u64>)> {
         let floor = if is_planted(Bug::UseStaleOpenReplica) {
             0
         } else {
@@ -160,13 +261,11 @@ impl Search {
         let mut heads: Replicas<'_> = self.replicas().filter(|(_, one)| counts(one)).collect();
         // The longest of the oldest first.
         heads.sort_by_key(|(_, replica)| (replica.segment_id, Reverse(replica.bytes)));
-        let Some(&(_, first)) = heads.first() else {
-            return Err(self.name_missing_head(floor, chosen));
-        };
+        let &(_, first) = heads.first()?;
         heads.retain(|(_, other)| {
             (other.segment_id, other.bytes) == (first.segment_id, first.bytes)
         });
-        Ok((self.source(&heads), first.digest.clone()))
+        Some((self.source(&heads), first.digest.clone()))
     }
 
     /// These replicas are of one segment; at least one.
@@ -193,11 +292,11 @@ impl Search {
                 let of_it = self
                     .replicas()
                     .filter(|(_, replica)| replica.segment_id == segment_id);
-                let damaged = of_it.filter(|(_, replica)| !replica.damage.is_empty()).map(
-                    |(backup, replica)| {
-                        format!("the replica at server {backup} {}", replica.damage)
-                    },
-                );
+                let damaged = of_it.map(|(backup, replica)| match replica.damage.as_str() {
+                    "" if replica.is_side => format!("the copy at server {backup} is not complete"),
+                    "" => format!("server {backup} has only its first {} bytes", replica.bytes),
+                    damage => format!("the replica at server {backup} {damage}"),
+                });
                 let damaged: Vec<String> = damaged.collect();
                 if damaged.is_empty() {
                     segment_id.to_string()

@@ -12,15 +12,14 @@ use wire::time::Time;
 use crate::members::{Death, Link, NotAdmitted, Server};
 use crate::pending::Goal;
 use crate::requests::note_control_response;
-use crate::state::records::Key;
-use crate::status::{Loss, Removal, RemoveMemberError};
+use crate::status::Loss;
 use crate::{Coordinator, Output, level};
 
 fn send(connection: u64, kind: coordinator::Kind, out: &mut impl Output) {
     out.send_member(connection, ToShard { kind: Some(kind) });
 }
 
-fn refuse(connection: u64, reason: RefusedReason, text: String, out: &mut impl Output) {
+pub(crate) fn refuse(connection: u64, reason: RefusedReason, text: String, out: &mut impl Output) {
     let refused = Refused {
         reason: reason.into(),
         text,
@@ -56,6 +55,7 @@ impl Coordinator {
             Some(shard::Kind::Pong(pong)) => {
                 self.is_well(index);
                 self.pinged(now, index, pong.sequence, out);
+                self.note_versions(pong.next_version);
                 if let Some(server) = self.members.server_mut(index) {
                     server.pong = pong;
                 }
@@ -134,61 +134,6 @@ impl Coordinator {
         }
     }
 
-    /// Takes a member out of the store for good; refused while it owns tablets.
-    pub fn remove_member(
-        &mut self,
-        _now: Time,
-        removal: &Removal,
-        out: &mut impl Output,
-    ) -> Result<(), RemoveMemberError> {
-        let name = &removal.name;
-        self.check_removal(removal)?;
-        for link in self.members.remove(name, &removal.instance) {
-            let text = format!("member {name:?} was removed from the store; end this process");
-            refuse(link.connection, RefusedReason::Superseded, text, out);
-            self.give_up_answers(link, out);
-        }
-        out.log_message(
-            level::NOTICE,
-            &format!("member {name:?} was removed from the store"),
-        );
-        self.announce_backups(None, out);
-        Ok(())
-    }
-
-    fn check_removal(&self, removal: &Removal) -> Result<(), RemoveMemberError> {
-        let (cluster_id, expected_cluster_id) =
-            (self.config.cluster_id, removal.expected_cluster_id);
-        if expected_cluster_id != 0 && expected_cluster_id != cluster_id {
-            return Err(RemoveMemberError::OtherStore {
-                expected_cluster_id,
-                cluster_id,
-            });
-        }
-        let member = removal.name.clone();
-        let owners: BTreeSet<u32> = match self.members.get(&member) {
-            Some(present) => present.servers().iter().copied().collect(),
-            None if removal.instance.is_empty() => {
-                return Err(RemoveMemberError::NotFound { member });
-            }
-            None => BTreeSet::new(),
-        };
-        let (tables, _, tablet_count) = self.list_owned(&owners);
-        if tablet_count > 0 {
-            return Err(RemoveMemberError::OwnsTablets {
-                member,
-                tablet_count,
-                tables,
-            });
-        }
-        if !self.members.can_remember_removal() {
-            return Err(RemoveMemberError::TooManyRemoved {
-                limit: self.config.limits.max_removed,
-            });
-        }
-        Ok(())
-    }
-
     fn hello(
         &mut self,
         now: Time,
@@ -245,14 +190,14 @@ impl Coordinator {
     /// A process is dead. What its log's replicas hold is brought back; what only it held is lost, and its tablets go on, empty, at its
     /// successor.
     pub(crate) fn bury(&mut self, now: Time, mut death: Death, out: &mut impl Output) {
-        for link in death
-            .servers
-            .iter_mut()
-            .filter_map(|server| server.link.take())
-        {
+        for server in &mut death.servers {
+            let Some(link) = server.link.take() else {
+                continue;
+            };
             let text = format!(
-                "member {:?} did not answer and was declared dead; others have what it held: restart this process",
-                death.member
+                "member {:?} did not answer and was declared dead; {}: start this process again",
+                death.member,
+                server.what_becomes()
             );
             refuse(link.connection, RefusedReason::Superseded, text, out);
             self.give_up_answers(link, out);
@@ -285,15 +230,9 @@ impl Coordinator {
                 death.member
             ),
         );
-        if self.losses.len() == self.config.limits.max_losses {
-            self.losses.pop_front();
-            self.changed.insert(Key::Loss(self.losses_dropped));
-            self.losses_dropped += 1;
-        }
         let live_bytes = death.servers.iter();
-        let number = self.losses_dropped + self.losses.len() as u64;
-        self.changed.insert(Key::Loss(number));
-        self.losses.push_back(Loss {
+        let live_bytes = live_bytes.map(|server| server.pong.log_live_bytes).sum();
+        self.record_loss(Loss {
             cluster_time_ns: self.cluster_time_ns(now),
             member: death.member,
             server_ids: death.servers.iter().map(|server| server.id.0).collect(),
@@ -301,30 +240,20 @@ impl Coordinator {
             tables_dropped,
             tablet_count,
             object_count,
-            live_bytes: live_bytes.map(|server| server.pong.log_live_bytes).sum(),
+            live_bytes,
+            missing: String::new(),
         });
     }
 
     /// Names of tables (the first few), how many more there are, and how many tablets these servers own.
-    fn list_owned(&self, owners: &BTreeSet<u32>) -> (Vec<String>, u64, u64) {
-        let mut names = Vec::new();
-        let (mut more, mut tablet_count, mut last) = (0, 0, None);
-        for (table, _) in self.tables.owned_by(owners) {
-            tablet_count += 1;
-            if last == Some(table.id) {
-                continue;
-            }
-            last = Some(table.id);
-            if names.len() < self.config.limits.max_names_listed {
-                names.push(table.display_name());
-            } else {
-                more += 1;
-            }
-        }
-        (names, more, tablet_count)
+    pub(crate) fn list_owned(&self, owners: &BTreeSet<u32>) -> (Vec<String>, u64, u64) {
+        self.name_tables(self.tables.owned_by(owners))
     }
 
-    fn welcome(&self, now: Time, index: u32, connection: u64, out: &mut impl Output) {
+    fn welcome(&mut self, now: Time, index: u32, connection: u64, out: &mut impl Output) {
+        if let Some(server) = self.members.server(index) {
+            self.note_versions(first_version(server.id));
+        }
         let Some(server) = self.members.server(index) else {
             return;
         };
@@ -346,6 +275,7 @@ impl Coordinator {
             silence_timeout_ms: u32::try_from(self.config.silence_timeout.as_millis())
                 .unwrap_or(u32::MAX),
             recoveries: self.committed_recoveries(index),
+            version_floor: self.version_floor,
         };
         out.log_message(
             level::NOTICE,
@@ -408,7 +338,7 @@ impl Coordinator {
     }
 
     /// What was asked on this connection will not be answered any more.
-    fn give_up_answers(&mut self, link: Link, out: &mut impl Output) {
+    pub(crate) fn give_up_answers(&mut self, link: Link, out: &mut impl Output) {
         for number in link.unanswered.into_values() {
             if let Some(operation) = self.pending.answered(number, |_| {}) {
                 self.conclude(operation, out);

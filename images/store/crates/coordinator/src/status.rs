@@ -84,7 +84,7 @@ pub struct BackupStorage {
     pub retired_reason: String,
 }
 
-/// The death of a process that held the only copy of something.
+/// Objects that are gone: a process died that held the only copy, or somebody has given up what no backup had any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     pub cluster_time_ns: u64,
@@ -94,9 +94,11 @@ pub struct Loss {
     pub tables: Vec<String>,
     pub tables_dropped: u64,
     pub tablet_count: u64,
-    /// As last reported by the lost process.
+    /// As last reported by the lost process; 0 where `missing` says something: nobody knows how many these were.
     pub object_count: u64,
     pub live_bytes: u64,
+    /// What was given up, for people; empty: a process died that had the only copy.
+    pub missing: String,
 }
 
 /// What a dead server held is brought back from its log's replicas.
@@ -120,6 +122,26 @@ pub struct Recovery {
     pub masters: u64,
     /// Why it does not go on, for people; empty while it does.
     pub waits_for: String,
+    /// What no backup that answers has; then nothing but the return of a disk, or [`Acceptance`], lets it go on.
+    pub missing: Vec<MissingLog>,
+    /// Stands for exactly what is missing, and for what is left; empty if nothing is missing.
+    pub loss_token: String,
+}
+
+/// What of a dead server's log cannot be found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingLog {
+    pub server_id: u64,
+    /// The first of them.
+    pub segments: Vec<u64>,
+    pub segment_count: u64,
+    /// Its newest segment, which says what the log consists of.
+    pub lacks_head: bool,
+    /// What would be read if this were accepted.
+    pub segments_left: u64,
+    pub bytes_left: u64,
+    /// The same for people, with replicas that are damaged.
+    pub text: String,
 }
 
 impl Recovery {
@@ -136,6 +158,8 @@ impl Recovery {
             expected_ms: 0,
             masters: 0,
             waits_for: String::new(),
+            missing: Vec::new(),
+            loss_token: String::new(),
         }
     }
 }
@@ -180,27 +204,53 @@ pub struct Removal {
     pub instance: String,
     /// The store that is meant; 0 for whichever this is.
     pub expected_cluster_id: u64,
+    /// Also if copies that it keeps may be needed: what then cannot be recovered is lost.
+    pub gives_up_copies: bool,
+}
+
+/// The caller means another store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherStore {
+    pub expected_cluster_id: u64,
+    pub cluster_id: u64,
+}
+
+impl core::fmt::Display for OtherStore {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "this is store {:016x}, not {:016x}: look at its status again before changing anything",
+            self.cluster_id, self.expected_cluster_id
+        )
+    }
 }
 
 /// Why a member cannot be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoveMemberError {
     /// No member of that name ever enlisted, or it was removed already.
-    NotFound { member: String },
-    /// It holds the only copy of these tables' tablets.
+    NotFound {
+        member: String,
+    },
+    /// It serves these tables' tablets.
     OwnsTablets {
         member: String,
         tablet_count: u64,
         /// Names; bounded.
         tables: Vec<String>,
+        /// Others have copies of them.
+        is_replicated: bool,
     },
-    /// The caller means another store.
-    OtherStore {
-        expected_cluster_id: u64,
-        cluster_id: u64,
+    /// Copies that it keeps for others may be the last ones; one sentence for each reason, bounded.
+    CopiesNeeded {
+        member: String,
+        reasons: Vec<String>,
     },
+    OtherStore(OtherStore),
     /// The list of removed members is full.
-    TooManyRemoved { limit: usize },
+    TooManyRemoved {
+        limit: usize,
+    },
 }
 
 impl core::fmt::Display for RemoveMemberError {
@@ -213,19 +263,30 @@ impl core::fmt::Display for RemoveMemberError {
                 member,
                 tablet_count,
                 tables,
+                is_replicated: false,
             } => write!(
                 f,
                 "member {member:?} owns {tablet_count} tablets, the only copy of their data (tables: {}); \
                  drop these tables or keep the member",
                 tables.join(", ")
             ),
-            RemoveMemberError::OtherStore {
-                expected_cluster_id,
-                cluster_id,
+            RemoveMemberError::OwnsTablets {
+                member,
+                tablet_count,
+                tables,
+                is_replicated: true,
             } => write!(
                 f,
-                "this is store {cluster_id:016x}, not {expected_cluster_id:016x}: look at its status again before removing anything"
+                "member {member:?} serves {tablet_count} tablets (tables: {}); end its process, wait until the others have brought \
+                 them back, and remove it then; or drop these tables",
+                tables.join(", ")
             ),
+            RemoveMemberError::CopiesNeeded { member, reasons } => write!(
+                f,
+                "member {member:?} may keep copies that are needed: {}",
+                reasons.join("; ")
+            ),
+            RemoveMemberError::OtherStore(other) => other.fmt(f),
             RemoveMemberError::TooManyRemoved { limit } => write!(
                 f,
                 "{limit} members were removed from this store already and are remembered; create a new store"
@@ -235,3 +296,62 @@ impl core::fmt::Display for RemoveMemberError {
 }
 
 impl core::error::Error for RemoveMemberError {}
+
+/// Somebody's word that what a recovery misses is gone for ever, and that it shall go on without it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acceptance {
+    /// The dead server whose recovery is meant.
+    pub server_id: u64,
+    /// What the status showed as [`Recovery::loss_token`].
+    pub token: String,
+    /// The store that is meant; 0 for whichever this is.
+    pub expected_cluster_id: u64,
+}
+
+/// Why a loss was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AcceptLossError {
+    NoRecovery {
+        server: ServerId,
+    },
+    /// All that it needs is there, or backups are still being asked.
+    NothingMissing {
+        server: ServerId,
+        waits_for: String,
+    },
+    /// Something else is missing, or less is left, than what the caller has seen.
+    OtherLoss {
+        server: ServerId,
+        token: String,
+    },
+    OtherStore(OtherStore),
+}
+
+impl core::fmt::Display for AcceptLossError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            AcceptLossError::NoRecovery { server } => write!(
+                f,
+                "no recovery of server {server} is under way; the status names those that are"
+            ),
+            AcceptLossError::NothingMissing { server, waits_for } => {
+                write!(
+                    f,
+                    "the recovery of server {server} misses nothing that could be given up; "
+                )?;
+                match waits_for.as_str() {
+                    "" => write!(f, "it goes on by itself"),
+                    what => write!(f, "what it waits for: {what}"),
+                }
+            }
+            AcceptLossError::OtherLoss { server, token } => write!(
+                f,
+                "what the recovery of server {server} misses, or what is left, is not what you have seen: look at the status again \
+                 (its token is {token} now)"
+            ),
+            AcceptLossError::OtherStore(other) => other.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for AcceptLossError {}

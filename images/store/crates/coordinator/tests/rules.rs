@@ -621,10 +621,10 @@ fn a_process_that_is_about_to_enlist_can_be_kept_out() {
             .remove_member(now, &removal, &mut harness.out)
     };
     let another = remove(&mut harness, "instance-1", CLUSTER + 1);
-    let Err(RemoveMemberError::OtherStore { cluster_id, .. }) = another else {
+    let Err(RemoveMemberError::OtherStore(other)) = another else {
         panic!("{another:?}");
     };
-    assert_eq!(cluster_id, CLUSTER);
+    assert_eq!(other.cluster_id, CLUSTER);
     for _ in 0..2 {
         assert_eq!(remove(&mut harness, "instance-1", CLUSTER), Ok(()));
     }

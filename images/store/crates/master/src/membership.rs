@@ -217,6 +217,7 @@ impl Shard {
         if self.membership.enlisted != Some(enlisted) {
             self.start_over(Some(enlisted), welcome.first_version, out);
         }
+        self.store.raise_version_floor(welcome.version_floor);
         self.leases.learn_time(now, welcome.cluster_time_ns);
         self.ask_for_open_floor(out);
         for question in self.proxies.questions() {
@@ -306,6 +307,7 @@ impl Shard {
             segments_short: replication.segments_short,
             backups: replication.backups,
             serving: self.membership.is_enlisted() && self.is_serving(now),
+            next_version: self.store.next_version(),
         };
         out.send_coordinator(message(shard::Kind::Pong(pong)));
     }

@@ -195,6 +195,7 @@ impl Shard {
         if is_known {
             return;
         }
+        self.store.raise_version_floor(order.version_floor);
         let mut tablets = order.tablets;
         tablets.sort_unstable();
         if let Err(why) = self.may_recover(&tablets) {

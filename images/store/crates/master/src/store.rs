@@ -33,6 +33,10 @@ pub(crate) struct Store {
     /// Removed keys whose slots stay until their tombstones are durable, so that "not found" is not shown too early.
     removed: VecDeque<Removed>,
     pub object_count: u64,
+    /// Above every version that an overwritten object got; those of new ones are below the log's own count.
+    next_version: u64,
+    /// What is written over an object gets this version at least.
+    version_floor: u64,
 }
 
 /// What refers to entries of the log.
@@ -173,11 +177,15 @@ impl Store {
             purge: Purge::default(),
             removed: VecDeque::new(),
             object_count: 0,
+            next_version: 0,
+            version_floor: 0,
         }
     }
 
     /// Drops everything and starts anew in the same memory.
     pub fn reset(&mut self, origin: Origin, first_version: u64) {
+        self.next_version = 0;
+        self.version_floor = 0;
         self.log.reset(origin);
         self.log.raise_safe_version(first_version);
         self.keeper.index.clear();
@@ -187,6 +195,17 @@ impl Store {
         self.purge = Purge::default();
         self.removed.clear();
         self.object_count = 0;
+    }
+
+    /// No object here ever had this version or a higher one.
+    pub fn next_version(&self) -> u64 {
+        self.next_version.max(self.log.safe_version())
+    }
+
+    /// Everything that is written from now on gets this version at least.
+    pub fn raise_version_floor(&mut self, floor: u64) {
+        self.version_floor = self.version_floor.max(floor);
+        self.log.raise_safe_version(floor);
     }
 
     // ---- reading ----
@@ -303,8 +322,9 @@ impl Store {
         self.prepare_write(place, found, &content)?;
         let version = match found.version {
             0 => self.log.take_safe_version(),
-            old => old + 1,
+            old => (old + 1).max(self.version_floor),
         };
+        self.next_version = self.next_version.max(version + 1);
         let object = Object {
             table_id: place.table_id,
             version,

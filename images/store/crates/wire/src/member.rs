@@ -133,6 +133,9 @@ pub struct Pong {
     /// Whether the shard answers requests now: its log has a head on its backups, and these have promised not to release it.
     #[prost(bool, tag = "7")]
     pub serving: bool,
+    /// No object here ever had this version or a higher one.
+    #[prost(uint64, tag = "8")]
+    pub next_version: u64,
 }
 
 /// The tablet order with this sequence number is carried out.
@@ -352,6 +355,9 @@ pub struct Welcome {
     /// among them is given up; one that is among them, and not committed yet, is committed by this.
     #[prost(uint64, repeated, tag = "7")]
     pub recoveries: Vec<u64>,
+    /// See [`Recover::version_floor`].
+    #[prost(uint64, tag = "8")]
+    pub version_floor: u64,
 }
 
 /// A closed range of key hashes of a table.
@@ -486,6 +492,10 @@ pub struct Recover {
     pub tablets: Vec<TabletRange>,
     #[prost(message, repeated, tag = "3")]
     pub segments: Vec<SegmentSource>,
+    /// Whatever is written to this shard from now on, new or over what is there, gets this version at least; 0: nothing special. Parts of logs were
+    /// given up, and versions in them that nobody can read any more must not be used again.
+    #[prost(uint64, tag = "4")]
+    pub version_floor: u64,
 }
 
 /// A segment, and who has it.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::state::journal::{Writer, load};
 use crate::state::records::{
-    Lease, Log, Loss, Member, Process, Removed, Server, Source, Table, Tablet, Value,
+    Lease, Left, Log, Loss, Member, Process, Removed, Segment, Server, Source, Table, Tablet, Value,
 };
 
 const CLUSTER: u64 = 0x1122_3344_5566_7788;
@@ -30,6 +30,8 @@ fn records() -> Vec<(&'static str, Record)> {
         lease_shift_ns: 120_000_000_000,
         losses_dropped: 1,
         last_recovery_id: 13,
+        version_bound: 0,
+        version_floor: 0,
     };
     let member = Member {
         name: "box-0".to_owned(),
@@ -90,6 +92,7 @@ fn records() -> Vec<(&'static str, Record)> {
         tablet_count: 3,
         object_count: 4,
         live_bytes: 5,
+        missing: String::new(),
     };
     let log = Log {
         id: 1 << 32 | 4,
@@ -97,7 +100,29 @@ fn records() -> Vec<(&'static str, Record)> {
         open_floor: Some(16),
         head_segment_id: 0,
         head_bytes: 0,
+        left: None,
     };
+    let given_up = |number, missing: &str| Loss {
+        number,
+        missing: missing.to_owned(),
+        ..loss.clone()
+    };
+    let meta_after = Meta {
+        version_bound: 3 << 40,
+        version_floor: 2 << 40,
+        ..meta.clone()
+    };
+    let log_left = Log {
+        id: 5,
+        head_segment_id: 9,
+        head_bytes: 100,
+        left: Some(Left {
+            after_recovery: 12,
+            segments: vec![Segment { id: 3, bytes: 70 }, Segment { id: 300, bytes: 0 }],
+        }),
+        ..log.clone()
+    };
+    let loss_given_up = given_up(2, "of a log");
     vec![
         ("meta", Record::Meta(meta)),
         ("member", Record::Member(member)),
@@ -107,6 +132,9 @@ fn records() -> Vec<(&'static str, Record)> {
         ("lease", Record::Lease(lease)),
         ("loss", Record::Loss(loss)),
         ("log", Record::Log(log)),
+        ("meta-after-loss", Record::Meta(meta_after)),
+        ("loss-given-up", Record::Loss(loss_given_up)),
+        ("log-left", Record::Log(log_left)),
     ]
 }
 

@@ -17,6 +17,7 @@ use wire::ids::ServerId;
 use wire::time::Time;
 
 use crate::Coordinator;
+use crate::loss::Left;
 use crate::recovery::Dead;
 use records::{FORMAT_VERSION, Key, Meta, Record, Value};
 
@@ -113,6 +114,8 @@ impl Coordinator {
             lease_shift_ns: self.leases.shift_ns(),
             losses_dropped: self.losses_dropped,
             last_recovery_id: self.recoveries.last_id,
+            version_bound: self.version_bound,
+            version_floor: self.version_floor,
         }
     }
 
@@ -142,7 +145,17 @@ fn log_record((id, dead): (&ServerId, &Dead)) -> Record {
         open_floor: dead.floor,
         head_segment_id: dead.head.map_or(0, |head| head.segment_id),
         head_bytes: dead.head.map_or(0, |head| head.bytes),
+        left: dead.left.as_ref().map(left_record),
     })
+}
+
+fn left_record(left: &Left) -> records::Left {
+    let segments = left.segments.iter();
+    let segments = segments.map(|(&id, &bytes)| records::Segment { id, bytes });
+    records::Left {
+        after_recovery: left.after_recovery,
+        segments: segments.collect(),
+    }
 }
 
 fn loss_record(number: u64, loss: &crate::status::Loss) -> Record {
@@ -156,5 +169,6 @@ fn loss_record(number: u64, loss: &crate::status::Loss) -> Record {
         tablet_count: loss.tablet_count,
         object_count: loss.object_count,
         live_bytes: loss.live_bytes,
+        missing: loss.missing.clone(),
     })
 }

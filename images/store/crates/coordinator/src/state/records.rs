@@ -68,6 +68,12 @@ pub struct Meta {
     pub losses_dropped: u64,
     #[prost(uint64, tag = "12")]
     pub last_recovery_id: u64,
+    /// Every version that a server has given out is below it.
+    #[prost(uint64, tag = "13")]
+    pub version_bound: u64,
+    /// That bound when parts of logs were given up last; 0: never.
+    #[prost(uint64, tag = "14")]
+    pub version_floor: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -203,6 +209,9 @@ pub struct Loss {
     pub object_count: u64,
     #[prost(uint64, tag = "9")]
     pub live_bytes: u64,
+    /// For people, what somebody has given up; empty: a process died that had the only copy.
+    #[prost(string, tag = "10")]
+    pub missing: String,
 }
 
 /// The log of a dead server that tablets need.
@@ -220,6 +229,26 @@ pub struct Log {
     pub head_segment_id: u64,
     #[prost(uint32, tag = "5")]
     pub head_bytes: u32,
+    #[prost(message, optional, tag = "6")]
+    pub left: Option<Left>,
+}
+
+/// All that a log consists of any more, since somebody has accepted that the rest is lost.
+#[derive(Clone, PartialEq, Message)]
+pub struct Left {
+    /// The recovery that was ordered last before that.
+    #[prost(uint64, tag = "1")]
+    pub after_recovery: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub segments: Vec<Segment>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Segment {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    #[prost(uint32, tag = "2")]
+    pub bytes: u32,
 }
 
 /// Names a record. Derived from it, so that every record stands in one place only.

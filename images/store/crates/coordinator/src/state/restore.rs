@@ -9,6 +9,7 @@ use wire::time::Time;
 use super::records::{self, FORMAT_VERSION, Key, Meta, Record, Value};
 use super::{Pair, TIME_AHEAD_NS};
 use crate::leases::Leases;
+use crate::loss::Left;
 use crate::members::Members;
 use crate::recovery::Dead;
 use crate::search::Head;
@@ -107,6 +108,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
         || meta.next_lease_id >> 32 < u64::from(meta.cluster_tag)
         || meta.member_changes.max(meta.losses_dropped) > MAX_COUNT
         || meta.last_recovery_id > MAX_COUNT
+        || meta.version_floor > meta.version_bound
     {
         return Err(format!("its counters are impossible: {meta:?}"));
     }
@@ -141,6 +143,8 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.losses_dropped = meta.losses_dropped;
     coordinator.recoveries.dead = sorted.logs.into_iter().map(dead_of).collect();
     coordinator.recoveries.last_id = meta.last_recovery_id;
+    coordinator.version_bound = meta.version_bound;
+    coordinator.version_floor = meta.version_floor;
     coordinator.noted_meta = Some(meta);
     coordinator.check_sources()?;
     coordinator.resume_recoveries(now);
@@ -156,8 +160,19 @@ fn dead_of(log: records::Log) -> (ServerId, Dead) {
         member: log.member,
         floor: log.open_floor,
         head: (head.segment_id != 0).then_some(head),
+        left: log.left.map(left_of),
     };
     (ServerId(log.id), dead)
+}
+
+fn left_of(left: records::Left) -> Left {
+    let segments = left.segments.into_iter();
+    Left {
+        segments: segments
+            .map(|segment| (segment.id, segment.bytes))
+            .collect(),
+        after_recovery: left.after_recovery,
+    }
 }
 
 impl Coordinator {
@@ -202,6 +217,7 @@ fn losses_of(meta: &Meta, mut records: Vec<records::Loss>) -> Result<VecDeque<Lo
             tablet_count: record.tablet_count,
             object_count: record.object_count,
             live_bytes: record.live_bytes,
+            missing: record.missing,
         });
     }
     Ok(losses)
@@ -226,6 +242,8 @@ mod tests {
             lease_shift_ns: 9,
             losses_dropped: 11,
             last_recovery_id: 12,
+            version_bound: 14,
+            version_floor: 13,
         };
         let pairs = [Pair::from(Record::Meta(meta.clone()))];
         let restored = Coordinator::restore(Config::new(0, 0, "test"), pairs, Time(77)).unwrap();

@@ -1,6 +1,8 @@
 //! A coordinator with a driver that writes down what it is told.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod replicated;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -6,6 +6,7 @@ mod sources;
 use core::time::Duration;
 
 use wire::ids::ServerId;
+use wire::member::coordinator::Kind;
 use wire::member::{TabletRange, shard};
 use wire::peer::{Entries, Status as PeerStatus};
 use wire::status::Status;
@@ -81,6 +82,45 @@ fn tablets_are_served_when_the_coordinator_says_so() {
     );
     assert_eq!(driver.shard.audit(), Ok(()));
     assert_eq!(commit(&mut driver, 6), Session::Continue, "said again");
+}
+
+#[test]
+fn versions_that_may_have_been_used_in_what_was_given_up_are_not_used_again() {
+    let mut sources = Sources::default();
+    let segment = Segment::new(1).object(b"a", 5, b"older than what was lost");
+    sources.put(&segment.object(b"c", 6, b"c"), &[20]);
+    let mut driver = driver();
+    let Kind::Recover(mut order) = sources.order(6, &[WHOLE_TABLE]) else {
+        panic!("an order");
+    };
+    order.version_floor = 1000;
+    driver.order(Kind::Recover(order));
+    sources.answer(&mut driver);
+    recovered(&mut driver);
+    assert_eq!(commit(&mut driver, 6), Session::Continue);
+    assert_eq!(driver.read(b"a").1, 5, "what is left is as it was");
+    let over = driver.write(1, b"a", b"new").1;
+    let new = driver.write(2, b"b", b"new").1;
+    assert_eq!(driver.remove(3, b"c"), (Status::Ok, 6));
+    let again = driver.write(4, b"c", b"new").1;
+    assert!(
+        over >= 1000 && new >= 1000 && again >= 1000,
+        "{over} {new} {again}"
+    );
+    // The coordinator hears which versions are in use, also those of objects that were overwritten.
+    let count = 5;
+    for rpc_id in 5..5 + count {
+        driver.write(rpc_id, b"a", b"newer");
+    }
+    driver.order(Kind::Ping(wire::member::Ping {
+        sequence: 1,
+        cluster_time_ns: 1,
+    }));
+    let pongs = driver.said.messages.iter().filter_map(|kind| match kind {
+        shard::Kind::Pong(pong) => Some(pong.next_version),
+        _ => None,
+    });
+    assert!(pongs.last().is_some_and(|next| next > over + count));
 }
 
 #[test]

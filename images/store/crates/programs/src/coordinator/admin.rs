@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use admin::admin_server::{Admin, AdminServer};
-use coordinator::status::{self, RemoveMemberError};
+use coordinator::status::{self, AcceptLossError, RemoveMemberError};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 
@@ -16,6 +16,9 @@ use crate::metrics::{self, byte_gauge, counter, gauge, time_counter};
 
 /// Longest name of a member that is looked up.
 const MAX_NAME_BYTES: usize = 1024;
+
+/// Longest token of a loss that is looked at.
+const MAX_TOKEN_BYTES: usize = 64;
 
 /// Calls under way on one connection; more wait.
 const MAX_CALLS: usize = 32;
@@ -96,6 +99,7 @@ impl Admin for Service {
             name,
             instance,
             expected_cluster_id,
+            gives_up_copies,
         } = request.into_inner();
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Err(Status::invalid_argument(format!(
@@ -111,6 +115,7 @@ impl Admin for Service {
             name,
             instance,
             expected_cluster_id,
+            gives_up_copies,
         };
         let removed = self
             .mailbox
@@ -118,13 +123,47 @@ impl Admin for Service {
             .await?;
         removed.map_err(|error| match error {
             RemoveMemberError::NotFound { .. } => Status::not_found(error.to_string()),
-            RemoveMemberError::OwnsTablets { .. } => Status::failed_precondition(error.to_string()),
-            RemoveMemberError::OtherStore { .. } => Status::aborted(error.to_string()),
+            RemoveMemberError::OwnsTablets { .. } | RemoveMemberError::CopiesNeeded { .. } => {
+                Status::failed_precondition(error.to_string())
+            }
+            RemoveMemberError::OtherStore(_) => Status::aborted(error.to_string()),
             RemoveMemberError::TooManyRemoved { .. } => {
                 Status::resource_exhausted(error.to_string())
             }
         })?;
         Ok(Response::new(admin::RemoveMemberResponse {}))
+    }
+
+    async fn accept_loss(
+        &self,
+        request: Request<admin::AcceptLossRequest>,
+    ) -> Result<Response<admin::AcceptLossResponse>, Status> {
+        let request = request.into_inner();
+        if request.loss_token.is_empty() || request.loss_token.len() > MAX_TOKEN_BYTES {
+            return Err(Status::invalid_argument(
+                "repeat the loss_token that the status shows with the recovery",
+            ));
+        }
+        let acceptance = status::Acceptance {
+            server_id: request.server_id,
+            token: request.loss_token,
+            expected_cluster_id: request.expected_cluster_id,
+        };
+        let accepted = self
+            .mailbox
+            .ask(|answer| Question::AcceptLoss { acceptance, answer })
+            .await?;
+        let accepted = accepted.map_err(|error| match error {
+            AcceptLossError::NoRecovery { .. } => Status::not_found(error.to_string()),
+            AcceptLossError::NothingMissing { .. } => {
+                Status::failed_precondition(error.to_string())
+            }
+            AcceptLossError::OtherLoss { .. } | AcceptLossError::OtherStore(_) => {
+                Status::aborted(error.to_string())
+            }
+        })?;
+        let loss = Some(loss(accepted));
+        Ok(Response::new(admin::AcceptLossResponse { loss }))
     }
 }
 
@@ -217,6 +256,20 @@ fn recovery(recovery: status::Recovery) -> admin::Recovery {
             0 => 0,
             _ => took_ns.div_ceil(1_000_000).max(1),
         },
+        missing: recovery.missing.into_iter().map(missing_log).collect(),
+        loss_token: recovery.loss_token,
+    }
+}
+
+fn missing_log(log: status::MissingLog) -> admin::MissingLog {
+    admin::MissingLog {
+        server_id: log.server_id,
+        segments: log.segments,
+        segment_count: log.segment_count,
+        lacks_head: log.lacks_head,
+        segments_left: log.segments_left,
+        bytes_left: log.bytes_left,
+        text: log.text,
     }
 }
 
@@ -230,6 +283,7 @@ fn loss(loss: status::Loss) -> admin::Loss {
         tablet_count: loss.tablet_count,
         object_count: loss.object_count,
         live_bytes: loss.live_bytes,
+        missing: loss.missing,
     }
 }
 

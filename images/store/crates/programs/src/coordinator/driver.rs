@@ -10,7 +10,9 @@ use std::ops::Range;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use coordinator::status::{ClusterStatus, Removal, RemoveMemberError, TablePage};
+use coordinator::status::{
+    AcceptLossError, Acceptance, ClusterStatus, Loss, Removal, RemoveMemberError, TablePage,
+};
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
@@ -43,6 +45,10 @@ pub enum Question {
     RemoveMember {
         removal: Removal,
         answer: oneshot::Sender<Result<(), RemoveMemberError>>,
+    },
+    AcceptLoss {
+        acceptance: Acceptance,
+        answer: oneshot::Sender<Result<Loss, AcceptLossError>>,
     },
 }
 
@@ -154,6 +160,10 @@ impl Driver {
             Question::RemoveMember { removal, answer } => {
                 let removed = coordinator.remove_member(now, &removal, &mut out);
                 Box::new(move || drop(answer.send(removed)))
+            }
+            Question::AcceptLoss { acceptance, answer } => {
+                let accepted = coordinator.accept_loss(now, &acceptance, &mut out);
+                Box::new(move || drop(answer.send(accepted)))
             }
         };
         self.held.actions.push(Action::Answer(answer));

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use admin::admin_client::AdminClient;
-use admin::{GetClusterStatusRequest, GetClusterStatusResponse, ListTablesRequest, Table};
+use admin::{
+    AcceptLossRequest, AcceptLossResponse, GetClusterStatusRequest, GetClusterStatusResponse,
+    ListTablesRequest, RemoveMemberRequest, Table,
+};
+use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::locators::coordinators;
@@ -32,10 +36,14 @@ fn call<A>(
                     .await
                     .map_err(|error| chain(&error))?;
                 let answer = call(&mut AdminClient::new(channel)).await;
-                answer.map(tonic::Response::into_inner).map_err(|status| status.message().to_owned())
+                match answer {
+                    Ok(answer) => Ok(Ok(answer.into_inner())),
+                    Err(status) if is_refusal(&status) => Ok(Err(status.message().to_owned())),
+                    Err(status) => Err(status.message().to_owned()),
+                }
             };
             match answer.await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return answer,
                 Err(problem) => problems.push(format!("{address}: {problem}")),
             }
         }
@@ -45,6 +53,14 @@ fn call<A>(
             problems.join("; ")
         ))
     })
+}
+
+/// Whether the coordinator has said no, and not: nothing.
+fn is_refusal(status: &tonic::Status) -> bool {
+    matches!(
+        status.code(),
+        Code::FailedPrecondition | Code::NotFound | Code::Aborted | Code::InvalidArgument
+    )
 }
 
 /// An error with its causes.
@@ -63,6 +79,24 @@ pub fn status(coordinator: &str) -> Result<GetClusterStatusResponse, String> {
     call(coordinator, async |client| {
         client.get_cluster_status(GetClusterStatusRequest {}).await
     })
+}
+
+/// Gives up what a recovery misses.
+pub fn accept_loss(
+    coordinator: &str,
+    request: &AcceptLossRequest,
+) -> Result<AcceptLossResponse, String> {
+    call(coordinator, async |client| {
+        client.accept_loss(request.clone()).await
+    })
+}
+
+/// Takes a member out of the store.
+pub fn remove_member(coordinator: &str, request: &RemoveMemberRequest) -> Result<(), String> {
+    call(coordinator, async |client| {
+        client.remove_member(request.clone()).await
+    })
+    .map(|_| ())
 }
 
 /// All tables, page by page.

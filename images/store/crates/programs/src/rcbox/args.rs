@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use client::RejectRules;
+use wire::ids::ServerId;
 
 use super::notation::{KeyNotation, ValueNotation};
 use crate::VERSION;
@@ -205,6 +206,12 @@ Examples:
         #[arg(long, short)]
         yes: bool,
     },
+    /// Recoveries that wait for what is gone
+    #[command(subcommand)]
+    Recovery(Recovery),
+    /// Members of the store
+    #[command(subcommand)]
+    Member(Member),
     /// Splits a tablet in two, so that they can be on different servers later
     #[command(after_help = "\
 `rcbox tables` shows the ranges of key hashes. The hash is the first of the second tablet.
@@ -216,6 +223,63 @@ Examples:
         /// Key hash, decimal or with 0x
         #[arg(value_parser = key_hash)]
         key_hash: u64,
+    },
+}
+
+/// What can be done about a recovery.
+#[derive(Subcommand, Debug)]
+pub enum Recovery {
+    /// Lets a recovery go on without what is missing; what is missing is then lost for ever
+    ///
+    /// A recovery waits as long as no backup has some part of the dead server's log, and goes on by itself when a disk that has it returns.
+    /// If these disks are gone for ever, somebody has to say so. Without --token nothing is changed: it shows what is missing, what is left,
+    /// and the token that stands for just this. With the token it is given up; another token, because something has changed meanwhile, is refused.
+    #[command(after_help = "\
+What is lost: the newest objects, or the removal of objects, that only the missing segments had. Of such an object an older value, or none,
+is served afterwards. The status lists the loss from then on, and a disk that turns up later is not read any more.
+
+Examples:
+  rcbox recovery accept-loss 3.0
+  rcbox recovery accept-loss 3.0 --token 5f3a9c01
+  rcbox recovery accept-loss 3.0 --token 5f3a9c01 --yes")]
+    AcceptLoss {
+        /// The dead server, as the status names it
+        #[arg(value_parser = server_id)]
+        server: ServerId,
+        /// What was shown as the token of what is missing
+        #[arg(long)]
+        token: Option<String>,
+        /// Do not ask
+        #[arg(long, short, requires = "token")]
+        yes: bool,
+    },
+}
+
+/// What can be done about a member.
+#[derive(Subcommand, Debug)]
+pub enum Member {
+    /// Takes a member out of the store for good; asks on a terminal
+    ///
+    /// It is refused while the member serves tablets, and while copies that it keeps for others may be the last ones; the error says whose, and
+    /// what to wait for.
+    #[command(after_help = "\
+Under Kubernetes the operator removes members; use `kubectl scale`.
+
+Examples:
+  rcbox member remove box-master-3
+  rcbox member remove box-master-3 --yes
+  rcbox member remove box-master-3 --give-up-copies    its disk is gone for ever, and a recovery waits for it")]
+    Remove {
+        name: String,
+        /// Keep processes of this instance out, too, even if they never enlisted
+        #[arg(long, value_name = "INSTANCE", default_value = "")]
+        instance: String,
+        /// Also while copies that it keeps may be the last ones
+        #[arg(long)]
+        give_up_copies: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 
@@ -397,6 +461,15 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// An id as it is shown, such as 3.1.
+fn server_id(text: &str) -> Result<ServerId, String> {
+    let parts = text.split_once('.');
+    let parsed = parts.and_then(|(index, generation)| {
+        Some(ServerId::new(index.parse().ok()?, generation.parse().ok()?))
+    });
+    parsed.ok_or_else(|| "give the id of a server as it is shown, such as 3.0".to_owned())
+}
+
 fn key_hash(text: &str) -> Result<u64, String> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -465,6 +538,9 @@ mod tests {
             "rcbox put t k v --file f",
             "rcbox get t k --hex --escaped",
             "rcbox watch t k more",
+            "rcbox recovery accept-loss 3",
+            "rcbox recovery accept-loss 3.0 --yes",
+            "rcbox member remove",
         ] {
             assert!(
                 Options::try_parse_from(words.split(' ')).is_err(),

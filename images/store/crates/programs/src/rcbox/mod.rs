@@ -6,6 +6,7 @@ mod complete;
 mod interrupt;
 mod notation;
 mod objects;
+mod operate;
 mod out;
 mod scan;
 mod session;
@@ -20,7 +21,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 pub use args::Options;
-use args::{Command, ProgramCommand};
+use args::{Command, Member, ProgramCommand, Recovery};
 use out::{Out, Stop};
 use session::{Session, Settings};
 
@@ -130,6 +131,27 @@ fn question(command: &Command) -> Option<String> {
     match command {
         Command::DropTable { table, yes: false } => {
             Some(format!("Drop table {table:?} with all its objects? [y/N] "))
+        }
+        Command::Recovery(Recovery::AcceptLoss {
+            server,
+            token: Some(_),
+            yes: false,
+        }) => Some(format!(
+            "Give up for ever what the recovery of server {server} misses? [y/N] "
+        )),
+        Command::Member(Member::Remove {
+            name,
+            give_up_copies,
+            yes: false,
+            ..
+        }) => {
+            let copies = match give_up_copies {
+                true => ", also if copies that it keeps are the last ones",
+                false => "",
+            };
+            Some(format!(
+                "Take member {name:?} out of the store for good{copies}? [y/N] "
+            ))
         }
         _ => None,
     }

@@ -7,7 +7,7 @@ use client::{Cluster, Error, Options, Status};
 use super::args::Command;
 use super::notation::escape;
 use super::out::Out;
-use super::{Failure, admin_api, objects, scan, show, watch};
+use super::{Failure, admin_api, objects, operate, scan, show, watch};
 
 /// Which store, and how it is talked to.
 #[derive(Clone)]
@@ -101,6 +101,8 @@ impl Session {
                 let dropped = self.cluster()?.drop_table(&table);
                 dropped.map_err(|error| self.about_table(&error, &table))
             }
+            Command::Recovery(recovery) => operate::recovery(&self.settings, &recovery, out),
+            Command::Member(member) => operate::member(coordinator, &member),
             Command::Split { table, key_hash } => {
                 let split = self.cluster()?.split_tablet(&table, key_hash);
                 split.map_err(|error| self.about_table(&error, &table))

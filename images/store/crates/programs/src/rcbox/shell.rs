@@ -11,7 +11,7 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 
-use super::args::{Command, Line, LineCommand};
+use super::args::{Command, Line, LineCommand, Recovery};
 use super::complete::Completions;
 use super::interrupt::{Ended, Interrupts};
 use super::out::{Out, Stop};
@@ -267,12 +267,15 @@ fn changes(command: &Command) -> bool {
         | Command::Servers
         | Command::Get(_)
         | Command::Scan(_)
-        | Command::Watch(_) => false,
+        | Command::Watch(_)
+        | Command::Recovery(Recovery::AcceptLoss { token: None, .. }) => false,
         Command::Put(_)
         | Command::Rm(_)
         | Command::Incr(_)
         | Command::CreateTable { .. }
         | Command::DropTable { .. }
+        | Command::Recovery(_)
+        | Command::Member(_)
         | Command::Split { .. } => true,
     }
 }

@@ -59,6 +59,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
         status.client_lease_count
     );
     members(&mut text, status, colors);
+    retired(&mut text, status);
     recoveries(&mut text, status);
     losses(&mut text, status);
     text
@@ -80,12 +81,26 @@ fn segments_short(status: &GetClusterStatusResponse) -> String {
 fn members(text: &mut String, status: &GetClusterStatusResponse, colors: bool) {
     let mut rows = vec![
         [
-            "MEMBER", "STATE", "SERVER", "LOCATOR", "TABLETS", "OBJECTS", "LIVE", "CAPACITY",
+            "MEMBER",
+            "STATE",
+            "SERVER",
+            "LOCATOR",
+            "TABLETS",
+            "OBJECTS",
+            "IN USE",
+            "MEMORY",
+            "KEPT FOR OTHERS",
         ]
         .map(str::to_owned),
     ];
     for member in &status.members {
         for shard in &member.shards {
+            if shard_state(shard) == NO_PROCESS {
+                let mut row = std::array::from_fn(|_| "-".to_owned());
+                (row[0], row[1]) = (member.name.clone(), NO_PROCESS.to_owned());
+                rows.push(row);
+                continue;
+            }
             rows.push([
                 member.name.clone(),
                 shard_state(shard).to_owned(),
@@ -95,6 +110,7 @@ fn members(text: &mut String, status: &GetClusterStatusResponse, colors: bool) {
                 shard.object_count.to_string(),
                 bytes(shard.log_live_bytes),
                 bytes(shard.log_capacity_bytes),
+                kept_for_others(shard),
             ]);
         }
     }
@@ -104,10 +120,51 @@ fn members(text: &mut String, status: &GetClusterStatusResponse, colors: bool) {
     }
 }
 
+/// State of a server whose process is dead, before another has come.
+const NO_PROCESS: &str = "no process";
+
 pub fn shard_state(shard: &admin::Shard) -> &'static str {
     match shard.connected {
         true => "up",
+        // The one that was is known to be dead.
+        false if shard.locator.is_empty() => NO_PROCESS,
         false => "unreachable",
+    }
+}
+
+/// Copies of others' segments.
+fn kept_for_others(shard: &admin::Shard) -> String {
+    match &shard.backup {
+        None => "-".to_owned(),
+        Some(backup) => {
+            let used = backup.frames.saturating_sub(backup.frames_free);
+            let frame_bytes = u64::from(backup.segment_bytes);
+            format!(
+                "{} of {}",
+                bytes(u64::from(used) * frame_bytes),
+                bytes(u64::from(backup.frames) * frame_bytes)
+            )
+        }
+    }
+}
+
+/// Backups that take nothing new.
+fn retired(text: &mut String, status: &GetClusterStatusResponse) {
+    for member in &status.members {
+        for shard in &member.shards {
+            let Some(backup) = &shard.backup else {
+                continue;
+            };
+            if !backup.retired_reason.is_empty() {
+                let _ = writeln!(
+                    text,
+                    "\nThe backup of {} ({}) takes no more copies: {}\n  What it has is still read; others get copies of it. Replace its disk, and start the server again.",
+                    escape(member.name.as_bytes()),
+                    ServerId(shard.server_id),
+                    escape(backup.retired_reason.as_bytes())
+                );
+            }
+        }
     }
 }
 
@@ -116,30 +173,85 @@ fn recoveries(text: &mut String, status: &GetClusterStatusResponse) {
     let under_way = |recovery: &&admin::Recovery| recovery.tablets_left > 0;
     for recovery in status.recoveries.iter().filter(under_way) {
         let for_ns = status.cluster_time_ns.saturating_sub(recovery.started_ns);
-        let waits = match recovery.waits_for.as_str() {
-            "" => String::new(),
-            what => format!("; waits for {}", escape(what.as_bytes())),
-        };
+        let server = ServerId(recovery.server_id);
         let _ = writeln!(
             text,
-            "\nRecovery of {} ({}), for {}: {} tablets left, {} of log{waits}",
+            "\nRecovery of {} (server {server}), for {}: {} tablets are not served yet, {} of log to read",
             escape(recovery.member.as_bytes()),
-            ServerId(recovery.server_id),
             duration(for_ns),
             recovery.tablets_left,
             bytes(recovery.bytes)
         );
+        if !recovery.waits_for.is_empty() {
+            let _ = writeln!(
+                text,
+                "  It waits: {}",
+                escape(recovery.waits_for.as_bytes())
+            );
+        }
+        if !recovery.loss_token.is_empty() {
+            let _ = writeln!(
+                text,
+                "  It goes on when a server with a disk that has this is started. If these disks are gone for ever: rcbox recovery accept-loss {server}"
+            );
+        }
     }
+}
+
+/// What a recovery misses, and what is left: lines.
+pub fn missing(recovery: &admin::Recovery) -> String {
+    const NAMED: usize = 32;
+    let mut text = format!(
+        "The recovery of server {} (member {}) misses, and nobody serves {} tablets until it is there or given up:\n",
+        ServerId(recovery.server_id),
+        escape(recovery.member.as_bytes()),
+        recovery.tablets_left
+    );
+    for log in &recovery.missing {
+        let server = ServerId(log.server_id);
+        if log.lacks_head {
+            let _ = writeln!(
+                text,
+                "  of the log of server {server}: its end. How much was written there last, and which older segments count, nobody can tell"
+            );
+        }
+        if log.segment_count > 0 {
+            let named: Vec<String> = log
+                .segments
+                .iter()
+                .take(NAMED)
+                .map(u64::to_string)
+                .collect();
+            let more = match log.segment_count.saturating_sub(named.len() as u64) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let _ = writeln!(
+                text,
+                "  of the log of server {server}: segments {}{more}",
+                named.join(", ")
+            );
+        }
+        let _ = writeln!(
+            text,
+            "  left of it: {} segments, {}",
+            log.segments_left,
+            bytes(log.bytes_left)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "  It waits: {}",
+        escape(recovery.waits_for.as_bytes())
+    );
+    text
 }
 
 fn losses(text: &mut String, status: &GetClusterStatusResponse) {
     if status.losses.is_empty() {
         return;
     }
-    let _ = writeln!(
-        text,
-        "\nLost (processes that died with the only copy of something):"
-    );
+    let _ = writeln!(text, "\nLost for ever:");
     if status.losses_dropped > 0 {
         let _ = writeln!(
             text,
@@ -147,24 +259,34 @@ fn losses(text: &mut String, status: &GetClusterStatusResponse) {
             status.losses_dropped
         );
     }
-    for loss in &status.losses {
-        let ago = status.cluster_time_ns.saturating_sub(loss.cluster_time_ns);
-        let more = if loss.tables_dropped > 0 {
-            format!(" and {} more", loss.tables_dropped)
-        } else {
-            String::new()
-        };
-        let _ = writeln!(
-            text,
-            "  {} ago: {} with {} tablets, about {} objects, {} of tables {}{more}",
-            duration(ago),
-            escape(loss.member.as_bytes()),
+    for one in &status.losses {
+        let ago = status.cluster_time_ns.saturating_sub(one.cluster_time_ns);
+        let _ = writeln!(text, "  {} ago: {}", duration(ago), loss(one));
+    }
+}
+
+/// A sentence.
+pub fn loss(loss: &admin::Loss) -> String {
+    let more = if loss.tables_dropped > 0 {
+        format!(" and {} more", loss.tables_dropped)
+    } else {
+        String::new()
+    };
+    let member = escape(loss.member.as_bytes());
+    let tables = escape(loss.tables.join(", ").as_bytes());
+    if loss.missing.is_empty() {
+        return format!(
+            "{member} died with the only copy of {} tablets, about {} objects, {} of tables {tables}{more}",
             loss.tablet_count,
             loss.object_count,
-            bytes(loss.live_bytes),
-            escape(loss.tables.join(", ").as_bytes())
+            bytes(loss.live_bytes)
         );
     }
+    format!(
+        "{} tablets of tables {tables}{more} that {member} served may lack objects: missing {}",
+        loss.tablet_count,
+        escape(loss.missing.as_bytes())
+    )
 }
 
 /// Text for people.
@@ -189,7 +311,10 @@ pub fn tables(tables: &[Table], program: &str) -> String {
                 format!("{:#018x}", tablet.start_key_hash),
                 format!("{:#018x}", tablet.end_key_hash),
                 tablet_state(tablet.state()).to_owned(),
-                ServerId(tablet.server_id).to_string(),
+                match tablet.server_id {
+                    0 => "-".to_owned(),
+                    id => ServerId(id).to_string(),
+                },
                 tablet.member.clone(),
             ]);
         }
@@ -235,7 +360,7 @@ const DEFAULT_COLOR: &str = "\x1b[39m";
 fn color(cell: &str) -> Option<&'static str> {
     match cell {
         "up" => Some("\x1b[32m"),
-        "unreachable" => Some("\x1b[31m"),
+        "unreachable" | NO_PROCESS => Some("\x1b[31m"),
         _ => None,
     }
 }
@@ -256,6 +381,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
                 "serving": shard.serving,
                 "logLiveBytes": shard.log_live_bytes,
                 "objectCount": shard.object_count,
+                "backup": shard.backup.as_ref().map(backup_json),
             })
         });
         let state = match member.state() {
@@ -273,19 +399,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
             "shards": shards.collect::<Vec<_>>(),
         })
     });
-    let losses = status.losses.iter().map(|loss| {
-        let server_ids = loss.server_ids.iter().map(|id| ServerId(*id).to_string());
-        json!({
-            "clusterTimeNs": loss.cluster_time_ns,
-            "member": loss.member,
-            "serverIds": server_ids.collect::<Vec<_>>(),
-            "tables": loss.tables,
-            "tablesDropped": loss.tables_dropped,
-            "tabletCount": loss.tablet_count,
-            "objectCount": loss.object_count,
-            "liveBytes": loss.live_bytes,
-        })
-    });
+    let losses = status.losses.iter().map(loss_json);
     let durability = status.durability.unwrap_or_default();
     json!({
         "clusterId": format!("{:#018x}", status.cluster_id),
@@ -303,7 +417,22 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
     })
 }
 
-fn recovery_json(recovery: &admin::Recovery) -> Value {
+pub fn loss_json(loss: &admin::Loss) -> Value {
+    let server_ids = loss.server_ids.iter().map(|id| ServerId(*id).to_string());
+    json!({
+        "clusterTimeNs": loss.cluster_time_ns,
+        "member": loss.member,
+        "serverIds": server_ids.collect::<Vec<_>>(),
+        "tables": loss.tables,
+        "tablesDropped": loss.tables_dropped,
+        "tabletCount": loss.tablet_count,
+        "objectCount": loss.object_count,
+        "liveBytes": loss.live_bytes,
+        "missing": loss.missing,
+    })
+}
+
+pub fn recovery_json(recovery: &admin::Recovery) -> Value {
     json!({
         "serverId": ServerId(recovery.server_id).to_string(),
         "member": recovery.member,
@@ -313,6 +442,29 @@ fn recovery_json(recovery: &admin::Recovery) -> Value {
         "bytes": recovery.bytes,
         "promisedMs": recovery.promised_ms,
         "measuredMs": recovery.measured_ms,
+        "lossToken": recovery.loss_token,
+        "missing": recovery.missing.iter().map(missing_json).collect::<Vec<_>>(),
+    })
+}
+
+fn missing_json(log: &admin::MissingLog) -> Value {
+    json!({
+        "serverId": ServerId(log.server_id).to_string(),
+        "segments": log.segments,
+        "segmentCount": log.segment_count,
+        "lacksHead": log.lacks_head,
+        "segmentsLeft": log.segments_left,
+        "bytesLeft": log.bytes_left,
+    })
+}
+
+fn backup_json(backup: &admin::BackupStorage) -> Value {
+    json!({
+        "frames": backup.frames,
+        "framesFree": backup.frames_free,
+        "framesDamaged": backup.frames_damaged,
+        "segmentBytes": backup.segment_bytes,
+        "retiredReason": backup.retired_reason,
     })
 }
 
@@ -487,7 +639,7 @@ mod tests {
             "1 up",
             "box-master-0  up",
             "1.0",
-            "30 s ago: box-master-0 with 2 tablets",
+            "30 s ago: box-master-0 died with the only copy of 2 tablets",
         ] {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
         }
@@ -526,7 +678,8 @@ mod tests {
         let shown = status(&replicated, false);
         for part in [
             "Durability: REPLICATED (copies on other hosts: 2)",
-            "Recovery of box-master-1 (2.0), for 5 s: 4 tablets left, 1.0 MiB of log; waits for segment 7 of 2.0",
+            "Recovery of box-master-1 (server 2.0), for 5 s: 4 tablets are not served yet, 1.0 MiB of log to read",
+            "It waits: segment 7 of 2.0",
         ] {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
         }
@@ -535,6 +688,75 @@ mod tests {
         let shown = status(&replicated, false);
         assert!(shown.contains("copies on other hosts: 2; 1 of 10 segments have fewer"));
         assert!(!shown.contains("Recovery"), "one that has ended:\n{shown}");
+    }
+
+    #[test]
+    fn a_status_says_what_somebody_has_to_decide_and_what_was_decided() {
+        let mut waiting = GetClusterStatusResponse {
+            cluster_time_ns: 90_000_000_000,
+            members: vec![admin::Member {
+                name: "b".to_owned(),
+                shards: vec![admin::Shard {
+                    server_id: 3,
+                    connected: true,
+                    backup: Some(admin::BackupStorage {
+                        frames: 10,
+                        frames_free: 4,
+                        segment_bytes: 1 << 20,
+                        retired_reason: "No space left".to_owned(),
+                        ..Default::default()
+                    }),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            recoveries: vec![admin::Recovery {
+                server_id: 2,
+                member: "m".to_owned(),
+                tablets_left: 4,
+                waits_for: "nobody has it".to_owned(),
+                loss_token: "5f3a9c01".to_owned(),
+                missing: vec![admin::MissingLog {
+                    server_id: 2,
+                    segments: vec![5, 7],
+                    segment_count: 3,
+                    segments_left: 11,
+                    bytes_left: 1 << 20,
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let shown = status(&waiting, false);
+        for part in [
+            "6.0 MiB of 10.0 MiB",
+            "The backup of b (3.0) takes no more copies: No space left",
+            "If these disks are gone for ever: rcbox recovery accept-loss 2.0",
+        ] {
+            assert!(shown.contains(part), "{part} is not in\n{shown}");
+        }
+        waiting.members[0].shards[0].connected = false;
+        assert!(status(&waiting, false).contains("b       no process  -"));
+        let shown = missing(&waiting.recoveries[0]);
+        for part in [
+            "of the log of server 2.0: segments 5, 7 and 1 more",
+            "left of it: 11 segments, 1.0 MiB",
+            "It waits: nobody has it",
+        ] {
+            assert!(shown.contains(part), "{part} is not in\n{shown}");
+        }
+        waiting.losses = vec![admin::Loss {
+            cluster_time_ns: 60_000_000_000,
+            member: "m".to_owned(),
+            tables: vec!["fruit".to_owned()],
+            tablet_count: 4,
+            missing: "of the log of server 2.0: 3 segments".to_owned(),
+            ..Default::default()
+        }];
+        let shown = status(&waiting, false);
+        let part = "30 s ago: 4 tablets of tables fruit that m served may lack objects: missing of the log of server 2.0";
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
 
     #[test]

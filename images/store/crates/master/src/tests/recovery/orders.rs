@@ -24,6 +24,7 @@ fn welcome_again(driver: &mut Driver, tablets: &[TabletRange], recoveries: &[u64
         tablets: tablets.to_vec(),
         silence_timeout_ms: 5000,
         recoveries: recoveries.to_vec(),
+        version_floor: 0,
     }))
 }
 

@@ -173,6 +173,7 @@ impl Sources {
             recovery_id,
             tablets: tablets.to_vec(),
             segments: self.segments.values().cloned().collect(),
+            version_floor: 0,
         })
     }
 

@@ -1,0 +1,199 @@
+//! Taking a member out of the store for good, and what speaks against it.
+
+use std::collections::BTreeSet;
+
+use wire::ids::ServerId;
+use wire::member::RefusedReason;
+use wire::time::Time;
+
+use crate::members::Server;
+use crate::sessions::refuse;
+use crate::status::{OtherStore, Removal, RemoveMemberError};
+use crate::{Coordinator, Output, level};
+
+/// Reasons that a refusal lists.
+const MAX_REASONS: usize = 4;
+
+impl Coordinator {
+    /// Takes a member out of the store for good; refused while it serves tablets, and, unless copies are given up, while those that it keeps for
+    /// others may be the last.
+    pub fn remove_member(
+        &mut self,
+        _now: Time,
+        removal: &Removal,
+        out: &mut impl Output,
+    ) -> Result<(), RemoveMemberError> {
+        let name = &removal.name;
+        self.check_removal(removal)?;
+        for link in self.members.remove(name, &removal.instance) {
+            let text = format!("member {name:?} was removed from the store; end this process");
+            refuse(link.connection, RefusedReason::Superseded, text, out);
+            self.give_up_answers(link, out);
+        }
+        out.log_message(
+            level::NOTICE,
+            &format!("member {name:?} was removed from the store"),
+        );
+        self.announce_backups(None, out);
+        Ok(())
+    }
+
+    pub(crate) fn check_store(&self, expected_cluster_id: u64) -> Result<(), OtherStore> {
+        let cluster_id = self.config.cluster_id;
+        if expected_cluster_id == 0 || expected_cluster_id == cluster_id {
+            return Ok(());
+        }
+        Err(OtherStore {
+            expected_cluster_id,
+            cluster_id,
+        })
+    }
+
+    fn check_removal(&self, removal: &Removal) -> Result<(), RemoveMemberError> {
+        self.check_store(removal.expected_cluster_id)
+            .map_err(RemoveMemberError::OtherStore)?;
+        let member = removal.name.clone();
+        let owners: BTreeSet<u32> = match self.members.get(&member) {
+            Some(present) => present.servers().iter().copied().collect(),
+            None if removal.instance.is_empty() => {
+                return Err(RemoveMemberError::NotFound { member });
+            }
+            None => BTreeSet::new(),
+        };
+        let (tables, _, tablet_count) = self.list_owned(&owners);
+        if tablet_count > 0 {
+            let servers = owners
+                .iter()
+                .filter_map(|index| self.members.server(*index));
+            let is_replicated = servers.into_iter().all(|server| server.replicas > 0);
+            return Err(RemoveMemberError::OwnsTablets {
+                member,
+                tablet_count,
+                tables,
+                is_replicated,
+            });
+        }
+        if !removal.gives_up_copies {
+            let mut reasons = self.why_copies_are_needed(&member);
+            reasons.truncate(MAX_REASONS);
+            if !reasons.is_empty() {
+                return Err(RemoveMemberError::CopiesNeeded { member, reasons });
+            }
+        }
+        if !self.members.can_remember_removal() {
+            return Err(RemoveMemberError::TooManyRemoved {
+                limit: self.config.limits.max_removed,
+            });
+        }
+        Ok(())
+    }
+
+    /// Why what the backups of a member keep for others may be the last of it; nothing for one that keeps nothing.
+    fn why_copies_are_needed(&self, name: &str) -> Vec<String> {
+        let Some(member) = self.members.get(name) else {
+            return Vec::new();
+        };
+        let servers = member.servers().iter();
+        let servers: Vec<&Server> = servers
+            .filter_map(|index| self.members.server(*index))
+            .collect();
+        // Of a dead process it is not known any more whether it had a backup; its disk may have what is needed.
+        let has_backup = |server: &&Server| !server.backup_locator.is_empty();
+        if !member.is_dead && !servers.iter().any(has_backup) {
+            return Vec::new();
+        }
+        let mut reasons: Vec<String> = self.why_logs_are_needed();
+        for (index, server) in self.other_masters(name) {
+            reasons.extend(self.why_master_needs(name, index, server));
+        }
+        reasons
+    }
+
+    /// Masters with replicas, those of this member left out.
+    fn other_masters(&self, name: &str) -> impl Iterator<Item = (u32, &Server)> {
+        let enlisted = self.members.enlisted().map(|(server, _)| server);
+        let masters = enlisted.filter(move |server| server.member != name && server.replicas > 0);
+        masters.map(|server| (server.id.index(), server))
+    }
+
+    /// Logs of dead servers that tablets need.
+    fn why_logs_are_needed(&self) -> Vec<String> {
+        let dead = self.recoveries.dead.iter();
+        let reasons = dead.map(|(log, dead)| {
+            let member = &dead.member;
+            let recoveries = &self.recoveries;
+            let waiting = recoveries.missing.iter();
+            let mut waiting = waiting.filter(|(_, logs)| logs.contains_key(log));
+            if let Some((recovery, _)) = waiting.next() {
+                format!(
+                    "the recovery of server {recovery} misses parts of the log of server {log} (member {member:?}), and this member's \
+                     disk may have them: bring it back, or, if that cannot be, accept the loss first \
+                     (rcbox recovery accept-loss {recovery})"
+                )
+            } else if recoveries.under_way(*log).is_some() {
+                format!(
+                    "the log of server {log} (member {member:?}) is being read to recover what that server held: wait until the status \
+                     shows no recovery of it"
+                )
+            } else {
+                format!(
+                    "what was recovered from the log of server {log} (member {member:?}) has not all got new copies yet: wait some seconds"
+                )
+            }
+        });
+        reasons.collect()
+    }
+
+    fn why_master_needs(&self, name: &str, index: u32, server: &Server) -> Option<String> {
+        let (id, member) = (server.id, &server.member);
+        let Some(link) = &server.link else {
+            return Some(format!(
+                "server {id} (member {member:?}) is not connected, and whether it is dead is not decided: its log would be read from \
+                 copies; wait until it is back or recovered"
+            ));
+        };
+        if !link.is_up_to_date(server.pong.sequence) {
+            return Some(format!(
+                "server {id} (member {member:?}) has not said yet what it is short of since the backups of the store have changed: \
+                 ask again in a second"
+            ));
+        }
+        let (short, segments) = (server.pong.segments_short, server.pong.segments);
+        if short > 0 {
+            return Some(format!(
+                "{short} of {segments} segments of the log of server {id} (member {member:?}) have fewer copies than they should: wait \
+                 until they are made again (the status counts them)"
+            ));
+        }
+        let (before, after) = (
+            self.hosts_for_copies(index, None),
+            self.hosts_for_copies(index, Some(name)),
+        );
+        let wanted = server.replicas as usize;
+        (after < wanted && after < before).then(|| {
+            format!(
+                "server {id} (member {member:?}) wants {wanted} copies on other machines, and there would be {after} machines left for \
+                 them: start another member first"
+            )
+        })
+    }
+
+    /// On how many machines, leaving a member out, a master's log can have copies.
+    fn hosts_for_copies(&self, index: u32, without: Option<&str>) -> usize {
+        let members = &self.members;
+        let host_of = |id: ServerId| {
+            let server = members.server(id.index())?;
+            Some((server, members.get(&server.member)?.host_id.as_str()))
+        };
+        let own = members.server(index).and_then(|server| host_of(server.id));
+        let own_host = own.map(|(_, host)| host);
+        let backups = self.announced_backups.iter();
+        let backups = backups.filter(|backup| !backup.is_retired);
+        let hosts: BTreeSet<&str> = backups
+            .filter_map(|backup| host_of(ServerId(backup.server_id)))
+            .filter(|(server, host)| Some(*host) != own_host && without != Some(&server.member))
+            .map(|(_, host)| host)
+            .collect();
+        hosts.len()
+    }
+}
