@@ -133,7 +133,7 @@ func DescribeRecoveries(recoveries []Recovery) string {
 			text += ", it waits: " + recovery.WaitsFor
 		}
 		if recovery.CanBeGivenUp {
-			text += fmt.Sprintf("; if the volumes that have it are gone for ever: rcbox recovery accept-loss %s", recovery.ServerID)
+			text += "; if the volumes that have it are gone for ever: rcbox recovery accept-loss " + recovery.ServerID
 		}
 		parts = append(parts, text)
 	}

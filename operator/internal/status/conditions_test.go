@@ -145,8 +145,8 @@ func TestConditions(t *testing.T) {
 			s.plan.Masters[1].Wanted = false
 		}, []string{progressing + "=True Waiting: scaling in waits for the coordinator"}},
 		{"the coordinator is outdated", func(s *scene) { s.plan.Coordinator.Pending = "image: a -> b" }, []string{
-			progressing + "=False RestartPending: outdated pods: c-1 (image: a -> b); restarting one loses what it holds, so it is yours to delete it: " +
-				"kubectl delete pod -n ",
+			progressing + "=False RestartPending: outdated pods: c-1 (image: a -> b); restarting one loses what it holds, " +
+				"so it is yours to delete it: kubectl delete pod -n ",
 		}},
 		{"a master without data waits for its turn", func(s *scene) {
 			s.plan.Masters[0].Pending, s.plan.Masters[1].Pending = "cores: 1 -> 2", "cores: 1 -> 2"

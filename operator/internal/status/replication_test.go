@@ -124,17 +124,17 @@ func TestConditionsWithCopies(t *testing.T) {
 		{"a master is outdated", func(s *scene) {
 			s.plan.Masters[0].Pending, s.plan.Masters[0].Reported.Tablets = "image: a -> b", 1
 		}, []string{
-			progressing + "=False RestartPending: outdated pods: box-master-0-1 (image: a -> b); while one restarts, what it holds cannot " +
-				"be used until it has come back from copies, so it is yours to delete it: kubectl delete pod -n ",
+			progressing + "=False RestartPending: outdated pods: box-master-0-1 (image: a -> b); while one restarts, what it holds " +
+				"cannot be used until it has come back from copies, so it is yours to delete it: kubectl delete pod -n ",
 		}},
 		{"two masters are outdated", func(s *scene) {
 			for i, pending := range []string{"image: a -> b", "memory: 1Gi -> 2Gi"} {
 				s.plan.Masters[i].Pending, s.plan.Masters[i].Reported.Tablets = pending, 1
 			}
 		}, []string{
-			progressing + "=False RestartPending: outdated pods: box-master-0-1 (image: a -> b), box-master-1-1 (memory: 1Gi -> 2Gi); while " +
-				"one restarts, what it holds cannot be used until it has come back from copies, so it is yours to delete them one at " +
-				"a time, each while DataSafe is True: kubectl delete pod -n ",
+			progressing + "=False RestartPending: outdated pods: box-master-0-1 (image: a -> b), box-master-1-1 (memory: 1Gi -> 2Gi); " +
+				"while one restarts, what it holds cannot be used until it has come back from copies, so it is yours to delete them " +
+				"one at a time, each while DataSafe is True: kubectl delete pod -n ",
 		}},
 		{"a volume is on a node that is gone", func(s *scene) {
 			view := &s.plan.Masters[1]
