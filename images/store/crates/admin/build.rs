@@ -3,7 +3,9 @@
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../api/admin/v1");
+    // Asked for when the script runs: a checkout beside this one may have built it, with the same target directory.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo says where the crate is")?;
+    let api = Path::new(&manifest).join("../../../../api/admin/v1");
     let proto = api.join("admin.proto");
     println!("cargo:rerun-if-changed={}", proto.display());
     let descriptors = protox::compile([&proto], [&api])?;
