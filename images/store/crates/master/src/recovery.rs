@@ -36,6 +36,8 @@ pub(crate) struct Recoveries {
     active: Vec<Recovery>,
     unreleased: Vec<Unreleased>,
     reader: Reader,
+    /// Whose piece was replayed last.
+    turn: usize,
 }
 
 /// Tablets that are being brought back.
@@ -49,7 +51,7 @@ struct Recovery {
     replay: Option<Replay>,
     /// What nobody was asked for yet, or not successfully; the last first.
     sources: Vec<Source>,
-    /// What was read, and found no memory.
+    /// What was read and is not replayed yet: one piece in a tick, and none as long as there is no memory.
     kept: VecDeque<(Read, Vec<u8>)>,
     waits_for_purge: bool,
     is_complete: bool,
@@ -105,6 +107,19 @@ impl Recoveries {
         self.active.iter().position(|recovery| recovery.id == id)
     }
 
+    /// When to replay the next piece.
+    fn next_replay(&self, now: Time) -> Time {
+        let mut next = Time::NEVER;
+        for recovery in &self.active {
+            if recovery.starving_since.is_some() {
+                next = next.min(now + MEMORY_PAUSE);
+            } else if !recovery.kept.is_empty() {
+                return now;
+            }
+        }
+        next
+    }
+
     /// Whether a tablet overlaps one that is being brought back.
     pub fn overlap(&self, tablet: &TabletRange) -> bool {
         let mut active = self.active.iter();
@@ -137,7 +152,7 @@ impl Recovery {
         is_known: impl Fn(ServerId) -> bool,
         has_room: impl Fn(ServerId) -> bool,
     ) -> Result<Option<(Source, ServerId)>, Failed> {
-        if self.replay.is_none() || !self.kept.is_empty() {
+        if self.replay.is_none() || self.starving_since.is_some() {
             return Ok(None);
         }
         let first = self.sources.len().saturating_sub(LOOK_AHEAD);

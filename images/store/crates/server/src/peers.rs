@@ -1,6 +1,6 @@
 //! Requests of other servers to this one's backup.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use backup::{Backup, Inventory, Storage};
 use wire::ids::ReplyTo;
@@ -17,6 +17,43 @@ const MAX_WAITING: u32 = 1 << 16;
 
 /// Requests of each connection that are not answered yet.
 pub(crate) type Waiting = BTreeMap<u64, u32>;
+
+/// Bytes of requests for entries that wait, at most: enough for hundreds of recovery masters with many tablets each.
+const MAX_READS_BYTES: usize = 16 << 20;
+
+/// Requests for entries of replicas that are not answered yet, in the order in which they came.
+#[derive(Default)]
+pub(crate) struct Reads {
+    waiting: VecDeque<(ReplyTo, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Reads {
+    /// False if there is no room.
+    fn push(&mut self, to: ReplyTo, payload: &[u8]) -> bool {
+        if self.bytes + payload.len() > MAX_READS_BYTES {
+            return false;
+        }
+        self.bytes += payload.len();
+        self.waiting.push_back((to, payload.to_vec()));
+        true
+    }
+
+    fn pop(&mut self) -> Option<(ReplyTo, Vec<u8>)> {
+        let (to, payload) = self.waiting.pop_front()?;
+        self.bytes -= payload.len();
+        Some((to, payload))
+    }
+
+    fn forget(&mut self, connection: u64) {
+        self.waiting.retain(|(to, _)| to.connection != connection);
+        self.bytes = self.waiting.iter().map(|(_, payload)| payload.len()).sum();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
 
 /// Passes on what a backup says.
 pub(crate) struct FromBackup<'a, O> {
@@ -66,10 +103,12 @@ impl<S: Storage> Server<S> {
                 let status = backup.read(&read, &mut self.read);
                 out.answer_peer(to, &[&Data::fixed_bytes(status), &self.read]);
             }
-            Ok(Request::ReadEntries(read)) => {
-                let (status, next_offset) = backup.read_entries(&read, &mut self.read);
-                let fixed = Entries::fixed_bytes(status, next_offset);
-                out.answer_peer(to, &[&fixed, &self.read]);
+            Ok(Request::ReadEntries(_)) => {
+                if !self.reads.push(to, payload) {
+                    let text = "backup: closed a connection: more is asked for at once than recoveries ask for";
+                    out.log_message(2, text);
+                    self.close_peer(to.connection, out);
+                }
             }
             Ok(Request::List(list)) => {
                 let mut listing = Vec::new();
@@ -80,6 +119,24 @@ impl<S: Storage> Server<S> {
                 out.log_message(2, &format!("backup: closed a connection: {error}"));
                 self.close_peer(to.connection, out);
             }
+        }
+    }
+
+    /// Answers one of the recovery masters: each takes most of a millisecond, and clients and the keep-alives of other masters must not wait for
+    /// all that have come at once. When to come again.
+    pub(crate) fn answer_a_read(&mut self, now: Time, out: &mut impl Output) -> Time {
+        if let Some((to, payload)) = self.reads.pop()
+            && let Some(backup) = self.stage.backup_mut()
+            && let Ok(Request::ReadEntries(read)) = Request::decode(&payload)
+        {
+            let (status, next_offset) = backup.read_entries(&read, &mut self.read);
+            let fixed = Entries::fixed_bytes(status, next_offset);
+            out.answer_peer(to, &[&fixed, &self.read]);
+        }
+        if self.reads.is_empty() {
+            Time::NEVER
+        } else {
+            now
         }
     }
 
@@ -116,10 +173,11 @@ impl<S: Storage> Server<S> {
     /// Such a connection is gone.
     pub fn peer_closed(&mut self, connection: u64) {
         self.waiting.remove(&connection);
+        self.reads.forget(connection);
     }
 
     fn close_peer(&mut self, connection: u64, out: &mut impl Output) {
-        self.waiting.remove(&connection);
+        self.peer_closed(connection);
         out.close_peer(connection);
     }
 

@@ -8,7 +8,7 @@ use wire::time::Time;
 
 use crate::config::Config;
 use crate::output::Output;
-use crate::peers::Waiting;
+use crate::peers::{Reads, Waiting};
 use crate::report::Reports;
 use crate::storage::Stage;
 
@@ -23,6 +23,8 @@ pub struct Server<S> {
     is_welcome: bool,
     pub(crate) report: Reports,
     pub(crate) waiting: Waiting,
+    /// What recovery masters ask for; answered one by one.
+    pub(crate) reads: Reads,
     /// Room for what is read, used again and again.
     pub(crate) read: Vec<u8>,
     end: Option<String>,
@@ -46,6 +48,7 @@ impl<S: Storage> Server<S> {
             is_welcome: false,
             report: Reports::default(),
             waiting: Waiting::new(),
+            reads: Reads::default(),
             read: Vec::new(),
             end: None,
         }
@@ -230,10 +233,12 @@ impl<S: Storage> Server<S> {
     /// more to do, [`Time::NEVER`] if nothing is planned); then it looks at [`Self::must_end`].
     pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
         let of_master = self.shard.tick(now, out);
+        let of_reads = self.answer_a_read(now, out);
         let of_backup = self.with_backup(out, |backup, out| backup.tick(now, out));
         let of_report = self.report(now, out);
         self.look_for_successors();
         of_master
+            .min(of_reads)
             .min(of_backup.unwrap_or(Time::NEVER))
             .min(of_report)
     }

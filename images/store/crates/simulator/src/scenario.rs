@@ -101,6 +101,10 @@ impl Scenario {
     pub fn draw_overwriting(random: &mut Random) -> Scenario {
         let mut scenario = Scenario::draw_replicated(random);
         scenario.is_overwriting = true;
+        if let Some(replicated) = &mut scenario.replicated {
+            // As servers have it by themselves: where every write needs all copies, it waits whenever a server is away.
+            replicated.min_replicas = (replicated.replicas - 1).max(1);
+        }
         scenario.segment_bytes = 4 << 10;
         scenario.segments = random.between(14, 20) as u32;
         scenario.hash_table_bytes = 16 << 10;

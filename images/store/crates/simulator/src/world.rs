@@ -519,10 +519,10 @@ impl World {
                     || self.scenario.is_overwriting
                         && self.handled.is_multiple_of(OVERWRITTEN_STEP)
                         && self.overwritten() >= OVERWRITES;
-                let max_load = if self.scenario.lease_expires {
-                    6000 * SECOND
-                } else {
-                    MAX_LOAD
+                let max_load = match (self.scenario.lease_expires, self.scenario.is_overwriting) {
+                    (true, _) => 6000 * SECOND,
+                    (_, true) => 10 * MAX_LOAD,
+                    _ => MAX_LOAD,
                 };
                 if is_done || for_now > max_load {
                     self.enter(Phase::Drain);

@@ -67,7 +67,11 @@ impl Shard {
                         source,
                         next_offset: entries.next_offset,
                     };
-                    self.replay_read(now, recovery_id, read, entries.data, out);
+                    // Replayed by the next ticks, one after the other: clients must not wait for all that came at once.
+                    if let Some(at) = self.recoveries.position(recovery_id) {
+                        let kept = &mut self.recoveries.active[at].kept;
+                        kept.push_back((read, entries.data.to_vec()));
+                    }
                 }
                 Err(failure) => {
                     source.failed(backup, failure);
@@ -93,7 +97,7 @@ impl Shard {
         now: Time,
         recovery_id: u64,
         mut read: Read,
-        data: &[u8],
+        data: Vec<u8>,
         out: &mut impl Output,
     ) {
         let Some(at) = self.recoveries.position(recovery_id) else {
@@ -103,9 +107,9 @@ impl Shard {
         let Some(replay) = &mut recovery.replay else {
             return;
         };
-        let full = match self.store.replay(replay, data) {
+        let starving_since = recovery.starving_since.take();
+        let full = match self.store.replay(replay, &data) {
             Ok(()) => {
-                recovery.starving_since = None;
                 recovery.bytes_read += data.len() as u64;
                 read.source.advance(read.next_offset);
                 if !read.source.is_done() {
@@ -120,8 +124,8 @@ impl Shard {
                 return;
             }
             Err(ReplayError::NoRoom(NoRoom::Cleaning)) => {
-                recovery.starving_since.get_or_insert(now);
-                recovery.kept.push_front((read, data.to_vec()));
+                recovery.starving_since = Some(starving_since.unwrap_or(now));
+                recovery.kept.push_front((read, data));
                 return;
             }
             Err(ReplayError::NoRoom(NoRoom::Full)) => "the log is full",
@@ -144,18 +148,16 @@ impl Shard {
         let ids: Vec<u64> = self.recoveries.active.iter().map(|one| one.id).collect();
         for id in ids {
             self.begin_recovery(now, id, out);
-            self.replay_kept(now, id, out);
+        }
+        self.replay_kept(now, out);
+        let ids: Vec<u64> = self.recoveries.active.iter().map(|one| one.id).collect();
+        for id in ids {
             self.lose_patience(now, id, out);
         }
         self.read_more(now, out);
-        let mut active = self.recoveries.active.iter();
-        let starves = active.any(|recovery| recovery.starving_since.is_some());
-        let again = if starves {
-            now + MEMORY_PAUSE
-        } else {
-            Time::NEVER
-        };
-        again.min(self.recoveries.reader.next_deadline())
+        self.recoveries
+            .next_replay(now)
+            .min(self.recoveries.reader.next_deadline())
     }
 
     /// Begins to replay, unless that has begun or something is in the way.
@@ -180,20 +182,25 @@ impl Shard {
         }
     }
 
-    /// Tries once more to replay what found no memory.
-    fn replay_kept(&mut self, now: Time, id: u64, out: &mut impl Output) {
-        while let Some(at) = self.recoveries.position(id) {
-            let recovery = &mut self.recoveries.active[at];
-            let Some((read, data)) = recovery.kept.pop_front() else {
+    /// Replays a piece of the recovery whose turn it is; those that wait for memory try it again with each tick.
+    fn replay_kept(&mut self, now: Time, out: &mut impl Output) {
+        for _ in 0..self.recoveries.active.len() {
+            let Recoveries { active, turn, .. } = &mut self.recoveries;
+            *turn = if *turn + 1 < active.len() {
+                *turn + 1
+            } else {
+                0
+            };
+            let Some(recovery) = active.get_mut(*turn) else {
                 return;
             };
-            let count = recovery.kept.len();
-            self.replay_read(now, id, read, &data, out);
-            let recovery = self
-                .recoveries
-                .position(id)
-                .map(|at| &self.recoveries.active[at]);
-            if recovery.is_some_and(|recovery| recovery.kept.len() > count) {
+            let Some((read, data)) = recovery.kept.pop_front() else {
+                continue;
+            };
+            let id = recovery.id;
+            self.replay_read(now, id, read, data, out);
+            let at = self.recoveries.position(id);
+            if at.is_none_or(|at| self.recoveries.active[at].starving_since.is_none()) {
                 return;
             }
         }

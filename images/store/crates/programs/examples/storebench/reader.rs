@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{Failure, quantile};
 
 /// Between two reads.
-const PACE: Duration = Duration::from_millis(1);
+const PACE: Duration = Duration::from_millis(20);
 
 pub struct Reader {
     stop: Arc<AtomicBool>,

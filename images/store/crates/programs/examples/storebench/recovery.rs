@@ -330,7 +330,7 @@ fn print(rows: &[Row]) {
         println!("{}", cells.map(|cell| format!("{cell:>11}")).concat());
     }
     println!(
-        "\nReads of 100 B on the other servers, one each millisecond, us from when it was due: median, 99 %, longest\n"
+        "\nReads of 100 B on the other servers, one each 20 ms, us from when it was due: median, 99 %, longest\n"
     );
     println!(
         "{:>11}{:>11}{:>11}{:>24}{:>24}{:>24}{:>24}",

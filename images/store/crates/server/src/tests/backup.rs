@@ -59,8 +59,15 @@ fn recoveries_and_returning_masters_are_answered() {
     rig.append(replica(1), &digest(&[]));
     let mut request = Vec::new();
     ReadEntries::encode(replica(1), 0, 100, &[], &mut request);
-    let nonce = rig.ask(&request);
+    // One in a tick, and no one of those whose connection is gone.
+    let (nonce, second) = (rig.ask(&request), rig.ask(&request));
+    assert_eq!(rig.answer_to(nonce), None);
+    assert_eq!(rig.tick(), rig.now, "there is more to do");
     let answer = rig.answer_to(nonce).unwrap();
+    assert_eq!(rig.answer_to(second), None);
+    rig.server.peer_closed(PEER);
+    rig.tick();
+    assert_eq!(rig.answer_to(second), None);
     let nothing = Entries {
         status: Status::Ok,
         next_offset: 8,

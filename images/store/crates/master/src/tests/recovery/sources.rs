@@ -234,6 +234,8 @@ pub fn answer_with(driver: &mut Driver, backup: ServerId, nonce: u64, payload: &
     driver
         .shard
         .backup_answer(now, channel, backup, nonce, payload, &mut driver.said);
+    // What came is replayed piece by piece, as long as there is memory.
+    while driver.shard.tick(driver.now, &mut driver.said) <= driver.now {}
 }
 
 pub fn disconnect(driver: &mut Driver, backup: u64) {
