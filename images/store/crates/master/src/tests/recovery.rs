@@ -116,11 +116,11 @@ fn versions_that_may_have_been_used_in_what_was_given_up_are_not_used_again() {
         sequence: 1,
         cluster_time_ns: 1,
     }));
-    let pongs = driver.said.messages.iter().filter_map(|kind| match kind {
+    let mut pongs = driver.said.messages.iter().filter_map(|kind| match kind {
         shard::Kind::Pong(pong) => Some(pong.next_version),
         _ => None,
     });
-    assert!(pongs.last().is_some_and(|next| next > over + count));
+    assert!(pongs.next_back().is_some_and(|next| next > over + count));
 }
 
 #[test]
