@@ -120,6 +120,11 @@ impl Recoveries {
         next
     }
 
+    /// Recoveries whose sources are still needed.
+    pub fn unreleased_count(&self) -> u64 {
+        self.unreleased.len() as u64
+    }
+
     /// Whether a tablet overlaps one that is being brought back.
     pub fn overlap(&self, tablet: &TabletRange) -> bool {
         let mut active = self.active.iter();

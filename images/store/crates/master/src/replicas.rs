@@ -138,9 +138,12 @@ impl Shard {
         }
     }
 
-    /// How well the log is replicated; `None` if it is not meant to be.
+    /// How well the log is replicated; `None` if it is not meant to be. What a recovery has brought counts as a segment that lacks copies until
+    /// nobody needs the log any more from which it came: of that, there may be one copy left.
     pub fn replication_report(&self) -> Option<replication::Report> {
-        self.replicator.as_ref().map(Replicator::report)
+        let mut report = self.replicator.as_ref().map(Replicator::report)?;
+        report.segments_short += self.recoveries.unreleased_count();
+        Some(report)
     }
 
     /// A backup has said that this shard's log is being recovered by others: it serves nothing any more.

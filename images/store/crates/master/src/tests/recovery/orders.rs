@@ -306,7 +306,19 @@ fn a_recovery_is_durable_when_its_copies_are_on_replicas() {
     assert!(driver.reply_to(nonce).is_some());
     welcome_again(&mut driver, &[WHOLE_TABLE], &[6]);
     assert_eq!(durable(&mut driver), [6], "said again");
+    let short = |driver: &Driver| {
+        driver
+            .shard
+            .replication_report()
+            .map(|report| report.segments_short)
+    };
+    assert_eq!(
+        short(&driver),
+        Some(1),
+        "the old log is still needed, and may have one copy only"
+    );
     released(&mut driver, 6);
+    assert_eq!(short(&driver), Some(0));
     released(&mut driver, 6);
     welcome_again(&mut driver, &[WHOLE_TABLE], &[]);
     assert_eq!(durable(&mut driver), [0; 0]);
