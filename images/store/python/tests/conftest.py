@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from stores import DEADLINE_S, Store
 
 import rcbox
+
+# Whoever runs the tests in the background has them inherit a SIGINT that is ignored; some are about Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
