@@ -39,7 +39,7 @@ faults: ## real processes that are killed, stopped, cut off; one: hack/faults.sh
 simulate: ## one seed of the simulator, with its trace: make simulate SEED=17
 	@hack/simulate.sh --seed $(or $(SEED),0) --trace
 
-soak: ## simulator and fuzz targets for an hour and more
+soak: ## simulator on new seeds for an hour: make soak SEEDS=20000..30000 MINUTES=10 FUZZ_MINUTES=1
 	@hack/soak.sh
 
 fuzz: ## every fuzz target for a minute

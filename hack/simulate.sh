@@ -5,7 +5,8 @@
 # examples:
 #   hack/simulate.sh --seed 17 --trace          one seed, with a readable trace
 #   hack/simulate.sh --seeds 0..1000 --quick    many seeds, each twice
+#   hack/simulate.sh --seconds 600 --once       new seeds for ten minutes
 #   hack/simulate.sh --help
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../images/store"
-exec cargo run --quiet --release --locked -p simulator --bin simulate -- "$@"
+exec cargo run --quiet --profile simulator --locked -p simulator --bin simulate -- "$@"

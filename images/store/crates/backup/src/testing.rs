@@ -41,6 +41,13 @@ pub struct Faults {
     pub unreadable_at: Option<u64>,
 }
 
+impl Faults {
+    /// Whether anything does not work.
+    pub fn is_some(&self) -> bool {
+        self.writes.is_some() || self.syncs.is_some() || self.unreadable_at.is_some()
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Written {
     number: u64,

@@ -77,6 +77,8 @@ pub struct ClientNode {
     pub(crate) versions: BTreeMap<(TableId, Vec<u8>), u64>,
     pub(crate) random: Random,
     pub(crate) is_creating: bool,
+    /// Its application writes nothing, once it has the tables.
+    pub(crate) only_reads: bool,
     /// The application waits for something to complete before it does more.
     pub is_waiting: bool,
 }
@@ -97,6 +99,7 @@ impl ClientNode {
             versions: BTreeMap::new(),
             random,
             is_creating: false,
+            only_reads: number as usize + scenario.readers >= scenario.clients,
             is_waiting: false,
         }
     }

@@ -5,7 +5,7 @@ use backup::BLOCK_BYTES;
 use crate::network::Host;
 use crate::scenario::Replicated;
 use crate::scenario::{MICRO, MILLI, SECOND};
-use crate::server::ShardNode;
+use crate::server::{Dies, ShardNode};
 use crate::world::{COORDINATOR, Event, Party, Phase, World, client_host, host_name, server_host};
 
 /// Long absences of client 0 in one run.
@@ -30,9 +30,14 @@ impl World {
             0..15 => self.reset_connection(),
             15..25 => self.stall_connection(),
             25..37 => self.silence_connection(),
+            37..45 if self.scenario.replicated.is_some() => {
+                let server = self.random.below(self.servers.len());
+                self.isolate(server);
+            }
             37..55 => self.partition(),
-            55..75 => self.pause(),
-            75..90 if self.scenario.crashes => {
+            55..65 => self.pause(),
+            65..75 if self.scenario.replicated.is_none() => self.pause(),
+            65..90 if self.scenario.crashes => {
                 let server = self.random.below(self.servers.len());
                 match self.scenario.replicated {
                     None => self.crash_server(server),
@@ -44,7 +49,7 @@ impl World {
         }
     }
 
-    fn note_fault(&mut self, host: Host, what: &str, number: u64) {
+    pub(crate) fn note_fault(&mut self, host: Host, what: &str, number: u64) {
         self.trace.event(
             self.now,
             || host_name(host),
@@ -180,17 +185,20 @@ impl World {
             return self.crash_many(1000);
         }
         match self.random.between(0, 99) {
-            0..25 => self.crash_server(server),
-            25..40 => self.servers[server].dies_writing = true,
-            40..55 => self.isolate(server),
-            55..63 => self.freeze_unheard(server),
-            63..76 if replicated.flushed => self.lose_power(server),
-            76..82 => self.crash_many(800),
-            82.. if replicated.flushed => {
-                for server in 0..self.servers.len() {
-                    self.lose_power(server);
-                }
-            }
+            0..20 => self.crash_server(server),
+            20..36 => self.servers[server].dies_writing = Some(Dies::Process),
+            36..48 => self.isolate(server),
+            48..55 => self.freeze_unheard(server),
+            55..65 => self.fail_disk(server, replicated),
+            65..77 if replicated.flushed => match self.random.chance(700) {
+                true => self.servers[server].dies_writing = Some(Dies::Machine),
+                false => self.lose_power(server),
+            },
+            77..83 => self.crash_many(800),
+            83.. if replicated.flushed => match self.random.chance(700) {
+                true => self.servers[server].dies_writing = Some(Dies::AllMachines),
+                false => self.lose_all_power(),
+            },
             _ => self.crash_server(server),
         }
     }
@@ -205,14 +213,31 @@ impl World {
         }
     }
 
-    /// A server hears nothing of its store any more, and nobody there of it, but clients reach it.
+    /// A server hears nothing of its store any more, and nobody there of it; some clients reach it, and others all the rest. Often for so long
+    /// that what it held has come back elsewhere meanwhile.
     fn isolate(&mut self, server: usize) {
+        if self.now < self.isolated_until {
+            return self.partition();
+        }
         self.coverage.hit("servers isolated with their clients");
         let host = server_host(server);
         self.note_fault(host, "is cut off from the store", 0);
         let others = (0..self.servers.len()).filter(|other| *other != server);
-        let others: Vec<Host> = others.map(server_host).chain([COORDINATOR]).collect();
-        let after = self.random.between(300 * MILLI, 6 * SECOND);
+        let mut others: Vec<Host> = others.map(server_host).chain([COORDINATOR]).collect();
+        // Who reads stays, as a rule: what is written here and cannot become durable would hide what is stale.
+        let first_reader = self.clients.len() - self.scenario.readers;
+        for client in 0..self.clients.len() {
+            let is_far = self
+                .random
+                .chance(if client < first_reader { 850 } else { 150 });
+            others.extend(is_far.then(|| client_host(client)));
+        }
+        let until_dead = self.scenario.silence_timeout + 2 * SECOND;
+        let after = match self.random.chance(300) {
+            true => self.random.between(300 * MILLI, until_dead),
+            false => until_dead + self.random.between(MILLI, 5 * SECOND),
+        };
+        self.isolated_until = self.now + after;
         for other in others {
             self.network.cut(host, other, self.now + after);
             self.network.cut(other, host, self.now + after);
@@ -225,7 +250,8 @@ impl World {
         self.coverage
             .hit("servers frozen and cut off from the coordinator");
         let host = server_host(server);
-        let pause = self.random.between(800 * MILLI, 3 * SECOND);
+        let most = self.scenario.silence_timeout + 2 * SECOND;
+        let pause = self.random.between(800 * MILLI, most);
         self.note_fault(host, "is frozen and unheard for ns", pause);
         self.pause_until(host, self.now + pause);
         let after = pause + self.random.between(MILLI, 2 * SECOND);
@@ -245,13 +271,15 @@ impl World {
         }
     }
 
+    fn lose_all_power(&mut self) {
+        for server in 0..self.servers.len() {
+            self.lose_power(server);
+        }
+    }
+
     /// A disk loses something that was promised, sometimes. With R replicas the store survives R - 1 of these, if they come when all is well.
     fn damage_if_safe(&mut self) -> bool {
-        let Some(replicated) = self.scenario.replicated.filter(|_| self.scenario.crashes) else {
-            return false;
-        };
-        let is_allowed = self.damages + 1 < u32::from(replicated.replicas);
-        if !is_allowed || !self.is_safe() || self.random.chance(700) {
+        if !self.scenario.crashes || !self.survives_damage() || self.random.chance(700) {
             return false;
         }
         self.damages += 1;
@@ -270,26 +298,10 @@ impl World {
         true
     }
 
-    /// A byte on a disk changes by itself.
-    fn rot(&mut self, server: usize) {
-        let shard = self.random.below(self.servers[server].shards.len());
-        let shards = &mut self.servers[server].shards;
-        let Some(backup) = shards[shard].core.backup_mut() else {
-            return;
-        };
-        let disk = backup.storage_mut();
-        // The superblock is there in three places; that all of them rot is no single fault.
-        let first = 3 * u64::from(BLOCK_BYTES);
-        let used = disk.bytes().iter().rposition(|&byte| byte != 0);
-        let last = used.unwrap_or(0) as u64;
-        if last <= first {
-            return;
-        }
-        let offset = self.random.between(first, last);
-        let flip = 1 << self.random.below(8);
-        disk.rot(offset, flip);
-        self.coverage.hit("bytes rotten");
-        self.note_fault(server_host(server), "has a rotten byte at", offset);
+    /// Whether one disk more may lose something that was promised.
+    pub(crate) fn survives_damage(&self) -> bool {
+        let replicas = self.scenario.replicated.map_or(0, |it| it.replicas);
+        self.damages + 1 < u32::from(replicas) && self.is_safe()
     }
 
     /// Whether everything has as many replicas as it should, and no more is needed than what lives.
@@ -305,7 +317,7 @@ impl World {
     }
 
     /// kill -9, or the loss of a machine: what only this process held is gone.
-    fn crash_server(&mut self, server: usize) {
+    pub(crate) fn crash_server(&mut self, server: usize) {
         if !self.servers[server].is_up {
             return;
         }
@@ -344,8 +356,17 @@ impl World {
         self.schedule_in(after, Event::Restart(host));
     }
 
-    /// The process dies while it writes to a disk: some of the last write is there, and nobody heard of it.
-    pub fn die_writing(&mut self, server: usize, shard: usize) {
+    /// The end comes while a process writes to a disk.
+    pub fn die_writing(&mut self, server: usize, shard: usize, dies: Dies) {
+        match dies {
+            Dies::Process => self.kill_writing(server, shard),
+            Dies::Machine => self.lose_power(server),
+            Dies::AllMachines => self.lose_all_power(),
+        }
+    }
+
+    /// Some of the last write is there, and nobody heard of it.
+    fn kill_writing(&mut self, server: usize, shard: usize) {
         let node = &mut self.servers[server];
         if let Some(backup) = node.shards[shard].core.backup_mut()
             && let Some((offset, bytes)) = backup.storage().last_write()
@@ -367,8 +388,7 @@ impl World {
             self.coverage.hit("deposed servers that ended");
             self.crash_server(server);
         } else {
-            let name = host_name(server_host(server));
-            self.fail(format!("{name} ends itself: {why}"));
+            self.storage_refused(server, why);
         }
     }
 
@@ -408,6 +428,10 @@ impl World {
     pub fn end_faults(&mut self) {
         self.network.heal_all(self.now);
         self.end_pauses();
+        for server in 0..self.servers.len() {
+            self.repair_disks(server);
+            self.servers[server].frames_taken_until = 0;
+        }
     }
 
     /// Takes over what a shard has counted.

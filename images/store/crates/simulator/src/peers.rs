@@ -4,7 +4,7 @@ use backup::testing::MemoryStorage;
 use backup::{Backup, Scope};
 use transport::rpc::RpcReader;
 use wire::ids::ReplyTo;
-use wire::peer::Request;
+use wire::peer::{Answer, Request, Status};
 
 use crate::scenario::{MICRO, MILLI};
 use crate::server::{PeerAction, Target};
@@ -64,6 +64,9 @@ impl World {
                 self.send_to(server, shard, Target::Server(number), nonce, &payload);
             }
             PeerAction::Answer(to, payload) => {
+                if Answer::decode(&payload).is_ok_and(|answer| answer.status == Status::Full) {
+                    self.coverage.hit("answers that a backup is full");
+                }
                 if self.parties.contains_key(&(to.connection, 1)) {
                     self.note_peer(
                         server,
@@ -197,6 +200,14 @@ impl World {
 
     /// A peer asks this shard's backup for something.
     pub fn peer_request(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
+        if self.finds_no_frame(server, shard, payload) {
+            let answer = Answer {
+                status: Status::Full,
+                bytes: 0,
+            };
+            let answer = PeerAction::Answer(to, answer.to_bytes().to_vec());
+            return self.apply_peer(server, shard, answer);
+        }
         self.with_shard(server, shard, |node, now, out| {
             node.core.peer_request(now, to, payload, out);
         });
@@ -232,10 +243,11 @@ impl World {
         let bytes = config.layout().total_bytes();
         let disk = node.disks.remove(&shard);
         let disk = disk.unwrap_or_else(|| MemoryStorage::new(bytes));
+        // A failed attempt takes the storage with it; what it has written is nothing that was promised.
+        let before = disk.faults.is_some().then(|| disk.clone());
         let opened = Backup::open(now, config, disk);
-        if let Err(error) = &opened {
-            let text = format!("{} cannot open its storage: {error}", node.name);
-            return self.fail(text);
+        if opened.is_err() {
+            node.disks.extend(before.map(|disk| (shard, disk)));
         }
         self.with_shard(server, shard, |node, now, _| {
             node.core.backup_opened(now, opened)

@@ -182,9 +182,11 @@ impl World {
         act(node, now, &mut out);
         let next = node.core.tick(now, &mut out);
         node.last_number = out.last_number;
-        if self.servers[server].dies_writing && self.disk_writes(server, shard) > written {
+        if let Some(dies) = self.servers[server].dies_writing
+            && self.disk_writes(server, shard) > written
+        {
             // Nobody hears of what it has just done.
-            return self.die_writing(server, shard);
+            return self.die_writing(server, shard, dies);
         }
         let node = &mut self.servers[server].shards[shard];
         node.busy_ticks = if next <= now { node.busy_ticks + 1 } else { 0 };
@@ -250,6 +252,10 @@ impl World {
                 return self.fail(format!("{name}, shard {shard}: {text}"));
             }
         }
+        if let Err(text) = self.deposed.replied(to, payload) {
+            let name = host_name(server_host(server));
+            return self.fail(format!("{name}, shard {shard}: {text}"));
+        }
         match rpc::status(payload) {
             Ok(Status::StaleRpc) => self.coverage.hit("STALE_RPC"),
             Ok(Status::ExpiredLease) => self.coverage.hit("EXPIRED_LEASE"),
@@ -265,6 +271,10 @@ impl World {
 
     pub fn shard_request(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
         self.note_request(server_host(server), to, payload);
+        let master = self.servers[server].shards[shard].core.shard().server_id();
+        if self.deposed.requested(master, to, payload) {
+            self.coverage.hit("requests to deposed masters");
+        }
         let (mut held, mut is_put_off) = (0, false);
         let is_gated = self.scenario.is_gated();
         self.with_shard(server, shard, |node, now, out| {
@@ -621,6 +631,7 @@ impl World {
     }
 
     fn note_order(&mut self, message: &ToShard) {
+        self.deposed.ordered(message);
         let is_ping = matches!(message.kind, Some(member::coordinator::Kind::Ping(_)));
         if !is_ping {
             self.trace.event(

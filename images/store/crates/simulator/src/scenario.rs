@@ -43,6 +43,8 @@ pub struct Scenario {
     pub slow_syncs_per_mille: u64,
     pub network: Conditions,
     pub clients: usize,
+    /// Of the clients, the last so many only read.
+    pub readers: usize,
     pub operations_per_client: u32,
     /// Operations that a client has under way at a time.
     pub concurrency: usize,
@@ -112,6 +114,7 @@ impl Scenario {
         scenario.network.max_delay = *random.pick(&[20 * MICRO, 200 * MICRO]);
         scenario.max_think = scenario.network.max_delay;
         scenario.operations_per_client = 100_000;
+        scenario.readers = 0;
         scenario.concurrency = random.between(4, 8) as usize;
         scenario.keys = random.between(20, 40) as usize;
         scenario.max_value_bytes = *random.pick(&[200, 900]);
@@ -145,7 +148,21 @@ impl Scenario {
         // A store that is full cannot take over what a dead server held, until that is back itself.
         self.fills_memory = false;
         self.lease_expires = false;
-        self.silence_timeout = 3 * SECOND;
+        self.silence_timeout = *random.pick(&[SECOND, SECOND, 3 * SECOND]);
+        if random.chance(500) {
+            self.linger(random);
+        }
+    }
+
+    /// The load lasts longer than it takes to find a server dead and to recover it, and some clients have no reason to ask where anything is.
+    fn linger(&mut self, random: &mut Random) {
+        self.max_think = self.max_think.max(*random.pick(&[50 * MILLI, 150 * MILLI]));
+        self.clients = random.between(3, 5) as usize;
+        self.readers = random.between(1, self.clients as u64 / 2) as usize;
+        self.operations_per_client = self.operations_per_client.max(120);
+        if self.fault_interval > 0 {
+            self.fault_interval = *random.pick(&[200 * MILLI, SECOND]);
+        }
     }
 
     fn draw_alone(random: &mut Random) -> Scenario {
@@ -184,6 +201,7 @@ impl Scenario {
                 split_per_mille: *random.pick(&[0, 20, 200]),
             },
             clients: random.between(2, 4) as usize,
+            readers: 0,
             operations_per_client: random.between(60, 250) as u32,
             concurrency: random.between(1, 6) as usize,
             max_think: max_delay * random.between(1, 6),

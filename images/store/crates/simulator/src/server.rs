@@ -158,6 +158,15 @@ impl ShardNode {
     }
 }
 
+/// What dies at once.
+#[derive(Clone, Copy, Debug)]
+pub enum Dies {
+    Process,
+    /// With what its page cache holds.
+    Machine,
+    AllMachines,
+}
+
 /// A server, running or not.
 pub struct ServerNode {
     pub name: String,
@@ -169,8 +178,10 @@ pub struct ServerNode {
     pub boots: u64,
     /// Of each shard, while its backup does not have it.
     pub disks: BTreeMap<usize, MemoryStorage>,
-    /// The process dies in the middle of the next write to a disk.
-    pub dies_writing: bool,
+    /// Its backups have no free frame until then.
+    pub frames_taken_until: u64,
+    /// What dies in the middle of the next write to a disk.
+    pub dies_writing: Option<Dies>,
     /// What earlier processes have appended to backups.
     appended_bytes: u64,
 }
@@ -184,7 +195,8 @@ impl ServerNode {
             shards: Vec::new(),
             boots: 0,
             disks: BTreeMap::new(),
-            dies_writing: false,
+            frames_taken_until: 0,
+            dies_writing: None,
             appended_bytes: 0,
         }
     }
@@ -200,7 +212,7 @@ impl ServerNode {
     pub fn start(&mut self, scenario: &Scenario, shards: u32, now: Time) {
         self.incarnation += 1;
         self.is_up = true;
-        self.dies_writing = false;
+        self.dies_writing = None;
         let incarnation = self.incarnation;
         self.shards = (0..shards)
             .map(|shard| {

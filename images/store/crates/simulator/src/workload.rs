@@ -57,6 +57,11 @@ impl ClientNode {
             return;
         };
         self.remaining -= 1;
+        if self.only_reads {
+            let (id, purpose) = self.start_on_key(now, clock, table, scenario, history, out);
+            self.under_way.insert(id, purpose);
+            return;
+        }
         let first_split = 1000 - scenario.splits;
         let first_scan = first_split - scenario.scans;
         let core = &mut self.core;
@@ -182,7 +187,8 @@ impl ClientNode {
         out: &mut ClientActions,
     ) -> (OperationId, Purpose) {
         let key = self.key(scenario);
-        let plan = match self.random.between(0, 99) {
+        let die = self.random.between(0, 99);
+        let plan = match if self.only_reads { die % 40 } else { die } {
             0..33 => Plan::Read,
             33..40 => Plan::ReadWhole,
             40..68 => Plan::Write,

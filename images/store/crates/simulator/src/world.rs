@@ -13,6 +13,7 @@ use crate::client::ClientNode;
 use crate::clock::Clock;
 use crate::coordinator_node::CoordinatorNode;
 use crate::coverage::Coverage;
+use crate::deposed::Deposed;
 use crate::history::History;
 use crate::network::{Host, Network, NetworkEvent};
 use crate::random::Random;
@@ -66,6 +67,8 @@ pub enum Event {
     PageStep(usize),
     Fault,
     Heal,
+    /// What is wrong with this server's disks ends.
+    RepairDisks(usize),
     /// A connection that stalled in this direction goes on.
     GoOn {
         connection: u64,
@@ -168,6 +171,7 @@ pub struct World {
     pub servers: Vec<ServerNode>,
     pub clients: Vec<ClientNode>,
     pub history: History,
+    pub deposed: Deposed,
     pub coverage: Coverage,
     pub trace: Trace,
     pub phase: Phase,
@@ -181,6 +185,8 @@ pub struct World {
     pub faults_left: u64,
     /// Disks that have lost something that was promised.
     pub damages: u32,
+    /// A server is cut off from the others until then.
+    pub isolated_until: u64,
     /// Long absences so far.
     pub absences: u32,
     phase_began: u64,
@@ -219,6 +225,7 @@ impl World {
             servers: Vec::new(),
             clients: Vec::new(),
             history: History::default(),
+            deposed: Deposed::default(),
             coverage: Coverage::default(),
             trace: Trace::new(prints),
             phase: Phase::Load,
@@ -227,6 +234,7 @@ impl World {
             objects: 0,
             faults_left: random.between(1, 80),
             damages: 0,
+            isolated_until: 0,
             absences: 0,
             phase_began: 0,
             handled: 0,
@@ -406,6 +414,7 @@ impl World {
             Event::ClientStep(client) | Event::PageStep(client) => Some(client_host(*client)),
             Event::Fault
             | Event::Heal
+            | Event::RepairDisks(_)
             | Event::GoOn { .. }
             | Event::Restart(_)
             | Event::Resume(_)
@@ -460,6 +469,7 @@ impl World {
             Event::PageStep(client) => self.page_step(client),
             Event::Fault => self.fault(),
             Event::Heal => self.network.heal(self.now),
+            Event::RepairDisks(server) => self.repair_disks(server),
             Event::GoOn {
                 connection,
                 direction,

@@ -17,11 +17,14 @@ use simulator::{Coverage, Options, Profile, Report, run};
 
 const EXAMPLES: &str = "\
 Examples:
-  simulate --seeds 0..1000 --quick    every seed twice with equal trace hashes, everything met at least once
-  simulate --seed 17 --trace          what happens in seed 17, one line per event
-  simulate --seconds 3600             new seeds for an hour
+  simulate --seeds 0..1000 --quick           every seed twice with equal trace hashes, everything met at least once
+  simulate --seed 17 --trace                 what happens in seed 17, one line per event
+  simulate --seconds 3600 --once             new seeds for an hour
+  simulate --seeds 5000 --once --json        5000 new seeds, with the summary as JSON
+  simulate --seeds 20000..30000 --seconds 60 as many of these as a minute allows
 
-Exit code: 0 all good, 1 something failed (the command that runs the failed seed again is printed), 2 wrong usage.";
+Exit code: 0 all good, 1 a seed failed or, with --quick, something was never met; 2 wrong usage.
+For each seed that failed the command that runs it again with its trace is printed.";
 
 /// Runs whole clusters in one thread, from seeds, with faults, and checks what clients saw.
 #[derive(Parser)]
@@ -30,12 +33,15 @@ struct Arguments {
     /// Run one seed
     #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "seconds"])]
     seed: Option<u64>,
-    /// Run the seeds from A to B - 1
-    #[arg(long, value_name = "A..B", value_parser = parse_range, conflicts_with = "seconds")]
-    seeds: Option<(u64, u64)>,
-    /// Run new seeds for so many seconds
-    #[arg(long, value_name = "N")]
+    /// Run the seeds from A to B - 1, or so many new ones [default: 0..1000, without end with --seconds]
+    #[arg(long, value_name = "A..B|COUNT", value_parser = parse_seeds)]
+    seeds: Option<Seeds>,
+    /// Begin no more seeds after so many seconds [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
+    /// Run each seed once, not a second time to compare
+    #[arg(long)]
+    once: bool,
     /// Fail if something that the seeds should meet was never met
     #[arg(long)]
     quick: bool,
@@ -46,19 +52,46 @@ struct Arguments {
     #[arg(long, requires = "seed")]
     trace: bool,
     /// Seeds that run at a time [default: one per processor]
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
-    /// Print the summary as JSON on standard output; progress goes to standard error
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1000))]
+    jobs: Option<u64>,
+    /// Print the summary as JSON on standard output; progress and failures go to standard error in any case
     #[arg(long)]
     json: bool,
 }
 
-fn parse_range(text: &str) -> Result<(u64, u64), String> {
-    let number = |text: &str| text.trim().parse::<u64>().ok();
-    match text.split_once("..").map(|(a, b)| (number(a), number(b))) {
-        Some((Some(first), Some(end))) if first < end => Ok((first, end)),
-        _ => Err("give two numbers, the second larger, such as 0..200".to_owned()),
+/// Which seeds to run.
+#[derive(Clone, Copy, Debug)]
+enum Seeds {
+    Range(u64, u64),
+    /// So many that nobody has run before.
+    New(u64),
+}
+
+impl Seeds {
+    /// First and end.
+    fn resolve(self) -> (u64, u64) {
+        match self {
+            Seeds::Range(first, end) => (first, end),
+            Seeds::New(count) => {
+                // Not those of last time.
+                let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                let first = since.map_or(0, |since| since.as_secs()) * 1_000_000;
+                (first, first.saturating_add(count))
+            }
+        }
     }
+}
+
+fn parse_seeds(text: &str) -> Result<Seeds, String> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let seeds = match text.split_once("..") {
+        Some((first, end)) => match (number(first), number(end)) {
+            (Some(first), Some(end)) if first < end => Some(Seeds::Range(first, end)),
+            _ => None,
+        },
+        None => number(text).filter(|&count| count > 0).map(Seeds::New),
+    };
+    seeds.ok_or_else(|| "give two numbers, the second larger, such as 0..200, or how many new seeds, such as 5000".to_owned())
 }
 
 thread_local! {
@@ -140,6 +173,10 @@ impl Work {
 
 #[derive(Default)]
 struct Summary {
+    profile: Profile,
+    first: u64,
+    times: u32,
+    elapsed: Duration,
     seeds: u64,
     events: u64,
     operations: u64,
@@ -148,91 +185,135 @@ struct Summary {
     failures: Vec<(u64, String)>,
 }
 
+impl Summary {
+    fn add(&mut self, report: Report) {
+        self.seeds += 1;
+        self.events += report.events;
+        self.operations += report.operations;
+        self.simulated_ns += report.simulated_ns;
+        self.coverage.merge(&report.coverage);
+        if let Some(text) = report.failure {
+            eprintln!("seed {} failed: {text}", report.seed);
+            eprintln!("run it again: {}", rerun_command(report.seed, self.profile));
+            self.failures.push((report.seed, text));
+        }
+    }
+
+    fn simulated_hours(&self) -> f64 {
+        self.simulated_ns as f64 / 3.6e12
+    }
+
+    fn seeds_per_second(&self) -> f64 {
+        self.seeds as f64 / self.elapsed.as_secs_f64().max(1e-3)
+    }
+
+    /// What was done, in a line.
+    fn text(&self) -> String {
+        format!(
+            "{} seeds from {} on{}, {:.1} per second, {:.1} simulated hours, {} failed",
+            self.seeds,
+            self.first,
+            if self.times > 1 { ", each twice" } else { "" },
+            self.seeds_per_second(),
+            self.simulated_hours(),
+            self.failures.len()
+        )
+    }
+}
+
 /// Failures after which no more seeds are run.
 const MAX_FAILURES: usize = 5;
+/// Time between two lines that say how far it is.
+const PROGRESS: Duration = Duration::from_secs(60);
 
-fn run_all(work: &Work, jobs: usize, started: Instant) -> Summary {
-    let mut summary = Summary::default();
+fn run_all(work: &Work, jobs: u64, times: u32) -> Summary {
+    let started = Instant::now();
+    let mut summary = Summary {
+        profile: work.profile,
+        first: work.next.load(Ordering::Relaxed),
+        times,
+        ..Summary::default()
+    };
     let (sender, reports) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             let sender = sender.clone();
             scope.spawn(move || {
                 while let Some(seed) = work.take() {
-                    if sender.send(run_seed(seed, work.profile, 2, false)).is_err() {
+                    if sender
+                        .send(run_seed(seed, work.profile, times, false))
+                        .is_err()
+                    {
                         return;
                     }
                 }
             });
         }
         drop(sender);
-        let mut shown = started;
+        let mut next_line = PROGRESS;
         for report in reports {
-            summary.seeds += 1;
-            summary.events += report.events;
-            summary.operations += report.operations;
-            summary.simulated_ns += report.simulated_ns;
-            summary.coverage.merge(&report.coverage);
-            if let Some(text) = report.failure {
-                eprintln!("seed {} failed: {text}", report.seed);
-                eprintln!("run it again: {}", rerun_command(report.seed, work.profile));
-                summary.failures.push((report.seed, text));
-                if summary.failures.len() >= MAX_FAILURES {
-                    work.stop.store(true, Ordering::Relaxed);
-                }
+            summary.add(report);
+            summary.elapsed = started.elapsed();
+            if summary.failures.len() >= MAX_FAILURES {
+                work.stop.store(true, Ordering::Relaxed);
             }
-            if shown.elapsed() >= Duration::from_secs(5) {
-                shown = Instant::now();
-                eprintln!(
-                    "{:>6} s  {} seeds, {} failed",
-                    started.elapsed().as_secs(),
-                    summary.seeds,
-                    summary.failures.len()
-                );
+            if summary.elapsed >= next_line {
+                next_line += PROGRESS;
+                let seconds = summary.elapsed.as_secs();
+                eprintln!("{:>4} min  {}", seconds / 60, summary.text());
             }
         }
     });
     summary
 }
 
-fn print_summary(summary: &Summary, profile: Profile, elapsed: Duration, is_json: bool) {
-    if is_json {
-        let coverage: serde_json::Map<_, _> = summary
-            .coverage
-            .iter()
-            .map(|(what, count)| (what.to_owned(), count.into()))
-            .collect();
-        let failures: Vec<_> = summary
-            .failures
-            .iter()
-            .map(|(seed, text)| {
-                serde_json::json!({"seed": seed, "text": text, "rerun": rerun_command(*seed, profile)})
-            })
-            .collect();
-        let value = serde_json::json!({
-            "seeds": summary.seeds,
-            "events": summary.events,
-            "operations": summary.operations,
-            "simulatedSeconds": summary.simulated_ns / 1_000_000_000,
-            "elapsedSeconds": elapsed.as_secs_f64(),
-            "coverage": coverage,
-            "failures": failures,
-        });
-        println!("{value:#}");
-        return;
-    }
+fn print_json(summary: &Summary) {
+    let coverage: serde_json::Map<_, _> = summary
+        .coverage
+        .iter()
+        .map(|(what, count)| (what.to_owned(), count.into()))
+        .collect();
+    let failures: Vec<_> = summary
+        .failures
+        .iter()
+        .map(|(seed, text)| {
+            serde_json::json!({"seed": seed, "text": text, "rerun": rerun_command(*seed, summary.profile)})
+        })
+        .collect();
+    let value = serde_json::json!({
+        "firstSeed": summary.first,
+        "seeds": summary.seeds,
+        "runsPerSeed": summary.times,
+        "events": summary.events,
+        "operations": summary.operations,
+        "simulatedHours": summary.simulated_hours(),
+        "elapsedSeconds": summary.elapsed.as_secs_f64(),
+        "seedsPerSecond": summary.seeds_per_second(),
+        "coverage": coverage,
+        "neverMet": summary.coverage.missing(),
+        "failures": failures,
+    });
+    println!("{value:#}");
+}
+
+fn print_text(summary: &Summary) {
     for (what, count) in summary.coverage.iter() {
         println!("{count:>12}  {what}");
     }
     println!(
-        "{} seeds (each run twice), {} events, {} operations, {} simulated seconds in {:.1} s: {} failed",
-        summary.seeds,
+        "{} in {:.1} s; {} events, {} operations",
+        summary.text(),
+        summary.elapsed.as_secs_f64(),
         summary.events,
-        summary.operations,
-        summary.simulated_ns / 1_000_000_000,
-        elapsed.as_secs_f64(),
-        summary.failures.len()
+        summary.operations
     );
+    for (seed, text) in &summary.failures {
+        println!("seed {seed} failed: {}", text.lines().next().unwrap_or(""));
+        println!("  {}", rerun_command(*seed, summary.profile));
+    }
+    if summary.failures.len() >= MAX_FAILURES {
+        println!("no more seeds were begun after {MAX_FAILURES} failures");
+    }
 }
 
 fn one_seed(seed: u64, profile: Profile, trace: bool) -> ExitCode {
@@ -284,40 +365,37 @@ fn main() -> ExitCode {
     if let Some(seed) = arguments.seed {
         return one_seed(seed, profile, arguments.trace);
     }
-    let started = Instant::now();
-    let (first, end) = match (arguments.seeds, arguments.seconds) {
-        (Some(range), _) => range,
-        (None, Some(_)) => {
-            // Not those of last time.
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-            let first = since.map_or(0, |since| since.as_secs()) * 1_000_000;
-            eprintln!("seeds from {first} on");
-            (first, u64::MAX)
-        }
-        (None, None) => (0, 1000),
-    };
+    let seeds = arguments.seeds.unwrap_or(match arguments.seconds {
+        Some(_) => Seeds::New(u64::MAX),
+        None => Seeds::Range(0, 1000),
+    });
+    let (first, end) = seeds.resolve();
+    if let Seeds::New(_) = seeds {
+        eprintln!("new seeds from {first} on");
+    }
+    let seconds = arguments.seconds.map(Duration::from_secs);
     let work = Work {
         profile,
         next: AtomicU64::new(first),
         end,
-        deadline: arguments
-            .seconds
-            .map(|seconds| started + Duration::from_secs(seconds)),
+        deadline: seconds.and_then(|seconds| Instant::now().checked_add(seconds)),
         stop: AtomicBool::new(false),
     };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = arguments.jobs.unwrap_or(processors).max(1);
-    let mut summary = run_all(&work, jobs, started);
-    print_summary(&summary, profile, started.elapsed(), arguments.json);
-    if arguments.quick {
-        let missing = summary.coverage.missing();
-        if !missing.is_empty() {
-            eprintln!(
-                "never met: {}; a set of seeds that misses it proves too little",
-                missing.join(", ")
-            );
-            summary.failures.push((first, "coverage".to_owned()));
-        }
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let jobs = arguments.jobs.unwrap_or(processors);
+    let summary = run_all(&work, jobs, if arguments.once { 1 } else { 2 });
+    if arguments.json {
+        print_json(&summary);
+    } else {
+        print_text(&summary);
+    }
+    let missing = summary.coverage.missing();
+    if arguments.quick && !missing.is_empty() {
+        eprintln!(
+            "never met: {}; a set of seeds that misses it proves too little",
+            missing.join(", ")
+        );
+        return ExitCode::FAILURE;
     }
     if summary.failures.is_empty() {
         ExitCode::SUCCESS

@@ -1,0 +1,105 @@
+//! How many of the first so many seeds find each bug of [`wire::bugs`]: the figures of docs/simulator.md.
+//!
+//! `cargo run --release -p simulator --example survey -- 300` looks at all bugs; names after the number choose some. `JOBS` seeds run at a time, one per processor by default.
+use std::panic;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use simulator::{Options, Profile, run};
+use wire::bugs::Bug;
+
+/// The bug, and whether it can only be met by logs with replicas: then all seeds have them.
+const BUGS: &[(Bug, bool)] = &[
+    (Bug::ForgetRpcResult, false),
+    (Bug::OpenGateEarly, false),
+    (Bug::DropTombstoneEarly, false),
+    (Bug::VersionRestartsAfterRemove, false),
+    (Bug::RepeatIncrement, false),
+    (Bug::ScanSkipsAfterSplit, false),
+    (Bug::MultiWriteHidesRefusal, false),
+    (Bug::RefuseEarly, false),
+    (Bug::AcknowledgeBeforeLastReplica, true),
+    (Bug::SkipServingLease, true),
+    (Bug::UseStaleOpenReplica, true),
+    (Bug::IgnoreDigest, true),
+    (Bug::AppendAfterFencing, true),
+    (Bug::DropTombstoneInReplay, true),
+    (Bug::ReuseVersionAfterReplay, true),
+    (Bug::FreeReplicaEarly, true),
+    (Bug::ForgetReplayedResult, true),
+    (Bug::BelieveTornFrame, true),
+];
+
+/// What the seed says of the bug, its first line.
+fn finding(bug: Option<Bug>, replicated: bool, seed: u64) -> Option<String> {
+    let options = Options {
+        bug,
+        profile: match replicated {
+            true => Profile::Replicated,
+            false => Profile::Any,
+        },
+        ..Options::default()
+    };
+    match panic::catch_unwind(|| run(seed, options).failure) {
+        Ok(failure) => failure.map(|text| text.lines().next().unwrap_or_default().to_owned()),
+        Err(_) => Some("an assertion failed".to_owned()),
+    }
+}
+
+fn survey(bug: Option<Bug>, replicated: bool, seeds: u64) -> Vec<(u64, String)> {
+    let next = AtomicU64::new(0);
+    let found = Mutex::new(Vec::new());
+    let jobs = std::env::var("JOBS")
+        .ok()
+        .and_then(|jobs| jobs.parse().ok());
+    let jobs = jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        return;
+                    }
+                    if let Some(text) = finding(bug, replicated, seed)
+                        && let Ok(mut found) = found.lock()
+                    {
+                        found.push((seed, text));
+                    }
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().unwrap_or_default();
+    found.sort();
+    found
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let Some(seeds) = arguments.next().and_then(|text| text.parse().ok()) else {
+        eprintln!("usage: survey SEEDS [BUG...]    example: survey 300 SkipServingLease");
+        return ExitCode::from(2);
+    };
+    let names: Vec<String> = arguments.collect();
+    panic::set_hook(Box::new(|_| {}));
+    // The first shows what seeds say where nothing is broken: nothing.
+    let planted = BUGS
+        .iter()
+        .map(|&(bug, replicated)| (Some(bug), replicated));
+    let all = [(None, true)].into_iter().chain(planted);
+    let name = |bug: Option<Bug>| bug.map_or("None".to_owned(), |bug| format!("{bug:?}"));
+    for (bug, replicated) in all {
+        let name = name(bug);
+        if !names.is_empty() && !names.contains(&name) {
+            continue;
+        }
+        let found = survey(bug, replicated, seeds);
+        let first: Vec<u64> = found.iter().take(8).map(|(seed, _)| *seed).collect();
+        let seen = found.first().map_or("", |(_, text)| text.as_str());
+        let seen: String = seen.chars().take(60).collect();
+        println!("{name}: {} of {seeds}, first {first:?} {seen}", found.len());
+    }
+    ExitCode::SUCCESS
+}
