@@ -242,6 +242,10 @@ impl Reactor {
             self.spin.worked(now);
             return Ok(());
         }
+        if self.next_tick <= now {
+            // The handler has more to do. Giving the core away after each piece of it would leave most of the core to others.
+            return Ok(());
+        }
         match self.spin.idle(now) {
             Idle::Spin => std::thread::yield_now(),
             Idle::Block => self.block(now, handler)?,
