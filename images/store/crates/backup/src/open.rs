@@ -36,6 +36,11 @@ pub enum OpenError {
     },
     /// No frame, or no bytes in one.
     TooSmall,
+    /// Its superblock counts more frames than are there.
+    CutShort {
+        frames: u32,
+        error: StorageError,
+    },
     Storage(StorageError),
 }
 
@@ -46,6 +51,11 @@ impl fmt::Display for OpenError {
                 f,
                 "the storage holds something that is no backup's; give another one, or overwrite its first {HEAD_BYTES} bytes \
                  with zeros if nothing on it is needed"
+            ),
+            OpenError::CutShort { frames, error } => write!(
+                f,
+                "the storage should have {frames} frames, and the last one cannot be read: {error}; give it back the size that it had, or give \
+                 another storage once the other backups hold all replicas"
             ),
             OpenError::Damaged => write!(
                 f,
@@ -254,13 +264,21 @@ fn fit(
     storage: &mut impl Storage,
     superblock: &Superblock,
     config: &mut Config,
-) -> Result<Option<(u32, String)>, StorageError> {
+) -> Result<Option<(u32, String)>, OpenError> {
     let (found, wanted) = (superblock.frame_count, config.frame_count);
     if found == wanted {
         return Ok(None);
     }
     if found > wanted {
         config.frame_count = found;
+        let end = config.layout().total_bytes();
+        let mut last = vec![0; BLOCK_BYTES as usize];
+        storage
+            .read(end - u64::from(BLOCK_BYTES), &mut last)
+            .map_err(|error| OpenError::CutShort {
+                frames: found,
+                error,
+            })?;
         let text = format!(
             "backup: the storage keeps its {found} frames, though only {wanted} are asked for; to have fewer, start with an empty storage once the \
              other backups hold all replicas"

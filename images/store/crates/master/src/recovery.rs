@@ -23,6 +23,8 @@ use source::{Failure, Source};
 
 /// Recoveries at once; more are refused.
 const MAX_RECOVERIES: usize = 8;
+/// Pieces that one tick replays: each takes about half a millisecond, and clients wait meanwhile.
+const PIECES_AT_ONCE: usize = 4;
 /// Segments that are looked at in search of one that can be read now.
 const LOOK_AHEAD: usize = 64;
 /// A recovery that found no memory for so long is left to others.
@@ -51,7 +53,7 @@ struct Recovery {
     replay: Option<Replay>,
     /// What nobody was asked for yet, or not successfully; the last first.
     sources: Vec<Source>,
-    /// What was read and is not replayed yet: one piece in a tick, and none as long as there is no memory.
+    /// What was read and is not replayed yet: a few pieces in a tick, and none as long as there is no memory.
     kept: VecDeque<(Read, Vec<u8>)>,
     waits_for_purge: bool,
     is_complete: bool,

@@ -18,6 +18,9 @@ const MAX_WAITING: u32 = 1 << 16;
 /// Requests of each connection that are not answered yet.
 pub(crate) type Waiting = BTreeMap<u64, u32>;
 
+/// Answers to recovery masters in one round: each takes about half a millisecond, and clients and the keep-alives of other masters wait meanwhile.
+const READS_AT_ONCE: usize = 4;
+
 /// Bytes of requests for entries that wait, at most: enough for hundreds of recovery masters with many tablets each.
 const MAX_READS_BYTES: usize = 16 << 20;
 
@@ -122,16 +125,17 @@ impl<S: Storage> Server<S> {
         }
     }
 
-    /// Answers one of the recovery masters: each takes most of a millisecond, and clients and the keep-alives of other masters must not wait for
-    /// all that have come at once. When to come again.
-    pub(crate) fn answer_a_read(&mut self, now: Time, out: &mut impl Output) -> Time {
-        if let Some((to, payload)) = self.reads.pop()
-            && let Some(backup) = self.stage.backup_mut()
-            && let Ok(Request::ReadEntries(read)) = Request::decode(&payload)
-        {
-            let (status, next_offset) = backup.read_entries(&read, &mut self.read);
-            let fixed = Entries::fixed_bytes(status, next_offset);
-            out.answer_peer(to, &[&fixed, &self.read]);
+    /// Answers some of what recovery masters have asked for; when to come again.
+    pub(crate) fn answer_reads(&mut self, now: Time, out: &mut impl Output) -> Time {
+        for _ in 0..READS_AT_ONCE {
+            if let Some((to, payload)) = self.reads.pop()
+                && let Some(backup) = self.stage.backup_mut()
+                && let Ok(Request::ReadEntries(read)) = Request::decode(&payload)
+            {
+                let (status, next_offset) = backup.read_entries(&read, &mut self.read);
+                let fixed = Entries::fixed_bytes(status, next_offset);
+                out.answer_peer(to, &[&fixed, &self.read]);
+            }
         }
         if self.reads.is_empty() {
             Time::NEVER

@@ -23,7 +23,7 @@ pub struct Server<S> {
     is_welcome: bool,
     pub(crate) report: Reports,
     pub(crate) waiting: Waiting,
-    /// What recovery masters ask for; answered one by one.
+    /// What recovery masters ask for; answered a few in a round.
     pub(crate) reads: Reads,
     /// Room for what is read, used again and again.
     pub(crate) read: Vec<u8>,
@@ -233,7 +233,7 @@ impl<S: Storage> Server<S> {
     /// more to do, [`Time::NEVER`] if nothing is planned); then it looks at [`Self::must_end`].
     pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
         let of_master = self.shard.tick(now, out);
-        let of_reads = self.answer_a_read(now, out);
+        let of_reads = self.answer_reads(now, out);
         let of_backup = self.with_backup(out, |backup, out| backup.tick(now, out));
         let of_report = self.report(now, out);
         self.look_for_successors();

@@ -149,3 +149,21 @@ fn a_crash_in_the_middle_loses_nothing() {
         }
     }
 }
+
+#[test]
+fn one_that_was_cut_short_is_refused() {
+    let bytes = full().storage().bytes().to_vec();
+    let cut = MemoryStorage::with(bytes[..bytes.len() - 1].to_vec());
+    let asked = Config {
+        frame_count: 1,
+        ..full().backup().config().clone()
+    };
+    let Err(error) = Backup::open(Time::ZERO, asked, cut) else {
+        panic!("opened with a frame that is not there");
+    };
+    let text = error.to_string();
+    assert!(
+        text.contains("should have 2 frames, and the last one cannot be read"),
+        "{text}"
+    );
+}

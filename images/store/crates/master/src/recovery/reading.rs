@@ -182,9 +182,12 @@ impl Shard {
         }
     }
 
-    /// Replays a piece of the recovery whose turn it is; those that wait for memory try it again with each tick.
+    /// Replays some pieces, of all recoveries in turn; those that wait for memory try it again with each tick.
     fn replay_kept(&mut self, now: Time, out: &mut impl Output) {
-        for _ in 0..self.recoveries.active.len() {
+        let mut left = PIECES_AT_ONCE;
+        let kept = |one: &Recovery| one.kept.len().min(PIECES_AT_ONCE) + 1;
+        let most: usize = self.recoveries.active.iter().map(kept).sum();
+        for _ in 0..most {
             let Recoveries { active, turn, .. } = &mut self.recoveries;
             *turn = if *turn + 1 < active.len() {
                 *turn + 1
@@ -201,7 +204,10 @@ impl Shard {
             self.replay_read(now, id, read, data, out);
             let at = self.recoveries.position(id);
             if at.is_none_or(|at| self.recoveries.active[at].starving_since.is_none()) {
-                return;
+                left -= 1;
+                if left == 0 {
+                    return;
+                }
             }
         }
     }
