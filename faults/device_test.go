@@ -46,8 +46,8 @@ func withStderr(err error) error {
 	return err
 }
 
-// TestBlockDevice: backups whose storages are block devices, which are used whole. All processes are killed, and everything comes back from the
-// devices. One of these has become larger when its next process comes: that has more frames.
+// TestBlockDevice: backups whose storages are block devices, which are used whole. All processes are killed, and everything comes
+// back from the devices. One of these has become larger when its next process comes: that has more frames.
 func TestBlockDevice(t *testing.T) {
 	const frames = 60
 	members := []string{"m0", "m1", "m2"}

@@ -19,8 +19,8 @@ const (
 // noFrame is what a master says whose writes wait because all disks are full.
 const noFrame = "no backup has a free frame"
 
-// TestOverwrittenDisks: a few objects are overwritten until so much was acknowledged as all files of the default size can hold, four times over.
-// Meanwhile each member is killed, and once all processes are. Nothing is lost, and no write ever waits for a frame.
+// TestOverwrittenDisks: a few objects are overwritten until so much was acknowledged as all files of the default size can hold, four
+// times over. Meanwhile each member is killed, and once all processes are. Nothing is lost, and no write ever waits for a frame.
 func TestOverwrittenDisks(t *testing.T) {
 	members := []string{"m0", "m1", "m2"}
 	s := withServers(t, len(members), "-t", "24", "-r", strconv.Itoa(copies), "--minReplicas", "1")

@@ -32,8 +32,12 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const FULL_FOR: Duration = Duration::from_secs(5);
 /// Data that one order is about, at most, where tablets can be cut.
 const PART_BYTES: u64 = 512 << 20;
-/// What a master is expected to replay in a second until one has shown it.
-const EXPECTED_BYTES_PER_SECOND: u64 = 400 << 20;
+/// What a master is expected to replay in a second until one has shown it: reading, replaying and sending new copies share its core.
+const EXPECTED_BYTES_PER_SECOND: u64 = 150 << 20;
+/// Backups wait out what they have promised the dead server before they give its log out, and a last round ends the replay.
+const EXPECTED_BEFORE_REPLAY_MS: u64 = 250;
+/// Groups of tablets whose reason to wait is shown.
+const MAX_WAITS_SHOWN: usize = 3;
 /// Recoveries that have ended and are still shown.
 const MAX_SHOWN: usize = 20;
 
@@ -81,6 +85,8 @@ pub(crate) struct Recoveries {
     /// Of each dead server with tablets that nobody owns yet.
     under_way: BTreeMap<ServerId, Recovery>,
     ended: VecDeque<Recovery>,
+    /// Why groups of tablets do not go on. A recovery may have several groups.
+    waits: BTreeMap<Vec<Source>, String>,
     pub reserved: Reserved,
     /// What recoveries under way cannot find, as of the last look at them.
     pub missing: BTreeMap<ServerId, MissingLogs>,
@@ -148,15 +154,40 @@ impl Recoveries {
         meant.map(|(id, _)| *id).collect()
     }
 
-    /// The recovery of these sources cannot go on.
+    /// The tablets with these sources cannot be brought back for now.
     fn wait_for(&mut self, sources: &[Source], what: String, out: &mut impl Output) {
+        if self.waits.get(sources) == Some(&what) {
+            return;
+        }
         let log = last_owner(sources);
-        if let Some(recovery) = self.under_way.get_mut(&log)
-            && recovery.waits_for != what
-        {
-            let text = format!("the recovery of server {log} waits: {what}");
-            out.log_message(level::ERROR, &text);
-            recovery.waits_for = what;
+        let text = format!("the recovery of server {log} waits: {what}");
+        out.log_message(level::ERROR, &text);
+        self.waits.insert(sources.to_vec(), what);
+        self.show_waits();
+    }
+
+    /// Nothing is said any more of groups other than these.
+    fn retain_waits(&mut self, goes_on: impl Fn(&Vec<Source>) -> bool) {
+        let count = self.waits.len();
+        self.waits.retain(|sources, _| goes_on(sources));
+        if self.waits.len() != count {
+            self.show_waits();
+        }
+    }
+
+    fn show_waits(&mut self) {
+        for (log, recovery) in &mut self.under_way {
+            let waits = self.waits.iter();
+            let of_log = waits.filter(|(sources, _)| last_owner(sources) == *log);
+            let mut texts: Vec<&str> = of_log.map(|(_, what)| what.as_str()).collect();
+            texts.sort_unstable();
+            texts.dedup();
+            let more = texts.len().saturating_sub(MAX_WAITS_SHOWN);
+            texts.truncate(MAX_WAITS_SHOWN);
+            recovery.waits_for = texts.join("; ");
+            if more > 0 {
+                recovery.waits_for += &format!("; and {more} more");
+            }
         }
     }
 }
@@ -273,6 +304,10 @@ impl Coordinator {
         }
         let ended_ns = self.cluster_time_ns(now);
         let recoveries = &mut self.recoveries;
+        let ordered = recoveries.orders.values();
+        let ordered: BTreeSet<Vec<Source>> = ordered.map(|order| order.sources.clone()).collect();
+        recoveries
+            .retain_waits(|sources| groups.contains_key(sources) || ordered.contains(sources));
         for (log, recovery) in &mut recoveries.under_way {
             recovery.tablets_left = left.get(log).copied().unwrap_or(0);
         }
@@ -384,7 +419,8 @@ impl Coordinator {
             .tables
             .cut_into_parts(tablets, wanted.div_ceil(known), wanted);
         let at_once = masters.len().min(parts.len()).max(1) as u64;
-        let expected_ms = bytes * 1000 / self.recoveries.bytes_per_second() / at_once;
+        let replay_ms = bytes * 1000 / self.recoveries.bytes_per_second() / at_once;
+        let expected_ms = EXPECTED_BEFORE_REPLAY_MS + replay_ms;
         if let Some(recovery) = self.recoveries.under_way.get_mut(&last_owner(sources)) {
             recovery.tablet_count += cuts;
             recovery.masters = recovery.masters.max(at_once);
@@ -543,8 +579,9 @@ impl Coordinator {
             .get_mut(&last_owner(&order.sources))
         {
             recovery.objects += recovered.objects;
-            recovery.waits_for.clear();
         }
+        self.recoveries
+            .retain_waits(|sources| *sources != order.sources);
         let kind = Some(coordinator::Kind::CommitRecovery(RecoveryId {
             recovery_id,
         }));

@@ -332,6 +332,46 @@ fn what_is_missing_is_named_until_the_backup_returns() {
 }
 
 #[test]
+fn each_group_of_tablets_says_once_why_it_waits() {
+    let (mut store, _, first) = one_dead_of_four();
+    store.wait(100);
+    for number in 2..=4 {
+        store.finds(number, first, vec![open_head(1, 80, &[])]);
+    }
+    for (connection, recover) in &orders(&store.wait(100)) {
+        store.done(*connection, recover, 7);
+    }
+    // Server 2 dies with part of what server 1 had, which is in two logs, and with tablets of its own, which are in one.
+    let fresh = store.harness.create("fresh", 3);
+    let second = store.ids[&2];
+    assert!(store.harness.owners(fresh).contains(&second));
+    store.kill(2);
+    store.wait(100);
+    for number in 3..=4 {
+        store.finds(number, first, vec![]);
+        store.finds(number, second, vec![open_head(9, 80, &[8])]);
+    }
+    store.harness.out.log.clear();
+    assert_eq!(orders(&store.wait(2000)), []);
+    let waits = store.recoveries().pop().unwrap().waits_for;
+    assert_eq!(waits.matches("of the log of").count(), 3, "{waits}");
+    let said = &store.harness.out.log;
+    assert_eq!(said.len(), 2, "each group once: {said:?}");
+    // One of them goes on; the other is said to wait still.
+    store.finds(3, second, vec![closed(8), open_head(9, 80, &[8])]);
+    let of_fresh = orders(&store.wait(100));
+    for (connection, recover) in &of_fresh {
+        assert_eq!(recover.tablets[0].table_id, fresh.0);
+        store.done(*connection, recover, 7);
+    }
+    assert!(!of_fresh.is_empty());
+    store.wait(100);
+    let waits = store.recoveries().pop().unwrap().waits_for;
+    assert_eq!(waits.matches("of the log of").count(), 1, "{waits}");
+    assert!(waits.contains(&first.to_string()), "{waits}");
+}
+
+#[test]
 fn open_replicas_below_the_floor_and_damaged_ones_are_no_head() {
     let mut store = Store::new(3);
     store.harness.create("t", 1);

@@ -122,6 +122,12 @@ impl Recoveries {
         next
     }
 
+    /// Whether clients wait for what is replayed here. Where there is no memory for it, replay waits for the cleaner, which waits for copies.
+    pub fn are_replaying(&self) -> bool {
+        let mut active = self.active.iter();
+        active.any(|one| one.replay.is_some() && !one.is_complete && one.starving_since.is_none())
+    }
+
     /// Recoveries whose sources are still needed.
     pub fn unreleased_count(&self) -> u64 {
         self.unreleased.len() as u64

@@ -168,6 +168,7 @@ impl Shard {
         let Some(replicator) = &mut self.replicator else {
             return Time::NEVER;
         };
+        replicator.yield_to_replay(self.recoveries.are_replaying());
         let next = replicator.pump(now, &mut self.store.log, &mut ToBackups(out));
         if replicator.is_deposed() {
             self.gate.give_up(out);

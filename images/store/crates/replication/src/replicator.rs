@@ -101,6 +101,8 @@ pub struct Replicator {
     more_replicas_at: Time,
     /// No replica that was lost is made again before this.
     pub(crate) repair_at: Time,
+    /// Copies that nobody waits for go out a piece at a time.
+    pub(crate) yields_to_replay: bool,
     /// When to look at some of the strays again.
     pub(crate) strays_at: Time,
     /// That disks are full is not said again before this.
@@ -126,9 +128,16 @@ impl Replicator {
             wants_new_head: false,
             more_replicas_at: Time::ZERO,
             repair_at: Time::ZERO,
+            yields_to_replay: false,
             strays_at: Time::ZERO,
             full_told_until: Time::ZERO,
         }
+    }
+
+    /// While this master replays, copies of side segments take what time is left: what it brings back is in other logs still, and its
+    /// clients wait.
+    pub fn yield_to_replay(&mut self, is_replaying: bool) {
+        self.yields_to_replay = is_replaying;
     }
 
     /// Whether a backup has said that this log is being recovered: its master must end.

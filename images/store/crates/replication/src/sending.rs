@@ -27,11 +27,16 @@ impl Replicator {
                 }
                 None => false,
             };
-            self.send_segment(now, id, may_close, log, out);
+            let window_bytes = self.config.window_bytes();
+            self.send_segment(now, id, may_close, window_bytes, log, out);
         }
+        let window_bytes = match self.yields_to_replay {
+            true => self.config.copy_bytes,
+            false => self.config.window_bytes(),
+        };
         for id in self.next_unfinished() {
             let before = self.background_bytes();
-            if before >= self.config.window_bytes() {
+            if before >= window_bytes {
                 break;
             }
             let is_repair = self.is_repair(id);
@@ -40,7 +45,7 @@ impl Replicator {
                 continue;
             }
             self.place(now, id);
-            self.send_segment(now, id, true, log, out);
+            self.send_segment(now, id, true, window_bytes, log, out);
             if is_repair {
                 let sent = u64::from(self.background_bytes() - before);
                 self.repair_at = now + time_for(sent, self.config.repair_bytes_per_second);
@@ -64,11 +69,12 @@ impl Replicator {
         now: Time,
         segment_id: u64,
         may_close: bool,
+        window_bytes: u32,
         log: &Log,
         out: &mut impl Output,
     ) {
         let (log_id, copy_bytes) = (self.config.log, self.config.copy_bytes);
-        let (window_bytes, append_bytes) = (self.config.window_bytes(), self.config.append_bytes());
+        let append_bytes = self.config.append_bytes();
         let Some(segment) = self.segments.get_mut(&segment_id) else {
             return;
         };

@@ -106,7 +106,8 @@ fn run(world: &mut World, step: &Step) {
             if let Some(id) = world.come_back(backup.into(), is_same)
                 && let Some((which, is_damage)) = harm
             {
-                world.harm(id, which.into(), is_damage);
+                // A process that never ended can find that a replica is damaged; it forgets none.
+                world.harm(id, which.into(), is_damage || is_same);
             }
         }
         Step::Break { backup } => world.break_connection(backup.into()),
@@ -378,6 +379,36 @@ fn lost_replicas_are_made_again_at_a_bounded_rate() {
     assert!(world.is_all_durable());
     world.pass(Duration::from_secs(2));
     assert_eq!(world.replicator.report().segments_short, 0);
+}
+
+#[test]
+fn while_the_master_replays_copies_go_out_a_piece_at_a_time() {
+    let mut world = World::new(2, 1, 4, 9);
+    for key in 0..60 {
+        world.write(key, 800);
+        world.pass(Duration::from_millis(2));
+    }
+    world.replicator.yield_to_replay(true);
+    world.kill(0);
+    world.notice();
+    world.pass(Duration::from_millis(1));
+    let mut most = 0;
+    for _ in 0..200 {
+        world.pass(Duration::from_micros(50));
+        let backups = world.replicator.backups.values();
+        most = most.max(backups.map(|backup| backup.background_bytes).sum());
+    }
+    // A piece to each of those that hold the same segment.
+    let piece = world.replicator.config.copy_bytes;
+    assert!((1..=2 * piece).contains(&most), "{most}");
+    // What clients wait for does not wait, and the copies come.
+    world.write(1, 100);
+    world.pass(Duration::from_millis(2));
+    assert!(world.is_all_durable());
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.replicator.report().segments_short, 0);
+    world.replicator.yield_to_replay(false);
+    world.calm();
 }
 
 #[test]

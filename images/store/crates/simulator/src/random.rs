@@ -1,27 +1,30 @@
 //! The one source of chance in a simulated run: SplitMix64 from the seed.
 
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::SplitMix64;
+
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
+    fn from_state(state: u64) -> Random {
+        Random(SplitMix64::from_seed(state.to_le_bytes()))
+    }
+
     pub fn new(seed: u64) -> Random {
-        let mut random = Random(seed);
+        let mut random = Random::from_state(seed);
         // Neighbouring seeds shall have nothing in common.
-        random.0 = random.next();
-        random
+        random.fork()
     }
 
     /// A generator of its own, so that one part of a run does not disturb another.
     pub fn fork(&mut self) -> Random {
-        Random(self.next())
+        let state = self.next();
+        Random::from_state(state)
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// In the closed range.

@@ -6,7 +6,6 @@ mod common;
 mod api_server;
 mod growth;
 mod oracle;
-mod random;
 mod rules;
 mod runs;
 mod world;

@@ -14,21 +14,21 @@ const SEEDS: u64 = 300;
 /// Puts and deletes of a few keys; now and then many, or long ones.
 fn some_changes(world: &mut World, nonce: u64, number: u64) -> Changes {
     let random = &mut world.random;
-    let count = match random.below(20) {
+    let count = match random.u64(..20) {
         0 => 40,
-        _ => 1 + random.below(4),
+        _ => 1 + random.u64(..4),
     };
-    let most = if random.chance(50) { 3000 } else { 60 };
+    let most = if random.u64(..1000) < 50 { 3000 } else { 60 };
     let mut changes = Changes::default();
     for key in (0..60u8)
-        .filter(|_| random.below(60) < count)
+        .filter(|_| random.u64(..60) < count)
         .collect::<Vec<_>>()
     {
-        match random.below(4) {
+        match random.u64(..4) {
             0 => changes.deletes.push(vec![key]),
             _ => changes.puts.push(Pair {
                 key: vec![key],
-                value: vec![random.below(256) as u8; random.below(most) as usize],
+                value: vec![random.u64(..256) as u8; random.u64(..most) as usize],
             }),
         }
     }
@@ -42,7 +42,7 @@ fn some_changes(world: &mut World, nonce: u64, number: u64) -> Changes {
 fn commit(world: &mut World, client: usize) {
     let nonce = world.clients[client].nonce;
     let number = world.asked[&nonce].len() as u64 + 1;
-    let changes = match world.random.below(10) {
+    let changes = match world.random.u64(..10) {
         0 => Changes::default(),
         _ => some_changes(world, nonce, number),
     };
@@ -56,15 +56,15 @@ fn pick(world: &mut World, which: impl Fn(&crate::world::Client) -> bool) -> Opt
         .map(|(at, _)| at)
         .collect();
     let count = some.len() as u64;
-    (count > 0).then(|| some[world.random.below(count) as usize])
+    (count > 0).then(|| some[world.random.u64(..count) as usize])
 }
 
 /// Something that people, the network or the machines do.
 fn act(world: &mut World, may_roll_back: bool) {
-    match world.random.below(100) {
+    match world.random.u64(..100) {
         0..50 => {
             if let Some(client) = pick(world, |client| client.leads) {
-                let count = if world.random.chance(150) { 8 } else { 1 };
+                let count = if world.random.u64(..1000) < 150 { 8 } else { 1 };
                 for _ in 0..count {
                     commit(world, client);
                 }
@@ -82,7 +82,7 @@ fn act(world: &mut World, may_roll_back: bool) {
             }
         }
         64..74 => {
-            world.weather = match world.random.below(10) {
+            world.weather = match world.random.u64(..10) {
                 0..6 => Weather::Calm,
                 6..9 => Weather::Rough,
                 _ => Weather::Away,
@@ -101,14 +101,18 @@ fn act(world: &mut World, may_roll_back: bool) {
             if world.weather == Weather::Away {
                 world.met(Met::AwayForMinutes);
             }
-            let minutes = 1 + world.random.below(5);
+            let minutes = 1 + world.random.u64(..5);
             world.run(Duration::from_secs(60 * minutes));
         }
         82 if may_roll_back => drop(world.roll_back()),
         _ => {}
     }
-    let most = if world.random.chance(100) { 5000 } else { 100 };
-    let pause = Duration::from_millis(world.random.below(most));
+    let most = if world.random.u64(..1000) < 100 {
+        5000
+    } else {
+        100
+    };
+    let pause = Duration::from_millis(world.random.u64(..most));
     world.run(pause);
 }
 
@@ -170,7 +174,7 @@ fn check_swept(world: &mut World) {
 /// Somebody was told of a root that was lost: whoever hears that ends, before it leads or after.
 fn refuse(world: &mut World) {
     let client = world.start();
-    if world.random.chance(500) {
+    if world.random.u64(..1000) < 500 {
         world.run(Duration::from_secs(60));
         commit_if_it_leads(world, client);
     }
@@ -197,7 +201,7 @@ fn commit_if_it_leads(world: &mut World, client: usize) {
 fn run(seed: u64) -> World {
     let mut world = World::new(seed);
     let may_roll_back = seed.is_multiple_of(3);
-    let actions = 100 + world.random.below(200);
+    let actions = 100 + world.random.u64(..200);
     for _ in 0..actions {
         if world.failure.is_none() {
             act(&mut world, may_roll_back);

@@ -7,11 +7,11 @@ use coordinator::state::Changes;
 use coordinator::state::objects::{
     Answer, ChunkId, Ending, Keeper, Output, Position, Request, RequestId, Settings, Tuning,
 };
+use fastrand::Rng;
 use wire::time::Time;
 
 use crate::api_server::{ApiServer, Change, Objects, Pairs};
 use crate::oracle::Oracle;
-use crate::random::Random;
 
 /// What has happened, over many runs: a test that never met something says nothing about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,7 +95,7 @@ struct Snapshot {
 
 pub struct World {
     pub now: Time,
-    pub random: Random,
+    pub random: Rng,
     pub weather: Weather,
     pub server: ApiServer,
     pub oracle: Oracle,
@@ -133,7 +133,7 @@ impl World {
     pub fn new(seed: u64) -> World {
         World {
             now: Time(1),
-            random: Random::new(seed),
+            random: Rng::with_seed(seed),
             weather: Weather::Calm,
             server: ApiServer::new(MAX_OBJECT_BYTES),
             oracle: Oracle::default(),
@@ -168,11 +168,11 @@ impl World {
 
     fn between(&mut self, least: Duration, most: Duration) -> Duration {
         let span = (most - least).as_nanos() as u64;
-        least + Duration::from_nanos(self.random.below(span + 1))
+        least + Duration::from_nanos(self.random.u64(..span + 1))
     }
 
     pub fn start(&mut self) -> usize {
-        let nonce = self.random.next() | 1;
+        let nonce = self.random.u64(..) | 1;
         let mut keeper = Keeper::new(Settings {
             nonce,
             leader: format!("box-coordinator-{}", self.clients.len()),
@@ -239,7 +239,7 @@ impl World {
         }
         let snapshot = self
             .snapshots
-            .swap_remove(self.random.below(count) as usize);
+            .swap_remove(self.random.u64(..count) as usize);
         let mut alive = self.clients.iter().filter(|client| client.ended.is_none());
         let would_miss_it = |client: &Client| {
             let position = client.keeper.position();
@@ -328,8 +328,8 @@ impl World {
     fn send(&mut self, client: usize, id: RequestId, request: Request) {
         let ms = Duration::from_millis;
         let fails = match self.weather {
-            Weather::Calm => self.random.chance(5),
-            Weather::Rough => self.random.chance(300),
+            Weather::Calm => self.random.u64(..1000) < 5,
+            Weather::Rough => self.random.u64(..1000) < 300,
             Weather::Away => true,
         };
         let there = self.between(ms(1), ms(30));
@@ -348,7 +348,7 @@ impl World {
         let timeout = self.between(ms(1), ms(10_000));
         let answer = Answer::Failed("no answer in time".to_owned());
         self.at(timeout, Event::Answer { client, id, answer });
-        let delay = match self.random.below(3) {
+        let delay = match self.random.u64(..3) {
             0 => return self.met(Met::FailedNotExecuted),
             1 if self.weather != Weather::Away => self.between(ms(0), timeout),
             _ => timeout + self.between(ms(0), ms(120_000)),
@@ -371,7 +371,7 @@ impl World {
     }
 
     fn execute(&mut self, client: usize, id: RequestId, request: &Request, tell: Tell) {
-        let staleness = self.random.below(8) as usize;
+        let staleness = self.random.u64(..8) as usize;
         let (answer, change) = self.server.execute(request, staleness);
         if answer == Answer::Failed("object too large".to_owned()) {
             self.hold(Err("an object was too large".to_owned()));
@@ -427,7 +427,7 @@ impl World {
         if named.first().is_some_and(is_first) {
             self.met(Met::StateWrittenAnew);
         }
-        if self.random.chance(100) {
+        if self.random.u64(..1000) < 100 {
             self.snapshots.push(Snapshot {
                 objects: self.server.objects.clone(),
                 oracle: self.oracle.clone(),

@@ -154,7 +154,9 @@ impl Store {
         let words = ["-C", "tcp:host=127.0.0.1,port=0", "--state", &state].map(str::to_owned);
         let mut coordinator = Process::start(folder, "coordinator", "coordinator", &words)?;
         let line = coordinator.serving()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
+        // A thread of its own answers the coordinator's keep-alives while objects are written, which may take minutes.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
             .enable_all()
             .build()?;
         let endpoint = Endpoint::from_shared(format!("http://{}", text(&line, "admin")?))?;
