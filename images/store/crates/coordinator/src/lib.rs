@@ -8,6 +8,8 @@
 
 mod backups;
 mod detection;
+pub mod leader;
+mod leading;
 mod leases;
 mod loss;
 mod members;
@@ -53,6 +55,8 @@ pub struct Config {
     pub control_timeout: Duration,
     /// Serve requests that are for tests and do harm elsewhere: KILL.
     pub allow_test_rpcs: bool,
+    /// Cluster time is noted so far ahead: a restart may leave out so much of it. Longer where it takes longer to note something.
+    pub time_ahead: Duration,
     pub limits: Limits,
 }
 
@@ -67,6 +71,7 @@ impl Config {
             death_timeout: Duration::from_secs(1),
             control_timeout: Duration::from_secs(1),
             allow_test_rpcs: false,
+            time_ahead: Duration::from_secs(60),
             limits: Limits::default(),
         }
     }
@@ -148,8 +153,11 @@ pub struct Coordinator {
     /// When this process's cluster time was `time_base_ns`.
     started: Time,
     time_base_ns: u64,
-    /// Noted, or about to be: no cluster time is given out that is not below it.
+    /// Noted, or about to be. Unless it stands still, no cluster time is given out that is not below it.
     time_bound_ns: u64,
+    /// No cluster time is given out that is not below it, whatever the clock says.
+    time_limit_ns: u64,
+    leading: leading::Leading,
     members: members::Members,
     tables: tables::Tables,
     leases: leases::Leases,
@@ -185,6 +193,8 @@ impl Coordinator {
             started: now,
             time_base_ns: 0,
             time_bound_ns: 0,
+            time_limit_ns: u64::MAX,
+            leading: leading::Leading::default(),
             members: members::Members::new(config.limits.clone()),
             tables: tables::Tables::new(config.cluster_tag, config.limits.clone()),
             leases: leases::Leases::new(first_lease, config.limits.max_client_leases),
@@ -209,11 +219,15 @@ impl Coordinator {
 
     fn cluster_time_ns(&self, now: Time) -> u64 {
         let here = u64::try_from(now.since(self.started).as_nanos()).unwrap_or(u64::MAX);
-        self.time_base_ns.saturating_add(here)
+        let limit_ns = self.time_limit_ns.saturating_sub(1).max(self.time_base_ns);
+        self.time_base_ns.saturating_add(here).min(limit_ns)
     }
 
     /// Does what is due. Returns when to call again; calling earlier does no harm.
     pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+        if self.leading.refusal.is_some() {
+            return Time::NEVER;
+        }
         if now >= self.next_ping {
             self.end_silent_sessions(now, out);
             self.ping_shards(now, out);

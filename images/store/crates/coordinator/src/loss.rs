@@ -112,6 +112,9 @@ impl Coordinator {
         acceptance: &Acceptance,
         out: &mut impl Output,
     ) -> Result<Loss, AcceptLossError> {
+        if let Some(why) = self.refusal() {
+            return Err(AcceptLossError::DoesNotLead(why.to_owned()));
+        }
         self.check_store(acceptance.expected_cluster_id)
             .map_err(AcceptLossError::OtherStore)?;
         let server = ServerId(acceptance.server_id);

@@ -291,6 +291,14 @@ impl Members {
         })
     }
 
+    /// All connections are gone.
+    pub fn disconnect_all(&mut self) {
+        self.connections.clear();
+        for server in self.servers.values_mut() {
+            server.link = None;
+        }
+    }
+
     /// Lets a shard in, or says why not. On success the shard's connection is `connection`. `is_alive`: its process has
     /// answered since it sent `hello`.
     pub fn admit(

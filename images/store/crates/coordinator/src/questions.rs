@@ -62,7 +62,7 @@ impl Coordinator {
     }
 
     pub(crate) fn get_lease_info(
-        &self,
+        &mut self,
         now: Time,
         to: ReplyTo,
         payload: &[u8],
@@ -70,6 +70,8 @@ impl Coordinator {
     ) -> Result<(), Refused> {
         let request = rpc::GetLeaseInfoRequest::decode(payload)?;
         let timestamp_ns = self.cluster_time_ns(now);
+        // That it has ended is said after that is noted.
+        self.leases.expire(timestamp_ns);
         let expiration_ns = self.leases.expiration(request.lease_id, timestamp_ns);
         let response = rpc::RenewLeaseResponse {
             status: Status::Ok,
@@ -179,7 +181,7 @@ impl Coordinator {
         if self.pending.load() >= self.config.limits.max_pending_replies {
             return Err(BUSY);
         }
-        let cluster_time_ns = self.cluster_time_ns(now);
+        let (cluster_time_ns, position) = (self.cluster_time_ns(now), self.position());
         let number = self.pending.next_number();
         let server = self.members.server_mut(request.server_id.index());
         let link = server
@@ -194,6 +196,7 @@ impl Coordinator {
         let ping = Ping {
             sequence,
             cluster_time_ns,
+            position,
         };
         let kind = Some(coordinator::Kind::Ping(ping));
         out.send_member(link.connection, ToShard { kind });

@@ -23,6 +23,9 @@ impl Coordinator {
         removal: &Removal,
         out: &mut impl Output,
     ) -> Result<(), RemoveMemberError> {
+        if let Some(why) = self.refusal() {
+            return Err(RemoveMemberError::DoesNotLead(why.to_owned()));
+        }
         let name = &removal.name;
         self.check_removal(removal)?;
         for link in self.members.remove(name, &removal.instance) {

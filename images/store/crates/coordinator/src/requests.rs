@@ -52,6 +52,19 @@ const TOO_MANY_LEASES: Refused = Refused::Retry {
     message: "too many client leases; the oldest ones expire within 30 minutes",
 };
 
+/// Whoever asks is told why nobody leads here, and comes again: perhaps somebody does by then.
+pub(crate) fn refusal(why: &str) -> Vec<u8> {
+    const MAX_MESSAGE_BYTES: usize = 500;
+    let mut bytes = Vec::new();
+    let retry = RetryResponse {
+        min_delay_us: 1_000_000,
+        max_delay_us: 2_000_000,
+        message: &why.as_bytes()[..why.len().min(MAX_MESSAGE_BYTES)],
+    };
+    retry.encode(&mut bytes);
+    bytes
+}
+
 /// The parts of request and response that are always there.
 fn fixed_bytes(opcode: Opcode) -> (usize, usize) {
     match opcode {
@@ -78,6 +91,10 @@ fn fixed_bytes(opcode: Opcode) -> (usize, usize) {
 impl Coordinator {
     /// A request of a client. Its reply may come at once or later.
     pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+        if let Some(why) = self.refusal() {
+            let retry = refusal(why);
+            return out.reply(to, &retry);
+        }
         let opcode = match self.route(payload) {
             Ok(opcode) => opcode,
             Err(status) => return out.reply(to, &rpc::status_bytes(status)),

@@ -37,6 +37,10 @@ impl Coordinator {
         message: ToCoordinator,
         out: &mut impl Output,
     ) {
+        if let Some(why) = self.refusal() {
+            let text = why.to_owned();
+            return refuse(connection, RefusedReason::Invalid, text, out);
+        }
         let Some(index) = self.members.server_of(connection) else {
             return match (message.kind, self.newcomers.remove(&connection)) {
                 (Some(shard::Kind::Hello(hello)), None) => {
@@ -68,6 +72,8 @@ impl Coordinator {
             }
             Some(shard::Kind::LeaseQuery(query)) => {
                 let cluster_time_ns = self.cluster_time_ns(now);
+                // That it has ended is said after that is noted: another coordinator may have prolonged it, and then this cannot be noted any more.
+                self.leases.expire(cluster_time_ns);
                 let answer = LeaseAnswer {
                     lease_id: query.lease_id,
                     expiration_ns: self.leases.expiration(query.lease_id, cluster_time_ns),
@@ -143,6 +149,13 @@ impl Coordinator {
         out: &mut impl Output,
     ) {
         let cluster_id = self.config.cluster_id;
+        let heard = hello.position.filter(|_| hello.cluster_id == cluster_id);
+        if let Some(heard) = heard
+            && !self.may_have_been_at(heard, out)
+        {
+            let text = self.refusal().unwrap_or_default().to_owned();
+            return refuse(connection, RefusedReason::Invalid, text, out);
+        }
         let admitted = self
             .members
             .admit(now, cluster_id, connection, &hello, is_alive);
@@ -182,6 +195,7 @@ impl Coordinator {
         let ping = Ping {
             sequence: 0,
             cluster_time_ns: self.cluster_time_ns(now),
+            position: self.position(),
         };
         self.newcomers.insert(connection, (now, hello));
         send(connection, coordinator::Kind::Ping(ping), out);
@@ -276,6 +290,7 @@ impl Coordinator {
                 .unwrap_or(u32::MAX),
             recoveries: self.committed_recoveries(index),
             version_floor: self.version_floor,
+            position: self.position(),
         };
         out.log_message(
             level::NOTICE,
@@ -348,10 +363,12 @@ impl Coordinator {
 
     pub(crate) fn ping_shards(&mut self, now: Time, out: &mut impl Output) {
         let cluster_time_ns = self.cluster_time_ns(now);
+        let position = self.position();
         for (_, _, link) in self.members.linked() {
             let ping = Ping {
                 sequence: link.sequence(),
                 cluster_time_ns,
+                position,
             };
             send(link.connection, coordinator::Kind::Ping(ping), out);
         }

@@ -26,6 +26,25 @@ pub struct ClusterStatus {
     pub losses_dropped: u64,
     /// Client leases that have not expired.
     pub client_lease_count: u64,
+    /// Counts the coordinators that have led the store; 0 if nobody counts.
+    pub term: u64,
+    /// Counts what was noted of the state.
+    pub sequence: u64,
+    /// Why this coordinator does not lead, for people; empty while it does.
+    pub refusal: String,
+    /// Set while what is shown here may not be noted yet: nothing is to be done that relies on it.
+    pub state_wait: Option<StateWait>,
+}
+
+/// The coordinator cannot note what it does; what depends on that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateWait {
+    /// For so long.
+    pub waited_ms: u64,
+    /// For people.
+    pub why: String,
+    /// Answers, orders and others that wait.
+    pub held: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,6 +266,8 @@ pub enum RemoveMemberError {
         reasons: Vec<String>,
     },
     OtherStore(OtherStore),
+    /// This coordinator does not lead; with the reason.
+    DoesNotLead(String),
     /// The list of removed members is full.
     TooManyRemoved {
         limit: usize,
@@ -287,6 +308,7 @@ impl core::fmt::Display for RemoveMemberError {
                 reasons.join("; ")
             ),
             RemoveMemberError::OtherStore(other) => other.fmt(f),
+            RemoveMemberError::DoesNotLead(why) => f.write_str(why),
             RemoveMemberError::TooManyRemoved { limit } => write!(
                 f,
                 "{limit} members were removed from this store already and are remembered; create a new store"
@@ -325,6 +347,8 @@ pub enum AcceptLossError {
         token: String,
     },
     OtherStore(OtherStore),
+    /// This coordinator does not lead; with the reason.
+    DoesNotLead(String),
 }
 
 impl core::fmt::Display for AcceptLossError {
@@ -350,6 +374,7 @@ impl core::fmt::Display for AcceptLossError {
                  (its token is {token} now)"
             ),
             AcceptLossError::OtherStore(other) => other.fmt(f),
+            AcceptLossError::DoesNotLead(why) => f.write_str(why),
         }
     }
 }

@@ -17,6 +17,7 @@ impl Coordinator {
     /// The whole store at one moment.
     pub fn cluster_status(&self, now: Time) -> ClusterStatus {
         let cluster_time_ns = self.cluster_time_ns(now);
+        let position = self.position().unwrap_or_default();
         ClusterStatus {
             cluster_id: self.config.cluster_id,
             cluster_tag: self.config.cluster_tag,
@@ -30,6 +31,10 @@ impl Coordinator {
             losses: self.losses.iter().cloned().collect(),
             losses_dropped: self.losses_dropped,
             client_lease_count: self.leases.count(cluster_time_ns),
+            term: position.term,
+            sequence: position.sequence,
+            refusal: self.refusal().unwrap_or_default().to_owned(),
+            state_wait: None,
         }
     }
 

@@ -227,6 +227,59 @@ fn leases_never_end_early_however_often_the_coordinator_starts() {
     );
 }
 
+#[test]
+fn a_state_that_was_put_back_is_noticed_by_what_servers_were_told() {
+    let mut store = store();
+    store.coordinator.begin_term(11, 0);
+    let (welcome, _) = store.enlist(1, hello("m0", 1, 0, 1));
+    let id = welcome.server_id;
+    let resumed = |position| Hello {
+        position,
+        ..holding(hello("m0", 1, 0, 1), id)
+    };
+    let first = welcome.position.unwrap();
+    assert_eq!((first.term, first.nonce, first.sequence), (1, 11, 0));
+    store.coordinator.noted(5);
+    let backup = store.kept.clone();
+    store.create("a", 1);
+    store.coordinator.noted(7);
+    let (welcome, _) = store.enlist(2, resumed(Some(first)));
+    let second = welcome.position.unwrap();
+    assert_eq!((second.term, second.nonce, second.sequence), (1, 11, 7));
+
+    // The next process goes on: what was told before is what it came of.
+    store.restart(Duration::from_secs(1));
+    store.coordinator.begin_term(22, 7);
+    let (welcome, _) = store.enlist(3, resumed(Some(second)));
+    let third = welcome.position.unwrap();
+    assert_eq!((third.term, third.nonce, third.sequence), (2, 22, 7));
+
+    // An older state does not come of it, in whichever term it goes on.
+    for starts in 1..4 {
+        let mut old = Harness::new();
+        old.kept = backup.clone();
+        for start in 0..starts {
+            old.restart(Duration::from_secs(1));
+            old.coordinator.begin_term(33 + start, 5);
+            old.commit();
+        }
+        let refused = old.refused(4, resumed(Some(second)));
+        assert!(refused.text.contains("StateRolledBack"), "{}", refused.text);
+        assert_eq!(
+            old.coordinator.cluster_status(old.now).refusal,
+            refused.text
+        );
+        // Nothing changes any more, and whoever asks is told why.
+        let kept = old.kept.clone();
+        let answer = old.answer(&create_table("b", 1));
+        let retry = rpc::RetryResponse::decode(&answer).unwrap();
+        assert!(retry.message.starts_with(b"StateRolledBack"));
+        old.refused(5, hello("m1", 2, 0, 1));
+        assert_eq!(old.kept, kept);
+        assert_eq!(old.coordinator.tick(old.now, &mut old.out), Time::NEVER);
+    }
+}
+
 /// A state that was noted, and what is wrong about it when `change` was made to its pairs.
 fn refusal(change: impl FnOnce(&mut Vec<Pair>)) -> String {
     let mut store = store();

@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use log::Origin;
+use wire::bugs::{Bug, is_planted};
 use wire::ids::{ServerId, TableId};
-use wire::member::{self, TabletRange, ToCoordinator, coordinator, shard};
+use wire::member::{self, Position, TabletRange, ToCoordinator, coordinator, shard};
 use wire::time::Time;
 
 use crate::leases::Leases;
@@ -21,6 +22,8 @@ pub(crate) struct Membership {
     enlisted: Option<Enlisted>,
     refusal: Option<String>,
     superseded: bool,
+    /// The highest that a coordinator of this cluster has told; older ones are not obeyed any more.
+    position: Option<Position>,
     /// Set while there is a session that the coordinator has welcomed.
     link: Option<Link>,
     /// Orders to take a tablet that some objects of are still here from before; with the number to report, if any.
@@ -34,6 +37,8 @@ struct Enlisted {
 }
 
 struct Link {
+    /// Of the coordinator that let the shard in, if it says.
+    leader: Option<Position>,
     heard: Time,
     silence: Duration,
 }
@@ -54,6 +59,41 @@ impl Membership {
     pub fn server_id(&self) -> ServerId {
         self.enlisted
             .map_or(ServerId::INVALID, |enlisted| enlisted.server_id)
+    }
+
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// Why a coordinator that says this is not to be obeyed; `None`: it is. One that says nothing is of an older build, or begins a new store.
+    fn outdated(&self, cluster_id: u64, position: Option<Position>) -> Option<String> {
+        let known = self.position.filter(|_| self.cluster_id() == cluster_id)?;
+        let told = position?;
+        if told.is_of_same_leader(&known) || told.term > known.term {
+            return None;
+        }
+        let what = match told.term == known.term {
+            true => {
+                "another one led in the same term: the coordinator's state was put back to an older one, and its status says what to do"
+            }
+            false => {
+                "a later one leads already: this connection leads to a coordinator that is to be ended, if it does not end by itself"
+            }
+        };
+        Some(format!(
+            "a coordinator of term {} ({:016x}) is not obeyed, for this server knows term {} ({:016x}); {what}",
+            told.term, told.nonce, known.term, known.nonce
+        ))
+    }
+
+    /// A coordinator that is obeyed says how far it is.
+    fn learn_position(&mut self, told: Option<Position>) {
+        let is_news = |told: &Position| {
+            self.position.is_none_or(|known| told.is_after(&known)) && !is_planted(Bug::ObeyOldTerm)
+        };
+        if let Some(told) = told.filter(is_news) {
+            self.position = Some(told);
+        }
     }
 
     pub fn refusal(&self) -> Option<&str> {
@@ -123,11 +163,7 @@ impl Shard {
         match kind {
             Kind::Welcome(welcome) => self.welcome(now, welcome, out),
             Kind::Refused(refused) => self.refused(refused, out),
-            Kind::Ping(ping) => {
-                self.leases.learn_time(now, ping.cluster_time_ns);
-                self.pong(now, ping.sequence, out);
-                Session::Continue
-            }
+            Kind::Ping(ping) => self.pinged(now, &ping, out),
             Kind::TakeTablet(order) => self.take_tablet(Some(order.sequence), order.tablet, out),
             Kind::DropTablet(order) => {
                 self.drop_tablet(order.tablet, out);
@@ -208,8 +244,15 @@ impl Shard {
             );
             return Session::Close;
         }
+        let (cluster_id, position) = (welcome.cluster_id, welcome.position);
+        if let Some(text) = self.membership.outdated(cluster_id, position) {
+            out.log_message(1, &text);
+            self.membership.refusal = Some(text);
+            return Session::Close;
+        }
         let silence = Duration::from_millis(welcome.silence_timeout_ms.into());
         self.membership.link = Some(Link {
+            leader: position,
             heard: now,
             silence: silence.max(MIN_SILENCE),
         });
@@ -217,6 +260,7 @@ impl Shard {
         if self.membership.enlisted != Some(enlisted) {
             self.start_over(Some(enlisted), welcome.first_version, out);
         }
+        self.membership.learn_position(position);
         self.store.raise_version_floor(welcome.version_floor);
         self.leases.learn_time(now, welcome.cluster_time_ns);
         self.ask_for_open_floor(out);
@@ -249,7 +293,28 @@ impl Shard {
         self.replace_replicator(enlisted.map(|enlisted| enlisted.server_id), out);
         self.leases = Leases::default();
         self.membership.waiting.clear();
+        if enlisted.map(|enlisted| enlisted.cluster_id) != Some(self.membership.cluster_id()) {
+            self.membership.position = None;
+        }
         self.membership.enlisted = enlisted;
+    }
+
+    fn pinged(&mut self, now: Time, ping: &member::Ping, out: &mut impl Output) -> Session {
+        let leader = self.membership.link.as_ref().and_then(|link| link.leader);
+        if let (Some(leader), Some(told)) = (leader, ping.position)
+            && !told.is_of_same_leader(&leader)
+        {
+            let text = format!(
+                "the coordinator was of term {} when it let this server in, and says that it is of term {}: it is asked again",
+                leader.term, told.term
+            );
+            out.log_message(1, &text);
+            return Session::Close;
+        }
+        self.membership.learn_position(ping.position);
+        self.leases.learn_time(now, ping.cluster_time_ns);
+        self.pong(now, ping.sequence, out);
+        Session::Continue
     }
 
     /// Makes the shard own exactly these tablets.

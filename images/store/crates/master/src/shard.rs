@@ -125,6 +125,7 @@ impl Shard {
                 .replication
                 .map_or(0, |wanted| wanted.replicas.into()),
             backup_only: false,
+            position: self.membership.position(),
         }
     }
 

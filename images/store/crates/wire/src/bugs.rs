@@ -46,6 +46,8 @@ pub enum Bug {
     SwapWithoutVersion,
     /// The coordinator's root names a chunk that is still being written.
     NameChunkEarly,
+    /// A shard does not remember which coordinator it has obeyed, and obeys one of an older term.
+    ObeyOldTerm,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -110,6 +110,36 @@ pub struct Hello {
     /// This shard is a backup only: it takes no tablets.
     #[prost(bool, tag = "16")]
     pub backup_only: bool,
+    /// The highest in that cluster that this shard was told of, by whichever coordinator.
+    #[prost(message, optional, tag = "17")]
+    pub position: Option<Position>,
+}
+
+/// Where in a store's life a coordinator was when it said something: the last that it had noted of the store's state. A leader of a later term has
+/// fenced all before it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
+pub struct Position {
+    /// Counts leaderships, from 1.
+    #[prost(uint64, tag = "1")]
+    pub term: u64,
+    /// Random, of the leadership: two of one term are told apart, which there are only if the state was put back to an older one.
+    #[prost(fixed64, tag = "2")]
+    pub nonce: u64,
+    /// Counts what was noted over the store's whole life, from 1.
+    #[prost(uint64, tag = "3")]
+    pub sequence: u64,
+}
+
+impl Position {
+    /// Both are of one leadership.
+    pub fn is_of_same_leader(&self, other: &Position) -> bool {
+        (self.term, self.nonce) == (other.term, other.nonce)
+    }
+
+    /// Of a later term, or later in the same.
+    pub fn is_after(&self, other: &Position) -> bool {
+        (self.term, self.sequence) > (other.term, other.sequence)
+    }
 }
 
 /// Answers [`message@Ping`], with what the coordinator shows of a shard.
@@ -358,6 +388,9 @@ pub struct Welcome {
     /// See [`Recover::version_floor`].
     #[prost(uint64, tag = "8")]
     pub version_floor: u64,
+    /// Orders on this session are this leader's. A shard that knows a later one, or another one of the same term, does not let itself be welcomed.
+    #[prost(message, optional, tag = "9")]
+    pub position: Option<Position>,
 }
 
 /// A closed range of key hashes of a table.
@@ -399,6 +432,8 @@ pub struct Ping {
     pub sequence: u64,
     #[prost(uint64, tag = "2")]
     pub cluster_time_ns: u64,
+    #[prost(message, optional, tag = "3")]
+    pub position: Option<Position>,
 }
 
 /// Take (empty) or drop (with its objects) a tablet. Sequence numbers grow over one session.

@@ -3,7 +3,8 @@
 use super::*;
 use crate::state::journal::{Writer, load};
 use crate::state::records::{
-    Lease, Left, Log, Loss, Member, Process, Removed, Segment, Server, Source, Table, Tablet, Value,
+    Leadership, Lease, Left, Log, Loss, Member, Process, Removed, Segment, Server, Source, Table,
+    Tablet, Value,
 };
 
 const CLUSTER: u64 = 0x1122_3344_5566_7788;
@@ -32,6 +33,10 @@ fn records() -> Vec<(&'static str, Record)> {
         last_recovery_id: 13,
         version_bound: 0,
         version_floor: 0,
+        time_ahead_ns: 0,
+        term: 0,
+        nonce: 0,
+        past: Vec::new(),
     };
     let member = Member {
         name: "box-0".to_owned(),
@@ -112,6 +117,17 @@ fn records() -> Vec<(&'static str, Record)> {
         version_floor: 2 << 40,
         ..meta.clone()
     };
+    let meta_with_term = Meta {
+        time_ahead_ns: 600_000_000_000,
+        term: 3,
+        nonce: 0x0102_0304_0506_0708,
+        past: vec![Leadership {
+            term: 2,
+            nonce: 9,
+            last_sequence: 400,
+        }],
+        ..meta.clone()
+    };
     let log_left = Log {
         id: 5,
         head_segment_id: 9,
@@ -135,6 +151,7 @@ fn records() -> Vec<(&'static str, Record)> {
         ("meta-after-loss", Record::Meta(meta_after)),
         ("loss-given-up", Record::Loss(loss_given_up)),
         ("log-left", Record::Log(log_left)),
+        ("meta-with-term", Record::Meta(meta_with_term)),
     ]
 }
 

@@ -67,6 +67,11 @@ impl Writer {
         }
     }
 
+    /// Of the last record that was made.
+    pub fn last_sequence(&self) -> u64 {
+        self.next_sequence - 1
+    }
+
     /// The record of one commit.
     ///
     /// # Errors

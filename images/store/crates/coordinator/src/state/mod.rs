@@ -21,8 +21,8 @@ use crate::loss::Left;
 use crate::recovery::Dead;
 use records::{FORMAT_VERSION, Key, Meta, Record, Value};
 
-/// Cluster time is noted so far ahead: once in this time something is written, and at most so much is left out by a restart.
-const TIME_AHEAD_NS: u64 = 60_000_000_000;
+/// What builds that do not say it have noted cluster time ahead by.
+const FORMER_TIME_AHEAD_NS: u64 = 60_000_000_000;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Message)]
 pub struct Pair {
@@ -65,7 +65,64 @@ impl Coordinator {
     pub fn take_changes(&mut self, now: Time) -> Changes {
         let cluster_time_ns = self.cluster_time_ns(now);
         if cluster_time_ns >= self.time_bound_ns {
-            self.time_bound_ns = cluster_time_ns.saturating_add(TIME_AHEAD_NS);
+            self.time_bound_ns = cluster_time_ns.saturating_add(self.time_ahead_ns());
+        }
+        self.take_all_changes().0
+    }
+
+    /// As [`Coordinator::take_changes`], for a state that takes its time to be noted: what the coordinator puts out goes on leaving while the bound
+    /// of cluster time is raised, long before it is reached. Also says whether what was put out since the last call must wait for these changes.
+    /// Until [`Coordinator::time_is_noted`] is called with the bound that was noted, cluster time stands still below the one before.
+    pub(crate) fn take_changes_ahead(&mut self, now: Time) -> (Changes, bool) {
+        if self.leading.refusal.is_some() {
+            return (Changes::default(), false);
+        }
+        self.hold_time(now);
+        let ahead_ns = self.time_ahead_ns();
+        let cluster_time_ns = self.cluster_time_ns(now);
+        if cluster_time_ns.saturating_add(ahead_ns / 2) >= self.time_bound_ns {
+            self.time_bound_ns = cluster_time_ns.saturating_add(ahead_ns);
+        }
+        let before = self.noted_meta.clone();
+        let (changes, is_more) = self.take_all_changes();
+        let is_only_time = before.is_some_and(|before| {
+            let raised = Meta {
+                time_bound_ns: self.time_bound_ns,
+                ..before
+            };
+            !is_more && self.noted_meta.as_ref() == Some(&raised)
+        });
+        let must_wait = !changes.is_empty() && !is_only_time;
+        (changes, must_wait)
+    }
+
+    /// The bound of cluster time that the changes have which were taken last.
+    pub(crate) fn time_bound_ns(&self) -> u64 {
+        self.time_bound_ns
+    }
+
+    /// Changes with this bound of cluster time are noted.
+    pub(crate) fn time_is_noted(&mut self, now: Time, bound_ns: u64) {
+        self.hold_time(now);
+        self.time_limit_ns = bound_ns;
+    }
+
+    /// If cluster time has come to its limit, it goes on from there, and not from where it would be by now.
+    fn hold_time(&mut self, now: Time) {
+        let cluster_time_ns = self.cluster_time_ns(now);
+        if cluster_time_ns + 1 == self.time_limit_ns {
+            (self.time_base_ns, self.started) = (cluster_time_ns, now);
+        }
+    }
+
+    fn time_ahead_ns(&self) -> u64 {
+        u64::try_from(self.config.time_ahead.as_nanos()).unwrap_or(u64::MAX / 4)
+    }
+
+    /// Also says whether there is anything but counters.
+    fn take_all_changes(&mut self) -> (Changes, bool) {
+        if self.leading.refusal.is_some() {
+            return (Changes::default(), false);
         }
         let mut changed: BTreeSet<Key> = core::mem::take(&mut self.changed);
         changed.append(&mut self.members.take_changed());
@@ -77,13 +134,14 @@ impl Coordinator {
             changes.puts.push(Record::Meta(meta.clone()).into());
             self.noted_meta = Some(meta);
         }
+        let is_more = !changed.is_empty();
         for key in changed {
             match self.record(&key) {
                 Some(record) => changes.puts.push(record.into()),
                 None => changes.deletes.push(key.encode()),
             }
         }
-        changes
+        (changes, is_more)
     }
 
     /// Everything, in no particular order.
@@ -101,6 +159,7 @@ impl Coordinator {
 
     fn meta(&self) -> Meta {
         let (last_table_number, last_used_server) = self.tables.counters();
+        let noted = self.leading.position.filter(|_| self.leading.is_noted);
         Meta {
             format_version: FORMAT_VERSION,
             cluster_id: self.config.cluster_id,
@@ -116,6 +175,10 @@ impl Coordinator {
             last_recovery_id: self.recoveries.last_id,
             version_bound: self.version_bound,
             version_floor: self.version_floor,
+            time_ahead_ns: self.time_ahead_ns(),
+            term: noted.map_or(0, |position| position.term),
+            nonce: noted.map_or(0, |position| position.nonce),
+            past: self.leading.past.clone(),
         }
     }
 

@@ -5,6 +5,8 @@
 
 use prost::{Message, Oneof};
 
+pub use super::objects::Leadership;
+
 /// The format that this build writes.
 pub const FORMAT_VERSION: u32 = 1;
 
@@ -74,6 +76,18 @@ pub struct Meta {
     /// That bound when parts of logs were given up last; 0: never.
     #[prost(uint64, tag = "14")]
     pub version_floor: u64,
+    /// Cluster time is noted so far ahead; 0, of older builds: a minute.
+    #[prost(uint64, tag = "15")]
+    pub time_ahead_ns: u64,
+    /// Of the process that has noted this, if the state is in a directory: what shards are told. 0, of older builds and of states in objects: not
+    /// noted here.
+    #[prost(uint64, tag = "16")]
+    pub term: u64,
+    #[prost(fixed64, tag = "17")]
+    pub nonce: u64,
+    /// Those before, the newest last; the oldest are forgotten.
+    #[prost(message, repeated, tag = "18")]
+    pub past: Vec<Leadership>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -4,10 +4,12 @@ use std::collections::{BTreeSet, VecDeque};
 
 use prost::Message;
 use wire::ids::ServerId;
+use wire::member::Position;
 use wire::time::Time;
 
+use super::objects::MAX_PAST;
 use super::records::{self, FORMAT_VERSION, Key, Meta, Record, Value};
-use super::{Pair, TIME_AHEAD_NS};
+use super::{FORMER_TIME_AHEAD_NS, Pair};
 use crate::leases::Leases;
 use crate::loss::Left;
 use crate::members::Members;
@@ -109,6 +111,8 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
         || meta.member_changes.max(meta.losses_dropped) > MAX_COUNT
         || meta.last_recovery_id > MAX_COUNT
         || meta.version_floor > meta.version_bound
+        || meta.term > MAX_COUNT
+        || meta.past.len() > MAX_PAST
     {
         return Err(format!("its counters are impossible: {meta:?}"));
     }
@@ -130,7 +134,11 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
         ));
     }
     // Cluster time may jump by so much now; leases must not end earlier for it.
-    let shift_ns = meta.lease_shift_ns.saturating_add(TIME_AHEAD_NS);
+    let ahead_ns = match meta.time_ahead_ns {
+        0 => FORMER_TIME_AHEAD_NS,
+        ahead_ns => ahead_ns,
+    };
+    let shift_ns = meta.lease_shift_ns.saturating_add(ahead_ns);
     let leases = Leases::restore(limits.max_client_leases, &meta, shift_ns, sorted.leases)?;
     let losses = losses_of(&meta, sorted.losses)?;
     let mut coordinator = Coordinator::new(config, now);
@@ -145,6 +153,14 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.recoveries.last_id = meta.last_recovery_id;
     coordinator.version_bound = meta.version_bound;
     coordinator.version_floor = meta.version_floor;
+    coordinator.leading.past.clone_from(&meta.past);
+    // Whoever goes on says so, and with which sequence number.
+    coordinator.leading.is_noted = meta.term > 0;
+    coordinator.leading.position = (meta.term > 0).then_some(Position {
+        term: meta.term,
+        nonce: meta.nonce,
+        sequence: 0,
+    });
     coordinator.noted_meta = Some(meta);
     coordinator.check_sources()?;
     coordinator.resume_recoveries(now);
@@ -244,11 +260,19 @@ mod tests {
             last_recovery_id: 12,
             version_bound: 14,
             version_floor: 13,
+            time_ahead_ns: 60_000_000_000,
+            term: 3,
+            nonce: 15,
+            past: vec![records::Leadership {
+                term: 2,
+                nonce: 16,
+                last_sequence: 17,
+            }],
         };
         let pairs = [Pair::from(Record::Meta(meta.clone()))];
         let restored = Coordinator::restore(Config::new(0, 0, "test"), pairs, Time(77)).unwrap();
         let expected = Meta {
-            lease_shift_ns: 9 + TIME_AHEAD_NS,
+            lease_shift_ns: 9 + 60_000_000_000,
             ..meta
         };
         assert_eq!(restored.meta(), expected);

@@ -9,8 +9,8 @@ use wire::ids::ReplyTo;
 use wire::member::{self, ToCoordinator, coordinator::Kind, shard};
 use wire::time::Time;
 
-use crate::api_server::ApiServer;
 use crate::common::{Action, Recorder, create_table, hello};
+use coordinator::state::objects::testing::ApiServer;
 
 const TABLES: usize = 10_000;
 /// Kubernetes takes no ConfigMap or Secret that is longer.

@@ -3,7 +3,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod api_server;
 mod growth;
 mod oracle;
 mod rules;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use coordinator::state::Changes;
 use coordinator::state::objects::{Ending, Position};
 
-use crate::api_server::{ApiServer, Change, Pairs, apply};
+use coordinator::state::objects::testing::{ApiServer, Change, Pairs, apply};
 
 /// The pair that every commit changes: its value is the leadership's nonce and the commit's number.
 pub const MARKER: &[u8] = b"last commit";

@@ -11,8 +11,8 @@ use coordinator::state::objects::{
 use coordinator::state::{Changes, Pair};
 use wire::time::Time;
 
-use crate::api_server::{ApiServer, Pairs};
 use crate::world::tuning;
+use coordinator::state::objects::testing::{ApiServer, Pairs};
 
 /// A keeper, and requests that it waits for.
 struct Desk {

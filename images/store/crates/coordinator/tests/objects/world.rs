@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coordinator::state::Changes;
+use coordinator::state::objects::testing::{ApiServer, Change, Objects, Pairs};
 use coordinator::state::objects::{
     Answer, ChunkId, Ending, Keeper, Output, Position, Request, RequestId, Settings, Tuning,
 };
 use fastrand::Rng;
 use wire::time::Time;
 
-use crate::api_server::{ApiServer, Change, Objects, Pairs};
 use crate::oracle::Oracle;
 
 /// What has happened, over many runs: a test that never met something says nothing about it.

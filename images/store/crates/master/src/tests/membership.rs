@@ -41,6 +41,7 @@ fn a_shard_that_is_not_in_yet_shows_that_it_is_alive_and_obeys_nobody() {
     let ping = coordinator::Kind::Ping(member::Ping {
         sequence: 7,
         cluster_time_ns: 1,
+        ..Default::default()
     });
     assert_eq!(driver.order(ping), Session::Continue);
     assert!(matches!(&driver.said.messages[..], [shard::Kind::Pong(pong)] if pong.sequence == 7));
@@ -205,6 +206,7 @@ fn a_silent_coordinator_is_left() {
     driver.order(coordinator::Kind::Ping(member::Ping {
         sequence: 9,
         cluster_time_ns: 5,
+        ..Default::default()
     }));
     assert!(matches!(&driver.said.messages[..], [shard::Kind::Pong(pong)] if pong.sequence == 9));
     assert_eq!(
@@ -272,4 +274,86 @@ fn control_operations() {
     assert!(text.unwrap().1.contains("no time trace"));
     assert_eq!(control(1000, b""), (Status::UnimplementedRequest, None));
     assert_eq!(control(control_op::GET_PERF_STATS, b"").0, Status::Ok);
+}
+
+fn welcomed_by(driver: &mut Driver, cluster_id: u64, term: u64, nonce: u64) -> Session {
+    let position = member::Position {
+        term,
+        nonce,
+        sequence: 10 * term,
+    };
+    driver.order(coordinator::Kind::Welcome(member::Welcome {
+        cluster_id,
+        server_id: ServerId::new(1, 0).0,
+        first_version: 1,
+        silence_timeout_ms: 5000,
+        position: Some(position),
+        ..Default::default()
+    }))
+}
+
+#[test]
+fn a_coordinator_of_an_older_term_is_not_obeyed() {
+    let mut driver = Driver::new(small(Durability::Unreplicated));
+    assert_eq!(driver.shard.hello().position, None);
+    assert_eq!(welcomed_by(&mut driver, 9, 3, 33), Session::Continue);
+    assert_eq!(driver.order(take(1, 1)), Session::Continue);
+    let known = driver.shard.hello().position;
+    assert_eq!(
+        known.map(|known| (known.term, known.nonce, known.sequence)),
+        Some((3, 33, 30))
+    );
+
+    // Its successor is, and then it itself is not any more.
+    driver.shard.coordinator_lost(driver.now);
+    assert_eq!(welcomed_by(&mut driver, 9, 4, 44), Session::Continue);
+    for (term, nonce, why) in [
+        (3, 33, "a later one leads already"),
+        (4, 45, "put back to an older one"),
+    ] {
+        driver.shard.coordinator_lost(driver.now);
+        assert_eq!(welcomed_by(&mut driver, 9, term, nonce), Session::Close);
+        let refusal = driver.shard.refusal().unwrap().to_owned();
+        assert!(refusal.contains(why), "{refusal}");
+        assert!(
+            driver.order(take(2, 2)) == Session::Close,
+            "its orders are not either"
+        );
+        assert_eq!(driver.shard.hello().position.unwrap().term, 4);
+    }
+    assert_eq!(welcomed_by(&mut driver, 9, 4, 44), Session::Continue);
+    assert_eq!(driver.shard.refusal(), None);
+
+    // Another store has terms of its own.
+    driver.shard.coordinator_lost(driver.now);
+    assert_eq!(welcomed_by(&mut driver, 10, 1, 11), Session::Continue);
+    assert_eq!(driver.shard.hello().position.unwrap().term, 1);
+}
+
+#[test]
+fn pings_tell_how_far_the_coordinator_is_and_one_of_another_leader_ends_the_session() {
+    let mut driver = Driver::new(small(Durability::Unreplicated));
+    assert_eq!(welcomed_by(&mut driver, 9, 3, 33), Session::Continue);
+    let ping = |term, nonce, sequence| {
+        let position = member::Position {
+            term,
+            nonce,
+            sequence,
+        };
+        coordinator::Kind::Ping(member::Ping {
+            position: Some(position),
+            ..Default::default()
+        })
+    };
+    assert_eq!(driver.order(ping(3, 33, 35)), Session::Continue);
+    assert_eq!(driver.order(ping(3, 33, 34)), Session::Continue);
+    assert_eq!(
+        driver.shard.hello().position.unwrap().sequence,
+        35,
+        "the highest"
+    );
+    for (term, nonce) in [(2, 22), (3, 34), (4, 44)] {
+        assert_eq!(driver.order(ping(term, nonce, 40)), Session::Close);
+    }
+    assert_eq!(driver.shard.hello().position.unwrap().sequence, 35);
 }

@@ -231,6 +231,7 @@ fn a_lease_that_is_said_to_last_for_ever_is_asked_about_all_the_same() {
     driver.order(coordinator::Kind::Ping(Ping {
         sequence: 1,
         cluster_time_ns: later_ns,
+        ..Default::default()
     }));
     driver.settle();
     assert_eq!(questions(&mut driver), [1]);
@@ -250,6 +251,7 @@ fn records_of_clients_whose_lease_has_ended_go() {
     driver.order(coordinator::Kind::Ping(Ping {
         sequence: 1,
         cluster_time_ns: end_ns + 1,
+        ..Default::default()
     }));
     driver.shard.tick(driver.now, &mut driver.said);
     assert_eq!(questions(&mut driver), [1]);
@@ -261,6 +263,7 @@ fn records_of_clients_whose_lease_has_ended_go() {
     driver.order(coordinator::Kind::Ping(Ping {
         sequence: 2,
         cluster_time_ns: 2 * end_ns + 1,
+        ..Default::default()
     }));
     driver.settle();
     assert_eq!(questions(&mut driver), [1]);

@@ -115,6 +115,7 @@ fn versions_that_may_have_been_used_in_what_was_given_up_are_not_used_again() {
     driver.order(Kind::Ping(wire::member::Ping {
         sequence: 1,
         cluster_time_ns: 1,
+        ..Default::default()
     }));
     let mut pongs = driver.said.messages.iter().filter_map(|kind| match kind {
         shard::Kind::Pong(pong) => Some(pong.next_version),

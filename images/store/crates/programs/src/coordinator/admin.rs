@@ -123,9 +123,9 @@ impl Admin for Service {
             .await?;
         removed.map_err(|error| match error {
             RemoveMemberError::NotFound { .. } => Status::not_found(error.to_string()),
-            RemoveMemberError::OwnsTablets { .. } | RemoveMemberError::CopiesNeeded { .. } => {
-                Status::failed_precondition(error.to_string())
-            }
+            RemoveMemberError::OwnsTablets { .. }
+            | RemoveMemberError::CopiesNeeded { .. }
+            | RemoveMemberError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
             RemoveMemberError::OtherStore(_) => Status::aborted(error.to_string()),
             RemoveMemberError::TooManyRemoved { .. } => {
                 Status::resource_exhausted(error.to_string())
@@ -155,7 +155,7 @@ impl Admin for Service {
             .await?;
         let accepted = accepted.map_err(|error| match error {
             AcceptLossError::NoRecovery { .. } => Status::not_found(error.to_string()),
-            AcceptLossError::NothingMissing { .. } => {
+            AcceptLossError::NothingMissing { .. } | AcceptLossError::DoesNotLead(_) => {
                 Status::failed_precondition(error.to_string())
             }
             AcceptLossError::OtherLoss { .. } | AcceptLossError::OtherStore(_) => {

@@ -174,9 +174,11 @@ impl Driver {
         let changes = self.coordinator.take_changes(now);
         if let Some(state) = &mut self.state
             && !changes.is_empty()
-            && let Err(text) = state.commit(&changes)
         {
-            give_up(&text);
+            if let Err(text) = state.commit(&changes) {
+                give_up(&text);
+            }
+            self.coordinator.noted(state.sequence());
         }
         let held = &mut self.held;
         for action in held.actions.drain(..) {

@@ -174,7 +174,9 @@ fn open_state(options: &Options) -> Result<(Coordinator, Option<StateFile>), Str
             "a new, empty store {:016x}; what this process knows ends with it (see --state)",
             config.cluster_id
         );
-        return Ok((Coordinator::new(config, net::now()), None));
+        let mut coordinator = Coordinator::new(config, net::now());
+        coordinator.begin_term(random_u64()?, 0);
+        return Ok((coordinator, None));
     };
     let (coordinator, state) = open_directory(path, config)?;
     let status = coordinator.cluster_status(net::now());
@@ -197,6 +199,7 @@ fn open_directory(
     let Some(mut loaded) = directory.read()? else {
         let writer = Writer::new(config.cluster_id);
         let mut coordinator = Coordinator::new(config, began);
+        coordinator.begin_term(random_u64()?, 0);
         // What is in the snapshot needs not be noted again.
         drop(coordinator.take_changes(began));
         let state = StateFile::create(directory, writer, coordinator.pairs())?;
@@ -215,8 +218,9 @@ fn open_directory(
         );
     }
     let (bytes, commits) = (loaded.whole_bytes, loaded.commits);
-    let coordinator = Coordinator::restore(config, loaded.take_pairs(), began)
+    let mut coordinator = Coordinator::restore(config, loaded.take_pairs(), began)
         .map_err(|text| format!("cannot use {}: {text}", path.display()))?;
+    coordinator.begin_term(random_u64()?, loaded.writer.last_sequence());
     let state = StateFile::go_on(directory, loaded)?;
     let status = coordinator.cluster_status(began);
     tracing::info!(

@@ -143,6 +143,11 @@ impl WriteError {
 }
 
 impl StateFile {
+    /// Counts what was noted in it.
+    pub fn sequence(&self) -> u64 {
+        self.writer.last_sequence()
+    }
+
     /// The file of a new store.
     ///
     /// # Errors

@@ -111,21 +111,11 @@ struct RootRecord {
     #[prost(string, tag = "4")]
     leader: String,
     #[prost(message, repeated, tag = "5")]
-    past: Vec<LeadershipRecord>,
+    past: Vec<Leadership>,
     #[prost(message, repeated, tag = "6")]
     runs: Vec<RunRecord>,
     #[prost(message, optional, tag = "7")]
     tail: Option<Changes>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct LeadershipRecord {
-    #[prost(uint64, tag = "1")]
-    term: u64,
-    #[prost(fixed64, tag = "2")]
-    nonce: u64,
-    #[prost(uint64, tag = "3")]
-    last_sequence: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -183,19 +173,12 @@ impl Root {
 
     pub fn encode(&self) -> Vec<u8> {
         let runs = self.runs.iter();
-        let past = self.past.iter();
         let record = RootRecord {
             term: self.position.term,
             nonce: self.position.nonce,
             sequence: self.position.sequence,
             leader: self.leader.clone(),
-            past: past
-                .map(|past| LeadershipRecord {
-                    term: past.term,
-                    nonce: past.nonce,
-                    last_sequence: past.last_sequence,
-                })
-                .collect(),
+            past: self.past.clone(),
             runs: runs
                 .map(|run| RunRecord {
                     chunks: run.chunks.iter().map(ChunkRecord::from).collect(),
@@ -224,18 +207,13 @@ impl Root {
             nonce: record.nonce,
             sequence: record.sequence,
         };
-        let past = record.past.iter().map(|past| Leadership {
-            term: past.term,
-            nonce: past.nonce,
-            last_sequence: past.last_sequence,
-        });
         let runs = record.runs.iter().map(|run| Run {
             chunks: run.chunks.iter().map(ChunkRef::from).collect(),
         });
         Ok(Root {
             cluster_id,
             position,
-            past: past.collect(),
+            past: record.past,
             leader: record.leader,
             runs: runs.collect(),
             tail: record.tail.map(Batch::from).unwrap_or_default(),

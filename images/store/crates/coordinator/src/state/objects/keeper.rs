@@ -128,6 +128,11 @@ impl Keeper {
         Some(self.root()?.position)
     }
 
+    /// Whether something was heard that cannot be while this process leads: until the root was looked at, nobody is to be let in.
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
+    }
+
     /// What does not get on, since when, and why; most of all it is the API server that is away.
     pub fn troubles(&self) -> Vec<Trouble> {
         let doubt = self.doubt.iter().map(|doubt| doubt.look.call());

@@ -20,6 +20,8 @@ mod position;
 mod swap;
 mod sweep;
 mod takeover;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 use core::fmt;
 use core::time::Duration;
@@ -31,6 +33,8 @@ pub use batch::Batch;
 pub use format::ChunkId;
 pub use keeper::Keeper;
 pub use position::{Leadership, Position};
+pub(crate) use position::{MAX_PAST, covers, remember};
+pub(crate) use takeover::described;
 
 use super::Pair;
 
@@ -155,6 +159,19 @@ pub enum Ending {
     Incomplete,
     /// An object is damaged, of another store, or of a newer format. Nothing is written any more.
     Unreadable,
+}
+
+impl Trouble {
+    /// A sentence for people.
+    pub fn told(&self, now: Time) -> String {
+        format!(
+            "cannot {} for {} s, in {} tries: {}",
+            self.doing,
+            now.since(self.since).as_secs(),
+            self.failures,
+            self.why
+        )
+    }
 }
 
 /// Something that does not get on.

@@ -1,36 +1,24 @@
 //! Where in a store's life something was said.
 
+use prost::Message;
+pub use wire::member::Position;
+
 use super::Batch;
 use super::format::{Root, Run};
 
 /// Leaderships before the present one that a root remembers.
-const MAX_PAST: usize = 32;
-
-/// One root of all that a store has had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// Counts leaderships, from 1.
-    pub term: u64,
-    /// Random, of the leadership: two of one term are told apart, which there are only if the objects were put back to
-    /// an older state.
-    pub nonce: u64,
-    /// Counts roots over the store's whole life, from 1.
-    pub sequence: u64,
-}
+pub const MAX_PAST: usize = 32;
 
 /// A leadership that is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Leadership {
+    #[prost(uint64, tag = "1")]
     pub term: u64,
+    #[prost(fixed64, tag = "2")]
     pub nonce: u64,
-    /// Of its last root.
+    /// Of what it wrote last.
+    #[prost(uint64, tag = "3")]
     pub last_sequence: u64,
-}
-
-impl Position {
-    fn leads(&self, other: &Position) -> bool {
-        (self.term, self.nonce) == (other.term, other.nonce)
-    }
 }
 
 /// What a root says to somebody who was at `known` before.
@@ -44,29 +32,42 @@ pub(super) enum Standing {
     Lost,
 }
 
+/// Whether what is at `own`, and came of the leaderships of `past`, came of what was at `position`. Exact for the leaderships that are
+/// remembered; of older ones only the sequence number is left to compare.
+pub fn covers(own: &Position, past: &[Leadership], position: &Position) -> bool {
+    if own.is_of_same_leader(position) {
+        return position.sequence <= own.sequence;
+    }
+    if position.term >= own.term {
+        return false;
+    }
+    match past.iter().find(|past| past.term == position.term) {
+        Some(past) => past.nonce == position.nonce && position.sequence <= past.last_sequence,
+        None => past.first().is_some_and(|oldest| {
+            position.term < oldest.term && position.sequence < oldest.last_sequence
+        }),
+    }
+}
+
+/// One more leadership is over; the oldest are forgotten.
+pub fn remember(past: &mut Vec<Leadership>, former: Position) {
+    past.push(Leadership {
+        term: former.term,
+        nonce: former.nonce,
+        last_sequence: former.sequence,
+    });
+    let forgotten = past.len().saturating_sub(MAX_PAST);
+    past.drain(..forgotten);
+}
+
 impl Root {
-    /// Whether the root at `position` was this one, or one that this one came of. Exact for the leaderships that are
-    /// remembered; of older ones only the sequence number is left to compare.
+    /// Whether the root at `position` was this one, or one that this one came of.
     pub fn covers(&self, position: &Position) -> bool {
-        if self.position.leads(position) {
-            return position.sequence <= self.position.sequence;
-        }
-        if position.term >= self.position.term {
-            return false;
-        }
-        match self.past.iter().find(|past| past.term == position.term) {
-            Some(past) => past.nonce == position.nonce && position.sequence <= past.last_sequence,
-            None => {
-                let oldest = self.past.first();
-                oldest.is_some_and(|oldest| {
-                    position.term < oldest.term && position.sequence < oldest.last_sequence
-                })
-            }
-        }
+        covers(&self.position, &self.past, position)
     }
 
     pub(super) fn standing(&self, known: &Position) -> Standing {
-        match (self.covers(known), self.position.leads(known)) {
+        match (self.covers(known), self.position.is_of_same_leader(known)) {
             (true, true) => Standing::Same,
             (true, false) => Standing::Later,
             (false, _) => Standing::Lost,
@@ -91,13 +92,7 @@ impl Root {
     /// The root with which `leader` takes over from whoever wrote this one.
     pub(super) fn succeed(&self, nonce: u64, leader: &str) -> Root {
         let mut root = self.clone();
-        root.past.push(Leadership {
-            term: self.position.term,
-            nonce: self.position.nonce,
-            last_sequence: self.position.sequence,
-        });
-        let forgotten = root.past.len().saturating_sub(MAX_PAST);
-        root.past.drain(..forgotten);
+        remember(&mut root.past, self.position);
         root.position = Position {
             term: self.position.term + 1,
             nonce,

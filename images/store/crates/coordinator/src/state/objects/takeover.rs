@@ -208,7 +208,7 @@ impl Takeover {
     }
 }
 
-pub(super) fn described(position: &Position) -> String {
+pub(crate) fn described(position: &Position) -> String {
     format!(
         "term {} ({:016x}), sequence {}",
         position.term, position.nonce, position.sequence

@@ -25,6 +25,7 @@ fn welcome_again(driver: &mut Driver, tablets: &[TabletRange], recoveries: &[u64
         silence_timeout_ms: 5000,
         recoveries: recoveries.to_vec(),
         version_floor: 0,
+        ..Default::default()
     }))
 }
 

@@ -1,18 +1,21 @@
-//! The objects of an API server, and what a request does to them once it gets there.
+//! The objects of an API server, and what a request does to them once it gets there: for tests and simulations, which decide when that is.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use coordinator::state::Changes;
-use coordinator::state::objects::format::{Root, decode_chunk};
-use coordinator::state::objects::{Answer, Batch, ChunkId, Name, Request, Version};
 use prost::Message;
+
+use super::format::{Root, decode_chunk};
+use super::{Answer, Batch, ChunkId, Name, Request, Version};
+use crate::state::Changes;
 
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Objects with their versions.
 pub type Objects = BTreeMap<Name, (u64, Arc<[u8]>)>;
 
+/// Objects, and the lists of them that a cache may still have.
+#[derive(Debug)]
 pub struct ApiServer {
     pub objects: Objects,
     /// Counts writes; never goes back.
@@ -32,6 +35,7 @@ pub enum Change {
 }
 
 impl ApiServer {
+    /// Longer objects are refused.
     pub fn new(max_object_bytes: usize) -> ApiServer {
         ApiServer {
             objects: Objects::new(),
@@ -48,6 +52,7 @@ impl ApiServer {
         Answer::Done(Version(self.revision.to_string()))
     }
 
+    /// Those that are there now.
     pub fn chunks(&self) -> Vec<ChunkId> {
         let names = self.objects.keys();
         let chunks = names.filter_map(|name| match name {
@@ -132,12 +137,17 @@ impl ApiServer {
         self.note_list();
     }
 
+    /// # Panics
+    /// Somebody else than a keeper has written the root.
     pub fn root(&self) -> Option<Root> {
         let (_, bytes) = self.objects.get(&Name::Root)?;
         Some(Root::decode(bytes).expect("only keepers write the root"))
     }
 
     /// What the root and its chunks say, read as simply as can be.
+    ///
+    /// # Errors
+    /// Something that the root names is missing, or not what it says.
     pub fn state(&self) -> Result<Pairs, String> {
         let root = self.root().ok_or("there is no root")?;
         let mut pairs = Pairs::new();
@@ -157,6 +167,7 @@ impl ApiServer {
     }
 }
 
+/// What a leader does to its pairs.
 pub fn apply(changes: &Changes, pairs: &mut Pairs) {
     for pair in &changes.puts {
         pairs.insert(pair.key.clone(), pair.value.clone());

@@ -1,0 +1,102 @@
+//! What waits until what it may depend on is noted.
+
+use std::collections::VecDeque;
+
+use wire::ids::ReplyTo;
+use wire::member::{ToShard, coordinator};
+
+use super::Output;
+
+/// What an output takes beside its bytes.
+const OVERHEAD_BYTES: usize = 64;
+
+/// Outputs in the order in which they were put out, each with the commit that it waits for.
+#[derive(Debug)]
+pub struct Held<A> {
+    waiting: VecDeque<(u64, Output<A>)>,
+    /// Of this round: which commit they wait for is not known yet.
+    round: Vec<Output<A>>,
+    bytes: usize,
+}
+
+impl<A> Default for Held<A> {
+    fn default() -> Held<A> {
+        Held {
+            waiting: VecDeque::new(),
+            round: Vec::new(),
+            bytes: 0,
+        }
+    }
+}
+
+fn bytes_of<A>(output: &Output<A>) -> usize {
+    let bytes = match output {
+        Output::Reply(_, payload) => payload.len(),
+        Output::SendMember(_, message) => prost::Message::encoded_len(message),
+        _ => 0,
+    };
+    bytes + OVERHEAD_BYTES
+}
+
+/// The connection of a client or member that an output is for.
+fn connection_of<A>(output: &Output<A>) -> Option<u64> {
+    match output {
+        Output::Reply(ReplyTo { connection, .. }, _)
+        | Output::SendMember(connection, _)
+        | Output::CloseMember(connection) => Some(*connection),
+        _ => None,
+    }
+}
+
+/// It says nothing that anybody could take back: whether this process is there, and a time that is noted.
+pub fn is_ping(message: &ToShard) -> bool {
+    matches!(message.kind, Some(coordinator::Kind::Ping(_)))
+}
+
+impl<A> Held<A> {
+    pub fn push(&mut self, output: Output<A>) {
+        self.bytes += bytes_of(&output);
+        self.round.push(output);
+    }
+
+    /// What was put out since the last call waits for this commit; numbers do not fall.
+    pub fn end_round(&mut self, commit: u64) {
+        let round = self.round.drain(..);
+        self.waiting.extend(round.map(|output| (commit, output)));
+    }
+
+    /// What waits for this commit or an earlier one, in order.
+    pub fn release(&mut self, committed: u64) -> impl Iterator<Item = Output<A>> {
+        let count = self
+            .waiting
+            .partition_point(|(commit, _)| *commit <= committed);
+        let released = self.waiting.drain(..count);
+        let bytes = &mut self.bytes;
+        released.map(|(_, output)| {
+            *bytes -= bytes_of(&output);
+            output
+        })
+    }
+
+    /// A connection is gone: nothing needs to leave on it any more.
+    pub fn forget(&mut self, connection: u64) {
+        let is_for_others = |output: &Output<A>| connection_of(output) != Some(connection);
+        self.waiting.retain(|(_, output)| is_for_others(output));
+        self.round.retain(is_for_others);
+        let all = self.waiting.iter().map(|(_, output)| output);
+        self.bytes = all.chain(&self.round).map(bytes_of).sum();
+    }
+
+    /// Nothing of it will ever leave.
+    pub fn clear(&mut self) {
+        *self = Held::default();
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn count(&self) -> usize {
+        self.waiting.len() + self.round.len()
+    }
+}

@@ -1,0 +1,476 @@
+//! One leadership of a store whose state is in objects of an API server: the coordinator, the [`Keeper`] of its state, and what waits between them.
+//!
+//! A state machine without I/O. A driver that was elected makes a [`Leader`], hands in what happens, calls [`Leader::tick`] after each batch of events and no
+//! later than it says, and carries out what [`Leader::take_output`] gives, in that order:
+//!
+//! ```text
+//! let mut leader = Leader::new(settings);
+//! leader.start(now);
+//! loop {
+//!     while let Some(output) = leader.take_output() { carry_out(output) }
+//!     wait for an event or the time that tick gave: leader.answered, request, member_message, ... ; leader.tick(now)
+//! }
+//! ```
+//!
+//! Until [`Output::Leads`] no client or member is to be let in, afterwards all are. [`Output::Ended`] is the last output.
+//!
+//! *What waits.* What the coordinator puts out waits until the changes of its round are committed, and for all changes before: what it shows may come of them.
+//! A round that changed nothing, while nothing else waits, waits for nothing. Pings never wait: members must not take a coordinator for dead that only cannot write;
+//! they carry the position of the last root that is known to be written, and a cluster time below a bound that is noted. The bound is raised when half of it is
+//! used up, and nothing waits for that; while it cannot be raised, cluster time stands still below it, so that no lease ends for it.
+//!
+//! *What is bounded.* Beyond [`Limits::refuse_bytes`] or [`Limits::refuse_count`] of what waits, requests of clients are answered at once with RETRY and a text
+//! that says why. Beyond four times as much (members may say things without end too) the leadership is given up: this process is to start anew.
+
+mod held;
+
+use core::time::Duration;
+use std::collections::{BTreeSet, VecDeque};
+
+use wire::ids::ReplyTo;
+use wire::member::coordinator::Kind;
+use wire::member::{Hello, Refused, RefusedReason, ToCoordinator, ToShard, shard};
+use wire::time::Time;
+
+use crate::requests::refusal;
+use crate::state::Pair;
+use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
+use crate::status::{
+    AcceptLossError, Acceptance, ClusterStatus, Loss, Removal, RemoveMemberError, StateWait,
+};
+use crate::{Config, Coordinator};
+use held::{Held, is_ping};
+
+/// Cluster time is noted so far ahead where the API server may be away.
+pub const TIME_AHEAD: Duration = Duration::from_secs(600);
+
+/// A commit that is under way for longer counts as stuck: the status is shown without waiting for it, and says so.
+const STUCK_AFTER: Duration = Duration::from_secs(2);
+
+/// So much more may wait than what makes requests be refused.
+const GIVE_UP_FACTOR: usize = 4;
+
+const NOT_YET: &str = "this coordinator has not begun to lead: try again in a moment";
+
+/// What a leader is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub keeper: objects::Settings,
+    /// What of it is noted with the state (cluster id, tag) counts for a new store only. `time_ahead` should be [`TIME_AHEAD`].
+    pub config: Config,
+    pub limits: Limits,
+}
+
+/// How much may wait before requests are refused; four times as much ends the leadership.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub refuse_bytes: usize,
+    pub refuse_count: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            refuse_bytes: 16 << 20,
+            refuse_count: 50_000,
+        }
+    }
+}
+
+/// What a leader tells its driver. `A` is the driver's own, see [`Leader::defer`].
+#[derive(Debug)]
+pub enum Output<A> {
+    /// Of the API server. To be answered with [`Leader::answered`], exactly once.
+    Request(RequestId, Request),
+    /// The state is loaded: clients and members are served from now on.
+    Leads { cluster_id: u64, is_new: bool },
+    /// See [`crate::Output::reply`].
+    Reply(ReplyTo, Vec<u8>),
+    /// See [`crate::Output::send_member`].
+    SendMember(u64, ToShard),
+    /// See [`crate::Output::close_member`]. Nothing that comes on the connection counts any more, also what came before this.
+    CloseMember(u64),
+    /// What was deferred: what it may show is noted.
+    Deferred(A),
+    /// For people; see [`crate::Output::log_message`].
+    Log(u32, String),
+    /// See [`crate::Output::end_process`].
+    EndProcess,
+    /// This leadership is over: nothing that still waits will ever leave, and whoever asks is refused. After [`Ending::Deposed`] this process is to start anew,
+    /// as a standby. After anything else people must act; [`Leader::status`] goes on saying why.
+    Ended(Ending, String),
+}
+
+/// One leadership.
+#[derive(Debug)]
+pub struct Leader<A> {
+    keeper: Keeper,
+    config: Config,
+    /// From the moment on when the state is loaded.
+    coordinator: Option<Coordinator>,
+    held: Held<A>,
+    limits: Limits,
+    /// What can leave.
+    ready: VecDeque<Output<A>>,
+    /// Member connections that the coordinator has closed; the driver has yet to do so.
+    closing: BTreeSet<u64>,
+    /// Commits that are not noted yet.
+    commits: VecDeque<Commit>,
+    /// The last commit that outputs wait for, and the last that is noted.
+    awaited: u64,
+    committed: u64,
+    is_over: bool,
+}
+
+/// Changes on their way to the state.
+#[derive(Debug)]
+struct Commit {
+    number: u64,
+    since: Time,
+    /// Outputs wait for it.
+    is_awaited: bool,
+    /// Of cluster time, as they say.
+    time_bound_ns: u64,
+}
+
+impl<A> Leader<A> {
+    pub fn new(settings: Settings) -> Leader<A> {
+        Leader {
+            keeper: Keeper::new(settings.keeper),
+            config: settings.config,
+            coordinator: None,
+            held: Held::default(),
+            limits: settings.limits,
+            ready: VecDeque::new(),
+            closing: BTreeSet::new(),
+            commits: VecDeque::new(),
+            awaited: 0,
+            committed: 0,
+            is_over: false,
+        }
+    }
+
+    // ---- events ----
+
+    /// This process was elected. Once.
+    pub fn start(&mut self, now: Time) {
+        self.keeper.start(now);
+        self.hear_keeper(now);
+    }
+
+    /// What came of a request. Exactly once for each; [`Answer::Failed`] if nothing came in time.
+    pub fn answered(&mut self, now: Time, id: RequestId, answer: Answer) {
+        self.keeper.answered(now, id, answer);
+        self.hear_keeper(now);
+    }
+
+    /// See [`Coordinator::request`].
+    pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8]) {
+        if self.is_full(1) {
+            let why = self.wait(now).map_or_else(String::new, |wait| wait.why);
+            let text = format!("more waits for the coordinator's state than fits: {why}");
+            self.ready.push_back(Output::Reply(to, refusal(&text)));
+            return;
+        }
+        self.act(|coordinator, out| coordinator.request(now, to, payload, out));
+    }
+
+    /// A client's connection is gone. See [`Coordinator::connection_closed`].
+    pub fn connection_closed(&mut self, connection: u64) {
+        self.held.forget(connection);
+        self.act(|coordinator, _| coordinator.connection_closed(connection));
+    }
+
+    /// See [`Coordinator::member_message`]. If a Hello tells of another leader, the root is looked at before anybody is let in.
+    pub fn member_message(&mut self, now: Time, connection: u64, message: ToCoordinator) {
+        if self.closing.contains(&connection) {
+            return;
+        }
+        if let Some(shard::Kind::Hello(hello)) = &message.kind {
+            self.heard_of(now, hello);
+            if self.keeper.is_in_doubt() {
+                return self.put_off(connection);
+            }
+        }
+        self.act(|coordinator, out| coordinator.member_message(now, connection, message, out));
+    }
+
+    /// A member's connection is gone, or the driver ends it. See [`Coordinator::member_closed`].
+    pub fn member_closed(&mut self, now: Time, connection: u64) {
+        self.held.forget(connection);
+        if !self.closing.remove(&connection) {
+            self.act(|coordinator, out| coordinator.member_closed(now, connection, out));
+        }
+    }
+
+    /// See [`Coordinator::remove_member`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove_member(&mut self, now: Time, removal: &Removal) -> Result<(), RemoveMemberError> {
+        let done = self.act(|coordinator, out| coordinator.remove_member(now, removal, out));
+        done.unwrap_or_else(|| Err(RemoveMemberError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`Coordinator::accept_loss`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// It is not accepted.
+    pub fn accept_loss(
+        &mut self,
+        now: Time,
+        acceptance: &Acceptance,
+    ) -> Result<Loss, AcceptLossError> {
+        let done = self.act(|coordinator, out| coordinator.accept_loss(now, acceptance, out));
+        done.unwrap_or_else(|| Err(AcceptLossError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// Something of the driver's own that may show what the coordinator knows: comes out as [`Output::Deferred`] once all that it may show is noted.
+    pub fn defer(&mut self, answer: A) {
+        match self.is_over {
+            true => self.ready.push_back(Output::Deferred(answer)),
+            false => self.held.push(Output::Deferred(answer)),
+        }
+    }
+
+    /// Does what is due, and lets what has changed be noted. After every batch of events, and no later than at the time that it answers.
+    pub fn tick(&mut self, now: Time) -> Time {
+        if self.is_over {
+            return Time::NEVER;
+        }
+        let next = self.act(|coordinator, out| coordinator.tick(now, out));
+        self.end_round(now);
+        self.keeper.tick(now);
+        self.hear_keeper(now);
+        if self.is_full(GIVE_UP_FACTOR) {
+            let why = self.wait(now).map_or_else(String::new, |wait| wait.why);
+            let text = format!(
+                "more waits for the state to be noted than this process can hold: it is to start anew, as a standby ({why})"
+            );
+            self.end(Ending::Deposed, text);
+        }
+        next.unwrap_or(Time::NEVER).min(self.keeper.next_wake())
+    }
+
+    /// What comes next; `None`: nothing until the next event or tick.
+    pub fn take_output(&mut self) -> Option<Output<A>> {
+        let output = self.ready.pop_front()?;
+        if let Output::CloseMember(connection) = &output {
+            self.closing.remove(connection);
+        }
+        Some(output)
+    }
+
+    // ---- what can be seen ----
+
+    /// The state machine, once it leads, and after that has ended. What is read of it may not be noted yet: see [`Leader::defer`].
+    pub fn coordinator(&self) -> Option<&Coordinator> {
+        self.coordinator.as_ref()
+    }
+
+    /// To be shown with [`Leader::defer`]; while [`ClusterStatus::state_wait`] is set, at once: then what it shows may not be noted, and nothing is to be
+    /// done that relies on it.
+    pub fn status(&self, now: Time) -> Option<ClusterStatus> {
+        let status = self.coordinator.as_ref()?.cluster_status(now);
+        Some(ClusterStatus {
+            state_wait: self.wait(now),
+            ..status
+        })
+    }
+
+    /// What waits, if it has waited for long: since when, and why.
+    pub fn wait(&self, now: Time) -> Option<StateWait> {
+        let since = match self.coordinator {
+            Some(_) => self.commits.iter().find(|commit| commit.is_awaited)?.since,
+            None => self.keeper.troubles().first()?.since,
+        };
+        let waited = now.since(since);
+        if waited < STUCK_AFTER {
+            return None;
+        }
+        let troubles = self.keeper.troubles();
+        let why: Vec<String> = troubles.iter().map(|trouble| trouble.told(now)).collect();
+        Some(StateWait {
+            waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+            why: why.join("; "),
+            held: self.held.count() as u64,
+        })
+    }
+
+    // ---- inside ----
+
+    fn is_full(&self, factor: usize) -> bool {
+        self.held.bytes() > factor * self.limits.refuse_bytes
+            || self.held.count() > factor * self.limits.refuse_count
+    }
+
+    fn act<T>(&mut self, act: impl FnOnce(&mut Coordinator, &mut Sink<'_, A>) -> T) -> Option<T> {
+        let mut out = Sink {
+            held: &mut self.held,
+            ready: &mut self.ready,
+            closing: &mut self.closing,
+            is_over: self.is_over,
+            // Before, no cluster time that a ping could tell is noted.
+            passes_pings: self.committed > 0,
+        };
+        Some(act(self.coordinator.as_mut()?, &mut out))
+    }
+
+    fn heard_of(&mut self, now: Time, hello: &Hello) {
+        let own = self.coordinator.as_ref();
+        let own = own.map(|coordinator| coordinator.config.cluster_id);
+        if let Some(heard) = hello.position
+            && own == Some(hello.cluster_id)
+        {
+            self.keeper.heard_of(now, heard);
+            self.hear_keeper(now);
+        }
+    }
+
+    /// Nobody is let in before it is known whether this process still leads.
+    fn put_off(&mut self, connection: u64) {
+        let refused = Refused {
+            reason: RefusedReason::Invalid.into(),
+            text: "the server knows of another leader than this coordinator, which looks whether it still leads: try again".to_owned(),
+        };
+        let kind = Some(Kind::Refused(refused));
+        let message = Output::SendMember(connection, ToShard { kind });
+        self.closing.insert(connection);
+        self.ready.push_back(message);
+        self.ready.push_back(Output::CloseMember(connection));
+    }
+
+    /// Gives what has changed to the keeper; what was put out waits for it.
+    fn end_round(&mut self, now: Time) {
+        let Some(coordinator) = &mut self.coordinator else {
+            return;
+        };
+        let (changes, must_wait) = coordinator.take_changes_ahead(now);
+        if !changes.is_empty() {
+            let commit = Commit {
+                number: self.keeper.commit(now, changes),
+                since: now,
+                // The first one notes that time is told at all.
+                is_awaited: must_wait || self.committed == 0,
+                time_bound_ns: coordinator.time_bound_ns(),
+            };
+            if commit.is_awaited {
+                self.awaited = commit.number;
+            }
+            self.commits.push_back(commit);
+        }
+        self.held.end_round(self.awaited);
+        self.ready.extend(self.held.release(self.committed));
+    }
+
+    fn hear_keeper(&mut self, now: Time) {
+        while let Some(output) = self.keeper.take_output() {
+            match output {
+                objects::Output::Request(id, request) => {
+                    self.ready.push_back(Output::Request(id, request));
+                }
+                objects::Output::Loaded { cluster_id, pairs } => {
+                    self.loaded(now, cluster_id, pairs);
+                }
+                objects::Output::Committed(number) => self.committed(now, number),
+                objects::Output::Ended(ending, text) => self.end(ending, text),
+            }
+        }
+    }
+
+    fn loaded(&mut self, now: Time, cluster_id: u64, pairs: Vec<Pair>) {
+        let config = Config {
+            cluster_id,
+            ..self.config.clone()
+        };
+        let is_new = pairs.is_empty();
+        let coordinator = match is_new {
+            true => Ok(Coordinator::new(config, now)),
+            false => Coordinator::restore(config, pairs, now),
+        };
+        let mut coordinator = match coordinator {
+            Ok(coordinator) => coordinator,
+            Err(text) => return self.end(Ending::Unreadable, text),
+        };
+        if let Some(position) = self.keeper.position() {
+            coordinator.lead_at(position);
+        }
+        self.coordinator = Some(coordinator);
+        self.ready.push_back(Output::Leads { cluster_id, is_new });
+    }
+
+    fn committed(&mut self, now: Time, number: u64) {
+        let Some(coordinator) = &mut self.coordinator else {
+            return;
+        };
+        let count = self
+            .commits
+            .partition_point(|commit| commit.number <= number);
+        if let Some(newest) = self.commits.drain(..count).next_back() {
+            coordinator.time_is_noted(now, newest.time_bound_ns);
+        }
+        if let Some(position) = self.keeper.position() {
+            coordinator.lead_at(position);
+        }
+        self.committed = number;
+        self.ready.extend(self.held.release(number));
+    }
+
+    fn end(&mut self, ending: Ending, text: String) {
+        if self.is_over {
+            return;
+        }
+        self.is_over = true;
+        self.held.clear();
+        self.commits.clear();
+        self.act(|coordinator, out| coordinator.refuse_to_lead(text.clone(), out));
+        self.ready.push_back(Output::Ended(ending, text));
+    }
+}
+
+/// Where the coordinator's words go.
+struct Sink<'a, A> {
+    held: &'a mut Held<A>,
+    ready: &'a mut VecDeque<Output<A>>,
+    closing: &'a mut BTreeSet<u64>,
+    is_over: bool,
+    passes_pings: bool,
+}
+
+impl<A> Sink<'_, A> {
+    fn put(&mut self, output: Output<A>) {
+        match self.is_over {
+            true => self.ready.push_back(output),
+            false => self.held.push(output),
+        }
+    }
+}
+
+impl<A> crate::Output for Sink<'_, A> {
+    fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
+        self.put(Output::Reply(to, payload.to_vec()));
+    }
+
+    fn send_member(&mut self, connection: u64, message: ToShard) {
+        let output = Output::SendMember(connection, message);
+        match &output {
+            Output::SendMember(_, message) if self.passes_pings && is_ping(message) => {
+                self.ready.push_back(output);
+            }
+            _ => self.put(output),
+        }
+    }
+
+    fn close_member(&mut self, connection: u64) {
+        self.closing.insert(connection);
+        self.put(Output::CloseMember(connection));
+    }
+
+    fn log_message(&mut self, level: u32, text: &str) {
+        self.ready.push_back(Output::Log(level, text.to_owned()));
+    }
+
+    fn end_process(&mut self) {
+        self.ready.push_back(Output::EndProcess);
+    }
+}
