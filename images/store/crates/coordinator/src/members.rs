@@ -337,6 +337,7 @@ impl Members {
             self.connections.remove(&old.connection);
         }
         self.connections.insert(connection, index);
+        // Also if it says what it said before: a Welcome waits for a commit, and only who leads can commit.
         self.server_changed(index);
         Ok(Admission {
             index,

@@ -9,36 +9,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use simulator::{Options, Profile, run};
 use wire::bugs::Bug;
 
-/// The bug, and whether it can only be met by logs with replicas: then all seeds have them.
-const BUGS: &[(Bug, bool)] = &[
-    (Bug::ForgetRpcResult, false),
-    (Bug::OpenGateEarly, false),
-    (Bug::DropTombstoneEarly, false),
-    (Bug::VersionRestartsAfterRemove, false),
-    (Bug::RepeatIncrement, false),
-    (Bug::ScanSkipsAfterSplit, false),
-    (Bug::MultiWriteHidesRefusal, false),
-    (Bug::RefuseEarly, false),
-    (Bug::AcknowledgeBeforeLastReplica, true),
-    (Bug::SkipServingLease, true),
-    (Bug::UseStaleOpenReplica, true),
-    (Bug::IgnoreDigest, true),
-    (Bug::AppendAfterFencing, true),
-    (Bug::DropTombstoneInReplay, true),
-    (Bug::ReuseVersionAfterReplay, true),
-    (Bug::FreeReplicaEarly, true),
-    (Bug::ForgetReplayedResult, true),
-    (Bug::BelieveTornFrame, true),
+/// The bug, and the seeds that can meet it.
+const BUGS: &[(Bug, Profile)] = &[
+    (Bug::ForgetRpcResult, Profile::Any),
+    (Bug::OpenGateEarly, Profile::Any),
+    (Bug::DropTombstoneEarly, Profile::Any),
+    (Bug::VersionRestartsAfterRemove, Profile::Any),
+    (Bug::RepeatIncrement, Profile::Any),
+    (Bug::ScanSkipsAfterSplit, Profile::Any),
+    (Bug::MultiWriteHidesRefusal, Profile::Any),
+    (Bug::RefuseEarly, Profile::Any),
+    (Bug::AcknowledgeBeforeLastReplica, Profile::Replicated),
+    (Bug::SkipServingLease, Profile::Replicated),
+    (Bug::UseStaleOpenReplica, Profile::Replicated),
+    (Bug::IgnoreDigest, Profile::Replicated),
+    (Bug::AppendAfterFencing, Profile::Replicated),
+    (Bug::DropTombstoneInReplay, Profile::Replicated),
+    (Bug::ReuseVersionAfterReplay, Profile::Replicated),
+    (Bug::FreeReplicaEarly, Profile::Replicated),
+    (Bug::ForgetReplayedResult, Profile::Replicated),
+    (Bug::BelieveTornFrame, Profile::Replicated),
+    (Bug::ObeyOldTerm, Profile::FailOver),
+    (Bug::SwapWithoutVersion, Profile::FailOver),
+    (Bug::NameChunkEarly, Profile::FailOver),
 ];
 
 /// What the seed says of the bug, its first line.
-fn finding(bug: Option<Bug>, replicated: bool, seed: u64) -> Option<String> {
+fn finding(bug: Option<Bug>, profile: Profile, seed: u64) -> Option<String> {
     let options = Options {
         bug,
-        profile: match replicated {
-            true => Profile::Replicated,
-            false => Profile::Any,
-        },
+        profile,
         ..Options::default()
     };
     match panic::catch_unwind(|| run(seed, options).failure) {
@@ -47,7 +47,7 @@ fn finding(bug: Option<Bug>, replicated: bool, seed: u64) -> Option<String> {
     }
 }
 
-fn survey(bug: Option<Bug>, replicated: bool, seeds: u64) -> Vec<(u64, String)> {
+fn survey(bug: Option<Bug>, profile: Profile, seeds: u64) -> Vec<(u64, String)> {
     let next = AtomicU64::new(0);
     let found = Mutex::new(Vec::new());
     let jobs = std::env::var("JOBS")
@@ -62,7 +62,7 @@ fn survey(bug: Option<Bug>, replicated: bool, seeds: u64) -> Vec<(u64, String)> 
                     if seed >= seeds {
                         return;
                     }
-                    if let Some(text) = finding(bug, replicated, seed)
+                    if let Some(text) = finding(bug, profile, seed)
                         && let Ok(mut found) = found.lock()
                     {
                         found.push((seed, text));
@@ -85,17 +85,16 @@ fn main() -> ExitCode {
     let names: Vec<String> = arguments.collect();
     panic::set_hook(Box::new(|_| {}));
     // The first shows what seeds say where nothing is broken: nothing.
-    let planted = BUGS
-        .iter()
-        .map(|&(bug, replicated)| (Some(bug), replicated));
-    let all = [(None, true)].into_iter().chain(planted);
+    let planted = BUGS.iter().map(|&(bug, profile)| (Some(bug), profile));
+    let sound = [(None, Profile::Replicated), (None, Profile::FailOver)];
+    let all = sound.into_iter().chain(planted);
     let name = |bug: Option<Bug>| bug.map_or("None".to_owned(), |bug| format!("{bug:?}"));
-    for (bug, replicated) in all {
+    for (bug, profile) in all {
         let name = name(bug);
         if !names.is_empty() && !names.contains(&name) {
             continue;
         }
-        let found = survey(bug, replicated, seeds);
+        let found = survey(bug, profile, seeds);
         let first: Vec<u64> = found.iter().take(8).map(|(seed, _)| *seed).collect();
         let seen = found.first().map_or("", |(_, text)| text.as_str());
         let seen: String = seen.chars().take(60).collect();

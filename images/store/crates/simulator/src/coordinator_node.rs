@@ -1,7 +1,8 @@
-//! The coordinator's process, and what a driver would keep for it.
+//! A coordinator's process, and what a driver would keep for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use coordinator::leader::Leader;
 use coordinator::{Coordinator, Output};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
@@ -35,8 +36,16 @@ impl Output for CoordinatorActions {
     }
 }
 
+/// Where a coordinator's state is.
+pub enum Core {
+    /// In one place, where it is alone.
+    Alone(Box<Coordinator>),
+    /// In objects of the API server, where others may be, too.
+    Leader(Box<Leader<()>>),
+}
+
 pub struct CoordinatorNode {
-    pub core: Coordinator,
+    pub core: Core,
     pub clients: BTreeMap<u64, RpcReader>,
     pub members: BTreeMap<u64, MemberReader>,
     /// The newest table whose placement was noted.
@@ -46,15 +55,43 @@ pub struct CoordinatorNode {
 }
 
 impl CoordinatorNode {
-    pub fn new(core: Coordinator) -> CoordinatorNode {
-        // A coordinator that goes on has tables already.
-        let tables = core.tables(0, u32::MAX).tables;
-        CoordinatorNode {
+    pub fn new(core: Core) -> CoordinatorNode {
+        let mut node = CoordinatorNode {
             core,
             clients: BTreeMap::new(),
             members: BTreeMap::new(),
-            last_table: tables.last().map_or(0, |table| table.table_id),
-            table_names: tables.into_iter().map(|table| table.name).collect(),
+            last_table: 0,
+            table_names: BTreeSet::new(),
+        };
+        node.pass_over_tables();
+        node
+    }
+
+    /// The tables that are there now were noted by others.
+    pub fn pass_over_tables(&mut self) {
+        if let Some(state) = self.state() {
+            let tables = state.tables(0, u32::MAX).tables;
+            self.last_table = tables.last().map_or(0, |table| table.table_id);
+            self.table_names = tables.into_iter().map(|table| table.name).collect();
         }
     }
+
+    /// What it knows; `None`: it does not lead yet.
+    pub fn state(&self) -> Option<&Coordinator> {
+        match &self.core {
+            Core::Alone(coordinator) => Some(coordinator),
+            Core::Leader(leader) => leader.coordinator(),
+        }
+    }
+}
+
+/// A place where coordinators run, one after the other.
+#[derive(Default)]
+pub struct CoordinatorProcess {
+    /// `None`: it is dead, or a standby.
+    pub node: Option<CoordinatorNode>,
+    /// Counts processes, and leaderships.
+    pub incarnation: u64,
+    pub is_up: bool,
+    pub election: crate::leaders::Election,
 }

@@ -2,6 +2,7 @@
 
 use backup::BLOCK_BYTES;
 
+use crate::leaders::coordinator_host;
 use crate::network::Host;
 use crate::scenario::Replicated;
 use crate::scenario::{MICRO, MILLI, SECOND};
@@ -26,6 +27,9 @@ impl World {
     }
 
     fn some_fault(&mut self) {
+        if self.scenario.fail_over.is_some() && self.random.chance(450) {
+            return self.coordinator_fault();
+        }
         match self.random.between(0, 99) {
             0..15 => self.reset_connection(),
             15..25 => self.stall_connection(),
@@ -44,7 +48,7 @@ impl World {
                     Some(replicated) => self.disaster(server, replicated),
                 }
             }
-            90.. if self.scenario.coordinator_crashes => self.crash_coordinator(),
+            90.. if self.scenario.coordinator_crashes => self.crash_coordinator(0),
             _ => self.reset_connection(),
         }
     }
@@ -106,6 +110,9 @@ impl World {
         let servers = self.servers.len();
         let at = self.random.below(1 + servers + self.clients.len());
         match at {
+            0 if self.coordinators.len() > 1 => {
+                coordinator_host(self.random.below(self.coordinators.len()))
+            }
             0 => COORDINATOR,
             _ if at <= servers => server_host(at - 1),
             _ => client_host(at - 1 - servers),
@@ -170,7 +177,7 @@ impl World {
     }
 
     /// Connections that a process is a party to.
-    fn sides_of(&self, is_its: impl Fn(&Party) -> bool) -> Vec<(u64, usize)> {
+    pub(crate) fn sides_of(&self, is_its: impl Fn(&Party) -> bool) -> Vec<(u64, usize)> {
         self.parties
             .iter()
             .filter(|(_, party)| is_its(party))
@@ -223,7 +230,8 @@ impl World {
         let host = server_host(server);
         self.note_fault(host, "is cut off from the store", 0);
         let others = (0..self.servers.len()).filter(|other| *other != server);
-        let mut others: Vec<Host> = others.map(server_host).chain([COORDINATOR]).collect();
+        let mut others: Vec<Host> = others.map(server_host).collect();
+        others.extend(self.coordinator_hosts());
         // Who reads stays, as a rule: what is written here and cannot become durable would hide what is stale.
         let first_reader = self.clients.len() - self.scenario.readers;
         for client in 0..self.clients.len() {
@@ -255,8 +263,10 @@ impl World {
         self.note_fault(host, "is frozen and unheard for ns", pause);
         self.pause_until(host, self.now + pause);
         let after = pause + self.random.between(MILLI, 2 * SECOND);
-        self.network.cut(host, COORDINATOR, self.now + after);
-        self.network.cut(COORDINATOR, host, self.now + after);
+        for coordinator in self.coordinator_hosts() {
+            self.network.cut(host, coordinator, self.now + after);
+            self.network.cut(coordinator, host, self.now + after);
+        }
         self.schedule_in(after, Event::Heal);
     }
 
@@ -392,26 +402,31 @@ impl World {
         }
     }
 
-    fn crash_coordinator(&mut self) {
-        if self.coordinator.take().is_none() {
+    pub(crate) fn crash_coordinator(&mut self, process: usize) {
+        let is_led = self.scenario.fail_over.is_some();
+        let it = &self.coordinators[process];
+        if it.node.is_none() && !(is_led && it.is_up) {
             return;
         }
-        self.coverage.hit("coordinator crashes");
-        self.note_fault(COORDINATOR, "crashes, store", self.stores);
-        let sides = self
-            .sides_of(|party| matches!(party, Party::CoordinatorClient | Party::CoordinatorMember));
-        for (connection, side) in sides {
-            self.drop_party(connection, side);
+        let host = coordinator_host(process);
+        if is_led && it.node.is_some() {
+            self.coverage.hit("leaders killed");
         }
+        self.coverage.hit("coordinator crashes");
+        self.note_fault(host, "crashes, store", self.stores);
+        self.end_coordinator(process);
         let most = *self.random.pick(&[10 * MILLI, 300 * MILLI, 4 * SECOND]);
         let after = self.random.between(MILLI, most);
-        self.schedule_in(after, Event::Restart(COORDINATOR));
+        self.schedule_in(after, Event::Restart(host));
     }
 
     pub fn restart(&mut self, host: Host) {
         self.note_fault(host, "starts again", 0);
-        if host == COORDINATOR {
-            return self.start_coordinator();
+        if let Some(process) = self.coordinator_of(host) {
+            return match self.scenario.fail_over {
+                None => self.start_coordinator(),
+                Some(_) => self.start_standby(process),
+            };
         }
         let mut shards = self.scenario.shards;
         if self.scenario.replicated.is_none() && self.random.chance(300) {
@@ -428,6 +443,7 @@ impl World {
     pub fn end_faults(&mut self) {
         self.network.heal_all(self.now);
         self.end_pauses();
+        self.end_coordinator_faults();
         for server in 0..self.servers.len() {
             self.repair_disks(server);
             self.servers[server].frames_taken_until = 0;

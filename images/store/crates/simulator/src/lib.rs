@@ -18,6 +18,7 @@ mod disks;
 mod endings;
 mod faults;
 mod history;
+mod leaders;
 mod network;
 mod oracle;
 mod peers;

@@ -11,9 +11,10 @@ use wire::status::Status;
 use wire::time::Time;
 
 use crate::client::{ClientActions, ClientNode, NetworkAction};
-use crate::coordinator_node::{CoordinatorAction, CoordinatorActions};
+use crate::coordinator_node::{CoordinatorAction, CoordinatorActions, Core};
 use crate::describe::describe;
 use crate::history::{Change, History};
+use crate::leaders::{Heard, coordinator_host};
 use crate::scan::Scan;
 use crate::scenario::Durable;
 use crate::server::{ShardActions, ShardNode};
@@ -33,42 +34,55 @@ impl World {
         act: impl FnOnce(&mut Coordinator, Time, &mut CoordinatorActions),
     ) {
         let now = self.clock(COORDINATOR);
-        let Some(node) = &mut self.coordinator else {
+        let Some(Core::Alone(core)) = self.coordinators[0].node.as_mut().map(|it| &mut it.core)
+        else {
             return;
         };
         let mut out = CoordinatorActions::default();
-        act(&mut node.core, now, &mut out);
-        let next = node.core.tick(now, &mut out);
+        act(core, now, &mut out);
+        let next = core.tick(now, &mut out);
         // Before any of its output leaves.
-        let changes = node.core.take_changes(now);
+        let changes = core.take_changes(now);
+        self.noted_count += u64::from(!changes.is_empty());
+        core.noted(self.noted_count);
         for pair in changes.puts {
             self.noted.insert(pair.key, pair.value);
         }
         for key in changes.deletes {
             self.noted.remove(&key);
         }
-        self.note_new_tables();
+        self.note_new_tables(0);
         for action in out.0 {
-            self.carry_out(action);
+            self.carry_out(0, action);
         }
         self.tick_when(COORDINATOR, next);
     }
 
-    fn carry_out(&mut self, action: CoordinatorAction) {
+    /// Nobody waits for its replies any more.
+    pub fn client_gone(&mut self, connection: u64) {
+        if let Some(node) = &mut self.coordinators[0].node
+            && let Core::Alone(core) = &mut node.core
+        {
+            core.connection_closed(connection);
+        }
+    }
+
+    pub fn carry_out(&mut self, process: usize, action: CoordinatorAction) {
+        let host = coordinator_host(process);
         match action {
             CoordinatorAction::Reply(to, payload) => {
-                self.note_reply(COORDINATOR, to, &payload);
+                self.note_reply(host, to, &payload);
                 if self.parties.contains_key(&(to.connection, 1)) {
                     self.send_payload(to.connection, 1, to.nonce, &payload);
                 }
             }
             CoordinatorAction::SendMember(connection, message) => {
-                self.note_order(&message);
+                self.note_order(host, &message);
                 self.send_message(connection, 1, &message);
             }
             CoordinatorAction::CloseMember(connection) => {
                 self.parties.remove(&(connection, 1));
-                if let Some(node) = &mut self.coordinator {
+                if let Some(node) = &mut self.coordinators[process].node {
                     node.members.remove(&connection);
                 }
                 self.network.close(self.now, connection, 1);
@@ -87,17 +101,20 @@ impl World {
                         self.coverage.hit(what);
                     }
                 }
-                self.note_log(COORDINATOR, &text);
+                self.note_log(host, &text);
             }
         }
     }
 
     /// Remembers where each new table's keys live.
-    fn note_new_tables(&mut self) {
-        let Some(node) = &mut self.coordinator else {
+    pub fn note_new_tables(&mut self, process: usize) {
+        let Some(node) = &mut self.coordinators[process].node else {
             return;
         };
-        for table in node.core.tables(node.last_table, 16).tables {
+        let Some(state) = node.state() else {
+            return;
+        };
+        for table in state.tables(node.last_table, 16).tables {
             node.last_table = table.table_id;
             let ranges = table
                 .tablets
@@ -113,10 +130,11 @@ impl World {
     }
 
     /// Remembers that a table is about to have one more tablet.
-    fn note_split(&mut self, payload: &[u8]) {
-        if let (Ok(request), Some(node)) = (SplitTabletRequest::decode(payload), &self.coordinator)
-        {
-            for table in node.core.tables(0, 0).tables {
+    fn note_split(&mut self, process: usize, payload: &[u8]) {
+        let node = self.coordinators[process].node.as_ref();
+        let state = node.and_then(|node| node.state());
+        if let (Ok(request), Some(state)) = (SplitTabletRequest::decode(payload), state) {
+            for table in state.tables(0, 0).tables {
                 if table.name.as_bytes() == request.name {
                     self.history.split(self.now, TableId(table.table_id));
                 }
@@ -124,38 +142,42 @@ impl World {
         }
     }
 
-    pub fn coordinator_request(&mut self, to: ReplyTo, payload: &[u8]) {
-        self.note_request(COORDINATOR, to, payload);
+    pub fn coordinator_request(&mut self, process: usize, to: ReplyTo, payload: &[u8]) {
+        self.note_request(coordinator_host(process), to, payload);
         if payload.first() == Some(&(Opcode::SplitTablet as u8)) {
-            self.note_split(payload);
+            self.note_split(process, payload);
         }
         if payload.first() == Some(&(Opcode::DropTable as u8)) {
             self.coverage.hit("tables dropped");
         }
-        self.with_coordinator(|core, now, out| core.request(now, to, payload, out));
+        self.coordinator_hears(process, Heard::Request(to, payload.to_vec()));
     }
 
-    pub fn coordinator_message(&mut self, connection: u64, payload: &[u8]) {
+    pub fn coordinator_message(&mut self, process: usize, connection: u64, payload: &[u8]) {
         let message = match ToCoordinator::decode(payload) {
             Ok(message) => message,
             Err(error) => return self.fail(format!("a shard's message is malformed: {error}")),
         };
         if let Some(member::shard::Kind::Hello(hello)) = &message.kind
             && hello.cluster_id != 0
-            && self.coordinator.as_ref().is_some_and(|node| {
-                node.core.cluster_status(Time::ZERO).cluster_id == hello.cluster_id
-            })
+            && let Some(state) = self.coordinators[process]
+                .node
+                .as_ref()
+                .and_then(|it| it.state())
+            && state.cluster_status(Time::ZERO).cluster_id == hello.cluster_id
         {
             self.coverage.hit("member sessions resumed");
         }
         if let Some(member::shard::Kind::LeaseQuery(_)) = &message.kind {
             self.coverage.hit("lease queries");
         }
-        self.with_coordinator(|core, now, out| core.member_message(now, connection, message, out));
+        self.coordinator_hears(process, Heard::Message(connection, Box::new(message)));
     }
 
-    pub fn tick_coordinator(&mut self) {
-        self.with_coordinator(|_, _, _| {});
+    pub fn tick_coordinator(&mut self, host: u32) {
+        if let Some(process) = self.coordinator_of(host) {
+            self.coordinator_hears(process, Heard::Tick);
+        }
     }
 
     // ---- shards ----
@@ -258,6 +280,11 @@ impl World {
         }
         match rpc::status(payload) {
             Ok(Status::StaleRpc) => self.coverage.hit("STALE_RPC"),
+            Ok(Status::ExpiredLease) if self.scenario.fail_over.is_some() => {
+                self.fail(
+                    "a client's lease ended although it could be renewed all the time".to_owned(),
+                );
+            }
             Ok(Status::ExpiredLease) => self.coverage.hit("EXPIRED_LEASE"),
             Ok(Status::UnknownTablet) => self.coverage.hit("UNKNOWN_TABLET"),
             Ok(Status::Retry) => self.coverage.hit("RETRY"),
@@ -321,14 +348,44 @@ impl World {
         };
         let mut session = Session::Continue;
         let is_welcome = matches!(message.kind, Some(member::coordinator::Kind::Welcome(_)));
+        let term = match &message.kind {
+            Some(member::coordinator::Kind::Welcome(welcome)) => welcome.position,
+            _ => None,
+        };
+        let obeyed = self.servers[server].shards[shard].obeyed_term;
         self.with_shard(server, shard, |node, now, out| {
             if let Some(link) = &mut node.link {
                 link.is_welcomed |= is_welcome;
             }
             session = node.core.coordinator_message(now, message, out);
         });
+        if let Some(term) = term.map(|position| position.term) {
+            self.hold_term(server, shard, obeyed, term, session);
+        }
         if session == Session::Close {
             self.close_link(server, shard);
+        }
+    }
+
+    /// A coordinator of this term has welcomed a shard that has obeyed one of another before: terms go up.
+    fn hold_term(&mut self, server: usize, shard: usize, obeyed: u64, term: u64, session: Session) {
+        if self.scenario.fail_over.is_none() {
+            return;
+        }
+        match session {
+            Session::Continue if term < obeyed => {
+                let name = host_name(server_host(server));
+                self.fail(format!(
+                    "{name}, shard {shard}, obeys a coordinator of term {term}, after one of term {obeyed}"
+                ));
+            }
+            Session::Continue => {
+                // Its process may have died of what it was told.
+                if let Some(node) = self.servers[server].shards.get_mut(shard) {
+                    node.obeyed_term = term;
+                }
+            }
+            Session::Close => {}
         }
     }
 
@@ -438,6 +495,10 @@ impl World {
             if let Err(text) = node.completed(self.now, id, result, history, coverage) {
                 self.fail(format!("client {client}: {text}"));
             }
+            if self.api.as_ref().is_some_and(|api| api.is_away(self.now)) {
+                self.coverage
+                    .hit("operations completed while the API server was away");
+            }
             if self.clients[client].is_waiting {
                 self.plan_step(client);
             }
@@ -454,9 +515,12 @@ impl World {
     fn client_acts(&mut self, client: usize, action: NetworkAction) {
         match action {
             NetworkAction::Connect(session, locator) => {
-                let Some((host, port)) = self.resolve(&locator) else {
+                let Some((mut host, port)) = self.resolve(&locator) else {
                     return self.fail(format!("a client was given the locator {locator:?}"));
                 };
+                if host == COORDINATOR {
+                    host = self.coordinator_address();
+                }
                 let from = client_host(client);
                 let connection = self.network.connect(self.now, from, host, port);
                 let reader = transport::rpc::RpcReader::default();
@@ -571,11 +635,10 @@ impl World {
 
     /// Reads every key of every table that is there, and scans all of them.
     pub fn read_everything(&mut self) {
-        let Some(node) = &self.coordinator else {
+        let Some((_, coordinator)) = self.leading() else {
             return;
         };
-        let tables: Vec<TableId> = node
-            .core
+        let tables: Vec<TableId> = coordinator
             .tables(0, 0)
             .tables
             .iter()
@@ -630,13 +693,13 @@ impl World {
         );
     }
 
-    fn note_order(&mut self, message: &ToShard) {
+    fn note_order(&mut self, host: u32, message: &ToShard) {
         self.deposed.ordered(message);
         let is_ping = matches!(message.kind, Some(member::coordinator::Kind::Ping(_)));
         if !is_ping {
             self.trace.event(
                 self.now,
-                || host_name(COORDINATOR),
+                || host_name(host),
                 "order",
                 &[],
                 &message.encode_to_vec(),

@@ -31,14 +31,19 @@ pub struct Options {
 /// What kind of runs seeds stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Half of the logs have replicas.
+    /// Half of the logs have replicas; one seed in twenty is of [`Profile::FailOver`].
     #[default]
     Any,
     /// All of them have.
     Replicated,
     /// They have, on disks of the size that servers choose by themselves, and clients overwrite until each disk was filled [`OVERWRITES`] times.
     Overwriting,
+    /// They have, and coordinators take over from each other.
+    FailOver,
 }
+
+/// Of so many seeds of the usual kind, one has coordinators that take over from each other.
+const FAIL_OVER_OF: u64 = 20;
 
 /// What came out.
 #[derive(Clone, Debug)]
@@ -60,7 +65,11 @@ pub struct Report {
 pub fn run(seed: u64, options: Options) -> Report {
     let mut random = Random::new(seed);
     let scenario = match options.profile {
+        Profile::Any if seed % FAIL_OVER_OF == FAIL_OVER_OF - 1 => {
+            Scenario::draw_fail_over(&mut random)
+        }
         Profile::Any => Scenario::draw(&mut random),
+        Profile::FailOver => Scenario::draw_fail_over(&mut random),
         Profile::Replicated => Scenario::draw_replicated(&mut random),
         Profile::Overwriting => Scenario::draw_overwriting(&mut random),
     };

@@ -27,6 +27,14 @@ pub struct Replicated {
     pub flushed: bool,
 }
 
+/// Several coordinators, of which one leads, with their state in an API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailOver {
+    pub processes: usize,
+    /// Nanoseconds by which cluster time is noted ahead.
+    pub time_ahead: u64,
+}
+
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub members: usize,
@@ -70,6 +78,7 @@ pub struct Scenario {
     pub silence_timeout: u64,
     /// How much faster or slower than real time clocks run at most, in parts per million.
     pub max_clock_error_ppm: u64,
+    pub fail_over: Option<FailOver>,
     /// Clients go on until every disk was overwritten so often that it is no question of its size any more.
     pub is_overwriting: bool,
 }
@@ -96,6 +105,22 @@ impl Scenario {
     pub fn draw_replicated(random: &mut Random) -> Scenario {
         let mut scenario = Scenario::draw_alone(random);
         scenario.replicate(random);
+        scenario
+    }
+
+    /// Two or three coordinators, killed and paused and cut off, and an API server that fails.
+    pub fn draw_fail_over(random: &mut Random) -> Scenario {
+        let mut scenario = Scenario::draw_replicated(random);
+        scenario.fail_over = Some(FailOver {
+            processes: random.between(2, 3) as usize,
+            // The shorter it is, the more often it is renewed, and the more often time has to stand still.
+            time_ahead: *random.pick(&[2 * SECOND, 20 * SECOND, 600 * SECOND]),
+        });
+        scenario.linger(random);
+        // Tables come and go, which takes the coordinators.
+        scenario.splits = *random.pick(&[10, 40]);
+        scenario.fault_interval = *random.pick(&[200 * MILLI, SECOND, 3 * SECOND]);
+        scenario.crashes = random.chance(700);
         scenario
     }
 
@@ -228,6 +253,7 @@ impl Scenario {
                 3 * SECOND
             },
             max_clock_error_ppm: *random.pick(&[0, 100, 5000]),
+            fail_over: None,
             is_overwriting: false,
         }
     }

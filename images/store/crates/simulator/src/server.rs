@@ -128,6 +128,8 @@ pub enum Target {
 pub struct ShardNode {
     pub core: Server<MemoryStorage>,
     pub link: Option<Link>,
+    /// Of the coordinator that has welcomed it last.
+    pub obeyed_term: u64,
     /// Connections in a row on which the shard was not let in.
     pub failed_links: u32,
     /// Connections of clients, and of peers to the backup.
@@ -242,6 +244,7 @@ impl ServerNode {
                     last_flush_ends: 0,
                     core,
                     link: None,
+                    obeyed_term: 0,
                     failed_links: 0,
                     clients: BTreeMap::new(),
                     opened: BTreeMap::new(),

@@ -5,10 +5,11 @@ use transport::member::{self, MemberReader};
 use transport::rpc::{self, RpcReader};
 use wire::ids::ReplyTo;
 
+use crate::leaders::Heard;
 use crate::network::{Host, NetworkEvent, Packet};
 use crate::scenario::{MILLI, SECOND};
 use crate::server::{FIRST_PEER_PORT, FIRST_PORT, Link};
-use crate::world::{COORDINATOR, Event, Party, World, host_name, server_host};
+use crate::world::{Event, Party, World, host_name, server_host};
 
 const CLIENT_PORT: u16 = 11100;
 const MEMBER_PORT: u16 = 11200;
@@ -77,13 +78,13 @@ impl World {
         self.parties.insert((connection, 1), party);
         self.network.send(self.now, connection, 1, Packet::Accepted);
         match party {
-            Party::CoordinatorClient => {
-                if let Some(node) = &mut self.coordinator {
+            Party::CoordinatorClient { process } => {
+                if let Some(node) = &mut self.coordinators[process].node {
                     node.clients.insert(connection, RpcReader::default());
                 }
             }
-            Party::CoordinatorMember => {
-                if let Some(node) = &mut self.coordinator {
+            Party::CoordinatorMember { process } => {
+                if let Some(node) = &mut self.coordinators[process].node {
                     node.members.insert(connection, MemberReader::default());
                 }
                 let preface = Packet::Bytes(member::preface().to_vec());
@@ -98,11 +99,12 @@ impl World {
     }
 
     fn listener(&self, host: Host, port: u16) -> Option<Party> {
-        if host == COORDINATOR {
-            self.coordinator.as_ref()?;
+        if let Some(process) = self.coordinator_of(host) {
+            // Standbys, and leaders that have yet to load the state, let nobody in.
+            self.coordinators[process].node.as_ref()?.state()?;
             return match port {
-                CLIENT_PORT => Some(Party::CoordinatorClient),
-                MEMBER_PORT => Some(Party::CoordinatorMember),
+                CLIENT_PORT => Some(Party::CoordinatorClient { process }),
+                MEMBER_PORT => Some(Party::CoordinatorMember { process }),
                 _ => None,
             };
         }
@@ -172,17 +174,17 @@ impl World {
                     node.core.disconnected(now, session, out);
                 });
             }
-            Some(Party::CoordinatorClient) => {
-                if let Some(node) = &mut self.coordinator {
+            Some(Party::CoordinatorClient { process }) => {
+                if let Some(node) = &mut self.coordinators[process].node {
                     node.clients.remove(&connection);
-                    node.core.connection_closed(connection);
                 }
+                self.coordinator_hears(process, Heard::ClientGone(connection));
             }
-            Some(Party::CoordinatorMember) => {
-                if let Some(node) = &mut self.coordinator {
+            Some(Party::CoordinatorMember { process }) => {
+                if let Some(node) = &mut self.coordinators[process].node {
                     node.members.remove(&connection);
                 }
-                self.with_coordinator(|core, now, out| core.member_closed(now, connection, out));
+                self.coordinator_hears(process, Heard::MemberGone(connection));
             }
             Some(Party::ShardClient { server, shard }) => {
                 self.servers[server].shards[shard]
@@ -236,9 +238,8 @@ impl World {
             let text = format!("{} was superseded, but has no successor", node.name);
             return self.fail(text);
         }
-        let connection = self
-            .network
-            .connect(self.now, host, COORDINATOR, MEMBER_PORT);
+        let address = self.coordinator_address();
+        let connection = self.network.connect(self.now, host, address, MEMBER_PORT);
         self.servers[server].shards[shard].link = Some(Link {
             connection,
             reader: MemberReader::default(),
@@ -271,13 +272,13 @@ impl World {
                 .sessions
                 .get_mut(&session)
                 .map(|(_, reader)| frames(reader, bytes)),
-            Party::CoordinatorClient => self
-                .coordinator
+            Party::CoordinatorClient { process } => self.coordinators[process]
+                .node
                 .as_mut()
                 .and_then(|node| node.clients.get_mut(&connection))
                 .map(|reader| frames(reader, bytes)),
-            Party::CoordinatorMember => self
-                .coordinator
+            Party::CoordinatorMember { process } => self.coordinators[process]
+                .node
                 .as_mut()
                 .and_then(|node| node.members.get_mut(&connection))
                 .map(|reader| frames(reader, bytes)),
@@ -317,8 +318,10 @@ impl World {
             Party::Client { client, session } => {
                 self.client_received(client, session, nonce, payload)
             }
-            Party::CoordinatorClient => self.coordinator_request(to, payload),
-            Party::CoordinatorMember => self.coordinator_message(connection, payload),
+            Party::CoordinatorClient { process } => self.coordinator_request(process, to, payload),
+            Party::CoordinatorMember { process } => {
+                self.coordinator_message(process, connection, payload);
+            }
             Party::ShardClient { server, shard } => self.shard_request(server, shard, to, payload),
             Party::ShardPeer { server, shard } => self.peer_request(server, shard, to, payload),
             Party::ShardToServer { server, shard } => {

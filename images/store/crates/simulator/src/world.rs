@@ -6,15 +6,17 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use client_core::{Client, Config as ClientConfig};
 use coordinator::state::Pair;
+use coordinator::state::objects::{Answer, Request, RequestId};
 use coordinator::{Config as CoordinatorConfig, Coordinator};
 use wire::time::Time;
 
 use crate::client::ClientNode;
 use crate::clock::Clock;
-use crate::coordinator_node::CoordinatorNode;
+use crate::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core};
 use crate::coverage::Coverage;
 use crate::deposed::Deposed;
 use crate::history::History;
+use crate::leaders::{Api, FIRST_STANDBY, coordinator_host};
 use crate::network::{Host, Network, NetworkEvent};
 use crate::random::Random;
 use crate::run::OVERWRITES;
@@ -79,6 +81,29 @@ pub enum Event {
     Resume(Host),
     /// A long absence of client 0 begins.
     Absence,
+    /// A coordinator looks who leads.
+    Elect {
+        process: usize,
+        incarnation: u64,
+    },
+    /// The store's address leads to this coordinator from now on.
+    Publish {
+        process: usize,
+    },
+    /// A coordinator's request gets to the API server.
+    ApiExecute {
+        process: usize,
+        incarnation: u64,
+        id: RequestId,
+        request: Box<Request>,
+        is_waited_for: bool,
+    },
+    ApiAnswer {
+        process: usize,
+        incarnation: u64,
+        id: RequestId,
+        answer: Box<Answer>,
+    },
 }
 
 /// Who sits at one side of a connection.
@@ -88,8 +113,12 @@ pub enum Party {
         client: usize,
         session: u64,
     },
-    CoordinatorClient,
-    CoordinatorMember,
+    CoordinatorClient {
+        process: usize,
+    },
+    CoordinatorMember {
+        process: usize,
+    },
     ShardClient {
         server: usize,
         shard: usize,
@@ -163,11 +192,16 @@ pub struct World {
     pub machines: BTreeMap<Host, Machine>,
     /// By connection and side.
     pub parties: BTreeMap<(u64, usize), Party>,
-    pub coordinator: Option<CoordinatorNode>,
+    /// One, or several of which one leads.
+    pub coordinators: Vec<CoordinatorProcess>,
+    /// Where the coordinators' state is, if there are several.
+    pub api: Option<Api>,
     /// Coordinators so far; each is a store of its own.
     pub stores: u64,
     /// What the coordinator has noted.
     pub noted: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// How often it has.
+    pub noted_count: u64,
     pub servers: Vec<ServerNode>,
     pub clients: Vec<ClientNode>,
     pub history: History,
@@ -219,9 +253,11 @@ impl World {
             network,
             machines: BTreeMap::new(),
             parties: BTreeMap::new(),
-            coordinator: None,
+            coordinators: vec![CoordinatorProcess::default()],
+            api: None,
             stores: 0,
             noted: BTreeMap::new(),
+            noted_count: 0,
             servers: Vec::new(),
             clients: Vec::new(),
             history: History::default(),
@@ -249,7 +285,10 @@ impl World {
 
     fn populate(&mut self) {
         self.add_machine(COORDINATOR);
-        self.start_coordinator();
+        match self.scenario.fail_over {
+            None => self.start_coordinator(),
+            Some(fail_over) => self.start_coordinators(fail_over.processes),
+        }
         for server in 0..self.scenario.members {
             self.servers
                 .push(ServerNode::new(format!("m{}", server + 1)));
@@ -291,19 +330,33 @@ impl World {
         self.machines.insert(host, machine);
     }
 
+    fn start_coordinators(&mut self, count: usize) {
+        self.api = Some(Api::new());
+        self.coordinators
+            .resize_with(count, CoordinatorProcess::default);
+        for process in 0..count {
+            if process > 0 {
+                self.add_machine(coordinator_host(process));
+            }
+            self.start_standby(process);
+        }
+    }
+
     pub fn start_coordinator(&mut self) {
         let cluster_id = self.random.next() | 1;
         let goes_on = self.scenario.coordinator_keeps_state && !self.noted.is_empty();
         if !goes_on {
             self.stores += 1;
             self.noted.clear();
+            self.noted_count = 0;
         }
         // Tag 0 would do as well; two stores of one run must only differ.
         let mut config = CoordinatorConfig::new(cluster_id, self.stores as u32, "simulated");
         config.silence_timeout = Duration::from_nanos(self.scenario.silence_timeout);
         config.ping_interval = config.silence_timeout / 15;
         let now = self.clock(COORDINATOR);
-        let core = if goes_on {
+        let incarnation = self.coordinators[0].incarnation;
+        let mut core = if goes_on {
             self.coverage
                 .hit("coordinators that go on with what was noted");
             let pairs = self.noted.clone().into_iter();
@@ -315,7 +368,9 @@ impl World {
         } else {
             Coordinator::new(config, now)
         };
-        self.coordinator = Some(CoordinatorNode::new(core));
+        core.begin_term(self.stores << 32 | incarnation, self.noted_count);
+        let node = CoordinatorNode::new(Core::Alone(Box::new(core)));
+        self.coordinators[0].node = Some(node);
         self.schedule_in(0, Event::Tick(COORDINATOR));
     }
 
@@ -412,7 +467,12 @@ impl World {
             | Event::Synced { server, .. } => Some(server_host(*server)),
             Event::GiveUpLink { connection } => self.network.host(*connection, 0),
             Event::ClientStep(client) | Event::PageStep(client) => Some(client_host(*client)),
-            Event::Fault
+            Event::Elect { process, .. } | Event::ApiAnswer { process, .. } => {
+                Some(coordinator_host(*process))
+            }
+            Event::ApiExecute { .. }
+            | Event::Publish { .. }
+            | Event::Fault
             | Event::Heal
             | Event::RepairDisks(_)
             | Event::GoOn { .. }
@@ -477,6 +537,24 @@ impl World {
             Event::Restart(host) => self.restart(host),
             Event::Resume(host) => self.resume(host),
             Event::Absence => self.absence(),
+            Event::Elect {
+                process,
+                incarnation,
+            } => self.elect(process, incarnation),
+            Event::Publish { process } => self.published(process),
+            Event::ApiExecute {
+                process,
+                incarnation,
+                id,
+                request,
+                is_waited_for,
+            } => self.api_execute(process, incarnation, id, &request, is_waited_for),
+            Event::ApiAnswer {
+                process,
+                incarnation,
+                id,
+                answer,
+            } => self.api_answer(process, incarnation, id, *answer),
         }
     }
 
@@ -513,7 +591,7 @@ impl World {
     /// Lets a process do what is due.
     pub fn tick(&mut self, host: Host) {
         match host {
-            COORDINATOR => self.tick_coordinator(),
+            COORDINATOR | FIRST_STANDBY..FIRST_CLIENT => self.tick_coordinator(host),
             FIRST_CLIENT.. => self.tick_client((host - FIRST_CLIENT) as usize),
             _ => self.tick_server(host as usize - 1),
         }
@@ -569,10 +647,10 @@ impl World {
 
     /// Every process runs, and every shard is in the present store and knows it.
     pub fn is_whole(&self) -> bool {
-        let Some(coordinator) = &self.coordinator else {
+        let Some((process, coordinator)) = self.leading() else {
             return false;
         };
-        let status = coordinator.core.cluster_status(self.clock(COORDINATOR));
+        let status = coordinator.cluster_status(self.clock(coordinator_host(process)));
         let is_up = |member: &coordinator::status::Member| {
             member.state == coordinator::status::MemberState::Up
         };
@@ -583,7 +661,7 @@ impl World {
                     .iter()
                     .all(|shard| shard.core.hello().cluster_id == status.cluster_id)
         };
-        let mut tables = coordinator.core.tables(0, u32::MAX).tables.into_iter();
+        let mut tables = coordinator.tables(0, u32::MAX).tables.into_iter();
         let is_served = |table: coordinator::status::Table| {
             let mut tablets = table.tablets.iter();
             tablets.all(|tablet| tablet.state == coordinator::status::TabletState::Normal)
@@ -635,8 +713,8 @@ impl World {
                 ));
             }
         }
-        if let Some(coordinator) = &self.coordinator {
-            let status = coordinator.core.cluster_status(self.clock(COORDINATOR));
+        if let Some((process, coordinator)) = self.leading() {
+            let status = coordinator.cluster_status(self.clock(coordinator_host(process)));
             for recovery in status.recoveries {
                 text.push_str(&format!("\n  {recovery:?}"));
             }
@@ -657,6 +735,7 @@ pub fn client_host(client: usize) -> Host {
 pub fn host_name(host: Host) -> String {
     match host {
         COORDINATOR => "coordinator".to_owned(),
+        FIRST_STANDBY..FIRST_CLIENT => format!("standby{}", host - FIRST_STANDBY),
         FIRST_CLIENT.. => format!("client{}", host - FIRST_CLIENT),
         _ => format!("m{host}"),
     }

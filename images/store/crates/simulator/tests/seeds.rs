@@ -116,9 +116,13 @@ fn a_multi_write_that_hides_a_refusal_is_found() {
 
 /// One of the first so many seeds finds this bug, and says what it is, in one of these ways. Prints which.
 fn assert_found_with_replicas(bug: Bug, seeds: u64, expected: &[&str]) {
+    assert_found_by(Profile::Replicated, bug, seeds, expected);
+}
+
+fn assert_found_by(profile: Profile, bug: Bug, seeds: u64, expected: &[&str]) {
     let options = Options {
         bug: Some(bug),
-        profile: Profile::Replicated,
+        profile,
         ..Options::default()
     };
     let failure = |seed| run(seed, options).failure.map(|text| (seed, text));
@@ -192,4 +196,48 @@ fn a_torn_frame_that_is_believed_is_found() {
 #[test]
 fn a_digest_that_is_ignored_is_found() {
     assert_found_with_replicas(Bug::IgnoreDigest, 600, &[WRONG]);
+}
+
+// What follows breaks how coordinators take over from each other.
+
+/// Two or three of them, killed, paused and cut off, over an API server that fails.
+#[test]
+fn coordinators_take_over_from_each_other() {
+    let options = Options {
+        profile: Profile::FailOver,
+        ..Options::default()
+    };
+    for seed in 0..15 {
+        let report = run(seed, options);
+        assert_eq!(report.failure, None, "seed {seed}");
+        let again = run(seed, options);
+        assert_eq!(report.trace_hash, again.trace_hash, "seed {seed}");
+    }
+}
+
+#[test]
+fn an_order_of_an_old_term_that_is_obeyed_is_found() {
+    let expected = ["obeys a coordinator of term", WRONG];
+    assert_found_by(Profile::FailOver, Bug::ObeyOldTerm, 100, &expected);
+}
+
+#[test]
+fn a_root_that_is_written_whatever_its_version_is_found() {
+    let expected = [
+        "told cluster time",
+        "RolledBack",
+        "obeys a coordinator of term",
+        WRONG,
+    ];
+    assert_found_by(Profile::FailOver, Bug::SwapWithoutVersion, 100, &expected);
+}
+
+#[test]
+fn a_chunk_that_is_written_after_the_root_is_found() {
+    assert_found_by(
+        Profile::FailOver,
+        Bug::NameChunkEarly,
+        100,
+        &["ended with Incomplete"],
+    );
 }

@@ -46,7 +46,8 @@ pub enum Bug {
     SwapWithoutVersion,
     /// The coordinator's root names a chunk that is still being written.
     NameChunkEarly,
-    /// A shard does not remember which coordinator it has obeyed, and obeys one of an older term.
+    /// A shard does not remember which coordinator it has obeyed, and obeys one of an older term; and that one welcomes it without a commit, which would
+    /// show that it leads no more. One of the two would do no harm.
     ObeyOldTerm,
 }
 

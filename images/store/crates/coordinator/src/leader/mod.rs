@@ -39,7 +39,7 @@ use crate::status::{
     AcceptLossError, Acceptance, ClusterStatus, Loss, Removal, RemoveMemberError, StateWait,
 };
 use crate::{Config, Coordinator};
-use held::{Held, is_ping};
+use held::{Held, needs_no_commit};
 
 /// Cluster time is noted so far ahead where the API server may be away.
 pub const TIME_AHEAD: Duration = Duration::from_secs(600);
@@ -454,7 +454,7 @@ impl<A> crate::Output for Sink<'_, A> {
     fn send_member(&mut self, connection: u64, message: ToShard) {
         let output = Output::SendMember(connection, message);
         match &output {
-            Output::SendMember(_, message) if self.passes_pings && is_ping(message) => {
+            Output::SendMember(_, message) if self.passes_pings && needs_no_commit(message) => {
                 self.ready.push_back(output);
             }
             _ => self.put(output),

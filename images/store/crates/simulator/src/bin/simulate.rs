@@ -48,6 +48,9 @@ struct Arguments {
     /// Overwrite objects until every disk was filled several times
     #[arg(long, conflicts_with = "quick")]
     overwriting: bool,
+    /// Coordinators take over from each other in every seed
+    #[arg(long, conflicts_with_all = ["quick", "overwriting"])]
+    fail_over: bool,
     /// Print every event (with --seed)
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -101,6 +104,7 @@ thread_local! {
 fn rerun_command(seed: u64, profile: Profile) -> String {
     let more = match profile {
         Profile::Overwriting => " --overwriting",
+        Profile::FailOver => " --fail-over",
         Profile::Any | Profile::Replicated => "",
     };
     format!("hack/simulate.sh --seed {seed}{more} --trace")
@@ -347,9 +351,10 @@ fn one_seed(seed: u64, profile: Profile, trace: bool) -> ExitCode {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let profile = match arguments.overwriting {
-        true => Profile::Overwriting,
-        false => Profile::Any,
+    let profile = match (arguments.overwriting, arguments.fail_over) {
+        (true, _) => Profile::Overwriting,
+        (_, true) => Profile::FailOver,
+        _ => Profile::Any,
     };
     let default_hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
