@@ -244,6 +244,8 @@ const SETTLE: u64 = 5 * SECOND;
 const OVERWRITTEN_STEP: u64 = 256;
 /// Events after which a run is taken for one that goes round in circles.
 const MAX_EVENTS: u64 = 5_000_000;
+/// The same where nobody leads for minutes, and clients are told to come again thousands of times in a second.
+const MAX_EVENTS_WITHOUT_LEADER: u64 = 60_000_000;
 
 impl World {
     pub fn new(scenario: Scenario, mut random: Random, prints: bool) -> World {
@@ -443,8 +445,12 @@ impl World {
             }
             self.change_phase();
             self.handled += 1;
-            if self.handled > MAX_EVENTS {
-                return self.fail(format!("no end after {MAX_EVENTS} events"));
+            let max_events = match self.scenario.fail_over {
+                Some(_) => MAX_EVENTS_WITHOUT_LEADER,
+                None => MAX_EVENTS,
+            };
+            if self.handled > max_events {
+                return self.fail(format!("no end after {max_events} events"));
             }
         }
     }
