@@ -112,7 +112,9 @@ func helmInstalls(t *testing.T) {
 }
 
 func appliedStoreBecomesAvailable(t *testing.T) {
-	apply(t, "apiVersion: rcbox.dev/v1alpha1\nkind: Store\nmetadata: {name: box}\nspec: {masters: {replicas: 2, memory: 512Mi}}\n")
+	// A coordinator that forgets, so that its loss can be seen.
+	apply(t, "apiVersion: rcbox.dev/v1alpha1\nkind: Store\nmetadata: {name: box}\n"+
+		"spec: {masters: {replicas: 2, memory: 512Mi}, coordinator: {state: {type: Memory}}}\n")
 	store := waitForStore(t, "Available", startDeadline, func(store v1alpha1.Store) error {
 		return conditionIs(store, v1alpha1.ConditionAvailable, metav1.ConditionTrue, "")
 	})

@@ -21,7 +21,7 @@ spec:
   masters: {replicas: 4, memory: 256Mi, resources: {requests: {cpu: 100m}}}
   replication: {factor: 2}
   backups: {storage: {size: 512Mi}}
-  coordinator: {state: {size: 64Mi}}
+  coordinator: {state: {type: Volume, size: 64Mi}}
   placement:
     tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]
 `
@@ -157,7 +157,7 @@ func (b *replicatedBox) becomesSafe(t *testing.T) {
 	apply(t, replicatedSpec)
 	store := waitUntilSafe(t, "the Store is safe")
 	if store.Status.Durability != v1alpha1.DurabilityBuffered || store.Status.Replication.Factor != 2 ||
-		store.Status.Replication.CoordinatorState != v1alpha1.StorageVolume {
+		store.Status.Replication.CoordinatorState != v1alpha1.StateVolume {
 		t.Errorf("in force: %s, %+v", store.Status.Durability, store.Status.Replication)
 	}
 	var nodes []string

@@ -163,8 +163,12 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("spec %q: coordinator is %+v", spec, got.Coordinator)
 		}
 		// A Store that says nothing of copies has none, and is as it was before there were any.
-		if got.Replication.Factor != 0 || got.EffectiveState() != v1alpha1.StorageMemory || got.ReclaimPolicy != v1alpha1.ReclaimRetain {
-			t.Errorf("spec %q: replication is %+v, state in %s, %s", spec, got.Replication, got.EffectiveState(), got.ReclaimPolicy)
+		if got.Replication.Factor != 0 || got.FormerState() != v1alpha1.StateMemory || got.ReclaimPolicy != v1alpha1.ReclaimRetain {
+			t.Errorf("spec %q: replication is %+v, state in %s, %s", spec, got.Replication, got.FormerState(), got.ReclaimPolicy)
+		}
+		// Where the state is, the operator decides: a default here would change Stores that there are already.
+		if got.Coordinator.Replicas != 1 || got.Coordinator.State.Type != "" {
+			t.Errorf("spec %q: coordinator is %+v", spec, got.Coordinator)
 		}
 	}
 }
@@ -182,8 +186,8 @@ func TestDefaultsOfCopies(t *testing.T) {
 			t.Errorf("factor %d: replication is %+v, min %d", factor, got.Replication, got.Replication.EffectiveMin())
 		}
 		if storage := got.Backups.Storage; storage.Type != v1alpha1.StorageVolume || storage.Size.String() != "4Gi" ||
-			storage.StorageClassName != nil || got.EffectiveState() != v1alpha1.StorageVolume {
-			t.Errorf("factor %d: storage is %+v, state in %s", factor, storage, got.EffectiveState())
+			storage.StorageClassName != nil || got.FormerState() != v1alpha1.StateVolume {
+			t.Errorf("factor %d: storage is %+v, state in %s", factor, storage, got.FormerState())
 		}
 	}
 }
@@ -198,8 +202,8 @@ func TestUpdates(t *testing.T) {
 			"laid out once; make another Store"
 		cores = "spec: Invalid value: masters.cores cannot be changed while there are copies: each core has a file of its own for " +
 			"them; make another Store"
-		state = "spec: Invalid value: coordinator.state cannot be changed once it is in a volume: the tables are there; " +
-			"make another Store"
+		state = "spec: Invalid value: coordinator.state cannot be changed once it outlives the coordinator: the tables are " +
+			"there; make another Store"
 		tooLittle = "spec: Invalid value: replication.factor must be less than masters.replicas: each copy is on another member than " +
 			"its master, and no two are on one"
 	)
@@ -217,6 +221,12 @@ func TestUpdates(t *testing.T) {
 		{"more memory", copies, "{masters: {replicas: 4, memory: 2Gi}, replication: {factor: 2}}", ""},
 		{"reclaim policy", copies, "{masters: {replicas: 4}, replication: {factor: 2}, reclaimPolicy: Delete}", ""},
 		{"state to a volume", "{}", "{coordinator: {state: {type: Volume, size: 2Gi}}}", ""},
+		{"state in Kubernetes, said at last", copies, "{masters: {replicas: 4}, replication: {factor: 2}, " +
+			"coordinator: {replicas: 2, state: {type: Kubernetes}}}", ""},
+		{"standbys", "{coordinator: {state: {type: Kubernetes}}}", "{coordinator: {replicas: 3, state: {type: Kubernetes}}}", ""},
+		{"state no longer said", "{coordinator: {state: {type: Volume}}}", "{}", ""},
+		{"state from a volume elsewhere", "{coordinator: {state: {type: Volume}}}", "{coordinator: {state: {type: Kubernetes}}}", state},
+		{"state from Kubernetes to memory", "{coordinator: {state: {type: Kubernetes}}}", "{coordinator: {state: {type: Memory}}}", state},
 		{"no copies any more", copies, "{masters: {replicas: 4}, coordinator: {state: {type: Volume}}}", never0},
 		{"another size", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {size: 5Gi}}}", storage},
 		{"another type", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {type: Memory}}}", storage},
@@ -307,7 +317,17 @@ func TestInvalidSpecs(t *testing.T) {
 		{
 			"coordinator without memory", manifest("box", "{coordinator: {resources: {limits: {memory: 32Mi}}}}"),
 			"spec.coordinator.resources: Invalid value: coordinator.resources.limits.memory must be at least 64Mi: a coordinator " +
-				"that is killed for lack of memory loses every table",
+				"that is killed for lack of memory is of no use",
+		},
+		{
+			"many coordinators", manifest("box", "{coordinator: {replicas: 4}}"),
+			"spec.coordinator.replicas: Invalid value: 4: coordinator.replicas must be from 1 to 3: one leads, and two standbys " +
+				"survive the loss of any two",
+		},
+		{
+			"standbys with a volume", manifest("box", "{coordinator: {replicas: 2, state: {type: Volume}}}"),
+			"spec.coordinator: Invalid value: coordinator.replicas above 1 needs coordinator.state.type: Kubernetes: memory and a " +
+				"volume are one process's only",
 		},
 		{
 			"too many copies", manifest("box", "{masters: {replicas: 20}, replication: {factor: 9}, backups: {storage: {size: 9Gi}}}"),

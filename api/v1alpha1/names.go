@@ -27,6 +27,7 @@ const (
 	ReasonCoordinatorDown = "CoordinatorDown"
 	ReasonMembersDown     = "MembersDown"
 	ReasonDeleting        = "Deleting"
+	ReasonStateUnusable   = "StateUnusable"
 	// Progressing.
 	ReasonAsSpecified    = "AsSpecified"
 	ReasonApplying       = "Applying"
@@ -35,10 +36,13 @@ const (
 	ReasonRestartPending = "RestartPending"
 	ReasonNameTaken      = "NameTaken"
 	ReasonApplyFailed    = "ApplyFailed"
+	ReasonStateFixed     = "StateFixed"
 	// Degraded.
 	ReasonAsExpected    = "AsExpected"
 	ReasonBackupsFailed = "BackupsFailed"
 	ReasonBackupsSmall  = "BackupsSmall"
+	ReasonStateStuck    = "StateStuck"
+	ReasonStandbysDown  = "StandbysDown"
 	// DataSafe.
 	ReasonUnreplicated        = "Unreplicated"
 	ReasonDataLost            = "DataLost"
@@ -61,6 +65,9 @@ const (
 	LabelStore = "rcbox.dev/store"
 	// LabelMember names the member that a pod is of.
 	LabelMember = "rcbox.dev/member"
+	// LabelState on a ConfigMap says that it is a part of a coordinator's state, and which: root or chunk. The coordinator
+	// makes them, with LabelStore.
+	LabelState = "rcbox.dev/state"
 	// LabelAdminClient on a pod of the Store's namespace, with the Store's name as its value, lets that pod reach the
 	// coordinator's admin port.
 	LabelAdminClient = "rcbox.dev/admin-client"
@@ -88,6 +95,9 @@ const (
 	AnnotationAcknowledgedLosses = "rcbox.dev/acknowledged-losses"
 )
 
+// FinalizerState keeps the root of a coordinator's state from being deleted in passing.
+const FinalizerState = "rcbox.dev/state"
+
 // Finalizer keeps a Store until its pods have ended.
 const Finalizer = "rcbox.dev/teardown"
 
@@ -103,20 +113,44 @@ func (r *ReplicationSpec) EffectiveMin() int32 {
 	}
 }
 
-// EffectiveState is where the coordinator keeps what it knows.
-func (s *StoreSpec) EffectiveState() StorageType {
+// FormerState is where the coordinator of a Store of the time before StateKubernetes keeps what it knows.
+func (s *StoreSpec) FormerState() StateType {
 	switch {
 	case s.Coordinator.State.Type != "":
 		return s.Coordinator.State.Type
 	case s.Replication.Factor > 0:
-		return StorageVolume
+		return StateVolume
 	default:
-		return StorageMemory
+		return StateMemory
 	}
 }
 
 // CoordinatorMember is the name of the coordinator of a store.
 func CoordinatorMember(store string) string { return store + "-coordinator" }
+
+// CoordinatorMemberAt is the name of the coordinator with this ordinal, from 0; the first is the only one of most stores.
+func CoordinatorMemberAt(store string, ordinal int) string {
+	if ordinal == 0 {
+		return CoordinatorMember(store)
+	}
+	return CoordinatorMember(store) + "-" + strconv.Itoa(ordinal)
+}
+
+// CoordinatorOrdinal is the inverse of CoordinatorMemberAt; false for any other name.
+func CoordinatorOrdinal(store, member string) (int, bool) {
+	for ordinal := range MaxCoordinators {
+		if member == CoordinatorMemberAt(store, ordinal) {
+			return ordinal, true
+		}
+	}
+	return 0, false
+}
+
+// StateRoot is the name of the ConfigMap that says which others are the coordinator's state.
+func StateRoot(store string) string { return store + "-state-root" }
+
+// MaxCoordinators of a store.
+const MaxCoordinators = 3
 
 // MasterMember is the name of the master with this ordinal.
 func MasterMember(store string, ordinal int) string {

@@ -118,7 +118,7 @@ type ReplicationStatus struct {
 	// Where the coordinator keeps what it knows.
 	//
 	// +optional
-	CoordinatorState StorageType `json:"coordinatorState,omitempty"`
+	CoordinatorState StateType `json:"coordinatorState,omitempty"`
 }
 
 // RecoveryStatus describes how a lost master's tablets come back.
@@ -177,11 +177,11 @@ type BackupStatus struct {
 
 // CoordinatorStatus describes the coordinator's pod.
 type CoordinatorStatus struct {
-	// Its pod, while there is one.
+	// Its pod, while there is one: the leader's, if there are several.
 	//
 	// +optional
 	Pod string `json:"pod,omitempty"`
-	// How many pods it has had. A pod's name is derived from this number and never used again.
+	// The highest number of any coordinator's pod so far. Pods' names are derived from it and never used again.
 	//
 	// +optional
 	PodNumber int64 `json:"podNumber,omitempty"`
@@ -205,6 +205,51 @@ type CoordinatorStatus struct {
 	//
 	// +optional
 	Pending string `json:"pending,omitempty"`
+	// Where it keeps what it knows. Chosen when the Store was made, and never changed but from Memory to Volume.
+	//
+	// +optional
+	State StateType `json:"state,omitempty"`
+	// Counts the processes that have led the store; with state Kubernetes.
+	//
+	// +optional
+	Term int64 `json:"term,omitempty"`
+	// Why what it does cannot be noted, or why it must not lead; empty while all is well.
+	//
+	// +optional
+	StateTrouble string `json:"stateTrouble,omitempty"`
+	// The other coordinators, one of which leads when the leader is gone.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Standbys []StandbyStatus `json:"standbys,omitempty"`
+}
+
+// StandbyStatus describes a coordinator that does not lead.
+type StandbyStatus struct {
+	// Its name, which outlives its pods.
+	Name string `json:"name"`
+	// Its pod, while there is one.
+	//
+	// +optional
+	Pod string `json:"pod,omitempty"`
+	// The node that its pod runs on.
+	//
+	// +optional
+	Node string `json:"node,omitempty"`
+	// Whether its process runs, and so could lead.
+	//
+	// +optional
+	Running bool `json:"running"`
+	// What the spec asks for that the running pod was not made with.
+	//
+	// +optional
+	Pending string `json:"pending,omitempty"`
+	// Why it does not run, where Kubernetes says so.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // MastersStatus describes the masters.

@@ -6,12 +6,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Store is a RAMCloud store: one coordinator, and masters that hold objects in memory.
+// Store is a RAMCloud store: a coordinator, and masters that hold objects in memory.
 //
 // With spec.replication.factor above 0 every object has that many copies on other nodes, and what a lost master held is
 // recovered from them. With 0, the default, there is one copy of every object, in the memory of one master: whatever ends
-// that master's process loses what it held, and the end of the coordinator's process loses every table. The condition
-// DataSafe says what holds.
+// that master's process loses what it held. The condition DataSafe says what holds.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=stores,scope=Namespaced,shortName=rcs,categories=rcbox
@@ -62,7 +61,7 @@ type StoreList struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || self.replication.factor > 0",message="replication.factor cannot become 0 again: what only copies hold would be lost; make another Store"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || (self.backups.storage.type == oldSelf.backups.storage.type && quantity(string(self.backups.storage.size)).compareTo(quantity(string(oldSelf.backups.storage.size))) == 0 && has(self.backups.storage.storageClassName) == has(oldSelf.backups.storage.storageClassName) && (!has(self.backups.storage.storageClassName) || self.backups.storage.storageClassName == oldSelf.backups.storage.storageClassName))",message="backups.storage cannot be changed while there are copies in it: a member's room for copies is laid out once; make another Store"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || self.masters.cores == oldSelf.masters.cores",message="masters.cores cannot be changed while there are copies: each core has a file of its own for them; make another Store"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || (has(oldSelf.coordinator.state.type) ? oldSelf.coordinator.state.type : oldSelf.replication.factor > 0 ? 'Volume' : 'Memory') == 'Memory' || ((has(self.coordinator.state.type) ? self.coordinator.state.type : self.replication.factor > 0 ? 'Volume' : 'Memory') == 'Volume' && quantity(string(self.coordinator.state.size)).compareTo(quantity(string(oldSelf.coordinator.state.size))) == 0 && has(self.coordinator.state.storageClassName) == has(oldSelf.coordinator.state.storageClassName) && (!has(self.coordinator.state.storageClassName) || self.coordinator.state.storageClassName == oldSelf.coordinator.state.storageClassName))",message="coordinator.state cannot be changed once it is in a volume: the tables are there; make another Store"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || (has(oldSelf.coordinator.state.type) ? oldSelf.coordinator.state.type == 'Memory' : oldSelf.replication.factor == 0) || ((!has(self.coordinator.state.type) || (has(oldSelf.coordinator.state.type) ? self.coordinator.state.type == oldSelf.coordinator.state.type : self.coordinator.state.type != 'Memory')) && quantity(string(self.coordinator.state.size)).compareTo(quantity(string(oldSelf.coordinator.state.size))) == 0 && has(self.coordinator.state.storageClassName) == has(oldSelf.coordinator.state.storageClassName) && (!has(self.coordinator.state.storageClassName) || self.coordinator.state.storageClassName == oldSelf.coordinator.state.storageClassName))",message="coordinator.state cannot be changed once it outlives the coordinator: the tables are there; make another Store"
 type StoreSpec struct {
 	// Image of the store's programs. Left empty, it is the one that the operator had as its default when the Store was
 	// first seen (status.image), so that an upgrade of the operator restarts nothing.
@@ -111,9 +110,9 @@ type StoreSpec struct {
 	// +kubebuilder:default={}
 	Replication ReplicationSpec `json:"replication,omitempty"`
 
-	// What becomes of the volume claims when the Store is deleted. A Store that is made anew under the same name takes
-	// claims that were retained, and with them the tables and objects. A claim stays in any case while the Store is there,
-	// also when its pod goes or its member is scaled in.
+	// What becomes of the volume claims, and of the coordinator's state in ConfigMaps, when the Store is deleted. A Store that
+	// is made anew under the same name takes what was retained, and with it the tables and objects. A claim stays in any case
+	// while the Store is there, also when its pod goes or its member is scaled in.
 	//
 	// +optional
 	// +kubebuilder:default=Retain
@@ -132,13 +131,23 @@ type StoreSpec struct {
 	Placement PlacementSpec `json:"placement,omitempty"`
 }
 
-// CoordinatorSpec describes the coordinator's pod.
+// CoordinatorSpec describes the coordinator's pods.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas == 1 || !has(self.state) || !has(self.state.type) || self.state.type == 'Kubernetes'",message="coordinator.replicas above 1 needs coordinator.state.type: Kubernetes: memory and a volume are one process's only"
 type CoordinatorSpec struct {
+	// How many coordinators. One leads; the others are standbys, on other nodes if there are any, one of which leads seconds
+	// after the leader is gone. They are not Ready meanwhile: only the leader answers.
+	//
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 3",message="coordinator.replicas must be from 1 to 3: one leads, and two standbys survive the loss of any two"
+	Replicas int32 `json:"replicas,omitempty"`
+
 	// What the coordinator's container reserves and may use.
 	//
 	// +optional
 	// +kubebuilder:default={requests: {cpu: "100m", memory: "256Mi"}, limits: {memory: "256Mi"}}
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="coordinator.resources.limits.memory must be at least 64Mi: a coordinator that is killed for lack of memory loses every table"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="coordinator.resources.limits.memory must be at least 64Mi: a coordinator that is killed for lack of memory is of no use"
 	Resources ComputeResources `json:"resources,omitempty"`
 
 	// Where the coordinator keeps what it knows: members, tables, and which logs hold what.
@@ -160,13 +169,27 @@ const (
 	StorageVolume StorageType = "Volume"
 )
 
+// StateType is where the coordinator keeps what it knows.
+//
+// +kubebuilder:validation:Enum=Memory;Volume;Kubernetes
+type StateType string
+
+const (
+	// StateMemory is the memory of its process: the end of that is the end of every table.
+	StateMemory StateType = "Memory"
+	// StateVolume is a file in a volume, by a volume claim.
+	StateVolume StateType = "Volume"
+	// StateKubernetes are ConfigMaps of the Store's namespace.
+	StateKubernetes StateType = "Kubernetes"
+)
+
 // ReclaimPolicy says what becomes of volume claims when the Store is deleted.
 //
 // +kubebuilder:validation:Enum=Retain;Delete
 type ReclaimPolicy string
 
 const (
-	// ReclaimRetain keeps them.
+	// ReclaimRetain keeps them, and the coordinator's state.
 	ReclaimRetain ReclaimPolicy = "Retain"
 	// ReclaimDelete deletes them, and with them everything that the Store held.
 	ReclaimDelete ReclaimPolicy = "Delete"
@@ -176,13 +199,15 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.storageClassName) || !has(self.type) || self.type == 'Volume'",message="coordinator.state.storageClassName is for type: Volume"
 type StateSpec struct {
-	// Volume: in a file; a coordinator that restarts goes on where it was. Memory: nowhere; its end loses every table.
-	// Left empty, it is Volume with replication.factor above 0, else Memory.
+	// Kubernetes: in ConfigMaps of the Store's namespace; any coordinator goes on where the one before was, on any node, and
+	// there can be standbys. Volume: in a file; a coordinator that restarts goes on where it was, once its volume can be used
+	// again. Memory: nowhere; its end loses every table. Left empty, it is Kubernetes for a new Store; one that there is
+	// keeps what it has (status.coordinator.state).
 	//
 	// +optional
-	Type StorageType `json:"type,omitempty"`
+	Type StateType `json:"type,omitempty"`
 
-	// Size of the volume.
+	// Size of the volume, with type: Volume.
 	//
 	// +optional
 	// +kubebuilder:default="1Gi"

@@ -11,9 +11,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -155,6 +158,11 @@ func managerOptions(options runOptions) ctrl.Options {
 				&corev1.Service{}:               own,
 				&networkingv1.NetworkPolicy{}:   own,
 				&policyv1.PodDisruptionBudget{}: own,
+				&corev1.ServiceAccount{}:        own,
+				&rbacv1.Role{}:                  own,
+				&rbacv1.RoleBinding{}:           own,
+				&coordinationv1.Lease{}:         own,
+				&discoveryv1.EndpointSlice{}:    own,
 			},
 		},
 		Metrics:                 metricsserver.Options{BindAddress: options.metricsAddress},

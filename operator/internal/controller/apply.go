@@ -113,6 +113,8 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.createClaim(ctx, v, step)
 	case planner.DeleteClaim:
 		return r.deleteClaim(ctx, v, step.Name)
+	case planner.DeleteState:
+		return r.deleteState(ctx, v, step.Name)
 	case planner.TellDomain:
 		return r.tellDomain(ctx, v, step)
 	case planner.DeletePod:

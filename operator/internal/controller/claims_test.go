@@ -19,7 +19,7 @@ func replicated(h *harness) {
 	h.change(func(s *v1alpha1.Store) {
 		s.Spec.Replication = v1alpha1.ReplicationSpec{Factor: 1, Durability: v1alpha1.Buffered}
 		s.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
-		s.Spec.Coordinator.State.Size = resource.MustParse("1Gi")
+		s.Spec.Coordinator.State = v1alpha1.StateSpec{Type: v1alpha1.StateVolume, Size: resource.MustParse("1Gi")}
 		s.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain
 	})
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.StateKind = adminv1.StateKind_STATE_KIND_FILE })

@@ -103,6 +103,8 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 		Tables:        count(response.GetTableCount()),
 		LossesDropped: count(response.GetLossesDropped()),
 		State:         stateOf(response.GetStateKind()),
+		Term:          count(response.GetLeader().GetTerm()),
+		StateWait:     response.GetLeader().GetStateWait().GetWhy(),
 	}
 	for _, member := range response.GetMembers() {
 		cluster.Members = append(cluster.Members, memberOf(member))
@@ -128,12 +130,14 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 	return cluster
 }
 
-func stateOf(kind adminv1.StateKind) v1alpha1.StorageType {
+func stateOf(kind adminv1.StateKind) v1alpha1.StateType {
 	switch kind {
 	case adminv1.StateKind_STATE_KIND_MEMORY:
-		return v1alpha1.StorageMemory
+		return v1alpha1.StateMemory
 	case adminv1.StateKind_STATE_KIND_FILE:
-		return v1alpha1.StorageVolume
+		return v1alpha1.StateVolume
+	case adminv1.StateKind_STATE_KIND_KUBERNETES:
+		return v1alpha1.StateKubernetes
 	default:
 		return "" // another build's, or one that does not say
 	}

@@ -121,7 +121,7 @@ func TestClusterOfCopies(t *testing.T) {
 	if b := cluster.Members[1]; b.Copies != 0 || b.Backup != nil || !b.Serving {
 		t.Errorf("member is %+v", b)
 	}
-	if cluster.State != v1alpha1.StorageVolume {
+	if cluster.State != v1alpha1.StateVolume {
 		t.Errorf("state in %q", cluster.State)
 	}
 	want := planner.Recovery{

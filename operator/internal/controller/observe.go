@@ -3,22 +3,32 @@ package controller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	coordinationac "k8s.io/client-go/applyconfigurations/coordination/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
+	discoveryac "k8s.io/client-go/applyconfigurations/discovery/v1"
 	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
+	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/planner"
@@ -70,7 +80,7 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 		return nil, err
 	}
 	if store.DeletionTimestamp != nil {
-		return v, nil
+		return v, r.observeState(ctx, v)
 	}
 	r.observeDomains(ctx, v)
 	if err := r.observeFixed(ctx, v); err != nil {
@@ -116,31 +126,57 @@ func (r *Reconciler) observeDomains(ctx context.Context, v *visit) {
 	}
 }
 
-// askCoordinator leaves Cluster empty when there is no answer: that is a state of the Store, not a failure of the visit.
+// askCoordinator leaves Cluster empty when there is no answer: that is a state of the Store, not a failure of the visit. Of several
+// coordinators one leads, and only that one answers.
 func (r *Reconciler) askCoordinator(ctx context.Context, v *visit) {
-	pod := planner.Coordinator(v.observed.Pods)
-	if pod == nil || pod.IP == "" || pod.Process != planner.ProcessRunning {
-		v.observed.ClusterError = "the coordinator does not run"
+	o := &v.observed
+	o.ClusterError = "the coordinator does not run"
+	for i, pod := range planner.Coordinators(o.Pods) {
+		coordinator, response, err := r.ask(ctx, pod)
+		if err != nil {
+			// What the likeliest leader says tells most.
+			if i == 0 {
+				o.ClusterError = err.Error()
+			}
+			if status.Code(err) == codes.FailedPrecondition {
+				o.Refusal = status.Convert(err).Message()
+			}
+			continue
+		}
+		if refusal := response.GetLeader().GetRefusal(); refusal != "" {
+			o.Refusal, o.ClusterError = refusal, refusal
+			_ = coordinator.Close()
+			continue
+		}
+		cluster := clusterOf(response)
+		v.coordinator, o.Cluster, o.LeaderPod, o.Refusal = coordinator, &cluster, pod.Name, ""
 		return
 	}
+}
+
+// ask gives a connection that is to be closed, and the status of the store.
+func (r *Reconciler) ask(ctx context.Context, pod *planner.Pod) (admin.Client, *adminv1.GetClusterStatusResponse, error) {
 	coordinator, err := r.Dial(pod.IP, resources.CoordinatorAdminPort)
 	if err != nil {
-		v.observed.ClusterError = err.Error()
-		return
+		return nil, nil, err
 	}
-	v.coordinator = coordinator
 	response, err := coordinator.Status(ctx)
 	if err != nil {
-		v.observed.ClusterError = err.Error()
-		return
+		_ = coordinator.Close()
+		return nil, nil, err
 	}
-	cluster := clusterOf(response)
-	v.observed.Cluster = &cluster
+	return coordinator, response, nil
 }
 
 func (r *Reconciler) observeFixed(ctx context.Context, v *visit) error {
 	store := v.observed.Store
-	for _, service := range resources.Services(store) {
+	state := v.observed.StateType()
+	if state == v1alpha1.StateKubernetes {
+		if err := r.observeRights(ctx, v); err != nil {
+			return err
+		}
+	}
+	for _, service := range resources.Services(store, state) {
 		if err := compare(ctx, r, v, "Service", *service.Name, &corev1.Service{}, service, coreac.ExtractService); err != nil {
 			return err
 		}
@@ -154,6 +190,24 @@ func (r *Reconciler) observeFixed(ctx context.Context, v *visit) error {
 	budget := resources.DisruptionBudget(store)
 	return compare(ctx, r, v, "PodDisruptionBudget", *budget.Name, &policyv1.PodDisruptionBudget{}, budget,
 		policyac.ExtractPodDisruptionBudget)
+}
+
+// observeRights looks at what coordinators need that keep their state in the API server.
+func (r *Reconciler) observeRights(ctx context.Context, v *visit) error {
+	store := v.observed.Store
+	name := resources.CoordinatorAccount(store)
+	errs := []error{
+		compare(ctx, r, v, "ServiceAccount", name, &corev1.ServiceAccount{}, resources.ServiceAccount(store), coreac.ExtractServiceAccount),
+		compare(ctx, r, v, "Role", name, &rbacv1.Role{}, resources.Role(store), rbacac.ExtractRole),
+		compare(ctx, r, v, "RoleBinding", name, &rbacv1.RoleBinding{}, resources.RoleBinding(store), rbacac.ExtractRoleBinding),
+		compare(ctx, r, v, "Lease", resources.LeaderLease(store), &coordinationv1.Lease{}, resources.Lease(store),
+			coordinationac.ExtractLease),
+	}
+	for _, slice := range resources.EndpointSlices(store) {
+		errs = append(errs, compare(ctx, r, v, "EndpointSlice", *slice.Name, &discoveryv1.EndpointSlice{}, slice,
+			discoveryac.ExtractEndpointSlice))
+	}
+	return errors.Join(errs...)
 }
 
 // compare finds out whether an object has all the fields that the operator wants in it and owns no others, without asking the API server:

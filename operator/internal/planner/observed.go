@@ -31,6 +31,12 @@ type Observed struct {
 	Cluster *Cluster
 	// ClusterError says why there was no answer.
 	ClusterError string
+	// LeaderPod is the name of the coordinator's pod that answered.
+	LeaderPod string
+	// Refusal is why a coordinator that was elected must not lead; empty where there is none such.
+	Refusal string
+	// StateObjects are the names of the ConfigMaps that the coordinator's state is in; only of a Store that is being deleted.
+	StateObjects []string
 }
 
 // Process is what is known of the process in a pod.
@@ -119,7 +125,11 @@ type Cluster struct {
 	Losses        []Loss
 	LossesDropped int64
 	// State is where the coordinator keeps what it knows; empty if it does not say.
-	State v1alpha1.StorageType
+	State v1alpha1.StateType
+	// Term counts the processes that have led the store; 0 where nobody counts.
+	Term int64
+	// StateWait is why what the coordinator does cannot be noted; empty while it can. Then nothing may be done that relies on its word.
+	StateWait string
 	// Recoveries under way and the last ones that have ended.
 	Recoveries []Recovery
 }
@@ -201,28 +211,31 @@ type member struct {
 	known bool
 }
 
-// Coordinator is the pod to ask: the oldest that was not told to end. Nil when there is none.
-func Coordinator(pods []Pod) *Pod {
-	var oldest *Pod
+// Coordinators are the pods to ask, in this order: those that were not told to end, ready ones first, for a standby is not ready; then
+// the oldest.
+func Coordinators(pods []Pod) []*Pod {
+	var list []*Pod
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Component != v1alpha1.ComponentCoordinator || pod.Terminating() || pod.Process == ProcessEnded {
-			continue
-		}
-		if oldest == nil || pod.Number < oldest.Number {
-			oldest = pod
+		if pod.Component == v1alpha1.ComponentCoordinator && !pod.Terminating() && pod.Process == ProcessRunning && pod.IP != "" {
+			list = append(list, pod)
 		}
 	}
-	return oldest
+	slices.SortStableFunc(list, func(a, b *Pod) int {
+		if standbys := a.Inputs.State == v1alpha1.StateKubernetes; standbys && a.Ready != b.Ready {
+			if a.Ready {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.Number, b.Number)
+	})
+	return list
 }
 
 // Runs says whether the process that the coordinator knows under this member's name is the pod's.
 func (m *Member) Runs(pod *Pod) bool {
 	return m != nil && pod != nil && pod.UID != "" && strings.HasPrefix(m.Instance, pod.UID)
-}
-
-func (o *Observed) coordinator() *member {
-	return o.gather(v1alpha1.CoordinatorMember(o.Store.Name), -1, nil)
 }
 
 // masters are all that should be there, have a pod, or are known to the coordinator; by ordinal.
@@ -283,7 +296,7 @@ func (o *Observed) gather(name string, ordinal int, reported *Member) *member {
 // recordedPodNumber is what the status has: the member's, or that from which a new member goes on.
 func (o *Observed) recordedPodNumber(name string) (number int64, known bool) {
 	status := &o.Store.Status
-	if name == v1alpha1.CoordinatorMember(o.Store.Name) {
+	if _, ok := v1alpha1.CoordinatorOrdinal(o.Store.Name, name); ok {
 		return status.Coordinator.PodNumber, status.Coordinator.PodNumber > 0
 	}
 	for i := range status.Masters.Members {

@@ -33,9 +33,11 @@ type Plan struct {
 	Steps []Step
 	// Image is that of new pods.
 	Image string
-	// Coordinator and Masters (by ordinal) are what is and what should be.
+	// Coordinators and Masters, by ordinal, are what is and what should be.
+	Coordinators []MemberView
+	Masters      []MemberView
+	// Coordinator is the one that leads, as far as is known.
 	Coordinator MemberView
-	Masters     []MemberView
 	// Shortfall is what keeps the data from having all its copies; nil when nothing does, and for a Store without copies.
 	Shortfall *Shortfall
 	// Next is when to look again, if nothing happens before.
@@ -129,8 +131,8 @@ func (p *planning) build() {
 		case ObjectCurrent:
 		}
 	}
-	coordinator, masters := o.coordinator(), o.masters()
-	p.plan.Coordinator = p.keep(coordinator, v1alpha1.ComponentCoordinator, true)
+	p.keepCoordinators()
+	masters := o.masters()
 	allUp := true
 	for _, m := range masters {
 		wanted := m.ordinal < int(o.Store.Spec.Masters.Replicas)
@@ -144,7 +146,8 @@ func (p *planning) build() {
 	if len(o.recoveriesLeft()) > 0 {
 		p.lookAgainIn(UnsettledInterval)
 	}
-	if o.Cluster != nil && !p.scaleIn(masters) {
+	// While the coordinator cannot note what it does, its word on who may go is not to be had.
+	if o.Cluster != nil && o.Cluster.StateWait == "" && !p.scaleIn(masters) {
 		p.replaceEmpty()
 	}
 }
@@ -156,9 +159,9 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 		Name: m.name, Wanted: wanted, Pod: m.pod(), Reported: m.reported, Up: m.up(), PodNumber: m.highest,
 	}
 	if component == v1alpha1.ComponentCoordinator {
-		view.Up = o.Cluster != nil
+		view.Up = o.Cluster != nil && (o.LeaderPod == "" || view.Pod != nil && view.Pod.Name == o.LeaderPod)
 	}
-	inputs := resources.InputsFor(o.Store, component, p.plan.Image)
+	inputs := resources.InputsFor(o.Store, component, p.plan.Image, o.StateType())
 	view.Claim = p.claim(m, component, inputs, wanted)
 	switch pod := view.Pod; {
 	case pod == nil:
@@ -326,6 +329,9 @@ func (p *planning) tearDown() {
 				p.add(DeleteClaim{Name: name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
 			}
 		}
+	}
+	for _, name := range o.StateObjects {
+		p.add(DeleteState{Name: name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
 	}
 	p.add(RemoveFinalizer{Why: "its pods have ended"})
 }

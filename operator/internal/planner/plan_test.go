@@ -278,7 +278,7 @@ func TestShortfall(t *testing.T) {
 			o.Cluster.Members[0].SegmentsShort = 1
 		}, "RecoveryRuns: recovery of box-master-1 (2.1): tablets left: 5, it waits: segment 9 of 2.1, last seen on box-master-2"},
 		{
-			"state in memory", func(o *planner.Observed) { o.Cluster.State = v1alpha1.StorageMemory },
+			"state in memory", func(o *planner.Observed) { o.Cluster.State = v1alpha1.StateMemory },
 			"CoordinatorInMemory: the coordinator keeps what it knows in memory: if its process ends, nobody knows what the copies " +
 				"are of. Set coordinator.state.type to Volume",
 		},

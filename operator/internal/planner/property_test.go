@@ -27,6 +27,11 @@ func TestReplicatedWorld(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { disturb(t, newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas")), 2) })
 }
 
+// With several coordinators: nobody leads for no longer than it takes, and in the end there are as many as asked for, made from the spec.
+func TestStandbyWorld(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { disturb(t, newStandbyWorld(rapid.Int32Range(1, 3).Draw(t, "coordinators")), 1) })
+}
+
 // disturb lets everything happen that can, then nothing any more.
 func disturb(t *rapid.T, w *world, fewest int32) {
 	images := 0
@@ -42,6 +47,12 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 		"visit lost": func(*rapid.T) { w.visit(true) },
 		"tick":       func(*rapid.T) { w.tick() },
 		"scale":      func(t *rapid.T) { w.store.Spec.Masters.Replicas = rapid.Int32Range(fewest, 5).Draw(t, "replicas") },
+		"scale coordinators": func(t *rapid.T) {
+			if !w.hasStandbys() {
+				t.Skip("one only")
+			}
+			w.store.Spec.Coordinator.Replicas = rapid.Int32Range(1, 3).Draw(t, "coordinators")
+		},
 		"image": func(*rapid.T) {
 			images++
 			w.store.Spec.Image = fmt.Sprintf("store:new%d", images)
@@ -117,6 +128,17 @@ func checkSettles(t *rapid.T, w *world) {
 		t.Fatalf("the operator ended processes that held data: %v", w.broken)
 	}
 	checkReplicated(t, w)
+	if w.hasStandbys() {
+		asked := int(w.store.Spec.Coordinator.Replicas)
+		if got := w.coordinators(); len(got) != asked || len(plan.Coordinators) != asked {
+			t.Fatalf("there are coordinators %v, but %d are asked for", got, asked)
+		}
+		for _, view := range plan.Coordinators {
+			if asked > 1 && view.Pending != "" {
+				t.Fatalf("%s is outdated: %s", view.Name, view.Pending)
+			}
+		}
+	}
 	if !reflect.DeepEqual(planner.Make(w.observe()).Steps, plan.Steps) {
 		t.Fatal("the same observation gave another plan")
 	}

@@ -67,7 +67,13 @@ func shortfall(o *Observed, masters []MemberView) *Shortfall {
 	if left := o.recoveriesLeft(); len(left) > 0 {
 		return &Shortfall{Reason: v1alpha1.ReasonRecoveryRuns, Message: DescribeRecoveries(left)}
 	}
-	if o.Cluster.State != v1alpha1.StorageVolume {
+	if o.Cluster.StateWait != "" {
+		return &Shortfall{
+			Reason:  v1alpha1.ReasonStateStuck,
+			Message: "the coordinator cannot note what it does, and a lost master is recovered only once it can: " + o.Cluster.StateWait,
+		}
+	}
+	if o.Cluster.State != v1alpha1.StateVolume && o.Cluster.State != v1alpha1.StateKubernetes {
 		return &Shortfall{
 			Reason: v1alpha1.ReasonCoordinatorInMemory,
 			Message: "the coordinator keeps what it knows in memory: if its process ends, nobody knows what the copies are of. " +

@@ -64,6 +64,12 @@ type DeleteClaim struct {
 	Why  string
 }
 
+// DeleteState deletes a ConfigMap of the coordinator's state, of a Store that is being deleted; the root's finalizer with it.
+type DeleteState struct {
+	Name string
+	Why  string
+}
+
 // TellDomain writes the failure domain of a pod's node to the pod, from where its process takes it.
 type TellDomain struct {
 	Member string
@@ -72,7 +78,7 @@ type TellDomain struct {
 	Why    string
 }
 
-// DeletePod ends a pod in which no process runs.
+// DeletePod ends a pod in which no process runs, or one that holds nothing: a coordinator with its state elsewhere.
 type DeletePod struct {
 	Member string
 	Pod    PodRef
@@ -113,6 +119,9 @@ func (s DeleteClaim) Describe() string {
 }
 
 // Describe implements Step.
+func (s DeleteState) Describe() string { return fmt.Sprintf("delete ConfigMap %s: %s", s.Name, s.Why) }
+
+// Describe implements Step.
 func (s TellDomain) Describe() string {
 	return fmt.Sprintf("tell pod %s of %s its failure domain, %q: %s", s.Pod.Name, s.Member, s.Domain, s.Why)
 }
@@ -148,6 +157,9 @@ func (CreateClaim) Reason() string { return "ClaimCreated" }
 // Reason implements Step.
 func (DeleteClaim) Reason() string { return "ClaimDeleted" }
 
+// Reason implements Step.
+func (DeleteState) Reason() string { return "StateDeleted" }
+
 // Reason implements Step. It is a part of making a pod, which was told of.
 func (TellDomain) Reason() string { return "" }
 
@@ -174,6 +186,9 @@ func (s CreateClaim) Target() (kind, name string) { return KindClaim, s.Name }
 
 // Target implements Step.
 func (s DeleteClaim) Target() (kind, name string) { return KindClaim, s.Name }
+
+// Target implements Step.
+func (s DeleteState) Target() (kind, name string) { return "ConfigMap", s.Name }
 
 // Target implements Step.
 func (s TellDomain) Target() (kind, name string) { return "Pod", s.Pod.Name }

@@ -66,7 +66,8 @@ func newWorld(replicas int32) *world {
 		store: &v1alpha1.Store{
 			ObjectMeta: metav1.ObjectMeta{Name: "box", Namespace: "default", UID: types.UID("store-uid"), Generation: 1},
 			Spec: v1alpha1.StoreSpec{
-				Masters: v1alpha1.MastersSpec{Replicas: replicas, Memory: resource.MustParse("1Gi"), Cores: 1},
+				Masters:     v1alpha1.MastersSpec{Replicas: replicas, Memory: resource.MustParse("1Gi"), Cores: 1},
+				Coordinator: v1alpha1.CoordinatorSpec{Replicas: 1, State: v1alpha1.StateSpec{Type: v1alpha1.StateMemory}},
 			},
 		},
 		objects: map[string]planner.ObjectState{"box": planner.ObjectMissing},
@@ -83,7 +84,32 @@ func newReplicatedWorld(replicas int32) *world {
 	w.store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
 	w.store.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain
 	w.store.Spec.Placement.FailureDomain = "rack"
+	w.store.Spec.Coordinator.State.Type = v1alpha1.StateVolume
 	return w
+}
+
+// newStandbyWorld has several coordinators, whose state is in the API server.
+func newStandbyWorld(coordinators int32) *world {
+	w := newWorld(2)
+	w.store.Spec.Coordinator = v1alpha1.CoordinatorSpec{
+		Replicas: coordinators, State: v1alpha1.StateSpec{Type: v1alpha1.StateKubernetes},
+	}
+	return w
+}
+
+func (w *world) hasStandbys() bool {
+	return w.store.Spec.Coordinator.State.Type == v1alpha1.StateKubernetes
+}
+
+// coordinators are the names of the members whose pods were not told to end.
+func (w *world) coordinators() []string {
+	var names []string
+	for _, pod := range w.livePods() {
+		if pod.Component == v1alpha1.ComponentCoordinator {
+			names = append(names, pod.Member)
+		}
+	}
+	return names
 }
 
 func (w *world) isReplicated() bool { return w.store.Spec.Replication.Factor > 0 }
@@ -104,12 +130,15 @@ func (w *world) observe() planner.Observed {
 		o.Pods = append(o.Pods, w.pods[name].Pod)
 		o.Domains[w.pods[name].Node] = "rack of " + w.pods[name].Node
 	}
-	asked := planner.Coordinator(o.Pods)
-	if w.cluster == nil || asked == nil || asked.Name != w.cluster.pod || asked.Process != planner.ProcessRunning {
+	asked := slices.IndexFunc(planner.Coordinators(o.Pods), func(pod *planner.Pod) bool {
+		return w.cluster != nil && pod.Name == w.cluster.pod
+	})
+	if asked < 0 {
 		o.ClusterError = "no answer"
 		return o
 	}
-	o.Cluster = &planner.Cluster{ID: w.cluster.id, State: asked.Inputs.State}
+	o.LeaderPod = w.cluster.pod
+	o.Cluster = &planner.Cluster{ID: w.cluster.id, State: w.pods[w.cluster.pod].Inputs.State}
 	if w.cluster.lost > 0 {
 		o.Cluster.Recoveries = []planner.Recovery{{Member: "somebody", TabletsLeft: w.cluster.lost}}
 	}
@@ -232,6 +261,10 @@ func (w *world) deletePod(ref planner.PodRef) {
 		w.broken = append(w.broken, pod.Name)
 	}
 	w.end(pod)
+	if w.store.DeletionTimestamp == nil && w.hasStandbys() && pod.Component == v1alpha1.ComponentCoordinator &&
+		pod.Process == planner.ProcessRunning && !w.isLedBySomebody() {
+		panic("the operator ends " + pod.Name + ", and no coordinator is left that could lead")
+	}
 }
 
 func (w *world) holdsData(pod *fakePod) bool {
@@ -239,10 +272,17 @@ func (w *world) holdsData(pod *fakePod) bool {
 		return false
 	}
 	if pod.Component == v1alpha1.ComponentCoordinator {
-		return pod.Name == w.cluster.pod
+		return pod.Name == w.cluster.pod && !w.hasStandbys()
 	}
 	member := w.cluster.members[pod.Member]
 	return member != nil && member.tablets > 0 && member.instance == instance(pod)
+}
+
+// isLedBySomebody, or could be in a moment.
+func (w *world) isLedBySomebody() bool {
+	return slices.ContainsFunc(w.livePods(), func(pod *fakePod) bool {
+		return pod.Component == v1alpha1.ComponentCoordinator && pod.Process == planner.ProcessRunning && !pod.deadNode
+	})
 }
 
 // end tells a pod to end.
@@ -264,15 +304,17 @@ func (w *world) tick() {
 			delete(w.pods, name)
 		case pod.Process == planner.ProcessAbsent:
 			pod.Node = "node of " + name
-			pod.Process = planner.ProcessRunning
+			pod.Process, pod.IP = planner.ProcessRunning, "10.0.0.1"
 			pod.ResourceVersion += "1"
 			pod.restarts++
 		}
 	}
 	w.releaseClaims()
-	coordinator := w.podOf(v1alpha1.CoordinatorMember("box"))
-	if coordinator != nil && coordinator.Process == planner.ProcessRunning && !coordinator.deadNode && w.cluster == nil {
-		w.startCluster(coordinator)
+	for _, coordinator := range w.livePods() {
+		if coordinator.Component == v1alpha1.ComponentCoordinator && coordinator.Process == planner.ProcessRunning &&
+			!coordinator.deadNode && w.cluster == nil {
+			w.startCluster(coordinator)
+		}
 	}
 	if w.cluster == nil {
 		return
@@ -295,7 +337,7 @@ func (w *world) tick() {
 
 // startCluster: a coordinator finds in its volume what the one before knew.
 func (w *world) startCluster(coordinator *fakePod) {
-	if w.kept != nil && coordinator.Inputs.State == v1alpha1.StorageVolume {
+	if w.kept != nil && coordinator.Inputs.State != "" {
 		w.cluster = w.kept
 		w.cluster.pod = coordinator.Name
 		return

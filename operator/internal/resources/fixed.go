@@ -15,12 +15,17 @@ import (
 
 const namespaceNameLabel = "kubernetes.io/metadata.name"
 
-// Services are the one that clients connect to and the one for members and administrators.
-func Services(store *v1alpha1.Store) []*coreac.ServiceApplyConfiguration {
+// Services are the one that clients connect to and the one for members and administrators. With state Kubernetes they select no
+// pods: the leader writes where it is (EndpointSlices).
+func Services(store *v1alpha1.Store, state v1alpha1.StateType) []*coreac.ServiceApplyConfiguration {
+	selector := ComponentLabels(store.Name, v1alpha1.ComponentCoordinator)
+	if state == v1alpha1.StateKubernetes {
+		selector = nil
+	}
 	return []*coreac.ServiceApplyConfiguration{
-		service(store, ClientService(store), servicePort("client", CoordinatorClientPort)),
+		service(store, ClientService(store), selector, servicePort("client", CoordinatorClientPort)),
 		// The client port as well, so that the CLI gets at everything by one locator.
-		service(store, InternalService(store),
+		service(store, InternalService(store), selector,
 			servicePort("client", CoordinatorClientPort),
 			servicePort("member", CoordinatorMemberPort),
 			servicePort("admin", CoordinatorAdminPort)),
@@ -28,14 +33,14 @@ func Services(store *v1alpha1.Store) []*coreac.ServiceApplyConfiguration {
 }
 
 func service(
-	store *v1alpha1.Store, name string, ports ...*coreac.ServicePortApplyConfiguration,
+	store *v1alpha1.Store, name string, selector map[string]string, ports ...*coreac.ServicePortApplyConfiguration,
 ) *coreac.ServiceApplyConfiguration {
 	return coreac.Service(name, store.Namespace).
 		WithLabels(StoreLabels(store.Name)).
 		WithOwnerReferences(Owner(store)).
 		WithSpec(coreac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
-			WithSelector(ComponentLabels(store.Name, v1alpha1.ComponentCoordinator)).
+			WithSelector(selector).
 			WithPorts(ports...))
 }
 

@@ -31,7 +31,7 @@ type Inputs struct {
 	// Replication is nil for a master that keeps no copies, and for coordinators.
 	Replication *Replication `json:"replication,omitempty"`
 	// State is empty for a coordinator that keeps its state in memory, and for masters.
-	State v1alpha1.StorageType `json:"state,omitempty"`
+	State v1alpha1.StateType `json:"state,omitempty"`
 }
 
 // Replication is what a master needs to know of copies.
@@ -45,7 +45,7 @@ type Replication struct {
 
 // InVolume says whether the pod has a volume of its own, by a claim.
 func (i Inputs) InVolume() bool {
-	return i.State == v1alpha1.StorageVolume || i.Replication != nil && i.Replication.Storage == v1alpha1.StorageVolume
+	return i.State == v1alpha1.StateVolume || i.Replication != nil && i.Replication.Storage == v1alpha1.StorageVolume
 }
 
 // NeedsDomain says whether the pod's process has a use for the failure domain of its node. Nodes themselves it knows by name.
@@ -67,8 +67,8 @@ func (i Inputs) Durability() v1alpha1.Durability {
 	}
 }
 
-// InputsFor reads the inputs of a pod of the component from the Store's spec. The image is the resolved one.
-func InputsFor(store *v1alpha1.Store, component, image string) Inputs {
+// InputsFor reads the inputs of a pod of the component from the Store's spec. Image and state are the resolved ones.
+func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.StateType) Inputs {
 	placement := store.Spec.Placement
 	inputs := Inputs{
 		Image:             image,
@@ -79,8 +79,8 @@ func InputsFor(store *v1alpha1.Store, component, image string) Inputs {
 	if component == v1alpha1.ComponentCoordinator {
 		inputs.Requests = store.Spec.Coordinator.Resources.Requests
 		inputs.Limits = store.Spec.Coordinator.Resources.Limits
-		if store.Spec.EffectiveState() == v1alpha1.StorageVolume {
-			inputs.State = v1alpha1.StorageVolume
+		if state != v1alpha1.StateMemory {
+			inputs.State = state
 		}
 		return inputs
 	}

@@ -45,7 +45,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	labels[v1alpha1.LabelComponent] = spec.Component
 	labels[v1alpha1.LabelMember] = spec.Member
 
-	container := coordinatorContainer(spec.Inputs)
+	container := coordinatorContainer(store, spec.Inputs)
 	if spec.Component == v1alpha1.ComponentMaster {
 		container = masterContainer(store, spec)
 	}
@@ -88,11 +88,12 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 		podSpec.WithAffinity(aNodeOfItsOwn(store))
 	}
 	if spec.Component == v1alpha1.ComponentMaster {
-		podSpec.WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
-			WithMaxSkew(1).
-			WithTopologyKey(spec.Inputs.FailureDomain).
-			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
-			WithLabelSelector(metaac.LabelSelector().WithMatchLabels(ComponentLabels(store.Name, spec.Component))))
+		podSpec.WithTopologySpreadConstraints(spread(store, spec.Component, spec.Inputs.FailureDomain))
+	}
+	if spec.Inputs.State == v1alpha1.StateKubernetes {
+		podSpec.WithServiceAccountName(CoordinatorAccount(store)).
+			WithAutomountServiceAccountToken(true).
+			WithTopologySpreadConstraints(spreadCoordinators(store))
 	}
 	return coreac.Pod(PodName(store.UID, spec.Member, spec.Number), store.Namespace).
 		WithLabels(labels).
@@ -126,7 +127,7 @@ func Owner(store *v1alpha1.Store) *metaac.OwnerReferenceApplyConfiguration {
 		WithBlockOwnerDeletion(true)
 }
 
-func coordinatorContainer(inputs Inputs) *coreac.ContainerApplyConfiguration {
+func coordinatorContainer(store *v1alpha1.Store, inputs Inputs) *coreac.ContainerApplyConfiguration {
 	container := withProbes(coreac.Container().
 		WithName(v1alpha1.ComponentCoordinator).
 		WithCommand("coordinator").
@@ -142,8 +143,15 @@ func coordinatorContainer(inputs Inputs) *coreac.ContainerApplyConfiguration {
 			port("admin", CoordinatorAdminPort),
 			port("http", CoordinatorHTTPPort),
 		))
-	if inputs.State == v1alpha1.StorageVolume {
+	switch inputs.State {
+	case v1alpha1.StateVolume:
 		container.WithArgs("--state", "file:"+stateDirectory)
+	case v1alpha1.StateKubernetes:
+		container.WithArgs("--state", "kubernetes", "--stateName", store.Name,
+			"--services", ClientService(store)+","+InternalService(store)).
+			// A process that is started again in its pod leads again at once, if nobody else does.
+			WithEnv(fieldEnv("RCBOX_CANDIDATE", "metadata.name"))
+	case v1alpha1.StateMemory:
 	}
 	return container
 }

@@ -32,6 +32,9 @@ func newStore() *v1alpha1.Store {
 	}
 }
 
+// state is what Stores had that say nothing of it, before there was a choice.
+func state(store *v1alpha1.Store) v1alpha1.StateType { return store.Spec.FormerState() }
+
 func pod(t *testing.T, store *v1alpha1.Store, component string) *coreac.PodApplyConfiguration {
 	t.Helper()
 	member := v1alpha1.CoordinatorMember(store.Name)
@@ -39,7 +42,7 @@ func pod(t *testing.T, store *v1alpha1.Store, component string) *coreac.PodApply
 		member = v1alpha1.MasterMember(store.Name, 0)
 	}
 	built, err := resources.Pod(store, resources.PodSpec{
-		Component: component, Member: member, Number: 1, Inputs: resources.InputsFor(store, component, "store:1"),
+		Component: component, Member: member, Number: 1, Inputs: resources.InputsFor(store, component, "store:1", state(store)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +174,7 @@ func TestInputsSurviveTheAnnotation(t *testing.T) {
 	store.Spec.Placement.NodeSelector = map[string]string{"a": "b"}
 	store.Spec.Placement.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists, TolerationSeconds: &seconds}}
 	for _, component := range []string{v1alpha1.ComponentCoordinator, v1alpha1.ComponentMaster} {
-		inputs := resources.InputsFor(store, component, "store:1")
+		inputs := resources.InputsFor(store, component, "store:1", state(store))
 		text, err := inputs.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +188,7 @@ func TestInputsSurviveTheAnnotation(t *testing.T) {
 		}
 	}
 	for _, component := range []string{v1alpha1.ComponentCoordinator, v1alpha1.ComponentMaster} {
-		inputs := resources.InputsFor(replicated(nil), component, "store:1")
+		inputs := resources.InputsFor(replicated(nil), component, "store:1", state(replicated(nil)))
 		text, err := inputs.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -206,7 +209,7 @@ func TestInputsAreStable(t *testing.T) {
 		v1alpha1.ComponentCoordinator: `{"image":"store:1","requests":{"cpu":"100m","memory":"256Mi"},` +
 			`"limits":{"memory":"256Mi"}}`,
 	} {
-		inputs := resources.InputsFor(newStore(), component, "store:1")
+		inputs := resources.InputsFor(newStore(), component, "store:1", state(newStore()))
 		if got, err := inputs.Encode(); err != nil || got != text {
 			t.Errorf("%s is written as %s (%v), not %s", component, got, err, text)
 		}
@@ -246,8 +249,8 @@ func TestDiff(t *testing.T) {
 	} {
 		changed := newStore()
 		test.change(changed)
-		have := resources.InputsFor(newStore(), v1alpha1.ComponentMaster, "store:1")
-		want := resources.InputsFor(changed, v1alpha1.ComponentMaster, "store:1")
+		have := resources.InputsFor(newStore(), v1alpha1.ComponentMaster, "store:1", state(newStore()))
+		want := resources.InputsFor(changed, v1alpha1.ComponentMaster, "store:1", state(changed))
 		if got := resources.Diff(have, want); got != test.want {
 			t.Errorf("the difference is %q, not %q", got, test.want)
 		}

@@ -113,7 +113,7 @@ func TestCoordinatorState(t *testing.T) {
 	}
 	for name, store := range map[string]*v1alpha1.Store{
 		"no copies": newStore(),
-		"in memory": replicated(func(s *v1alpha1.StoreSpec) { s.Coordinator.State.Type = v1alpha1.StorageMemory }),
+		"in memory": replicated(func(s *v1alpha1.StoreSpec) { s.Coordinator.State.Type = v1alpha1.StateMemory }),
 	} {
 		built := pod(t, store, v1alpha1.ComponentCoordinator)
 		if args := strings.Join(built.Spec.Containers[0].Args, " "); strings.Contains(args, "--state") || len(built.Spec.Volumes) != 0 {
@@ -227,7 +227,7 @@ func TestDurabilityOfInputs(t *testing.T) {
 		v1alpha1.DurabilityUnreplicated: newStore(), v1alpha1.DurabilityInMemory: replicated(memory),
 		v1alpha1.DurabilityBuffered: replicated(nil), v1alpha1.DurabilityFlushed: replicated(flushed),
 	} {
-		if got := resources.InputsFor(store, v1alpha1.ComponentMaster, "i").Durability(); got != want {
+		if got := resources.InputsFor(store, v1alpha1.ComponentMaster, "i", state(store)).Durability(); got != want {
 			t.Errorf("%s instead of %s", got, want)
 		}
 	}

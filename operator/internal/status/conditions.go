@@ -58,6 +58,10 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 	if o.Store.DeletionTimestamp != nil {
 		return no(v1alpha1.ReasonDeleting, "the Store is being deleted")
 	}
+	if o.Refusal != "" {
+		return no(v1alpha1.ReasonStateUnusable, "the coordinator must not lead: "+o.Refusal+
+			"; clients that know where their keys are go on, others wait")
+	}
 	if o.Cluster == nil {
 		pod := plan.Coordinator.Pod
 		if pod != nil && pod.Ready {
@@ -103,6 +107,9 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	case len(excess) > 0 && outcome.Refused != "":
 		return stuck(v1alpha1.ReasonScaleInBlocked, scaleInMessage(o.Store, outcome))
 	}
+	if refused := o.StateRefused(); refused != "" {
+		return stuck(v1alpha1.ReasonStateFixed, refused)
+	}
 	if pending := pendingMembers(plan, outcome); len(pending) > 0 {
 		return stuck(v1alpha1.ReasonRestartPending, pendingMessage(o.Store, pending))
 	}
@@ -139,7 +146,12 @@ func pendingMembers(plan planner.Plan, outcome Outcome) []planner.MemberView {
 			replaced[step.Member] = step.Member != outcome.RefusedMember
 		}
 	}
-	return filter(append([]planner.MemberView{plan.Coordinator}, plan.Masters...), func(v planner.MemberView) bool {
+	views := plan.Masters
+	if len(plan.Coordinators) <= 1 {
+		// Of several, the operator replaces one after the other.
+		views = append([]planner.MemberView{plan.Coordinator}, views...)
+	}
+	return filter(views, func(v planner.MemberView) bool {
 		if v.Pending == "" || replaced[v.Name] {
 			return false
 		}
@@ -155,7 +167,7 @@ func pendingMessage(store *v1alpha1.Store, pending []planner.MemberView) string 
 	switch inputs := first.Pod.Inputs; {
 	case inputs.Replication != nil:
 		consequence = "while one restarts, what it holds cannot be used until it has come back from copies"
-	case inputs.State == v1alpha1.StorageVolume:
+	case inputs.State != "":
 		consequence = "while it restarts, tables cannot be made and lost masters not recovered"
 	}
 	which := "it"
@@ -223,6 +235,12 @@ func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 	if reason, message := brokenBackups(o, plan); reason != "" {
 		return yes(reason, message)
 	}
+	if wait := o.Cluster.StateWait; wait != "" {
+		return yes(v1alpha1.ReasonStateStuck, "what needs the coordinator waits, for it cannot note what it does: "+wait)
+	}
+	if away := filter(plan.Coordinators, isStandbyAway(plan)); len(away) > 0 {
+		return yes(v1alpha1.ReasonStandbysDown, "coordinators that could not lead: "+names(away))
+	}
 	return fine
 }
 
@@ -258,6 +276,16 @@ func dataLost(store *v1alpha1.Store, next *v1alpha1.StoreStatus, unseen int64) v
 	message += fmt.Sprintf(". When you have taken note: kubectl annotate --overwrite -n %s store/%s %s=%d",
 		store.Namespace, store.Name, v1alpha1.AnnotationAcknowledgedLosses, next.LossCount)
 	return verdict{metav1.ConditionFalse, v1alpha1.ReasonDataLost, message}
+}
+
+// isStandbyAway: a standby that should be there, and was seen to run before, or cannot start.
+func isStandbyAway(plan planner.Plan) func(planner.MemberView) bool {
+	return func(v planner.MemberView) bool {
+		if !v.Wanted || v.Name == plan.Coordinator.Name {
+			return false
+		}
+		return v.Pod != nil && v.Pod.Process != planner.ProcessRunning && v.Pod.Trouble != ""
+	}
 }
 
 func isMissing(v planner.MemberView) bool { return v.Wanted && !v.Up }

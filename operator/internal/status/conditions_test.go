@@ -77,6 +77,24 @@ func TestConditions(t *testing.T) {
 			degraded + "=False AsExpected: nothing is broken",
 			v1alpha1.ConditionDataSafe + "=False Unreplicated: each object is in the memory of one master only",
 		}},
+		{"the coordinator cannot note anything", func(s *scene) { s.observed.Cluster.StateWait = "cannot write the root" }, []string{
+			available + "=True Serving: 2 of 2 masters are up",
+			degraded + "=True StateStuck: what needs the coordinator waits, for it cannot note what it does: cannot write the root",
+		}},
+		{"a standby cannot start", func(s *scene) {
+			s.plan.Coordinators = []planner.MemberView{s.plan.Coordinator, {
+				Name: "box-coordinator-1", Wanted: true, Pod: &planner.Pod{Name: "c-2", Trouble: "Unschedulable: no node"},
+			}}
+		}, []string{degraded + "=True StandbysDown: coordinators that could not lead: box-coordinator-1 (Unschedulable: no node)"}},
+		{"a coordinator must not lead", func(s *scene) {
+			s.noCoordinator()
+			s.observed.Refusal = "StateIncomplete: the root is missing"
+		}, []string{available + "=False StateUnusable: the coordinator must not lead: StateIncomplete: the root is missing; clients"}},
+		{"another state is asked for", func(s *scene) {
+			s.observed.Store.Status.Coordinator.State = v1alpha1.StateVolume
+			s.observed.Store.Spec.Coordinator.State.Type = v1alpha1.StateKubernetes
+		}, []string{progressing + "=False StateFixed: coordinator.state.type: Kubernetes has no effect, for this Store keeps its " +
+			"state in Volume"}},
 		{"forming", func(s *scene) {
 			s.observed.Store.Status.FormedAt = nil
 			s.plan.Masters[1].Up, s.plan.Masters[1].Reported = false, nil

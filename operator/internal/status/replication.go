@@ -29,7 +29,7 @@ func durability(o planner.Observed, plan planner.Plan) v1alpha1.Durability {
 		}
 	}
 	if weakest == len(weakestFirst) {
-		return resources.InputsFor(o.Store, v1alpha1.ComponentMaster, plan.Image).Durability()
+		return resources.InputsFor(o.Store, v1alpha1.ComponentMaster, plan.Image, o.StateType()).Durability()
 	}
 	return weakestFirst[weakest]
 }

@@ -22,11 +22,11 @@ func replicatedScene() *scene {
 	spec := &s.observed.Store.Spec
 	spec.Replication = v1alpha1.ReplicationSpec{Factor: 1, Durability: v1alpha1.Buffered}
 	spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
-	s.observed.Cluster.State = v1alpha1.StorageVolume
+	s.observed.Cluster.State = v1alpha1.StateVolume
 	for i := range s.plan.Masters {
 		view := &s.plan.Masters[i]
 		view.Claim = view.Name + "-copies"
-		view.Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i")
+		view.Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i", "")
 		view.Reported.Copies, view.Reported.Serving, view.Reported.Segments = 1, true, 10
 		view.Reported.Backup = &planner.Backup{Frames: 100, Free: 75, SegmentBytes: 8}
 	}
@@ -69,11 +69,11 @@ func TestConditionsWithCopies(t *testing.T) {
 		}},
 		{"in memory", func(s *scene) {
 			s.observed.Store.Spec.Backups.Storage.Type = v1alpha1.StorageMemory
-			s.plan.Masters[0].Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i")
+			s.plan.Masters[0].Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i", "")
 		}, []string{safe + "=True Replicated: each object has 1 copy on other nodes than its master's, in memory"}},
 		{"nobody told a pod its domain", func(s *scene) {
 			s.observed.Store.Spec.Placement.FailureDomain = "rack"
-			s.plan.Masters[1].Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i")
+			s.plan.Masters[1].Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i", "")
 		}, []string{safe + "=True Replicated: each object has 1 copy on other nodes than its master's, Buffered: they survive the end of " +
 			"all processes and pods, and the loss of power of all but one of their nodes; not told their failure domains (rack), because " +
 			"the operator cannot read their nodes: box-master-1"}},
@@ -158,7 +158,7 @@ func TestConditionsWithCopies(t *testing.T) {
 		}},
 		{"the coordinator is outdated", func(s *scene) {
 			s.plan.Coordinator.Pending = "image: a -> b"
-			s.plan.Coordinator.Pod.Inputs.State = v1alpha1.StorageVolume
+			s.plan.Coordinator.Pod.Inputs.State = v1alpha1.StateVolume
 		}, []string{
 			progressing + "=False RestartPending: outdated pods: c-1 (image: a -> b); while it restarts, tables cannot " +
 				"be made and lost masters not recovered, so it is yours to delete it: kubectl delete pod",
@@ -188,7 +188,7 @@ func TestReplicationInForce(t *testing.T) {
 	s.plan.Masters[0].Reported.Copies, s.plan.Masters[1].Reported.Copies = 3, 2
 	s.plan.Masters[1].Reported.SegmentsShort = 4
 	got := status.Compute(s.observed, s.plan, s.outcome)
-	if got.Replication != (v1alpha1.ReplicationStatus{Factor: 2, SegmentsShort: 4, CoordinatorState: v1alpha1.StorageVolume}) ||
+	if got.Replication != (v1alpha1.ReplicationStatus{Factor: 2, SegmentsShort: 4, CoordinatorState: v1alpha1.StateVolume}) ||
 		got.Durability != v1alpha1.DurabilityBuffered {
 		t.Errorf("in force: %+v, %s", got.Replication, got.Durability)
 	}

@@ -60,21 +60,40 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 func now(o planner.Observed) metav1.Time { return metav1.NewTime(o.Now.Truncate(time.Second)) }
 
 func coordinator(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.CoordinatorStatus {
-	view := plan.Coordinator
+	view, old := plan.Coordinator, &o.Store.Status.Coordinator
 	next := v1alpha1.CoordinatorStatus{
-		PodNumber:    podNumber(view, outcome),
 		Ready:        o.Cluster != nil,
 		Pending:      view.Pending,
 		Claim:        view.Claim,
-		BuildVersion: o.Store.Status.Coordinator.BuildVersion,
+		BuildVersion: old.BuildVersion,
+		State:        o.StateType(),
+		Term:         old.Term,
+		StateTrouble: o.Refusal,
 	}
 	if view.Pod != nil {
 		next.Pod, next.Node = view.Pod.Name, view.Pod.Node
 	}
-	if o.Cluster != nil {
-		next.BuildVersion = o.Cluster.BuildVersion
+	if cluster := o.Cluster; cluster != nil {
+		next.BuildVersion, next.Term, next.StateTrouble = cluster.BuildVersion, cluster.Term, cluster.StateWait
+	}
+	for i := range plan.Coordinators {
+		one := plan.Coordinators[i]
+		// One counter for all of them: so no number comes back when one is taken out and put in again.
+		next.PodNumber = max(next.PodNumber, podNumber(one, outcome))
+		if one.Name != view.Name {
+			next.Standbys = append(next.Standbys, standby(one))
+		}
 	}
 	return next
+}
+
+func standby(view planner.MemberView) v1alpha1.StandbyStatus {
+	entry := v1alpha1.StandbyStatus{Name: view.Name, Pending: view.Pending}
+	if pod := view.Pod; pod != nil {
+		entry.Pod, entry.Node, entry.Message = pod.Name, pod.Node, pod.Trouble
+		entry.Running = pod.Process == planner.ProcessRunning
+	}
+	return entry
 }
 
 // podNumber of the member's newest pod: the planned one counts once it was made.

@@ -218,11 +218,24 @@ impl Reactor {
     /// # Errors
     /// epoll fails, which it does not while this program is sound.
     pub fn run(&mut self, handler: &mut impl Handler) -> io::Result<()> {
+        self.run_until(handler, |_| false)?;
+        Ok(())
+    }
+
+    /// As [`Reactor::run`], but also returns as soon as `is_done` says so between two rounds: whether it did.
+    pub fn run_until<H: Handler>(
+        &mut self,
+        handler: &mut H,
+        is_done: impl Fn(&H) -> bool,
+    ) -> io::Result<bool> {
         while !self.remote.stop.load(Ordering::Acquire) {
+            if is_done(handler) {
+                return Ok(true);
+            }
             self.turn(handler)?;
         }
         self.io.flush_dirty();
-        Ok(())
+        Ok(false)
     }
 
     /// One round: receives what there is and hands it over, or spins, or sleeps until something comes or the next tick.

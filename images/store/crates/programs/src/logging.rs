@@ -59,7 +59,9 @@ impl Logging {
             .add_directive(level.into())
             .add_directive(quiet("h2"))
             .add_directive(quiet("hyper"))
-            .add_directive(quiet("tower"));
+            .add_directive(quiet("tower"))
+            // Whoever asks the API server says itself what came of it.
+            .add_directive(silent("kube_client"));
         let builder = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr)
@@ -75,6 +77,13 @@ fn quiet(target: &str) -> tracing_subscriber::filter::Directive {
     match format!("{target}=warn").parse() {
         Ok(directive) => directive,
         Err(_) => LevelFilter::WARN.into(),
+    }
+}
+
+fn silent(target: &str) -> tracing_subscriber::filter::Directive {
+    match format!("{target}=off").parse() {
+        Ok(directive) => directive,
+        Err(_) => LevelFilter::ERROR.into(),
     }
 }
 

@@ -24,24 +24,32 @@ impl Loop {
         mut handler: H,
         finish: fn(H) -> Result<(), String>,
     ) -> Result<Loop, String> {
-        let remote = reactor.remote();
+        Loop::spawn_with(name, reactor.remote(), move || {
+            reactor
+                .run(&mut handler)
+                .map_err(|error| format!("polling failed: {error}"))?;
+            finish(handler)
+        })
+    }
+
+    /// As [`Loop::spawn`], for a thread that does more than to run one reactor; `body` ends when `remote` is told to stop.
+    pub fn spawn_with(
+        name: String,
+        remote: Remote,
+        body: impl FnOnce() -> Result<(), String> + Send + 'static,
+    ) -> Result<Loop, String> {
         let (sender, ended) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new()
             .name(name.clone())
             .spawn(move || {
-                let run = reactor.run(&mut handler);
+                let result = body().map_err(|text| format!("thread {name}: {text}"));
+                let text = match &result {
+                    Ok(()) => format!("thread {name} has ended"),
+                    Err(text) => text.clone(),
+                };
                 // Nobody listens once the program itself is ending.
-                match run {
-                    Ok(()) => {
-                        let finished = finish(handler);
-                        let _ = sender.send(format!("thread {name} has ended"));
-                        finished
-                    }
-                    Err(error) => {
-                        let _ = sender.send(format!("thread {name}: polling failed: {error}"));
-                        Ok(())
-                    }
-                }
+                let _ = sender.send(text);
+                result
             })
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(Loop {

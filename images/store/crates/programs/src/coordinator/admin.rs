@@ -8,7 +8,8 @@ use coordinator::status::{self, AcceptLossError, RemoveMemberError};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 
-use super::driver::Question;
+use super::driver::{Keeping, Question, Shown};
+use super::kubernetes::standing::{self, Role};
 use super::state_file::Stats;
 use crate::guarded::{Guarded, SILENCE};
 use crate::mailbox::{Mailbox, NoAnswer};
@@ -23,27 +24,77 @@ const MAX_TOKEN_BYTES: usize = 64;
 /// Calls under way on one connection; more wait.
 const MAX_CALLS: usize = 32;
 
-/// Serves until `stop` completes.
+/// Serves until `stop` completes. `standing` is of a coordinator that may be a standby.
 pub async fn serve(
     listener: TcpListener,
     mailbox: Mailbox<Question>,
+    standing: Option<standing::Receiver>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), String> {
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_serving::<AdminServer<Service>>().await;
+    match standing.clone() {
+        None => reporter.set_serving::<AdminServer<Service>>().await,
+        Some(standing) => {
+            reporter.set_not_serving::<AdminServer<Service>>().await;
+            tokio::spawn(report_health(reporter, standing));
+        }
+    }
+    let service = Service { mailbox, standing };
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(SILENCE / 3))
         .http2_keepalive_timeout(Some(SILENCE / 3))
         .concurrency_limit_per_connection(MAX_CALLS)
         .add_service(health)
-        .add_service(AdminServer::new(Service { mailbox }))
+        .add_service(AdminServer::new(service))
         .serve_with_incoming_shutdown(Guarded::new(listener), stop)
         .await
         .map_err(|error| format!("admin API: {error}"))
 }
 
+/// It serves from the moment on when it leads, until it ends.
+async fn report_health(
+    reporter: tonic_health::server::HealthReporter,
+    mut standing: standing::Receiver,
+) {
+    let leads = |standing: &standing::Standing| standing.role == Role::Leading;
+    if standing.wait_for(leads).await.is_ok() {
+        reporter.set_serving::<AdminServer<Service>>().await;
+    }
+    if standing.wait_for(|standing| !leads(standing)).await.is_ok() {
+        reporter.set_not_serving::<AdminServer<Service>>().await;
+    }
+}
+
 struct Service {
     mailbox: Mailbox<Question>,
+    standing: Option<standing::Receiver>,
+}
+
+impl Service {
+    /// Asks the coordinator, if this one leads.
+    async fn ask<A>(
+        &self,
+        question: impl FnOnce(tokio::sync::oneshot::Sender<A>) -> Question,
+    ) -> Result<A, Status> {
+        if let Some(standing) = &self.standing {
+            let (role, why) = {
+                let standing = standing.borrow();
+                (standing.role.clone(), standing.why_not())
+            };
+            match (role, why) {
+                (Role::Standby | Role::TakingOver, Some(why)) => {
+                    return Err(Status::unavailable(why));
+                }
+                // One that did lead still shows what it knew, and says why it does not any more.
+                (Role::Refused(_), Some(why)) => {
+                    let answer = self.mailbox.ask(question).await;
+                    return answer.map_err(|_| Status::failed_precondition(why));
+                }
+                _ => {}
+            }
+        }
+        Ok(self.mailbox.ask(question).await?)
+    }
 }
 
 impl From<NoAnswer> for Status {
@@ -61,12 +112,10 @@ impl Admin for Service {
         &self,
         _request: Request<admin::GetClusterStatusRequest>,
     ) -> Result<Response<admin::GetClusterStatusResponse>, Status> {
-        let (status, _, state) = self.mailbox.ask(Question::Status).await?;
-        let state_kind = match state {
-            Some(_) => admin::StateKind::File,
-            None => admin::StateKind::Memory,
-        };
-        Ok(Response::new(cluster_status(status, state_kind)))
+        let Shown {
+            status, keeping, ..
+        } = self.ask(Question::Status).await?;
+        Ok(Response::new(cluster_status(status, &keeping)))
     }
 
     async fn list_tables(
@@ -78,7 +127,6 @@ impl Admin for Service {
             after_table_id,
         } = request.into_inner();
         let page = self
-            .mailbox
             .ask(|answer| Question::Tables {
                 after_table_id,
                 page_size,
@@ -118,7 +166,6 @@ impl Admin for Service {
             gives_up_copies,
         };
         let removed = self
-            .mailbox
             .ask(|answer| Question::RemoveMember { removal, answer })
             .await?;
         removed.map_err(|error| match error {
@@ -150,7 +197,6 @@ impl Admin for Service {
             expected_cluster_id: request.expected_cluster_id,
         };
         let accepted = self
-            .mailbox
             .ask(|answer| Question::AcceptLoss { acceptance, answer })
             .await?;
         let accepted = accepted.map_err(|error| match error {
@@ -169,7 +215,7 @@ impl Admin for Service {
 
 fn cluster_status(
     status: status::ClusterStatus,
-    state_kind: admin::StateKind,
+    keeping: &Keeping,
 ) -> admin::GetClusterStatusResponse {
     let mode = match status.replicas {
         0 => admin::DurabilityMode::Unreplicated,
@@ -178,6 +224,11 @@ fn cluster_status(
     let durability = admin::Durability {
         mode: mode.into(),
         replicas: status.replicas,
+    };
+    let (state_kind, leader_name) = match keeping {
+        Keeping::Nowhere => (admin::StateKind::Memory, ""),
+        Keeping::File(_) => (admin::StateKind::File, ""),
+        Keeping::Objects(leader) => (admin::StateKind::Kubernetes, leader.as_str()),
     };
     admin::GetClusterStatusResponse {
         cluster_id: status.cluster_id,
@@ -193,6 +244,17 @@ fn cluster_status(
         client_lease_count: status.client_lease_count,
         recoveries: status.recoveries.into_iter().map(recovery).collect(),
         state_kind: state_kind.into(),
+        leader: Some(admin::Leader {
+            name: leader_name.to_owned(),
+            term: status.term,
+            sequence: status.sequence,
+            refusal: status.refusal,
+            state_wait: status.state_wait.map(|wait| admin::StateWait {
+                waited_ms: wait.waited_ms,
+                why: wait.why,
+                held: wait.held,
+            }),
+        }),
     }
 }
 
@@ -311,33 +373,84 @@ fn table(table: status::Table) -> admin::Table {
 /// Health and metrics of the coordinator.
 pub struct Probe {
     mailbox: Mailbox<Question>,
+    standing: Option<standing::Receiver>,
 }
 
 impl Probe {
-    pub fn new(mailbox: Mailbox<Question>) -> Probe {
-        Probe { mailbox }
+    pub fn new(mailbox: Mailbox<Question>, standing: Option<standing::Receiver>) -> Probe {
+        Probe { mailbox, standing }
     }
 }
 
 impl crate::http::Probe for Probe {
     fn ready(&self) -> Result<(), String> {
-        // Its listeners were open before HTTP was served, and a loop that ends takes the program with it.
-        Ok(())
+        // Listeners are open before HTTP is served, or before a candidate says that it leads; and a loop that ends takes the
+        // program with it.
+        let standing = self.standing.as_ref();
+        match standing.and_then(|standing| standing.borrow().why_not()) {
+            Some(why) => Err(why),
+            None => Ok(()),
+        }
     }
 
     fn metrics(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + '_>> {
         Box::pin(async {
-            let (status, counters, state) = self
+            if let Some(standing) = &self.standing
+                && standing.borrow().role != Role::Leading
+            {
+                return Ok(metrics::text(vec![leading(false)]));
+            }
+            let Shown {
+                status,
+                counters,
+                keeping,
+            } = self
                 .mailbox
                 .ask(Question::Status)
                 .await
                 .map_err(|error| error.to_string())?;
-            let mut samples = of_store(&status);
+            let mut samples = vec![leading(true)];
+            samples.extend(of_store(&status));
             samples.extend(metrics::of_reactor(&counters));
-            samples.extend(state.iter().flat_map(of_state));
+            match &keeping {
+                Keeping::Nowhere => {}
+                Keeping::File(stats) => samples.extend(of_state(stats)),
+                Keeping::Objects(_) => samples.extend(of_objects(&status)),
+            }
             Ok(metrics::text(samples))
         })
     }
+}
+
+fn leading(leads: bool) -> metrics::Sample {
+    let help = "1: this coordinator leads; 0: it is a standby, or must not lead";
+    gauge("leading", help, u64::from(leads))
+}
+
+fn of_objects(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
+    let wait = status.state_wait.as_ref();
+    vec![
+        gauge(
+            "term",
+            "Counts those that have led the store; this one",
+            status.term,
+        ),
+        counter(
+            "state_commits",
+            "Writes of the state over the store's whole life",
+            status.sequence,
+        ),
+        gauge(
+            "state_wait_milliseconds",
+            "For how long the state could not be written; 0 while all is well",
+            wait.map_or(0, |wait| wait.waited_ms),
+        ),
+        gauge(
+            "state_held",
+            "Answers and orders that wait until the state can be written",
+            wait.map_or(0, |wait| wait.held),
+        ),
+    ]
 }
 
 fn of_state(stats: &Stats) -> Vec<metrics::Sample> {

@@ -5,10 +5,9 @@
 //! simple and does no harm: changes are rare (a table, a server, a lease in half an hour), a round without changes waits for nothing,
 //! and servers and clients go on without the coordinator.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
 
 use coordinator::status::{
     AcceptLossError, Acceptance, ClusterStatus, Loss, Removal, RemoveMemberError, TablePage,
@@ -21,18 +20,29 @@ use wire::ids::ReplyTo;
 use wire::member::{ToCoordinator, ToShard};
 use wire::time::Time;
 
+use super::connections::{MemberConnections, log_end};
 use super::state_file::{StateFile, Stats};
 use crate::logging::log_message;
 use crate::runtime::end_process;
 
-/// A member connection that has not said who it is by then is closed.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// More output than this does not wait for the end of the round.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
-/// The coordinator, its reactor's counters, and those of its state's file if there is one.
-pub type Shown = (ClusterStatus, Counters, Option<Stats>);
+/// What a coordinator shows of itself.
+pub struct Shown {
+    pub status: ClusterStatus,
+    /// Its reactor's.
+    pub counters: Counters,
+    pub keeping: Keeping,
+}
+
+/// How the state is kept.
+pub enum Keeping {
+    Nowhere,
+    File(Stats),
+    /// In objects of an API server, by the leader of this name.
+    Objects(String),
+}
 
 /// What other threads ask.
 pub enum Question {
@@ -57,10 +67,7 @@ pub struct Driver {
     /// Where the coordinator's state is noted; `None`: nowhere.
     state: Option<StateFile>,
     client_listener: usize,
-    /// Member connections.
-    members: BTreeSet<u64>,
-    /// Those of which nothing was heard yet, with the time by which it must be.
-    strangers: BTreeMap<u64, Time>,
+    members: MemberConnections,
     inbox: Receiver<Question>,
     held: Held,
 }
@@ -98,8 +105,7 @@ impl Driver {
             coordinator,
             state,
             client_listener,
-            members: BTreeSet::new(),
-            strangers: BTreeMap::new(),
+            members: MemberConnections::default(),
             inbox,
             held: Held::default(),
         }
@@ -117,7 +123,7 @@ impl Driver {
     }
 
     fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8]) {
-        self.strangers.remove(&connection);
+        self.members.heard(connection);
         match ToCoordinator::decode(payload) {
             Ok(message) => {
                 let (coordinator, mut out) = self.split();
@@ -134,19 +140,25 @@ impl Driver {
     }
 
     fn member_gone(&mut self, now: Time, connection: u64) {
-        self.strangers.remove(&connection);
-        self.members.remove(&connection);
+        self.members.remove(connection);
         let (coordinator, mut out) = self.split();
         coordinator.member_closed(now, connection, &mut out);
     }
 
     fn answer(&mut self, now: Time, question: Question, counters: Counters) {
-        let state = self.state.as_ref().map(StateFile::stats);
+        let keeping = match &self.state {
+            Some(state) => Keeping::File(state.stats()),
+            None => Keeping::Nowhere,
+        };
         let (coordinator, mut out) = self.split();
         // Whoever asked may have given up: then nobody reads the answer.
         let answer: Box<dyn FnOnce() + Send> = match question {
             Question::Status(answer) => {
-                let shown = (coordinator.cluster_status(now), counters, state);
+                let shown = Shown {
+                    status: coordinator.cluster_status(now),
+                    counters,
+                    keeping,
+                };
                 Box::new(move || drop(answer.send(shown)))
             }
             Question::Tables {
@@ -215,8 +227,7 @@ fn give_up(text: &str) -> ! {
 impl Handler for Driver {
     fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, _io: &mut Io) {
         if listener != Some(self.client_listener) {
-            self.members.insert(connection);
-            self.strangers.insert(connection, now + HELLO_TIMEOUT);
+            self.members.opened(now, connection);
         }
     }
 
@@ -224,7 +235,7 @@ impl Handler for Driver {
         if self.held.closing.contains(&connection) {
             return;
         }
-        if self.members.contains(&connection) {
+        if self.members.contains(connection) {
             self.member_frame(now, connection, payload);
         } else {
             let (coordinator, mut out) = self.split();
@@ -236,11 +247,8 @@ impl Handler for Driver {
     }
 
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, _io: &mut Io) {
-        if self.members.contains(&connection) {
-            match reason {
-                CloseReason::EndOfStream => tracing::debug!("a member connection ended"),
-                reason => tracing::warn!("a member connection ended: {reason}"),
-            }
+        if self.members.contains(connection) {
+            log_end(reason);
             self.member_gone(now, connection);
         } else {
             self.coordinator.connection_closed(connection);
@@ -254,23 +262,11 @@ impl Handler for Driver {
     }
 
     fn tick(&mut self, now: Time, io: &mut Io) -> Time {
-        let overdue: Vec<u64> = self
-            .strangers
-            .iter()
-            .filter(|(_, by)| now >= **by)
-            .map(|(connection, _)| *connection)
-            .collect();
-        for connection in overdue {
-            tracing::warn!("closed a member connection that did not say who it is");
+        while let Some(connection) = self.members.take_overdue(now) {
             self.member_gone(now, connection);
             self.split().1.close_member(connection);
         }
-        let next_stranger = self
-            .strangers
-            .values()
-            .min()
-            .copied()
-            .unwrap_or(Time::NEVER);
+        let next_stranger = self.members.next_deadline();
         let (coordinator, mut out) = self.split();
         let next = coordinator.tick(now, &mut out).min(next_stranger);
         self.release(now, io);
@@ -279,7 +275,7 @@ impl Handler for Driver {
 }
 
 struct Actions<'a> {
-    members: &'a mut BTreeSet<u64>,
+    members: &'a mut MemberConnections,
     held: &'a mut Held,
 }
 
@@ -311,7 +307,7 @@ impl Output for Actions<'_> {
     }
 
     fn close_member(&mut self, connection: u64) {
-        self.members.remove(&connection);
+        self.members.remove(connection);
         self.held.closing.insert(connection);
         self.held.actions.push(Action::Close(connection));
     }

@@ -1,7 +1,9 @@
 //! The `coordinator` program: clients and members on one thread, admin API and HTTP on another.
 
 mod admin;
+mod connections;
 mod driver;
+mod kubernetes;
 mod state_file;
 
 use std::net::{SocketAddr, SocketAddrV4};
@@ -28,8 +30,9 @@ use state_file::{Directory, StateFile};
 
 /// Keeps the membership and the tables of a store, and tells clients where to find what.
 ///
-/// With `--state file:DIR` its state outlives it: the next coordinator on the same directory goes on with the same store.
-/// Without, a new coordinator is a new, empty store.
+/// With `--state file:DIR` its state outlives it: the next coordinator on the same directory goes on with the same store. With
+/// `--state kubernetes` it is in objects of Kubernetes, and of several coordinators one leads. With neither, a new coordinator is
+/// a new, empty store.
 #[derive(Parser, Debug)]
 #[command(name = "coordinator", version = VERSION, after_help = EXAMPLES)]
 pub struct Options {
@@ -47,10 +50,13 @@ pub struct Options {
     /// Upper half of all table ids; random unless given [0 makes the ids of captured RAMCloud sessions]
     #[arg(long = "clusterTag", env = "RCBOX_CLUSTER_TAG", value_name = "NUMBER")]
     cluster_tag: Option<u32>,
-    /// Where to keep what must outlive this process: `memory` is nowhere, `file:DIR` a directory on a disk that stays. One
-    /// coordinator at a time uses a directory; it keeps a lock on it
-    #[arg(long, env = "RCBOX_STATE", default_value = "memory", value_name = "memory|file:DIR", value_parser = state_place)]
+    /// Where to keep what must outlive this process: `memory` is nowhere, `file:DIR` a directory on a disk that stays (one
+    /// coordinator at a time uses it, and keeps a lock on it), `kubernetes` objects of the API server that the pod's service
+    /// account or KUBECONFIG leads to (see --stateName)
+    #[arg(long, env = "RCBOX_STATE", default_value = "memory", value_name = "memory|file:DIR|kubernetes", value_parser = state_place)]
     state: StatePlace,
+    #[command(flatten)]
+    kubernetes: kubernetes::KubernetesOptions,
     /// Where to listen for members [default: client port + 100]
     #[arg(long = "memberListen", env = "RCBOX_MEMBER_LISTEN", value_name = "HOST:PORT", value_parser = host_port)]
     member_listen: Option<SocketAddrV4>,
@@ -88,6 +94,7 @@ Examples:
   coordinator -C tcp:host=127.0.0.1,port=11100
   coordinator -C tcp:host=0.0.0.0,port=11100 --advertise tcp:host=10.0.0.1,port=11100
   coordinator -C tcp:host=0.0.0.0,port=11100 --state file:/var/lib/rcbox
+  coordinator -C tcp:host=0.0.0.0,port=11100 --state kubernetes --stateName box
 
 Then start servers with: server -C tcp:host=127.0.0.1,port=11100 -L tcp:host=127.0.0.1,port=12100";
 
@@ -96,13 +103,17 @@ Then start servers with: server -C tcp:host=127.0.0.1,port=11100 -L tcp:host=127
 enum StatePlace {
     Memory,
     Directory(PathBuf),
+    Kubernetes,
 }
 
 fn state_place(text: &str) -> Result<StatePlace, String> {
     match text.split_once(':') {
         None if text == "memory" => Ok(StatePlace::Memory),
+        None if text == "kubernetes" => Ok(StatePlace::Kubernetes),
         Some(("file", path)) if !path.is_empty() => Ok(StatePlace::Directory(path.into())),
-        _ => Err("expected memory, or file:DIR with the name of a directory".to_owned()),
+        _ => {
+            Err("expected memory, kubernetes, or file:DIR with the name of a directory".to_owned())
+        }
     }
 }
 
@@ -111,9 +122,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     options.logging.start();
     raise_file_limit();
     give_back_at_once();
-    let client = listen_address(&options.locator)?;
-    let (coordinator, state) = open_state(options)?;
-    let mut reactor = Reactor::new(ReactorOptions {
+    let reactor = Reactor::new(ReactorOptions {
         spin: Duration::from_micros(options.poll_micros),
         limits: Limits {
             connections: options.max_connections,
@@ -121,6 +130,21 @@ pub fn run(options: &Options) -> Result<(), String> {
         },
     })
     .map_err(|error| format!("cannot poll: {error}"))?;
+    match &options.state {
+        StatePlace::Kubernetes => kubernetes::run(options, reactor),
+        StatePlace::Memory => run_alone(options, None, reactor),
+        StatePlace::Directory(path) => run_alone(options, Some(path), reactor),
+    }
+}
+
+/// The only coordinator of its store.
+fn run_alone(
+    options: &Options,
+    directory: Option<&Path>,
+    mut reactor: Reactor,
+) -> Result<(), String> {
+    let client = listen_address(&options.locator)?;
+    let (coordinator, state) = open_state(options, directory)?;
     let mut listen = |address: SocketAddrV4, protocol, what: &str| {
         reactor
             .listen(address, protocol)
@@ -140,18 +164,18 @@ pub fn run(options: &Options) -> Result<(), String> {
         let base = client_base(&options.locator, client)?;
         let admin = bind_admin(beside(options.admin_listen, base, ADMIN_PORT_OFFSET)?).await?;
         let http = http::bind(beside(options.http_listen, base, HTTP_PORT_OFFSET)?).await?;
-        announce(options, client, member, &admin, &http)?;
+        announce(options, client, member, bound(&admin)?, bound(&http)?);
         let threads = vec![Loop::spawn(
             "coordinator".to_owned(),
             reactor,
             handler,
             |_| Ok(()),
         )?];
-        let probe = Arc::new(admin::Probe::new(mailbox.clone()));
+        let probe = Arc::new(admin::Probe::new(mailbox.clone(), None));
         run_until_signal(threads, |stop| async move {
             tokio::try_join!(
                 http::serve(http, probe, stop.clone().wait()),
-                admin::serve(admin, mailbox, stop.clone().wait())
+                admin::serve(admin, mailbox, None, stop.clone().wait())
             )
             .map(|_| ())
         })
@@ -160,7 +184,10 @@ pub fn run(options: &Options) -> Result<(), String> {
 }
 
 /// The coordinator as it was noted, or a new store's.
-fn open_state(options: &Options) -> Result<(Coordinator, Option<StateFile>), String> {
+fn open_state(
+    options: &Options,
+    directory: Option<&Path>,
+) -> Result<(Coordinator, Option<StateFile>), String> {
     let cluster_tag = match options.cluster_tag {
         Some(tag) => tag,
         None => random_u64()? as u32,
@@ -169,7 +196,7 @@ fn open_state(options: &Options) -> Result<(Coordinator, Option<StateFile>), Str
         allow_test_rpcs: options.allow_test_rpcs,
         ..coordinator::Config::new(random_u64()?, cluster_tag, VERSION)
     };
-    let StatePlace::Directory(path) = &options.state else {
+    let Some(path) = directory else {
         tracing::info!(
             "a new, empty store {:016x}; what this process knows ends with it (see --state)",
             config.cluster_id
@@ -249,19 +276,22 @@ async fn bind_admin(address: SocketAddrV4) -> Result<tokio::net::TcpListener, St
         })
 }
 
+/// Where a listener listens.
+fn bound(listener: &tokio::net::TcpListener) -> Result<SocketAddrV4, String> {
+    match listener.local_addr() {
+        Ok(SocketAddr::V4(address)) => Ok(address),
+        Ok(SocketAddr::V6(address)) => Err(format!("{address} is not an IPv4 address")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 fn announce(
     options: &Options,
     client: SocketAddrV4,
     member: SocketAddrV4,
-    admin: &tokio::net::TcpListener,
-    http: &tokio::net::TcpListener,
-) -> Result<(), String> {
-    let local = |listener: &tokio::net::TcpListener| match listener.local_addr() {
-        Ok(SocketAddr::V4(address)) => Ok(address),
-        Ok(SocketAddr::V6(address)) => Err(format!("{address} is not an IPv4 address")),
-        Err(error) => Err(error.to_string()),
-    };
-    let (admin, http) = (local(admin)?, local(http)?);
+    admin: SocketAddrV4,
+    http: SocketAddrV4,
+) {
     // Only the log names it, so that 0.0.0.0 needs no advice here.
     let mut locator = advertised(options.advertise.as_deref(), client, 0)
         .unwrap_or_else(|_| format!("tcp:host={},port={}", client.ip(), client.port()));
@@ -274,5 +304,4 @@ fn announce(
         locator += &format!(",adminPort={}", admin.port());
     }
     tracing::info!(%locator, %client, %member, %admin, %http, "serving");
-    Ok(())
 }

@@ -39,10 +39,20 @@ pub struct Process {
 
 impl Process {
     pub fn start(program: &str, arguments: &[String]) -> Process {
+        Process::start_with(program, arguments, &[])
+    }
+
+    /// With nothing but these in its environment.
+    pub fn start_with(
+        program: &str,
+        arguments: &[String],
+        environment: &[(&str, &str)],
+    ) -> Process {
         let mut child = Command::new(program)
             .args(arguments)
             .args(["--logFormat", "json", "--logLevel", "debug"])
             .env_clear()
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -218,7 +228,12 @@ pub struct Server {
 
 impl Server {
     pub fn start(coordinator: &Coordinator, member: &str, more: &[&str]) -> Server {
-        let mut arguments: Vec<String> = vec!["-C".to_owned(), coordinator.locator.clone()];
+        Server::start_at(&coordinator.locator, member, more)
+    }
+
+    /// Of the store whose coordinator has this locator.
+    pub fn start_at(locator: &str, member: &str, more: &[&str]) -> Server {
+        let mut arguments: Vec<String> = vec!["-C".to_owned(), locator.to_owned()];
         let own = ["-L", "tcp:host=127.0.0.1,port=0", "--member", member];
         arguments.extend(own.iter().chain(more).map(|text| (*text).to_owned()));
         let has_memory = more.contains(&"-t");

@@ -1,0 +1,319 @@
+//! Between sockets, the API server, and the leader's state machine.
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::sync::mpsc::Receiver;
+
+use coordinator::leader::{self, Leader, Output};
+use coordinator::state::objects::{Answer, Ending, Request, RequestId};
+use net::{CloseReason, Counters, Handler, Io, Protocol, Reactor};
+use prost::Message;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use wire::ids::ReplyTo;
+use wire::member::ToCoordinator;
+use wire::time::Time;
+
+use super::standing::{Role, Sender};
+use crate::coordinator::connections::{MemberConnections, log_end};
+use crate::coordinator::driver::{Keeping, Question, Shown};
+use crate::logging::log_message;
+use crate::runtime::end_process;
+
+/// Exit code of a leader that another one has followed: nothing is wrong, and the next process in its place is a standby.
+pub const EXIT_DEPOSED: i32 = 3;
+
+/// What comes from the thread that talks to the API server.
+pub enum Event {
+    Elected,
+    Answered(RequestId, Answer),
+}
+
+/// Where clients and members are served.
+#[derive(Clone, Copy, Debug)]
+pub struct Listeners {
+    pub client: SocketAddrV4,
+    pub member: SocketAddrV4,
+}
+
+/// To another thread, once all that it tells of is noted.
+type Deferred = Box<dyn FnOnce() + Send>;
+
+/// The ends of channels that the driver uses.
+pub struct Channels {
+    pub events: Receiver<Event>,
+    pub questions: Receiver<Question>,
+    pub requests: UnboundedSender<(RequestId, Request)>,
+    pub standing: Sender,
+    /// Told once, when it leads.
+    pub serving: oneshot::Sender<Listeners>,
+}
+
+pub struct Driver {
+    name: String,
+    settings: Option<leader::Settings>,
+    /// From the election on.
+    leader: Option<Leader<Deferred>>,
+    leads: bool,
+    events: Receiver<Event>,
+    questions: Receiver<Question>,
+    requests: UnboundedSender<(RequestId, Request)>,
+    standing: Sender,
+    client_listener: Option<usize>,
+    members: MemberConnections,
+}
+
+/// Runs on a thread of its own: waits to be elected, and opens `listeners` when the state is loaded.
+///
+/// # Errors
+/// A listener cannot be opened.
+pub fn run(
+    mut reactor: Reactor,
+    settings: leader::Settings,
+    channels: Channels,
+    listeners: Listeners,
+) -> Result<(), String> {
+    let Channels {
+        events,
+        questions,
+        requests,
+        standing,
+        serving,
+    } = channels;
+    let mut driver = Driver {
+        name: settings.keeper.leader.clone(),
+        settings: Some(settings),
+        leader: None,
+        leads: false,
+        events,
+        questions,
+        requests,
+        standing,
+        client_listener: None,
+        members: MemberConnections::default(),
+    };
+    let failed = |error: io::Error| format!("polling failed: {error}");
+    let leads = reactor.run_until(&mut driver, |driver| driver.leads);
+    if !leads.map_err(failed)? {
+        return Ok(());
+    }
+    let mut listen = |address: SocketAddrV4, protocol, what: &str| {
+        reactor
+            .listen(address, protocol)
+            .map_err(|error| format!("cannot listen at {address} for {what}: {error}"))
+    };
+    let (number, client) = listen(listeners.client, Protocol::Rpc, "clients")?;
+    let (_, member) = listen(listeners.member, Protocol::Member, "members")?;
+    driver.client_listener = Some(number);
+    driver.be(Role::Leading);
+    // Nobody listens if the program is ending.
+    let _ = serving.send(Listeners { client, member });
+    reactor.run(&mut driver).map_err(failed)
+}
+
+impl Driver {
+    fn be(&self, role: Role) {
+        self.standing.send_modify(|standing| standing.role = role);
+    }
+
+    fn elected(&mut self, now: Time) {
+        let Some(settings) = self.settings.take() else {
+            return;
+        };
+        let mut leader = Leader::new(settings);
+        leader.start(now);
+        self.leader = Some(leader);
+        self.be(Role::TakingOver);
+    }
+
+    fn question(&mut self, now: Time, question: Question, counters: Counters) {
+        // An answer that is dropped tells whoever asked that there is none.
+        let Some(leader) = &mut self.leader else {
+            return;
+        };
+        let answer: Deferred = match question {
+            Question::Status(answer) => {
+                let Some(status) = leader.status(now) else {
+                    return;
+                };
+                let is_stuck = status.state_wait.is_some() || !status.refusal.is_empty();
+                let shown = Shown {
+                    status,
+                    counters,
+                    keeping: Keeping::Objects(self.name.clone()),
+                };
+                if is_stuck {
+                    drop(answer.send(shown));
+                    return;
+                }
+                Box::new(move || drop(answer.send(shown)))
+            }
+            Question::Tables {
+                after_table_id,
+                page_size,
+                answer,
+            } => {
+                let Some(coordinator) = leader.coordinator() else {
+                    return;
+                };
+                let page = coordinator.tables(after_table_id, page_size);
+                Box::new(move || drop(answer.send(page)))
+            }
+            Question::RemoveMember { removal, answer } => {
+                let removed = leader.remove_member(now, &removal);
+                Box::new(move || drop(answer.send(removed)))
+            }
+            Question::AcceptLoss { acceptance, answer } => {
+                let accepted = leader.accept_loss(now, &acceptance);
+                Box::new(move || drop(answer.send(accepted)))
+            }
+        };
+        leader.defer(answer);
+    }
+
+    fn close_member(&mut self, now: Time, connection: u64, io: &mut Io) {
+        self.members.remove(connection);
+        if let Some(leader) = &mut self.leader {
+            leader.member_closed(now, connection);
+        }
+        io.close(connection);
+    }
+
+    /// Does what the leader says.
+    fn carry_out(&mut self, io: &mut Io) {
+        while let Some(output) = self.leader.as_mut().and_then(Leader::take_output) {
+            match output {
+                Output::Request(id, request) => {
+                    // Nobody takes it if the program is ending.
+                    let _ = self.requests.send((id, request));
+                }
+                Output::Leads { cluster_id, is_new } => self.leads(cluster_id, is_new),
+                Output::Reply(ReplyTo { connection, nonce }, payload) => {
+                    io.send(connection, nonce, &[&payload]);
+                }
+                Output::SendMember(connection, message) => {
+                    io.send(connection, 0, &[&message.encode_to_vec()]);
+                }
+                Output::CloseMember(connection) => {
+                    self.members.remove(connection);
+                    io.close(connection);
+                }
+                Output::Deferred(answer) => answer(),
+                Output::Log(level, text) => log_message(level, &text),
+                Output::EndProcess => end_process(),
+                Output::Ended(ending, text) => self.ended(ending, text),
+            }
+        }
+    }
+
+    fn leads(&mut self, cluster_id: u64, is_new: bool) {
+        self.leads = true;
+        let status = self
+            .leader
+            .as_ref()
+            .and_then(|leader| leader.status(net::now()));
+        let Some(status) = status.filter(|_| !is_new) else {
+            tracing::info!("nothing was noted: a new, empty store {cluster_id:016x}");
+            return;
+        };
+        tracing::info!(
+            members = status.members.len(),
+            tables = status.table_count,
+            leases = status.client_lease_count,
+            term = status.term,
+            "going on with store {cluster_id:016x}"
+        );
+    }
+
+    fn ended(&mut self, ending: Ending, text: String) {
+        if ending == Ending::Deposed {
+            tracing::warn!("{text}");
+            std::process::exit(EXIT_DEPOSED);
+        }
+        let text = match text.starts_with("State") {
+            true => text,
+            false => format!("State{ending:?}: {text}"),
+        };
+        tracing::error!("this coordinator was elected, and must not lead: {text}");
+        self.be(Role::Refused(text));
+    }
+
+    /// While the state is not loaded, somebody may want to know why.
+    fn say_what_keeps_it(&self, now: Time) {
+        let wait = self.leader.as_ref().and_then(|leader| leader.wait(now));
+        let why = wait.filter(|_| !self.leads).map(|wait| wait.why);
+        self.standing.send_if_modified(|standing| {
+            let is_taking_over = standing.role == Role::TakingOver;
+            let is_news = is_taking_over && standing.trouble != why;
+            if is_news {
+                standing.trouble.clone_from(&why);
+            }
+            is_news
+        });
+    }
+}
+
+impl Handler for Driver {
+    fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, _io: &mut Io) {
+        if listener != self.client_listener {
+            self.members.opened(now, connection);
+        }
+    }
+
+    fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
+        let Some(leader) = &mut self.leader else {
+            return;
+        };
+        if !self.members.contains(connection) {
+            return leader.request(now, ReplyTo { connection, nonce }, payload);
+        }
+        self.members.heard(connection);
+        match ToCoordinator::decode(payload) {
+            Ok(message) => leader.member_message(now, connection, message),
+            Err(error) => {
+                tracing::warn!(
+                    "closed a member connection: a message that cannot be read: {error}"
+                );
+                self.close_member(now, connection, io);
+            }
+        }
+    }
+
+    fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, _io: &mut Io) {
+        let is_member = self.members.contains(connection);
+        self.members.remove(connection);
+        let Some(leader) = &mut self.leader else {
+            return;
+        };
+        if is_member {
+            log_end(reason);
+            leader.member_closed(now, connection);
+        } else {
+            leader.connection_closed(connection);
+        }
+    }
+
+    fn woken(&mut self, now: Time, io: &mut Io) {
+        while let Ok(event) = self.events.try_recv() {
+            match (event, &mut self.leader) {
+                (Event::Elected, _) => self.elected(now),
+                (Event::Answered(id, answer), Some(leader)) => leader.answered(now, id, answer),
+                (Event::Answered(..), None) => {}
+            }
+        }
+        while let Ok(question) = self.questions.try_recv() {
+            self.question(now, question, io.counters());
+        }
+    }
+
+    fn tick(&mut self, now: Time, io: &mut Io) -> Time {
+        while let Some(connection) = self.members.take_overdue(now) {
+            self.close_member(now, connection, io);
+        }
+        let next = self.leader.as_mut().map(|leader| leader.tick(now));
+        self.carry_out(io);
+        self.say_what_keeps_it(now);
+        next.unwrap_or(Time::NEVER)
+            .min(self.members.next_deadline())
+    }
+}
