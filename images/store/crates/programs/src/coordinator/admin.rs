@@ -93,7 +93,13 @@ impl Service {
                 _ => {}
             }
         }
-        Ok(self.mailbox.ask(question).await?)
+        let answer = self.mailbox.ask(question).await;
+        answer.map_err(|error| match error {
+            NoAnswer::Gone if self.standing.is_some() => Status::unavailable(
+                "no answer in time; it may be done all the same, later. The status says whether the state can be noted",
+            ),
+            error => error.into(),
+        })
     }
 }
 

@@ -4,6 +4,7 @@ mod admin_api;
 mod args;
 mod complete;
 mod interrupt;
+mod leader;
 mod notation;
 mod objects;
 mod operate;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use wire::ids::{ServerId, TableId};
 use wire::opcode::Service;
 
+use super::leader;
 use super::notation::escape;
 
 /// Whether there is a member, and all are up.
@@ -58,6 +59,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
         status.table_count,
         status.client_lease_count
     );
+    leader::lines(&mut text, status.leader.as_ref());
     members(&mut text, status, colors);
     retired(&mut text, status);
     recoveries(&mut text, status);
@@ -414,6 +416,8 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
         "losses": losses.collect::<Vec<_>>(),
         "lossesDropped": status.losses_dropped,
         "recoveries": status.recoveries.iter().map(recovery_json).collect::<Vec<_>>(),
+        "stateKind": leader::state_kind(status),
+        "leader": leader::leader_json(status.leader.as_ref()),
     })
 }
 

@@ -50,8 +50,17 @@ type Shared = Arc<Mutex<Kept>>;
 pub struct ApiServer {
     kept: Shared,
     pub address: SocketAddr,
-    // Ends the server when it is dropped.
-    _runtime: tokio::runtime::Runtime,
+    /// `None` only while it is dropped.
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        // Whoever drops it may be a task of another runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl ApiServer {
@@ -62,19 +71,21 @@ impl ApiServer {
             .build()
             .unwrap();
         let kept = Shared::default();
-        let listener = runtime
-            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
-            .unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new()
             .fallback(serve)
             .layer(axum::extract::DefaultBodyLimit::max(3 << 20))
             .with_state(Arc::clone(&kept));
-        runtime.spawn(async move { axum::serve(listener, router).await.unwrap() });
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            axum::serve(listener, router).await.unwrap()
+        });
         ApiServer {
             kept,
             address,
-            _runtime: runtime,
+            runtime: Some(runtime),
         }
     }
 

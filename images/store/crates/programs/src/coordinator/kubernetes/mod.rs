@@ -5,6 +5,7 @@
 
 mod api;
 #[cfg(test)]
+#[allow(dead_code, reason = "tests of whole programs use more of it")]
 mod api_server;
 mod driver;
 mod election;
