@@ -191,9 +191,9 @@ fn a_standby_goes_on_where_a_killed_leader_was() {
     let text = second.says("first leads");
     assert!(text.contains("this coordinator is a standby"), "{text}");
     let metrics = http_get(second.http, "/metrics").1;
-    assert!(metrics.contains("rcbox_coordinator_leading 0"), "{metrics}");
+    assert!(metrics.contains("rcbox_leading 0"), "{metrics}");
     let metrics = http_get(first.http, "/metrics").1;
-    assert!(metrics.contains("rcbox_coordinator_leading 1"), "{metrics}");
+    assert!(metrics.contains("rcbox_leading 1"), "{metrics}");
 
     let _servers = world.servers(2);
     let mut cluster = world.cluster();
@@ -278,6 +278,8 @@ fn while_the_api_server_is_away_reads_and_writes_go_on_and_changes_wait() {
     let _servers = world.servers(1);
     let mut cluster = world.cluster();
     let table = cluster.create_table("fruit", 1).unwrap();
+    // A client that has its lease: a new one would have to wait for that.
+    cluster.write(table, b"apple", b"green").unwrap();
     world.wait_for_members(1);
 
     world.server.set_away(true);

@@ -56,10 +56,9 @@ pub struct ApiServer {
 
 impl Drop for ApiServer {
     fn drop(&mut self) {
-        // Whoever drops it may be a task of another runtime.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        // Whoever drops it may be a task of another runtime, which must not wait; its listener is closed afterwards.
+        let runtime = self.runtime.take();
+        let _ = std::thread::spawn(move || drop(runtime)).join();
     }
 }
 

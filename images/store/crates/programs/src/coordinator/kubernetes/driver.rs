@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
 
 use coordinator::leader::{self, Leader, Output};
 use coordinator::state::objects::{Answer, Ending, Request, RequestId};
@@ -39,6 +40,25 @@ pub struct Listeners {
 /// To another thread, once all that it tells of is noted.
 type Deferred = Box<dyn FnOnce() + Send>;
 
+/// Somebody who wants to see the status. It is shown once all that it shows is noted, or once it is known that this takes long:
+/// whichever comes first takes it.
+#[derive(Clone)]
+struct Onlooker(Arc<Mutex<Option<oneshot::Sender<Shown>>>>);
+
+impl Onlooker {
+    fn show(&self, shown: Shown) {
+        let sender = self.0.lock().ok().and_then(|mut sender| sender.take());
+        if let Some(sender) = sender {
+            // Whoever asked may have given up.
+            drop(sender.send(shown));
+        }
+    }
+
+    fn waits(&self) -> bool {
+        self.0.lock().is_ok_and(|sender| sender.is_some())
+    }
+}
+
 /// The ends of channels that the driver uses.
 pub struct Channels {
     pub events: Receiver<Event>,
@@ -61,6 +81,9 @@ pub struct Driver {
     standing: Sender,
     client_listener: Option<usize>,
     members: MemberConnections,
+    onlookers: Vec<Onlooker>,
+    /// Why it must not lead.
+    refusal: Option<String>,
 }
 
 /// Runs on a thread of its own: waits to be elected, and opens `listeners` when the state is loaded.
@@ -91,6 +114,8 @@ pub fn run(
         standing,
         client_listener: None,
         members: MemberConnections::default(),
+        onlookers: Vec::new(),
+        refusal: None,
     };
     let failed = |error: io::Error| format!("polling failed: {error}");
     let leads = reactor.run_until(&mut driver, |driver| driver.leads);
@@ -133,20 +158,12 @@ impl Driver {
         };
         let answer: Deferred = match question {
             Question::Status(answer) => {
-                let Some(status) = leader.status(now) else {
+                let onlooker = Onlooker(Arc::new(Mutex::new(Some(answer))));
+                let Some(shown) = self.shown(now, counters) else {
                     return;
                 };
-                let is_stuck = status.state_wait.is_some() || !status.refusal.is_empty();
-                let shown = Shown {
-                    status,
-                    counters,
-                    keeping: Keeping::Objects(self.name.clone()),
-                };
-                if is_stuck {
-                    drop(answer.send(shown));
-                    return;
-                }
-                Box::new(move || drop(answer.send(shown)))
+                self.onlookers.push(onlooker.clone());
+                Box::new(move || onlooker.show(shown))
             }
             Question::Tables {
                 after_table_id,
@@ -168,7 +185,36 @@ impl Driver {
                 Box::new(move || drop(answer.send(accepted)))
             }
         };
-        leader.defer(answer);
+        if let Some(leader) = &mut self.leader {
+            leader.defer(answer);
+        }
+    }
+
+    fn shown(&self, now: Time, counters: Counters) -> Option<Shown> {
+        let mut status = self.leader.as_ref()?.status(now)?;
+        if let Some(refusal) = &self.refusal {
+            status.refusal.clone_from(refusal);
+        }
+        Some(Shown {
+            status,
+            counters,
+            keeping: Keeping::Objects(self.name.clone()),
+        })
+    }
+
+    /// What cannot be noted for long is shown all the same, with the reason.
+    fn show_what_waits(&mut self, now: Time, counters: Counters) {
+        self.onlookers.retain(Onlooker::waits);
+        let leader = self.leader.as_ref();
+        let is_stuck = leader.is_some_and(|leader| leader.wait(now).is_some());
+        if !is_stuck && self.refusal.is_none() {
+            return;
+        }
+        for onlooker in core::mem::take(&mut self.onlookers) {
+            if let Some(shown) = self.shown(now, counters) {
+                onlooker.show(shown);
+            }
+        }
     }
 
     fn close_member(&mut self, now: Time, connection: u64, io: &mut Io) {
@@ -235,6 +281,7 @@ impl Driver {
             false => format!("State{ending:?}: {text}"),
         };
         tracing::error!("this coordinator was elected, and must not lead: {text}");
+        self.refusal = Some(text.clone());
         self.be(Role::Refused(text));
     }
 
@@ -313,6 +360,7 @@ impl Handler for Driver {
         let next = self.leader.as_mut().map(|leader| leader.tick(now));
         self.carry_out(io);
         self.say_what_keeps_it(now);
+        self.show_what_waits(now, io.counters());
         next.unwrap_or(Time::NEVER)
             .min(self.members.next_deadline())
     }
