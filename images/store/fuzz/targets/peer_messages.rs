@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use wire::member::TabletRange;
-use wire::peer::{Answer, Data, Entries, Listing, ReadEntries, Request};
+use wire::peer::{Answer, Data, Entries, Listing, Migrating, ReadEntries, Request};
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(request) = Request::decode(data) {
@@ -32,6 +32,7 @@ fuzz_target!(|data: &[u8]| {
                 written
             }
             Request::List(list) => list.to_bytes().to_vec(),
+            Request::MigrateRead(read) => read.to_bytes().to_vec(),
         };
         assert_eq!(written, data);
     }
@@ -41,6 +42,9 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(message) = Entries::decode(data) {
         let fixed = Entries::fixed_bytes(message.status, message.next_offset);
         assert_eq!([&fixed[..], message.data].concat(), data);
+    }
+    if let Ok(message) = Migrating::decode(data) {
+        assert_eq!([&message.fixed_bytes()[..], message.data].concat(), data);
     }
     if let Ok(listing) = Listing::decode(data) {
         let mut written = Vec::new();

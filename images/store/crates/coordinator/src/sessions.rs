@@ -106,6 +106,12 @@ impl Coordinator {
                     self.suspect(now, suspect.index(), true, out);
                 }
             }
+            Some(shard::Kind::Migrated(_) | shard::Kind::Stopped(_)) => {
+                out.log_message(
+                    level::WARNING,
+                    "a server spoke of a migration that this coordinator has not ordered",
+                );
+            }
             Some(shard::Kind::Hello(_)) | None => {
                 out.log_message(
                     level::WARNING,

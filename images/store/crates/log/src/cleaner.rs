@@ -67,6 +67,10 @@ struct Round {
 }
 
 impl Cleaner {
+    pub fn is_idle(&self) -> bool {
+        self.victim.is_none()
+    }
+
     /// There is a reason to begin again.
     pub fn wake(&mut self) {
         self.round = Round::default();
@@ -161,10 +165,16 @@ impl Log {
             || self.best_victim().is_some() && !self.is_resting()
             || self.waits_for_replicas()
             || self.copies.kept_bytes > 0
+            || self.pin.is_some() && self.would_clean_pinned()
+    }
+
+    /// Whether there would be a victim if nothing were pinned.
+    pub(crate) fn would_clean_pinned(&self) -> bool {
+        self.best_victim_of(|segment| segment.is_pinned).is_some()
     }
 
     /// Whether there may be more to clean when more is durable.
-    fn waits_for_replicas(&self) -> bool {
+    pub(crate) fn waits_for_replicas(&self) -> bool {
         let is_unsafe =
             |segment: &Segment| segment.state == State::Closed && !self.is_safe(segment);
         self.holds_too_many() || self.segments.iter().any(is_unsafe)
@@ -209,7 +219,11 @@ impl Log {
 
     /// The closed segment with the most to gain per byte copied, old ones first: what is still alive in an old segment
     /// will probably stay so, while a young one is worth waiting for.
-    fn best_victim(&self) -> Option<u32> {
+    pub(crate) fn best_victim(&self) -> Option<u32> {
+        self.best_victim_of(|segment| !segment.is_pinned)
+    }
+
+    fn best_victim_of(&self, is_meant: impl Fn(&Segment) -> bool) -> Option<u32> {
         let min_gain = self.config.segment_bytes / MIN_GAIN_DIVISOR;
         let now = self.head_position().0;
         let size = u64::from(self.config.segment_bytes);
@@ -224,6 +238,7 @@ impl Log {
             // One that was closed early is worth it for its end, whatever is dead in it.
             let was_closed_early = self.room_in(number) > self.config.max_append_bytes();
             segment.state == State::Closed
+                && is_meant(segment)
                 && (segment.dead_bytes() > min_gain || was_closed_early)
                 && self.is_safe(segment)
         });

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod changes;
 mod cleaner;
 mod copies;
 mod index;
@@ -13,6 +14,7 @@ mod position;
 mod prefetch;
 mod segment;
 
+pub use changes::Appends;
 pub use cleaner::{CleanerStats, Cleaning, Keeps, Owner};
 pub use index::{Index, IndexFull, Slot};
 pub use ledger::{Change, last_digest};

@@ -8,6 +8,7 @@ use wire::entry::{self, Entry, RawEntry, SegmentHeader, Tombstone};
 use wire::ids::{ServerId, TableId};
 use wire::map::Map;
 
+use crate::changes::Pin;
 use crate::cleaner::Cleaner;
 use crate::copies::Copies;
 use crate::ledger::Ledger;
@@ -174,6 +175,7 @@ pub struct Log {
     pub(crate) killed_bytes: u64,
     pub(crate) appended: Appended,
     pub(crate) cleaner: Cleaner,
+    pub(crate) pin: Option<Pin>,
 }
 
 impl Log {
@@ -221,6 +223,7 @@ impl Log {
             killed_bytes: 0,
             appended: Appended::default(),
             cleaner: Cleaner::default(),
+            pin: None,
             config,
             origin,
         }
@@ -545,6 +548,7 @@ impl Log {
         self.segments[number as usize].start = Some(self.next_start);
         self.next_start = LogPosition(self.next_start.0 + u64::from(self.config.segment_bytes));
         self.head = Some(number);
+        self.note_head(number);
         if self.config.durability == Durability::External {
             self.append_digest();
         }
@@ -582,6 +586,7 @@ impl Log {
         while self.append_ends.back().copied() > start {
             self.append_ends.pop_back();
         }
+        self.forget_head(number);
         self.by_id.remove(&id);
         self.free.push(number);
         self.note_discarded(id);

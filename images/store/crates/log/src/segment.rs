@@ -28,6 +28,8 @@ pub(crate) struct Segment {
     pub id: u64,
     /// It is closed, and so are all replicas that it shall have.
     pub settled: bool,
+    /// Somebody still reads it; see [`crate::Log::pin_heads`].
+    pub is_pinned: bool,
     /// Bytes of entries, segment header included.
     pub used_bytes: u32,
     /// Bytes of entries that are needed, segment header excluded; exact at all times.
@@ -52,6 +54,7 @@ impl Segment {
             state: State::Free,
             id: 0,
             settled: false,
+            is_pinned: false,
             used_bytes: 0,
             live_bytes: 0,
             tombstone_bytes: 0,

@@ -66,7 +66,7 @@ impl Shard {
     /// A connection that [`Output::connect_backup`] began is there.
     pub fn backup_connected(
         &mut self,
-        _now: Time,
+        now: Time,
         channel: Channel,
         backup: ServerId,
         out: &mut impl Output,
@@ -74,6 +74,7 @@ impl Shard {
         match channel {
             Channel::Replication => self.replica_backup_connected(backup),
             Channel::Recovery => self.source_connected(backup, out),
+            Channel::Migration => self.migration_connected(now, backup),
         }
     }
 
@@ -93,6 +94,7 @@ impl Shard {
         match channel {
             Channel::Replication => self.replica_backup_disconnected(now, backup),
             Channel::Recovery => self.source_disconnected(now, backup, out),
+            Channel::Migration => self.migration_disconnected(now, backup),
         }
     }
 
@@ -109,6 +111,7 @@ impl Shard {
         match channel {
             Channel::Replication => self.replica_backup_answer(now, backup, nonce, payload, out),
             Channel::Recovery => self.source_answer(now, backup, nonce, payload, out),
+            Channel::Migration => self.migration_answer(now, backup, nonce, payload, out),
         }
     }
 }

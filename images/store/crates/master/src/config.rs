@@ -26,6 +26,8 @@ pub struct Config {
     pub enumerated_slots: usize,
     /// An answer to ENUMERATE ends when it has so many bytes of objects; one object may make it longer.
     pub enumerated_bytes: usize,
+    /// A piece of a tablet that moves to another shard ends when it has so many bytes of entries, or when so many were looked at in the log.
+    pub migrated_bytes: usize,
     /// Serve KILL and FILL_WITH_TEST_DATA.
     pub allow_test_rpcs: bool,
 }
@@ -91,6 +93,7 @@ impl Config {
             max_held_replies: 1 << 12,
             enumerated_slots: 1024,
             enumerated_bytes: 128 << 10,
+            migrated_bytes: 64 << 10,
             allow_test_rpcs: false,
         })
     }

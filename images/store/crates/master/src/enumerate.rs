@@ -1,13 +1,10 @@
 //! ENUMERATE: the objects of a table, a bounded piece at a time. docs/enumeration.md says why it misses nothing.
 //!
-//! Objects come in the order of the low 32 bits of their hashes, then of the whole hash, then of the key: every hash table has
-//! its buckets in that order, whatever its size.
 //! The state that the client carries is a list of the ranges of hashes that are not finished, with how far each has come.
 
 use log::LogPosition;
 use prost::Message;
 use wire::bugs::{Bug, is_planted};
-use wire::entry::Kind;
 use wire::ids::{ReplyTo, TableId};
 use wire::proto::{EnumerationFrame, EnumerationIterator};
 use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject};
@@ -15,52 +12,13 @@ use wire::status::Status;
 
 use crate::output::Output;
 use crate::shard::Shard;
-use crate::store::{object_view, place_of};
+use crate::walk::{BUCKETS, Limits, Unfinished, order_of};
 
 /// Buckets that one request looks at: they lie in memory one behind the other.
 const MAX_BUCKETS: usize = 16_384;
-/// Buckets by which entries of the log are fetched ahead.
-const AHEAD: usize = 2;
 /// Ranges in a state, which has one or two more for each time that a tablet was split in the middle of its enumeration.
 const MAX_RANGES: usize = 64;
-/// As many buckets as there are low halves of hashes: what a state counts in.
-const BUCKETS: u64 = 1 << 32;
-
-/// A range of hashes that is not finished.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Unfinished {
-    /// Closed range of key hashes.
-    first: u64,
-    last: u64,
-    /// Objects before this, in the order of [`order_of`], have been returned.
-    next: (u64, u64),
-    /// Of the objects at `next`, those with smaller keys have been returned, too.
-    next_key: Vec<u8>,
-}
-
-/// Where an object comes in the order of enumeration.
-fn order_of(hash: u64) -> (u64, u64) {
-    (hash % BUCKETS, hash)
-}
-
 impl Unfinished {
-    fn new(first: u64, last: u64) -> Unfinished {
-        Unfinished {
-            first,
-            last,
-            next: (0, 0),
-            next_key: Vec::new(),
-        }
-    }
-
-    fn is_returned(&self, order: (u64, u64), key: &[u8]) -> bool {
-        (order, key) < (self.next, &self.next_key[..])
-    }
-
-    fn is_finished(&self) -> bool {
-        self.next.0 >= BUCKETS
-    }
-
     /// Leaves the hash 0 out as soon as its objects have been returned, which are the first of all: no objects with a cursor of
     /// 0 would mean the end.
     fn leave_zero(&mut self) {
@@ -152,7 +110,7 @@ impl State {
             && let Some(before) = self.ranges.last_mut()
         {
             before.last = last.last;
-            if before.is_returned(last.next, &last.next_key) {
+            if before.has_come(last.next, &last.next_key) {
                 (before.next, before.next_key) = (last.next, last.next_key);
             }
         }
@@ -169,8 +127,7 @@ impl Shard {
         let request = EnumerateRequest::decode(payload)?;
         let mut state = State::of(&request)?;
         let hash = request.tablet_first_hash;
-        let tablet = self.store.tablets.find(request.table_id, hash);
-        let tablet = tablet.ok_or(Status::UnknownTablet)?;
+        let tablet = self.store.tablets.find(request.table_id, hash)?;
         let mut objects = std::mem::take(&mut self.enumerated);
         objects.clear();
         let mut seen = LogPosition::START;
@@ -213,67 +170,22 @@ impl Shard {
         range: &mut Unfinished,
         objects: &mut Vec<u8>,
     ) -> LogPosition {
-        let (max_slots, piece_bytes) = (self.config.enumerated_slots, self.config.enumerated_bytes);
-        let store = &self.store;
-        let index = &store.keeper.index;
-        // All hashes of a range of one hash lie in one bucket.
-        let (first, last) = match range.first == range.last {
-            true => (range.first % BUCKETS, range.first % BUCKETS),
-            false => (range.next.0.min(BUCKETS - 1), BUCKETS - 1),
+        let limits = Limits {
+            slots: self.config.enumerated_slots,
+            buckets: MAX_BUCKETS,
+            bytes: self.config.enumerated_bytes,
         };
-        let (first_bucket, last_bucket) = (index.bucket_of(first), index.bucket_of(last));
-        let mut seen = LogPosition::START;
-        let (mut slots, mut found) = (0, Vec::new());
-        for bucket in first_bucket..=last_bucket {
-            if range.is_finished()
-                || slots >= max_slots
-                || bucket - first_bucket >= MAX_BUCKETS
-                || objects.len() >= piece_bytes
-            {
-                break;
-            }
-            if bucket + AHEAD <= last_bucket {
-                let ahead = index.bucket(bucket + AHEAD);
-                ahead.for_each(|at| store.log.prefetch(at));
-            }
-            found.clear();
-            for at in index.bucket(bucket) {
-                slots += 1;
-                let entry = store.log.entry(at);
-                let place = place_of(&entry);
-                let order = order_of(place.hash);
-                let wanted = place.table_id == table_id
-                    && (range.first..=range.last).contains(&place.hash)
-                    && !range.is_returned(order, place.key);
-                if wanted {
-                    // That a removed object is missing is shown, too.
-                    seen = seen.max(store.position_seen(at));
-                    if entry.kind == Kind::Object {
-                        found.push((order, place.key, object_view(&entry)));
-                    }
-                }
-            }
-            found.sort_unstable_by_key(|&(order, key, _)| (order, key));
-            for (order, key, object) in &found {
-                if objects.len() >= piece_bytes {
-                    (range.next, range.next_key) = (*order, key.to_vec());
-                    return seen;
-                }
-                let content = if keys_only {
-                    object.keys()
-                } else {
-                    object.content
-                };
-                EnumeratedObject::encode(0, object.version, table_id, content, objects);
-                self.counters.enumerated += 1;
-            }
-            range.next = match bucket < last_bucket {
-                true => (index.first_hash_of(bucket + 1), 0),
-                false => (BUCKETS, 0),
+        let count = &mut self.counters.enumerated;
+        let store = &self.store;
+        store.walk(table_id, range, limits, objects, |_, object, objects| {
+            let content = if keys_only {
+                object.keys()
+            } else {
+                object.content
             };
-            range.next_key.clear();
-        }
-        seen
+            EnumeratedObject::encode(0, object.version, table_id, content, objects);
+            *count += 1;
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use crate::output::Output;
 use crate::requests::Delay;
 use crate::shard::Shard;
 use crate::store::Place;
+use crate::tablets::Use;
 
 /// What one tick writes, about.
 const STEP_BYTES: usize = 64 << 10;
@@ -96,8 +97,9 @@ impl Shard {
         let table_id = fill.tables[(fill.next % tables) as usize];
         let key = (fill.next / tables).to_string();
         let place = Place::of(table_id, key.as_bytes());
-        if !self.store.tablets.count_use(table_id, place.hash) {
-            return Status::UnknownTablet;
+        let tablets = &self.store.tablets;
+        if let Err(status) = tablets.count_use(table_id, place.hash, Use::Write) {
+            return status;
         }
         let Ok(object) = KeysAndValue::single(place.key, &fill.value) else {
             return Status::RequestFormatError;

@@ -171,7 +171,7 @@ impl Shard {
                 Session::Continue
             }
             Kind::SplitTablet(split) => {
-                self.split_tablet(TableId(split.table_id), split.key_hash);
+                self.split_tablet(TableId(split.table_id), split.key_hash, out);
                 done(split.sequence, out);
                 Session::Continue
             }
@@ -212,6 +212,23 @@ impl Shard {
                 self.probe(now, &probe, out);
                 Session::Continue
             }
+            Kind::Migrate(order) => {
+                self.migrate_in(now, order, out);
+                Session::Continue
+            }
+            Kind::MigrateOut(order) => {
+                self.migrate_out(order, out);
+                Session::Continue
+            }
+            Kind::GiveUpMigration(migration) => {
+                self.give_up_migration(migration.migration_id, out);
+                Session::Continue
+            }
+            Kind::StopTablet(migration) => {
+                self.stop_tablet(migration.migration_id, out);
+                Session::Continue
+            }
+            Kind::CommitMigration(migration) => self.commit_migration(migration.migration_id, out),
             // To a backup.
             Kind::FenceLog(_) | Kind::ForgetLogs(_) => {
                 out.log_message(
@@ -268,7 +285,10 @@ impl Shard {
             out.send_coordinator(message(shard::Kind::LocateServer(question)));
         }
         match self.resume_recoveries(&welcome.recoveries, out) {
-            Session::Continue => self.resynchronize(&welcome.tablets, out),
+            Session::Continue => {
+                self.resume_migrations(&welcome.tablets, out);
+                self.resynchronize(&welcome.tablets, out)
+            }
             Session::Close => Session::Close,
         }
     }
@@ -289,6 +309,7 @@ impl Shard {
             out.reply(fill.to, &[&wire::rpc::RetryResponse::to_bytes(100, 200)]);
         }
         self.recoveries.clear(out);
+        self.migrations.clear(out);
         self.store.reset(origin, first_version);
         self.replace_replicator(enlisted.map(|enlisted| enlisted.server_id), out);
         self.leases = Leases::default();
@@ -389,7 +410,10 @@ impl Shard {
         } else if self.store.is_purging(&tablet) {
             self.membership.waiting.push((sequence, tablet));
             return Session::Continue;
-        } else if self.recoveries.overlap(&tablet) || !self.store.tablets.take(tablet) {
+        } else if self.recoveries.overlap(&tablet)
+            || self.migrations.overlap(&tablet)
+            || !self.store.tablets.take(tablet)
+        {
             let text = format!(
                 "the coordinator ordered a tablet of table {} that overlaps one held already",
                 TableId(tablet.table_id)
@@ -404,6 +428,7 @@ impl Shard {
     }
 
     fn drop_tablet(&mut self, tablet: TabletRange, out: &mut impl Output) {
+        self.forget_outgoing(&tablet);
         self.store.drop_tablet(tablet);
         let waiting = &mut self.membership.waiting;
         waiting.retain(|(sequence, waits)| {
@@ -416,7 +441,8 @@ impl Shard {
     }
 
     /// Makes two of a tablet that is owned, or is about to be. One that is not any more was dropped meanwhile.
-    fn split_tablet(&mut self, table_id: TableId, key_hash: u64) {
+    fn split_tablet(&mut self, table_id: TableId, key_hash: u64, out: &mut impl Output) {
+        self.split_migrating(table_id, key_hash, out);
         if self.store.tablets.split(table_id, key_hash) || self.recoveries.split(table_id, key_hash)
         {
             return;

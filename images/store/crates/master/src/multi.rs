@@ -14,6 +14,7 @@ use wire::status::Status;
 use crate::output::Output;
 use crate::shard::Shard;
 use crate::store::{Answer, Outcome, Place};
+use crate::tablets::Use;
 
 /// Parts that one request may have answered; its client sends the others again. Stock clients put 20 into one. It bounds
 /// how long other requests wait.
@@ -118,15 +119,16 @@ impl Shard {
         for (at, part) in request.parts().take(MAX_PARTS).enumerate() {
             let (table_id, key) = part.place();
             let hash = self.scratch.hashes[at];
-            let outcome = if self.store.tablets.count_use(table_id, hash) {
-                let place = Place {
-                    table_id,
-                    key,
-                    hash,
-                };
-                apply(self, part, place)
-            } else {
-                Outcome::nothing(Status::UnknownTablet)
+            let outcome = match self.store.tablets.count_use(table_id, hash, Use::Write) {
+                Ok(()) => {
+                    let place = Place {
+                        table_id,
+                        key,
+                        hash,
+                    };
+                    apply(self, part, place)
+                }
+                Err(status) => Outcome::nothing(status),
             };
             seen = seen.max(outcome.seen);
             let answer = outcome.response.to_bytes();
@@ -187,16 +189,18 @@ impl Shard {
                 hash,
             };
             let (mut version, mut object, mut position) = (0, None, LogPosition::START);
-            let mut status = Status::UnknownTablet;
-            if store.tablets.count_use(place.table_id, hash) {
-                let found = store.look_up(&place);
-                (version, object, position) = (found.version, found.object, found.seen);
-                status = match (object, part.rules.check(version)) {
-                    (None, _) => Status::ObjectDoesntExist,
-                    (Some(_), Err(status)) => status,
-                    (Some(_), Ok(())) => Status::Ok,
-                };
-            }
+            let status = match store.tablets.count_use(place.table_id, hash, Use::Read) {
+                Ok(()) => {
+                    let found = store.look_up(&place);
+                    (version, object, position) = (found.version, found.object, found.seen);
+                    match (object, part.rules.check(version)) {
+                        (None, _) => Status::ObjectDoesntExist,
+                        (Some(_), Err(status)) => status,
+                        (Some(_), Ok(())) => Status::Ok,
+                    }
+                }
+                Err(status) => status,
+            };
             if status != Status::Ok {
                 object = None;
             }

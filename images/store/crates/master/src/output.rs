@@ -10,6 +10,8 @@ pub enum Channel {
     Replication,
     /// Reading replicas of other logs.
     Recovery,
+    /// Reading a tablet from the master that has it, at the address of the backup beside it.
+    Migration,
 }
 
 /// Where a shard's words go. The driver writes them straight into its buffers.

@@ -8,7 +8,7 @@ mod source;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use log::{LogPosition, NoRoom};
+use log::NoRoom;
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletRange, ToCoordinator, shard};
 use wire::peer::{Entries, MAX_FILTER_TABLETS, Status};
@@ -16,6 +16,7 @@ use wire::time::Time;
 
 use crate::output::{Output, Session};
 use crate::replay::{Replay, ReplayError};
+use crate::settling::{Settling, name_settled};
 use crate::shard::Shard;
 use crate::tablets::{overlap, overlaps, split};
 use reader::{MAX_PIECES, Piece, Reader, Wanted};
@@ -73,28 +74,25 @@ struct Read {
 /// A recovery whose tablets are owned, and that would be made again from the same logs if this server died.
 struct Unreleased {
     id: u64,
-    /// Side segments that took copies and are not known to be settled; the newest first.
-    sides: Vec<u64>,
-    /// A head that names them starts before this.
-    named: Option<LogPosition>,
+    settling: Settling,
     is_durable: bool,
 }
 
-/// Why a recovery ends here.
-struct Failed {
-    text: String,
-    is_full: bool,
+/// Why a recovery, or a migration, ends here.
+pub(crate) struct Failed {
+    pub text: String,
+    pub is_full: bool,
 }
 
 impl Failed {
-    fn other(text: impl Into<String>) -> Failed {
+    pub fn other(text: impl Into<String>) -> Failed {
         Failed {
             text: text.into(),
             is_full: false,
         }
     }
 
-    fn full(what: &str) -> Failed {
+    pub fn full(what: &str) -> Failed {
         Failed {
             text: format!(
                 "no room here for what is replayed: {what}; give servers more memory or the store more servers"
@@ -273,6 +271,11 @@ impl Shard {
                 tablets.len()
             ));
         }
+        self.may_bring_back(tablets)
+    }
+
+    /// Whether tablets, which are in order, can be made from what others have.
+    pub(crate) fn may_bring_back(&self, tablets: &[TabletRange]) -> Result<(), String> {
         let is_odd = tablets
             .iter()
             .any(|tablet| tablet.start_key_hash > tablet.end_key_hash)
@@ -283,6 +286,7 @@ impl Shard {
         let is_taken = |tablet: &&TabletRange| {
             overlaps(self.store.tablets.all(), tablet)
                 || self.recoveries.overlap(tablet)
+                || self.migrations.overlap(tablet)
                 || self.is_about_to_take(tablet)
         };
         match tablets.iter().find(is_taken) {
@@ -298,7 +302,7 @@ impl Shard {
         if self.recoveries.unreleased.iter().any(|one| one.id == id) || self.commit(id, out) {
             return Session::Continue;
         }
-        self.is_not_trusted(id, out)
+        self.is_not_trusted(&format!("recovery {id}"), out)
     }
 
     /// Owns what a recovery has brought; no if it has not.
@@ -312,11 +316,9 @@ impl Shard {
         let recovery = self.recoveries.active.remove(at);
         let replay = recovery.replay.expect("a complete recovery has replayed");
         self.store.commit_replay(&replay, &recovery.tablets);
-        let sides = replay.sides().iter().rev().copied().collect();
         self.recoveries.unreleased.push(Unreleased {
             id,
-            sides,
-            named: None,
+            settling: Settling::new(&replay),
             is_durable: false,
         });
         let count = recovery.tablets.len();
@@ -358,7 +360,7 @@ impl Shard {
             self.sources_released(id);
         }
         if let Some(&unknown) = counting.iter().find(|id| !unreleased.contains(id)) {
-            return self.is_not_trusted(unknown, out);
+            return self.is_not_trusted(&format!("recovery {unknown}"), out);
         }
         for one in self
             .recoveries
@@ -371,11 +373,11 @@ impl Shard {
         Session::Continue
     }
 
-    /// The coordinator counts on a recovery that was not made here. Nothing that this process holds can be right then.
-    fn is_not_trusted(&mut self, id: u64, out: &mut impl Output) -> Session {
+    /// The coordinator counts on a recovery, or a migration, that was not made here. Nothing that this process holds can be right then.
+    pub(crate) fn is_not_trusted(&mut self, what: &str, out: &mut impl Output) -> Session {
         let text = format!(
-            "the coordinator counts on recovery {id}, which this process has not made: it serves nothing more; restart it, and others bring \
-             its tablets back"
+            "the coordinator counts on {what}, which this process has not made: it serves nothing more; restart it, and others bring its \
+             tablets back"
         );
         out.log_message(1, &text);
         self.end_service(text, out)
@@ -411,34 +413,21 @@ impl Shard {
         self.recovery_failed(id, failed, out);
     }
 
-    /// Says so where everything that a recovery has brought is durable in this shard's own log. Whether there is something to send to backups.
-    pub(crate) fn look_for_durable_recoveries(&mut self, out: &mut impl Output) -> bool {
-        let log = &mut self.store.log;
-        let unreleased = &mut self.recoveries.unreleased;
-        let mut is_unnamed = false;
-        for one in unreleased.iter_mut() {
-            while one.sides.last().is_some_and(|&side| log.is_settled(side)) {
-                one.sides.pop();
-            }
-            is_unnamed |= one.sides.is_empty() && one.named.is_none();
-        }
+    /// Says so where everything that a recovery or a migration has brought is durable in this shard's own log. Whether there is something to send
+    /// to backups.
+    pub(crate) fn look_for_durable_replays(&mut self, now: Time, out: &mut impl Output) -> bool {
+        let unreleased = self.recoveries.unreleased.iter_mut();
+        let of_recoveries = unreleased.map(|one| &mut one.settling);
         // All that are ready share one new head.
-        let named = if is_unnamed {
-            log.name_segments()
-        } else {
-            None
-        };
-        for one in unreleased.iter_mut() {
-            if one.sides.is_empty() {
-                one.named = one.named.or(named);
-            }
-            let is_durable = one
-                .named
-                .is_some_and(|named| named <= log.durable_position());
+        let all = of_recoveries.chain(self.migrations.settling());
+        let has_named = name_settled(&mut self.store.log, all);
+        for one in &mut self.recoveries.unreleased {
+            let is_durable = one.settling.is_durable(&self.store.log);
             if is_durable && !std::mem::replace(&mut one.is_durable, true) {
                 durable(one.id, out);
             }
         }
-        named.is_some()
+        self.look_for_durable_migration(now, out);
+        has_named
     }
 }

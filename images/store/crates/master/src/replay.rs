@@ -29,8 +29,6 @@ pub struct Replay {
     next_version: u64,
     /// Side segments of this shard's log that took something of it, oldest first.
     sides: Vec<u64>,
-    /// Answers to RPCs that came with it: lease and RPC ids.
-    results: Vec<(u64, u64)>,
     /// More may come.
     is_copying: bool,
     stats: ReplayStats,
@@ -79,6 +77,16 @@ impl Replay {
     /// Side segments of this shard's log that took copies.
     pub(crate) fn sides(&self) -> &[u64] {
         &self.sides
+    }
+
+    /// Versions below this were used.
+    pub(crate) fn note_versions(&mut self, next_version: u64) {
+        self.next_version = self.next_version.max(next_version);
+    }
+
+    /// What is replayed next was written after all that was replayed so far: no object comes after its tombstone.
+    pub(crate) fn forget_dead(&mut self) {
+        self.dead.clear();
     }
 
     fn holds(&self, place: &Place<'_>) -> bool {
@@ -133,7 +141,6 @@ impl Store {
             dead: Map::default(),
             next_version: 0,
             sides: Vec::new(),
-            results: Vec::new(),
             is_copying: true,
             stats: ReplayStats::default(),
         })
@@ -303,19 +310,19 @@ impl Store {
         }
         let (lease_id, rpc_id, ack_id) = (result.lease_id, result.rpc_id, result.ack_id);
         let (results, log) = (&mut self.keeper.results, &mut self.log);
+        // When the lease ends nobody here knows: the coordinator is asked.
+        if !results.admit(lease_id, 0, self.config.max_clients) {
+            return Err(ReplayError::TableFull);
+        }
         if results.look_up(lease_id, rpc_id, ack_id, |record| log.kill(record)) != Known::Nothing {
             return Ok(());
         }
-        // When the lease ends nobody here knows: the coordinator is asked.
-        if !results.has_room(lease_id, rpc_id, self.config.max_result_slots)
-            || !results.admit(lease_id, 0, self.config.max_clients)
-        {
+        if !results.has_room(lease_id, rpc_id, self.config.max_result_slots) {
             return Err(ReplayError::TableFull);
         }
         let at = self.log.append_copy(entry)?;
         self.keeper.results.record(lease_id, rpc_id, ack_id, at);
         self.note_side(replay, at);
-        replay.results.push((lease_id, rpc_id));
         replay.stats.rpc_results += 1;
         Ok(())
     }
@@ -350,10 +357,6 @@ impl Store {
         self.forget_replaying(&replay);
         for &tablet in &replay.tablets {
             self.drop_tablet(tablet);
-        }
-        for &(lease_id, rpc_id) in &replay.results {
-            let (results, log) = (&mut self.keeper.results, &mut self.log);
-            results.forget_answer(lease_id, rpc_id, |record| log.kill(record));
         }
         self.log.release_source();
     }

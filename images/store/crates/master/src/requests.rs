@@ -21,6 +21,7 @@ use crate::output::Output;
 use crate::results::Known;
 use crate::shard::Shard;
 use crate::store::{Answer, Numbered, Outcome, Place};
+use crate::tablets::Use;
 
 /// A delay that a client waits before it comes again, in microseconds.
 #[derive(Clone, Copy)]
@@ -34,7 +35,7 @@ const NOT_ENLISTED: Delay = Delay {
     min_us: 100,
     max_us: 100,
 };
-/// The cleaner, the log's durability or the coordinator has to get on first.
+/// The cleaner, the log's durability, the coordinator or a migration has to get on first.
 pub(crate) const BUSY: Delay = Delay {
     min_us: 1000,
     max_us: 2000,
@@ -125,7 +126,9 @@ impl Shard {
             Opcode::GetLogMetrics => reply_message(to, &self.log_metrics(), out),
             _ => self.multi_op(to, payload, out),
         };
-        if let Err(status) = done {
+        if done == Err(Status::Retry) {
+            self.come_again(to, BUSY, out);
+        } else if let Err(status) = done {
             let error = rpc::error_response(status, payload, request_bytes, response_bytes);
             out.reply(to, &[error.as_bytes()]);
         }
@@ -160,9 +163,8 @@ impl Shard {
     ) -> Result<(), Status> {
         let request = ReadRequest::decode(payload)?;
         let place = Place::of(request.table_id, request.key);
-        if !self.store.tablets.count_use(place.table_id, place.hash) {
-            return Err(Status::UnknownTablet);
-        }
+        let tablets = &self.store.tablets;
+        tablets.count_use(place.table_id, place.hash, Use::Read)?;
         let found = self.store.look_up(&place);
         let durable = self.durable_position();
         let (status, value) = match (found.object, request.rules.check(found.version)) {
@@ -273,6 +275,11 @@ impl Shard {
             rpc_id,
             ack_id,
         } = numbered;
+        // First of all: answers to RPCs that came with a tablet which is not this shard's yet, or was not to be, are nobody's.
+        let tablets = &self.store.tablets;
+        if let Err(status) = tablets.count_use(place.table_id, place.hash, Use::Write) {
+            return Begin::Refuse(status);
+        }
         let (results, log) = (&mut self.store.keeper.results, &mut self.store.log);
         match results.look_up(lease_id, rpc_id, ack_id, |record| log.kill(record)) {
             Known::Nothing => {}
@@ -280,9 +287,6 @@ impl Shard {
             Known::Refused => return Begin::Refuse(Status::NoTableSpace),
             Known::Stale => return Begin::Refuse(Status::StaleRpc),
             Known::Ahead => return Begin::ComeAgain,
-        }
-        if !self.store.tablets.count_use(place.table_id, place.hash) {
-            return Begin::Refuse(Status::UnknownTablet);
         }
         let known = results.expiration_ns(lease_id).unwrap_or(0);
         let expiration_ns = lease.expiration_ns.max(known);

@@ -40,6 +40,15 @@ pub(crate) struct Results {
     slots: usize,
 }
 
+/// What is known of a client.
+pub(crate) struct ClientRecords {
+    pub lease_id: u64,
+    /// It is done with RPCs up to this one.
+    pub ack_id: u64,
+    /// Where the answers to others are.
+    pub records: Vec<Reference>,
+}
+
 struct Client {
     /// Cluster time at which the client's lease ends, as far as is known and worth believing.
     expiration_ns: u64,
@@ -169,26 +178,46 @@ impl Results {
             .expect("live records are known") = Answer::Recorded(to);
     }
 
-    /// Forgets the answer to an RPC, which goes to `drop_record` if it is recorded.
-    pub fn forget_answer(
+    /// The first client after `lease_id`, and what is recorded of it.
+    pub fn client_after(&self, lease_id: u64) -> Option<ClientRecords> {
+        let range = (Bound::Excluded(lease_id), Bound::Unbounded);
+        let (&lease_id, client) = self.clients.range(range).next()?;
+        let recorded = client.ring.iter().filter_map(|(_, answer)| match answer {
+            Some(Answer::Recorded(at)) => Some(*at),
+            _ => None,
+        });
+        Some(ClientRecords {
+            lease_id,
+            ack_id: client.ack_id,
+            records: recorded.collect(),
+        })
+    }
+
+    /// Looks at the records of clients after `lease_id`, about `count` of them, and forgets those that `keep` does not want. Answers where to go
+    /// on; `None` after the last client.
+    pub fn retain_after(
         &mut self,
         lease_id: u64,
-        rpc_id: u64,
-        mut drop_record: impl FnMut(Reference),
-    ) {
-        let Some(client) = self.clients.get_mut(&lease_id) else {
-            return;
-        };
-        let place = client.place(rpc_id);
-        if let Some((held, answer)) = client.ring.get_mut(place)
-            && *held == rpc_id
-            && let Some(answer) = answer.take()
-        {
-            self.count -= 1;
-            if let Answer::Recorded(at) = answer {
-                drop_record(at);
+        count: usize,
+        mut keep: impl FnMut(Reference) -> bool,
+    ) -> Option<u64> {
+        let mut looked_at = 0;
+        let range = (Bound::Excluded(lease_id), Bound::Unbounded);
+        for (&id, client) in self.clients.range_mut(range) {
+            for (_, answer) in &mut client.ring {
+                if let Some(Answer::Recorded(at)) = *answer
+                    && !keep(at)
+                {
+                    *answer = None;
+                    self.count -= 1;
+                }
+            }
+            looked_at += 1 + client.ring.len();
+            if looked_at >= count {
+                return Some(id);
             }
         }
+        None
     }
 
     /// Forgets a client whose lease has ended, and hands its records to `drop_record`.

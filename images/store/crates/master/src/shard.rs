@@ -15,6 +15,7 @@ use crate::fill::Fill;
 use crate::gate::Gate;
 use crate::leases::Leases;
 use crate::membership::Membership;
+use crate::migration::Migrations;
 use crate::multi::Scratch;
 use crate::output::{Output, Session};
 use crate::proxy::Proxies;
@@ -43,6 +44,7 @@ pub struct Shard {
     pub(crate) gate: Gate,
     pub(crate) backups: KnownBackups,
     pub(crate) recoveries: Recoveries,
+    pub(crate) migrations: Migrations,
     /// Of a log with replicas, while the shard is enlisted.
     pub(crate) replicator: Option<Replicator>,
     pub(crate) leases: Leases,
@@ -77,6 +79,7 @@ impl Shard {
             gate: Gate::new(config.max_held_replies),
             backups: KnownBackups::default(),
             recoveries: Recoveries::default(),
+            migrations: Migrations::default(),
             replicator: None,
             leases: Leases::default(),
             counters: Stats::default(),
@@ -172,8 +175,9 @@ impl Shard {
             next = now;
         }
         next = next.min(self.tend_recoveries(now, out));
+        next = next.min(self.tend_migrations(now, out));
         next = next.min(self.replicate(now, out));
-        if self.look_for_durable_recoveries(out) {
+        if self.look_for_durable_replays(now, out) {
             next = now;
         }
         self.look_for_ended_leases(now, out);

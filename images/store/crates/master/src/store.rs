@@ -51,13 +51,18 @@ struct Removed {
     tombstone: Reference,
 }
 
-/// The walk over the hash table that takes out the objects of dropped tablets.
+/// The walk over the hash table, and over what clients were answered, that takes out what belongs to dropped tablets.
 #[derive(Default)]
 struct Purge {
     dropped: Vec<TabletRange>,
     next_bucket: usize,
     buckets_left: usize,
+    /// The last client that was looked at, or 0; `None` when all were.
+    last_client: Option<u64>,
 }
+
+/// Slots of a bucket, about: as many records are looked at in one step as objects.
+const BUCKET_SLOTS: usize = 7;
 
 /// Where a key lies in the hash space.
 #[derive(Clone, Copy)]
@@ -525,14 +530,15 @@ impl Store {
         }
     }
 
-    /// Gives a tablet up. Its objects are unreachable at once, and taken out bit by bit.
+    /// Gives a tablet up. Its objects and the answers to its RPCs are unreachable at once, and taken out bit by bit.
     pub fn drop_tablet(&mut self, range: TabletRange) {
         self.tablets.drop_within(&range);
         self.purge.dropped.push(range);
         self.purge.buckets_left = self.keeper.index.bucket_count();
+        self.purge.last_client = Some(0);
     }
 
-    /// Whether objects of a dropped tablet may still be there: it must not be taken again before they are gone.
+    /// Whether something of a dropped tablet may still be there: it must not be taken again before that is gone.
     pub fn is_purging(&self, range: &TabletRange) -> bool {
         self.purge
             .dropped
@@ -541,11 +547,49 @@ impl Store {
     }
 
     pub fn has_purge(&self) -> bool {
-        self.purge.buckets_left > 0
+        self.purge.buckets_left > 0 || self.purge.last_client.is_some()
     }
 
-    /// Takes objects of dropped tablets out of some buckets; answers whether the last one is out.
+    /// Takes what belongs to dropped tablets out of some buckets, or out of as much of what clients were answered; says whether all is out.
     pub fn purge(&mut self, buckets: usize) -> bool {
+        if self.purge.buckets_left > 0 {
+            self.purge_objects(buckets);
+        } else {
+            self.purge_results(buckets * BUCKET_SLOTS);
+        }
+        let is_done = !self.has_purge();
+        if is_done {
+            self.purge.dropped.clear();
+            self.log.note_purged();
+        }
+        is_done
+    }
+
+    /// Records stay valid wherever they lie, but not in segments that a recovery of the tablet, should it come back here, would not look at.
+    fn purge_results(&mut self, count: usize) {
+        let Store {
+            log,
+            keeper,
+            tablets,
+            replaying,
+            purge,
+            ..
+        } = self;
+        let Some(last) = purge.last_client else {
+            return;
+        };
+        purge.last_client = keeper.results.retain_after(last, count, |at| {
+            let record: RpcResult<'_> = log.entry(at).decode().expect("a record");
+            let (table_id, hash) = (record.table_id, record.key_hash);
+            let is_kept = tablets.owns(table_id, hash) || holds(replaying, table_id, hash);
+            if !is_kept {
+                log.kill(at);
+            }
+            is_kept
+        });
+    }
+
+    fn purge_objects(&mut self, buckets: usize) {
         let Store {
             log,
             keeper,
@@ -575,11 +619,6 @@ impl Store {
             purge.next_bucket = (purge.next_bucket + 1) % keeper.index.bucket_count();
             purge.buckets_left -= 1;
         }
-        if purge.buckets_left == 0 {
-            purge.dropped.clear();
-            log.note_purged();
-        }
-        purge.buckets_left == 0
     }
 
     pub fn clean(&mut self, budget_bytes: usize) -> Cleaning {

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use wire::ids::TableId;
 use wire::member::TabletRange;
+use wire::status::Status;
 
 /// The tablets of one shard; none overlaps another.
 #[derive(Default)]
@@ -12,6 +13,27 @@ pub(crate) struct Tablets {
     ranges: Vec<TabletRange>,
     /// How often each was found to hold a key that was asked for; in the same order.
     uses: Vec<Cell<u64>>,
+    /// One that is about to be somebody else's.
+    leaving: Option<Leaving>,
+}
+
+/// A tablet of which not everything is served.
+struct Leaving {
+    tablet: TabletRange,
+    refuses: Use,
+}
+
+/// What a request does with a key; the later the more it does without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Use {
+    Read,
+    Write,
+}
+
+impl Leaving {
+    fn refuses(&self, table_id: TableId, hash: u64, what: Use) -> bool {
+        what >= self.refuses && holds(core::slice::from_ref(&self.tablet), table_id, hash)
+    }
 }
 
 impl Tablets {
@@ -21,14 +43,30 @@ impl Tablets {
         self.place_of(table_id, hash).is_some()
     }
 
-    /// The same for a key that is about to be read or written, which counts as a use of its tablet.
+    /// Whether a key may be read or written, which counts as a use of its tablet. [`Status::UnknownTablet`]: not here; [`Status::Retry`]: not
+    /// now.
     #[inline]
-    pub fn count_use(&self, table_id: TableId, hash: u64) -> bool {
+    pub fn count_use(&self, table_id: TableId, hash: u64, what: Use) -> Result<(), Status> {
         let Some(at) = self.place_of(table_id, hash) else {
-            return false;
+            return Err(Status::UnknownTablet);
         };
+        if let Some(leaving) = &self.leaving
+            && leaving.refuses(table_id, hash, what)
+        {
+            return Err(Status::Retry);
+        }
         self.uses[at].set(self.uses[at].get() + 1);
-        true
+        Ok(())
+    }
+
+    /// From now on writes of this tablet are refused, or reads too.
+    pub fn refuse(&mut self, tablet: TabletRange, refuses: Use) {
+        self.leaving = Some(Leaving { tablet, refuses });
+    }
+
+    /// Nothing is refused any more.
+    pub fn refuse_nothing(&mut self) {
+        self.leaving = None;
     }
 
     #[inline]
@@ -36,10 +74,14 @@ impl Tablets {
         place_in(&self.ranges, table_id, hash)
     }
 
-    /// The tablet that holds this hash.
-    pub fn find(&self, table_id: TableId, hash: u64) -> Option<TabletRange> {
-        let at = self.place_of(table_id, hash)?;
-        Some(self.ranges[at])
+    /// The tablet that holds this hash, to read it; the errors are those of [`Self::count_use`].
+    pub fn find(&self, table_id: TableId, hash: u64) -> Result<TabletRange, Status> {
+        let at = self.place_of(table_id, hash);
+        let at = at.ok_or(Status::UnknownTablet)?;
+        match &self.leaving {
+            Some(leaving) if leaving.refuses(table_id, hash, Use::Read) => Err(Status::Retry),
+            _ => Ok(self.ranges[at]),
+        }
     }
 
     /// Every tablet, and how often keys in it were asked for since it was taken.
@@ -102,8 +144,7 @@ impl Tablets {
     }
 
     pub fn clear(&mut self) {
-        self.ranges.clear();
-        self.uses.clear();
+        *self = Tablets::default();
     }
 }
 
@@ -191,13 +232,35 @@ mod tests {
         assert!(tablets.split(TableId(1), 15) && tablets.split(TableId(1), 20));
         let parts = [range(1, 10, 14), range(1, 15, 19), range(1, 20, 20)];
         assert_eq!(tablets.all(), parts);
-        assert_eq!(tablets.find(TableId(1), 19), Some(parts[1]));
-        assert_eq!(tablets.find(TableId(1), 21), None);
-        assert!(tablets.count_use(TableId(1), 16) && tablets.count_use(TableId(1), 17));
+        assert_eq!(tablets.find(TableId(1), 19), Ok(parts[1]));
+        assert_eq!(tablets.find(TableId(1), 21), Err(Status::UnknownTablet));
+        for (hash, what) in [(16, Use::Read), (17, Use::Write)] {
+            assert_eq!(tablets.count_use(TableId(1), hash, what), Ok(()));
+        }
         let uses: Vec<_> = tablets.uses().map(|(_, uses)| uses).collect();
         assert_eq!(uses, [0, 2, 0]);
         tablets.drop_within(&parts[0]);
         assert_eq!(tablets.uses().next(), Some((parts[1], 2)));
+    }
+
+    #[test]
+    fn a_tablet_that_leaves_is_not_written_and_then_not_read() {
+        let mut tablets = Tablets::default();
+        let leaving = range(1, 10, 20);
+        assert!(tablets.take(leaving) && tablets.take(range(1, 21, 30)));
+        let ask = |tablets: &Tablets, hash| {
+            [Use::Read, Use::Write].map(|what| tablets.count_use(TableId(1), hash, what))
+        };
+        tablets.refuse(leaving, Use::Write);
+        assert_eq!(ask(&tablets, 20), [Ok(()), Err(Status::Retry)]);
+        assert!(tablets.find(TableId(1), 20).is_ok());
+        tablets.refuse(leaving, Use::Read);
+        assert_eq!(ask(&tablets, 20), [Err(Status::Retry); 2]);
+        assert_eq!(tablets.find(TableId(1), 20), Err(Status::Retry));
+        assert_eq!(ask(&tablets, 21), [Ok(()); 2]);
+        assert_eq!(ask(&tablets, 31), [Err(Status::UnknownTablet); 2]);
+        tablets.refuse_nothing();
+        assert_eq!(ask(&tablets, 20), [Ok(()); 2]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod fill;
 mod harness;
 mod membership;
 mod memory;
+mod migration;
 mod multi;
 mod once;
 mod proxy;

@@ -1,4 +1,4 @@
-//! Requests of other servers to this one's backup.
+//! Requests of other servers to this one's backup, or to its master.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -84,41 +84,43 @@ impl<O: Output> backup::Output for FromBackup<'_, O> {
 }
 
 impl<S: Storage> Server<S> {
-    /// A request came on a connection that a peer has opened to this server's backup. One that makes no sense, or that comes before there is a
-    /// backup, ends the connection: whoever asks comes again, and after a while.
+    /// A request came on a connection that a peer has opened to this server. One that makes no sense, or is for a backup before there is one, ends
+    /// the connection: whoever asks comes again, and after a while.
     pub fn peer_request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
-        let Some(backup) = self.stage.backup_mut() else {
-            return out.close_peer(to.connection);
-        };
-        match Request::decode(payload) {
-            Ok(Request::Append(append)) => {
+        match (Request::decode(payload), self.stage.backup_mut()) {
+            (Ok(Request::MigrateRead(read)), _) => {
+                let answer = self.shard.migrate_read(&read, &mut self.read);
+                out.answer_peer(to, &[&answer.fixed_bytes(), &self.read]);
+            }
+            (_, None) => out.close_peer(to.connection),
+            (Ok(Request::Append(append)), _) => {
                 self.change(to, out, |backup, out| backup.append(now, &append, to, out));
             }
-            Ok(Request::KeepAlive(keep_alive)) => {
+            (Ok(Request::KeepAlive(keep_alive)), _) => {
                 self.change(to, out, |backup, out| {
                     backup.keep_alive(now, keep_alive, to, out);
                 });
             }
-            Ok(Request::Free(free)) => {
+            (Ok(Request::Free(free)), _) => {
                 self.change(to, out, |backup, out| backup.free(free, to, out));
             }
-            Ok(Request::Read(read)) => {
+            (Ok(Request::Read(read)), Some(backup)) => {
                 let status = backup.read(&read, &mut self.read);
                 out.answer_peer(to, &[&Data::fixed_bytes(status), &self.read]);
             }
-            Ok(Request::ReadEntries(_)) => {
+            (Ok(Request::ReadEntries(_)), Some(_)) => {
                 if !self.reads.push(to, payload) {
                     let text = "backup: closed a connection: more is asked for at once than recoveries ask for";
                     out.log_message(2, text);
                     self.close_peer(to.connection, out);
                 }
             }
-            Ok(Request::List(list)) => {
+            (Ok(Request::List(list)), Some(backup)) => {
                 let mut listing = Vec::new();
                 backup.list(list).encode(&mut listing);
                 out.answer_peer(to, &[&listing]);
             }
-            Err(error) => {
+            (Err(error), Some(_)) => {
                 out.log_message(2, &format!("backup: closed a connection: {error}"));
                 self.close_peer(to.connection, out);
             }

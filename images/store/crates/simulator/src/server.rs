@@ -320,6 +320,7 @@ fn shard_config(scenario: &Scenario) -> Config {
         max_held_replies: 100,
         enumerated_slots: scenario.enumerated_slots,
         enumerated_bytes: scenario.enumerated_bytes,
+        migrated_bytes: scenario.enumerated_bytes,
         allow_test_rpcs: false,
     }
 }

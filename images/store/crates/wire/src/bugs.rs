@@ -49,6 +49,12 @@ pub enum Bug {
     /// A shard does not remember which coordinator it has obeyed, and obeys one of an older term; and that one welcomes it without a commit, which would
     /// show that it leads no more. One of the two would do no harm.
     ObeyOldTerm,
+    /// A migration leaves RPC results behind.
+    ForgetMigratedResult,
+    /// A tablet that is frozen for its migration is still written.
+    WriteAfterFreeze,
+    /// A tablet that was stopped for its migration is still read.
+    ReadAfterStop,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -24,7 +24,7 @@ pub const MAX_FRAME_BYTES: usize = 16 << 20;
 pub struct ToCoordinator {
     #[prost(
         oneof = "shard::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
     )]
     pub kind: Option<shard::Kind>,
 }
@@ -61,6 +61,11 @@ pub mod shard {
         Probed(Probed),
         #[prost(message, tag = "13")]
         SuspectServer(SuspectServer),
+        #[prost(message, tag = "14")]
+        Migrated(Migrated),
+        /// Answers [`coordinator::Kind::StopTablet`].
+        #[prost(message, tag = "15")]
+        Stopped(MigrationId),
     }
 }
 
@@ -304,11 +309,41 @@ pub struct SuspectServer {
     pub server_id: u64,
 }
 
+/// The tablet of a migration is here, as durable as the store's durability asks for; or it will not be. From the shard that it moves to, and, if
+/// something goes wrong there, from the one that it moves away from.
+#[derive(Clone, PartialEq, Message)]
+pub struct Migrated {
+    #[prost(uint64, tag = "1")]
+    pub migration_id: u64,
+    /// What this server's own log holds of the tablet lies in this segment and later ones.
+    #[prost(uint64, tag = "2")]
+    pub from_segment: u64,
+    /// Why not, for people; empty if all went well.
+    #[prost(string, tag = "3")]
+    pub failure: String,
+    /// It was for want of memory.
+    #[prost(bool, tag = "4")]
+    pub is_full: bool,
+    /// Of entries, as they were read.
+    #[prost(uint64, tag = "5")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub objects: u64,
+    #[prost(uint64, tag = "7")]
+    pub duration_ns: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct MigrationId {
+    #[prost(uint64, tag = "1")]
+    pub migration_id: u64,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct ToShard {
     #[prost(
         oneof = "coordinator::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
     )]
     pub kind: Option<coordinator::Kind>,
 }
@@ -360,6 +395,21 @@ pub mod coordinator {
         SourcesReleased(RecoveryId),
         #[prost(message, tag = "18")]
         Probe(Probe),
+        /// To who shall have a tablet.
+        #[prost(message, tag = "19")]
+        Migrate(Migrate),
+        /// To who has it.
+        #[prost(message, tag = "20")]
+        MigrateOut(MigrateOut),
+        /// To either: all is as if the migration had never begun. Not answered.
+        #[prost(message, tag = "21")]
+        GiveUpMigration(MigrationId),
+        /// To who has the tablet: it answers nothing of it any more. Answered by [`shard::Kind::Stopped`].
+        #[prost(message, tag = "22")]
+        StopTablet(MigrationId),
+        /// The shard owns the tablet that it has migrated, and serves it.
+        #[prost(message, tag = "23")]
+        CommitMigration(MigrationId),
     }
 }
 
@@ -375,7 +425,8 @@ pub struct Welcome {
     /// The version that the first new object of a new incarnation gets, at least.
     #[prost(uint64, tag = "4")]
     pub first_version: u64,
-    /// All tablets that this shard owns; those it holds beyond them it drops, those it lacks it takes, empty.
+    /// All tablets that this shard owns; those it holds beyond them it drops, those it lacks it takes, empty. One that it has migrated, said so,
+    /// and not heard of since is committed by this; all other migrations are given up.
     #[prost(message, repeated, tag = "5")]
     pub tablets: Vec<TabletRange>,
     /// The session counts as lost when nothing was heard for this long, on both sides.
@@ -559,6 +610,34 @@ pub struct Probe {
     pub locator: String,
     #[prost(uint32, tag = "4")]
     pub timeout_ms: u32,
+}
+
+/// Bring a tablet over from a server that has it and goes on serving it, and answer with [`Migrated`].
+#[derive(Clone, PartialEq, Message)]
+pub struct Migrate {
+    #[prost(uint64, tag = "1")]
+    pub migration_id: u64,
+    #[prost(message, required, tag = "2")]
+    pub tablet: TabletRange,
+    #[prost(fixed64, tag = "3")]
+    pub source: u64,
+    /// Where the source listens for other servers.
+    #[prost(string, tag = "4")]
+    pub locator: String,
+    /// Of the snapshot, at most; 0: 200 MB.
+    #[prost(uint64, tag = "5")]
+    pub bytes_per_second: u64,
+}
+
+/// Let a server read a tablet that shall become its own.
+#[derive(Clone, PartialEq, Message)]
+pub struct MigrateOut {
+    #[prost(uint64, tag = "1")]
+    pub migration_id: u64,
+    #[prost(message, required, tag = "2")]
+    pub tablet: TabletRange,
+    #[prost(fixed64, tag = "3")]
+    pub target: u64,
 }
 
 /// A SERVER_CONTROL_ALL operation, passed on. `op` is one of the wire protocol's control operations.

@@ -1,14 +1,18 @@
-//! What masters and recoveries say to backups.
+//! What masters and recoveries say to backups, and masters to each other.
 //!
 //! Requests and responses travel in the frames of the client protocol (nonce, length, payload), on a port of their own. A request starts
 //! with its kind in one byte, a response with its status in one byte. All integers are little-endian, nothing is padded; bytes
 //! after the last field are an error. docs/replication.md says what the messages are for.
+
+mod migration;
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::ids::ServerId;
 use crate::member::TabletRange;
+
+pub use migration::{MigrateRead, Migrating, Phase};
 
 /// A master serves for this long after it sent what all backups of its head have answered.
 pub const SERVING_LEASE: Duration = Duration::from_millis(200);
@@ -69,7 +73,7 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// What is asked of a backup.
+/// What is asked of a backup; [`MigrateRead`] of the master beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     Append(Append<'a>),
@@ -78,6 +82,7 @@ pub enum Request<'a> {
     Read(Read),
     ReadEntries(ReadEntries<'a>),
     List(List),
+    MigrateRead(MigrateRead),
 }
 
 /// Puts data into a replica. Offset 0 opens it if it is not there. What it holds already is passed over: appends may be sent again.
@@ -217,6 +222,7 @@ const FREE: u8 = 3;
 const READ: u8 = 4;
 const READ_ENTRIES: u8 = 5;
 const LIST: u8 = 6;
+const MIGRATE_READ: u8 = 7;
 
 impl<'a> Request<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Request<'a>, Malformed> {
@@ -253,6 +259,7 @@ impl<'a> Request<'a> {
                 let log = fields.server_id()?;
                 fields.end(Request::List(List { log }))
             }
+            MIGRATE_READ => MigrateRead::decode(fields).map(Request::MigrateRead),
             kind => Err(Malformed::UnknownKind(kind)),
         }
     }

@@ -46,6 +46,10 @@ pub struct Said {
     pub sources_connected: Vec<ServerId>,
     pub sources_disconnected: Vec<ServerId>,
     pub to_sources: Vec<(ServerId, u64, Vec<u8>)>,
+    /// And for what migrations read.
+    pub migrations_connected: Vec<ServerId>,
+    pub migrations_disconnected: Vec<ServerId>,
+    pub to_migrations: Vec<(ServerId, u64, Vec<u8>)>,
 }
 
 impl Output for Said {
@@ -78,18 +82,21 @@ impl Output for Said {
         match channel {
             Channel::Replication => self.backups_connected.push(backup),
             Channel::Recovery => self.sources_connected.push(backup),
+            Channel::Migration => self.migrations_connected.push(backup),
         }
     }
     fn disconnect_backup(&mut self, channel: Channel, backup: ServerId) {
         match channel {
             Channel::Replication => self.backups_disconnected.push(backup),
             Channel::Recovery => self.sources_disconnected.push(backup),
+            Channel::Migration => self.migrations_disconnected.push(backup),
         }
     }
     fn send_backup(&mut self, channel: Channel, backup: ServerId, nonce: u64, parts: &[&[u8]]) {
         let to = match channel {
             Channel::Replication => &mut self.to_backups,
             Channel::Recovery => &mut self.to_sources,
+            Channel::Migration => &mut self.to_migrations,
         };
         to.push((backup, nonce, parts.concat()));
     }
@@ -114,6 +121,7 @@ pub fn small(durability: Durability) -> Config {
         max_held_replies: 64,
         enumerated_slots: 1024,
         enumerated_bytes: 128 << 10,
+        migrated_bytes: 64 << 10,
         allow_test_rpcs: false,
     }
 }

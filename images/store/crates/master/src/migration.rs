@@ -1,0 +1,129 @@
+//! Moving a tablet from one living master to another, which replays it as it would a dead one's. docs/migration.md says why it goes like this.
+
+mod into;
+mod out;
+
+use wire::ids::TableId;
+use wire::member::{self, TabletRange, ToCoordinator, shard};
+use wire::time::Time;
+
+use crate::output::{Output, Session};
+use crate::recovery::Failed;
+use crate::settling::Settling;
+use crate::shard::Shard;
+use crate::tablets::overlap;
+use into::Incoming;
+use out::Outgoing;
+
+/// Migrations under way: one each way at most.
+#[derive(Default)]
+pub(crate) struct Migrations {
+    outgoing: Option<Outgoing>,
+    incoming: Option<Incoming>,
+    /// The last one that brought a tablet here to stay.
+    committed: u64,
+}
+
+impl Migrations {
+    /// Whether a tablet overlaps one that is on its way here.
+    pub fn overlap(&self, tablet: &TabletRange) -> bool {
+        let mut incoming = self.incoming.iter();
+        incoming.any(|incoming| overlap(&incoming.tablet, tablet))
+    }
+
+    /// What is on its way into this shard's own log.
+    pub fn settling(&mut self) -> Option<&mut Settling> {
+        self.incoming.as_mut().and_then(Incoming::settling)
+    }
+
+    /// The log that all of it was for is gone.
+    pub fn clear(&mut self, out: &mut impl Output) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.disconnect(out);
+        }
+        *self = Migrations::default();
+    }
+}
+
+/// Why a migration ends here, for the coordinator and for people.
+fn failed(migration_id: u64, failed: &Failed, out: &mut impl Output) {
+    let Failed { text, is_full } = failed;
+    out.log_message(2, &format!("migration {migration_id}: given up: {text}"));
+    let migrated = member::Migrated {
+        migration_id,
+        failure: text.clone(),
+        is_full: *is_full,
+        ..member::Migrated::default()
+    };
+    send(shard::Kind::Migrated(migrated), out);
+}
+
+fn send(kind: shard::Kind, out: &mut impl Output) {
+    out.send_coordinator(ToCoordinator { kind: Some(kind) });
+}
+
+impl Shard {
+    /// All is as if the migration had never begun.
+    pub(crate) fn give_up_migration(&mut self, id: u64, out: &mut impl Output) {
+        let migrations = &self.migrations;
+        let is_incoming = migrations.incoming.as_ref().is_some_and(|one| one.id == id);
+        let is_outgoing = migrations.outgoing.as_ref().is_some_and(|one| one.id == id);
+        if is_incoming {
+            self.drop_incoming(out);
+        }
+        if is_outgoing {
+            self.end_outgoing();
+        }
+        if is_incoming || is_outgoing {
+            let text = format!("migration {id}: given up by the coordinator");
+            out.log_message(3, &text);
+        }
+    }
+
+    pub(crate) fn commit_migration(&mut self, id: u64, out: &mut impl Output) -> Session {
+        if self.migrations.committed == id {
+            return Session::Continue;
+        }
+        let incoming = self.migrations.incoming.as_ref();
+        if incoming.is_some_and(|incoming| incoming.id == id && incoming.is_complete()) {
+            self.commit_incoming(out);
+            return Session::Continue;
+        }
+        self.is_not_trusted(&format!("migration {id}"), out)
+    }
+
+    /// A coordinator has let the shard in again, as the owner of these tablets: what has arrived and is among them is committed, and
+    /// everything else is given up.
+    pub(crate) fn resume_migrations(&mut self, tablets: &[TabletRange], out: &mut impl Output) {
+        self.end_outgoing();
+        let Some(incoming) = &self.migrations.incoming else {
+            return;
+        };
+        let is_mine = |tablet: &TabletRange| overlap(tablet, &incoming.tablet);
+        if incoming.is_complete() && tablets.iter().any(is_mine) {
+            self.commit_incoming(out);
+        } else {
+            let id = incoming.id;
+            self.give_up_migration(id, out);
+        }
+    }
+
+    /// Two tablets are ordered where one is about to leave.
+    pub(crate) fn split_migrating(
+        &mut self,
+        table_id: TableId,
+        key_hash: u64,
+        out: &mut impl Output,
+    ) {
+        let outgoing = self.migrations.outgoing.as_ref();
+        if outgoing.is_some_and(|outgoing| outgoing.would_be_split(table_id, key_hash)) {
+            self.fail_outgoing(&Failed::other("its tablet was split"), out);
+        }
+    }
+
+    /// Does what is due for migrations; when to come again though nothing happens.
+    pub(crate) fn tend_migrations(&mut self, now: Time, out: &mut impl Output) -> Time {
+        self.tend_outgoing(out);
+        self.tend_incoming(now, out)
+    }
+}

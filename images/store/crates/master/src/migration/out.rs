@@ -1,0 +1,307 @@
+//! The source: it goes on serving, and gives the tablet out a piece at a time, from memory.
+
+use log::{Log, LogPosition};
+use wire::bugs::{Bug, is_planted};
+use wire::entry::{Kind, ObjectView, RawEntry, RpcResult, Tombstone};
+use wire::ids::{ServerId, TableId};
+use wire::member::{self, TabletRange, shard};
+use wire::peer::{MigrateRead, Migrating, Phase, Status};
+
+use super::{failed, send};
+use crate::output::Output;
+use crate::recovery::Failed;
+use crate::shard::Shard;
+use crate::store::{Place, Store};
+use crate::tablets::{Use, holds};
+use crate::walk::{Limits, Unfinished};
+
+/// Slots of the hash table, or RPC results, that are looked at for one piece, about: each may be a cache miss.
+const PIECE_SLOTS: usize = 512;
+/// Buckets of the hash table for one piece: 128 KiB of memory, one behind the other.
+const PIECE_BUCKETS: usize = 2048;
+
+/// A tablet that somebody else reads.
+pub(super) struct Outgoing {
+    pub id: u64,
+    tablet: TabletRange,
+    /// Where the log ended when it began.
+    since: LogPosition,
+    /// Number of the piece that was asked for last, where it begins, and where the next one does.
+    piece: u64,
+    at: Cursor,
+    next: Cursor,
+    /// Nothing of the tablet was appended to the log behind this.
+    frozen_at: Option<LogPosition>,
+    /// The target has been given everything.
+    has_ended: bool,
+    is_stopped: bool,
+}
+
+/// How far the target has come.
+#[derive(Clone)]
+enum Cursor {
+    Objects(Unfinished),
+    /// The last client whose RPC results were given out, or 0.
+    Results(u64),
+    Changes(LogPosition),
+}
+
+impl Outgoing {
+    pub fn would_be_split(&self, table_id: TableId, key_hash: u64) -> bool {
+        let tablet = &self.tablet;
+        tablet.table_id == table_id.0
+            && tablet.start_key_hash < key_hash
+            && key_hash <= tablet.end_key_hash
+    }
+}
+
+impl Shard {
+    pub(crate) fn migrate_out(&mut self, order: member::MigrateOut, out: &mut impl Output) {
+        let (id, tablet) = (order.migration_id, order.tablet);
+        let outgoing = self.migrations.outgoing.as_ref();
+        if outgoing.is_some_and(|outgoing| outgoing.id == id) {
+            return;
+        }
+        let refusal = if outgoing.is_some() {
+            "this server is giving out another tablet already"
+        } else if !self.store.tablets.all().contains(&tablet) {
+            "this server does not have the tablet"
+        } else {
+            ""
+        };
+        if !refusal.is_empty() {
+            return failed(id, &Failed::other(refusal), out);
+        }
+        let target = ServerId(order.target);
+        let table_id = TableId(tablet.table_id);
+        let text =
+            format!("migration {id}: a tablet of table {table_id} is being given out to {target}");
+        out.log_message(3, &text);
+        let all = Unfinished::new(tablet.start_key_hash, tablet.end_key_hash);
+        self.migrations.outgoing = Some(Outgoing {
+            id,
+            tablet,
+            since: self.store.log.pin_heads(),
+            piece: 0,
+            at: Cursor::Objects(all.clone()),
+            next: Cursor::Objects(all),
+            frozen_at: None,
+            has_ended: false,
+            is_stopped: false,
+        });
+    }
+
+    /// The next piece of a tablet that leaves. Its entries go to `data`, which is emptied before.
+    pub fn migrate_read(&mut self, read: &MigrateRead, data: &mut Vec<u8>) -> Migrating<'static> {
+        data.clear();
+        let outgoing = self.migrations.outgoing.as_mut();
+        let Some(outgoing) = outgoing.filter(|outgoing| outgoing.id == read.migration_id) else {
+            return Migrating::failure(Status::Missing);
+        };
+        let store = &mut self.store;
+        if read.piece == outgoing.piece + 1 {
+            outgoing.piece += 1;
+            outgoing.at = outgoing.next.clone();
+            if let Cursor::Changes(position) = outgoing.at {
+                store.log.unpin_before(position);
+            }
+        } else if read.piece != outgoing.piece {
+            return Migrating::failure(Status::Mismatch);
+        }
+        if read.freezes && outgoing.frozen_at.is_none() {
+            outgoing.frozen_at = Some(store.log.head_position());
+            if !is_planted(Bug::WriteAfterFreeze) {
+                store.tablets.refuse(outgoing.tablet, Use::Write);
+            }
+        }
+        let most = self.config.migrated_bytes.min(read.bytes as usize);
+        outgoing.next = store.put_piece(outgoing, most, data);
+        let mut answer = Migrating::failure(Status::Ok);
+        if let (Cursor::Changes(_), Cursor::Changes(position)) = (&outgoing.at, &outgoing.next) {
+            outgoing.has_ended = outgoing.frozen_at.is_some_and(|end| end <= *position);
+            answer.left_bytes = store.log.head_position().0 - position.0;
+            answer.phase = if outgoing.has_ended {
+                Phase::End
+            } else {
+                Phase::Changes
+            };
+            answer.next_version = store.log.safe_version();
+        }
+        answer
+    }
+
+    /// The target has everything and has made it durable: nothing of the tablet is answered here any more.
+    pub(crate) fn stop_tablet(&mut self, migration_id: u64, out: &mut impl Output) {
+        let outgoing = self.migrations.outgoing.as_mut();
+        let Some(outgoing) = outgoing.filter(|one| one.id == migration_id && one.has_ended) else {
+            let text = "the tablet is not frozen at its source, or not any more";
+            return failed(migration_id, &Failed::other(text), out);
+        };
+        outgoing.is_stopped = true;
+        if !is_planted(Bug::ReadAfterStop) {
+            self.store.tablets.refuse(outgoing.tablet, Use::Read);
+        }
+        self.store.log.unpin_heads();
+        send(
+            shard::Kind::Stopped(member::MigrationId { migration_id }),
+            out,
+        );
+    }
+
+    /// Serves everything again that is still owned.
+    pub(super) fn end_outgoing(&mut self) {
+        if self.migrations.outgoing.take().is_some() {
+            self.store.tablets.refuse_nothing();
+            self.store.log.unpin_heads();
+        }
+    }
+
+    pub(super) fn fail_outgoing(&mut self, why: &Failed, out: &mut impl Output) {
+        if let Some(outgoing) = &self.migrations.outgoing {
+            failed(outgoing.id, why, out);
+            self.end_outgoing();
+        }
+    }
+
+    /// A tablet is dropped: if it was about to leave, it has.
+    pub(crate) fn forget_outgoing(&mut self, dropped: &TabletRange) {
+        let outgoing = self.migrations.outgoing.as_ref();
+        if outgoing.is_some_and(|outgoing| crate::tablets::overlap(&outgoing.tablet, dropped)) {
+            self.end_outgoing();
+        }
+    }
+
+    /// Writes go first: what waits to be read is given to the cleaner when nothing else is left for it.
+    pub(super) fn tend_outgoing(&mut self, out: &mut impl Output) {
+        let outgoing = self.migrations.outgoing.as_ref();
+        if outgoing.is_some_and(|outgoing| !outgoing.is_stopped) && self.store.log.pin_hinders() {
+            let why =
+                "memory is full at the source, and what was written since it began cannot be kept";
+            let why = Failed {
+                text: why.to_owned(),
+                is_full: true,
+            };
+            self.fail_outgoing(&why, out);
+        }
+    }
+}
+
+impl Store {
+    /// Gives out some entries, and says where the next piece begins.
+    fn put_piece(&self, outgoing: &Outgoing, most: usize, data: &mut Vec<u8>) -> Cursor {
+        let tablet = &outgoing.tablet;
+        match &outgoing.at {
+            Cursor::Objects(range) => {
+                let mut range = range.clone();
+                let limits = Limits {
+                    slots: PIECE_SLOTS,
+                    buckets: PIECE_BUCKETS,
+                    bytes: most,
+                };
+                let table_id = TableId(tablet.table_id);
+                self.walk(table_id, &mut range, limits, data, |entry, _, data| {
+                    data.extend_from_slice(entry.bytes);
+                });
+                if range.is_finished() {
+                    Cursor::Results(0)
+                } else {
+                    Cursor::Objects(range)
+                }
+            }
+            Cursor::Results(last) => match self.put_results(tablet, *last, most, data) {
+                Some(last) => Cursor::Results(last),
+                None => Cursor::Changes(outgoing.since),
+            },
+            Cursor::Changes(position) => {
+                Cursor::Changes(put_changes(&self.log, tablet, *position, most, data))
+            }
+        }
+    }
+
+    /// Gives out what clients after `last` were answered, and first of each up to where the client is done. `None` after the last one.
+    fn put_results(
+        &self,
+        tablet: &TabletRange,
+        mut last: u64,
+        most: usize,
+        data: &mut Vec<u8>,
+    ) -> Option<u64> {
+        let mut looked_at = 0;
+        while looked_at < PIECE_SLOTS && data.len() < most {
+            let client = self.keeper.results.client_after(last)?;
+            last = client.lease_id;
+            looked_at += 1 + client.records.len();
+            if client.ack_id > 0 {
+                put_acknowledgement(tablet, client.lease_id, client.ack_id, data);
+            }
+            for at in client.records {
+                let entry = self.log.entry(at);
+                if belongs(&entry, tablet) {
+                    data.extend_from_slice(entry.bytes);
+                }
+            }
+        }
+        Some(last)
+    }
+}
+
+/// A result that its client has acknowledged says no more than that: whoever replays it takes that in. A late copy of an RPC that the target once
+/// got, when it had the tablet before, must not take effect.
+fn put_acknowledgement(tablet: &TabletRange, lease_id: u64, ack_id: u64, data: &mut Vec<u8>) {
+    let nothing = RpcResult {
+        lease_id,
+        rpc_id: ack_id,
+        ack_id,
+        table_id: TableId(tablet.table_id),
+        key_hash: tablet.start_key_hash,
+        response: &[0; 4],
+    };
+    let start = data.len();
+    data.resize(start + RpcResult::entry_bytes_of(nothing.response.len()), 0);
+    wire::entry::write(&nothing, &mut data[start..]);
+}
+
+/// Gives out what was appended to the log from a position on; answers where to go on.
+fn put_changes(
+    log: &Log,
+    tablet: &TabletRange,
+    from: LogPosition,
+    most: usize,
+    data: &mut Vec<u8>,
+) -> LogPosition {
+    let (mut walked, mut next) = (0, from);
+    for (entry, position) in log.appends_from(from) {
+        if belongs(&entry, tablet) {
+            data.extend_from_slice(entry.bytes);
+        }
+        next = position;
+        walked += entry.bytes.len();
+        if walked >= most {
+            break;
+        }
+    }
+    next
+}
+
+fn belongs(entry: &RawEntry<'_>, tablet: &TabletRange) -> bool {
+    const WROTE: &str = "the log holds what it wrote";
+    let (table_id, hash) = match entry.kind {
+        Kind::Object => {
+            let object = ObjectView::of_body(entry.body).expect(WROTE);
+            let place = Place::of(object.table_id, object.primary_key);
+            (place.table_id, place.hash)
+        }
+        Kind::Tombstone => {
+            let tombstone: Tombstone<'_> = entry.decode().expect(WROTE);
+            let place = Place::of(tombstone.table_id, tombstone.key);
+            (place.table_id, place.hash)
+        }
+        Kind::RpcResult if is_planted(Bug::ForgetMigratedResult) => return false,
+        Kind::RpcResult => {
+            let result: RpcResult<'_> = entry.decode().expect(WROTE);
+            (result.table_id, result.key_hash)
+        }
+        Kind::SegmentHeader | Kind::Digest => return false,
+    };
+    holds(core::slice::from_ref(tablet), table_id, hash)
+}
