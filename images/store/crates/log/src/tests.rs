@@ -10,6 +10,7 @@ use wire::keys::KeysAndValue;
 
 use crate::*;
 
+mod changes;
 mod replicas;
 
 use replicas::Replicas;

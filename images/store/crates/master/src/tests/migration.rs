@@ -1,6 +1,7 @@
 //! Tablets that move between two masters while they are used.
 
 mod clients;
+mod orders;
 mod random;
 mod world;
 

@@ -73,7 +73,9 @@ impl ModelBackup {
                 (Status::Ok, 0)
             }
             Request::List(_) => return self.list(),
-            Request::Read(_) | Request::ReadEntries(_) => panic!("a replicator reads nothing"),
+            Request::Read(_) | Request::ReadEntries(_) | Request::MigrateRead(_) => {
+                panic!("a replicator reads nothing")
+            }
         };
         let status = if self.is_fenced {
             Status::Fenced

@@ -84,6 +84,7 @@ pub fn config(segments: usize) -> Config {
             replicas: 1,
             min_replicas: 1,
             copy_bytes: 1 << 12,
+            repair_bytes_per_second: 1 << 40,
         }),
         migrated_bytes: 300,
         ..small(Durability::External)
@@ -163,17 +164,14 @@ impl Nodes {
         let generation = self.nodes[at].generation + 1;
         self.nodes[at] = node(self.config, generation);
         self.welcome(at, &[]);
-        for link in [1 - at] {
-            let node = &mut self.nodes[link];
-            node.pieces.clear();
-            let said = &mut node.driver.said;
-            said.to_migrations.clear();
-            let gone = ServerId::new(at as u32 + 1, generation - 1);
-            let (now, channel) = (self.now, Channel::Migration);
-            node.driver
-                .shard
-                .backup_disconnected(now, channel, gone, said);
-        }
+        let gone = ServerId::new(at as u32 + 1, generation - 1);
+        let (now, channel) = (self.now, Channel::Migration);
+        let other = &mut self.nodes[1 - at];
+        other.pieces.clear();
+        let said = &mut other.driver.said;
+        said.to_migrations.clear();
+        let shard = &mut other.driver.shard;
+        shard.backup_disconnected(now, channel, gone, said);
     }
 
     /// Refuses a dead server's log; what it holds is in `found` later.

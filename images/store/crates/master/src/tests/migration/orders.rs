@@ -1,0 +1,412 @@
+//! What the coordinator may order, in which order, and what becomes of requests meanwhile.
+
+use wire::ids::{ServerId, TableId};
+use wire::member::{self, Migrated, MigrationId, TabletRange, coordinator, shard};
+use wire::peer::{MigrateRead, Migrating, Phase, Request, Status as PeerStatus};
+use wire::rpc::{RejectRules, RetryResponse, WriteResponse};
+use wire::status::Status;
+
+use super::super::harness::*;
+use crate::*;
+
+const ID: u64 = 5;
+const OTHER_TABLE: TableId = TableId(2);
+
+fn target_of(config: Config) -> Driver {
+    let mut target = Driver::new(config);
+    let session = target.welcome(CLUSTER, ServerId::new(2, 0), 1, &[]);
+    assert_eq!(session, Session::Continue);
+    target
+}
+
+/// A source that has two tables, and a target that has none.
+fn pair() -> (Driver, Driver) {
+    let mut source = Driver::new(small(Durability::Unreplicated));
+    source.welcome(
+        CLUSTER,
+        ServerId::new(1, 0),
+        1000,
+        &[WHOLE_TABLE, whole(OTHER_TABLE.0)],
+    );
+    (source, target_of(small(Durability::Unreplicated)))
+}
+
+fn id() -> MigrationId {
+    MigrationId { migration_id: ID }
+}
+
+fn begin(source: &mut Driver, target: &mut Driver) {
+    source.order(out_of(ID, WHOLE_TABLE));
+    target.order(into(ID));
+}
+
+fn out_of(migration_id: u64, tablet: TabletRange) -> coordinator::Kind {
+    coordinator::Kind::MigrateOut(member::MigrateOut {
+        migration_id,
+        tablet,
+        target: ServerId::new(2, 0).0,
+    })
+}
+
+fn into(migration_id: u64) -> coordinator::Kind {
+    coordinator::Kind::Migrate(member::Migrate {
+        migration_id,
+        tablet: WHOLE_TABLE,
+        source: ServerId::new(1, 0).0,
+        locator: "tcp:host=source,port=1".to_owned(),
+        bytes_per_second: u64::MAX,
+    })
+}
+
+/// Carries one question to the source, and its answer back; no if there was none.
+fn carry_one(source: &mut Driver, target: &mut Driver) -> bool {
+    target.shard.tick(target.now, &mut target.said);
+    for id in std::mem::take(&mut target.said.migrations_connected) {
+        let (now, said) = (target.now, &mut target.said);
+        let channel = Channel::Migration;
+        target.shard.backup_connected(now, channel, id, said);
+        target.shard.tick(now, said);
+    }
+    let Some((from, nonce, request)) = target.said.to_migrations.pop() else {
+        return false;
+    };
+    let Ok(Request::MigrateRead(read)) = Request::decode(&request) else {
+        panic!("another request");
+    };
+    let mut data = Vec::new();
+    let answer = source.shard.migrate_read(&read, &mut data);
+    let payload = [&answer.fixed_bytes()[..], &data].concat();
+    let (now, said) = (target.now, &mut target.said);
+    target
+        .shard
+        .backup_answer(now, Channel::Migration, from, nonce, &payload, said);
+    true
+}
+
+fn carry(source: &mut Driver, target: &mut Driver) {
+    while carry_one(source, target) {}
+}
+
+/// What a shard has said of migrations since this was last asked.
+fn migrated(driver: &mut Driver) -> Vec<Migrated> {
+    let messages = std::mem::take(&mut driver.said.messages);
+    let migrated = messages.into_iter().filter_map(|kind| match kind {
+        shard::Kind::Migrated(migrated) => Some(migrated),
+        _ => None,
+    });
+    migrated.collect()
+}
+
+fn failure(driver: &mut Driver) -> Migrated {
+    let mut all = migrated(driver);
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert_ne!(all[0].failure, "");
+    all.remove(0)
+}
+
+fn status(driver: &mut Driver, payload: &[u8]) -> Status {
+    let reply = driver.call(payload);
+    Status::try_from(u32::from_le_bytes(reply[..4].try_into().unwrap())).unwrap()
+}
+
+fn retries(driver: &mut Driver, payload: &[u8]) -> bool {
+    RetryResponse::decode(&driver.call(payload)).is_ok()
+}
+
+fn is_stopped(driver: &mut Driver) -> bool {
+    let messages = std::mem::take(&mut driver.said.messages);
+    messages.contains(&shard::Kind::Stopped(id()))
+}
+
+#[test]
+fn a_tablet_moves_with_all_that_belongs_to_it() {
+    let (mut source, mut target) = pair();
+    for key in 1..=20 {
+        assert_eq!(source.write(key, &[key as u8], b"value").0, Status::Ok);
+    }
+    let removed = source.remove(21, &[1]).1;
+    begin(&mut source, &mut target);
+    assert!(carry_one(&mut source, &mut target), "the snapshot");
+    source.write(22, &[2], b"changed");
+    assert_eq!(source.remove(23, &[3]).0, Status::Ok);
+    assert_eq!(target.read(&[2]).0, Status::UnknownTablet);
+    carry(&mut source, &mut target);
+    let all = migrated(&mut target);
+    assert!(all.len() == 1 && all[0].failure.is_empty(), "{all:?}");
+    assert!(all[0].objects >= 18 && all[0].from_segment > 0 && all[0].bytes > 500);
+
+    let late = write(lease(1), 24, 0, &[2], b"late", RejectRules::default());
+    assert!(retries(&mut source, &late), "frozen");
+    assert_eq!(
+        source.read(&[2]),
+        (Status::Ok, source.read(&[2]).1, b"changed".to_vec())
+    );
+    let parts = multi_write(&[(TABLE, &[2], b"x"), (OTHER_TABLE, &[2], b"x")]);
+    let reply = source.call(&parts);
+    let statuses = [8, 20].map(|at| u32::from_le_bytes(reply[at..at + 4].try_into().unwrap()));
+    assert_eq!(
+        statuses.map(|status| Status::try_from(status).unwrap()),
+        [Status::Retry, Status::Ok]
+    );
+
+    source.order(coordinator::Kind::StopTablet(id()));
+    assert!(is_stopped(&mut source));
+    assert!(retries(&mut source, &read(&[2])), "stopped");
+    target.order(coordinator::Kind::CommitMigration(id()));
+    source.order(coordinator::Kind::DropTablet(member::TabletOrder {
+        sequence: 1,
+        tablet: WHOLE_TABLE,
+    }));
+    assert_eq!(source.read(&[2]).0, Status::UnknownTablet);
+    source.settle();
+    assert_eq!(source.shard.stats().objects, 1, "of the other table");
+    assert_eq!(source.shard.stats().rpc_results, 0);
+
+    assert_eq!(target.read(&[2]).2, b"changed");
+    assert_eq!(target.read(&[3]).0, Status::ObjectDoesntExist);
+    let again = target.write(22, &[2], b"changed");
+    assert_eq!(again, (Status::Ok, target.read(&[2]).1), "it was done");
+    let (status, version) = target.write(24, &[1], b"made again");
+    assert!(status == Status::Ok && version > removed);
+    assert_eq!(
+        target.order(coordinator::Kind::CommitMigration(id())),
+        Session::Continue,
+        "said again"
+    );
+    for driver in [&source, &target] {
+        assert_eq!(driver.shard.audit(), Ok(()));
+    }
+}
+
+#[test]
+fn what_is_acknowledged_at_the_source_only_has_no_effect_at_the_target() {
+    let (mut source, mut target) = pair();
+    let late = write(lease(1), 1, 0, b"key", b"once", RejectRules::default());
+    assert_eq!(status(&mut source, &late), Status::Ok);
+    let mut elsewhere = write(lease(1), 2, 1, b"key", b"x", RejectRules::default());
+    elsewhere[4..12].copy_from_slice(&OTHER_TABLE.0.to_le_bytes());
+    assert_eq!(status(&mut source, &elsewhere), Status::Ok);
+    begin(&mut source, &mut target);
+    carry(&mut source, &mut target);
+    source.order(coordinator::Kind::StopTablet(id()));
+    target.order(coordinator::Kind::CommitMigration(id()));
+    assert_eq!(target.shard.stats().rpc_results, 0);
+    assert_eq!(status(&mut target, &late), Status::StaleRpc);
+}
+
+#[test]
+fn until_it_is_committed_it_can_be_given_up() {
+    for pieces in 0..5 {
+        let (mut source, mut target) = pair();
+        source.write(1, b"key", b"value");
+        begin(&mut source, &mut target);
+        for _ in 0..pieces {
+            carry_one(&mut source, &mut target);
+        }
+        for driver in [&mut source, &mut target] {
+            driver.order(coordinator::Kind::GiveUpMigration(id()));
+            driver.settle();
+        }
+        let stats = target.shard.stats();
+        assert_eq!((stats.objects, stats.rpc_results), (0, 0));
+        assert_eq!(source.write(2, b"key", b"again").0, Status::Ok);
+        // And then tried again.
+        let all = [migrated(&mut target), migrated(&mut source)].concat();
+        assert!(all.iter().all(|one| one.failure.is_empty()));
+        begin(&mut source, &mut target);
+        carry(&mut source, &mut target);
+        assert_eq!(migrated(&mut target).len(), 1);
+        source.order(coordinator::Kind::StopTablet(id()));
+        assert!(is_stopped(&mut source));
+        source.order(coordinator::Kind::GiveUpMigration(id()));
+        assert_eq!(source.read(b"key").2, b"again");
+        assert_eq!(source.shard.audit(), Ok(()));
+    }
+}
+
+#[test]
+fn a_piece_can_be_asked_for_again_until_the_next_one_is() {
+    let (mut source, _) = pair();
+    source.write(1, b"key", b"value");
+    source.order(out_of(ID, WHOLE_TABLE));
+    let mut ask = |migration_id, piece, freezes| {
+        let mut data = Vec::new();
+        let read = MigrateRead {
+            migration_id,
+            piece,
+            bytes: 1,
+            freezes,
+        };
+        let Migrating { status, phase, .. } = source.shard.migrate_read(&read, &mut data);
+        (status, phase, data)
+    };
+    assert_eq!(ask(ID + 1, 0, false).0, PeerStatus::Missing);
+    assert_eq!(ask(ID, 1, false).0, PeerStatus::Ok);
+    assert_eq!(ask(ID, 0, false).0, PeerStatus::Mismatch);
+    assert_eq!(ask(ID, 3, false).0, PeerStatus::Mismatch);
+    for piece in 2.. {
+        let (status, phase, data) = ask(ID, piece, piece > 10);
+        assert_eq!(status, PeerStatus::Ok);
+        let again = ask(ID, piece, piece > 10);
+        assert_eq!((again.1, again.2), (phase, data), "piece {piece}");
+        if phase == Phase::End {
+            assert_eq!(piece, 11);
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_welcome_says_how_it_has_ended() {
+    let welcome = |driver: &mut Driver, number, tablets: &[TabletRange]| {
+        driver.shard.coordinator_lost(driver.now);
+        driver.welcome(CLUSTER, ServerId::new(number, 0), 1, tablets)
+    };
+    for is_committed in [true, false] {
+        let (mut source, mut target) = pair();
+        source.write(1, b"key", b"value");
+        begin(&mut source, &mut target);
+        carry(&mut source, &mut target);
+        source.order(coordinator::Kind::StopTablet(id()));
+        let of = |is_owner| if is_owner { &[WHOLE_TABLE][..] } else { &[] };
+        welcome(&mut source, 1, of(!is_committed));
+        welcome(&mut target, 2, of(is_committed));
+        let (owner, other) = if is_committed {
+            (&mut target, &mut source)
+        } else {
+            (&mut source, &mut target)
+        };
+        owner.settle();
+        other.settle();
+        assert_eq!(owner.read(b"key").2, b"value");
+        assert_eq!(owner.write(2, b"key", b"again").0, Status::Ok);
+        assert_eq!(other.read(b"key").0, Status::UnknownTablet);
+    }
+    // In halves: it was split since.
+    let (mut source, mut target) = pair();
+    source.write(1, b"key", b"value");
+    begin(&mut source, &mut target);
+    carry(&mut source, &mut target);
+    let half = |start_key_hash, end_key_hash| TabletRange {
+        start_key_hash,
+        end_key_hash,
+        ..WHOLE_TABLE
+    };
+    let halves = [half(0, 99), half(100, u64::MAX)];
+    welcome(&mut target, 2, &halves);
+    assert_eq!(target.read(b"key").2, b"value");
+}
+
+#[test]
+fn who_does_not_have_what_is_committed_ends() {
+    let (_, mut target) = pair();
+    let session = target.order(coordinator::Kind::CommitMigration(id()));
+    assert_eq!(session, Session::Close);
+    assert!(target.shard.is_superseded());
+    assert!(target.shard.refusal().unwrap().contains("migration 5"));
+}
+
+#[test]
+fn what_cannot_be_carried_out_is_refused() {
+    let (mut source, mut target) = pair();
+    source.order(coordinator::Kind::StopTablet(id()));
+    assert!(failure(&mut source).failure.contains("is not frozen"));
+    source.order(out_of(ID, whole(9)));
+    assert!(failure(&mut source).failure.contains("does not have"));
+    begin(&mut source, &mut target);
+    begin(&mut source, &mut target);
+    assert_eq!(migrated(&mut source), [], "said twice is said once");
+    source.order(out_of(ID + 1, whole(OTHER_TABLE.0)));
+    assert!(failure(&mut source).failure.contains("another tablet"));
+    target.order(into(ID + 1));
+    assert!(failure(&mut target).failure.contains("another tablet"));
+    source.order(coordinator::Kind::StopTablet(id()));
+    assert!(failure(&mut source).failure.contains("is not frozen"));
+    source.order(into(ID + 1));
+    assert!(failure(&mut source).failure.contains("has, or brings back"));
+    let taken = target.order(coordinator::Kind::TakeTablet(member::TabletOrder {
+        sequence: 1,
+        tablet: WHOLE_TABLE,
+    }));
+    assert_eq!(taken, Session::Close);
+}
+
+#[test]
+fn a_split_ends_it() {
+    let (mut source, mut target) = pair();
+    source.write(1, b"key", b"value");
+    begin(&mut source, &mut target);
+    carry(&mut source, &mut target);
+    source.order(coordinator::Kind::SplitTablet(member::TabletSplit {
+        sequence: 1,
+        table_id: TABLE.0,
+        key_hash: 1 << 63,
+    }));
+    assert!(failure(&mut source).failure.contains("was split"));
+    assert_eq!(source.write(2, b"key", b"again").0, Status::Ok);
+    source.order(coordinator::Kind::StopTablet(id()));
+    assert!(!is_stopped(&mut source), "the target has too little");
+}
+
+#[test]
+fn a_target_that_cannot_reach_the_source_gives_up() {
+    let (_, mut target) = pair();
+    target.order(into(ID));
+    for _ in 0..20_000 {
+        target.now += core::time::Duration::from_millis(1);
+        target.shard.tick(target.now, &mut target.said);
+        for source in std::mem::take(&mut target.said.migrations_connected) {
+            let (now, said) = (target.now, &mut target.said);
+            let channel = Channel::Migration;
+            target.shard.backup_disconnected(now, channel, source, said);
+        }
+    }
+    assert!(failure(&mut target).failure.contains("cannot be reached"));
+}
+
+#[test]
+fn memory_is_for_those_who_write() {
+    let value = [7; 1500];
+    let (mut source, mut target) = pair();
+    let mut rpc_id = 0;
+    let mut fill = |driver: &mut Driver, rounds: u64| {
+        for key in 0..rounds {
+            rpc_id += 1;
+            let key = [(key % 100) as u8];
+            let payload = write(
+                lease(1),
+                rpc_id,
+                rpc_id - 1,
+                &key,
+                &value,
+                RejectRules::default(),
+            );
+            while retries(driver, &payload) {
+                driver.settle();
+            }
+            let again = WriteResponse::decode(&driver.call(&payload)).unwrap();
+            assert_eq!(again.status, Status::Ok);
+        }
+    };
+    fill(&mut source, 100);
+    begin(&mut source, &mut target);
+    carry_one(&mut source, &mut target);
+    // More than there is memory for, while nothing is read.
+    fill(&mut source, 1000);
+    assert!(failure(&mut source).is_full);
+    carry(&mut source, &mut target);
+    assert!(failure(&mut target).failure.contains("has given it up"));
+    assert_eq!(source.shard.audit(), Ok(()));
+
+    // A target that is too small.
+    let mut little = target_of(Config {
+        log_bytes: 10 << 14,
+        ..small(Durability::Unreplicated)
+    });
+    source.order(out_of(ID + 1, WHOLE_TABLE));
+    little.order(into(ID + 1));
+    carry(&mut source, &mut little);
+    assert!(failure(&mut little).is_full);
+    little.settle();
+    assert_eq!(little.shard.stats().objects, 0);
+}
