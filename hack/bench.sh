@@ -12,11 +12,14 @@
 #              of 64 B objects; stores of 4 servers with R=2 and of 5 with R=3: when it is
 #              found dead, when the last tablet is served, when all has its copies again,
 #              and reads on the other servers meanwhile
+#   migration  a table of 240 MB of 1 KB and of 64 B objects moves to another of 3 servers
+#              (R=2): how fast, how long its reads and writes wait, and other tables' reads
 #   replay     bringing a table back from 20 segments in memory, one core
 #
 #   RCBOX_BENCH_SECONDS=0.5       how long each case of peers and durable is measured, in each round
 #   RCBOX_BENCH_ROUNDS=3          rounds over all targets or variants; medians are shown
 #   RCBOX_BENCH_MB="480 1000"     sizes of recovery, in MB of keys and values; the first also with 64 B objects
+#   RCBOX_BENCH_MIGRATION_MB=240  sizes of migration
 # peers needs redis-server and memcached from Debian; recovery up to 16 GB of memory and
 # 20 GB of disk (for 1000 MB). Each part writes PART.txt and PART.json to .build/bench, peers
 # a plot.svg as well. Processes that were started end, and their files go, also on failure.
@@ -32,8 +35,9 @@ STOREBENCH=$PROGRAMS/examples/storebench
 OUT=$BUILD/bench
 PORT=${RCBOX_BENCH_PORT:-23100}
 TARGETS=(ping memcached redis rcbox rcbox-library)
-PARTS=(peers durable recovery replay)
+PARTS=(peers durable recovery migration replay)
 read -ra SIZES_MB <<<"${RCBOX_BENCH_MB:-480 1000}"
+read -ra MIGRATION_MB <<<"${RCBOX_BENCH_MIGRATION_MB:-240}"
 PIDS=()
 
 # A benchmark beside another store measures the scheduler.
@@ -141,6 +145,8 @@ peers() {
 durable() { "$STOREBENCH" durable "$OUT" "$SECONDS_EACH" "$ROUNDS"; }
 
 recovery() { "$STOREBENCH" recovery "$OUT" "${SIZES_MB[@]}"; }
+
+migration() { "$STOREBENCH" migration "$OUT" "${MIGRATION_MB[@]}"; }
 
 replay() {
 	(cd "$ROOT/images/store" && cargo bench --locked -q -p master --bench replay) >"$LOGS/replay.log" 2>&1 ||

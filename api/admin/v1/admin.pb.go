@@ -296,7 +296,9 @@ type GetClusterStatusResponse struct {
 	Recoveries []*Recovery `protobuf:"bytes,12,rep,name=recoveries,proto3" json:"recoveries,omitempty"`
 	StateKind  StateKind   `protobuf:"varint,13,opt,name=state_kind,json=stateKind,proto3,enum=rcbox.admin.v1.StateKind" json:"state_kind,omitempty"`
 	// The coordinator that answers.
-	Leader        *Leader `protobuf:"bytes,14,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader *Leader `protobuf:"bytes,14,opt,name=leader,proto3" json:"leader,omitempty"`
+	// Those that have ended, the last ones, and those under way.
+	Migrations    []*Migration `protobuf:"bytes,15,rep,name=migrations,proto3" json:"migrations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,6 +427,13 @@ func (x *GetClusterStatusResponse) GetStateKind() StateKind {
 func (x *GetClusterStatusResponse) GetLeader() *Leader {
 	if x != nil {
 		return x.Leader
+	}
+	return nil
+}
+
+func (x *GetClusterStatusResponse) GetMigrations() []*Migration {
+	if x != nil {
+		return x.Migrations
 	}
 	return nil
 }
@@ -1182,6 +1191,168 @@ func (x *MissingLog) GetText() string {
 	return ""
 }
 
+// A tablet moves from one living server to another.
+type Migration struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts up over all restarts.
+	MigrationId    uint64 `protobuf:"varint,1,opt,name=migration_id,json=migrationId,proto3" json:"migration_id,omitempty"`
+	TableId        uint64 `protobuf:"varint,2,opt,name=table_id,json=tableId,proto3" json:"table_id,omitempty"`
+	Table          string `protobuf:"bytes,3,opt,name=table,proto3" json:"table,omitempty"`
+	StartKeyHash   uint64 `protobuf:"fixed64,4,opt,name=start_key_hash,json=startKeyHash,proto3" json:"start_key_hash,omitempty"`
+	EndKeyHash     uint64 `protobuf:"fixed64,5,opt,name=end_key_hash,json=endKeyHash,proto3" json:"end_key_hash,omitempty"`
+	SourceServerId uint64 `protobuf:"fixed64,6,opt,name=source_server_id,json=sourceServerId,proto3" json:"source_server_id,omitempty"`
+	SourceMember   string `protobuf:"bytes,7,opt,name=source_member,json=sourceMember,proto3" json:"source_member,omitempty"`
+	TargetServerId uint64 `protobuf:"fixed64,8,opt,name=target_server_id,json=targetServerId,proto3" json:"target_server_id,omitempty"`
+	TargetMember   string `protobuf:"bytes,9,opt,name=target_member,json=targetMember,proto3" json:"target_member,omitempty"`
+	// Cluster times; ended_ns is 0 while it is under way.
+	StartedNs uint64 `protobuf:"varint,10,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	EndedNs   uint64 `protobuf:"varint,11,opt,name=ended_ns,json=endedNs,proto3" json:"ended_ns,omitempty"`
+	// What the target has read so far, as it last said: bytes of objects and of what clients were answered.
+	Bytes   uint64 `protobuf:"varint,12,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Objects uint64 `protobuf:"varint,13,opt,name=objects,proto3" json:"objects,omitempty"`
+	// Its writes wait, until the target serves it: the last part of a migration.
+	Frozen bool `protobuf:"varint,14,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	// Why it was given up, for people: the source has the tablet as before. Empty if it is under way or has succeeded.
+	Failure       string `protobuf:"bytes,15,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Migration) Reset() {
+	*x = Migration{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Migration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Migration) ProtoMessage() {}
+
+func (x *Migration) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Migration.ProtoReflect.Descriptor instead.
+func (*Migration) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Migration) GetMigrationId() uint64 {
+	if x != nil {
+		return x.MigrationId
+	}
+	return 0
+}
+
+func (x *Migration) GetTableId() uint64 {
+	if x != nil {
+		return x.TableId
+	}
+	return 0
+}
+
+func (x *Migration) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *Migration) GetStartKeyHash() uint64 {
+	if x != nil {
+		return x.StartKeyHash
+	}
+	return 0
+}
+
+func (x *Migration) GetEndKeyHash() uint64 {
+	if x != nil {
+		return x.EndKeyHash
+	}
+	return 0
+}
+
+func (x *Migration) GetSourceServerId() uint64 {
+	if x != nil {
+		return x.SourceServerId
+	}
+	return 0
+}
+
+func (x *Migration) GetSourceMember() string {
+	if x != nil {
+		return x.SourceMember
+	}
+	return ""
+}
+
+func (x *Migration) GetTargetServerId() uint64 {
+	if x != nil {
+		return x.TargetServerId
+	}
+	return 0
+}
+
+func (x *Migration) GetTargetMember() string {
+	if x != nil {
+		return x.TargetMember
+	}
+	return ""
+}
+
+func (x *Migration) GetStartedNs() uint64 {
+	if x != nil {
+		return x.StartedNs
+	}
+	return 0
+}
+
+func (x *Migration) GetEndedNs() uint64 {
+	if x != nil {
+		return x.EndedNs
+	}
+	return 0
+}
+
+func (x *Migration) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Migration) GetObjects() uint64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *Migration) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+func (x *Migration) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
 // Objects that are gone: a process died that held the only copy of something, or somebody has accepted a loss.
 type Loss struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1203,7 +1374,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1386,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1399,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Loss) GetClusterTimeNs() uint64 {
@@ -1306,7 +1477,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1489,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1502,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListTablesRequest) GetPageSize() uint32 {
@@ -1359,7 +1530,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1542,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1555,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListTablesResponse) GetTables() []*Table {
@@ -1412,7 +1583,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1595,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1608,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Table) GetTableId() uint64 {
@@ -1475,7 +1646,7 @@ type Tablet struct {
 
 func (x *Tablet) Reset() {
 	*x = Tablet{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1658,7 @@ func (x *Tablet) String() string {
 func (*Tablet) ProtoMessage() {}
 
 func (x *Tablet) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1671,7 @@ func (x *Tablet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tablet.ProtoReflect.Descriptor instead.
 func (*Tablet) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Tablet) GetStartKeyHash() uint64 {
@@ -1554,7 +1725,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1737,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1750,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -1618,7 +1789,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1801,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1814,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 type AcceptLossRequest struct {
@@ -1660,7 +1831,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1843,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1856,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AcceptLossRequest) GetServerId() uint64 {
@@ -1719,7 +1890,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1902,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1915,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AcceptLossResponse) GetLoss() *Loss {
@@ -1754,12 +1925,213 @@ func (x *AcceptLossResponse) GetLoss() *Loss {
 	return nil
 }
 
+type MigrateTabletRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Table:
+	//
+	//	*MigrateTabletRequest_TableId
+	//	*MigrateTabletRequest_TableName
+	Table isMigrateTabletRequest_Table `protobuf_oneof:"table"`
+	// The tablet that holds it.
+	KeyHash uint64 `protobuf:"fixed64,3,opt,name=key_hash,json=keyHash,proto3" json:"key_hash,omitempty"`
+	// Where it is to go; of a member, the server with the fewest tablets.
+	//
+	// Types that are valid to be assigned to Target:
+	//
+	//	*MigrateTabletRequest_ServerId
+	//	*MigrateTabletRequest_Member
+	Target isMigrateTabletRequest_Target `protobuf_oneof:"target"`
+	// Of the copy that is made while the tablet is used, at most; 0: 200 MB.
+	BytesPerSecond uint64 `protobuf:"varint,6,opt,name=bytes_per_second,json=bytesPerSecond,proto3" json:"bytes_per_second,omitempty"`
+	// The store that the caller means; 0: whichever answers.
+	ExpectedClusterId uint64 `protobuf:"fixed64,7,opt,name=expected_cluster_id,json=expectedClusterId,proto3" json:"expected_cluster_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *MigrateTabletRequest) Reset() {
+	*x = MigrateTabletRequest{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MigrateTabletRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MigrateTabletRequest) ProtoMessage() {}
+
+func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MigrateTabletRequest.ProtoReflect.Descriptor instead.
+func (*MigrateTabletRequest) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *MigrateTabletRequest) GetTable() isMigrateTabletRequest_Table {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *MigrateTabletRequest) GetTableId() uint64 {
+	if x != nil {
+		if x, ok := x.Table.(*MigrateTabletRequest_TableId); ok {
+			return x.TableId
+		}
+	}
+	return 0
+}
+
+func (x *MigrateTabletRequest) GetTableName() string {
+	if x != nil {
+		if x, ok := x.Table.(*MigrateTabletRequest_TableName); ok {
+			return x.TableName
+		}
+	}
+	return ""
+}
+
+func (x *MigrateTabletRequest) GetKeyHash() uint64 {
+	if x != nil {
+		return x.KeyHash
+	}
+	return 0
+}
+
+func (x *MigrateTabletRequest) GetTarget() isMigrateTabletRequest_Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *MigrateTabletRequest) GetServerId() uint64 {
+	if x != nil {
+		if x, ok := x.Target.(*MigrateTabletRequest_ServerId); ok {
+			return x.ServerId
+		}
+	}
+	return 0
+}
+
+func (x *MigrateTabletRequest) GetMember() string {
+	if x != nil {
+		if x, ok := x.Target.(*MigrateTabletRequest_Member); ok {
+			return x.Member
+		}
+	}
+	return ""
+}
+
+func (x *MigrateTabletRequest) GetBytesPerSecond() uint64 {
+	if x != nil {
+		return x.BytesPerSecond
+	}
+	return 0
+}
+
+func (x *MigrateTabletRequest) GetExpectedClusterId() uint64 {
+	if x != nil {
+		return x.ExpectedClusterId
+	}
+	return 0
+}
+
+type isMigrateTabletRequest_Table interface {
+	isMigrateTabletRequest_Table()
+}
+
+type MigrateTabletRequest_TableId struct {
+	TableId uint64 `protobuf:"varint,1,opt,name=table_id,json=tableId,proto3,oneof"`
+}
+
+type MigrateTabletRequest_TableName struct {
+	TableName string `protobuf:"bytes,2,opt,name=table_name,json=tableName,proto3,oneof"`
+}
+
+func (*MigrateTabletRequest_TableId) isMigrateTabletRequest_Table() {}
+
+func (*MigrateTabletRequest_TableName) isMigrateTabletRequest_Table() {}
+
+type isMigrateTabletRequest_Target interface {
+	isMigrateTabletRequest_Target()
+}
+
+type MigrateTabletRequest_ServerId struct {
+	ServerId uint64 `protobuf:"fixed64,4,opt,name=server_id,json=serverId,proto3,oneof"`
+}
+
+type MigrateTabletRequest_Member struct {
+	Member string `protobuf:"bytes,5,opt,name=member,proto3,oneof"`
+}
+
+func (*MigrateTabletRequest_ServerId) isMigrateTabletRequest_Target() {}
+
+func (*MigrateTabletRequest_Member) isMigrateTabletRequest_Target() {}
+
+type MigrateTabletResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Migration     *Migration             `protobuf:"bytes,1,opt,name=migration,proto3" json:"migration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MigrateTabletResponse) Reset() {
+	*x = MigrateTabletResponse{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MigrateTabletResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MigrateTabletResponse) ProtoMessage() {}
+
+func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MigrateTabletResponse.ProtoReflect.Descriptor instead.
+func (*MigrateTabletResponse) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *MigrateTabletResponse) GetMigration() *Migration {
+	if x != nil {
+		return x.Migration
+	}
+	return nil
+}
+
 var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x18api/admin/v1/admin.proto\x12\x0ercbox.admin.v1\"\x19\n" +
-	"\x17GetClusterStatusRequest\"\x84\x05\n" +
+	"\x17GetClusterStatusRequest\"\xbf\x05\n" +
 	"\x18GetClusterStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\x06R\tclusterId\x12\x1f\n" +
@@ -1783,7 +2155,10 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"recoveries\x128\n" +
 	"\n" +
 	"state_kind\x18\r \x01(\x0e2\x19.rcbox.admin.v1.StateKindR\tstateKind\x12.\n" +
-	"\x06leader\x18\x0e \x01(\v2\x16.rcbox.admin.v1.LeaderR\x06leader\"\xa0\x01\n" +
+	"\x06leader\x18\x0e \x01(\v2\x16.rcbox.admin.v1.LeaderR\x06leader\x129\n" +
+	"\n" +
+	"migrations\x18\x0f \x03(\v2\x19.rcbox.admin.v1.MigrationR\n" +
+	"migrations\"\xa0\x01\n" +
 	"\x06Leader\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1a\n" +
@@ -1856,7 +2231,26 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\rsegments_left\x18\x05 \x01(\x04R\fsegmentsLeft\x12\x1d\n" +
 	"\n" +
 	"bytes_left\x18\x06 \x01(\x04R\tbytesLeft\x12\x12\n" +
-	"\x04text\x18\a \x01(\tR\x04text\"\xa3\x02\n" +
+	"\x04text\x18\a \x01(\tR\x04text\"\xe1\x03\n" +
+	"\tMigration\x12!\n" +
+	"\fmigration_id\x18\x01 \x01(\x04R\vmigrationId\x12\x19\n" +
+	"\btable_id\x18\x02 \x01(\x04R\atableId\x12\x14\n" +
+	"\x05table\x18\x03 \x01(\tR\x05table\x12$\n" +
+	"\x0estart_key_hash\x18\x04 \x01(\x06R\fstartKeyHash\x12 \n" +
+	"\fend_key_hash\x18\x05 \x01(\x06R\n" +
+	"endKeyHash\x12(\n" +
+	"\x10source_server_id\x18\x06 \x01(\x06R\x0esourceServerId\x12#\n" +
+	"\rsource_member\x18\a \x01(\tR\fsourceMember\x12(\n" +
+	"\x10target_server_id\x18\b \x01(\x06R\x0etargetServerId\x12#\n" +
+	"\rtarget_member\x18\t \x01(\tR\ftargetMember\x12\x1d\n" +
+	"\n" +
+	"started_ns\x18\n" +
+	" \x01(\x04R\tstartedNs\x12\x19\n" +
+	"\bended_ns\x18\v \x01(\x04R\aendedNs\x12\x14\n" +
+	"\x05bytes\x18\f \x01(\x04R\x05bytes\x12\x18\n" +
+	"\aobjects\x18\r \x01(\x04R\aobjects\x12\x16\n" +
+	"\x06frozen\x18\x0e \x01(\bR\x06frozen\x12\x18\n" +
+	"\afailure\x18\x0f \x01(\tR\afailure\"\xa3\x02\n" +
 	"\x04Loss\x12&\n" +
 	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -1898,7 +2292,20 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"loss_token\x18\x02 \x01(\tR\tlossToken\x12.\n" +
 	"\x13expected_cluster_id\x18\x03 \x01(\x06R\x11expectedClusterId\">\n" +
 	"\x12AcceptLossResponse\x12(\n" +
-	"\x04loss\x18\x01 \x01(\v2\x14.rcbox.admin.v1.LossR\x04loss*s\n" +
+	"\x04loss\x18\x01 \x01(\v2\x14.rcbox.admin.v1.LossR\x04loss\"\x95\x02\n" +
+	"\x14MigrateTabletRequest\x12\x1b\n" +
+	"\btable_id\x18\x01 \x01(\x04H\x00R\atableId\x12\x1f\n" +
+	"\n" +
+	"table_name\x18\x02 \x01(\tH\x00R\ttableName\x12\x19\n" +
+	"\bkey_hash\x18\x03 \x01(\x06R\akeyHash\x12\x1d\n" +
+	"\tserver_id\x18\x04 \x01(\x06H\x01R\bserverId\x12\x18\n" +
+	"\x06member\x18\x05 \x01(\tH\x01R\x06member\x12(\n" +
+	"\x10bytes_per_second\x18\x06 \x01(\x04R\x0ebytesPerSecond\x12.\n" +
+	"\x13expected_cluster_id\x18\a \x01(\x06R\x11expectedClusterIdB\a\n" +
+	"\x05tableB\b\n" +
+	"\x06target\"P\n" +
+	"\x15MigrateTabletResponse\x127\n" +
+	"\tmigration\x18\x01 \x01(\v2\x19.rcbox.admin.v1.MigrationR\tmigration*s\n" +
 	"\x0eDurabilityMode\x12\x1f\n" +
 	"\x1bDURABILITY_MODE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cDURABILITY_MODE_UNREPLICATED\x10\x01\x12\x1e\n" +
@@ -1915,14 +2322,15 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vTabletState\x12\x1c\n" +
 	"\x18TABLET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TABLET_STATE_NORMAL\x10\x01\x12\x1b\n" +
-	"\x17TABLET_STATE_RECOVERING\x10\x022\xf3\x02\n" +
+	"\x17TABLET_STATE_RECOVERING\x10\x022\xd1\x03\n" +
 	"\x05Admin\x12e\n" +
 	"\x10GetClusterStatus\x12'.rcbox.admin.v1.GetClusterStatusRequest\x1a(.rcbox.admin.v1.GetClusterStatusResponse\x12S\n" +
 	"\n" +
 	"ListTables\x12!.rcbox.admin.v1.ListTablesRequest\x1a\".rcbox.admin.v1.ListTablesResponse\x12Y\n" +
 	"\fRemoveMember\x12#.rcbox.admin.v1.RemoveMemberRequest\x1a$.rcbox.admin.v1.RemoveMemberResponse\x12S\n" +
 	"\n" +
-	"AcceptLoss\x12!.rcbox.admin.v1.AcceptLossRequest\x1a\".rcbox.admin.v1.AcceptLossResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
+	"AcceptLoss\x12!.rcbox.admin.v1.AcceptLossRequest\x1a\".rcbox.admin.v1.AcceptLossResponse\x12\\\n" +
+	"\rMigrateTablet\x12$.rcbox.admin.v1.MigrateTabletRequest\x1a%.rcbox.admin.v1.MigrateTabletResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_api_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -1937,7 +2345,7 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_api_admin_v1_admin_proto_goTypes = []any{
 	(DurabilityMode)(0),              // 0: rcbox.admin.v1.DurabilityMode
 	(StateKind)(0),                   // 1: rcbox.admin.v1.StateKind
@@ -1953,46 +2361,53 @@ var file_api_admin_v1_admin_proto_goTypes = []any{
 	(*BackupStorage)(nil),            // 11: rcbox.admin.v1.BackupStorage
 	(*Recovery)(nil),                 // 12: rcbox.admin.v1.Recovery
 	(*MissingLog)(nil),               // 13: rcbox.admin.v1.MissingLog
-	(*Loss)(nil),                     // 14: rcbox.admin.v1.Loss
-	(*ListTablesRequest)(nil),        // 15: rcbox.admin.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),       // 16: rcbox.admin.v1.ListTablesResponse
-	(*Table)(nil),                    // 17: rcbox.admin.v1.Table
-	(*Tablet)(nil),                   // 18: rcbox.admin.v1.Tablet
-	(*RemoveMemberRequest)(nil),      // 19: rcbox.admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 20: rcbox.admin.v1.RemoveMemberResponse
-	(*AcceptLossRequest)(nil),        // 21: rcbox.admin.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 22: rcbox.admin.v1.AcceptLossResponse
+	(*Migration)(nil),                // 14: rcbox.admin.v1.Migration
+	(*Loss)(nil),                     // 15: rcbox.admin.v1.Loss
+	(*ListTablesRequest)(nil),        // 16: rcbox.admin.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),       // 17: rcbox.admin.v1.ListTablesResponse
+	(*Table)(nil),                    // 18: rcbox.admin.v1.Table
+	(*Tablet)(nil),                   // 19: rcbox.admin.v1.Tablet
+	(*RemoveMemberRequest)(nil),      // 20: rcbox.admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 21: rcbox.admin.v1.RemoveMemberResponse
+	(*AcceptLossRequest)(nil),        // 22: rcbox.admin.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 23: rcbox.admin.v1.AcceptLossResponse
+	(*MigrateTabletRequest)(nil),     // 24: rcbox.admin.v1.MigrateTabletRequest
+	(*MigrateTabletResponse)(nil),    // 25: rcbox.admin.v1.MigrateTabletResponse
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
 	9,  // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
 	8,  // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
-	14, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
+	15, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
 	12, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
 	1,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
 	6,  // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
-	7,  // 6: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
-	0,  // 7: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
-	2,  // 8: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
-	10, // 9: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
-	11, // 10: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
-	13, // 11: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
-	17, // 12: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
-	18, // 13: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
-	3,  // 14: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
-	14, // 15: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
-	4,  // 16: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
-	15, // 17: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
-	19, // 18: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
-	21, // 19: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
-	5,  // 20: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	16, // 21: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	20, // 22: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	22, // 23: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	14, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
+	7,  // 7: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
+	0,  // 8: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
+	2,  // 9: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
+	10, // 10: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
+	11, // 11: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
+	13, // 12: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
+	18, // 13: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
+	19, // 14: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
+	3,  // 15: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
+	15, // 16: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
+	14, // 17: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
+	4,  // 18: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
+	16, // 19: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
+	20, // 20: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
+	22, // 21: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
+	24, // 22: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
+	5,  // 23: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	17, // 24: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	21, // 25: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	23, // 26: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
+	25, // 27: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
+	23, // [23:28] is the sub-list for method output_type
+	18, // [18:23] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_api_admin_v1_admin_proto_init() }
@@ -2000,13 +2415,19 @@ func file_api_admin_v1_admin_proto_init() {
 	if File_api_admin_v1_admin_proto != nil {
 		return
 	}
+	file_api_admin_v1_admin_proto_msgTypes[20].OneofWrappers = []any{
+		(*MigrateTabletRequest_TableId)(nil),
+		(*MigrateTabletRequest_TableName)(nil),
+		(*MigrateTabletRequest_ServerId)(nil),
+		(*MigrateTabletRequest_Member)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   19,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

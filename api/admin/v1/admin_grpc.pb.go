@@ -30,6 +30,7 @@ const (
 	Admin_ListTables_FullMethodName       = "/rcbox.admin.v1.Admin/ListTables"
 	Admin_RemoveMember_FullMethodName     = "/rcbox.admin.v1.Admin/RemoveMember"
 	Admin_AcceptLoss_FullMethodName       = "/rcbox.admin.v1.Admin/AcceptLoss"
+	Admin_MigrateTablet_FullMethodName    = "/rcbox.admin.v1.Admin/MigrateTablet"
 )
 
 // AdminClient is the client API for Admin service.
@@ -51,6 +52,12 @@ type AdminClient interface {
 	// misses nothing; ABORTED if what is missing, or left, is not what loss_token stands for, and by another store than the
 	// one meant.
 	AcceptLoss(ctx context.Context, in *AcceptLossRequest, opts ...grpc.CallOption) (*AcceptLossResponse, error)
+	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
+	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not
+	// there; ALREADY_EXISTS if the tablet is there already; RESOURCE_EXHAUSTED while one of the two servers is in another migration
+	// (one out of a server and one into it at a time); FAILED_PRECONDITION for all else that stands against it; ABORTED by another store
+	// than the one meant.
+	MigrateTablet(ctx context.Context, in *MigrateTabletRequest, opts ...grpc.CallOption) (*MigrateTabletResponse, error)
 }
 
 type adminClient struct {
@@ -101,6 +108,16 @@ func (c *adminClient) AcceptLoss(ctx context.Context, in *AcceptLossRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) MigrateTablet(ctx context.Context, in *MigrateTabletRequest, opts ...grpc.CallOption) (*MigrateTabletResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MigrateTabletResponse)
+	err := c.cc.Invoke(ctx, Admin_MigrateTablet_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -120,6 +137,12 @@ type AdminServer interface {
 	// misses nothing; ABORTED if what is missing, or left, is not what loss_token stands for, and by another store than the
 	// one meant.
 	AcceptLoss(context.Context, *AcceptLossRequest) (*AcceptLossResponse, error)
+	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
+	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not
+	// there; ALREADY_EXISTS if the tablet is there already; RESOURCE_EXHAUSTED while one of the two servers is in another migration
+	// (one out of a server and one into it at a time); FAILED_PRECONDITION for all else that stands against it; ABORTED by another store
+	// than the one meant.
+	MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -141,6 +164,9 @@ func (UnimplementedAdminServer) RemoveMember(context.Context, *RemoveMemberReque
 }
 func (UnimplementedAdminServer) AcceptLoss(context.Context, *AcceptLossRequest) (*AcceptLossResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcceptLoss not implemented")
+}
+func (UnimplementedAdminServer) MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MigrateTablet not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -235,6 +261,24 @@ func _Admin_AcceptLoss_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_MigrateTablet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MigrateTabletRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).MigrateTablet(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_MigrateTablet_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).MigrateTablet(ctx, req.(*MigrateTabletRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -257,6 +301,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcceptLoss",
 			Handler:    _Admin_AcceptLoss_Handler,
+		},
+		{
+			MethodName: "MigrateTablet",
+			Handler:    _Admin_MigrateTablet_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -53,6 +53,7 @@ fuzz_target!(|data: &[u8]| {
         GetServerListRequest,
         GetLeaseInfoRequest,
         SplitTabletRequest,
+        MigrateTabletRequest,
         HintServerCrashedRequest,
         SetRuntimeOptionRequest,
         GetRuntimeOptionRequest,

@@ -13,6 +13,7 @@ mod leading;
 mod leases;
 mod loss;
 mod members;
+mod migration;
 mod parts;
 mod pending;
 mod questions;
@@ -35,7 +36,10 @@ use wire::member::{Hello, ToShard};
 use wire::time::Time;
 
 pub use leases::TERM_NS as LEASE_TERM_NS;
-pub use status::{AcceptLossError, Acceptance, Removal, RemoveMemberError};
+pub use status::{
+    AcceptLossError, Acceptance, MigrateError, MigrationOrder, MigrationTarget, Removal,
+    RemoveMemberError, TabletTable,
+};
 
 /// What a coordinator is created with.
 #[derive(Clone, Debug)]
@@ -164,6 +168,7 @@ pub struct Coordinator {
     pending: pending::Pending,
     suspicions: detection::Suspicions,
     recoveries: recovery::Recoveries,
+    migrations: migration::Migrations,
     /// What shards were told last.
     announced_backups: Vec<wire::member::Backup>,
     /// No backup had a free frame when one last reported.
@@ -201,6 +206,7 @@ impl Coordinator {
             pending: pending::Pending::default(),
             suspicions: detection::Suspicions::default(),
             recoveries: recovery::Recoveries::default(),
+            migrations: migration::Migrations::default(),
             announced_backups: Vec::new(),
             backups_are_full: false,
             newcomers: BTreeMap::new(),

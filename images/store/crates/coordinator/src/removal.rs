@@ -19,7 +19,7 @@ impl Coordinator {
     /// others may be the last.
     pub fn remove_member(
         &mut self,
-        _now: Time,
+        now: Time,
         removal: &Removal,
         out: &mut impl Output,
     ) -> Result<(), RemoveMemberError> {
@@ -28,6 +28,11 @@ impl Coordinator {
         }
         let name = &removal.name;
         self.check_removal(removal)?;
+        let member = self.members.get(name);
+        let servers = member.map_or_else(Vec::new, |member| member.servers().to_vec());
+        for index in servers {
+            self.give_up_migrations_of(now, index, out);
+        }
         for link in self.members.remove(name, &removal.instance) {
             let text = format!("member {name:?} was removed from the store; end this process");
             refuse(link.connection, RefusedReason::Superseded, text, out);

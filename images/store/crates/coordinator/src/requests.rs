@@ -261,6 +261,7 @@ impl Coordinator {
             }
             return Ok(());
         };
+        self.give_up_migrations_of_table(now, &table, out);
         self.forget_table(&table, out);
         let goal = Goal::Drop { name: table.name };
         self.order_tablets(now, to, goal, table.id, &table.tablets, out);
@@ -358,6 +359,7 @@ impl Coordinator {
                 return Err(Status::InvalidParameter.into());
             }
         };
+        self.give_up_migration_of_tablet(now, table_id, key_hash, out);
         let number = self.pending.next_number();
         let owner = self.members.server_mut(owner);
         // One that is not connected learns of it from the list of its tablets when it comes back.

@@ -60,6 +60,9 @@ impl Coordinator {
                 self.is_well(index);
                 self.pinged(now, index, pong.sequence, out);
                 self.note_versions(pong.next_version);
+                if let Some(progress) = &pong.migration {
+                    self.migration_progress(index, progress);
+                }
                 if let Some(server) = self.members.server_mut(index) {
                     server.pong = pong;
                 }
@@ -106,11 +109,10 @@ impl Coordinator {
                     self.suspect(now, suspect.index(), true, out);
                 }
             }
-            Some(shard::Kind::Migrated(_) | shard::Kind::Stopped(_)) => {
-                out.log_message(
-                    level::WARNING,
-                    "a server spoke of a migration that this coordinator has not ordered",
-                );
+            Some(shard::Kind::Migrated(migrated)) => self.migrated(now, index, &migrated, out),
+            Some(shard::Kind::Stopped(stopped)) => self.stopped(now, index, stopped, out),
+            Some(shard::Kind::MigrationWanted(wanted)) => {
+                self.migration_wanted(now, index, connection, &wanted, out);
             }
             Some(shard::Kind::Hello(_)) | None => {
                 out.log_message(
@@ -142,6 +144,7 @@ impl Coordinator {
         }
         if let Some(index) = index {
             self.give_up_orders_of(index);
+            self.give_up_migrations_of(now, index, out);
             self.suspect(now, index, is_silent, out);
         }
     }
@@ -188,6 +191,7 @@ impl Coordinator {
         }
         self.is_well(admission.index);
         self.give_up_orders_of(admission.index);
+        self.give_up_migrations_of(now, admission.index, out);
         self.welcome(now, admission.index, connection, out);
         self.announce_backups(Some(connection), out);
     }
@@ -211,6 +215,7 @@ impl Coordinator {
     /// successor.
     pub(crate) fn bury(&mut self, now: Time, mut death: Death, out: &mut impl Output) {
         for server in &mut death.servers {
+            self.give_up_migrations_of(now, server.id.index(), out);
             let Some(link) = server.link.take() else {
                 continue;
             };

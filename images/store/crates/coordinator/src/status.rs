@@ -20,6 +20,8 @@ pub struct ClusterStatus {
     pub replicas: u32,
     /// Those that have ended, some of them, and those under way.
     pub recoveries: Vec<Recovery>,
+    /// Likewise.
+    pub migrations: Vec<Migration>,
     /// Oldest first.
     pub losses: Vec<Loss>,
     /// Losses that are no longer kept.
@@ -182,6 +184,101 @@ impl Recovery {
         }
     }
 }
+
+/// A tablet moves from one living server to another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Migration {
+    pub id: u64,
+    pub table_id: u64,
+    /// The table's name.
+    pub table: String,
+    pub start_key_hash: u64,
+    pub end_key_hash: u64,
+    pub source_id: u64,
+    pub source_member: String,
+    pub target_id: u64,
+    pub target_member: String,
+    /// Cluster times; `ended_ns` is 0 while it is under way.
+    pub began_ns: u64,
+    pub ended_ns: u64,
+    /// Of entries that the target has read, as it last said.
+    pub bytes: u64,
+    pub objects: u64,
+    /// The tablet is not written any more, until the target serves it.
+    pub is_frozen: bool,
+    /// Why it was given up, for people; the source has the tablet still.
+    pub failure: String,
+}
+
+/// Which tablet is to go where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationOrder {
+    pub table: TabletTable,
+    /// The tablet that holds it.
+    pub key_hash: u64,
+    pub target: MigrationTarget,
+    /// Of the copy that is made while the tablet is used, at most; 0: as much as is usual.
+    pub bytes_per_second: u64,
+    /// The store that is meant; 0 for whichever this is.
+    pub expected_cluster_id: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TabletTable {
+    Id(u64),
+    Name(String),
+}
+
+impl core::fmt::Display for TabletTable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            TabletTable::Id(id) => write!(f, "{id:#x}"),
+            TabletTable::Name(name) => write!(f, "{name:?}"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MigrationTarget {
+    Server(ServerId),
+    /// Whichever of its servers has the fewest tablets.
+    Member(String),
+}
+
+/// Why a migration was not begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MigrateError {
+    /// No such table, server or member.
+    NotFound(String),
+    /// It is that server's already.
+    IsThere {
+        server: ServerId,
+    },
+    /// One of the two is in another migration.
+    Busy(String),
+    /// Something stands against it.
+    Refused(String),
+    OtherStore(OtherStore),
+    /// This coordinator does not lead; with the reason.
+    DoesNotLead(String),
+}
+
+impl core::fmt::Display for MigrateError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            MigrateError::NotFound(text)
+            | MigrateError::Busy(text)
+            | MigrateError::DoesNotLead(text) => f.write_str(text),
+            MigrateError::IsThere { server } => {
+                write!(f, "server {server} has this tablet already")
+            }
+            MigrateError::Refused(text) => write!(f, "the tablet cannot move: {text}"),
+            MigrateError::OtherStore(other) => other.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for MigrateError {}
 
 /// Some tables, ordered by id.
 #[derive(Clone, Debug, PartialEq, Eq)]

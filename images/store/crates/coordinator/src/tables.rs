@@ -47,6 +47,12 @@ impl Table {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
+    /// The tablet that holds this hash.
+    pub fn tablet_of(&self, key_hash: u64) -> &Tablet {
+        let tablets = &self.tablets;
+        &tablets[tablets.partition_point(|tablet| tablet.end_key_hash < key_hash)]
+    }
+
     pub fn range(&self, tablet: &Tablet) -> TabletRange {
         TabletRange {
             table_id: self.id,
@@ -287,8 +293,27 @@ impl Tables {
     }
 }
 
-// What recoveries do with tablets.
+// What recoveries and migrations do with tablets.
 impl Tables {
+    /// A tablet becomes that of another server, whose log holds all of it. Answers what its sources were.
+    pub fn hand_over(
+        &mut self,
+        range: &TabletRange,
+        from: u32,
+        to: u32,
+        source: Source,
+    ) -> Vec<Source> {
+        let tablet = self.tablet_mut(range);
+        let tablet = tablet.expect("whoever asks would have been told that it is gone");
+        assert_eq!(tablet.owner, from, "a tablet has one owner");
+        tablet.owner = to;
+        let old = std::mem::replace(&mut tablet.sources, vec![source]);
+        self.release(from);
+        *self.tablets_of.entry(to).or_default() += 1;
+        self.changed.insert(Key::Table(range.table_id));
+        old
+    }
+
     /// The server with this index is dead, and its log holds what it owned.
     pub fn orphan(&mut self, owner: u32, log: ServerId) {
         if self.tablets_of.remove(&owner).is_none() {

@@ -28,6 +28,7 @@ impl Coordinator {
             table_count: self.tables.len() as u64,
             replicas: self.fewest_replicas(),
             recoveries: self.recoveries.shown(),
+            migrations: self.migrations.shown(),
             losses: self.losses.iter().cloned().collect(),
             losses_dropped: self.losses_dropped,
             client_lease_count: self.leases.count(cluster_time_ns),

@@ -128,6 +128,13 @@ impl Gate {
         }
     }
 
+    /// What the held replies show may have become durable or not, and nobody here will know: they are not sent, as if their connections had broken.
+    /// "Come again" would say that the requests have had no effect, and parts of multi-ops, which have no numbers, could take effect twice.
+    pub fn forget(&mut self) {
+        self.held.clear();
+        self.held_bytes = 0;
+    }
+
     /// What the held replies show is gone for good: their clients shall ask again.
     pub fn give_up(&mut self, out: &mut impl Output) {
         while let Some(Reverse(held)) = self.held.pop() {

@@ -48,6 +48,10 @@ impl Membership {
         self.enlisted.is_some()
     }
 
+    pub fn is_connected(&self) -> bool {
+        self.link.is_some()
+    }
+
     pub fn is_superseded(&self) -> bool {
         self.superseded
     }
@@ -228,6 +232,10 @@ impl Shard {
                 self.stop_tablet(migration.migration_id, out);
                 Session::Continue
             }
+            Kind::MigrationEnded(ended) => {
+                self.migration_ended(ended, out);
+                Session::Continue
+            }
             Kind::CommitMigration(migration) => self.commit_migration(migration.migration_id, out),
             // To a backup.
             Kind::FenceLog(_) | Kind::ForgetLogs(_) => {
@@ -274,6 +282,7 @@ impl Shard {
             silence: silence.max(MIN_SILENCE),
         });
         self.membership.refusal = None;
+        self.give_up_wanted(out);
         if self.membership.enlisted != Some(enlisted) {
             self.start_over(Some(enlisted), welcome.first_version, out);
         }
@@ -304,7 +313,10 @@ impl Shard {
             cluster_id: enlisted.map_or(0, |enlisted| enlisted.cluster_id),
             server_id: enlisted.map_or(ServerId::INVALID, |enlisted| enlisted.server_id),
         };
-        self.gate.give_up(out);
+        match self.config.replication {
+            None => self.gate.give_up(out),
+            Some(_) => self.gate.forget(),
+        }
         if let Some(fill) = self.fill.take() {
             out.reply(fill.to, &[&wire::rpc::RetryResponse::to_bytes(100, 200)]);
         }
@@ -394,6 +406,7 @@ impl Shard {
             backups: replication.backups,
             serving: self.membership.is_enlisted() && self.is_serving(now),
             next_version: self.store.next_version(),
+            migration: self.migrations.progress(),
         };
         out.send_coordinator(message(shard::Kind::Pong(pong)));
     }

@@ -2,6 +2,7 @@
 
 mod into;
 mod out;
+mod wanted;
 
 use wire::ids::TableId;
 use wire::member::{self, TabletRange, ToCoordinator, shard};
@@ -14,6 +15,7 @@ use crate::shard::Shard;
 use crate::tablets::overlap;
 use into::Incoming;
 use out::Outgoing;
+pub(crate) use wanted::Wanted;
 
 /// Migrations under way: one each way at most.
 #[derive(Default)]
@@ -29,6 +31,11 @@ impl Migrations {
     pub fn overlap(&self, tablet: &TabletRange) -> bool {
         let mut incoming = self.incoming.iter();
         incoming.any(|incoming| overlap(&incoming.tablet, tablet))
+    }
+
+    /// How far the one is that brings a tablet here.
+    pub fn progress(&self) -> Option<member::MigrationProgress> {
+        self.incoming.as_ref().map(Incoming::progress)
     }
 
     /// What is on its way into this shard's own log.

@@ -171,7 +171,7 @@ impl Shard {
         replicator.yield_to_replay(self.recoveries.are_replaying());
         let next = replicator.pump(now, &mut self.store.log, &mut ToBackups(out));
         if replicator.is_deposed() {
-            self.gate.give_up(out);
+            self.gate.forget();
         }
         self.store.forget_removed();
         self.gate.open(self.store.log.durable_position(), out);

@@ -64,6 +64,7 @@ fn fixed_bytes(opcode: Opcode) -> Option<(usize, usize)> {
             EnumerateRequest::FIXED_BYTES,
             EnumerateResponse::FIXED_BYTES,
         ),
+        Opcode::MigrateTablet => (rpc::MigrateTabletRequest::FIXED_BYTES, 4),
         Opcode::FillWithTestData => (rpc::FillWithTestDataRequest::FIXED_BYTES, 4),
         Opcode::GetServerStatistics | Opcode::GetLogMetrics => {
             (rpc::BARE_REQUEST_BYTES, rpc::MessageResponse::FIXED_BYTES)
@@ -122,6 +123,7 @@ impl Shard {
             Opcode::Increment => self.increment(now, to, payload, out),
             Opcode::Enumerate => self.enumerate(to, payload, out),
             Opcode::FillWithTestData => self.fill_with_test_data(to, payload, out),
+            Opcode::MigrateTablet => self.migrate_tablet(to, payload, out),
             Opcode::GetServerStatistics => reply_message(to, &self.server_statistics(), out),
             Opcode::GetLogMetrics => reply_message(to, &self.log_metrics(), out),
             _ => self.multi_op(to, payload, out),

@@ -15,7 +15,7 @@ use crate::fill::Fill;
 use crate::gate::Gate;
 use crate::leases::Leases;
 use crate::membership::Membership;
-use crate::migration::Migrations;
+use crate::migration::{Migrations, Wanted};
 use crate::multi::Scratch;
 use crate::output::{Output, Session};
 use crate::proxy::Proxies;
@@ -45,6 +45,7 @@ pub struct Shard {
     pub(crate) backups: KnownBackups,
     pub(crate) recoveries: Recoveries,
     pub(crate) migrations: Migrations,
+    pub(crate) wanted: Wanted,
     /// Of a log with replicas, while the shard is enlisted.
     pub(crate) replicator: Option<Replicator>,
     pub(crate) leases: Leases,
@@ -80,6 +81,7 @@ impl Shard {
             backups: KnownBackups::default(),
             recoveries: Recoveries::default(),
             migrations: Migrations::default(),
+            wanted: Wanted::default(),
             replicator: None,
             leases: Leases::default(),
             counters: Stats::default(),

@@ -216,7 +216,10 @@ fn a_second_coordinator_on_the_directory_is_refused() {
     assert!(text.contains("leave --clusterTag out"), "{text}");
     let (code, text) = refusal(&["--state", "disk"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("expected memory, kubernetes, or file:DIR"), "{text}");
+    assert!(
+        text.contains("expected memory, kubernetes, or file:DIR"),
+        "{text}"
+    );
 }
 
 #[test]

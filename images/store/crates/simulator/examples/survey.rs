@@ -32,6 +32,9 @@ const BUGS: &[(Bug, Profile)] = &[
     (Bug::ObeyOldTerm, Profile::FailOver),
     (Bug::SwapWithoutVersion, Profile::FailOver),
     (Bug::NameChunkEarly, Profile::FailOver),
+    (Bug::ForgetMigratedResult, Profile::Migrating),
+    (Bug::WriteAfterFreeze, Profile::Migrating),
+    (Bug::ReadAfterStop, Profile::Migrating),
 ];
 
 /// What the seed says of the bug, its first line.
@@ -86,7 +89,11 @@ fn main() -> ExitCode {
     panic::set_hook(Box::new(|_| {}));
     // The first shows what seeds say where nothing is broken: nothing.
     let planted = BUGS.iter().map(|&(bug, profile)| (Some(bug), profile));
-    let sound = [(None, Profile::Replicated), (None, Profile::FailOver)];
+    let sound = [
+        (None, Profile::Replicated),
+        (None, Profile::FailOver),
+        (None, Profile::Migrating),
+    ];
     let all = sound.into_iter().chain(planted);
     let name = |bug: Option<Bug>| bug.map_or("None".to_owned(), |bug| format!("{bug:?}"));
     for (bug, profile) in all {

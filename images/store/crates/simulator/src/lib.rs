@@ -19,6 +19,8 @@ mod endings;
 mod faults;
 mod history;
 mod leaders;
+mod migrations;
+mod moved;
 mod network;
 mod oracle;
 mod peers;

@@ -77,7 +77,7 @@ impl World {
                 }
             }
             CoordinatorAction::SendMember(connection, message) => {
-                self.note_order(host, &message);
+                self.note_order(host, connection, &message);
                 self.send_message(connection, 1, &message);
             }
             CoordinatorAction::CloseMember(connection) => {
@@ -96,6 +96,8 @@ impl World {
                     ("is dead: neither", "servers declared dead"),
                     ("recovering ", "recoveries begun"),
                     ("recovered server", "recoveries ended"),
+                    (": it has ended after", "migrations ended"),
+                    (": given up after", "migrations given up"),
                 ] {
                     if text.contains(mark) {
                         self.coverage.hit(what);
@@ -274,7 +276,8 @@ impl World {
                 return self.fail(format!("{name}, shard {shard}: {text}"));
             }
         }
-        if let Err(text) = self.deposed.replied(to, payload) {
+        let replied = self.deposed.replied(to, payload);
+        if let Err(text) = replied.and(self.moved.replied(to, payload)) {
             let name = host_name(server_host(server));
             return self.fail(format!("{name}, shard {shard}: {text}"));
         }
@@ -301,6 +304,9 @@ impl World {
         let master = self.servers[server].shards[shard].core.shard().server_id();
         if self.deposed.requested(master, to, payload) {
             self.coverage.hit("requests to deposed masters");
+        }
+        if self.moved.requested(master, to, payload) {
+            self.coverage.hit("requests for tablets that have moved");
         }
         let (mut held, mut is_put_off) = (0, false);
         let is_gated = self.scenario.is_gated();
@@ -693,8 +699,9 @@ impl World {
         );
     }
 
-    fn note_order(&mut self, host: u32, message: &ToShard) {
+    fn note_order(&mut self, host: u32, connection: u64, message: &ToShard) {
         self.deposed.ordered(message);
+        self.moved.ordered(connection, message);
         let is_ping = matches!(message.kind, Some(member::coordinator::Kind::Ping(_)));
         if !is_ping {
             self.trace.event(

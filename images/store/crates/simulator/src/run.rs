@@ -5,6 +5,7 @@ use wire::status::Status;
 use crate::checker::{self, Input, Keys, Output, Verdict};
 use crate::coverage::Coverage;
 use crate::history::Ending;
+use crate::migrations::Migrations;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::trace;
@@ -36,6 +37,8 @@ pub enum Profile {
     Any,
     /// All of them have.
     Replicated,
+    /// They have, and tablets are moved between servers all the time.
+    Migrating,
     /// They have, on disks of the size that servers choose by themselves, and clients overwrite until each disk was filled [`OVERWRITES`] times.
     Overwriting,
     /// They have, and coordinators take over from each other.
@@ -71,12 +74,14 @@ pub fn run(seed: u64, options: Options) -> Report {
         Profile::Any => Scenario::draw(&mut random),
         Profile::FailOver => Scenario::draw_fail_over(&mut random),
         Profile::Replicated => Scenario::draw_replicated(&mut random),
+        Profile::Migrating => Scenario::draw_migrating(&mut random),
         Profile::Overwriting => Scenario::draw_overwriting(&mut random),
     };
     #[cfg(feature = "planted-bugs")]
     wire::bugs::plant(options.bug);
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));
-    let mut world = World::new(scenario, random, prints);
+    let migrations = Migrations::draw(seed, options.profile, &scenario);
+    let mut world = World::new(scenario, migrations, random, prints);
     world.run();
     let overwritten = world.overwritten();
     judge(&mut world, overwritten);

@@ -124,6 +124,14 @@ impl Scenario {
         scenario
     }
 
+    /// The coordinator may die, and its next process goes on.
+    pub fn draw_migrating(random: &mut Random) -> Scenario {
+        let mut scenario = Scenario::draw_replicated(random);
+        scenario.coordinator_keeps_state = true;
+        scenario.coordinator_crashes = random.chance(500);
+        scenario
+    }
+
     /// Objects that take up a good part of memory and are overwritten all the time, on disks of the size that servers choose for themselves.
     pub fn draw_overwriting(random: &mut Random) -> Scenario {
         let mut scenario = Scenario::draw_replicated(random);

@@ -17,6 +17,8 @@ use crate::coverage::Coverage;
 use crate::deposed::Deposed;
 use crate::history::History;
 use crate::leaders::{Api, FIRST_STANDBY, coordinator_host};
+use crate::migrations::{Between, Migrations};
+use crate::moved::Moved;
 use crate::network::{Host, Network, NetworkEvent};
 use crate::random::Random;
 use crate::run::OVERWRITES;
@@ -104,6 +106,9 @@ pub enum Event {
         id: RequestId,
         answer: Box<Answer>,
     },
+    /// A tablet is to move.
+    Migrate,
+    Strike(Between),
 }
 
 /// Who sits at one side of a connection.
@@ -188,6 +193,7 @@ pub struct World {
     pub now: u64,
     pub scenario: Scenario,
     pub random: Random,
+    pub migrations: Migrations,
     pub network: Network,
     pub machines: BTreeMap<Host, Machine>,
     /// By connection and side.
@@ -206,6 +212,7 @@ pub struct World {
     pub clients: Vec<ClientNode>,
     pub history: History,
     pub deposed: Deposed,
+    pub moved: Moved,
     pub coverage: Coverage,
     pub trace: Trace,
     pub phase: Phase,
@@ -248,7 +255,12 @@ const MAX_EVENTS: u64 = 5_000_000;
 const MAX_EVENTS_WITHOUT_LEADER: u64 = 60_000_000;
 
 impl World {
-    pub fn new(scenario: Scenario, mut random: Random, prints: bool) -> World {
+    pub fn new(
+        scenario: Scenario,
+        migrations: Migrations,
+        mut random: Random,
+        prints: bool,
+    ) -> World {
         let network = Network::new(scenario.network, random.fork());
         let mut world = World {
             now: 0,
@@ -264,6 +276,7 @@ impl World {
             clients: Vec::new(),
             history: History::default(),
             deposed: Deposed::default(),
+            moved: Moved::default(),
             coverage: Coverage::default(),
             trace: Trace::new(prints),
             phase: Phase::Load,
@@ -279,6 +292,7 @@ impl World {
             queue: BinaryHeap::new(),
             scheduled: 0,
             scenario,
+            migrations,
             random,
         };
         world.populate();
@@ -313,6 +327,7 @@ impl World {
             let first = self.random.between(0, 2 * self.scenario.fault_interval);
             self.schedule_in(START_OF_LOAD + first, Event::Fault);
         }
+        self.plan_migration();
         if self.scenario.lease_expires {
             let at = START_OF_LOAD + self.random.between(MILLI, 300 * MILLI);
             self.schedule_in(at, Event::Absence);
@@ -484,7 +499,9 @@ impl World {
             | Event::GoOn { .. }
             | Event::Restart(_)
             | Event::Resume(_)
-            | Event::Absence => None,
+            | Event::Absence
+            | Event::Migrate
+            | Event::Strike(_) => None,
         }
     }
 
@@ -561,6 +578,8 @@ impl World {
                 id,
                 answer,
             } => self.api_answer(process, incarnation, id, *answer),
+            Event::Migrate => self.migrate(),
+            Event::Strike(between) => self.strike(between),
         }
     }
 
@@ -673,7 +692,9 @@ impl World {
             tablets.all(|tablet| tablet.state == coordinator::status::TabletState::Normal)
         };
         let mut recoveries = status.recoveries.iter();
+        let mut migrations = status.migrations.iter();
         recoveries.all(|recovery| recovery.ended_ns > 0)
+            && migrations.all(|migration| migration.ended_ns > 0)
             && tables.all(is_served)
             && status.members.len() == self.servers.len()
             && status.members.iter().all(is_up)
@@ -723,6 +744,10 @@ impl World {
             let status = coordinator.cluster_status(self.clock(coordinator_host(process)));
             for recovery in status.recoveries {
                 text.push_str(&format!("\n  {recovery:?}"));
+            }
+            let migrations = status.migrations.iter();
+            for migration in migrations.filter(|migration| migration.ended_ns == 0) {
+                text.push_str(&format!("\n  {migration:?}"));
             }
         }
         text

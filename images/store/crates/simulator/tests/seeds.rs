@@ -241,3 +241,41 @@ fn a_chunk_that_is_written_after_the_root_is_found() {
         &["ended with Incomplete"],
     );
 }
+
+// What follows breaks migration, in seeds in which tablets move all the time.
+
+#[test]
+fn tablets_move_to_and_fro() {
+    let options = Options {
+        profile: Profile::Migrating,
+        ..Options::default()
+    };
+    let mut ended = 0;
+    for seed in 0..20 {
+        let report = run(seed, options);
+        assert_eq!(report.failure, None, "seed {seed}");
+        let mut met = report.coverage.iter();
+        ended += met
+            .find(|(what, _)| *what == "migrations ended")
+            .map_or(0, |(_, count)| count);
+        let again = run(seed, options);
+        assert_eq!(report.trace_hash, again.trace_hash, "seed {seed}");
+    }
+    assert!(ended > 0, "no tablet moved");
+}
+
+#[test]
+fn a_result_that_a_migration_leaves_behind_is_found() {
+    assert_found_by(Profile::Migrating, Bug::ForgetMigratedResult, 300, &[WRONG]);
+}
+
+#[test]
+fn a_write_of_a_frozen_tablet_is_found() {
+    assert_found_by(Profile::Migrating, Bug::WriteAfterFreeze, 100, &[WRONG]);
+}
+
+#[test]
+fn a_read_of_a_stopped_tablet_is_found() {
+    let expected = &[WRONG, "answered for a tablet that has moved"];
+    assert_found_by(Profile::Migrating, Bug::ReadAfterStop, 100, expected);
+}

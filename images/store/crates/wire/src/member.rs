@@ -24,7 +24,7 @@ pub const MAX_FRAME_BYTES: usize = 16 << 20;
 pub struct ToCoordinator {
     #[prost(
         oneof = "shard::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
     )]
     pub kind: Option<shard::Kind>,
 }
@@ -66,6 +66,9 @@ pub mod shard {
         /// Answers [`coordinator::Kind::StopTablet`].
         #[prost(message, tag = "15")]
         Stopped(MigrationId),
+        /// Answered by [`coordinator::Kind::MigrationEnded`].
+        #[prost(message, tag = "16")]
+        MigrationWanted(MigrationWanted),
     }
 }
 
@@ -171,6 +174,24 @@ pub struct Pong {
     /// No object here ever had this version or a higher one.
     #[prost(uint64, tag = "8")]
     pub next_version: u64,
+    /// Of the tablet that is on its way here, if there is one.
+    #[prost(message, optional, tag = "9")]
+    pub migration: Option<MigrationProgress>,
+}
+
+/// How far a migration is.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct MigrationProgress {
+    #[prost(uint64, tag = "1")]
+    pub migration_id: u64,
+    /// Of entries, as they were read.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub objects: u64,
+    /// The source was asked to take no more writes.
+    #[prost(bool, tag = "4")]
+    pub is_frozen: bool,
 }
 
 /// The tablet order with this sequence number is carried out.
@@ -339,11 +360,22 @@ pub struct MigrationId {
     pub migration_id: u64,
 }
 
+/// A client of this shard wants one of its tablets to be another server's.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct MigrationWanted {
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    #[prost(message, required, tag = "2")]
+    pub tablet: TabletRange,
+    #[prost(fixed64, tag = "3")]
+    pub target: u64,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct ToShard {
     #[prost(
         oneof = "coordinator::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
     )]
     pub kind: Option<coordinator::Kind>,
 }
@@ -410,6 +442,8 @@ pub mod coordinator {
         /// The shard owns the tablet that it has migrated, and serves it.
         #[prost(message, tag = "23")]
         CommitMigration(MigrationId),
+        #[prost(message, tag = "24")]
+        MigrationEnded(MigrationEnded),
     }
 }
 
@@ -627,6 +661,18 @@ pub struct Migrate {
     /// Of the snapshot, at most; 0: 200 MB.
     #[prost(uint64, tag = "5")]
     pub bytes_per_second: u64,
+    /// What is written to the tablet from now on gets this version at least.
+    #[prost(uint64, tag = "6")]
+    pub version_floor: u64,
+}
+
+/// What became of what was asked for with [`MigrationWanted`]: a status of the wire protocol for the client.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct MigrationEnded {
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    #[prost(uint32, tag = "2")]
+    pub status: u32,
 }
 
 /// Let a server read a tablet that shall become its own.

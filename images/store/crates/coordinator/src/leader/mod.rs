@@ -36,7 +36,8 @@ use crate::requests::refusal;
 use crate::state::Pair;
 use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
 use crate::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Loss, Removal, RemoveMemberError, StateWait,
+    AcceptLossError, Acceptance, ClusterStatus, Loss, MigrateError, Migration, MigrationOrder,
+    Removal, RemoveMemberError, StateWait,
 };
 use crate::{Config, Coordinator};
 use held::{Held, needs_no_commit};
@@ -223,6 +224,19 @@ impl<A> Leader<A> {
     ) -> Result<Loss, AcceptLossError> {
         let done = self.act(|coordinator, out| coordinator.accept_loss(now, acceptance, out));
         done.unwrap_or_else(|| Err(AcceptLossError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`Coordinator::migrate_tablet`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// It is not begun.
+    pub fn migrate_tablet(
+        &mut self,
+        now: Time,
+        order: &MigrationOrder,
+    ) -> Result<Migration, MigrateError> {
+        let done = self.act(|coordinator, out| coordinator.migrate_tablet(now, order, out));
+        done.unwrap_or_else(|| Err(MigrateError::DoesNotLead(NOT_YET.to_owned())))
     }
 
     /// Something of the driver's own that may show what the coordinator knows: comes out as [`Output::Deferred`] once all that it may show is noted.

@@ -22,7 +22,7 @@ const BYTES_PER_SECOND: u64 = 200_000_000;
 /// So little, and that twice in a row, is read while the tablet is frozen.
 const FREEZE_BYTES: u64 = 64 << 10;
 const FREEZE_ROUNDS: u32 = 2;
-/// A migration that takes nothing in for so long is given up.
+/// A migration that takes nothing in for so long, or does not become durable once all was read, is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that brings no answer for so long is made anew.
 const SLOW: Duration = Duration::from_secs(3);
@@ -90,6 +90,21 @@ impl Incoming {
         match &mut self.stage {
             Stage::Settling(_, settling) => Some(settling),
             _ => None,
+        }
+    }
+
+    pub fn progress(&self) -> member::MigrationProgress {
+        let objects = match &self.stage {
+            Stage::Waiting => 0,
+            Stage::Reading(replay) | Stage::Settling(replay, _) | Stage::Complete(replay) => {
+                replay.stats().objects
+            }
+        };
+        member::MigrationProgress {
+            migration_id: self.id,
+            bytes: self.bytes,
+            objects,
+            is_frozen: self.freezes,
         }
     }
 
@@ -176,6 +191,7 @@ impl Shard {
         if let Err(why) = may {
             return failed(id, &Failed::other(why), out);
         }
+        self.store.raise_version_floor(order.version_floor);
         let source = ServerId(order.source);
         let table_id = TableId(tablet.table_id);
         let text =
@@ -214,7 +230,7 @@ impl Shard {
         match incoming.stage {
             Stage::Waiting => {}
             Stage::Reading(replay) | Stage::Settling(replay, _) | Stage::Complete(replay) => {
-                self.store.give_up_replay(&replay);
+                self.store.give_up_replay(replay);
             }
         }
     }
@@ -424,9 +440,19 @@ impl Shard {
                 self.fail_incoming(&why, out);
                 Time::NEVER
             }
+            // Its writes wait for that.
+            Stage::Settling(..) if is_late => {
+                let why = "what was read did not get its copies in time";
+                self.fail_incoming(&Failed::other(why), out);
+                Time::NEVER
+            }
             Stage::Waiting => now + MEMORY_PAUSE,
             Stage::Reading(_) => incoming.ask(now, out),
-            Stage::Settling(..) | Stage::Complete(_) => {
+            Stage::Settling(..) => {
+                incoming.disconnect(out);
+                incoming.took_in_at + PATIENCE
+            }
+            Stage::Complete(_) => {
                 incoming.disconnect(out);
                 Time::NEVER
             }

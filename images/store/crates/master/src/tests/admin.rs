@@ -28,6 +28,7 @@ const SERVED: &[(Service, Opcode, usize)] = &[
     (Service::Master, Opcode::MultiOp, 12),
     (Service::Master, Opcode::Enumerate, 25),
     (Service::Master, Opcode::Echo, 12),
+    (Service::Master, Opcode::MigrateTablet, 36),
     (Service::Master, Opcode::GetServerStatistics, 4),
     (Service::Master, Opcode::GetLogMetrics, 4),
     (Service::Admin, Opcode::Ping, 12),

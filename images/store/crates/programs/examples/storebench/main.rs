@@ -2,12 +2,15 @@
 //!
 //! usage: storebench durable FOLDER SECONDS ROUNDS   writes with copies beside writes without
 //!        storebench recovery FOLDER MB...           a server with so much data is killed: when is it back?
+//!        storebench migration FOLDER MB...          a tablet with so much data moves: what do its clients and others notice?
 //!        storebench replay FOLDER CRITERION         shows what the benchmark of replaying has left in criterion's folder
 //!
 //! Prints tables, and writes PART.json and the programs' logs to FOLDER. The programs are those beside this one's folder. Processes end
 //! and files go when this one ends, whatever the reason, unless it is killed itself.
 
 mod durable;
+mod filler;
+mod migration;
 mod reader;
 mod recovery;
 mod replay;
@@ -25,9 +28,10 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["durable", folder, seconds, rounds] => measure_durable(folder, seconds, rounds),
         ["recovery", folder, sizes @ ..] if !sizes.is_empty() => measure_recovery(folder, sizes),
+        ["migration", folder, sizes @ ..] if !sizes.is_empty() => measure_migration(folder, sizes),
         ["replay", folder, criterion] => replay::show(folder.as_ref(), criterion.as_ref()),
         _ => Err(
-            "usage: storebench durable FOLDER SECONDS ROUNDS | recovery FOLDER MB... | replay FOLDER CRITERION".into(),
+            "usage: storebench durable FOLDER SECONDS ROUNDS | recovery FOLDER MB... | migration FOLDER MB... | replay FOLDER CRITERION".into(),
         ),
     };
     match result {
@@ -48,6 +52,12 @@ fn measure_durable(folder: &str, seconds: &str, rounds: &str) -> Result<(), Fail
 fn measure_recovery(folder: &str, sizes: &[&str]) -> Result<(), Failure> {
     let sizes: Result<Vec<u64>, _> = sizes.iter().map(|mb| mb.parse()).collect();
     let measured = recovery::measure(Path::new(folder), &sizes?);
+    measured.map_err(|error| with_place(&error, folder))
+}
+
+fn measure_migration(folder: &str, sizes: &[&str]) -> Result<(), Failure> {
+    let sizes: Result<Vec<u64>, _> = sizes.iter().map(|mb| mb.parse()).collect();
+    let measured = migration::measure(Path::new(folder), &sizes?);
     measured.map_err(|error| with_place(&error, folder))
 }
 

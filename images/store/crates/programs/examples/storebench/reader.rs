@@ -1,4 +1,4 @@
-//! Reads at a fixed rate, and how long each took from when it was due: waiting behind a slow one counts.
+//! Reads, or writes, at a fixed rate, and how long each took from when it was due: waiting behind a slow one counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,12 @@ use serde::Serialize;
 
 use crate::{Failure, quantile};
 
-/// Between two reads.
-const PACE: Duration = Duration::from_millis(20);
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    /// Of 100 B.
+    Write,
+}
 
 pub struct Reader {
     stop: Arc<AtomicBool>,
@@ -33,8 +37,13 @@ pub struct Latency {
 }
 
 impl Reader {
-    /// Reads one object of each table in turn.
-    pub fn start(locator: &str, objects: Vec<(TableId, Vec<u8>)>) -> Result<Reader, Failure> {
+    /// Reads, or writes, one of these objects after the other, in turn.
+    pub fn start(
+        locator: &str,
+        objects: Vec<(TableId, Vec<u8>)>,
+        kind: Kind,
+        pace: Duration,
+    ) -> Result<Reader, Failure> {
         // The cores are for the store.
         let options = Options {
             spin: Duration::ZERO,
@@ -50,12 +59,15 @@ impl Reader {
                     break;
                 }
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                cluster.read(*table, key)?;
+                match kind {
+                    Kind::Read => drop(cluster.read(*table, key)?),
+                    Kind::Write => drop(cluster.write(*table, key, &[7; 100])?),
+                }
                 reads.push(Read {
                     due,
                     took: due.elapsed(),
                 });
-                due += PACE;
+                due += pace;
             }
             Ok(reads)
         });

@@ -7,7 +7,10 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use admin::admin_client::AdminClient;
-use admin::{GetClusterStatusRequest, GetClusterStatusResponse};
+use admin::{
+    GetClusterStatusRequest, GetClusterStatusResponse, MigrateTabletRequest, Migration,
+    migrate_tablet_request,
+};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -222,6 +225,26 @@ impl Store {
             .runtime
             .block_on(admin.get_cluster_status(GetClusterStatusRequest {}))?;
         Ok(answer.into_inner())
+    }
+
+    /// Moves the tablet of a table that has one only, and waits until it is there.
+    pub fn migrate(&self, table: u64, member: &str) -> Result<Migration, Failure> {
+        let request = MigrateTabletRequest {
+            table: Some(migrate_tablet_request::Table::TableId(table)),
+            target: Some(migrate_tablet_request::Target::Member(member.to_owned())),
+            ..MigrateTabletRequest::default()
+        };
+        let mut admin = self.admin.clone();
+        let begun = self.runtime.block_on(admin.migrate_tablet(request))?;
+        let begun = begun.into_inner().migration.unwrap_or_default();
+        let is_it = |one: &Migration| one.migration_id == begun.migration_id && one.ended_ns > 0;
+        let ended = wait("the migration", || {
+            Ok(self.status()?.migrations.into_iter().find(is_it))
+        })?;
+        match ended.failure.as_str() {
+            "" => Ok(ended),
+            why => Err(format!("the migration was given up: {why}").into()),
+        }
     }
 
     /// kill -9 of the server that serves clients there; gives its name.

@@ -4,9 +4,14 @@ use std::future::Future;
 use std::pin::Pin;
 
 use admin::admin_server::{Admin, AdminServer};
-use coordinator::status::{self, AcceptLossError, RemoveMemberError};
+use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
+use coordinator::status::{
+    self, AcceptLossError, MigrateError, MigrationOrder, MigrationTarget, RemoveMemberError,
+    TabletTable,
+};
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
+use wire::ids::ServerId;
 
 use super::driver::{Keeping, Question, Shown};
 use super::kubernetes::standing::{self, Role};
@@ -217,6 +222,58 @@ impl Admin for Service {
         let loss = Some(loss(accepted));
         Ok(Response::new(admin::AcceptLossResponse { loss }))
     }
+
+    async fn migrate_tablet(
+        &self,
+        request: Request<admin::MigrateTabletRequest>,
+    ) -> Result<Response<admin::MigrateTabletResponse>, Status> {
+        let order = migration_order(request.into_inner())?;
+        let begun = self
+            .ask(|answer| Question::MigrateTablet { order, answer })
+            .await?;
+        let begun = begun.map_err(|error| match error {
+            MigrateError::NotFound(_) => Status::not_found(error.to_string()),
+            MigrateError::IsThere { .. } => Status::already_exists(error.to_string()),
+            MigrateError::Busy(_) => Status::resource_exhausted(error.to_string()),
+            MigrateError::Refused(_) | MigrateError::DoesNotLead(_) => {
+                Status::failed_precondition(error.to_string())
+            }
+            MigrateError::OtherStore(_) => Status::aborted(error.to_string()),
+        })?;
+        let migration = Some(migration(begun));
+        Ok(Response::new(admin::MigrateTabletResponse { migration }))
+    }
+}
+
+fn migration_order(request: admin::MigrateTabletRequest) -> Result<MigrationOrder, Status> {
+    let is_long = |name: &String| name.is_empty() || name.len() > MAX_NAME_BYTES;
+    let too_long = || {
+        Status::invalid_argument(format!(
+            "the name of a table, or of a member, has 1 to {MAX_NAME_BYTES} bytes"
+        ))
+    };
+    let table = match request.table {
+        Some(AskedTable::TableId(id)) => TabletTable::Id(id),
+        Some(AskedTable::TableName(name)) if is_long(&name) => return Err(too_long()),
+        Some(AskedTable::TableName(name)) => TabletTable::Name(name),
+        None => return Err(Status::invalid_argument("say which table's tablet")),
+    };
+    let target = match request.target {
+        Some(AskedTarget::ServerId(id)) => MigrationTarget::Server(ServerId(id)),
+        Some(AskedTarget::Member(name)) if is_long(&name) => return Err(too_long()),
+        Some(AskedTarget::Member(name)) => MigrationTarget::Member(name),
+        None => {
+            let text = "say which server, or member, is to have the tablet";
+            return Err(Status::invalid_argument(text));
+        }
+    };
+    Ok(MigrationOrder {
+        table,
+        key_hash: request.key_hash,
+        target,
+        bytes_per_second: request.bytes_per_second,
+        expected_cluster_id: request.expected_cluster_id,
+    })
 }
 
 fn cluster_status(
@@ -261,6 +318,7 @@ fn cluster_status(
                 held: wait.held,
             }),
         }),
+        migrations: status.migrations.into_iter().map(migration).collect(),
     }
 }
 
@@ -326,6 +384,26 @@ fn recovery(recovery: status::Recovery) -> admin::Recovery {
         },
         missing: recovery.missing.into_iter().map(missing_log).collect(),
         loss_token: recovery.loss_token,
+    }
+}
+
+fn migration(migration: status::Migration) -> admin::Migration {
+    admin::Migration {
+        migration_id: migration.id,
+        table_id: migration.table_id,
+        table: migration.table,
+        start_key_hash: migration.start_key_hash,
+        end_key_hash: migration.end_key_hash,
+        source_server_id: migration.source_id,
+        source_member: migration.source_member,
+        target_server_id: migration.target_id,
+        target_member: migration.target_member,
+        started_ns: migration.began_ns,
+        ended_ns: migration.ended_ns,
+        bytes: migration.bytes,
+        objects: migration.objects,
+        frozen: migration.is_frozen,
+        failure: migration.failure,
     }
 }
 

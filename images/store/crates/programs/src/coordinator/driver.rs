@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::sync::mpsc::Receiver;
 
 use coordinator::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Loss, Removal, RemoveMemberError, TablePage,
+    AcceptLossError, Acceptance, ClusterStatus, Loss, MigrateError, Migration, MigrationOrder,
+    Removal, RemoveMemberError, TablePage,
 };
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
@@ -59,6 +60,10 @@ pub enum Question {
     AcceptLoss {
         acceptance: Acceptance,
         answer: oneshot::Sender<Result<Loss, AcceptLossError>>,
+    },
+    MigrateTablet {
+        order: MigrationOrder,
+        answer: oneshot::Sender<Result<Migration, MigrateError>>,
     },
 }
 
@@ -176,6 +181,10 @@ impl Driver {
             Question::AcceptLoss { acceptance, answer } => {
                 let accepted = coordinator.accept_loss(now, &acceptance, &mut out);
                 Box::new(move || drop(answer.send(accepted)))
+            }
+            Question::MigrateTablet { order, answer } => {
+                let begun = coordinator.migrate_tablet(now, &order, &mut out);
+                Box::new(move || drop(answer.send(begun)))
             }
         };
         self.held.actions.push(Action::Answer(answer));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use admin::admin_client::AdminClient;
 use admin::{
     AcceptLossRequest, AcceptLossResponse, GetClusterStatusRequest, GetClusterStatusResponse,
-    ListTablesRequest, RemoveMemberRequest, Table,
+    ListTablesRequest, MigrateTabletRequest, MigrateTabletResponse, RemoveMemberRequest, Table,
 };
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -59,7 +59,12 @@ fn call<A>(
 fn is_refusal(status: &tonic::Status) -> bool {
     matches!(
         status.code(),
-        Code::FailedPrecondition | Code::NotFound | Code::Aborted | Code::InvalidArgument
+        Code::FailedPrecondition
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::Aborted
+            | Code::InvalidArgument
+            | Code::ResourceExhausted
     )
 }
 
@@ -97,6 +102,16 @@ pub fn remove_member(coordinator: &str, request: &RemoveMemberRequest) -> Result
         client.remove_member(request.clone()).await
     })
     .map(|_| ())
+}
+
+/// Begins to move a tablet.
+pub fn migrate_tablet(
+    coordinator: &str,
+    request: &MigrateTabletRequest,
+) -> Result<MigrateTabletResponse, String> {
+    call(coordinator, async |client| {
+        client.migrate_tablet(request.clone()).await
+    })
 }
 
 /// All tables, page by page.

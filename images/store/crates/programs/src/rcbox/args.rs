@@ -212,17 +212,52 @@ Examples:
     /// Members of the store
     #[command(subcommand)]
     Member(Member),
-    /// Splits a tablet in two, so that they can be on different servers later
+    /// Tablets, the parts of tables that servers have
+    #[command(subcommand)]
+    Tablet(Tablet),
+    /// Splits a tablet in two, so that they can be on different servers
     #[command(after_help = "\
 `rcbox tables` shows the ranges of key hashes. The hash is the first of the second tablet.
 
 Examples:
-  rcbox split fruit 0x8000000000000000")]
+  rcbox split fruit 0x8000000000000000
+  rcbox tablet migrate fruit 0x8000000000000000 box-master-2")]
     Split {
         table: String,
         /// Key hash, decimal or with 0x
         #[arg(value_parser = key_hash)]
         key_hash: u64,
+    },
+}
+
+/// What can be done with a tablet.
+#[derive(Subcommand, Debug)]
+pub enum Tablet {
+    /// Moves a tablet to another server, while it is used
+    ///
+    /// Its objects are copied first, and read and written all the while. At the end writes wait, for some milliseconds as a rule. Whatever breaks
+    /// meanwhile, the tablet then stays where it was. A server gives out one tablet at a time, and takes in one.
+    #[command(after_help = "\
+`rcbox tables` shows tablets and their servers, `rcbox status` migrations under way. Ctrl-C ends the waiting, not the migration.
+
+Examples:
+  rcbox tablet migrate fruit 0 box-master-2
+  rcbox tablet migrate fruit 0x8000000000000000 3.0 --megabytes-per-second 50
+  rcbox tablet migrate fruit 0 box-master-2 --no-wait")]
+    Migrate {
+        table: String,
+        /// Key hash in the tablet, decimal or with 0x
+        #[arg(value_parser = key_hash)]
+        key_hash: u64,
+        /// Server as the status names it, such as 3.0, or member; of a member, the server with the fewest tablets
+        #[arg(value_name = "SERVER|MEMBER")]
+        target: String,
+        /// Copy no faster than that; otherwise 200
+        #[arg(long, value_name = "MEGABYTES", value_parser = clap::value_parser!(u64).range(1..1_000_000))]
+        megabytes_per_second: Option<u64>,
+        /// Do not wait for the end
+        #[arg(long)]
+        no_wait: bool,
     },
 }
 
@@ -462,7 +497,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// An id as it is shown, such as 3.1.
-fn server_id(text: &str) -> Result<ServerId, String> {
+pub fn server_id(text: &str) -> Result<ServerId, String> {
     let parts = text.split_once('.');
     let parsed = parts.and_then(|(index, generation)| {
         Some(ServerId::new(index.parse().ok()?, generation.parse().ok()?))
@@ -541,6 +576,9 @@ mod tests {
             "rcbox recovery accept-loss 3",
             "rcbox recovery accept-loss 3.0 --yes",
             "rcbox member remove",
+            "rcbox tablet migrate t 0",
+            "rcbox tablet migrate t x 3.0",
+            "rcbox tablet migrate t 0 3.0 --megabytes-per-second 0",
         ] {
             assert!(
                 Options::try_parse_from(words.split(' ')).is_err(),

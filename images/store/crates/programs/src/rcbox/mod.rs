@@ -13,6 +13,7 @@ mod scan;
 mod session;
 mod shell;
 mod show;
+mod tablet;
 mod watch;
 
 use std::io::{self, BufRead, IsTerminal, Write};

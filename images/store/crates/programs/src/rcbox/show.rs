@@ -10,6 +10,7 @@ use wire::opcode::Service;
 
 use super::leader;
 use super::notation::escape;
+use super::tablet;
 
 /// Whether there is a member, and all are up.
 pub fn is_all_up(status: &GetClusterStatusResponse) -> bool {
@@ -63,6 +64,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
     members(&mut text, status, colors);
     retired(&mut text, status);
     recoveries(&mut text, status);
+    tablet::under_way(&mut text, status);
     losses(&mut text, status);
     text
 }
@@ -418,6 +420,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
         "recoveries": status.recoveries.iter().map(recovery_json).collect::<Vec<_>>(),
         "stateKind": leader::state_kind(status),
         "leader": leader::leader_json(status.leader.as_ref()),
+        "migrations": status.migrations.iter().map(tablet::json).collect::<Vec<_>>(),
     })
 }
 

@@ -51,6 +51,12 @@ struct Arguments {
     /// Coordinators take over from each other in every seed
     #[arg(long, conflicts_with_all = ["quick", "overwriting"])]
     fail_over: bool,
+    /// Move tablets between servers, whose logs have replicas, all the time
+    #[arg(long, conflicts_with_all = ["quick", "overwriting"])]
+    migrating: bool,
+    /// All logs have replicas, and no tablet is moved
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating"])]
+    replicated: bool,
     /// Print every event (with --seed)
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -105,7 +111,9 @@ fn rerun_command(seed: u64, profile: Profile) -> String {
     let more = match profile {
         Profile::Overwriting => " --overwriting",
         Profile::FailOver => " --fail-over",
-        Profile::Any | Profile::Replicated => "",
+        Profile::Migrating => " --migrating",
+        Profile::Replicated => " --replicated",
+        Profile::Any => "",
     };
     format!("hack/simulate.sh --seed {seed}{more} --trace")
 }
@@ -351,9 +359,11 @@ fn one_seed(seed: u64, profile: Profile, trace: bool) -> ExitCode {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let profile = match (arguments.overwriting, arguments.fail_over) {
-        (true, _) => Profile::Overwriting,
-        (_, true) => Profile::FailOver,
+    let profile = match () {
+        () if arguments.overwriting => Profile::Overwriting,
+        () if arguments.fail_over => Profile::FailOver,
+        () if arguments.migrating => Profile::Migrating,
+        () if arguments.replicated => Profile::Replicated,
         _ => Profile::Any,
     };
     let default_hook = panic::take_hook();

@@ -118,6 +118,42 @@ impl<'a> SplitTabletRequest<'a> {
     }
 }
 
+/// MIGRATE_TABLET, to the master that has the tablet with exactly this range of hashes: it shall be another master's. Answered, with a status alone,
+/// when it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MigrateTabletRequest {
+    pub table_id: TableId,
+    pub first_key_hash: u64,
+    pub last_key_hash: u64,
+    pub new_owner: ServerId,
+}
+
+impl MigrateTabletRequest {
+    pub const FIXED_BYTES: usize = 36;
+
+    pub fn decode(payload: &[u8]) -> Result<Self, Status> {
+        let mut fields = Fields::of_request(payload, Self::FIXED_BYTES)?;
+        Ok(MigrateTabletRequest {
+            table_id: TableId(fields.u64()?),
+            first_key_hash: fields.u64()?,
+            last_key_hash: fields.u64()?,
+            new_owner: ServerId(fields.u64()?),
+        })
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_header(out, Opcode::MigrateTablet, Service::Master);
+        for field in [
+            self.table_id.0,
+            self.first_key_hash,
+            self.last_key_hash,
+            self.new_owner.0,
+        ] {
+            put_u64(out, field);
+        }
+    }
+}
+
 /// HINT_SERVER_CRASHED: somebody could not reach this server; the coordinator may want to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintServerCrashedRequest {
@@ -340,5 +376,33 @@ impl<'a> ServerControlRequest<'a> {
         put_u32(out, length_u32(self.input));
         out.extend_from_slice(self.key);
         out.extend_from_slice(self.input);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_migration_is_asked_for_in_these_bytes() {
+        let request = MigrateTabletRequest {
+            table_id: TableId(0x0102),
+            first_key_hash: 3,
+            last_key_hash: u64::MAX,
+            new_owner: ServerId::new(5, 1),
+        };
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        let expected = [
+            &[47, 0, 0, 0][..],
+            &[2, 1, 0, 0, 0, 0, 0, 0],
+            &[3, 0, 0, 0, 0, 0, 0, 0],
+            &[0xff; 8],
+            &[5, 0, 0, 0, 1, 0, 0, 0],
+        ];
+        assert_eq!(bytes, expected.concat());
+        assert_eq!(MigrateTabletRequest::decode(&bytes), Ok(request));
+        let short = MigrateTabletRequest::decode(&bytes[..35]);
+        assert_eq!(short, Err(Status::MessageTooShort));
     }
 }

@@ -761,6 +761,7 @@ fn decode_everything(bytes: &[u8]) {
     let _ = GetServerListRequest::decode(bytes);
     let _ = GetLeaseInfoRequest::decode(bytes);
     let _ = SplitTabletRequest::decode(bytes);
+    let _ = MigrateTabletRequest::decode(bytes);
     let _ = HintServerCrashedRequest::decode(bytes);
     let _ = SetRuntimeOptionRequest::decode(bytes);
     let _ = GetRuntimeOptionRequest::decode(bytes);

@@ -3,7 +3,7 @@
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, Migrated, MigrationId, TabletRange, coordinator, shard};
 use wire::peer::{MigrateRead, Migrating, Phase, Request, Status as PeerStatus};
-use wire::rpc::{RejectRules, RetryResponse, WriteResponse};
+use wire::rpc::{MigrateTabletRequest, RejectRules, RetryResponse, WriteResponse};
 use wire::status::Status;
 
 use super::super::harness::*;
@@ -55,6 +55,7 @@ fn into(migration_id: u64) -> coordinator::Kind {
         source: ServerId::new(1, 0).0,
         locator: "tcp:host=source,port=1".to_owned(),
         bytes_per_second: u64::MAX,
+        version_floor: 0,
     })
 }
 
@@ -409,4 +410,77 @@ fn memory_is_for_those_who_write() {
     assert!(failure(&mut little).is_full);
     little.settle();
     assert_eq!(little.shard.stats().objects, 0);
+}
+
+#[test]
+fn what_is_written_after_it_has_moved_gets_no_version_that_a_loss_may_have_taken() {
+    let (mut source, mut target) = pair();
+    assert_eq!(source.write(1, b"key", b"value").0, Status::Ok);
+    source.order(out_of(ID, WHOLE_TABLE));
+    let coordinator::Kind::Migrate(order) = into(ID) else {
+        unreachable!("it is one");
+    };
+    target.order(coordinator::Kind::Migrate(member::Migrate {
+        version_floor: 1 << 41,
+        ..order
+    }));
+    carry(&mut source, &mut target);
+    source.order(coordinator::Kind::StopTablet(id()));
+    target.order(coordinator::Kind::CommitMigration(id()));
+    assert_eq!(target.write(2, b"key", b"over"), (Status::Ok, 1 << 41));
+}
+
+#[test]
+fn a_client_that_asks_for_a_migration_is_answered_when_the_coordinator_says_how_it_ended() {
+    let (mut source, _) = pair();
+    let own = source.shard.server_id();
+    let ask = |new_owner: ServerId, last_key_hash: u64| {
+        let mut payload = Vec::new();
+        let request = MigrateTabletRequest {
+            table_id: TABLE,
+            first_key_hash: 0,
+            last_key_hash,
+            new_owner,
+        };
+        request.encode(&mut payload);
+        payload
+    };
+    let elsewhere = ask(ServerId::new(2, 0), u64::MAX);
+    let refused = status(&mut source, &ask(own, u64::MAX));
+    assert_eq!(refused, Status::RequestFormatError);
+    let refused = status(&mut source, &ask(ServerId::new(2, 0), 7));
+    assert_eq!(refused, Status::UnknownTablet);
+    let short = status(&mut source, &elsewhere[..35]);
+    assert_eq!(short, Status::MessageTooShort);
+
+    let waiting: Vec<u64> = (0..16).map(|_| source.send(&elsewhere)).collect();
+    assert!(retries(&mut source, &elsewhere), "too many wait");
+    let wanted = source.said.messages.iter().filter_map(|kind| match kind {
+        shard::Kind::MigrationWanted(wanted) => Some((wanted.sequence, wanted.tablet)),
+        _ => None,
+    });
+    let wanted: Vec<_> = wanted.collect();
+    assert_eq!(wanted.len(), 16);
+    assert_eq!(wanted[0].1, WHOLE_TABLE);
+    assert_eq!(source.reply_to(waiting[0]), None);
+    let mut ends = |at: usize, status: u32| {
+        source.order(coordinator::Kind::MigrationEnded(member::MigrationEnded {
+            sequence: wanted[at].0,
+            status,
+        }));
+        source.reply_to(waiting[at])
+    };
+    let ok = u32::from(Status::Ok);
+    assert_eq!(ends(0, ok), Some(ok.to_le_bytes().to_vec()));
+    assert_eq!(ends(0, ok), None, "said twice");
+    let invalid = u32::from(Status::InvalidParameter);
+    assert_eq!(ends(1, invalid), Some(invalid.to_le_bytes().to_vec()));
+    let later = ends(2, Status::Retry.into()).expect("an answer");
+    assert!(RetryResponse::decode(&later).is_ok());
+    // Another session: nobody knows any more what was asked in the one before.
+    source.shard.coordinator_lost(source.now);
+    assert!(retries(&mut source, &elsewhere), "nobody to ask");
+    source.welcome(CLUSTER, own, 1000, &[WHOLE_TABLE, whole(OTHER_TABLE.0)]);
+    let later = source.reply_to(waiting[3]).expect("an answer");
+    assert!(RetryResponse::decode(&later).is_ok());
 }

@@ -148,6 +148,7 @@ impl World {
             source,
             locator: "tcp:".to_owned(),
             bytes_per_second: 10_000_000,
+            version_floor: 0,
         };
         let out = member::MigrateOut {
             migration_id: id,
@@ -296,6 +297,7 @@ impl World {
             recovery_id: id,
             tablets: vec![WHOLE_TABLE],
             segments,
+            version_floor: 0,
         };
         self.order(to, coordinator::Kind::Recover(order));
         if let Some(recovering) = &mut self.recovering {

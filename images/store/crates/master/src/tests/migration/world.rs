@@ -144,6 +144,8 @@ impl Nodes {
                 tablets: tablets.to_vec(),
                 silence_timeout_ms: 1_000_000,
                 recoveries: node.recoveries.clone(),
+                version_floor: 0,
+                position: None,
             }));
         assert_eq!(session, Session::Continue, "{:?}", node.driver.said.texts);
         let backup = member::Backup {

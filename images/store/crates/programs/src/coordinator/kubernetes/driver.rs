@@ -184,6 +184,10 @@ impl Driver {
                 let accepted = leader.accept_loss(now, &acceptance);
                 Box::new(move || drop(answer.send(accepted)))
             }
+            Question::MigrateTablet { order, answer } => {
+                let begun = leader.migrate_tablet(now, &order);
+                Box::new(move || drop(answer.send(begun)))
+            }
         };
         if let Some(leader) = &mut self.leader {
             leader.defer(answer);

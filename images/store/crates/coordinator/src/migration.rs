@@ -1,0 +1,536 @@
+//! Moving tablets between living masters: who may take part, what each is told when, and from when on the other one is the owner.
+//! docs/migration.md says why it goes like this.
+//!
+//! Nothing is noted of a migration under way. When anything breaks the tablet has the owner that it had, and both sides are told, or find out with
+//! their next welcome.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use wire::ids::ServerId;
+use wire::member::{
+    Migrate, MigrateOut, Migrated, MigrationEnded, MigrationId, MigrationProgress, MigrationWanted,
+    TabletOrder, TabletRange, ToShard, coordinator,
+};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::members::Server;
+use crate::status::{MigrateError, Migration, MigrationOrder, MigrationTarget, TabletTable};
+use crate::tables::{NOBODY, Source, Table};
+use crate::{Coordinator, Output, level};
+
+/// Migrations that have ended and are still shown.
+const MAX_SHOWN: usize = 20;
+
+#[derive(Debug, Default)]
+pub(crate) struct Migrations {
+    under_way: BTreeMap<u64, UnderWay>,
+    ended: VecDeque<Migration>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    tablet: TabletRange,
+    /// Indexes of servers.
+    source: u32,
+    target: u32,
+    /// The target has all of it, in its log from this segment on, and the source is told to stop.
+    from_segment: Option<u64>,
+    shown: Migration,
+    /// Who is told when it has ended: a shard's connection, and the number of its question.
+    asked_by: Vec<(u64, u64)>,
+}
+
+impl UnderWay {
+    fn concerns(&self, index: u32) -> bool {
+        self.source == index || self.target == index
+    }
+
+    fn holds(&self, table_id: u64, key_hash: u64) -> bool {
+        let tablet = &self.tablet;
+        tablet.table_id == table_id
+            && (tablet.start_key_hash..=tablet.end_key_hash).contains(&key_hash)
+    }
+}
+
+impl Migrations {
+    /// What is going on, and what went on last.
+    pub fn shown(&self) -> Vec<Migration> {
+        let under_way = self.under_way.values().map(|one| &one.shown);
+        self.ended.iter().chain(under_way).cloned().collect()
+    }
+
+    fn where_(&self, is_meant: impl Fn(&UnderWay) -> bool) -> Vec<u64> {
+        let meant = self.under_way.iter().filter(|(_, one)| is_meant(one));
+        meant.map(|(id, _)| *id).collect()
+    }
+
+    fn end(&mut self, shown: Migration) {
+        if self.ended.len() == MAX_SHOWN {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(shown);
+    }
+}
+
+impl Coordinator {
+    /// Begins to move a tablet; one that is on its way there already goes on. What is returned is how it stands; [`Coordinator::cluster_status`]
+    /// shows how it goes on.
+    pub fn migrate_tablet(
+        &mut self,
+        now: Time,
+        order: &MigrationOrder,
+        out: &mut impl Output,
+    ) -> Result<Migration, MigrateError> {
+        if let Some(why) = self.refusal() {
+            return Err(MigrateError::DoesNotLead(why.to_owned()));
+        }
+        self.check_store(order.expected_cluster_id)
+            .map_err(MigrateError::OtherStore)?;
+        let (tablet, source, table) = self.tablet_to_migrate(order)?;
+        let target = self.target_of(&order.target)?;
+        if target == source {
+            return Err(MigrateError::IsThere {
+                server: self.id_of(target),
+            });
+        }
+        let of_tablet = |one: &UnderWay| one.tablet == tablet;
+        if let Some(one) = self
+            .migrations
+            .under_way
+            .values()
+            .find(|one| of_tablet(one))
+            && one.target == target
+        {
+            return Ok(one.shown.clone());
+        }
+        self.may_migrate(&tablet, source, target)?;
+        let bytes_per_second = order.bytes_per_second;
+        Ok(self.begin_migration(now, tablet, table, (source, target), bytes_per_second, out))
+    }
+
+    /// A tablet's range, its owner's index, and its table's name.
+    fn tablet_to_migrate(
+        &self,
+        order: &MigrationOrder,
+    ) -> Result<(TabletRange, u32, String), MigrateError> {
+        let id = match &order.table {
+            TabletTable::Id(id) => Some(*id),
+            TabletTable::Name(name) => self.tables.id_of(name.as_bytes()),
+        };
+        let table = id.and_then(|id| self.tables.get(id));
+        let Some(table) = table else {
+            let text = format!("there is no table {}", order.table);
+            return Err(MigrateError::NotFound(text));
+        };
+        let tablet = table.tablet_of(order.key_hash);
+        if tablet.owner == NOBODY {
+            return refused(
+                "its server is dead, and others are bringing it back: wait until it is served",
+            );
+        }
+        Ok((table.range(tablet), tablet.owner, table.display_name()))
+    }
+
+    /// The index of the server that is meant; of a member that with the fewest tablets.
+    fn target_of(&self, target: &MigrationTarget) -> Result<u32, MigrateError> {
+        match target {
+            MigrationTarget::Server(id) => {
+                let server = self.members.server(id.index());
+                let is_it = server.is_some_and(|server| server.id == *id && server.has_enlisted());
+                match is_it {
+                    true => Ok(id.index()),
+                    false => Err(MigrateError::NotFound(format!(
+                        "there is no server {id}; the status names those that there are"
+                    ))),
+                }
+            }
+            MigrationTarget::Member(name) => {
+                let member = self.members.get(name);
+                let servers = member.map_or(&[][..], |member| member.servers());
+                let least = servers
+                    .iter()
+                    .copied()
+                    .min_by_key(|&index| (self.tables.tablets_of(index), index));
+                least.ok_or_else(|| {
+                    MigrateError::NotFound(format!("no member {name:?} in this store"))
+                })
+            }
+        }
+    }
+
+    /// Whether nothing stands against it.
+    fn may_migrate(
+        &self,
+        tablet: &TabletRange,
+        source: u32,
+        target: u32,
+    ) -> Result<(), MigrateError> {
+        let from = self.connected(source)?;
+        let to = self.connected(target)?;
+        if from.backup_locator.is_empty() {
+            return refused(&format!(
+                "server {} has no port for other servers, by which the tablet could be read: start it with a backup",
+                from.id
+            ));
+        }
+        if to.backup_only {
+            return refused(&format!(
+                "server {} is a backup only and takes no tablets",
+                to.id
+            ));
+        }
+        if to.replicas == 0 && from.replicas > 0 {
+            return refused(&format!(
+                "server {} keeps no copies of what it holds, and server {} does",
+                to.id, from.id
+            ));
+        }
+        let mut under_way = self.migrations.under_way.values();
+        let in_the_way = under_way
+            .find(|one| one.tablet == *tablet || one.source == source || one.target == target);
+        let Some(one) = in_the_way else {
+            return Ok(());
+        };
+        let text = match one {
+            one if one.tablet == *tablet => format!(
+                "the tablet is on its way to server {} already",
+                self.id_of(one.target)
+            ),
+            one if one.source == source => {
+                format!("server {} is giving out another tablet", from.id)
+            }
+            _ => format!("server {} is taking in another tablet", to.id),
+        };
+        Err(MigrateError::Busy(format!(
+            "{text}; one at a time: try again when that has ended"
+        )))
+    }
+
+    fn connected(&self, index: u32) -> Result<&Server, MigrateError> {
+        let server = self.members.server(index);
+        match server.filter(|server| server.link.is_some()) {
+            Some(server) => Ok(server),
+            None => refused(&format!("server {} is not connected", self.id_of(index))),
+        }
+    }
+
+    fn id_of(&self, index: u32) -> ServerId {
+        let server = self.members.server(index);
+        server.map_or(ServerId::INVALID, |server| server.id)
+    }
+
+    fn begin_migration(
+        &mut self,
+        now: Time,
+        tablet: TabletRange,
+        table: String,
+        (source, target): (u32, u32),
+        bytes_per_second: u64,
+        out: &mut impl Output,
+    ) -> Migration {
+        // Never used again, over all restarts, and different from those of recoveries.
+        self.recoveries.last_id += 1;
+        let migration_id = self.recoveries.last_id;
+        let member_of = |index| {
+            let server = self.members.server(index);
+            server.map_or_else(String::new, |server| server.member.clone())
+        };
+        let shown = Migration {
+            id: migration_id,
+            table_id: tablet.table_id,
+            table,
+            start_key_hash: tablet.start_key_hash,
+            end_key_hash: tablet.end_key_hash,
+            source_id: self.id_of(source).0,
+            source_member: member_of(source),
+            target_id: self.id_of(target).0,
+            target_member: member_of(target),
+            began_ns: self.cluster_time_ns(now),
+            ..Migration::default()
+        };
+        let text = format!(
+            "migration {migration_id}: a tablet of table {:?} moves from server {} to {}",
+            shown.table,
+            self.id_of(source),
+            self.id_of(target)
+        );
+        out.log_message(level::NOTICE, &text);
+        let locator = self.members.server(source);
+        let locator = locator.map_or_else(String::new, |source| source.backup_locator.clone());
+        let migrate = Migrate {
+            migration_id,
+            tablet,
+            source: shown.source_id,
+            locator,
+            bytes_per_second,
+            version_floor: self.version_floor,
+        };
+        let migrate_out = MigrateOut {
+            migration_id,
+            tablet,
+            target: shown.target_id,
+        };
+        self.tell(target, coordinator::Kind::Migrate(migrate), out);
+        self.tell(source, coordinator::Kind::MigrateOut(migrate_out), out);
+        let one = UnderWay {
+            tablet,
+            source,
+            target,
+            from_segment: None,
+            shown: shown.clone(),
+            asked_by: Vec::new(),
+        };
+        self.migrations.under_way.insert(migration_id, one);
+        shown
+    }
+
+    /// If it is connected.
+    fn tell(&self, index: u32, kind: coordinator::Kind, out: &mut impl Output) {
+        let server = self.members.server(index);
+        if let Some(link) = server.and_then(|server| server.link.as_ref()) {
+            out.send_member(link.connection, ToShard { kind: Some(kind) });
+        }
+    }
+
+    // ---- what servers say ----
+
+    /// The target says how far it is.
+    pub(crate) fn migration_progress(&mut self, index: u32, progress: &MigrationProgress) {
+        let under_way = &mut self.migrations.under_way;
+        let one = under_way.get_mut(&progress.migration_id);
+        if let Some(one) = one.filter(|one| one.target == index) {
+            one.shown.bytes = progress.bytes;
+            one.shown.objects = progress.objects;
+            one.shown.is_frozen = progress.is_frozen;
+        }
+    }
+
+    /// The target has all of it; or one of the two cannot go on.
+    pub(crate) fn migrated(
+        &mut self,
+        now: Time,
+        index: u32,
+        migrated: &Migrated,
+        out: &mut impl Output,
+    ) {
+        let migration_id = migrated.migration_id;
+        let one = self.migrations.under_way.get_mut(&migration_id);
+        // What was given up is not heard of any more: the message that says so is on its way.
+        let Some(one) = one.filter(|one| one.concerns(index)) else {
+            return;
+        };
+        if !migrated.failure.is_empty() || migrated.is_full || one.target != index {
+            let why = format!("server {}: {}", self.id_of(index), migrated.failure);
+            return self.end_migration(now, migration_id, &why, None, out);
+        }
+        one.shown.bytes = migrated.bytes;
+        one.shown.objects = migrated.objects;
+        one.shown.is_frozen = true;
+        one.from_segment = Some(migrated.from_segment);
+        let source = one.source;
+        let stop = coordinator::Kind::StopTablet(MigrationId { migration_id });
+        self.tell(source, stop, out);
+    }
+
+    /// The source answers nothing of the tablet any more: it is the target's from here on.
+    pub(crate) fn stopped(
+        &mut self,
+        now: Time,
+        index: u32,
+        stopped: MigrationId,
+        out: &mut impl Output,
+    ) {
+        let migration_id = stopped.migration_id;
+        let one = self.migrations.under_way.get(&migration_id);
+        let Some(one) = one.filter(|one| one.source == index) else {
+            return;
+        };
+        let (Some(from_segment), tablet) = (one.from_segment, one.tablet) else {
+            return;
+        };
+        let (source, target) = (one.source, one.target);
+        let new = Source {
+            log: self.id_of(target),
+            from_segment,
+            recovery_id: 0,
+        };
+        let old = self.tables.hand_over(&tablet, source, target, new);
+        self.conclude_migration(now, migration_id, "", out);
+        let commit = coordinator::Kind::CommitMigration(MigrationId { migration_id });
+        self.tell(target, commit, out);
+        self.order_drop(source, tablet, out);
+        // What the source had brought back itself nobody needs any more for this tablet.
+        self.forget_logs(old.into_iter().map(|source| source.log).collect(), out);
+    }
+
+    /// Nobody waits for the answer: a source that does not hear of this learns it with its next welcome.
+    fn order_drop(&mut self, index: u32, tablet: TabletRange, out: &mut impl Output) {
+        let server = self.members.server_mut(index);
+        if let Some(link) = server.and_then(|server| server.link.as_mut()) {
+            let sequence = link.sequence();
+            let order = coordinator::Kind::DropTablet(TabletOrder { sequence, tablet });
+            out.send_member(link.connection, ToShard { kind: Some(order) });
+        }
+    }
+
+    /// A client has asked the tablet's master to give it to another one. That may be its second attempt.
+    pub(crate) fn migration_wanted(
+        &mut self,
+        now: Time,
+        index: u32,
+        connection: u64,
+        wanted: &MigrationWanted,
+        out: &mut impl Output,
+    ) {
+        let tablet = wanted.tablet;
+        let order = MigrationOrder {
+            table: TabletTable::Id(tablet.table_id),
+            key_hash: tablet.start_key_hash,
+            target: MigrationTarget::Server(ServerId(wanted.target)),
+            bytes_per_second: 0,
+            expected_cluster_id: 0,
+        };
+        let table = self.tables.get(tablet.table_id);
+        let is_there = table.is_some_and(|table| {
+            let found = table.tablet_of(tablet.start_key_hash);
+            found.owner == index && table.range(found) == tablet
+        });
+        let begun = match is_there {
+            true => self.migrate_tablet(now, &order, out),
+            false => return answer(connection, wanted.sequence, Status::UnknownTablet, out),
+        };
+        let status = match begun {
+            Ok(migration) => {
+                if let Some(one) = self.migrations.under_way.get_mut(&migration.id) {
+                    one.asked_by.push((connection, wanted.sequence));
+                }
+                return;
+            }
+            Err(MigrateError::Busy(_)) => Status::Retry,
+            Err(error) => {
+                let text = format!("MIGRATE_TABLET refused: {error}");
+                out.log_message(level::WARNING, &text);
+                Status::InvalidParameter
+            }
+        };
+        answer(connection, wanted.sequence, status, out);
+    }
+
+    // ---- what else happens ----
+
+    /// A server's session has ended, another one begins, or it is dead. It is not told: its next welcome says enough, and must not come before
+    /// this.
+    pub(crate) fn give_up_migrations_of(&mut self, now: Time, index: u32, out: &mut impl Output) {
+        for id in self.migrations.where_(|one| one.concerns(index)) {
+            let is_source = self.migrations.under_way[&id].source == index;
+            let why = match is_source {
+                true => "the session of the server that has the tablet was interrupted",
+                false => "the session of the server that was to have the tablet was interrupted",
+            };
+            self.end_migration(now, id, why, Some(index), out);
+        }
+    }
+
+    /// The tablet that holds this hash becomes two.
+    pub(crate) fn give_up_migration_of_tablet(
+        &mut self,
+        now: Time,
+        table_id: u64,
+        key_hash: u64,
+        out: &mut impl Output,
+    ) {
+        for id in self.migrations.where_(|one| one.holds(table_id, key_hash)) {
+            self.end_migration(now, id, "its tablet was split", None, out);
+        }
+    }
+
+    pub(crate) fn give_up_migrations_of_table(
+        &mut self,
+        now: Time,
+        table: &Table,
+        out: &mut impl Output,
+    ) {
+        for id in self
+            .migrations
+            .where_(|one| one.tablet.table_id == table.id)
+        {
+            self.end_migration(now, id, "its table was dropped", None, out);
+        }
+    }
+
+    /// All is as if it had never begun.
+    fn end_migration(
+        &mut self,
+        now: Time,
+        migration_id: u64,
+        why: &str,
+        untold: Option<u32>,
+        out: &mut impl Output,
+    ) {
+        let Some(one) = self.migrations.under_way.get(&migration_id) else {
+            return;
+        };
+        for index in [one.source, one.target] {
+            if untold != Some(index) {
+                let give_up = coordinator::Kind::GiveUpMigration(MigrationId { migration_id });
+                self.tell(index, give_up, out);
+            }
+        }
+        self.conclude_migration(now, migration_id, why, out);
+    }
+
+    fn conclude_migration(
+        &mut self,
+        now: Time,
+        migration_id: u64,
+        failure: &str,
+        out: &mut impl Output,
+    ) {
+        let Some(one) = self.migrations.under_way.remove(&migration_id) else {
+            return;
+        };
+        // Who is not connected any more has other connections by now.
+        let asked_by = one.asked_by.into_iter();
+        for (connection, sequence) in asked_by {
+            if self.members.server_of(connection).is_some() {
+                let status = if failure.is_empty() {
+                    Status::Ok
+                } else {
+                    Status::Retry
+                };
+                answer(connection, sequence, status, out);
+            }
+        }
+        let mut shown = one.shown;
+        shown.ended_ns = self.cluster_time_ns(now).max(shown.began_ns + 1);
+        shown.failure = failure.to_owned();
+        let took_ms = (shown.ended_ns - shown.began_ns) / 1_000_000;
+        let (level, text) = match failure {
+            "" => {
+                let (objects, kib) = (shown.objects, shown.bytes >> 10);
+                let text = format!("it has ended after {took_ms} ms: {objects} objects, {kib} KiB");
+                (level::NOTICE, text)
+            }
+            why => (
+                level::WARNING,
+                format!("given up after {took_ms} ms: {why}"),
+            ),
+        };
+        out.log_message(level, &format!("migration {migration_id}: {text}"));
+        self.migrations.end(shown);
+    }
+}
+
+fn refused<T>(text: &str) -> Result<T, MigrateError> {
+    Err(MigrateError::Refused(text.to_owned()))
+}
+
+fn answer(connection: u64, sequence: u64, status: Status, out: &mut impl Output) {
+    let ended = MigrationEnded {
+        sequence,
+        status: status.into(),
+    };
+    let kind = Some(coordinator::Kind::MigrationEnded(ended));
+    out.send_member(connection, ToShard { kind });
+}

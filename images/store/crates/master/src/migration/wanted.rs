@@ -1,0 +1,78 @@
+//! MIGRATE_TABLET: a client asks the master that has a tablet; the coordinator, who decides, is asked in turn. It is answered when all is over.
+
+use wire::ids::ReplyTo;
+use wire::member::{MigrationEnded, MigrationWanted, TabletRange, shard};
+use wire::rpc::{MigrateTabletRequest, status_bytes};
+use wire::status::Status;
+
+use super::send;
+use crate::output::Output;
+use crate::requests::BUSY;
+use crate::shard::Shard;
+
+/// Clients that wait; more are told to come again.
+const MAX_WAITING: usize = 16;
+
+/// Clients that wait for the end of a migration.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    waiting: Vec<(u64, ReplyTo)>,
+    last_sequence: u64,
+}
+
+impl Shard {
+    pub(crate) fn migrate_tablet(
+        &mut self,
+        to: ReplyTo,
+        payload: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Status> {
+        let request = MigrateTabletRequest::decode(payload)?;
+        if request.new_owner == self.server_id() {
+            return Err(Status::RequestFormatError);
+        }
+        let tablet = TabletRange {
+            table_id: request.table_id.0,
+            start_key_hash: request.first_key_hash,
+            end_key_hash: request.last_key_hash,
+        };
+        if !self.store.tablets.all().contains(&tablet) {
+            return Err(Status::UnknownTablet);
+        }
+        let wanted = &mut self.wanted;
+        if wanted.waiting.len() >= MAX_WAITING || !self.membership.is_connected() {
+            self.come_again(to, BUSY, out);
+            return Ok(());
+        }
+        wanted.last_sequence += 1;
+        let sequence = wanted.last_sequence;
+        wanted.waiting.push((sequence, to));
+        let wanted = MigrationWanted {
+            sequence,
+            tablet,
+            target: request.new_owner.0,
+        };
+        send(shard::Kind::MigrationWanted(wanted), out);
+        Ok(())
+    }
+
+    pub(crate) fn migration_ended(&mut self, ended: MigrationEnded, out: &mut impl Output) {
+        let waiting = &mut self.wanted.waiting;
+        let is_it = |(sequence, _): &(u64, ReplyTo)| *sequence == ended.sequence;
+        let Some(at) = waiting.iter().position(is_it) else {
+            return;
+        };
+        let (_, to) = waiting.swap_remove(at);
+        match Status::try_from(ended.status).unwrap_or(Status::InternalError) {
+            Status::Retry => self.come_again(to, BUSY, out),
+            status => out.reply(to, &[&status_bytes(status)]),
+        }
+    }
+
+    /// The coordinator that was asked has forgotten; clients ask again, and find out how it stands.
+    pub(crate) fn give_up_wanted(&mut self, out: &mut impl Output) {
+        for (_, to) in std::mem::take(&mut self.wanted.waiting) {
+            self.come_again(to, BUSY, out);
+        }
+    }
+}

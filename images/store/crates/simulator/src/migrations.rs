@@ -1,0 +1,181 @@
+//! Tablets that are moved about, and what goes wrong while they are.
+//!
+//! Chance has its own source here: seeds in which nothing moves are what they were before anything could.
+
+use coordinator::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
+use wire::ids::ServerId;
+
+use crate::coordinator_node::Core;
+use crate::random::Random;
+use crate::run::Profile;
+use crate::scenario::{MICRO, MILLI, SECOND, Scenario};
+use crate::world::{COORDINATOR, Event, Phase, World, server_host};
+
+/// Which tablets move, when, and what is done to those who take part.
+#[derive(Debug)]
+pub struct Migrations {
+    random: Random,
+    /// The newest one that was begun.
+    last: u64,
+    /// Between two attempts, on average; 0: none.
+    pub interval: u64,
+    /// Of a thousand, in how many something happens to who takes part.
+    strikes: u64,
+    /// How fast tablets are copied, in bytes per second.
+    bytes_per_second: u64,
+}
+
+impl Migrations {
+    /// Half of the seeds with replicas have them.
+    pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Migrations {
+        let mut random = Random::new(!seed);
+        let happen = match profile {
+            Profile::Any => random.chance(500),
+            Profile::Migrating => true,
+            Profile::Replicated | Profile::Overwriting | Profile::FailOver => false,
+        };
+        let interval = *random.pick(&[10 * MILLI, 100 * MILLI, 100 * MILLI, SECOND]);
+        Migrations {
+            interval: if happen && scenario.replicated.is_some() {
+                interval
+            } else {
+                0
+            },
+            strikes: match scenario.fault_interval {
+                0 => 0,
+                _ => *random.pick(&[0, 200, 500]),
+            },
+            // Small tablets, copied so slowly that much happens meanwhile; or at once.
+            bytes_per_second: *random.pick(&[2_000, 50_000, 0]),
+            last: 0,
+            random,
+        }
+    }
+}
+
+/// Who a migration is between, by their places in the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Between {
+    source: usize,
+    target: usize,
+}
+
+impl World {
+    pub fn plan_migration(&mut self) {
+        let interval = self.migrations.interval;
+        if interval > 0 {
+            let random = &mut self.migrations.random;
+            let after = random.between(interval / 10, 2 * interval);
+            self.schedule_in(after, Event::Migrate);
+        }
+    }
+
+    /// Some tablet is to go somewhere.
+    pub fn migrate(&mut self) {
+        if self.phase != Phase::Load {
+            return;
+        }
+        self.plan_migration();
+        let Some(order) = self.draw_migration() else {
+            return;
+        };
+        let mut begun = None;
+        self.with_coordinator(|core, now, out| {
+            begun = Some(core.migrate_tablet(now, &order, out));
+        });
+        match begun {
+            // One that is under way already may be asked for again.
+            Some(Ok(migration)) if migration.id > self.migrations.last => {
+                self.migrations.last = migration.id;
+                self.coverage.hit("migrations begun");
+                // A scan may see an object on both sides.
+                self.history.move_tablets(self.now);
+                let between = Between {
+                    source: self.server_named(&migration.source_member),
+                    target: self.server_named(&migration.target_member),
+                };
+                if self.migrations.random.chance(self.migrations.strikes) {
+                    let most = *self
+                        .migrations
+                        .random
+                        .pick(&[5 * MILLI, 50 * MILLI, SECOND]);
+                    let after = self.migrations.random.between(MICRO, most);
+                    self.schedule_in(after, Event::Strike(between));
+                }
+            }
+            Some(Err(MigrateError::Busy(_))) => self.coverage.hit("migrations that had to wait"),
+            _ => {}
+        }
+    }
+
+    fn draw_migration(&mut self) -> Option<MigrationOrder> {
+        // One that leads over an API server is asked by nobody here.
+        let Core::Alone(core) = &self.coordinators[0].node.as_ref()?.core else {
+            return None;
+        };
+        let tables = core.tables(0, u32::MAX).tables;
+        let status = core.cluster_status(self.clock(COORDINATOR));
+        let shards = status.members.iter().flat_map(|member| &member.shards);
+        let servers: Vec<u64> = shards.map(|shard| shard.server_id).collect();
+        if tables.is_empty() || servers.is_empty() {
+            return None;
+        }
+        let random = &mut self.migrations.random;
+        let table = random.pick(&tables);
+        let tablet = random.pick(&table.tablets);
+        Some(MigrationOrder {
+            table: TabletTable::Id(table.table_id),
+            key_hash: random.between(tablet.start_key_hash, tablet.end_key_hash),
+            target: MigrationTarget::Server(ServerId(*random.pick(&servers))),
+            bytes_per_second: self.migrations.bytes_per_second,
+            expected_cluster_id: 0,
+        })
+    }
+
+    fn server_named(&self, member: &str) -> usize {
+        let mut servers = self.servers.iter();
+        let at = servers.position(|server| server.name == member);
+        at.expect("members are servers of this world")
+    }
+
+    /// Something happens to those between whom a tablet is on its way, or was.
+    pub fn strike(&mut self, between: Between) {
+        if self.phase != Phase::Load || self.faults_left == 0 {
+            return;
+        }
+        self.faults_left -= 1;
+        let Between { source, target } = between;
+        let (from, to) = (server_host(source), server_host(target));
+        let crashes = self.scenario.crashes;
+        match self.migrations.random.between(0, 99) {
+            0..20 if crashes => self.crash_server(source),
+            20..40 if crashes => self.crash_server(target),
+            40..45 if crashes => {
+                self.crash_server(source);
+                self.crash_server(target);
+            }
+            45..60 if self.scenario.coordinator_crashes => self.crash_coordinator(0),
+            60..75 => self.cut_for_a_while(from, to),
+            75..85 => self.cut_for_a_while(from, COORDINATOR),
+            85..95 => self.cut_for_a_while(to, COORDINATOR),
+            _ => {
+                let host = *self.migrations.random.pick(&[from, to]);
+                let pause = self.migrations.random.between(MILLI, 2 * SECOND);
+                self.note_fault(host, "is paused for ns", pause);
+                self.pause_until(host, self.now + pause);
+            }
+        }
+    }
+
+    fn cut_for_a_while(&mut self, a: u32, b: u32) {
+        self.note_fault(a, "is cut off from host", u64::from(b));
+        let most = *self
+            .migrations
+            .random
+            .pick(&[20 * MILLI, SECOND, 6 * SECOND]);
+        let after = self.migrations.random.between(MILLI, most);
+        self.network.cut(a, b, self.now + after);
+        self.network.cut(b, a, self.now + after);
+        self.schedule_in(after, Event::Heal);
+    }
+}
