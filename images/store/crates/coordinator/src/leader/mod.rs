@@ -437,6 +437,9 @@ impl<A> Leader<A> {
         self.is_over = true;
         self.held.clear();
         self.commits.clear();
+        // Those whose end was held, too.
+        let closing = self.closing.iter().copied();
+        self.ready.extend(closing.map(Output::CloseMember));
         self.act(|coordinator, out| coordinator.refuse_to_lead(text.clone(), out));
         self.ready.push_back(Output::Ended(ending, text));
     }
