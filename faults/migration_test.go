@@ -124,8 +124,8 @@ func TestMigratedToAndFro(t *testing.T) {
 	judge(t, usual.keys, clients)
 }
 
-// TestKilledMigrations: one of those who take part is killed, or both, in the middle of a migration. The tablet is served by one of those who are
-// left or its next process, and moves when it is tried again.
+// TestKilledMigrations: one of those who take part is killed, or both, in the middle of a migration. The tablet is served by one of
+// those who are left or its next process, and moves when it is tried again.
 func TestKilledMigrations(t *testing.T) {
 	for _, victim := range []string{"source", "target", "both", "coordinator"} {
 		t.Run(victim, func(t *testing.T) {
