@@ -223,13 +223,21 @@ func apiServerIsNotNeeded(t *testing.T) {
 			must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", node, "sh", "-c", "kill -"+name+" $(pidof kube-apiserver)")
 		}
 	}
-	startClientPod(t, "traffic-away", "clusterperf", "-C", "tcp:host=box."+namespace+".svc,port=11100", "--numClients", "1", "basic")
+	client := nodeSession(t, storePods(t, storeName)["box-master-0"], patience)
+	client.mustAsk(t, 1, "create-table away --span 4")
+	traffic := startTraffic(client, func(i int) string {
+		if i%2 == 0 {
+			return fmt.Sprintf("put away k%d v%d", i, i)
+		}
+		return fmt.Sprintf("get away k%d", i-1)
+	})
+	traffic.goesOn(t, "a client reads and writes", 50)
+	t.Cleanup(func() { signal("CONT") })
 	signal("STOP")
 	time.Sleep(apiServerAway) //nolint:forbidigo // nothing can be asked meanwhile
+	traffic.goesOn(t, "a client reads and writes after a minute without API server", 200)
 	signal("CONT")
-	if got := finishClientPod(t, "traffic-away", changeDeadline); got.exitCode != 0 {
-		t.Errorf("the client ended with %d:\n%s", got.exitCode, got.stdout)
-	}
+	traffic.end(t)
 	if now := leads(t, ""); now != leader {
 		t.Errorf("%s leads, after %s", now, leader)
 	}

@@ -33,10 +33,25 @@ func openSession(t, owner *testing.T, pod string, timeoutSeconds int) *session {
 	must(t, settings.kubectl, string(manifest), "create", "-f", "-")
 	kubectl(t, "wait", "--for=condition=Ready", "pod/"+pod, "-n", namespace, "--timeout=120s")
 
+	return talkTo(t, owner, pod, settings.kubectl, "attach", "-q", "-i", "-n", namespace, pod)
+}
+
+// nodeSession runs beside a pod's process, in its file system and network. The API server has no part in it.
+func nodeSession(t *testing.T, pod podObject, timeoutSeconds int) *session {
+	t.Helper()
+	command := []string{"exec", "-i", pod.Spec.NodeName, "nsenter", "-t", processOf(t, pod), "-m", "-n", "--"}
+	command = append(command, rcbox("--timeout", strconv.Itoa(timeoutSeconds), "shell")...)
+	return talkTo(t, t, "beside "+pod.Metadata.Name, setting("RCBOX_DOCKER", "docker"), command...)
+}
+
+// talkTo starts a program that leads to a prompt.
+func talkTo(t, owner *testing.T, where, program string, arguments ...string) *session {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, settings.kubectl, "attach", "-q", "-i", "-n", namespace, pod)
-	s := &session{pod: pod, stderr: &bytes.Buffer{}}
+	command := exec.CommandContext(ctx, program, arguments...)
+	s := &session{pod: where, stderr: &bytes.Buffer{}}
 	command.Stderr = s.stderr
+	var err error
 	if s.in, err = command.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}

@@ -75,10 +75,18 @@ func podUIDs(t *testing.T, in string) []string {
 // asked. The process is found by the pod's uid, which it has in its environment.
 func crash(t *testing.T, pod podObject) {
 	t.Helper()
-	killed := must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", pod.Spec.NodeName, "sh", "-c",
+	must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", pod.Spec.NodeName, "kill", "-KILL", processOf(t, pod))
+}
+
+// processOf is the id that a pod's only process has on its node.
+func processOf(t *testing.T, pod podObject) string {
+	t.Helper()
+	found := must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", pod.Spec.NodeName, "sh", "-c",
 		"for p in /proc/[0-9]*; do if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx RCBOX_INSTANCE="+pod.Metadata.UID+
-			"; then kill -KILL ${p#/proc/} && echo ${p#/proc/}; fi; done")
-	if processes := strings.Fields(killed); len(processes) != 1 {
-		t.Fatalf("killed processes %v of pod %s, want one", processes, pod.Metadata.Name)
+			"; then echo ${p#/proc/}; fi; done")
+	processes := strings.Fields(found)
+	if len(processes) != 1 {
+		t.Fatalf("pod %s has the processes %v, want one", pod.Metadata.Name, processes)
 	}
+	return processes[0]
 }
