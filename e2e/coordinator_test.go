@@ -76,11 +76,18 @@ func storeWithAStandbyBecomesSafe(t *testing.T) {
 	if coordinator.Node == coordinator.Standbys[0].Node {
 		t.Errorf("leader and standby are on node %s though there are four", coordinator.Node)
 	}
-	for _, pod := range storePods(t, storeName) {
-		if isReady := pod.Status.ContainerStatuses[0].Ready; isReady != (pod.Metadata.Name != coordinator.Standbys[0].Pod) {
-			t.Errorf("%s is ready: %v", pod.Metadata.Name, isReady)
+	eventually(t, "all pods but the standby's are ready", changeDeadline, func() error {
+		var wrong []string
+		for _, pod := range storePods(t, storeName) {
+			if isReady := pod.Status.ContainerStatuses[0].Ready; isReady != (pod.Metadata.Name != coordinator.Standbys[0].Pod) {
+				wrong = append(wrong, fmt.Sprintf("%s is ready: %v", pod.Metadata.Name, isReady))
+			}
 		}
-	}
+		if len(wrong) > 0 {
+			return errors.New(strings.Join(wrong, ", "))
+		}
+		return nil
+	})
 	root := kubectl(t, "get", "configmap", storeName+"-state-root", "-n", namespace, "-o", "jsonpath={.metadata.finalizers}")
 	if !strings.Contains(root, v1alpha1.FinalizerState) {
 		t.Errorf("finalizers of the root are %s", root)
