@@ -263,3 +263,15 @@ func setting(name, fallback string) string {
 	}
 	return fallback
 }
+
+// namespacesAreThere, without clients that the test before has left.
+func namespacesAreThere(t *testing.T) {
+	t.Helper()
+	for _, in := range []string{namespace, operatorNamespace} {
+		if _, found := get[podObject](t, "namespace", "default", in); !found {
+			kubectl(t, "create", "namespace", in)
+			kubectl(t, "label", "namespace", in, "pod-security.kubernetes.io/enforce=restricted")
+		}
+	}
+	kubectl(t, "delete", "pods", "-n", namespace, "-l", "e2e=client", "--wait")
+}

@@ -42,12 +42,7 @@ type replicatedBox struct {
 // TestReplicatedBox is the life of a Store with two copies of everything on four nodes. Traffic runs all the time, and no
 // acknowledged write is lost, whatever ends.
 func TestReplicatedBox(t *testing.T) {
-	for _, in := range []string{namespace, operatorNamespace} {
-		if _, found := get[podObject](t, "namespace", "default", in); !found {
-			kubectl(t, "create", "namespace", in)
-			kubectl(t, "label", "namespace", in, "pod-security.kubernetes.io/enforce=restricted")
-		}
-	}
+	namespacesAreThere(t)
 	box := &replicatedBox{}
 	for _, step := range []struct {
 		name string

@@ -31,12 +31,7 @@ const apiServerAway = time.Minute
 // TestCoordinatorFailover is the life of a Store with a standby. Writes run all the time over all masters; no acknowledged one is
 // lost, and no master's process ends.
 func TestCoordinatorFailover(t *testing.T) {
-	for _, in := range []string{namespace, operatorNamespace} {
-		if _, found := get[podObject](t, "namespace", "default", in); !found {
-			kubectl(t, "create", "namespace", in)
-			kubectl(t, "label", "namespace", in, "pod-security.kubernetes.io/enforce=restricted")
-		}
-	}
+	namespacesAreThere(t)
 	box := &replicatedBox{}
 	for _, step := range []struct {
 		name string
