@@ -185,7 +185,9 @@ impl Original {
         let position = from + (to - from) * u64::from(part) / 255;
         self.store.advance_durable(LogPosition(position));
         for _ in 0..self.closed.len() * usize::from(part) / 255 {
-            let Some(&id) = self.closed.front() else { break };
+            let Some(&id) = self.closed.front() else {
+                break;
+            };
             // Replicas of a head are closed when all of it is on them.
             let (role, bytes) = &self.replicas[&id];
             let end = self.store.log.position_in(id, bytes.len() as u32);
