@@ -77,6 +77,8 @@ struct Original {
     snapshots: VecDeque<(LogPosition, Model)>,
     /// Segments by id: role and bytes.
     replicas: BTreeMap<u64, (Role, Vec<u8>)>,
+    /// Log positions of heads.
+    starts: BTreeMap<u64, LogPosition>,
     closed: VecDeque<u64>,
 }
 
@@ -97,6 +99,7 @@ impl Original {
             snapshots: VecDeque::from([(LogPosition::START, model.clone())]),
             model,
             replicas: BTreeMap::new(),
+            starts: BTreeMap::new(),
             closed: VecDeque::new(),
         }
     }
@@ -216,6 +219,9 @@ impl Original {
             if let Some(now) = self.store.log.segment(id) {
                 *bytes = now.to_vec();
             }
+            if let Some(start) = self.store.log.position_in(id, 0) {
+                self.starts.insert(id, start);
+            }
         }
     }
 
@@ -230,13 +236,16 @@ impl Original {
         if durable == LogPosition::START {
             return (BTreeMap::new(), model);
         }
-        // Positions count head segments whole.
-        let newer = self.store.log.head_position().0.div_ceil(4096) - durable.0.div_ceil(4096);
-        let start = (durable.0.div_ceil(4096) - 1) * 4096;
+        // Heads that were given up while they were bare have positions, too, and hold nothing.
         let is_head = |(_, (role, _)): &(&u64, &(Role, Vec<u8>))| *role == Role::Head;
-        let mut heads = self.replicas.iter().rev().filter(is_head);
-        let (&id, (_, head)) = heads.nth(newer as usize).expect("it was opened");
-        let head = head[..(durable.0 - start) as usize].to_vec();
+        let heads = self.replicas.iter().filter(is_head);
+        let starts = heads.filter_map(|(id, _)| Some((self.starts.get(id)?.0, *id)));
+        let (start, id) = starts
+            .filter(|(start, _)| *start < durable.0)
+            .max()
+            .expect("it was opened");
+        let head = &self.replicas[&id].1;
+        let head = head[..head.len().min((durable.0 - start) as usize)].to_vec();
         let digest = last_digest(&head).unwrap().expect("a head begins with one");
         let named = digest.iter().map(|id| (*id, self.replicas[id].1.clone()));
         let mut segments: BTreeMap<_, _> = named.collect();
