@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"rcbox.dev/rcbox/faults/history"
 )
 
 const (
@@ -95,8 +97,8 @@ func (r *recorder) written() int64 {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	var bytes int64
-	for _, operation := range r.history {
-		if operation.Kind == Write && operation.Outcome == Done {
+	for _, operation := range r.recording.Operations {
+		if operation.Kind == history.Write && operation.Outcome == history.Done {
 			bytes += valueBytes
 		}
 	}

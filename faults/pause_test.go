@@ -76,7 +76,7 @@ func (r *recorder) waitStill() {
 	waitFor(r.t, r.name+" to wait", func() error {
 		r.mutex.Lock()
 		defer r.mutex.Unlock()
-		last := r.history[len(r.history)-1].Return
+		last := r.recording.Operations[len(r.recording.Operations)-1].Return
 		if age := time.Duration(now(r.t) - last); age < still {
 			return fmt.Errorf("an operation ended %v ago", age)
 		}

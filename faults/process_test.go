@@ -45,7 +45,7 @@ func program(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: build it with `cargo build -p programs --bins --example history` in images/store, or run `make faults`", err)
+		t.Fatalf("%v: build it with `cargo build -p programs -p recorder --bins` in images/store, or run `make faults`", err)
 	}
 	return path
 }

@@ -16,6 +16,6 @@ STORE=$ROOT/images/store
 
 "$ROOT/hack/setup.sh" store faults
 step "compile the store with its assertions" \
-	cargo build --manifest-path "$STORE/Cargo.toml" --locked -p programs --bins --example history
+	cargo build --manifest-path "$STORE/Cargo.toml" --locked -p programs -p recorder --bins
 export RCBOX_PROGRAMS=${CARGO_TARGET_DIR:-$STORE/target}/debug
 "$ROOT/hack/go-test.sh" faults . ./faults/... -timeout 5m "$@"

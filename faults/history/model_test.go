@@ -1,4 +1,4 @@
-package faults
+package history
 
 import (
 	"math/rand/v2"

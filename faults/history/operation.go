@@ -1,5 +1,5 @@
-// Package faults starts a store of real processes on one machine, does harm to it, and holds against a model what clients saw meanwhile.
-package faults
+// Package history is what clients of a store have done and seen, and the check that some order explains it.
+package history
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 // Kind is what a client does.
 type Kind string
 
-// The kinds of operations; examples/history in the crate programs says what each does.
+// The kinds of operations; the crate recorder says what each does.
 const (
 	Read      Kind = "read"
 	Write     Kind = "write"
@@ -42,7 +42,7 @@ type Operation struct {
 	Value int64 `json:"value"`
 	// Version was read, written, removed, or in the way; 0 if none.
 	Version uint64 `json:"version"`
-	// Call and Return are nanoseconds of CLOCK_BOOTTIME.
+	// Call and Return are nanoseconds of CLOCK_BOOTTIME; Return is 0 while it is under way.
 	Call   int64 `json:"call"`
 	Return int64 `json:"return"`
 }
@@ -55,7 +55,8 @@ func (o Operation) end() int64 {
 	return o.Return
 }
 
-func (o Operation) isKnown() bool { return o.Outcome != Unknown }
+// IsKnown is whether anybody knows what came of it.
+func (o Operation) IsKnown() bool { return o.Outcome != Unknown }
 
 func (o Operation) String() string {
 	text := fmt.Sprintf("client %d %s %s", o.Client, o.Kind, o.Key)

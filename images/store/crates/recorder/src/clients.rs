@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::Options;
 use crate::random::Random;
-use crate::record::{Kind, Outcome, Record, emit};
+use crate::record::{History, Kind, Outcome, Record};
 
 /// How often a client that waits looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -34,6 +34,10 @@ pub fn run(options: &Options) -> Result<(), String> {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         told.store(true, Ordering::SeqCst);
     });
+    let history = match &options.to {
+        Some(folder) => History::in_folder(folder)?,
+        None => History::on_stdout(),
+    };
     let mut cluster = connect(options)?;
     let table = cluster
         .create_table(&options.table, options.span)
@@ -43,7 +47,10 @@ pub fn run(options: &Options) -> Result<(), String> {
         let clients: Vec<_> = (0..options.clients)
             .map(|number| {
                 let (stop, together) = (Arc::clone(&stop), Arc::clone(&together));
-                scope.spawn(move || Client::start(options, number, table, stop)?.live(&together))
+                let history = &history;
+                scope.spawn(move || {
+                    Client::start(options, history, number, table, stop)?.live(&together)
+                })
             })
             .collect();
         let ended = clients.into_iter().map(|client| client.join());
@@ -67,6 +74,7 @@ fn connect(options: &Options) -> Result<Cluster, String> {
 
 struct Client<'a> {
     options: &'a Options,
+    history: &'a History,
     cluster: Cluster,
     table: TableId,
     /// Among those of this process.
@@ -83,12 +91,14 @@ struct Client<'a> {
 impl<'a> Client<'a> {
     fn start(
         options: &'a Options,
+        history: &'a History,
         number: u32,
         table: TableId,
         stop: Arc<AtomicBool>,
     ) -> Result<Client<'a>, String> {
         Ok(Client {
             options,
+            history,
             cluster: connect(options)?,
             table,
             number,
@@ -125,7 +135,7 @@ impl<'a> Client<'a> {
     /// Waits for the others; one of them says which phase it is.
     fn begin(&self, phase: &str, together: &Barrier, result: &mut Result<(), String>) {
         if together.wait().is_leader() && result.is_ok() {
-            *result = emit(&json!({ "phase": phase }));
+            *result = self.history.emit(&json!({ "phase": phase }));
         }
     }
 
@@ -200,22 +210,21 @@ impl<'a> Client<'a> {
 
     /// Does something and writes it down; gives the version that was seen.
     fn operate(&mut self, kind: Kind, key: &str, argument: i64, given: u64) -> Result<u64, String> {
-        let call = net::now().0;
-        let outcome = self.carry_out(kind, key, argument, given);
-        let record = Record {
+        let mut record = Record {
             client: self.options.first_client + self.number,
             kind,
             key,
             argument,
             given,
-            outcome: outcome.text,
-            value: outcome.value,
-            version: outcome.version,
-            call,
-            returned: net::now().0,
+            outcome: Outcome::unknown(),
+            call: net::now().0,
+            returned: 0,
         };
-        emit(&record)?;
-        Ok(record.version)
+        self.history.begin(&record)?;
+        record.outcome = self.carry_out(kind, key, argument, given);
+        record.returned = net::now().0;
+        self.history.emit(&record)?;
+        Ok(record.outcome.version)
     }
 
     fn carry_out(&mut self, kind: Kind, key: &str, argument: i64, given: u64) -> Outcome {

@@ -1,4 +1,4 @@
-package faults
+package history
 
 import (
 	"fmt"
@@ -146,7 +146,7 @@ func model() porcupine.Model {
 func byKey(history []Operation) map[string][]Operation {
 	keys := map[string][]Operation{}
 	for _, operation := range history {
-		if operation.Kind == Read && !operation.isKnown() {
+		if operation.Kind == Read && !operation.IsKnown() {
 			continue
 		}
 		keys[operation.Key] = append(keys[operation.Key], operation)

@@ -3,6 +3,7 @@
 //! Each client is a thread that does one operation after the other on a few keys that all share, and some that are its own (the ballast: written
 //! once or, with `--overwrite`, all the time, and read back at the end). Standard output is lines of JSON: one for each operation ([`record::Record`]), and `{"phase":...}` when a
 //! phase begins: `running` (the ballast is written), `reading` (everything is read back). The clients run until standard input ends.
+//! With `--to` they go to a file instead, and there is also a line when an operation begins: a process that is killed leaves what nobody knows.
 //!
 //! Times are those of CLOCK_BOOTTIME, so that histories of several processes of one machine can be put together.
 
@@ -10,6 +11,7 @@ mod clients;
 mod random;
 mod record;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -30,8 +32,14 @@ pub struct Options {
     #[arg(long, default_value_t = 6)]
     clients: u32,
     /// Number of the first client; differs where several processes record
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..30_000))]
     first_client: u32,
+    /// Choose that number at random: for processes that nobody counts
+    #[arg(long, conflicts_with = "first_client")]
+    any_client: bool,
+    /// A folder, in which the history is a new file
+    #[arg(long)]
+    to: Option<PathBuf>,
     /// Keys that all clients share
     #[arg(long, default_value_t = 8)]
     keys: u32,
@@ -62,7 +70,11 @@ pub struct Options {
 }
 
 fn main() -> ExitCode {
-    match clients::run(&Options::parse()) {
+    let mut options = Options::parse();
+    if options.any_client {
+        options.first_client = random::Random::new(net::now().0).below(30_000) as u32;
+    }
+    match clients::run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
