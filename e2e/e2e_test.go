@@ -1,7 +1,8 @@
 // Package e2e drives a whole cluster the way its users do: Helm, kubectl, and clients in pods.
 //
 // It needs a cluster of its own with the images loaded; `make e2e` provides both and says where they are through the
-// environment: KUBECONFIG, RCBOX_KUBECTL, RCBOX_HELM, RCBOX_STORE_IMAGE, RCBOX_OPERATOR_IMAGE.
+// environment: KUBECONFIG, RCBOX_KUBECTL, RCBOX_HELM, RCBOX_STORE_IMAGE, RCBOX_OPERATOR_IMAGE,
+// RCBOX_RECORDER_IMAGE.
 package e2e
 
 import (
@@ -30,8 +31,8 @@ const (
 )
 
 var settings struct {
-	kubectl, helm             string
-	storeImage, operatorImage string
+	kubectl, helm                            string
+	storeImage, operatorImage, recorderImage string
 }
 
 func TestMain(m *testing.M) {
@@ -39,8 +40,9 @@ func TestMain(m *testing.M) {
 	settings.helm = setting("RCBOX_HELM", "helm")
 	settings.storeImage = os.Getenv("RCBOX_STORE_IMAGE")
 	settings.operatorImage = os.Getenv("RCBOX_OPERATOR_IMAGE")
-	if os.Getenv("KUBECONFIG") == "" || settings.storeImage == "" || settings.operatorImage == "" {
-		fmt.Fprintln(os.Stderr, "e2e: no cluster: run `make e2e`, or set KUBECONFIG, RCBOX_STORE_IMAGE and RCBOX_OPERATOR_IMAGE")
+	settings.recorderImage = os.Getenv("RCBOX_RECORDER_IMAGE")
+	if os.Getenv("KUBECONFIG") == "" || settings.storeImage == "" || settings.operatorImage == "" || settings.recorderImage == "" {
+		fmt.Fprintln(os.Stderr, "e2e: no cluster: run `make e2e`, or set KUBECONFIG and RCBOX_STORE_IMAGE, _OPERATOR_IMAGE, _RECORDER_IMAGE")
 		os.Exit(1)
 	}
 	os.Exit(m.Run())

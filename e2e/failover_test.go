@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,24 +30,31 @@ spec:
 // apiServerAway is how long there is no API server.
 const apiServerAway = time.Minute
 
-// TestCoordinatorFailover is the life of a Store with a standby. Writes run all the time over all masters; no acknowledged one is
-// lost, and no master's process ends.
+// failover is what one step leaves for the next.
+type failover struct{ clients *clients }
+
+// TestCoordinatorFailover is the life of a Store with a standby. A Deployment of clients works with it all the time, over all masters.
 func TestCoordinatorFailover(t *testing.T) {
 	namespacesAreThere(t)
-	box := &replicatedBox{}
+	f := &failover{}
 	for _, step := range []struct {
 		name string
 		test func(*testing.T)
 	}{
 		{"HelmInstalls", helmInstalls},
 		{"StoreWithAStandbyBecomesSafe", storeWithAStandbyBecomesSafe},
-		{"TrafficRuns", func(step *testing.T) { box.startWrites(step, t) }},
-		{"DeletedLeaderIsFollowed", func(t *testing.T) { box.leaderIsFollowed(t, deletePod) }},
-		{"KilledLeaderIsFollowed", func(t *testing.T) { box.leaderIsFollowed(t, killPod) }},
-		{"OperatorIsNotNeeded", box.operatorIsNotNeeded},
-		{"OutdatedCoordinatorsAreReplaced", box.outdatedCoordinatorsAreReplaced},
-		{"NothingWasLost", box.nothingWasLost},
-		{"ApiServerIsNotNeededForReadsAndWrites", apiServerIsNotNeeded},
+		{"ClientsRun", func(step *testing.T) { f.clients = startClients(step, t) }},
+		{"DeletedLeaderIsFollowed", func(t *testing.T) { f.leaderIsFollowed(t, "deleted", deletePod) }},
+		{"KilledLeaderIsFollowed", func(t *testing.T) { f.leaderIsFollowed(t, "killed", killPod) }},
+		{"OutdatedCoordinatorsAreReplaced", f.outdatedCoordinatorsAreReplaced},
+		// From here on nobody but the store itself does anything.
+		{"OperatorIsAway", operatorIsAway},
+		{"LeaderOnAPausedNodeIsFollowed", func(t *testing.T) { f.nodeOfTheLeaderIsAway(t, pausedNode) }},
+		{"LeaderOnAKilledNodeIsFollowed", func(t *testing.T) { f.nodeOfTheLeaderIsAway(t, killedNode) }},
+		{"ApiServerIsNotNeededForReadsAndWrites", f.apiServerIsNotNeeded},
+		{"OperatorIsNotNeeded", f.operatorIsNotNeeded},
+		{"OperatorIsBack", f.operatorIsBack},
+		{"ClientsSawNothingWrong", func(t *testing.T) { f.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
 	} {
 		if !t.Run(step.name, step.test) {
@@ -89,22 +98,37 @@ func storeWithAStandbyBecomesSafe(t *testing.T) {
 	}
 }
 
-// leads waits until the Store is told to be led by a pod that is ready and is not the one given.
-func leads(t *testing.T, notThis string) string {
+// leader is the coordinator that the Store's Services lead to, if there is one.
+func leader(t *testing.T) (podObject, error) {
 	t.Helper()
-	var name string
-	eventually(t, "a coordinator leads", startDeadline, func() error {
+	type slice struct {
+		Endpoints []struct {
+			Addresses []string `json:"addresses"`
+		} `json:"endpoints"`
+	}
+	found, _ := get[slice](t, "endpointslice", namespace, storeName+"-leader")
+	for _, endpoint := range found.Endpoints {
 		for member, pod := range storePods(t, storeName) {
-			isCoordinator := strings.HasPrefix(member, "box-coordinator")
-			if statuses := pod.Status.ContainerStatuses; isCoordinator && len(statuses) > 0 && statuses[0].Ready {
-				if name = pod.Metadata.Name; name != notThis {
-					return nil
-				}
+			if strings.HasPrefix(member, "box-coordinator") && slices.Contains(endpoint.Addresses, pod.Status.PodIP) {
+				return pod, nil
 			}
 		}
-		return errors.New("nobody is ready")
+	}
+	return podObject{}, fmt.Errorf("no pod of the store has an address of %+v", found)
+}
+
+// leads waits until a coordinator leads that is not the one given.
+func leads(t *testing.T, notThis string) podObject {
+	t.Helper()
+	var found podObject
+	eventually(t, "a coordinator leads", startDeadline, func() (err error) {
+		found, err = leader(t)
+		if err == nil && found.Metadata.Name == notThis {
+			err = fmt.Errorf("%s still leads", notThis)
+		}
+		return err
 	})
-	return name
+	return found
 }
 
 func deletePod(t *testing.T, pod podObject) {
@@ -112,9 +136,11 @@ func deletePod(t *testing.T, pod podObject) {
 	kubectl(t, "delete", "pod", "-n", namespace, pod.Metadata.Name, "--wait=false")
 }
 
-// killPod ends it without a word, and its pod with it: the next process in the pod would lead again.
+// killPod ends it without a word, and its pod with it: the next process in the pod would lead again. It is halted first, as whoever is
+// told to end gives the lease up.
 func killPod(t *testing.T, pod podObject) {
 	t.Helper()
+	docker(t, "exec", pod.Spec.NodeName, "kill", "-STOP", processOf(t, pod))
 	kubectl(t, "delete", "pod", "-n", namespace, pod.Metadata.Name, "--grace-period=0", "--force")
 }
 
@@ -130,29 +156,25 @@ func mastersPrints(t *testing.T) map[string]string {
 	return prints
 }
 
-// leaderIsFollowed: writes go on, another one leads the same store, and new tables can be made.
-func (b *replicatedBox) leaderIsFollowed(t *testing.T, end func(*testing.T, podObject)) {
+// leaderIsFollowed: clients go on, another one leads the same store, and new tables can be made.
+func (f *failover) leaderIsFollowed(t *testing.T, how string, end func(*testing.T, podObject)) {
 	before, masters := readStore(t), mastersPrints(t)
-	var leader podObject
-	for _, pod := range storePods(t, storeName) {
-		if pod.Metadata.Name == before.Status.Coordinator.Pod {
-			leader = pod
-		}
-	}
-	end(t, leader)
-	b.writes.goesOn(t, "writes go on", 100)
-	leads(t, leader.Metadata.Name)
-	client := openSession(t, t, "tables-"+leader.Metadata.UID[:8], patience)
-	client.mustAsk(t, 1, "create-table after-"+leader.Metadata.UID[:8])
+	old, since, started := leads(t, ""), now(t), time.Now()
+	end(t, old)
+	leads(t, old.Metadata.Name)
+	took := time.Since(started)
+	f.clients.goOn(t, "clients go on", 10)
+	t.Logf("leader %s: another one leads after %.1f s; no client waited longer than %.2f s",
+		how, took.Seconds(), f.clients.slowest(since, "").Seconds())
+	client := openSession(t, t, "tables-"+old.Metadata.UID[:8], patience)
+	client.mustAsk(t, 1, "create-table after-"+old.Metadata.UID[:8])
 	waitForStore(t, "the standby leads, and another one stands by", startDeadline, func(store v1alpha1.Store) error {
 		coordinator := store.Status.Coordinator
-		if coordinator.Term <= before.Status.Coordinator.Term || coordinator.Pod == leader.Metadata.Name {
+		if coordinator.Term <= before.Status.Coordinator.Term || coordinator.Pod == old.Metadata.Name {
 			return fmt.Errorf("coordinator %+v", coordinator)
 		}
-		if len(coordinator.Standbys) != 1 || !coordinator.Standbys[0].Running {
-			return fmt.Errorf("standbys %+v", coordinator.Standbys)
-		}
 		return errors.Join(
+			aStandbyRuns(store),
 			conditionIs(store, v1alpha1.ConditionAvailable, metav1.ConditionTrue, ""),
 			conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated))
 	})
@@ -161,36 +183,16 @@ func (b *replicatedBox) leaderIsFollowed(t *testing.T, end func(*testing.T, podO
 		t.Errorf("store %s became %s, losses %+v", before.Status.ClusterID, after.Status.ClusterID, after.Status.Losses)
 	}
 	unchanged(t, masters, mastersPrints(t))
-	b.writes.goesOn(t, "writes go on", 50)
 }
 
-// operatorIsNotNeeded: without it a standby leads all the same, and a dead master is recovered.
-func (b *replicatedBox) operatorIsNotNeeded(t *testing.T) {
-	leader := leads(t, "")
-	kubectl(t, "scale", "-n", operatorNamespace, "deployment", "--all", "--replicas=0")
-	eventually(t, "the operator is gone", changeDeadline, func() error {
-		if pods := list[podObject](t, "pods", operatorNamespace); len(pods) > 0 {
-			return fmt.Errorf("%d pods", len(pods))
-		}
-		return nil
-	})
-	kubectl(t, "delete", "pod", "-n", namespace, leader, "--wait=false")
-	next := leads(t, leader)
-	crash(t, storePods(t, storeName)["box-master-3"])
-	b.writes.goesOn(t, "writes go on at the dead master's tablets", 200)
-	if now := leads(t, ""); now != next {
-		t.Errorf("%s leads, after %s", now, next)
+func aStandbyRuns(store v1alpha1.Store) error {
+	if standbys := store.Status.Coordinator.Standbys; len(standbys) != 1 || !standbys[0].Running {
+		return fmt.Errorf("standbys %+v", standbys)
 	}
-	kubectl(t, "scale", "-n", operatorNamespace, "deployment", "--all", "--replicas=1")
-	waitForStore(t, "everything is as it was", startDeadline, func(store v1alpha1.Store) error {
-		if len(store.Status.Coordinator.Standbys) != 1 || !store.Status.Coordinator.Standbys[0].Running {
-			return fmt.Errorf("standbys %+v", store.Status.Coordinator.Standbys)
-		}
-		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
-	})
+	return nil
 }
 
-func (b *replicatedBox) outdatedCoordinatorsAreReplaced(t *testing.T) {
+func (f *failover) outdatedCoordinatorsAreReplaced(t *testing.T) {
 	before, masters := storePods(t, storeName), mastersPrints(t)
 	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p",
 		`{"spec":{"coordinator":{"resources":{"requests":{"cpu":"50m","memory":"256Mi"},"limits":{"memory":"256Mi"}}}}}`)
@@ -201,47 +203,156 @@ func (b *replicatedBox) outdatedCoordinatorsAreReplaced(t *testing.T) {
 				return fmt.Errorf("%s is still the same", member)
 			}
 		}
-		return conditionIs(store, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
+		return errors.Join(aStandbyRuns(store),
+			conditionIs(store, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified))
 	})
 	unchanged(t, masters, mastersPrints(t))
-	b.writes.goesOn(t, "writes go on", 50)
+	f.clients.goOn(t, "clients go on", 10)
 }
 
-func (b *replicatedBox) nothingWasLost(t *testing.T) {
-	b.acked = b.writes.end(t)
-	b.verify(t, "verify-failover")
+func operatorIsAway(t *testing.T) {
+	kubectl(t, "scale", "-n", operatorNamespace, "deployment", "--all", "--replicas=0")
+	eventually(t, "the operator is gone", changeDeadline, func() error {
+		if pods := list[podObject](t, "pods", operatorNamespace); len(pods) > 0 {
+			return fmt.Errorf("%d pods", len(pods))
+		}
+		return nil
+	})
 }
 
-// apiServerIsNotNeeded: it stands still for a minute, and a client that has begun before reads and writes meanwhile. Afterwards the
-// same coordinator leads.
-func apiServerIsNotNeeded(t *testing.T) {
-	leader, masters := leads(t, ""), mastersPrints(t)
+// nodeFault takes a node away, and gives it back.
+type nodeFault struct{ name, away, back string }
+
+var (
+	// A paused node does not know that it was: its leader and its master go on when it is back, and nobody listens to them any more.
+	pausedNode = nodeFault{"paused", "pause", "unpause"}
+	killedNode = nodeFault{"killed", "kill", "start"}
+)
+
+// nodeOfTheLeaderIsAway: with it a master and a part of the clients. The standby leads, and has what the master held recovered; when
+// the node is back, so are all members, and the old leader is a standby.
+func (f *failover) nodeOfTheLeaderIsAway(t *testing.T, fault nodeFault) {
+	old := leaderOnAWorker(t)
+	node, term := old.Spec.NodeName, termOf(t)
+	isBack := false
+	giveBack := func() {
+		docker(t, fault.back, node)
+		isBack = true
+	}
+	t.Cleanup(func() {
+		if !isBack {
+			giveBack()
+		}
+	})
+	since, started := now(t), time.Now()
+	docker(t, fault.away, node)
+	leads(t, old.Metadata.Name)
+	took := time.Since(started)
+	f.clients.goOn(t, "clients go on, also at the tablets of the master that is away", 10)
+	t.Logf("node of the leader %s: another one leads after %.1f s; no client elsewhere waited longer than %.2f s",
+		fault.name, took.Seconds(), f.clients.slowest(since, node).Seconds())
+	giveBack()
+	eventually(t, "all members are back, and everything has its copies", startDeadline, coordinatorSaysSafe(t))
+	eventually(t, "the old leader stands by", changeDeadline, func() error {
+		pod, _ := get[podObject](t, "pod", namespace, old.Metadata.Name)
+		for _, container := range pod.Status.ContainerStatuses {
+			if container.State.Running != nil && container.RestartCount > old.Status.ContainerStatuses[0].RestartCount {
+				return nil
+			}
+		}
+		return fmt.Errorf("it was not started again: %+v", pod.Status)
+	})
+	if now := leads(t, ""); now.Metadata.Name == old.Metadata.Name {
+		t.Errorf("%s leads again, without need", old.Metadata.Name)
+	}
+	if now := termOf(t); now != term+1 {
+		t.Errorf("term %d, after %d: want one new leader", now, term)
+	}
+	f.clients.goOn(t, "clients go on", 10)
+}
+
+// leaderOnAWorker has the leader end, if need be, so that one leads whose node can be taken away: the API server's cannot.
+func leaderOnAWorker(t *testing.T) podObject {
+	t.Helper()
+	found := leads(t, "")
+	for _, node := range list[podObject](t, "nodes", "", "-l", "node-role.kubernetes.io/control-plane") {
+		if node.Metadata.Name == found.Spec.NodeName {
+			docker(t, "exec", found.Spec.NodeName, "kill", "-TERM", processOf(t, found))
+			found = leads(t, found.Metadata.Name)
+			break
+		}
+	}
+	return found
+}
+
+// termOf is the present leader's.
+func termOf(t *testing.T) int64 {
+	t.Helper()
+	var status struct {
+		Leader struct {
+			Term int64 `json:"term"`
+		} `json:"leader"`
+	}
+	text, err := inCoordinator(t, "status", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(text), &status); err != nil || status.Leader.Term == 0 {
+		t.Fatalf("no term (%v) in %s", err, text)
+	}
+	return status.Leader.Term
+}
+
+// apiServerIsNotNeeded: it stands still for a minute, and clients read and write meanwhile. Afterwards the same coordinator leads.
+func (f *failover) apiServerIsNotNeeded(t *testing.T) {
+	before, masters := leads(t, ""), mastersPrints(t)
 	var nodes []string
 	for _, node := range list[podObject](t, "nodes", "", "-l", "node-role.kubernetes.io/control-plane") {
 		nodes = append(nodes, node.Metadata.Name)
 	}
 	signal := func(name string) {
 		for _, node := range nodes {
-			must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", node, "sh", "-c", "kill -"+name+" $(pidof kube-apiserver)")
+			docker(t, "exec", node, "sh", "-c", "kill -"+name+" $(pidof kube-apiserver)")
 		}
 	}
-	client := nodeSession(t, storePods(t, storeName)["box-master-0"], patience)
-	client.mustAsk(t, 1, "create-table away --span 4")
-	traffic := startTraffic(client, func(i int) string {
-		if i%2 == 0 {
-			return fmt.Sprintf("put away k%d v%d", i, i)
-		}
-		return fmt.Sprintf("get away k%d", i-1)
-	})
-	traffic.goesOn(t, "a client reads and writes", 50)
 	t.Cleanup(func() { signal("CONT") })
+	since := now(t)
 	signal("STOP")
 	time.Sleep(apiServerAway) //nolint:forbidigo // nothing can be asked meanwhile
-	traffic.goesOn(t, "a client reads and writes after a minute without API server", 200)
+	f.clients.goOn(t, "clients read and write after a minute without API server", 10)
+	t.Logf("API server away for %v: no client waited longer than %.2f s", apiServerAway, f.clients.slowest(since, "").Seconds())
 	signal("CONT")
-	traffic.end(t)
-	if now := leads(t, ""); now != leader {
-		t.Errorf("%s leads, after %s", now, leader)
+	if now := leads(t, ""); now.Metadata.Name != before.Metadata.Name {
+		t.Errorf("%s leads, after %s", now.Metadata.Name, before.Metadata.Name)
 	}
 	unchanged(t, masters, mastersPrints(t))
+}
+
+// operatorIsNotNeeded: without it a standby leads for good, and a dead master is recovered.
+func (f *failover) operatorIsNotNeeded(t *testing.T) {
+	old := leads(t, "")
+	deletePod(t, old)
+	next := leads(t, old.Metadata.Name)
+	crash(t, storePods(t, storeName)["box-master-3"])
+	f.clients.goOn(t, "clients go on at the dead master's tablets", 10)
+	if now := leads(t, ""); now.Metadata.Name != next.Metadata.Name {
+		t.Errorf("%s leads, after %s", now.Metadata.Name, next.Metadata.Name)
+	}
+}
+
+func (f *failover) operatorIsBack(t *testing.T) {
+	kubectl(t, "scale", "-n", operatorNamespace, "deployment", "--all", "--replicas=1")
+	term := termOf(t)
+	store := waitForStore(t, "everything is as it was", startDeadline, func(store v1alpha1.Store) error {
+		// What the operator wrote before it was away does not count.
+		if store.Status.Coordinator.Term != term {
+			return fmt.Errorf("the status is of term %d, the leader of %d", store.Status.Coordinator.Term, term)
+		}
+		return errors.Join(aStandbyRuns(store),
+			conditionIs(store, v1alpha1.ConditionAvailable, metav1.ConditionTrue, ""),
+			conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated))
+	})
+	if store.Status.LossCount != 0 {
+		t.Errorf("losses %+v", store.Status.Losses)
+	}
 }

@@ -125,7 +125,22 @@ func clientPod(t *testing.T, name string, deadline time.Duration, command ...str
 
 func startClientPod(t *testing.T, name string, command ...string) {
 	t.Helper()
-	pod := map[string]any{
+	create(t, podManifest(name, settings.storeImage, command, false))
+}
+
+// create makes an object.
+func create(t *testing.T, object map[string]any) {
+	t.Helper()
+	manifest, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, settings.kubectl, string(manifest), "create", "-f", "-")
+}
+
+// podManifest is a pod that runs one command to its end; with stdin, it waits for what is attached to it.
+func podManifest(name, image string, command []string, stdin bool) map[string]any {
+	return map[string]any{
 		"apiVersion": "v1",
 		"kind":       "Pod",
 		"metadata":   map[string]any{"name": name, "namespace": namespace, "labels": map[string]string{"e2e": "client"}},
@@ -140,9 +155,11 @@ func startClientPod(t *testing.T, name string, command ...string) {
 			},
 			"containers": []any{map[string]any{
 				"name":            "client",
-				"image":           settings.storeImage,
+				"image":           image,
 				"imagePullPolicy": "IfNotPresent",
 				"command":         command,
+				"stdin":           stdin,
+				"stdinOnce":       stdin,
 				"securityContext": map[string]any{
 					"allowPrivilegeEscalation": false,
 					"capabilities":             map[string]any{"drop": []string{"ALL"}},
@@ -150,11 +167,6 @@ func startClientPod(t *testing.T, name string, command ...string) {
 			}},
 		},
 	}
-	manifest, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	must(t, settings.kubectl, string(manifest), "create", "-f", "-")
 }
 
 func finishClientPod(t *testing.T, name string, deadline time.Duration) result {
@@ -206,6 +218,7 @@ type podObject struct {
 			RestartCount int    `json:"restartCount"`
 			Ready        bool   `json:"ready"`
 			State        struct {
+				Running    *struct{} `json:"running"`
 				Terminated *struct {
 					ExitCode int `json:"exitCode"`
 				} `json:"terminated"`
@@ -250,7 +263,7 @@ func diagnose(t *testing.T) {
 		{"get", "stores,pods", "-A", "-o", "wide"},
 		{"describe", "stores", "-n", namespace},
 		{"get", "events", "-n", namespace, "--sort-by=.lastTimestamp"},
-		{"logs", "-n", operatorNamespace, "deployment/rcbox", "--tail=60"},
+		{"logs", "-n", operatorNamespace, "deployment/rcbox-operator", "--tail=60"},
 	} {
 		got, err := run(settings.kubectl, "", args...)
 		t.Logf("--- kubectl %s (%v)\n%s%s", strings.Join(args, " "), err, got.stdout, got.stderr)

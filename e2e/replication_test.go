@@ -81,12 +81,18 @@ func waitUntilSafe(t *testing.T, what string) v1alpha1.Store {
 	return store
 }
 
-// inCoordinator runs the command line client in the coordinator's pod: the admin API is open to that, to members and to the
-// operator, and to no other pod.
+// inCoordinator runs the command line client in the pod of the coordinator that leads: the admin API is open to that, to members and to
+// the operator, and to no other pod.
 func inCoordinator(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
-	coordinator := storePods(t, storeName)["box-coordinator"].Metadata.Name
-	command := []string{"exec", "-n", namespace, coordinator, "--", "rcbox", "-C", "tcp:host=127.0.0.1,port=11100"}
+	coordinator := storePods(t, storeName)["box-coordinator"]
+	if _, several := get[podObject](t, "endpointslice", namespace, storeName+"-leader"); several {
+		var err error
+		if coordinator, err = leader(t); err != nil {
+			return "", err
+		}
+	}
+	command := []string{"exec", "-n", namespace, coordinator.Metadata.Name, "--", "rcbox", "-C", "tcp:host=127.0.0.1,port=11100"}
 	got, err := run(settings.kubectl, "", append(command, arguments...)...)
 	if err == nil && got.exitCode != 0 {
 		err = fmt.Errorf("exit code %d: %s%s", got.exitCode, got.stdout, got.stderr)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,22 +25,10 @@ type session struct {
 // openSession starts a pod whose commands are tried for so many seconds. It ends with the owner, which may outlive t.
 func openSession(t, owner *testing.T, pod string, timeoutSeconds int) *session {
 	t.Helper()
-	manifest, err := json.Marshal(sessionPod(pod, rcbox("--timeout", strconv.Itoa(timeoutSeconds), "shell")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	must(t, settings.kubectl, string(manifest), "create", "-f", "-")
+	create(t, podManifest(pod, settings.storeImage, rcbox("--timeout", strconv.Itoa(timeoutSeconds), "shell"), true))
 	kubectl(t, "wait", "--for=condition=Ready", "pod/"+pod, "-n", namespace, "--timeout=120s")
 
 	return talkTo(t, owner, pod, settings.kubectl, "attach", "-q", "-i", "-n", namespace, pod)
-}
-
-// nodeSession runs beside a pod's process, in its file system and network. The API server has no part in it.
-func nodeSession(t *testing.T, pod podObject, timeoutSeconds int) *session {
-	t.Helper()
-	command := []string{"exec", "-i", pod.Spec.NodeName, "nsenter", "-t", processOf(t, pod), "-m", "-n", "--"}
-	command = append(command, rcbox("--timeout", strconv.Itoa(timeoutSeconds), "shell")...)
-	return talkTo(t, t, "beside "+pod.Metadata.Name, setting("RCBOX_DOCKER", "docker"), command...)
 }
 
 // talkTo starts a program that leads to a prompt.
@@ -68,37 +55,6 @@ func talkTo(t, owner *testing.T, where, program string, arguments ...string) *se
 		_ = command.Wait() // it was told to end
 	})
 	return s
-}
-
-// sessionPod waits for what is attached to it.
-func sessionPod(name string, command []string) map[string]any {
-	return map[string]any{
-		"apiVersion": "v1",
-		"kind":       "Pod",
-		"metadata":   map[string]any{"name": name, "namespace": namespace, "labels": map[string]string{"e2e": "client"}},
-		"spec": map[string]any{
-			"restartPolicy":                 "Never",
-			"automountServiceAccountToken":  false,
-			"terminationGracePeriodSeconds": 1,
-			"securityContext": map[string]any{
-				"runAsNonRoot":   true,
-				"runAsUser":      65532,
-				"seccompProfile": map[string]string{"type": "RuntimeDefault"},
-			},
-			"containers": []any{map[string]any{
-				"name":            "client",
-				"image":           settings.storeImage,
-				"imagePullPolicy": "IfNotPresent",
-				"command":         command,
-				"stdin":           true,
-				"stdinOnce":       true,
-				"securityContext": map[string]any{
-					"allowPrivilegeEscalation": false,
-					"capabilities":             map[string]any{"drop": []string{"ALL"}},
-				},
-			}},
-		},
-	}
 }
 
 // ask gives a command and reads so many lines of its output.

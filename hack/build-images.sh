@@ -2,8 +2,9 @@
 # Builds the images rcbox/store and rcbox/operator. A tag is a hash of what is in
 # the image, so it changes when that does, and only then.
 #
-# usage: hack/build-images.sh
+# usage: hack/build-images.sh [--recorder]
 # Writes their names, as STORE_IMAGE=... and OPERATOR_IMAGE=..., to .build/images.env.
+# With --recorder also rcbox/recorder, clients for tests, as RECORDER_IMAGE=...
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -16,15 +17,25 @@ compile_operator() {
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$CONTEXTS/operator/manager" ./operator/cmd/manager
 }
 
-# collect_store: the programs, without the debug information that only a
-# debugger reads (backtraces keep their function names).
-collect_store() {
-	local program release=target/release
-	mkdir -p "$CONTEXTS/store/$release"
-	for program in "${PROGRAMS[@]}"; do
-		strip --strip-debug -o "$CONTEXTS/store/$release/$program" "${CARGO_TARGET_DIR:-$ROOT/images/store/target}/release/$program"
+# collect FOLDER PROGRAM...: the programs, without the debug information that only
+# a debugger reads (backtraces keep their function names).
+collect() {
+	local program folder=$1
+	shift
+	mkdir -p "$folder"
+	for program in "$@"; do
+		strip --strip-debug -o "$folder/$program" "${CARGO_TARGET_DIR:-$ROOT/images/store/target}/release/$program"
 	done
+}
+
+collect_store() {
+	collect "$CONTEXTS/store/target/release" "${PROGRAMS[@]}"
 	cp "$ROOT/images/store/Dockerfile" "$CONTEXTS/store/"
+}
+
+collect_recorder() {
+	collect "$CONTEXTS/recorder" recorder
+	cp "$ROOT/images/store/crates/recorder/Dockerfile" "$CONTEXTS/recorder/"
 }
 
 # build_image NAME CONTEXT TAG OPTION...: unless it is there; and drops older ones.
@@ -53,10 +64,11 @@ runs() {
 }
 
 main() {
-	local base store_tag operator_tag
+	local base store_tag operator_tag recorder_tag packages=()
+	[[ ${1:-} != --recorder ]] || packages=(-p recorder)
 	"$ROOT/hack/setup.sh" cluster
 	"$ROOT/hack/engine.sh" up
-	"$ROOT/hack/store.sh"
+	"$ROOT/hack/store.sh" "${packages[@]}"
 	step "compile the operator" compile_operator
 	base=$("$ROOT/hack/base-image.sh")
 
@@ -71,6 +83,13 @@ main() {
 	step "run the programs in their image" runs "rcbox/store:$store_tag"
 
 	printf 'STORE_IMAGE=%s\nOPERATOR_IMAGE=%s\n' "rcbox/store:$store_tag" "rcbox/operator:$operator_tag" >"$BUILD/images.env"
+	((${#packages[@]})) || return 0
+
+	rm -rf "$CONTEXTS/recorder"
+	step "collect the recorder" collect_recorder
+	recorder_tag=$(hash_of "$CONTEXTS/recorder" "$base")
+	step "build image rcbox/recorder" build_image rcbox/recorder "$CONTEXTS/recorder" "$recorder_tag" --build-arg "BASE=$base"
+	printf 'RECORDER_IMAGE=%s\n' "rcbox/recorder:$recorder_tag" >>"$BUILD/images.env"
 }
 
-main
+main "$@"

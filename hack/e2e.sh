@@ -26,14 +26,14 @@ go_test() {
 	RCBOX_HELM=$("$ROOT/hack/tool.sh" helm)
 	KUBECONFIG=$("$ROOT/hack/cluster.sh" kubeconfig "$cluster")
 	export RCBOX_KUBECTL RCBOX_HELM KUBECONFIG
-	export RCBOX_STORE_IMAGE=$STORE_IMAGE RCBOX_OPERATOR_IMAGE=$OPERATOR_IMAGE
+	export RCBOX_STORE_IMAGE=$STORE_IMAGE RCBOX_OPERATOR_IMAGE=$OPERATOR_IMAGE RCBOX_RECORDER_IMAGE=$RECORDER_IMAGE
 	"$ROOT/hack/go-test.sh" e2e . -timeout 30m "$@" ./e2e/...
 }
 
 "$ROOT/hack/setup.sh" store cluster
 "$ROOT/hack/engine.sh" up
 "$ROOT/hack/tool.sh" kind kubectl helm >/dev/null
-"$ROOT/hack/build-images.sh"
+"$ROOT/hack/build-images.sh" --recorder
 # shellcheck source=/dev/null
 source "$BUILD/images.env"
 # A cluster that an earlier run left may hold half a test.

@@ -12,4 +12,4 @@ cluster=${1:?usage: hack/load-images.sh CLUSTER}
 source "$BUILD/images.env"
 
 # kind leaves out the nodes that have an image already.
-step "load images into cluster $cluster" kind load docker-image --name "$cluster" "$STORE_IMAGE" "$OPERATOR_IMAGE"
+step "load images into cluster $cluster" kind load docker-image --name "$cluster" "$STORE_IMAGE" "$OPERATOR_IMAGE" ${RECORDER_IMAGE:+"$RECORDER_IMAGE"}

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds the store's programs, optimised.
 #
-# usage: hack/store.sh
+# usage: hack/store.sh [CARGO_OPTION...]
 # They are then in images/store/target/release: coordinator, server, clusterperf, rcbox.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-compile() { cd "$ROOT/images/store" && cargo build --release --locked -p programs; }
+compile() { cd "$ROOT/images/store" && cargo build --release --locked -p programs "$@"; }
 
 "$ROOT/hack/setup.sh" store
-step "compile the store" compile
+step "compile the store" compile "$@"
