@@ -18,13 +18,16 @@ impl Coordinator {
                     locator: server.backup_locator.clone(),
                     segment_bytes: report.segment_bytes,
                     is_retired: !report.retired.is_empty(),
+                    is_draining: member.is_draining,
                 })
             })
             .collect();
         let is_new = backups != self.announced_backups;
+        self.announcements += u64::from(is_new);
         let message = ToShard {
             kind: Some(coordinator::Kind::Backups(Backups {
                 backups: backups.clone(),
+                number: self.announcements,
             })),
         };
         self.announced_backups = backups;
@@ -34,7 +37,7 @@ impl Coordinator {
                 out.send_member(link.connection, message.clone());
             }
         } else if let Some(connection) = newcomer
-            && !self.announced_backups.is_empty()
+            && self.announcements > 0
         {
             out.send_member(connection, message);
         }

@@ -8,6 +8,7 @@
 
 mod backups;
 mod detection;
+mod drain;
 pub mod leader;
 mod leading;
 mod leases;
@@ -37,8 +38,8 @@ use wire::time::Time;
 
 pub use leases::TERM_NS as LEASE_TERM_NS;
 pub use status::{
-    AcceptLossError, Acceptance, MigrateError, MigrationOrder, MigrationTarget, Removal,
-    RemoveMemberError, TabletTable,
+    AcceptLossError, Acceptance, Drain, DrainError, MigrateError, MigrationOrder, MigrationTarget,
+    Removal, RemoveMemberError, TabletTable,
 };
 
 /// What a coordinator is created with.
@@ -171,6 +172,8 @@ pub struct Coordinator {
     migrations: migration::Migrations,
     /// What shards were told last.
     announced_backups: Vec<wire::member::Backup>,
+    /// How often they were told something new.
+    announcements: u64,
     /// No backup had a free frame when one last reported.
     backups_are_full: bool,
     /// Connections whose process would take the place of another and was asked whether it is alive; since when.
@@ -208,6 +211,7 @@ impl Coordinator {
             recoveries: recovery::Recoveries::default(),
             migrations: migration::Migrations::default(),
             announced_backups: Vec::new(),
+            announcements: 0,
             backups_are_full: false,
             newcomers: BTreeMap::new(),
             losses: VecDeque::new(),

@@ -38,6 +38,8 @@ pub struct Member {
     pub incarnations: u64,
     /// `process` is dead, and no other has come yet.
     pub is_dead: bool,
+    /// It is to leave the store: it gets no tablets and no copies, and what it has goes elsewhere. Holds for its processes to come, too.
+    pub is_draining: bool,
     past: VecDeque<Process>,
 }
 
@@ -332,6 +334,9 @@ impl Members {
         server.replicas = hello.replicas;
         server.backup_only = hello.backup_only;
         server.log_capacity_bytes = hello.log_capacity_bytes;
+        // What it said on another connection says nothing of what it was told on this one.
+        server.pong.sequence = 0;
+        server.pong.on_draining = None;
         let replaced = server.link.replace(link);
         if let Some(old) = &replaced {
             self.connections.remove(&old.connection);
@@ -447,6 +452,7 @@ impl Members {
             shard_count: hello.shard_count as usize,
             incarnations: 1,
             is_dead: false,
+            is_draining: false,
             past: VecDeque::new(),
         };
         self.members.insert(hello.member.clone(), member);
@@ -526,12 +532,32 @@ impl Members {
         self.servers.get_mut(&index)?.link.take()
     }
 
+    /// Whether this server's member is to leave the store.
+    pub fn is_draining(&self, index: u32) -> bool {
+        let server = self.servers.get(&index);
+        let member = server.and_then(|server| self.members.get(&server.member));
+        member.is_some_and(|member| member.is_draining)
+    }
+
+    /// A member is to leave the store, or is not any more. Answers whether that is news.
+    pub fn set_draining(&mut self, name: &str, is_draining: bool) -> bool {
+        let Some(member) = self.members.get_mut(name) else {
+            return false;
+        };
+        let was_draining = std::mem::replace(&mut member.is_draining, is_draining);
+        if was_draining != is_draining {
+            self.changed.insert(Key::Member(name.to_owned()));
+        }
+        was_draining != is_draining
+    }
+
     /// Members that take tablets and have every shard connected: each one's server indexes, in order of the first.
     pub fn up(&self) -> Vec<&[u32]> {
         let takes_tablets = |index: &u32| !self.servers[index].backup_only;
         let mut up: Vec<&[u32]> = self
             .members
             .values()
+            .filter(|member| !member.is_draining)
             .map(Member::servers)
             .filter(|servers| self.is_up(servers) && servers.iter().all(takes_tablets))
             .collect();

@@ -180,6 +180,12 @@ impl Coordinator {
                 to.id
             ));
         }
+        if self.members.is_draining(target) {
+            return refused(&format!(
+                "server {} (member {:?}) is being drained and takes no tablets",
+                to.id, to.member
+            ));
+        }
         if to.replicas == 0 && from.replicas > 0 {
             return refused(&format!(
                 "server {} keeps no copies of what it holds, and server {} does",
@@ -456,6 +462,19 @@ impl Coordinator {
             .where_(|one| one.tablet.table_id == table.id)
         {
             self.end_migration(now, id, "its table was dropped", None, out);
+        }
+    }
+
+    /// These servers take no tablets any more.
+    pub(crate) fn give_up_migrations_to(
+        &mut self,
+        now: Time,
+        targets: &[u32],
+        why: &str,
+        out: &mut impl Output,
+    ) {
+        for id in self.migrations.where_(|one| targets.contains(&one.target)) {
+            self.end_migration(now, id, why, None, out);
         }
     }
 

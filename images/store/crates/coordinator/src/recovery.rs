@@ -404,7 +404,7 @@ impl Coordinator {
     ) {
         let masters = self.recovery_masters();
         if masters.is_empty() {
-            let what = "no server with replicas is up that has memory for the tablets; start one";
+            let what = "no server with replicas is up that has memory for the tablets and is not being drained; start one, or undrain one";
             return self.recoveries.wait_for(sources, what.to_owned(), out);
         }
         let bytes = segments.iter().map(|segment| u64::from(segment.bytes));
@@ -448,6 +448,7 @@ impl Coordinator {
             server.link.is_some()
                 && server.replicas > 0
                 && !server.backup_only
+                && !members.is_draining(index)
                 && !full_until.contains_key(&index)
         });
         let mut masters: Vec<(usize, u64, u32)> = enlisted

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use wire::ids::ServerId;
-use wire::member::RefusedReason;
+use wire::member::{OnDraining, Pong, RefusedReason};
 use wire::time::Time;
 
-use crate::members::Server;
+use crate::members::{Link, Server};
 use crate::sessions::refuse;
 use crate::status::{OtherStore, Removal, RemoveMemberError};
 use crate::{Coordinator, Output, level};
@@ -97,7 +97,7 @@ impl Coordinator {
     }
 
     /// Why what the backups of a member keep for others may be the last of it; nothing for one that keeps nothing.
-    fn why_copies_are_needed(&self, name: &str) -> Vec<String> {
+    pub(crate) fn why_copies_are_needed(&self, name: &str) -> Vec<String> {
         let Some(member) = self.members.get(name) else {
             return Vec::new();
         };
@@ -118,7 +118,7 @@ impl Coordinator {
     }
 
     /// Masters with replicas, those of this member left out.
-    fn other_masters(&self, name: &str) -> impl Iterator<Item = (u32, &Server)> {
+    pub(crate) fn other_masters(&self, name: &str) -> impl Iterator<Item = (u32, &Server)> {
         let enlisted = self.members.enlisted().map(|(server, _)| server);
         let masters = enlisted.filter(move |server| server.member != name && server.replicas > 0);
         masters.map(|server| (server.id.index(), server))
@@ -160,11 +160,18 @@ impl Coordinator {
                  copies; wait until it is back or recovered"
             ));
         };
-        if !link.is_up_to_date(server.pong.sequence) {
+        if !self.is_up_to_date(link, &server.pong) {
             return Some(format!(
                 "server {id} (member {member:?}) has not said yet what it is short of since the backups of the store have changed: \
                  ask again in a second"
             ));
+        }
+        let is_draining = self.leaves(name);
+        if is_draining && let Some(why) = self.why_master_needs_drained(name, (index, server)) {
+            return Some(why);
+        }
+        if is_draining && self.is_announced(name) {
+            return None;
         }
         let (short, segments) = (server.pong.segments_short, server.pong.segments);
         if short > 0 {
@@ -173,9 +180,45 @@ impl Coordinator {
                  until they are made again (the status counts them)"
             ));
         }
+        let leaves = |member: &str| member == name || self.leaves(member);
+        self.why_too_few_hosts(index, server, leaves)
+    }
+
+    /// Whether what a master said last takes into account which backups there are, and which of them are drained.
+    fn is_up_to_date(&self, link: &Link, pong: &Pong) -> bool {
+        let knows_list = |on_draining: &OnDraining| on_draining.list_number == self.announcements;
+        // Older builds do not say so. A ping that overtakes the list deceives these.
+        link.is_up_to_date(pong.sequence) && pong.on_draining.as_ref().is_none_or(knows_list)
+    }
+
+    /// Whether masters were told of all backups of this member, so that they know what is there.
+    fn is_announced(&self, name: &str) -> bool {
+        let member = self.members.get(name);
+        let servers = member.map_or(&[][..], |member| member.servers());
+        let is_announced = |id: ServerId| {
+            let mut backups = self.announced_backups.iter();
+            backups.any(|backup| backup.server_id == id.0)
+        };
+        servers.iter().all(|&index| {
+            let server = self.members.server(index);
+            server.is_some_and(|server| {
+                let has_none = server.has_enlisted() && server.backup_locator.is_empty();
+                has_none || is_announced(server.id)
+            })
+        })
+    }
+
+    /// Why a master could not have as many copies as it wants without some members, if it could with them.
+    pub(crate) fn why_too_few_hosts(
+        &self,
+        index: u32,
+        server: &Server,
+        leaves: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let (id, member) = (server.id, &server.member);
         let (before, after) = (
-            self.hosts_for_copies(index, None),
-            self.hosts_for_copies(index, Some(name)),
+            self.hosts_for_copies(index, |_| false),
+            self.hosts_for_copies(index, leaves),
         );
         let wanted = server.replicas as usize;
         (after < wanted && after < before).then(|| {
@@ -186,8 +229,8 @@ impl Coordinator {
         })
     }
 
-    /// On how many machines, leaving a member out, a master's log can have copies.
-    fn hosts_for_copies(&self, index: u32, without: Option<&str>) -> usize {
+    /// On how many machines, leaving some members out, a master's log can have copies.
+    fn hosts_for_copies(&self, index: u32, is_left_out: impl Fn(&str) -> bool) -> usize {
         let members = &self.members;
         let host_of = |id: ServerId| {
             let server = members.server(id.index())?;
@@ -199,7 +242,7 @@ impl Coordinator {
         let backups = backups.filter(|backup| !backup.is_retired);
         let hosts: BTreeSet<&str> = backups
             .filter_map(|backup| host_of(ServerId(backup.server_id)))
-            .filter(|(server, host)| Some(*host) != own_host && without != Some(&server.member))
+            .filter(|(server, host)| Some(*host) != own_host && !is_left_out(&server.member))
             .map(|(_, host)| host)
             .collect();
         hosts.len()

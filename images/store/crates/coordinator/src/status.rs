@@ -70,6 +70,21 @@ pub struct Member {
     pub incarnations: u64,
     /// What fails together beyond the host, as its process said.
     pub domain: String,
+    /// Set while it is to leave the store.
+    pub draining: Option<Draining>,
+}
+
+/// How far a member is with leaving the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Draining {
+    /// It has nothing any more that anybody needs, and gets nothing: it can be removed.
+    pub is_drained: bool,
+    /// That it serves.
+    pub tablets: u64,
+    /// Segments of other servers' logs with a copy there, as those servers last said; one in two logs counts twice.
+    pub copies: u64,
+    /// Why it is not drained, for people; empty if it is. Bounded.
+    pub waits_for: Vec<String>,
 }
 
 /// One core's part of a member; a server on the wire.
@@ -323,6 +338,48 @@ pub struct Removal {
     /// Also if copies that it keeps may be needed: what then cannot be recovered is lost.
     pub gives_up_copies: bool,
 }
+
+/// Which member is to leave the store, or to stay after all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drain {
+    pub name: String,
+    /// The store that is meant; 0 for whichever this is.
+    pub expected_cluster_id: u64,
+}
+
+/// Why a member is not drained, or not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DrainError {
+    /// No member of that name ever enlisted, or it was removed already.
+    NotFound {
+        member: String,
+    },
+    /// It could not end; one sentence for each reason, bounded.
+    CannotEnd {
+        member: String,
+        reasons: Vec<String>,
+    },
+    OtherStore(OtherStore),
+    /// This coordinator does not lead; with the reason.
+    DoesNotLead(String),
+}
+
+impl core::fmt::Display for DrainError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            DrainError::NotFound { member } => write!(f, "no member {member:?} in this store"),
+            DrainError::CannotEnd { member, reasons } => write!(
+                f,
+                "member {member:?} cannot be drained now: {}",
+                reasons.join("; ")
+            ),
+            DrainError::OtherStore(other) => other.fmt(f),
+            DrainError::DoesNotLead(why) => f.write_str(why),
+        }
+    }
+}
+
+impl core::error::Error for DrainError {}
 
 /// The caller means another store.
 #[derive(Clone, Debug, PartialEq, Eq)]

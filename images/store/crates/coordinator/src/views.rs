@@ -145,6 +145,7 @@ impl Coordinator {
                 .first()
                 .and_then(|&index| self.members.server(index))
                 .map_or_else(String::new, |server| server.domain.clone()),
+            draining: member.is_draining.then(|| self.draining(name)),
         };
         self.members.iter().map(view).collect()
     }

@@ -407,6 +407,7 @@ impl Shard {
             serving: self.membership.is_enlisted() && self.is_serving(now),
             next_version: self.store.next_version(),
             migration: self.migrations.progress(),
+            on_draining: None,
         };
         out.send_coordinator(message(shard::Kind::Pong(pong)));
     }

@@ -244,6 +244,7 @@ fn pair() -> (Node, Node) {
     };
     master.order(coordinator::Kind::Backups(member::Backups {
         backups: vec![listed],
+        number: 1,
     }));
     (master, backup)
 }

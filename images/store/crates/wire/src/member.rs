@@ -177,6 +177,29 @@ pub struct Pong {
     /// Of the tablet that is on its way here, if there is one.
     #[prost(message, optional, tag = "9")]
     pub migration: Option<MigrationProgress>,
+    /// Not set by older builds.
+    #[prost(message, optional, tag = "10")]
+    pub on_draining: Option<OnDraining>,
+}
+
+/// What of a log is on backups that are being drained, as its master sees it.
+#[derive(Clone, PartialEq, Message)]
+pub struct OnDraining {
+    /// [`Backups::number`] of the list that this takes into account; 0 before there was one in this session.
+    #[prost(uint64, tag = "1")]
+    pub list_number: u64,
+    /// One for each backup of that list that is being drained.
+    #[prost(message, repeated, tag = "2")]
+    pub backups: Vec<CopiesAt>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct CopiesAt {
+    #[prost(fixed64, tag = "1")]
+    pub backup: u64,
+    /// Of the log that have a copy there that may still be needed.
+    #[prost(uint64, tag = "2")]
+    pub segments: u64,
 }
 
 /// How far a migration is.
@@ -568,6 +591,9 @@ pub struct ServerLocation {
 pub struct Backups {
     #[prost(message, repeated, tag = "1")]
     pub backups: Vec<Backup>,
+    /// Counts the lists of this coordinator.
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -587,6 +613,9 @@ pub struct Backup {
     /// Its storage has failed: it takes nothing new, and gives out what can be read.
     #[prost(bool, tag = "6")]
     pub is_retired: bool,
+    /// It is to leave the store: it gets no new replicas, and those that it has are copied elsewhere.
+    #[prost(bool, tag = "7")]
+    pub is_draining: bool,
 }
 
 /// Refuse this log's master for ever, and say what is here of it once no promise to it is left; see [`LogInventory`].

@@ -30,6 +30,7 @@ fn member_record(name: &str, member: &Member) -> Record {
         incarnations: member.incarnations,
         past: member.past.iter().map(process_record).collect(),
         is_dead: member.is_dead,
+        is_draining: member.is_draining,
     })
 }
 
@@ -168,6 +169,7 @@ impl Members {
             incarnations: record.incarnations,
             past: record.past.into_iter().map(process_of).collect(),
             is_dead: record.is_dead,
+            is_draining: record.is_draining,
         })
     }
 }

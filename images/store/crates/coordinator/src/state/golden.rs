@@ -48,6 +48,7 @@ fn records() -> Vec<(&'static str, Record)> {
         incarnations: 2,
         past: vec![process("uid-1", 8)],
         is_dead: true,
+        is_draining: false,
     };
     let server = Server {
         id: 1 << 32 | 300,
@@ -138,6 +139,10 @@ fn records() -> Vec<(&'static str, Record)> {
         }),
         ..log.clone()
     };
+    let member_draining = Member {
+        is_draining: true,
+        ..member.clone()
+    };
     let loss_given_up = given_up(2, "of a log");
     vec![
         ("meta", Record::Meta(meta)),
@@ -152,6 +157,7 @@ fn records() -> Vec<(&'static str, Record)> {
         ("loss-given-up", Record::Loss(loss_given_up)),
         ("log-left", Record::Log(log_left)),
         ("meta-with-term", Record::Meta(meta_with_term)),
+        ("member-draining", Record::Member(member_draining)),
     ]
 }
 

@@ -121,6 +121,9 @@ pub struct Member {
     /// The present process is dead, and no other has come yet.
     #[prost(bool, tag = "9")]
     pub is_dead: bool,
+    /// It is to leave the store.
+    #[prost(bool, tag = "12")]
+    pub is_draining: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

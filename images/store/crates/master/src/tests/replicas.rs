@@ -38,6 +38,7 @@ fn with_backups() -> Driver {
     let mut driver = Driver::enlisted(replicated());
     let list = member::Backups {
         backups: vec![backup(10), backup(11)],
+        number: 1,
     };
     driver.order(coordinator::Kind::Backups(list));
     driver.tick();
@@ -257,7 +258,10 @@ fn a_backup_whose_frames_are_too_small_gets_no_replicas() {
         ..backup(10)
     };
     let backups = vec![small, backup(11)];
-    driver.order(coordinator::Kind::Backups(member::Backups { backups }));
+    driver.order(coordinator::Kind::Backups(member::Backups {
+        backups,
+        number: 1,
+    }));
     driver.tick();
     assert_eq!(driver.said.backups_connected, [ServerId(11)]);
     let (_, text) = driver.said.texts.last().unwrap();

@@ -52,6 +52,7 @@ impl Pair {
         };
         master.order(coordinator::Kind::Backups(member::Backups {
             backups: vec![listed],
+            number: 1,
         }));
         Pair { master, backup }
     }

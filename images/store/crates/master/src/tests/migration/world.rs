@@ -158,6 +158,7 @@ impl Nodes {
         node.driver
             .order(coordinator::Kind::Backups(member::Backups {
                 backups: vec![backup],
+                number: 1,
             }));
     }
 

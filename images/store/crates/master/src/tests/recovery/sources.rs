@@ -253,7 +253,8 @@ pub fn name_backups(driver: &mut Driver, ids: &[u64]) {
         ..Backup::default()
     };
     let backups = ids.iter().map(backup).collect();
-    driver.order(coordinator::Kind::Backups(Backups { backups }));
+    let list = Backups { backups, number: 1 };
+    driver.order(coordinator::Kind::Backups(list));
 }
 
 pub fn commit(driver: &mut Driver, recovery_id: u64) -> Session {

@@ -1,0 +1,201 @@
+//! Members that are to leave the store: they get nothing new, what they have goes elsewhere, and then nobody needs them.
+//! docs/drain.md says what counts as drained, and why.
+
+use wire::ids::ServerId;
+use wire::time::Time;
+
+use crate::members::Server;
+use crate::status::{Drain, DrainError, Draining};
+use crate::{Coordinator, Output, level};
+
+/// Reasons that are listed.
+const MAX_REASONS: usize = 4;
+
+impl Coordinator {
+    /// A member is to leave the store. Refused where it could not end; done already is no error. What is returned is how far it is.
+    pub fn drain_member(
+        &mut self,
+        now: Time,
+        drain: &Drain,
+        out: &mut impl Output,
+    ) -> Result<Draining, DrainError> {
+        let name = &drain.name;
+        let is_draining = self.check_drain(drain)?;
+        if !is_draining {
+            let reasons = self.why_drain_cannot_end(name);
+            if !reasons.is_empty() {
+                let member = name.clone();
+                return Err(DrainError::CannotEnd { member, reasons });
+            }
+            self.set_draining(name, true, out);
+            let servers = self.servers_of(name);
+            let why = "the server that was to have the tablet is being drained";
+            self.give_up_migrations_to(now, &servers, why, out);
+        }
+        Ok(self.draining(name))
+    }
+
+    /// A member stays after all. What has gone elsewhere does not come back by this.
+    pub fn undrain_member(
+        &mut self,
+        drain: &Drain,
+        out: &mut impl Output,
+    ) -> Result<(), DrainError> {
+        if self.check_drain(drain)? {
+            self.set_draining(&drain.name, false, out);
+        }
+        Ok(())
+    }
+
+    /// Whether the member is being drained already.
+    fn check_drain(&self, drain: &Drain) -> Result<bool, DrainError> {
+        if let Some(why) = self.refusal() {
+            return Err(DrainError::DoesNotLead(why.to_owned()));
+        }
+        self.check_store(drain.expected_cluster_id)
+            .map_err(DrainError::OtherStore)?;
+        match self.members.get(&drain.name) {
+            Some(member) => Ok(member.is_draining),
+            None => Err(DrainError::NotFound {
+                member: drain.name.clone(),
+            }),
+        }
+    }
+
+    fn set_draining(&mut self, name: &str, is_draining: bool, out: &mut impl Output) {
+        if self.members.set_draining(name, is_draining) {
+            let text = match is_draining {
+                true => "is drained: what it has goes to others",
+                false => "is not drained any more",
+            };
+            out.log_message(level::NOTICE, &format!("member {name:?} {text}"));
+            self.announce_backups(None, out);
+        }
+    }
+
+    fn servers_of(&self, name: &str) -> Vec<u32> {
+        let member = self.members.get(name);
+        member.map_or_else(Vec::new, |member| member.servers().to_vec())
+    }
+
+    // ---- whether it can end ----
+
+    fn why_drain_cannot_end(&self, name: &str) -> Vec<String> {
+        let servers = self.servers_of(name);
+        let owners = servers.iter().filter_map(|&index| {
+            let has_tablets = self.tables.tablets_of(index) > 0;
+            self.members.server(index).filter(|_| has_tablets)
+        });
+        let mut reasons: Vec<String> = owners
+            .filter_map(|owner| self.why_tablets_stay(name, owner))
+            .collect();
+        let leaves = |member: &str| member == name || self.leaves(member);
+        let masters = self.other_masters(name);
+        let staying = masters.filter(|(_, server)| !self.leaves(&server.member));
+        reasons.extend(
+            staying.filter_map(|(index, server)| self.why_too_few_hosts(index, server, leaves)),
+        );
+        reasons.truncate(MAX_REASONS);
+        reasons
+    }
+
+    /// Why nobody could take this server's tablets.
+    fn why_tablets_stay(&self, name: &str, owner: &Server) -> Option<String> {
+        if owner.has_enlisted() && owner.backup_locator.is_empty() {
+            return Some(format!(
+                "server {} has tablets, and no port for other servers by which they could be read: start it with a backup",
+                owner.id
+            ));
+        }
+        let mut others = self.members.enlisted().map(|(server, _)| server);
+        let takes_tablets = |server: &Server| {
+            server.member != name
+                && !server.backup_only
+                && (server.replicas > 0 || owner.replicas == 0)
+                && !self.leaves(&server.member)
+        };
+        (!others.any(takes_tablets)).then(|| {
+            format!(
+                "server {} has tablets, and there is no other server that could take them and stays: start another one first",
+                owner.id
+            )
+        })
+    }
+
+    /// Whether a member is being drained.
+    pub(crate) fn leaves(&self, name: &str) -> bool {
+        let member = self.members.get(name);
+        member.is_some_and(|member| member.is_draining)
+    }
+
+    // ---- how far it is ----
+
+    /// How far a member that is being drained is.
+    pub(crate) fn draining(&self, name: &str) -> Draining {
+        let servers = self.servers_of(name);
+        let tablets = servers.iter().map(|&index| self.tables.tablets_of(index));
+        let tablets: u64 = tablets.sum();
+        let mut waits_for = Vec::new();
+        if tablets > 0 {
+            let (tables, more, _) = self.list_owned(&servers.iter().copied().collect());
+            let more = if more > 0 { ", ..." } else { "" };
+            waits_for.push(format!(
+                "{tablets} tablets are to move to other servers (tables: {}{more})",
+                tables.join(", ")
+            ));
+        }
+        waits_for.extend(self.why_copies_are_needed(name));
+        waits_for.truncate(MAX_REASONS);
+        let masters = self.other_masters(name);
+        let copies = masters.map(|(_, server)| self.copies_at(server, name));
+        Draining {
+            is_drained: waits_for.is_empty(),
+            tablets,
+            copies: copies.sum(),
+            waits_for,
+        }
+    }
+
+    /// Segments of a master's log with a copy on a member that is being drained, as it said last.
+    fn copies_at(&self, master: &Server, name: &str) -> u64 {
+        let counts = master.pong.on_draining.iter();
+        let counts = counts.flat_map(|on_draining| &on_draining.backups);
+        let is_there = |backup: u64| {
+            let server = self.members.server(ServerId(backup).index());
+            server.is_some_and(|server| server.member == name)
+        };
+        let there = counts.filter(|at| is_there(at.backup));
+        there.map(|at| at.segments).sum()
+    }
+
+    /// Why a master needs what a member that is being drained, and whose backups it knows, keeps for it.
+    pub(crate) fn why_master_needs_drained(
+        &self,
+        name: &str,
+        (index, master): (u32, &Server),
+    ) -> Option<String> {
+        let (id, member) = (master.id, &master.member);
+        let copies = self.copies_at(master, name);
+        if copies > 0 {
+            let leaves = |member: &str| self.leaves(member);
+            let too_few = self.why_too_few_hosts(index, master, leaves);
+            let stays = too_few.map_or_else(String::new, |why| format!(", but {why}"));
+            return Some(format!(
+                "{copies} segments of the log of server {id} (member {member:?}) have copies here that are made again elsewhere{stays}"
+            ));
+        }
+        let known = master.pong.on_draining.iter();
+        let known = known.flat_map(|on_draining| &on_draining.backups);
+        let known: Vec<u64> = known.map(|at| at.backup).collect();
+        let mut announced = self.announced_backups.iter();
+        let is_unknown = |backup: &&wire::member::Backup| {
+            let server = self.members.server(ServerId(backup.server_id).index());
+            server.is_some_and(|server| server.member == name) && !known.contains(&backup.server_id)
+        };
+        announced.find(is_unknown).map(|_| {
+            format!(
+                "server {id} (member {member:?}) does not say what it has here: its build is older and knows nothing of draining"
+            )
+        })
+    }
+}
