@@ -151,6 +151,11 @@ impl World {
         self.server.object(LEASE).unwrap()["spec"]["holderIdentity"].clone()
     }
 
+    fn slice_term(&self) -> Option<Value> {
+        let slice = self.server.object(SLICE)?;
+        Some(slice["metadata"]["annotations"]["rcbox.dev/term"].clone())
+    }
+
     /// Through the Service, so that it is the leader's.
     fn status(&self) -> Option<Value> {
         let output = rcbox(&self.service.locator, &["--json", "status"], b"");
@@ -261,12 +266,40 @@ fn a_leader_of_the_past_ends_with_its_own_exit_code() {
     second.says("first leads");
     first.process.stop();
     wait_for("the next leader", || second.leads().then_some(()));
+    wait_for("a Service that leads there", || {
+        (world.slice_term()? == "2").then_some(())
+    });
+    let slice = world.server.object(SLICE);
     first.process.signal("CONT");
     assert_eq!(first.process.wait().code(), Some(3));
+    assert_eq!(
+        world.server.object(SLICE),
+        slice,
+        "it has not led clients back to itself"
+    );
     // In its place, a standby.
     let again = world.candidate("first");
     again.says("second leads");
     assert!(second.leads());
+}
+
+#[test]
+fn a_slice_of_a_term_that_was_forgotten_is_written_over() {
+    let world = World::new();
+    let mut first = world.leader("first");
+    wait_for("a slice", || world.slice_term());
+    first.process.signal("KILL");
+    first.process.wait();
+    world.server.change(SLICE, |slice| {
+        slice["metadata"]["annotations"]["rcbox.dev/term"] = "9".into();
+    });
+    let again = world.leader("first");
+    let text = "a leader of term 9, and this is one of term 2";
+    again.process.line(&[text]);
+    wait_for("a Service that leads there", || {
+        (world.slice_term()? == "2").then_some(())
+    });
+    assert!(again.leads());
 }
 
 #[test]

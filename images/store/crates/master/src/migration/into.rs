@@ -52,6 +52,7 @@ pub(super) struct Incoming {
     /// An answer that found no memory.
     kept: Option<Vec<u8>>,
     began: Time,
+    /// When something was taken in last; or when its rate lets it ask again, if that is later.
     took_in_at: Time,
     bytes: u64,
 }
@@ -129,6 +130,7 @@ impl Incoming {
             Phase::Snapshot => {
                 let ns = answer.data.len() as u64 * 1_000_000_000 / self.bytes_per_second;
                 self.not_before = self.not_before.max(now) + Duration::from_nanos(ns);
+                self.took_in_at = self.not_before;
             }
             Phase::Changes if answer.left_bytes < FREEZE_BYTES => {
                 self.rounds_with_little_left += 1;

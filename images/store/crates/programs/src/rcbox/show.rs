@@ -24,7 +24,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "Store {:#018x} (tag {:#010x}), up {}, build {}, format {}",
+        "Store {:#018x} (tag {:#010x}), cluster time {}, build {}, format {}",
         status.cluster_id,
         status.cluster_tag,
         duration(status.cluster_time_ns),

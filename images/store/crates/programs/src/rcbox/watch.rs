@@ -200,7 +200,7 @@ fn view_text(
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "Store {:#018x}, up {}, {}; every {interval:?}, Ctrl-C ends",
+        "Store {:#018x}, cluster time {}, {}; every {interval:?}, Ctrl-C ends",
         status.cluster_id,
         duration(status.cluster_time_ns),
         durability_name(status.durability.unwrap_or_default().mode()),

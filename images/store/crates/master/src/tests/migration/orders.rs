@@ -1,5 +1,7 @@
 //! What the coordinator may order, in which order, and what becomes of requests meanwhile.
 
+use core::time::Duration;
+
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, Migrated, MigrationId, TabletRange, coordinator, shard};
 use wire::peer::{MigrateRead, Migrating, Phase, Request, Status as PeerStatus};
@@ -363,6 +365,39 @@ fn a_target_that_cannot_reach_the_source_gives_up() {
         }
     }
     assert!(failure(&mut target).failure.contains("cannot be reached"));
+}
+
+/// Between two pieces it waits longer than it would for a source that is silent.
+#[test]
+fn a_slow_migration_is_not_a_late_one() {
+    let (mut source, mut target) = pair();
+    for key in 1..=60 {
+        assert_eq!(source.write(key, &[key as u8], &[7; 1500]).0, Status::Ok);
+    }
+    source.order(out_of(ID, WHOLE_TABLE));
+    let coordinator::Kind::Migrate(order) = into(ID) else {
+        unreachable!("the order of a target");
+    };
+    let bytes_per_second = 500;
+    target.order(coordinator::Kind::Migrate(member::Migrate {
+        bytes_per_second,
+        ..order
+    }));
+    let began = target.now;
+    let mut said = Vec::new();
+    for _ in 0..1000 {
+        if !carry_one(&mut source, &mut target) {
+            target.now += Duration::from_secs(1);
+        }
+        said = migrated(&mut target);
+        if !said.is_empty() {
+            break;
+        }
+    }
+    assert!(said.len() == 1 && said[0].failure.is_empty(), "{said:?}");
+    let took = target.now.since(began);
+    let least = Duration::from_secs(60 * 1500 / bytes_per_second);
+    assert!(took > least, "{took:?}");
 }
 
 #[test]

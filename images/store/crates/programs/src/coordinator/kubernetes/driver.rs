@@ -5,6 +5,7 @@ use std::net::SocketAddrV4;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
+use coordinator::Coordinator;
 use coordinator::leader::{self, Leader, Output};
 use coordinator::state::objects::{Answer, Ending, Request, RequestId};
 use net::{CloseReason, Counters, Handler, Io, Protocol, Reactor};
@@ -65,8 +66,8 @@ pub struct Channels {
     pub questions: Receiver<Question>,
     pub requests: UnboundedSender<(RequestId, Request)>,
     pub standing: Sender,
-    /// Told once, when it leads.
-    pub serving: oneshot::Sender<Listeners>,
+    /// Told once, when it leads: where, and in which term.
+    pub serving: oneshot::Sender<(Listeners, u64)>,
 }
 
 pub struct Driver {
@@ -132,13 +133,19 @@ pub fn run(
     driver.client_listener = Some(number);
     driver.be(Role::Leading);
     // Nobody listens if the program is ending.
-    let _ = serving.send(Listeners { client, member });
+    let _ = serving.send((Listeners { client, member }, driver.term()));
     reactor.run(&mut driver).map_err(failed)
 }
 
 impl Driver {
     fn be(&self, role: Role) {
         self.standing.send_modify(|standing| standing.role = role);
+    }
+
+    fn term(&self) -> u64 {
+        let coordinator = self.leader.as_ref().and_then(Leader::coordinator);
+        let position = coordinator.and_then(Coordinator::position);
+        position.map_or(0, |position| position.term)
     }
 
     fn elected(&mut self, now: Time) {

@@ -15,10 +15,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks at slices that are as they should be: somebody may have deleted one.
 const LOOK: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(500);
+/// In which term a slice was written.
+const TERM: &str = "rcbox.dev/term";
 
-/// Address and named ports of a process.
+/// Address and named ports of a process, and the term in which it leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
+    pub term: u64,
     pub address: Ipv4Addr,
     pub ports: Vec<(&'static str, u16)>,
 }
@@ -41,14 +44,24 @@ impl Endpoints {
     /// Sees to it that all Services lead to `place`, for as long as it is polled.
     pub async fn lead_to(&self, place: &Place) {
         let mut was_told = false;
+        // Of a leader that goes on at the next look, a later term is one that was forgotten: an older state was put back.
+        let mut waited_for = 0;
         loop {
             let mut pause = LOOK;
+            let mut later = 0;
             for service in &self.services {
-                match self.write(service, place).await {
-                    Ok(true) => {
+                match self.write(service, place, waited_for).await {
+                    Ok(Written::Now) => {
                         tracing::info!("the Service {service} leads to {} now", place.address);
                     }
-                    Ok(false) => {}
+                    Ok(Written::Before) => {}
+                    Ok(Written::ByLaterTerm(term)) => {
+                        tracing::warn!(
+                            "the Service {service} leads to a leader of term {term}, and this is one of term {}",
+                            place.term
+                        );
+                        later = term.max(later);
+                    }
                     Err(why) => {
                         pause = RETRY;
                         if !was_told {
@@ -61,21 +74,32 @@ impl Endpoints {
                 }
             }
             was_told &= pause == RETRY;
+            waited_for = later.max(waited_for);
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// Whether it had to be changed.
-    async fn write(&self, service: &str, place: &Place) -> Result<bool, String> {
+    async fn write(
+        &self,
+        service: &str,
+        place: &Place,
+        waited_for: u64,
+    ) -> Result<Written, String> {
         let name = format!("{service}-leader");
         let parameters = PostParams::default();
         let written = match within(ANSWER_TIMEOUT, self.slices.get(&name)).await {
-            Ok(slice) if says(&slice, place) => return Ok(false),
+            // A leader of the past that wakes up reads what its successor has written since, and does not write over it. The election or its
+            // next commit ends it before it looks again.
+            Ok(slice) if term_of(&slice) > place.term.max(waited_for) => {
+                return Ok(Written::ByLaterTerm(term_of(&slice)));
+            }
+            Ok(slice) if says(&slice, place) => return Ok(Written::Before),
             Ok(mut slice) => {
+                note_term(&mut slice.metadata, place.term);
                 slice.endpoints = endpoints(place);
                 slice.ports = Some(ports(place));
                 slice.metadata.managed_fields = None;
-                // With the version that was read: a leader of the past, who wakes up, does not overwrite its successor.
+                // With the version that was read: what somebody else has written since is looked at first.
                 let replaced = self.slices.replace(&name, &parameters, &slice);
                 within(ANSWER_TIMEOUT, replaced).await
             }
@@ -86,7 +110,7 @@ impl Endpoints {
             Err(failure) => Err(failure),
         };
         match written {
-            Ok(_) => Ok(true),
+            Ok(_) => Ok(Written::Now),
             Err(Failure::NotFound) => Err(format!("the EndpointSlice {name} cannot be made")),
             Err(Failure::Conflict) => Err(format!("the EndpointSlice {name} has just changed")),
             Err(Failure::Unknown(why)) => Err(why),
@@ -99,17 +123,40 @@ impl Endpoints {
         labels.insert(of_service, service.to_owned());
         let managed_by = "endpointslice.kubernetes.io/managed-by".to_owned();
         labels.insert(managed_by, "coordinator.rcbox.dev".to_owned());
+        let mut metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels),
+            ..ObjectMeta::default()
+        };
+        note_term(&mut metadata, place.term);
         EndpointSlice {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                labels: Some(labels),
-                ..ObjectMeta::default()
-            },
+            metadata,
             address_type: "IPv4".to_owned(),
             endpoints: endpoints(place),
             ports: Some(ports(place)),
         }
     }
+}
+
+/// What came of writing a slice.
+#[derive(Debug, PartialEq, Eq)]
+enum Written {
+    Now,
+    /// It was as it should be.
+    Before,
+    ByLaterTerm(u64),
+}
+
+/// 0 if it does not say: nobody's, or an older build's.
+fn term_of(slice: &EndpointSlice) -> u64 {
+    let term = slice.metadata.annotations.as_ref();
+    let term = term.and_then(|annotations| annotations.get(TERM)?.parse().ok());
+    term.unwrap_or(0)
+}
+
+fn note_term(metadata: &mut ObjectMeta, term: u64) {
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(TERM.to_owned(), term.to_string());
 }
 
 fn endpoints(place: &Place) -> Vec<Endpoint> {
@@ -141,7 +188,8 @@ fn says(slice: &EndpointSlice, place: &Place) -> bool {
             .and_then(|conditions| conditions.ready)
     };
     let there: Vec<_> = slice.ports.iter().flatten().collect();
-    slice.endpoints.len() == 1
+    term_of(slice) == place.term
+        && slice.endpoints.len() == 1
         && slice.endpoints[0].addresses == [place.address.to_string()]
         && ready(&slice.endpoints[0]) == Some(true)
         && there.len() == place.ports.len()

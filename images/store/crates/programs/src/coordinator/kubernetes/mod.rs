@@ -206,7 +206,7 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), String> {
             logged: None,
         };
         let on_lead = async {
-            let Ok(Listeners { client, member }) = serving.await else {
+            let Ok((Listeners { client, member }, term)) = serving.await else {
                 return std::future::pending().await;
             };
             announce(options, client, member, admin_address, http_address);
@@ -218,7 +218,12 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), String> {
                 ("member", member.port()),
                 ("admin", admin_address.port()),
             ];
-            endpoints.lead_to(&Place { address, ports }).await;
+            let place = Place {
+                term,
+                address,
+                ports,
+            };
+            endpoints.lead_to(&place).await;
         };
         let probe = Arc::new(admin::Probe::new(mailbox.clone(), Some(seen.clone())));
         let result = run_until_signal(vec![thread], |stop| async move {
