@@ -285,8 +285,8 @@ func leaderOnAWorker(t *testing.T) podObject {
 	return found
 }
 
-// termOf is the present leader's.
-func termOf(t *testing.T) int64 {
+// presentTerm is that of the coordinator that leads.
+func presentTerm(t *testing.T) (int64, error) {
 	t.Helper()
 	var status struct {
 		Leader struct {
@@ -295,12 +295,36 @@ func termOf(t *testing.T) int64 {
 	}
 	text, err := inCoordinator(t, "status", "--json")
 	if err != nil {
-		t.Fatal(err)
+		return 0, err
 	}
 	if err := json.Unmarshal([]byte(text), &status); err != nil || status.Leader.Term == 0 {
-		t.Fatalf("no term (%v) in %s", err, text)
+		return 0, fmt.Errorf("no term (%v) in %s", err, text)
 	}
-	return status.Leader.Term
+	return status.Leader.Term, nil
+}
+
+func termOf(t *testing.T) int64 {
+	t.Helper()
+	term, err := presentTerm(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return term
+}
+
+// waitUntilSafeWithStandby waits until the Store's status is of the present leader, and says that all is well.
+func waitUntilSafeWithStandby(t *testing.T) v1alpha1.Store {
+	t.Helper()
+	return waitForStore(t, "the Store is safe, and a standby runs", startDeadline, func(store v1alpha1.Store) error {
+		// What was written before the operator or the leader was away does not count.
+		term, err := presentTerm(t)
+		if err == nil && store.Status.Coordinator.Term != term {
+			err = fmt.Errorf("the status is of term %d, the leader of %d", store.Status.Coordinator.Term, term)
+		}
+		return errors.Join(err, aStandbyRuns(store),
+			conditionIs(store, v1alpha1.ConditionAvailable, metav1.ConditionTrue, ""),
+			conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated))
+	})
 }
 
 // apiServerIsNotNeeded: it stands still for a minute, and clients read and write meanwhile. Afterwards the same coordinator leads.
@@ -342,16 +366,7 @@ func (f *failover) operatorIsNotNeeded(t *testing.T) {
 
 func (f *failover) operatorIsBack(t *testing.T) {
 	kubectl(t, "scale", "-n", operatorNamespace, "deployment", "--all", "--replicas=1")
-	term := termOf(t)
-	store := waitForStore(t, "everything is as it was", startDeadline, func(store v1alpha1.Store) error {
-		// What the operator wrote before it was away does not count.
-		if store.Status.Coordinator.Term != term {
-			return fmt.Errorf("the status is of term %d, the leader of %d", store.Status.Coordinator.Term, term)
-		}
-		return errors.Join(aStandbyRuns(store),
-			conditionIs(store, v1alpha1.ConditionAvailable, metav1.ConditionTrue, ""),
-			conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated))
-	})
+	store := waitUntilSafeWithStandby(t)
 	if store.Status.LossCount != 0 {
 		t.Errorf("losses %+v", store.Status.Losses)
 	}
