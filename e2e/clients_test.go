@@ -137,7 +137,7 @@ func (c *clients) read() error {
 	var problems []error
 	for _, node := range c.nodes {
 		var script strings.Builder
-		fmt.Fprintf(&script, "cd %s 2>/dev/null || exit 0; for file in *.jsonl; do [ -e $file ] || continue; from=1; case $file in ", histories)
+		fmt.Fprintf(&script, "cd %s || exit; for file in *.jsonl; do [ -e $file ] || continue; from=1; case $file in ", histories)
 		for name, file := range c.files {
 			if name.node == node {
 				fmt.Fprintf(&script, "%s) from=%d ;; ", name.name, file.read+1)
@@ -207,7 +207,8 @@ func (c *clients) readBack(t *testing.T) []history.Operation {
 	const pod = "read-back"
 	// Standard input is empty: it reads everything once, and ends.
 	create(t, podManifest(pod, settings.recorderImage, []string{
-		"recorder", "-C", "tcp:host=box." + namespace + ".svc,port=11100", "--clients", "1", "--keys", fmt.Sprint(sharedKeys), "--only-reads",
+		"recorder", "-C", "tcp:host=box." + namespace + ".svc,port=11100",
+		"--clients", "1", "--keys", fmt.Sprint(sharedKeys), "--only-reads",
 	}, false))
 	got := finishClientPod(t, pod, changeDeadline)
 	if got.exitCode != 0 {

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	settings.operatorImage = os.Getenv("RCBOX_OPERATOR_IMAGE")
 	settings.recorderImage = os.Getenv("RCBOX_RECORDER_IMAGE")
 	if os.Getenv("KUBECONFIG") == "" || settings.storeImage == "" || settings.operatorImage == "" || settings.recorderImage == "" {
-		fmt.Fprintln(os.Stderr, "e2e: no cluster: run `make e2e`, or set KUBECONFIG and RCBOX_STORE_IMAGE, _OPERATOR_IMAGE, _RECORDER_IMAGE")
+		fmt.Fprintln(os.Stderr, "e2e: no cluster: run `make e2e`, or set KUBECONFIG and the images, as hack/e2e.sh does")
 		os.Exit(1)
 	}
 	os.Exit(m.Run())

@@ -297,8 +297,11 @@ func presentTerm(t *testing.T) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := json.Unmarshal([]byte(text), &status); err != nil || status.Leader.Term == 0 {
-		return 0, fmt.Errorf("no term (%v) in %s", err, text)
+	if err := json.Unmarshal([]byte(text), &status); err != nil {
+		return 0, fmt.Errorf("%w in %s", err, text)
+	}
+	if status.Leader.Term == 0 {
+		return 0, fmt.Errorf("no term in %s", text)
 	}
 	return status.Leader.Term, nil
 }

@@ -72,7 +72,7 @@ func podUIDs(t *testing.T, in string) []string {
 }
 
 // crash ends a master's process as a fault would, with signal 9 from its node: no handler runs, and Kubernetes is not
-// asked. The process is found by the pod's uid, which it has in its environment.
+// asked. The process is found by the pod's name, which it has in its environment.
 func crash(t *testing.T, pod podObject) {
 	t.Helper()
 	must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", pod.Spec.NodeName, "kill", "-KILL", processOf(t, pod))
@@ -82,7 +82,7 @@ func crash(t *testing.T, pod podObject) {
 func processOf(t *testing.T, pod podObject) string {
 	t.Helper()
 	found := must(t, setting("RCBOX_DOCKER", "docker"), "", "exec", pod.Spec.NodeName, "sh", "-c",
-		"for p in /proc/[0-9]*; do if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx RCBOX_INSTANCE="+pod.Metadata.UID+
+		"for p in /proc/[0-9]*; do if tr '\\0' '\\n' < $p/environ 2>/dev/null | grep -qx HOSTNAME="+pod.Metadata.Name+
 			"; then echo ${p#/proc/}; fi; done")
 	processes := strings.Fields(found)
 	if len(processes) != 1 {
