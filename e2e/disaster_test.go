@@ -31,16 +31,20 @@ spec:
 	coordinators         = v1alpha1.LabelStore + "=" + storeName + "," + v1alpha1.LabelComponent + "=" + v1alpha1.ComponentCoordinator
 )
 
-// disasters is what one step leaves for the next: a folder, in which the page's commands run, and how many objects were written.
+// disasters is what one step leaves for the next.
 type disasters struct {
-	folder  string
+	// folder is where the page's commands run.
+	folder string
+	// followed are the headings whose commands were run.
+	followed map[string]bool
+	// written is how many objects were.
 	written int
 }
 
 // TestDisasters does the harm that the page on disasters is about, and runs the commands that the page has for it.
 func TestDisasters(t *testing.T) {
 	namespacesAreThere(t)
-	d := &disasters{folder: t.TempDir()}
+	d := &disasters{folder: t.TempDir(), followed: map[string]bool{}}
 	for _, step := range []struct {
 		name string
 		test func(*testing.T)
@@ -54,6 +58,7 @@ func TestDisasters(t *testing.T) {
 		{"RootIsMissing", d.rootIsMissing},
 		{"ChunkIsMissing", d.chunkIsMissing},
 		{"StartingEmpty", d.startingEmpty},
+		{"AllCommandsOfThePageWereRun", d.allWereRun},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
 	} {
 		if !t.Run(step.name, step.test) {
@@ -63,37 +68,39 @@ func TestDisasters(t *testing.T) {
 	}
 }
 
-// commands are those that the page has under a heading, down to the next one.
-func commands(t *testing.T, heading string) string {
+// pageOfCommands is what the page has to be run, by the heading that it stands under.
+func pageOfCommands(t *testing.T) map[string]string {
 	t.Helper()
 	page, err := os.ReadFile(disasterPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	isThere, isCode := false, false
-	var found strings.Builder
+	heading, isCode := "", false
+	commands := map[string]string{}
 	for line := range strings.Lines(string(page)) {
 		switch text := strings.TrimSpace(line); {
 		case isCode && text == "```":
 			isCode = false
-		case isCode && isThere:
-			found.WriteString(line)
+		case isCode:
+			commands[heading] += line
 		case text == "```sh":
 			isCode = true
 		case strings.HasPrefix(text, "#"):
-			isThere = strings.TrimLeft(text, "# ") == heading
+			heading = strings.TrimLeft(text, "# ")
 		}
 	}
-	if found.Len() == 0 {
-		t.Fatalf("%s has no commands under %q", disasterPage, heading)
-	}
-	return found.String()
+	return commands
 }
 
 // follow runs what the page has under a heading, as somebody would whose kubectl is set to the Store's namespace.
 func (d *disasters) follow(t *testing.T, heading string) {
 	t.Helper()
-	d.shell(t, commands(t, heading))
+	commands, isThere := pageOfCommands(t)[heading]
+	if !isThere {
+		t.Fatalf("%s has no commands under %q", disasterPage, heading)
+	}
+	d.followed[heading] = true
+	d.shell(t, commands)
 }
 
 func (d *disasters) shell(t *testing.T, script string) {
@@ -288,5 +295,13 @@ func (d *disasters) startingEmpty(t *testing.T) {
 	store := waitUntilSafeWithStandby(t)
 	if tables := tablesOf(t); store.Status.ClusterID == before || len(tables) != 0 {
 		t.Errorf("store %s became %s, with the tables %v", before, store.Status.ClusterID, tables)
+	}
+}
+
+func (d *disasters) allWereRun(t *testing.T) {
+	for heading := range pageOfCommands(t) {
+		if !d.followed[heading] {
+			t.Errorf("nobody has tried what %s has under %q", disasterPage, heading)
+		}
 	}
 }

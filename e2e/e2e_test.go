@@ -51,16 +51,9 @@ func TestMain(m *testing.M) {
 // TestBox is the life of one Store, in order: each step finds the box as the one before left it, and the first that
 // fails ends it.
 func TestBox(t *testing.T) {
-	got, err := run(settings.kubectl, "", "get", "namespace", namespace, "--ignore-not-found", "-o", "name")
-	if err != nil || got.exitCode != 0 {
-		t.Fatalf("no cluster answers: %v %s", err, got.stderr)
-	} else if got.stdout != "" {
-		t.Fatalf("namespace %s is there: an earlier run left it; end that cluster with `hack/cluster.sh down rcbox-e2e` first", namespace)
-	}
-	// Restricted, so that a pod of the operator or of a store that asks for more is refused.
-	for _, in := range []string{namespace, operatorNamespace} {
-		kubectl(t, "create", "namespace", in)
-		kubectl(t, "label", "namespace", in, "pod-security.kubernetes.io/enforce=restricted")
+	namespacesAreThere(t)
+	if left := kubectl(t, "get", "crd", "stores.rcbox.dev", "--ignore-not-found", "-o", "name"); left != "" {
+		t.Fatal("an earlier test left what it installed; end that cluster with `hack/cluster.sh down rcbox-e2e` first")
 	}
 	for _, step := range []struct {
 		name string

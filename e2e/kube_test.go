@@ -277,7 +277,8 @@ func setting(name, fallback string) string {
 	return fallback
 }
 
-// namespacesAreThere, without clients that the test before has left.
+// namespacesAreThere, without clients that the test before has left, and restricted, so that a pod of the operator or of a store that
+// asks for more is refused.
 func namespacesAreThere(t *testing.T) {
 	t.Helper()
 	for _, in := range []string{namespace, operatorNamespace} {
