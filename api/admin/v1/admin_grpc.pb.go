@@ -30,6 +30,7 @@ const (
 	Admin_ListTables_FullMethodName       = "/rcbox.admin.v1.Admin/ListTables"
 	Admin_RemoveMember_FullMethodName     = "/rcbox.admin.v1.Admin/RemoveMember"
 	Admin_AcceptLoss_FullMethodName       = "/rcbox.admin.v1.Admin/AcceptLoss"
+	Admin_FinalizeUpgrade_FullMethodName  = "/rcbox.admin.v1.Admin/FinalizeUpgrade"
 	Admin_MigrateTablet_FullMethodName    = "/rcbox.admin.v1.Admin/MigrateTablet"
 )
 
@@ -52,6 +53,10 @@ type AdminClient interface {
 	// misses nothing; ABORTED if what is missing, or left, is not what loss_token stands for, and by another store than the
 	// one meant.
 	AcceptLoss(ctx context.Context, in *AcceptLossRequest, opts ...grpc.CallOption) (*AcceptLossResponse, error)
+	// Ends an upgrade: puts the newest format that the coordinator reads in force. What is written from then on is of that one, and builds that
+	// do not read it have no part in the store any more; there is no way back. Answers also if it is in force already. FAILED_PRECONDITION
+	// while some member does not read it (the message names them, and what to do); ABORTED by another store than the one meant.
+	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
 	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
 	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not
 	// there; ALREADY_EXISTS if the tablet is there already; RESOURCE_EXHAUSTED while one of the two servers is in another migration
@@ -108,6 +113,16 @@ func (c *adminClient) AcceptLoss(ctx context.Context, in *AcceptLossRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FinalizeUpgradeResponse)
+	err := c.cc.Invoke(ctx, Admin_FinalizeUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) MigrateTablet(ctx context.Context, in *MigrateTabletRequest, opts ...grpc.CallOption) (*MigrateTabletResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MigrateTabletResponse)
@@ -137,6 +152,10 @@ type AdminServer interface {
 	// misses nothing; ABORTED if what is missing, or left, is not what loss_token stands for, and by another store than the
 	// one meant.
 	AcceptLoss(context.Context, *AcceptLossRequest) (*AcceptLossResponse, error)
+	// Ends an upgrade: puts the newest format that the coordinator reads in force. What is written from then on is of that one, and builds that
+	// do not read it have no part in the store any more; there is no way back. Answers also if it is in force already. FAILED_PRECONDITION
+	// while some member does not read it (the message names them, and what to do); ABORTED by another store than the one meant.
+	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
 	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
 	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not
 	// there; ALREADY_EXISTS if the tablet is there already; RESOURCE_EXHAUSTED while one of the two servers is in another migration
@@ -164,6 +183,9 @@ func (UnimplementedAdminServer) RemoveMember(context.Context, *RemoveMemberReque
 }
 func (UnimplementedAdminServer) AcceptLoss(context.Context, *AcceptLossRequest) (*AcceptLossResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AcceptLoss not implemented")
+}
+func (UnimplementedAdminServer) FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FinalizeUpgrade not implemented")
 }
 func (UnimplementedAdminServer) MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MigrateTablet not implemented")
@@ -261,6 +283,24 @@ func _Admin_AcceptLoss_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_FinalizeUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FinalizeUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).FinalizeUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_FinalizeUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).FinalizeUpgrade(ctx, req.(*FinalizeUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_MigrateTablet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(MigrateTabletRequest)
 	if err := dec(in); err != nil {
@@ -301,6 +341,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AcceptLoss",
 			Handler:    _Admin_AcceptLoss_Handler,
+		},
+		{
+			MethodName: "FinalizeUpgrade",
+			Handler:    _Admin_FinalizeUpgrade_Handler,
 		},
 		{
 			MethodName: "MigrateTablet",

@@ -10,6 +10,7 @@ use backup::{
 };
 use libfuzzer_sys::fuzz_target;
 use wire::entry::RawEntry;
+use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::TabletRange;
 use wire::peer::{Answer, Append, Held, List, Read, ReadEntries, ReplicaId, Request, Role, Status};
@@ -213,6 +214,8 @@ fuzz_target!(|data: &[u8]| {
             Durability::Flushed
         },
         boot_id: [0; 16],
+        formats: Formats::CURRENT,
+        format: FIRST_FORMAT,
     };
     let (mut now, mut said) = (Time::ZERO, Said::default());
     let empty = MemoryStorage::new(LAYOUT.total_bytes());

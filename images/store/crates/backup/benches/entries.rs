@@ -5,6 +5,7 @@ use backup::testing::MemoryStorage;
 use backup::{Backup, Config, Durability, Inventory, Output};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use wire::entry::{self, Entry, Object, SegmentHeader};
+use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::TabletRange;
@@ -39,7 +40,7 @@ fn segment(value_bytes: usize) -> Vec<u8> {
         safe_version: 1,
         segment_bytes: SEGMENT_BYTES as u32,
     };
-    let mut used = entry::write(&header, &mut bytes);
+    let mut used = entry::write(&header, FIRST_FORMAT, &mut bytes);
     for number in 0.. {
         let key = format!("{number:030}");
         let content = KeysAndValue::single(key.as_bytes(), &value).expect("one key");
@@ -51,7 +52,7 @@ fn segment(value_bytes: usize) -> Vec<u8> {
         if used + object.entry_bytes() > SEGMENT_BYTES {
             break;
         }
-        used += entry::write(&object, &mut bytes[used..]);
+        used += entry::write(&object, FIRST_FORMAT, &mut bytes[used..]);
     }
     bytes.truncate(used);
     bytes
@@ -64,6 +65,8 @@ fn backup_with(segment: &[u8]) -> Backup<MemoryStorage> {
         frame_count: 1,
         durability: Durability::Buffered,
         boot_id: [0; 16],
+        formats: Formats::CURRENT,
+        format: FIRST_FORMAT,
     };
     let storage = MemoryStorage::new(SEGMENT_BYTES as u64 + (1 << 20));
     let mut backup = Backup::open(Time::ZERO, config, storage).expect("an empty storage");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::bugs::{Bug, is_planted};
+use wire::format::Formats;
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{
     Answer, Free, Held, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE,
@@ -38,6 +39,10 @@ pub struct Config {
     /// Names this run of the kernel: what is in its page cache is gone when it changes. Linux has it in
     /// `/proc/sys/kernel/random/boot_id`. For a storage that dies with its process or machine anyway, any constant.
     pub boot_id: [u8; 16],
+    /// What this build reads.
+    pub formats: Formats,
+    /// The one in force in the store.
+    pub format: u32,
 }
 
 /// Where a backup's words go.
@@ -217,6 +222,14 @@ impl<S: Storage> Backup<S> {
     /// Segments of a log that have a frame here, in order: its master may free what it does not need, when this backup comes back.
     pub fn segments(&self, log: ServerId) -> impl Iterator<Item = u64> {
         self.of_log(log).map(|(replica, _)| replica.segment_id)
+    }
+
+    /// The store's format is this one from now on: whoever opens the storage next has to read it.
+    pub fn activate(&mut self, format: u32) {
+        if format > self.config.format {
+            self.config.format = format;
+            self.fencing.changed();
+        }
     }
 
     /// Looks at every frame: for now and then.

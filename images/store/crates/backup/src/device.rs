@@ -3,6 +3,7 @@
 use core::ops::{ControlFlow, Range};
 
 use wire::entry::{EntryError, RawEntry};
+use wire::format::Formats;
 
 use crate::copies::Syncs;
 use crate::layout::Layout;
@@ -15,6 +16,8 @@ pub(crate) struct Device<S> {
     pub storage: S,
     pub layout: Layout,
     pub cluster_id: u64,
+    /// Those that this build reads.
+    pub formats: Formats,
     pub syncs: Syncs,
     /// What was last read of data that goes through piece by piece.
     pub piece: Vec<u8>,
@@ -110,7 +113,10 @@ impl<S: Storage> Device<S> {
                     Err(error) => Err(error),
                     Ok(entry) => {
                         rest = &rest[entry.bytes.len()..];
-                        visit(&entry).map(|flow| (flow, entry.bytes.len()))
+                        let known = self.formats.check(&entry);
+                        known
+                            .and_then(|()| visit(&entry))
+                            .map(|flow| (flow, entry.bytes.len()))
                     }
                 };
                 match visited {

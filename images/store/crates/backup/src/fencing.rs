@@ -46,7 +46,7 @@ impl Fencing {
         &self.durable
     }
 
-    /// There is something to note.
+    /// There is something to note in the superblock.
     pub fn changed(&mut self) {
         self.writings = WRITINGS;
     }
@@ -127,6 +127,7 @@ impl<S: Storage> Backup<S> {
         let fencing = &mut self.fencing;
         let (place, sequence) = fencing.copies.advance(&fencing.syncs);
         let superblock = Superblock {
+            format: self.config.format,
             sequence,
             cluster_id: self.config.cluster_id,
             segment_bytes: self.config.segment_bytes,

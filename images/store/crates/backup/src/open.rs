@@ -3,6 +3,7 @@
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
+use wire::format::Formats;
 use wire::time::Time;
 
 use crate::backup::{Backup, Config};
@@ -13,7 +14,7 @@ use crate::fencing::Fencing;
 use crate::frame::{Frame, Frames};
 use crate::layout::{BLOCK_BYTES, HEAD_BYTES, Layout};
 use crate::load::{self, MAX_SEQUENCE, Past};
-use crate::record::{FORMAT, Superblock};
+use crate::record::Superblock;
 use crate::storage::{Storage, StorageError};
 use crate::sync::Commit;
 
@@ -24,7 +25,10 @@ pub enum OpenError {
     Foreign,
     /// It was a backup's, and its superblocks are damaged.
     Damaged,
-    UnknownFormat(u32),
+    UnknownFormat {
+        found: u32,
+        known: Formats,
+    },
     OtherCluster {
         found: u64,
         wanted: u64,
@@ -62,9 +66,9 @@ impl fmt::Display for OpenError {
                 "all superblocks of the storage are damaged, so it is not known whom it must refuse; once the other backups hold \
                  all replicas, overwrite its first {HEAD_BYTES} bytes with zeros to use it as an empty one"
             ),
-            OpenError::UnknownFormat(format) => write!(
+            OpenError::UnknownFormat { found, known } => write!(
                 f,
-                "the storage has format {format}, this program knows format {FORMAT} only: use the program that wrote it"
+                "the storage has format {found}, and this build reads {known}: start a server of the version that wrote it"
             ),
             OpenError::OtherCluster { found, wanted } => write!(
                 f,
@@ -107,7 +111,7 @@ impl<S: Storage> Backup<S> {
         if layout.segment_bytes == 0 || layout.frame_count == 0 {
             return Err(OpenError::TooSmall);
         }
-        let (superblock, copies) = match look(&mut storage)? {
+        let (superblock, copies) = match look(&mut storage, config.formats)? {
             Found::Empty => return Backup::format(now, config, storage),
             Found::Superblock(superblock, copies) => (superblock, copies),
         };
@@ -123,6 +127,7 @@ impl<S: Storage> Backup<S> {
                 wanted: layout.segment_bytes,
             });
         }
+        config.format = config.format.max(superblock.format);
         let notice = fit(&mut storage, &superblock, &mut config)?;
         let same_kernel = superblock.boot_id == config.boot_id;
         let past = Past {
@@ -159,6 +164,7 @@ impl<S: Storage> Backup<S> {
             storage,
             layout: config.layout(),
             cluster_id: config.cluster_id,
+            formats: config.formats,
             syncs: Syncs::OPENED,
             piece: Vec::new(),
         };
@@ -299,7 +305,7 @@ fn fit(
     Ok(Some((3, text)))
 }
 
-fn look(storage: &mut impl Storage) -> Result<Found, OpenError> {
+fn look(storage: &mut impl Storage, known: Formats) -> Result<Found, OpenError> {
     let mut head = vec![0; HEAD_BYTES];
     storage.read(0, &mut head)?;
     if head.iter().all(|&byte| byte == 0) {
@@ -312,6 +318,11 @@ fn look(storage: &mut impl Storage) -> Result<Found, OpenError> {
         let superblock = Superblock::decode(block)
             .filter(|superblock| (1..MAX_SEQUENCE).contains(&superblock.sequence));
         if let Some(superblock) = superblock {
+            // An older one beside it would do, but for what was written since.
+            if !known.reads(superblock.format) {
+                let found = superblock.format;
+                return Err(OpenError::UnknownFormat { found, known });
+            }
             *sequence = superblock.sequence;
             if newest
                 .as_ref()
@@ -325,8 +336,8 @@ fn look(storage: &mut impl Storage) -> Result<Found, OpenError> {
         return Ok(Found::Superblock(superblock, Copies::found(sequences)));
     }
     let formats: Vec<u32> = blocks.filter_map(Superblock::format_of).collect();
-    match formats.iter().find(|&&format| format != FORMAT) {
-        Some(&format) => Err(OpenError::UnknownFormat(format)),
+    match formats.iter().find(|&&format| !known.reads(format)) {
+        Some(&found) => Err(OpenError::UnknownFormat { found, known }),
         None if formats.is_empty() => Err(OpenError::Foreign),
         None => Err(OpenError::Damaged),
     }

@@ -9,8 +9,8 @@ use wire::peer::{ReplicaId, Role};
 use crate::fences::Fences;
 use crate::layout::BLOCK_BYTES;
 
-/// The version that this build writes, and the only one that it reads.
-pub(crate) const FORMAT: u32 = 1;
+/// Of headers. What is behind one may be of another store's format than the superblock says; it says so itself.
+const HEADER_FORMAT: u32 = 1;
 pub(crate) const SUPERBLOCK_MAGIC: [u8; 8] = *b"rcboxBKP";
 const HEADER_MAGIC: [u8; 8] = *b"rcboxFRM";
 pub(crate) const HEADER_BYTES: usize = 72;
@@ -78,6 +78,8 @@ pub(crate) struct Content {
 /// What a storage says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
+    /// The store's, when this was written: what is here may be of this one and of older ones. A build that does not read it leaves the storage alone.
+    pub format: u32,
     pub sequence: u64,
     pub cluster_id: u64,
     pub segment_bytes: u32,
@@ -101,11 +103,11 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Into a record of zeros.
-    fn new(magic: [u8; 8], record: &'a mut [u8]) -> Writer<'a> {
+    fn new(magic: [u8; 8], format: u32, record: &'a mut [u8]) -> Writer<'a> {
         let mut fields = Writer { record, at: 0 };
         fields.array(magic);
         fields.u32(0);
-        fields.u32(FORMAT);
+        fields.u32(format);
         fields
     }
     fn array<const N: usize>(&mut self, value: [u8; N]) {
@@ -153,25 +155,19 @@ impl Reader<'_> {
     }
 }
 
-/// Whether magic, checksum and format are right; `block` starts at the magic, and the checksum is over `bytes` of it.
-fn is_sound(magic: [u8; 8], block: &[u8], bytes: usize) -> bool {
-    let Some(record) = block.get(..bytes) else {
-        return false;
-    };
+/// The format, if magic and checksum are right; `block` starts at the magic, and the checksum is over `bytes` of it.
+fn sound_format(magic: [u8; 8], block: &[u8], bytes: usize) -> Option<u32> {
+    let record = block.get(..bytes)?;
     let mut fields = Reader(record);
-    let found = (fields.array(), fields.u32(), fields.u32());
-    found
-        == (
-            Some(magic),
-            Some(crc32c::crc32c(&record[12..])),
-            Some(FORMAT),
-        )
+    let is_sound =
+        fields.array() == Some(magic) && fields.u32() == Some(crc32c::crc32c(&record[12..]));
+    is_sound.then(|| fields.u32())?
 }
 
 impl Header {
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut record = [0; HEADER_BYTES];
-        let mut fields = Writer::new(HEADER_MAGIC, &mut record);
+        let mut fields = Writer::new(HEADER_MAGIC, HEADER_FORMAT, &mut record);
         fields.u64(self.cluster_id);
         fields.u64(self.sequence);
         if let Some(content) = &self.content {
@@ -183,7 +179,7 @@ impl Header {
 
     /// `None`: it is damaged or was never written.
     pub fn decode(block: &[u8]) -> Option<Header> {
-        if !is_sound(HEADER_MAGIC, block, HEADER_BYTES) {
+        if sound_format(HEADER_MAGIC, block, HEADER_BYTES)? != HEADER_FORMAT {
             return None;
         }
         let mut fields = Reader(&block[16..HEADER_BYTES]);
@@ -275,7 +271,7 @@ impl Superblock {
             "more fences than a superblock holds"
         );
         let mut record = vec![0; SUPERBLOCK_FIXED_BYTES + 8 * self.fences.len()];
-        let mut fields = Writer::new(SUPERBLOCK_MAGIC, &mut record);
+        let mut fields = Writer::new(SUPERBLOCK_MAGIC, self.format, &mut record);
         fields.u64(self.cluster_id);
         fields.u64(self.sequence);
         fields.u32(self.segment_bytes);
@@ -294,7 +290,7 @@ impl Superblock {
         record
     }
 
-    /// `None`: it is damaged, was never written, or is of another format.
+    /// `None`: it is damaged, was never written, or is of a format that has it lie otherwise.
     pub fn decode(block: &[u8]) -> Option<Superblock> {
         let count = block
             .get(SUPERBLOCK_FIXED_BYTES - 4..)
@@ -303,9 +299,7 @@ impl Superblock {
             return None;
         }
         let bytes = SUPERBLOCK_FIXED_BYTES + count * 8;
-        if !is_sound(SUPERBLOCK_MAGIC, block, bytes) {
-            return None;
-        }
+        let format = sound_format(SUPERBLOCK_MAGIC, block, bytes)?;
         let mut fields = Reader(&block[16..bytes]);
         let (cluster_id, sequence) = (fields.u64()?, fields.u64()?);
         let (segment_bytes, frame_count) = (fields.u32()?, fields.u32()?);
@@ -315,6 +309,7 @@ impl Superblock {
         let count = fields.u32()?;
         let fences = (0..count).map(|_| Some((fields.u32()?, fields.u32()?)));
         Some(Superblock {
+            format,
             sequence,
             cluster_id,
             segment_bytes,

@@ -10,6 +10,7 @@ mod requests;
 
 use std::time::Duration;
 
+use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, Append, Free, KeepAlive, Read, ReplicaId, Role, Status};
 use wire::time::Time;
@@ -76,6 +77,8 @@ impl Rig {
             frame_count,
             durability,
             boot_id: [1; 16],
+            formats: Formats::CURRENT,
+            format: FIRST_FORMAT,
         };
         let storage = MemoryStorage::new(config.layout().total_bytes());
         let mut rig = Rig {

@@ -27,19 +27,21 @@ mod sessions;
 pub mod state;
 pub mod status;
 mod tables;
+mod upgrade;
 mod views;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use wire::format::Formats;
 use wire::ids::ReplyTo;
 use wire::member::{Hello, ToShard};
 use wire::time::Time;
 
 pub use leases::TERM_NS as LEASE_TERM_NS;
 pub use status::{
-    AcceptLossError, Acceptance, Drain, DrainError, MigrateError, MigrationOrder, MigrationTarget,
-    Removal, RemoveMemberError, TabletTable,
+    AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, MigrateError,
+    MigrationOrder, MigrationTarget, Removal, RemoveMemberError, TabletTable,
 };
 
 /// What a coordinator is created with.
@@ -63,6 +65,8 @@ pub struct Config {
     /// Cluster time is noted so far ahead: a restart may leave out so much of it. Longer where it takes longer to note something.
     pub time_ahead: Duration,
     pub limits: Limits,
+    /// What this build reads. A new store is of the newest.
+    pub formats: Formats,
 }
 
 impl Config {
@@ -78,6 +82,7 @@ impl Config {
             allow_test_rpcs: false,
             time_ahead: Duration::from_secs(60),
             limits: Limits::default(),
+            formats: Formats::CURRENT,
         }
     }
 }
@@ -162,6 +167,8 @@ pub struct Coordinator {
     time_bound_ns: u64,
     /// No cluster time is given out that is not below it, whatever the clock says.
     time_limit_ns: u64,
+    /// The one in force.
+    format: u32,
     leading: leading::Leading,
     members: members::Members,
     tables: tables::Tables,
@@ -202,6 +209,7 @@ impl Coordinator {
             time_base_ns: 0,
             time_bound_ns: 0,
             time_limit_ns: u64::MAX,
+            format: config.formats.newest,
             leading: leading::Leading::default(),
             members: members::Members::new(config.limits.clone()),
             tables: tables::Tables::new(config.cluster_tag, config.limits.clone()),

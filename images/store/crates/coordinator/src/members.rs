@@ -8,6 +8,7 @@ mod durable;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use wire::format::Formats;
 use wire::ids::ServerId;
 use wire::locator;
 use wire::member::{BackupReport, Hello, Pong, RefusedReason};
@@ -15,6 +16,7 @@ use wire::time::Time;
 
 use crate::Limits;
 use crate::state::records::Key;
+use crate::upgrade::formats_of;
 
 /// Highest generation: the version counter of an incarnation starts at `generation << 40`.
 const MAX_GENERATION: u32 = (1 << 24) - 1;
@@ -32,6 +34,8 @@ pub struct Member {
     pub process: Process,
     pub host_id: String,
     pub build_version: String,
+    /// What that build reads.
+    pub formats: Formats,
     /// Server indexes by shard index. Only the first `shard_count` are of the present process.
     servers: Vec<u32>,
     shard_count: usize,
@@ -448,6 +452,7 @@ impl Members {
             process: (hello.instance.clone(), hello.process),
             host_id: hello.host_id.clone(),
             build_version: hello.build_version.clone(),
+            formats: formats_of(hello),
             servers,
             shard_count: hello.shard_count as usize,
             incarnations: 1,
@@ -521,6 +526,7 @@ impl Members {
         self.changes += 1;
         member.host_id.clone_from(&hello.host_id);
         member.build_version.clone_from(&hello.build_version);
+        member.formats = formats_of(hello);
         self.changed.insert(Key::Member(hello.member.clone()));
         member.process = (hello.instance.clone(), hello.process);
         member.servers().to_vec()

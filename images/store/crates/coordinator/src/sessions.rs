@@ -165,9 +165,12 @@ impl Coordinator {
             let text = self.refusal().unwrap_or_default().to_owned();
             return refuse(connection, RefusedReason::Invalid, text, out);
         }
-        let admitted = self
-            .members
-            .admit(now, cluster_id, connection, &hello, is_alive);
+        let admitted = match self.check_formats(&hello) {
+            Ok(()) => self
+                .members
+                .admit(now, cluster_id, connection, &hello, is_alive),
+            Err(refusal) => Err(NotAdmitted::Refused(refusal)),
+        };
         let admission = match admitted {
             Ok(admission) => admission,
             Err(NotAdmitted::MustShowLife) => return self.challenge(now, connection, hello, out),
@@ -302,6 +305,7 @@ impl Coordinator {
             recoveries: self.committed_recoveries(index),
             version_floor: self.version_floor,
             position: self.position(),
+            format: self.format,
         };
         out.log_message(
             level::NOTICE,

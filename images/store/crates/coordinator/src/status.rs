@@ -1,5 +1,6 @@
 //! What the coordinator shows: plain structs, field for field those of the admin API (`admin.proto`).
 
+use wire::format::Formats;
 use wire::ids::ServerId;
 
 /// The whole store at one moment.
@@ -11,8 +12,9 @@ pub struct ClusterStatus {
     pub cluster_tag: u32,
     /// Nanoseconds since the state was created; monotone.
     pub cluster_time_ns: u64,
-    /// The member and log format that this build writes.
+    /// The one in force: what is kept is written in it.
     pub format_version: u32,
+    pub upgrade: Upgrade,
     pub build_version: String,
     pub members: Vec<Member>,
     pub table_count: u64,
@@ -36,6 +38,16 @@ pub struct ClusterStatus {
     pub refusal: String,
     /// Set while what is shown here may not be noted yet: nothing is to be done that relies on it.
     pub state_wait: Option<StateWait>,
+}
+
+/// Whether a newer format can be put in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Upgrade {
+    /// What this coordinator's build reads.
+    pub oldest_format: u32,
+    pub newest_format: u32,
+    /// For people: who does not read the newest, if it is not in force yet; bounded.
+    pub hindrances: Vec<String>,
 }
 
 /// The coordinator cannot note what it does; what depends on that waits.
@@ -65,6 +77,9 @@ pub struct Member {
     pub instance: String,
     pub host_id: String,
     pub build_version: String,
+    /// Formats that this build reads.
+    pub oldest_format: u32,
+    pub newest_format: u32,
     pub shards: Vec<Shard>,
     /// How many processes this member has had, the present one included.
     pub incarnations: u64,
@@ -472,6 +487,58 @@ impl core::fmt::Display for RemoveMemberError {
 }
 
 impl core::error::Error for RemoveMemberError {}
+
+/// Which format is to be in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finalize {
+    /// 0: the newest that the coordinator reads.
+    pub format: u32,
+    /// The store that is meant; 0 for whichever this is.
+    pub expected_cluster_id: u64,
+}
+
+/// Why a format is not put in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FinalizeError {
+    /// These members, one sentence for each, do not read it; bounded.
+    OldMembers {
+        format: u32,
+        hindrances: Vec<String>,
+    },
+    /// It is older than the one that is in force, or this coordinator does not read it.
+    NotPossible {
+        format: u32,
+        in_force: u32,
+        known: Formats,
+    },
+    OtherStore(OtherStore),
+    /// This coordinator does not lead; with the reason.
+    DoesNotLead(String),
+}
+
+impl core::fmt::Display for FinalizeError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            FinalizeError::OldMembers { format, hindrances } => write!(
+                f,
+                "format {format} cannot be put in force: {}",
+                hindrances.join("; ")
+            ),
+            FinalizeError::NotPossible {
+                format,
+                in_force,
+                known,
+            } => write!(
+                f,
+                "format {format} cannot be put in force: format {in_force} is, there is no way back, and this coordinator reads {known}"
+            ),
+            FinalizeError::OtherStore(other) => other.fmt(f),
+            FinalizeError::DoesNotLead(why) => f.write_str(why),
+        }
+    }
+}
+
+impl core::error::Error for FinalizeError {}
 
 /// Somebody's word that what a recovery misses is gone for ever, and that it shall go on without it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 
 use prost::Message;
 use wire::ids::TableId;
-use wire::member::FORMAT_VERSION;
 use wire::proto;
 use wire::time::Time;
 
@@ -22,7 +21,8 @@ impl Coordinator {
             cluster_id: self.config.cluster_id,
             cluster_tag: self.config.cluster_tag,
             cluster_time_ns,
-            format_version: u32::from(FORMAT_VERSION),
+            format_version: self.format,
+            upgrade: self.upgrade_view(),
             build_version: self.config.build_version.clone(),
             members: self.member_views(),
             table_count: self.tables.len() as u64,
@@ -138,6 +138,8 @@ impl Coordinator {
             instance: member.process.0.clone(),
             host_id: member.host_id.clone(),
             build_version: member.build_version.clone(),
+            oldest_format: member.formats.oldest,
+            newest_format: member.formats.newest,
             shards: self.shard_views(member.servers()),
             incarnations: member.incarnations,
             domain: member

@@ -212,7 +212,8 @@ impl Log {
         let start = self.offset_of_segment(side);
         let at = start + self.segments[side as usize].used_bytes as usize;
         let end = start + self.config.segment_bytes as usize;
-        let bytes = wire::entry::write(tombstone, &mut self.memory[at..end]) as u32;
+        let format = self.segments[side as usize].format;
+        let bytes = wire::entry::write(tombstone, format, &mut self.memory[at..end]) as u32;
         self.count_written(side, bytes);
         self.bury(self.number_of(dead), side, bytes);
         Reference::of_offset(at)

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use core::fmt;
 use core::ops::Range;
 use wire::entry::{self, Entry, RawEntry, SegmentHeader, Tombstone};
+use wire::format::FIRST_FORMAT;
 use wire::ids::{ServerId, TableId};
 use wire::map::Map;
 
@@ -150,6 +151,8 @@ pub struct Appended {
 pub struct Log {
     pub(crate) config: Config,
     origin: Origin,
+    /// Of segments that are opened from now on.
+    format: u32,
     pub(crate) memory: Vec<u8>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) free: Vec<u32>,
@@ -189,8 +192,9 @@ impl Log {
     /// Forgets everything and starts a new log, for another origin, in the same memory.
     pub fn reset(&mut self, origin: Origin) {
         let memory = std::mem::take(&mut self.memory);
-        let (appended, cleaned) = (self.appended, self.cleaner.stats);
+        let (appended, cleaned, format) = (self.appended, self.cleaner.stats, self.format);
         *self = Log::in_memory(memory, self.config, origin);
+        self.format = format;
         // Counters never go back.
         self.appended = appended;
         self.cleaner.stats = cleaned;
@@ -226,7 +230,17 @@ impl Log {
             pin: None,
             config,
             origin,
+            format: FIRST_FORMAT,
         }
+    }
+
+    /// The format of segments that are opened from now on: the one in force in the store. A log reads all those that it wrote.
+    pub fn set_format(&mut self, format: u32) {
+        self.format = format;
+    }
+
+    pub fn format(&self) -> u32 {
+        self.format
     }
 
     pub fn config(&self) -> &Config {
@@ -530,7 +544,7 @@ impl Log {
         let start = head as usize * self.config.segment_bytes as usize;
         let end = start + self.config.segment_bytes as usize;
         let at = start + segment.used_bytes as usize;
-        let bytes = entry::write(entry, &mut self.memory[at..end]) as u32;
+        let bytes = entry::write(entry, segment.format, &mut self.memory[at..end]) as u32;
         segment.used_bytes += bytes;
         segment.birth_sum += u128::from(bytes) * u128::from(birth.0);
         self.appended.entries += 1;
@@ -604,13 +618,14 @@ impl Log {
         };
         self.next_segment_id += 1;
         let start = self.offset_of_segment(number);
-        let bytes = entry::write(&header, &mut self.memory[start..]) as u32;
+        let bytes = entry::write(&header, self.format, &mut self.memory[start..]) as u32;
         debug_assert_eq!(bytes, SEGMENT_HEADER_BYTES);
         let segment = &mut self.segments[number as usize];
         debug_assert!(segment.state == State::Free && segment.graves.is_empty());
         *segment = Segment {
             state,
             id: header.segment_id,
+            format: self.format,
             used_bytes: bytes,
             ..Segment::free()
         };

@@ -1,5 +1,6 @@
 //! Segments: the pieces of fixed size that a log is made of, and what is counted about each.
 
+use wire::format::FIRST_FORMAT;
 use wire::map::Map;
 
 use crate::position::LogPosition;
@@ -26,6 +27,8 @@ pub(crate) enum State {
 pub(crate) struct Segment {
     pub state: State,
     pub id: u64,
+    /// The store's when it was opened, and so that of what is written to it. Copies keep the format that they have.
+    pub format: u32,
     /// It is closed, and so are all replicas that it shall have.
     pub settled: bool,
     /// Somebody still reads it; see [`crate::Log::pin_heads`].
@@ -53,6 +56,7 @@ impl Segment {
         Segment {
             state: State::Free,
             id: 0,
+            format: FIRST_FORMAT,
             settled: false,
             is_pinned: false,
             used_bytes: 0,

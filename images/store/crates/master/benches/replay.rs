@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use master::{Config, Identity, Output, Shard};
 use wire::entry::{self, Entry, Object, SegmentHeader};
+use wire::format::FIRST_FORMAT;
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
@@ -98,7 +99,7 @@ fn segments(count: u64, value_bytes: usize) -> Vec<Vec<u8>> {
             safe_version: 1,
             segment_bytes: SEGMENT_BYTES as u32,
         };
-        let mut used = entry::write(&header, &mut bytes);
+        let mut used = entry::write(&header, FIRST_FORMAT, &mut bytes);
         for number in keys.by_ref() {
             let key = format!("{number:030}");
             let content = KeysAndValue::single(key.as_bytes(), &value).expect("one key");
@@ -110,7 +111,7 @@ fn segments(count: u64, value_bytes: usize) -> Vec<Vec<u8>> {
             if used + object.entry_bytes() > SEGMENT_BYTES {
                 break;
             }
-            used += entry::write(&object, &mut bytes[used..]);
+            used += entry::write(&object, FIRST_FORMAT, &mut bytes[used..]);
         }
         bytes.truncate(used);
         bytes

@@ -1,6 +1,7 @@
 //! What a shard is told when it is made.
 
 use log::Durability;
+use wire::format::Formats;
 
 use crate::results::SLOT_BYTES;
 
@@ -30,6 +31,8 @@ pub struct Config {
     pub migrated_bytes: usize,
     /// Serve KILL and FILL_WITH_TEST_DATA.
     pub allow_test_rpcs: bool,
+    /// What this build reads.
+    pub formats: Formats,
 }
 
 /// Copies of a log on backups.
@@ -95,6 +98,7 @@ impl Config {
             enumerated_bytes: 128 << 10,
             migrated_bytes: 64 << 10,
             allow_test_rpcs: false,
+            formats: Formats::CURRENT,
         })
     }
 

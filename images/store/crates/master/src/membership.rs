@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use log::Origin;
 use wire::bugs::{Bug, is_planted};
+use wire::format::FIRST_FORMAT;
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, Position, TabletRange, ToCoordinator, coordinator, shard};
 use wire::time::Time;
@@ -237,6 +238,7 @@ impl Shard {
                 Session::Continue
             }
             Kind::CommitMigration(migration) => self.commit_migration(migration.migration_id, out),
+            Kind::Activate(order) => self.activate(order.format, out),
             // To a backup.
             Kind::FenceLog(_) | Kind::ForgetLogs(_) => {
                 out.log_message(
@@ -275,6 +277,9 @@ impl Shard {
             self.membership.refusal = Some(text);
             return Session::Close;
         }
+        if self.activate(welcome.format.max(FIRST_FORMAT), out) == Session::Close {
+            return Session::Close;
+        }
         let silence = Duration::from_millis(welcome.silence_timeout_ms.into());
         self.membership.link = Some(Link {
             leader: position,
@@ -300,6 +305,21 @@ impl Shard {
             }
             Session::Close => Session::Close,
         }
+    }
+
+    /// What is written from the next segment on is of this format.
+    fn activate(&mut self, format: u32, out: &mut impl Output) -> Session {
+        let known = self.config.formats;
+        if !known.reads(format) {
+            let text = format!(
+                "the store is of format {format}, and this build reads {known}: start a server of the store's version"
+            );
+            out.log_message(1, &text);
+            self.membership.refusal = Some(text);
+            return Session::Close;
+        }
+        self.store.log.set_format(format);
+        Session::Continue
     }
 
     /// Drops everything, for another incarnation or for none.

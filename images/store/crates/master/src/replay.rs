@@ -154,6 +154,7 @@ impl Store {
             while offset < segment.len() && batch.len() < BATCH {
                 let damaged = |error| ReplayError::Damaged { offset, error };
                 let entry = RawEntry::read_checked(&segment[offset..]).map_err(damaged)?;
+                self.config.formats.check(&entry).map_err(damaged)?;
                 if let Some(wanted) = self.look_ahead(replay, &entry).map_err(damaged)? {
                     batch.push(wanted);
                 }

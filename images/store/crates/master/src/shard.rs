@@ -131,6 +131,8 @@ impl Shard {
                 .map_or(0, |wanted| wanted.replicas.into()),
             backup_only: false,
             position: self.membership.position(),
+            oldest_format: self.config.formats.oldest,
+            newest_format: self.config.formats.newest,
         }
     }
 
@@ -142,6 +144,11 @@ impl Shard {
     /// [`ServerId::INVALID`] before the shard is enlisted.
     pub fn server_id(&self) -> ServerId {
         self.membership.server_id()
+    }
+
+    /// The store's, as far as this shard knows.
+    pub fn format(&self) -> u32 {
+        self.store.log.format()
     }
 
     /// Why the coordinator did not let the shard in when it was last asked.

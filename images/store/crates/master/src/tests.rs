@@ -5,6 +5,7 @@ mod captured;
 mod durability;
 mod enumerate;
 mod fill;
+mod formats;
 mod harness;
 mod membership;
 mod memory;

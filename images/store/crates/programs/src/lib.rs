@@ -15,8 +15,19 @@ pub mod rcbox;
 pub mod runtime;
 pub mod server;
 
+use wire::format::Formats;
+
 /// Printed by `--version` and shown in status.
+#[cfg(not(feature = "next-format"))]
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+#[cfg(feature = "next-format")]
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-next-format");
+
+/// Formats that these programs read.
+#[cfg(not(feature = "next-format"))]
+pub const FORMATS: Formats = Formats::CURRENT;
+#[cfg(feature = "next-format")]
+pub const FORMATS: Formats = Formats::NEXT;
 
 /// Exit code for a wrong command line; 1 is for everything that fails later.
 pub const EXIT_USAGE: u8 = 2;

@@ -371,6 +371,17 @@ fn finish(mut child: Child) -> (Option<i32>, String) {
 }
 
 #[test]
+fn an_upgrade_is_shown_and_finalized() {
+    let store = Store::start(1, &[]);
+    let shown = call(&store, "upgrade status").good();
+    assert!(shown.contains("In force: format 1"), "{shown}");
+    assert!(shown.contains("reads format 1"), "{shown}");
+    // There is nothing newer, so that is what is in force already.
+    let done = call(&store, "upgrade finalize --yes").good();
+    assert_eq!(done, "Format 1 is in force.\n");
+}
+
+#[test]
 fn status_check_tells_scripts_whether_all_are_up() {
     let mut store = Store::start(2, &[]);
     assert!(call(&store, "status --check").good().contains("2 up"));

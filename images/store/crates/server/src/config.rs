@@ -1,6 +1,7 @@
 //! What a server is told when it is made.
 
 use backup::Durability;
+use wire::format::Formats;
 
 /// Sizes and promises of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,13 +32,20 @@ impl BackupConfig {
         master.log().max_frames().saturating_mul(logs)
     }
 
-    pub(crate) fn in_cluster(&self, cluster_id: u64) -> backup::Config {
+    pub(crate) fn in_cluster(
+        &self,
+        cluster_id: u64,
+        formats: Formats,
+        format: u32,
+    ) -> backup::Config {
         backup::Config {
             cluster_id,
             segment_bytes: self.segment_bytes,
             frame_count: self.frame_count,
             durability: self.durability,
             boot_id: self.boot_id,
+            formats,
+            format,
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use backup::{Backup, Storage};
 use master::{Channel, Identity, LogPosition, Session, Shard};
+use wire::format::Formats;
 use wire::ids::{ReplyTo, ServerId};
-use wire::member::{self, ToCoordinator, coordinator, shard};
+use wire::member::{self, Refused, RefusedReason, ToCoordinator, coordinator, shard};
 use wire::time::Time;
 
 use crate::config::Config;
@@ -17,6 +18,8 @@ pub struct Server<S> {
     pub(crate) shard: Shard,
     pub(crate) stage: Stage<S>,
     backup_only: bool,
+    /// What this build reads.
+    pub(crate) formats: Formats,
     /// What this server holds is not only its own: if others have taken over, a new process is of use again.
     restarts: bool,
     /// The coordinator has let the server in on the present session.
@@ -42,6 +45,7 @@ impl<S: Storage> Server<S> {
         );
         Server {
             backup_only: config.backup_only,
+            formats: config.master.formats,
             restarts: config.backup.is_some() || config.master.replication.is_some(),
             shard: Shard::new(config.master, identity, now),
             stage: config.backup.map_or(Stage::Absent, Stage::Waiting),
@@ -111,8 +115,22 @@ impl<S: Storage> Server<S> {
                 refuse_tablets(out)
             }
             Some(Kind::Welcome(welcome)) => self.welcome(now, welcome, out),
+            Some(Kind::Refused(refused)) if self.is_of_wrong_version(&refused) => {
+                self.end(refused.text);
+                Session::Close
+            }
+            Some(Kind::Activate(_)) => {
+                let session = self.shard.coordinator_message(now, message, out);
+                self.use_format(out);
+                session
+            }
             _ => self.shard.coordinator_message(now, message, out),
         }
+    }
+
+    /// Whether this build will never be let in. One that holds something goes on asking.
+    fn is_of_wrong_version(&self, refused: &Refused) -> bool {
+        refused.reason() == RefusedReason::Version && !self.shard.is_enlisted()
     }
 
     fn welcome(&mut self, now: Time, welcome: member::Welcome, out: &mut impl Output) -> Session {
@@ -125,8 +143,15 @@ impl<S: Storage> Server<S> {
             self.is_welcome = true;
             self.report.begin(now);
             self.use_storage(cluster_id, out);
+            self.use_format(out);
         }
         session
+    }
+
+    /// The backup's storage is of the format of which the master's log is.
+    fn use_format(&mut self, out: &mut impl Output) {
+        let format = self.shard.format();
+        self.with_backup(out, |backup, _| backup.activate(format));
     }
 
     /// The connection to the coordinator is gone. What is there goes on being served.

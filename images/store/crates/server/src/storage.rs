@@ -51,7 +51,8 @@ impl<S: Storage> Server<S> {
                 self.end(OpenError::OtherCluster { found, wanted }.to_string());
             }
         } else if let Stage::Waiting(config) = &self.stage {
-            let config = config.in_cluster(wanted);
+            let format = self.shard.format();
+            let config = config.in_cluster(wanted, self.formats, format);
             self.stage = Stage::Opening { cluster_id: wanted };
             out.open_backup(config);
         }
@@ -64,7 +65,9 @@ impl<S: Storage> Server<S> {
             "a storage is opened once, when it is asked for"
         );
         match opened {
-            Ok(backup) => {
+            Ok(mut backup) => {
+                // It may be a newer one than when this was asked for.
+                backup.activate(self.shard.format());
                 self.stage = Stage::Open(Box::new(backup));
                 self.report.begin(now);
             }

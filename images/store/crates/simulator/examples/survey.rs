@@ -35,6 +35,7 @@ const BUGS: &[(Bug, Profile)] = &[
     (Bug::ForgetMigratedResult, Profile::Migrating),
     (Bug::WriteAfterFreeze, Profile::Migrating),
     (Bug::ReadAfterStop, Profile::Migrating),
+    (Bug::FinalizeTooEarly, Profile::Upgrade),
 ];
 
 /// What the seed says of the bug, its first line.
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         (None, Profile::Replicated),
         (None, Profile::FailOver),
         (None, Profile::Migrating),
+        (None, Profile::Upgrade),
     ];
     let all = sound.into_iter().chain(planted);
     let name = |bug: Option<Bug>| bug.map_or("None".to_owned(), |bug| format!("{bug:?}"));

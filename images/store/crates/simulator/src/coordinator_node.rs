@@ -6,6 +6,7 @@ use coordinator::leader::Leader;
 use coordinator::{Coordinator, Output};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
+use wire::format::Formats;
 use wire::ids::ReplyTo;
 use wire::member::ToShard;
 
@@ -86,7 +87,6 @@ impl CoordinatorNode {
 }
 
 /// A place where coordinators run, one after the other.
-#[derive(Default)]
 pub struct CoordinatorProcess {
     /// `None`: it is dead, or a standby.
     pub node: Option<CoordinatorNode>,
@@ -94,4 +94,18 @@ pub struct CoordinatorProcess {
     pub incarnation: u64,
     pub is_up: bool,
     pub election: crate::leaders::Election,
+    /// What the build reads that is started here.
+    pub installed: Formats,
+}
+
+impl Default for CoordinatorProcess {
+    fn default() -> CoordinatorProcess {
+        CoordinatorProcess {
+            node: None,
+            incarnation: 0,
+            is_up: false,
+            election: crate::leaders::Election::default(),
+            installed: Formats::CURRENT,
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use coordinator::leader::{Leader, Limits, Output, Settings};
 use coordinator::state::objects::testing::{ApiServer, Change};
 use coordinator::state::objects::{self, Answer, Ending, Request, RequestId, Tuning};
-use coordinator::{Config, Coordinator};
+use coordinator::{Config, Coordinator, Finalize, FinalizeError};
 use wire::ids::ReplyTo;
 use wire::member::coordinator::Kind;
 use wire::member::{ToCoordinator, ToShard};
@@ -17,7 +17,7 @@ use wire::time::Time;
 use crate::coordinator_node::{CoordinatorAction, CoordinatorNode, Core};
 use crate::network::Host;
 use crate::scenario::{FailOver, MILLI, SECOND};
-use crate::world::{COORDINATOR, Event, Party, Phase, World, host_name};
+use crate::world::{COORDINATOR, Event, Party, Phase, TOO_OLD, World, host_name};
 
 /// Machines of further coordinators.
 pub const FIRST_STANDBY: Host = 900;
@@ -219,6 +219,16 @@ impl World {
         self.tick_when(coordinator_host(process), next);
     }
 
+    /// See [`Leader::finalize_upgrade`].
+    pub fn finalize_at_leader(
+        &mut self,
+        process: usize,
+        finalize: &Finalize,
+    ) -> Option<Result<u32, FinalizeError>> {
+        let leader = self.leader_mut(process)?;
+        Some(leader.finalize_upgrade(finalize))
+    }
+
     fn leader_mut(&mut self, process: usize) -> Option<&mut Leader<()>> {
         match &mut self.coordinators[process].node.as_mut()?.core {
             Core::Leader(leader) => Some(leader),
@@ -261,6 +271,12 @@ impl World {
             Output::Deferred(()) | Output::EndProcess => {}
             Output::Ended(Ending::Deposed, _) => {
                 self.coverage.hit("leaders deposed by the root");
+                self.stand_by(process);
+            }
+            Output::Ended(Ending::Unreadable, text)
+                if self.has_builds() && text.contains(TOO_OLD) =>
+            {
+                self.coordinator_is_too_old(process);
                 self.stand_by(process);
             }
             Output::Ended(ending, text) => {
@@ -396,6 +412,7 @@ impl World {
         config.silence_timeout = Duration::from_nanos(self.scenario.silence_timeout);
         config.ping_interval = config.silence_timeout / 15;
         config.time_ahead = Duration::from_nanos(time_ahead);
+        config.formats = it.installed;
         let mut leader = Box::new(Leader::new(Settings {
             keeper: objects::Settings {
                 nonce,

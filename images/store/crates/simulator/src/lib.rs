@@ -31,6 +31,7 @@ mod scan;
 mod scenario;
 mod server;
 mod trace;
+mod upgrades;
 mod values;
 mod wires;
 mod workload;

@@ -32,6 +32,7 @@ impl Migrations {
         let happen = match profile {
             Profile::Any => random.chance(500),
             Profile::Migrating => true,
+            Profile::Upgrade => random.chance(500),
             Profile::Replicated | Profile::Overwriting | Profile::FailOver => false,
         };
         let interval = *random.pick(&[10 * MILLI, 100 * MILLI, 100 * MILLI, SECOND]);

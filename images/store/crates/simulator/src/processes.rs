@@ -358,6 +358,7 @@ impl World {
             Some(member::coordinator::Kind::Welcome(welcome)) => welcome.position,
             _ => None,
         };
+        self.hold_format(server, &message);
         let obeyed = self.servers[server].shards[shard].obeyed_term;
         self.with_shard(server, shard, |node, now, out| {
             if let Some(link) = &mut node.link {
@@ -701,6 +702,7 @@ impl World {
 
     fn note_order(&mut self, host: u32, connection: u64, message: &ToShard) {
         self.deposed.ordered(message);
+        self.note_format(message);
         self.moved.ordered(connection, message);
         let is_ping = matches!(message.kind, Some(member::coordinator::Kind::Ping(_)));
         if !is_ping {

@@ -9,6 +9,7 @@ use crate::migrations::Migrations;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::trace;
+use crate::upgrades::Upgrades;
 use crate::world::World;
 
 /// Configurations that the search for one key may look at. Histories that are linearizable need about as many as they have
@@ -32,7 +33,7 @@ pub struct Options {
 /// What kind of runs seeds stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Half of the logs have replicas; one seed in twenty is of [`Profile::FailOver`].
+    /// Half of the logs have replicas; one seed in twenty is of [`Profile::FailOver`], one of [`Profile::Upgrade`].
     #[default]
     Any,
     /// All of them have.
@@ -43,10 +44,12 @@ pub enum Profile {
     Overwriting,
     /// They have, and coordinators take over from each other.
     FailOver,
+    /// They have, and processes are of builds that read different formats.
+    Upgrade,
 }
 
-/// Of so many seeds of the usual kind, one has coordinators that take over from each other.
-const FAIL_OVER_OF: u64 = 20;
+/// Of so many seeds of the usual kind, one has coordinators that take over from each other, and another one has processes of different builds.
+const SPECIAL_OF: u64 = 20;
 
 /// What came out.
 #[derive(Clone, Debug)]
@@ -67,10 +70,12 @@ pub struct Report {
 /// Runs a seed.
 pub fn run(seed: u64, options: Options) -> Report {
     let mut random = Random::new(seed);
+    let is_special = |number| options.profile == Profile::Any && seed % SPECIAL_OF == number;
+    let is_upgrading = is_special(SPECIAL_OF / 2);
     let scenario = match options.profile {
-        Profile::Any if seed % FAIL_OVER_OF == FAIL_OVER_OF - 1 => {
-            Scenario::draw_fail_over(&mut random)
-        }
+        Profile::Any if is_special(SPECIAL_OF - 1) => Scenario::draw_fail_over(&mut random),
+        Profile::Any if is_upgrading => Scenario::draw_upgrading(&mut random),
+        Profile::Upgrade => Scenario::draw_upgrading(&mut random),
         Profile::Any => Scenario::draw(&mut random),
         Profile::FailOver => Scenario::draw_fail_over(&mut random),
         Profile::Replicated => Scenario::draw_replicated(&mut random),
@@ -81,7 +86,8 @@ pub fn run(seed: u64, options: Options) -> Report {
     wire::bugs::plant(options.bug);
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));
     let migrations = Migrations::draw(seed, options.profile, &scenario);
-    let mut world = World::new(scenario, migrations, random, prints);
+    let upgrades = Upgrades::draw(seed, is_upgrading, options.profile);
+    let mut world = World::new(scenario, migrations, upgrades, random, prints);
     world.run();
     let overwritten = world.overwritten();
     judge(&mut world, overwritten);

@@ -188,7 +188,7 @@ impl Scenario {
     }
 
     /// The load lasts longer than it takes to find a server dead and to recover it, and some clients have no reason to ask where anything is.
-    fn linger(&mut self, random: &mut Random) {
+    pub(crate) fn linger(&mut self, random: &mut Random) {
         self.max_think = self.max_think.max(*random.pick(&[50 * MILLI, 150 * MILLI]));
         self.clients = random.between(3, 5) as usize;
         self.readers = random.between(1, self.clients as u64 / 2) as usize;

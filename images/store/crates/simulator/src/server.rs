@@ -8,6 +8,7 @@ use master::{Channel, Config, Durability, Identity, LogPosition, Replication};
 use server::{BackupConfig, Server};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
+use wire::format::Formats;
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::ToCoordinator;
 use wire::time::Time;
@@ -175,6 +176,10 @@ pub struct ServerNode {
     /// Counts processes; what was meant for an earlier one is ignored.
     pub incarnation: u64,
     pub is_up: bool,
+    /// What the present process reads.
+    pub formats: Formats,
+    /// What the build reads that is started next.
+    pub installed: Formats,
     pub shards: Vec<ShardNode>,
     /// Counts the machine's starts.
     pub boots: u64,
@@ -194,6 +199,8 @@ impl ServerNode {
             name,
             incarnation: 0,
             is_up: false,
+            formats: Formats::CURRENT,
+            installed: Formats::CURRENT,
             shards: Vec::new(),
             boots: 0,
             disks: BTreeMap::new(),
@@ -215,6 +222,8 @@ impl ServerNode {
         self.incarnation += 1;
         self.is_up = true;
         self.dies_writing = None;
+        self.formats = self.installed;
+        let formats = self.formats;
         let incarnation = self.incarnation;
         self.shards = (0..shards)
             .map(|shard| {
@@ -234,7 +243,7 @@ impl ServerNode {
                     }),
                     domain: String::new(),
                 };
-                let config = server_config(scenario, self.boots);
+                let config = server_config(scenario, self.boots, formats);
                 let core: Server<MemoryStorage> = Server::new(config, identity, now);
                 ShardNode {
                     durable: LogPosition::START,
@@ -268,8 +277,11 @@ impl ServerNode {
     }
 }
 
-fn server_config(scenario: &Scenario, boots: u64) -> server::Config {
-    let master = shard_config(scenario);
+fn server_config(scenario: &Scenario, boots: u64, formats: Formats) -> server::Config {
+    let master = Config {
+        formats,
+        ..shard_config(scenario)
+    };
     let backup = scenario.replicated.map(|replicated| {
         let mut boot_id = [0; 16];
         boot_id[..8].copy_from_slice(&boots.to_le_bytes());
@@ -322,5 +334,6 @@ fn shard_config(scenario: &Scenario) -> Config {
         enumerated_bytes: scenario.enumerated_bytes,
         migrated_bytes: scenario.enumerated_bytes,
         allow_test_rpcs: false,
+        formats: Formats::CURRENT,
     }
 }

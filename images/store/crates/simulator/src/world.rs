@@ -25,6 +25,7 @@ use crate::run::OVERWRITES;
 use crate::scenario::{MILLI, SECOND, Scenario};
 use crate::server::{ServerNode, frame_count};
 use crate::trace::Trace;
+use crate::upgrades::Upgrades;
 
 /// The coordinator's machine; servers' follow, clients' come from [`FIRST_CLIENT`] on.
 pub const COORDINATOR: Host = 0;
@@ -109,6 +110,8 @@ pub enum Event {
     /// A tablet is to move.
     Migrate,
     Strike(Between),
+    /// Some process is to be of another build, or the upgrade finalized.
+    Upgrade,
 }
 
 /// Who sits at one side of a connection.
@@ -194,6 +197,7 @@ pub struct World {
     pub scenario: Scenario,
     pub random: Random,
     pub migrations: Migrations,
+    pub upgrades: Upgrades,
     pub network: Network,
     pub machines: BTreeMap<Host, Machine>,
     /// By connection and side.
@@ -237,6 +241,8 @@ pub struct World {
     scheduled: u64,
 }
 
+/// What a coordinator says that does not read the format of the state.
+pub const TOO_OLD: &str = "by a newer build";
 /// By then the servers are in, unless the network is slow.
 const START_OF_LOAD: u64 = 100 * MILLI;
 /// Simulated time after which the load ends, whatever was done of it.
@@ -258,6 +264,7 @@ impl World {
     pub fn new(
         scenario: Scenario,
         migrations: Migrations,
+        upgrades: Upgrades,
         mut random: Random,
         prints: bool,
     ) -> World {
@@ -293,6 +300,7 @@ impl World {
             scheduled: 0,
             scenario,
             migrations,
+            upgrades,
             random,
         };
         world.populate();
@@ -328,6 +336,7 @@ impl World {
             self.schedule_in(START_OF_LOAD + first, Event::Fault);
         }
         self.plan_migration();
+        self.plan_upgrade();
         if self.scenario.lease_expires {
             let at = START_OF_LOAD + self.random.between(MILLI, 300 * MILLI);
             self.schedule_in(at, Event::Absence);
@@ -371,6 +380,7 @@ impl World {
         let mut config = CoordinatorConfig::new(cluster_id, self.stores as u32, "simulated");
         config.silence_timeout = Duration::from_nanos(self.scenario.silence_timeout);
         config.ping_interval = config.silence_timeout / 15;
+        config.formats = self.coordinators[0].installed;
         let now = self.clock(COORDINATOR);
         let incarnation = self.coordinators[0].incarnation;
         let mut core = if goes_on {
@@ -380,6 +390,10 @@ impl World {
             let pairs = pairs.map(|(key, value)| Pair { key, value });
             match Coordinator::restore(config, pairs, now) {
                 Ok(core) => core,
+                Err(text) if self.has_builds() && text.contains(TOO_OLD) => {
+                    self.coordinator_is_too_old(0);
+                    return self.schedule_in(MILLI, Event::Restart(COORDINATOR));
+                }
                 Err(text) => return self.fail(format!("the coordinator does not start: {text}")),
             }
         } else {
@@ -501,7 +515,8 @@ impl World {
             | Event::Resume(_)
             | Event::Absence
             | Event::Migrate
-            | Event::Strike(_) => None,
+            | Event::Strike(_)
+            | Event::Upgrade => None,
         }
     }
 
@@ -580,6 +595,7 @@ impl World {
             } => self.api_answer(process, incarnation, id, *answer),
             Event::Migrate => self.migrate(),
             Event::Strike(between) => self.strike(between),
+            Event::Upgrade => self.upgrade(),
         }
     }
 

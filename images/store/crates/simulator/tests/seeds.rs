@@ -279,3 +279,32 @@ fn a_read_of_a_stopped_tablet_is_found() {
     let expected = &[WRONG, "answered for a tablet that has moved"];
     assert_found_by(Profile::Migrating, Bug::ReadAfterStop, 100, expected);
 }
+
+// What follows is about builds that read different formats.
+
+/// Servers and coordinators are upgraded, taken back, and the upgrade finalized; whoever comes too late is refused.
+#[test]
+fn a_store_is_upgraded_while_it_is_used() {
+    let options = Options {
+        profile: Profile::Upgrade,
+        ..Options::default()
+    };
+    let mut finalized = 0;
+    for seed in 0..20 {
+        let report = run(seed, options);
+        assert_eq!(report.failure, None, "seed {seed}");
+        let mut met = report.coverage.iter();
+        finalized += met
+            .find(|(what, _)| *what == "upgrades finalized")
+            .map_or(0, |(_, count)| count);
+        let again = run(seed, options);
+        assert_eq!(report.trace_hash, again.trace_hash, "seed {seed}");
+    }
+    assert!(finalized > 0, "no upgrade was finalized");
+}
+
+#[test]
+fn an_upgrade_that_is_finalized_too_early_is_found() {
+    let expected = ["is told that format", "not over"];
+    assert_found_by(Profile::Upgrade, Bug::FinalizeTooEarly, 50, &expected);
+}

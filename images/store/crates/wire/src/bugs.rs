@@ -55,6 +55,8 @@ pub enum Bug {
     WriteAfterFreeze,
     /// A tablet that was stopped for its migration is still read.
     ReadAfterStop,
+    /// A format is put in force although some members do not read it.
+    FinalizeTooEarly,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -10,9 +10,12 @@
 //!
 //! The first entry of a segment is a [`SegmentHeader`]. A kind or format that this build does not know is an error, never
 //! skipped. A new kind is one more implementation of [`Entry`]; every `match` on [`Kind`] then asks for its arm.
+//!
+//! Which format an entry is written in follows from the store's ([`Kind::format_in`]). One log may hold entries of several: each says its own.
 
 use core::fmt;
 
+use crate::format::{NEWEST_LAYOUT, NEXT_FORMAT};
 use crate::ids::{ServerId, TableId};
 use crate::keys::KeysAndValue;
 
@@ -35,18 +38,16 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The format that this build writes and, this being the first version, the only one that it reads.
-    pub const fn format(self) -> u8 {
+    /// The format that entries of this kind have in a store of format `store`; each was another before.
+    pub const fn format_in(self, store: u32) -> u8 {
         match self {
-            Kind::SegmentHeader => SegmentHeader::FORMAT,
-            Kind::Object => Object::FORMAT,
-            Kind::Tombstone => Tombstone::FORMAT,
-            Kind::RpcResult => RpcResult::FORMAT,
-            Kind::Digest => Digest::FORMAT,
+            // Nothing but tests has seen it: a build of this version has to refuse something.
+            Kind::SegmentHeader | Kind::Tombstone if store >= NEXT_FORMAT => 2,
+            _ => 1,
         }
     }
 
-    fn from_tag(tag: u8) -> Result<Kind, EntryError> {
+    fn from_tag(tag: u8) -> Result<(Kind, u8), EntryError> {
         let (number, format) = (tag & ((1 << KIND_BITS) - 1), tag >> KIND_BITS);
         let kind = match number {
             1 => Kind::SegmentHeader,
@@ -56,8 +57,8 @@ impl Kind {
             5 => Kind::Digest,
             _ => return Err(EntryError::UnknownKind(number)),
         };
-        if kind.format() == format {
-            Ok(kind)
+        if (1..=kind.format_in(NEWEST_LAYOUT)).contains(&format) {
+            Ok((kind, format))
         } else {
             Err(EntryError::UnknownFormat { kind, format })
         }
@@ -107,13 +108,13 @@ impl core::error::Error for EntryError {}
 /// One kind of log entry: its layout.
 pub trait Entry<'a>: Sized {
     const KIND: Kind;
-    const FORMAT: u8;
 
-    /// At most [`MAX_BODY_BYTES`].
+    /// At most [`MAX_BODY_BYTES`]; the same in all formats.
     fn body_bytes(&self) -> usize;
-    /// Writes the body into `out`, which has exactly [`Self::body_bytes`].
-    fn write_body(&self, out: &mut [u8]);
-    fn read_body(body: &'a [u8]) -> Result<Self, EntryError>;
+    /// Writes the body, as it lies in a store of format `store`, into `out`, which has exactly [`Self::body_bytes`].
+    fn write_body(&self, store: u32, out: &mut [u8]);
+    /// Reads a body of this format of the kind.
+    fn read_body(format: u8, body: &'a [u8]) -> Result<Self, EntryError>;
 
     /// What the entry takes in the log.
     fn entry_bytes(&self) -> usize {
@@ -125,18 +126,18 @@ const fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGNMENT_BYTES)
 }
 
-/// Writes an entry to the start of `out` and tells how many bytes it took.
+/// Writes an entry, as it lies in a store of format `store`, to the start of `out` and tells how many bytes it took.
 ///
 /// # Panics
 /// If `out` is shorter than the entry, or the body longer than [`MAX_BODY_BYTES`]: the log checks both before.
-pub fn write<'a, E: Entry<'a>>(entry: &E, out: &mut [u8]) -> usize {
+pub fn write<'a, E: Entry<'a>>(entry: &E, store: u32, out: &mut [u8]) -> usize {
     let body_bytes = entry.body_bytes();
     assert!(body_bytes <= MAX_BODY_BYTES);
     let end = HEADER_BYTES + body_bytes;
-    let tag = E::KIND as u8 | E::FORMAT << KIND_BITS;
+    let tag = E::KIND as u8 | E::KIND.format_in(store) << KIND_BITS;
     let word = body_bytes as u32 | u32::from(tag) << 24;
     out[4..8].copy_from_slice(&word.to_le_bytes());
-    entry.write_body(&mut out[HEADER_BYTES..end]);
+    entry.write_body(store, &mut out[HEADER_BYTES..end]);
     let checksum = crc32c::crc32c(&out[4..end]);
     out[..4].copy_from_slice(&checksum.to_le_bytes());
     out[end..padded(end)].fill(0);
@@ -147,6 +148,8 @@ pub fn write<'a, E: Entry<'a>>(entry: &E, out: &mut [u8]) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawEntry<'a> {
     pub kind: Kind,
+    /// Of this kind, not the store's.
+    pub format: u8,
     pub body: &'a [u8],
     /// Header, body and padding.
     pub bytes: &'a [u8],
@@ -158,12 +161,13 @@ impl<'a> RawEntry<'a> {
         let header = bytes
             .first_chunk::<HEADER_BYTES>()
             .ok_or(EntryError::Truncated)?;
-        let kind = Kind::from_tag(header[7])?;
+        let (kind, format) = Kind::from_tag(header[7])?;
         let body_bytes = u32::from_le_bytes([header[4], header[5], header[6], 0]) as usize;
         let end = HEADER_BYTES + body_bytes;
         let bytes = bytes.get(..padded(end)).ok_or(EntryError::Truncated)?;
         Ok(RawEntry {
             kind,
+            format,
             body: &bytes[HEADER_BYTES..end],
             bytes,
         })
@@ -197,7 +201,7 @@ impl<'a> RawEntry<'a> {
     /// Looks into the body.
     pub fn decode<E: Entry<'a>>(&self) -> Result<E, EntryError> {
         if self.kind == E::KIND {
-            E::read_body(self.body)
+            E::read_body(self.format, self.body)
         } else {
             Err(EntryError::WrongKind(self.kind))
         }
@@ -237,7 +241,7 @@ fn put_words<const N: usize>(out: &mut [u8], words: [u64; N]) -> &mut [u8] {
 /// | 24 | 8 | segment id |
 /// | 32 | 8 | safe version |
 /// | 40 | 4 | size of the segment |
-/// | 44 | 4 | zero |
+/// | 44 | 4 | format 1: zero; format 2: the store's format |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     pub cluster_id: u64,
@@ -256,13 +260,16 @@ impl SegmentHeader {
 
 impl Entry<'_> for SegmentHeader {
     const KIND: Kind = Kind::SegmentHeader;
-    const FORMAT: u8 = 1;
 
     fn body_bytes(&self) -> usize {
         Self::BODY_BYTES
     }
 
-    fn write_body(&self, out: &mut [u8]) {
+    fn write_body(&self, store: u32, out: &mut [u8]) {
+        let written_in = match Self::KIND.format_in(store) {
+            1 => 0,
+            _ => u64::from(store) << 32,
+        };
         put_words(
             out,
             [
@@ -271,31 +278,27 @@ impl Entry<'_> for SegmentHeader {
                 self.server_id.0,
                 self.segment_id,
                 self.safe_version,
-                u64::from(self.segment_bytes),
+                u64::from(self.segment_bytes) | written_in,
             ],
         );
     }
 
-    fn read_body(body: &[u8]) -> Result<Self, EntryError> {
-        let malformed = EntryError::Malformed(Kind::SegmentHeader);
+    fn read_body(format: u8, body: &[u8]) -> Result<Self, EntryError> {
         let (words, rest) = words::<6>(body, Kind::SegmentHeader)?;
-        let [
-            magic,
-            cluster_id,
-            server_id,
-            segment_id,
-            safe_version,
-            bytes,
-        ] = words;
-        if magic.to_le_bytes() != Self::MAGIC || !rest.is_empty() {
-            return Err(malformed);
+        let [magic, cluster_id, server_id, segment_id, safe_version, last] = words;
+        let (segment_bytes, written_in) = (last as u32, last >> 32);
+        if magic.to_le_bytes() != Self::MAGIC
+            || !rest.is_empty()
+            || (format == 1) != (written_in == 0)
+        {
+            return Err(EntryError::Malformed(Kind::SegmentHeader));
         }
         Ok(SegmentHeader {
             cluster_id,
             server_id: ServerId(server_id),
             segment_id,
             safe_version,
-            segment_bytes: u32::try_from(bytes).map_err(|_| malformed)?,
+            segment_bytes,
         })
     }
 }
@@ -323,18 +326,17 @@ impl<'a> Object<'a> {
 
 impl<'a> Entry<'a> for Object<'a> {
     const KIND: Kind = Kind::Object;
-    const FORMAT: u8 = 1;
 
     fn body_bytes(&self) -> usize {
         16 + self.content.encoded_bytes()
     }
 
-    fn write_body(&self, out: &mut [u8]) {
+    fn write_body(&self, _store: u32, out: &mut [u8]) {
         let rest = put_words(out, [self.table_id.0, self.version]);
         self.content.write_to(rest);
     }
 
-    fn read_body(body: &'a [u8]) -> Result<Self, EntryError> {
+    fn read_body(_format: u8, body: &'a [u8]) -> Result<Self, EntryError> {
         let ([table_id, version], rest) = words(body, Kind::Object)?;
         let content = KeysAndValue::parse(rest).map_err(|_| EntryError::Malformed(Kind::Object))?;
         Ok(Object {
@@ -384,6 +386,8 @@ impl<'a> ObjectView<'a> {
 /// | 8 | 8 | version of the dead object |
 /// | 16 | 8 | id of the segment that holds the dead object |
 /// | 24 | rest | primary key |
+///
+/// In format 2 the segment's id comes first: as long as before, and misread by whoever does not look at the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tombstone<'a> {
     pub table_id: TableId,
@@ -401,19 +405,26 @@ impl<'a> Tombstone<'a> {
 
 impl<'a> Entry<'a> for Tombstone<'a> {
     const KIND: Kind = Kind::Tombstone;
-    const FORMAT: u8 = 1;
 
     fn body_bytes(&self) -> usize {
         24 + self.key.len()
     }
 
-    fn write_body(&self, out: &mut [u8]) {
-        let rest = put_words(out, [self.table_id.0, self.version, self.segment_id]);
+    fn write_body(&self, store: u32, out: &mut [u8]) {
+        let mut words = [self.table_id.0, self.version, self.segment_id];
+        if Self::KIND.format_in(store) > 1 {
+            words.rotate_right(1);
+        }
+        let rest = put_words(out, words);
         rest.copy_from_slice(self.key);
     }
 
-    fn read_body(body: &'a [u8]) -> Result<Self, EntryError> {
-        let ([table_id, version, segment_id], key) = words(body, Kind::Tombstone)?;
+    fn read_body(format: u8, body: &'a [u8]) -> Result<Self, EntryError> {
+        let (mut words, key) = words(body, Kind::Tombstone)?;
+        if format > 1 {
+            words.rotate_left(1);
+        }
+        let [table_id, version, segment_id] = words;
         if key.is_empty() || key.len() > crate::rpc::MAX_KEY_BYTES {
             return Err(EntryError::Malformed(Kind::Tombstone));
         }
@@ -455,13 +466,12 @@ impl<'a> RpcResult<'a> {
 
 impl<'a> Entry<'a> for RpcResult<'a> {
     const KIND: Kind = Kind::RpcResult;
-    const FORMAT: u8 = 1;
 
     fn body_bytes(&self) -> usize {
         40 + self.response.len()
     }
 
-    fn write_body(&self, out: &mut [u8]) {
+    fn write_body(&self, _store: u32, out: &mut [u8]) {
         let rest = put_words(
             out,
             [
@@ -475,7 +485,7 @@ impl<'a> Entry<'a> for RpcResult<'a> {
         rest.copy_from_slice(self.response);
     }
 
-    fn read_body(body: &'a [u8]) -> Result<Self, EntryError> {
+    fn read_body(_format: u8, body: &'a [u8]) -> Result<Self, EntryError> {
         let (words, response) = words(body, Kind::RpcResult)?;
         let [lease_id, rpc_id, ack_id, table_id, key_hash] = words;
         if response.len() < 4 {
@@ -525,17 +535,16 @@ fn is_growing(ids: &[[u8; 8]]) -> bool {
 
 impl<'a> Entry<'a> for Digest<'a> {
     const KIND: Kind = Kind::Digest;
-    const FORMAT: u8 = 1;
 
     fn body_bytes(&self) -> usize {
         8 * self.ids.len()
     }
 
-    fn write_body(&self, out: &mut [u8]) {
+    fn write_body(&self, _store: u32, out: &mut [u8]) {
         out.copy_from_slice(self.ids.as_flattened());
     }
 
-    fn read_body(body: &'a [u8]) -> Result<Self, EntryError> {
+    fn read_body(_format: u8, body: &'a [u8]) -> Result<Self, EntryError> {
         match body.as_chunks() {
             (ids, []) if is_growing(ids) => Ok(Digest { ids }),
             _ => Err(EntryError::Malformed(Kind::Digest)),

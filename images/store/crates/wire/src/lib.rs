@@ -4,6 +4,7 @@
 
 pub mod bugs;
 pub mod entry;
+pub mod format;
 pub mod hash;
 pub mod ids;
 pub mod keys;

@@ -121,6 +121,11 @@ pub struct Hello {
     /// The highest in that cluster that this shard was told of, by whichever coordinator.
     #[prost(message, optional, tag = "17")]
     pub position: Option<Position>,
+    /// Formats that this build reads; 0, of older builds: the first alone.
+    #[prost(uint32, tag = "18")]
+    pub oldest_format: u32,
+    #[prost(uint32, tag = "19")]
+    pub newest_format: u32,
 }
 
 /// Where in a store's life a coordinator was when it said something: the last that it had noted of the store's state. A leader of a later term has
@@ -398,7 +403,7 @@ pub struct MigrationWanted {
 pub struct ToShard {
     #[prost(
         oneof = "coordinator::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 30"
     )]
     pub kind: Option<coordinator::Kind>,
 }
@@ -467,6 +472,9 @@ pub mod coordinator {
         CommitMigration(MigrationId),
         #[prost(message, tag = "24")]
         MigrationEnded(MigrationEnded),
+        /// Everybody reads it: it is in force from now on. Not answered; whoever is away learns it from its welcome.
+        #[prost(message, tag = "30")]
+        Activate(Format),
     }
 }
 
@@ -499,6 +507,9 @@ pub struct Welcome {
     /// Orders on this session are this leader's. A shard that knows a later one, or another one of the same term, does not let itself be welcomed.
     #[prost(message, optional, tag = "9")]
     pub position: Option<Position>,
+    /// The one in force; 0, of older builds: the first.
+    #[prost(uint32, tag = "10")]
+    pub format: u32,
 }
 
 /// A closed range of key hashes of a table.
@@ -529,7 +540,7 @@ pub enum RefusedReason {
     Superseded = 1,
     /// Something in the Hello is wrong or does not fit (shard counts, an empty name, a store that is full).
     Invalid = 2,
-    /// Format version not understood.
+    /// The build does not read the format that is in force in the store.
     Version = 3,
 }
 
@@ -713,6 +724,13 @@ pub struct MigrateOut {
     pub tablet: TabletRange,
     #[prost(fixed64, tag = "3")]
     pub target: u64,
+}
+
+/// What is kept is written in this format.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Format {
+    #[prost(uint32, tag = "1")]
+    pub format: u32,
 }
 
 /// A SERVER_CONTROL_ALL operation, passed on. `op` is one of the wire protocol's control operations.

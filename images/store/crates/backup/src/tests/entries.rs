@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use wire::entry::{
     self, Digest, Entry, EntryError, Kind, Object, RawEntry, RpcResult, SegmentHeader, Tombstone,
 };
+use wire::format::FIRST_FORMAT;
 use wire::hash::key_hash;
 use wire::ids::TableId;
 use wire::keys::KeysAndValue;
@@ -37,7 +38,7 @@ impl Segment {
     fn add<'a>(&mut self, entry: &impl Entry<'a>) -> Range<usize> {
         let start = self.0.len();
         self.0.resize(start + entry.entry_bytes(), 0);
-        entry::write(entry, &mut self.0[start..]);
+        entry::write(entry, FIRST_FORMAT, &mut self.0[start..]);
         start..self.0.len()
     }
 

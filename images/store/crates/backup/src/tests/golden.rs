@@ -45,6 +45,7 @@ fn format_1_is_as_it_was() {
         ..open
     };
     let superblock = Superblock {
+        format: 1,
         sequence: 6,
         cluster_id: CLUSTER,
         segment_bytes: 8 << 20,
@@ -79,6 +80,7 @@ fn format_1_is_as_it_was() {
 #[test]
 fn a_full_superblock_fits_its_block() {
     let superblock = Superblock {
+        format: 1,
         sequence: 1,
         cluster_id: CLUSTER,
         segment_bytes: 1,

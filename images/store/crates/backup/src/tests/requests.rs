@@ -277,6 +277,40 @@ fn a_storage_that_cannot_be_used_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_storage_of_a_format_that_this_build_does_not_read_is_refused_whatever_older_superblocks_say() {
+    let later = Formats {
+        oldest: 1,
+        newest: 2,
+    };
+    for durability in [Durability::Buffered, Durability::Flushed] {
+        let mut rig = Rig::new(durability, 3);
+        rig.config.formats = later;
+        let storage = rig.take_storage();
+        rig.open(storage);
+        rig.put_settled(replica(1, 1), 0..100, true);
+        rig.backup().activate(2);
+        rig.tick();
+        rig.settle();
+        let former = Config {
+            formats: Formats::CURRENT,
+            ..rig.config.clone()
+        };
+        let storage = rig.take_storage();
+        let refused = Backup::open(Time(0), former, storage.clone()).map(|_| ());
+        let unknown = OpenError::UnknownFormat {
+            found: 2,
+            known: Formats::CURRENT,
+        };
+        assert_eq!(refused, Err(unknown), "{durability:?}");
+        // Who reads it goes on with it, whatever it is told.
+        assert_eq!(rig.config.format, 1);
+        rig.open(storage);
+        assert_eq!(rig.backup().config().format, 2);
+        assert_eq!(rig.backup().logs().count(), 1);
+    }
+}
+
+#[test]
 fn formatting_leaves_nothing_of_what_was_there() {
     let mut rig = Rig::buffered();
     rig.put_now(replica(1, 1), 0..100, true);

@@ -36,8 +36,8 @@ use crate::requests::refusal;
 use crate::state::Pair;
 use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
 use crate::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Loss, MigrateError, Migration, MigrationOrder,
-    Removal, RemoveMemberError, StateWait,
+    AcceptLossError, Acceptance, ClusterStatus, Finalize, FinalizeError, Loss, MigrateError,
+    Migration, MigrationOrder, Removal, RemoveMemberError, StateWait,
 };
 use crate::{Config, Coordinator};
 use held::{Held, needs_no_commit};
@@ -237,6 +237,15 @@ impl<A> Leader<A> {
     ) -> Result<Migration, MigrateError> {
         let done = self.act(|coordinator, out| coordinator.migrate_tablet(now, order, out));
         done.unwrap_or_else(|| Err(MigrateError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`Coordinator::finalize_upgrade`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// Somebody does not read the format.
+    pub fn finalize_upgrade(&mut self, finalize: &Finalize) -> Result<u32, FinalizeError> {
+        let done = self.act(|coordinator, out| coordinator.finalize_upgrade(finalize, out));
+        done.unwrap_or_else(|| Err(FinalizeError::DoesNotLead(NOT_YET.to_owned())))
     }
 
     /// Something of the driver's own that may show what the coordinator knows: comes out as [`Output::Deferred`] once all that it may show is noted.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use wire::format::Formats;
 use wire::ids::ServerId;
 
 use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process, Server};
@@ -31,6 +32,8 @@ fn member_record(name: &str, member: &Member) -> Record {
         past: member.past.iter().map(process_record).collect(),
         is_dead: member.is_dead,
         is_draining: member.is_draining,
+        oldest_format: member.formats.oldest,
+        newest_format: member.formats.newest,
     })
 }
 
@@ -164,6 +167,7 @@ impl Members {
             process: process_of(record.process),
             host_id: record.host_id,
             build_version: record.build_version,
+            formats: Formats::said(record.oldest_format, record.newest_format),
             servers: record.servers,
             shard_count,
             incarnations: record.incarnations,

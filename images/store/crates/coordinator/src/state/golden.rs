@@ -49,6 +49,8 @@ fn records() -> Vec<(&'static str, Record)> {
         past: vec![process("uid-1", 8)],
         is_dead: true,
         is_draining: false,
+        oldest_format: 0,
+        newest_format: 0,
     };
     let server = Server {
         id: 1 << 32 | 300,
@@ -143,6 +145,11 @@ fn records() -> Vec<(&'static str, Record)> {
         is_draining: true,
         ..member.clone()
     };
+    let member_with_formats = Member {
+        oldest_format: 1,
+        newest_format: 2,
+        ..member.clone()
+    };
     let loss_given_up = given_up(2, "of a log");
     vec![
         ("meta", Record::Meta(meta)),
@@ -158,6 +165,7 @@ fn records() -> Vec<(&'static str, Record)> {
         ("log-left", Record::Log(log_left)),
         ("meta-with-term", Record::Meta(meta_with_term)),
         ("member-draining", Record::Member(member_draining)),
+        ("member-with-formats", Record::Member(member_with_formats)),
     ]
 }
 

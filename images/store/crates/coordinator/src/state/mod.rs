@@ -19,7 +19,7 @@ use wire::time::Time;
 use crate::Coordinator;
 use crate::loss::Left;
 use crate::recovery::Dead;
-use records::{FORMAT_VERSION, Key, Meta, Record, Value};
+use records::{Key, Meta, Record, Value};
 
 /// What builds that do not say it have noted cluster time ahead by.
 const FORMER_TIME_AHEAD_NS: u64 = 60_000_000_000;
@@ -161,7 +161,7 @@ impl Coordinator {
         let (last_table_number, last_used_server) = self.tables.counters();
         let noted = self.leading.position.filter(|_| self.leading.is_noted);
         Meta {
-            format_version: FORMAT_VERSION,
+            format_version: self.format,
             cluster_id: self.config.cluster_id,
             cluster_tag: self.config.cluster_tag,
             last_server_index: self.members.last_index(),

@@ -1,14 +1,11 @@
 //! The coordinator's durable state as bytes: one record for each thing that must not be forgotten, under a key.
 //!
-//! Records change by optional additions only. A change that an older build must not overlook raises [`FORMAT_VERSION`], which
-//! stands in the one [`Meta`] record; a build reads versions up to its own.
+//! Records change by optional additions only. A change that an older build must not overlook comes with a new format of the store
+//! ([`wire::format`]). The one in force stands in the one [`Meta`] record, and a build that does not read it does not go on with the state.
 
 use prost::{Message, Oneof};
 
 pub use super::objects::Leadership;
-
-/// The format that this build writes.
-pub const FORMAT_VERSION: u32 = 1;
 
 /// What stands under a key.
 #[derive(Clone, PartialEq, Message)]
@@ -40,6 +37,7 @@ pub enum Record {
 /// The store, and every counter: what was given out once is never given out again.
 #[derive(Clone, PartialEq, Message)]
 pub struct Meta {
+    /// The one in force in the store.
     #[prost(uint32, tag = "1")]
     pub format_version: u32,
     #[prost(fixed64, tag = "2")]
@@ -124,6 +122,11 @@ pub struct Member {
     /// It is to leave the store.
     #[prost(bool, tag = "12")]
     pub is_draining: bool,
+    /// Formats that the present process reads; 0, of older builds: the first alone.
+    #[prost(uint32, tag = "10")]
+    pub oldest_format: u32,
+    #[prost(uint32, tag = "11")]
+    pub newest_format: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]

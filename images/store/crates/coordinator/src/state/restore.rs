@@ -3,12 +3,13 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use prost::Message;
+use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::ServerId;
 use wire::member::Position;
 use wire::time::Time;
 
 use super::objects::MAX_PAST;
-use super::records::{self, FORMAT_VERSION, Key, Meta, Record, Value};
+use super::records::{self, Key, Meta, Record, Value};
 use super::{FORMER_TIME_AHEAD_NS, Pair};
 use crate::leases::Leases;
 use crate::loss::Left;
@@ -46,14 +47,14 @@ impl Coordinator {
         pairs: impl IntoIterator<Item = Pair>,
         now: Time,
     ) -> Result<Coordinator, String> {
-        let sorted = sort(pairs)?;
+        let sorted = sort(pairs, config.formats)?;
         build(config, sorted, now).map_err(|text| {
             format!("the noted state contradicts itself: {text}; put a copy of the state from before in its place")
         })
     }
 }
 
-fn sort(pairs: impl IntoIterator<Item = Pair>) -> Result<Sorted, String> {
+fn sort(pairs: impl IntoIterator<Item = Pair>, known: Formats) -> Result<Sorted, String> {
     let mut sorted = Sorted::default();
     let mut keys = BTreeSet::new();
     // Of a newer format not even the records need be readable: that it is newer is what must be said then.
@@ -83,11 +84,18 @@ fn sort(pairs: impl IntoIterator<Item = Pair>) -> Result<Sorted, String> {
     let version = sorted
         .meta
         .as_ref()
-        .map_or(FORMAT_VERSION, |meta| meta.format_version);
-    if version > FORMAT_VERSION {
+        .map_or(FIRST_FORMAT, |meta| meta.format_version);
+    if version > known.newest {
         return Err(format!(
-            "the state was written in format {version} by a newer build, and this one reads formats up to {FORMAT_VERSION}: \
-             start a coordinator of that version"
+            "the state was written in format {version} by a newer build, and this one reads formats up to {}: start a coordinator of \
+             that version",
+            known.newest
+        ));
+    }
+    if version != 0 && version < known.oldest {
+        return Err(format!(
+            "the state is of format {version}, and this build reads {known}: start a coordinator of a version in between, upgrade all \
+             servers to it, and finalize that (rcbox upgrade finalize)"
         ));
     }
     if version == 0 {
@@ -144,6 +152,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     let mut coordinator = Coordinator::new(config, now);
     coordinator.time_base_ns = meta.time_bound_ns;
     coordinator.time_bound_ns = meta.time_bound_ns;
+    coordinator.format = meta.format_version;
     coordinator.members = members;
     coordinator.tables = tables;
     coordinator.leases = leases;
@@ -246,7 +255,7 @@ mod tests {
     #[test]
     fn every_counter_comes_back() {
         let meta = Meta {
-            format_version: FORMAT_VERSION,
+            format_version: FIRST_FORMAT,
             cluster_id: 2,
             cluster_tag: 3,
             last_server_index: 4,

@@ -146,6 +146,11 @@ impl Harness {
         Coordinator::restore(config, self.kept.pairs(), self.now).expect("what was noted")
     }
 
+    /// Of processes from the next restart on.
+    pub fn change_config(&mut self, change: impl FnOnce(&mut Config)) {
+        change(&mut self.config);
+    }
+
     /// The process dies, and the next one starts `down` later with what was noted.
     pub fn restart(&mut self, down: Duration) {
         self.out.actions.clear();

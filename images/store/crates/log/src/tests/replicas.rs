@@ -1,10 +1,11 @@
 //! What replicas hold is enough: whenever everything in memory is lost, replaying the segments that the last digest names brings
 //! back what was durable.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 use wire::entry::{Kind, RawEntry, SegmentHeader};
+use wire::format::Formats;
 use wire::peer::Role;
 
 use super::*;
@@ -70,6 +71,22 @@ impl Replicas {
             }
         }
         assert!(self.copies.len() <= log.config().max_frames() as usize);
+    }
+
+    /// In which formats entries of a kind lie on backups.
+    fn formats_of(&self, kind: Kind) -> BTreeSet<u8> {
+        let mut formats = BTreeSet::new();
+        for copy in self.copies.values() {
+            let mut bytes = &copy.bytes[..];
+            while !bytes.is_empty() {
+                let entry = RawEntry::read_checked(bytes).unwrap();
+                if entry.kind == kind {
+                    formats.insert(entry.format);
+                }
+                bytes = &bytes[entry.bytes.len()..];
+            }
+        }
+        formats
     }
 
     /// All objects, from what was durable alone.
@@ -219,9 +236,13 @@ proptest! {
     fn what_was_durable_is_what_a_replay_brings_back(
         segments in 8u32..40,
         steps in proptest::collection::vec(any_step(), 1..600),
+        activated_at in 0usize..600,
     ) {
         let mut checked = Checked::new(segments);
         for (n, step) in steps.iter().enumerate() {
+            if n == activated_at {
+                checked.store.log.set_format(Formats::NEXT.newest);
+            }
             checked.run(n, step);
             if n % 7 == 0 {
                 checked.check();
@@ -238,6 +259,9 @@ fn overwrites_go_on_for_ever_with_a_bounded_number_of_replicas() {
         let mut checked = Checked::new(32);
         let mut random = Lcg(seed);
         for n in 0..40_000 {
+            if n == 20_000 {
+                checked.store.log.set_format(Formats::NEXT.newest);
+            }
             let key = random.below(keys) as u16;
             let step = match random.below(10) {
                 0 => Step::Remove { key },
@@ -253,6 +277,8 @@ fn overwrites_go_on_for_ever_with_a_bounded_number_of_replicas() {
                 checked.check();
             }
         }
+        let formats = checked.replicas.formats_of(Kind::Tombstone);
+        assert!(formats.contains(&2), "{keys} keys: {formats:?}");
         let cleaned = checked.store.log.cleaner_stats().segments_cleaned;
         assert!(cleaned > 300, "{keys} keys: {cleaned} segments cleaned");
     }

@@ -226,13 +226,14 @@ impl Store {
         most: usize,
         data: &mut Vec<u8>,
     ) -> Option<u64> {
+        let format = self.log.format();
         let mut looked_at = 0;
         while looked_at < PIECE_SLOTS && data.len() < most {
             let client = self.keeper.results.client_after(last)?;
             last = client.lease_id;
             looked_at += 1 + client.records.len();
             if client.ack_id > 0 {
-                put_acknowledgement(tablet, client.lease_id, client.ack_id, data);
+                put_acknowledgement(tablet, client.lease_id, client.ack_id, format, data);
             }
             for at in client.records {
                 let entry = self.log.entry(at);
@@ -247,7 +248,13 @@ impl Store {
 
 /// A result that its client has acknowledged says no more than that: whoever replays it takes that in. A late copy of an RPC that the target once
 /// got, when it had the tablet before, must not take effect.
-fn put_acknowledgement(tablet: &TabletRange, lease_id: u64, ack_id: u64, data: &mut Vec<u8>) {
+fn put_acknowledgement(
+    tablet: &TabletRange,
+    lease_id: u64,
+    ack_id: u64,
+    format: u32,
+    data: &mut Vec<u8>,
+) {
     let nothing = RpcResult {
         lease_id,
         rpc_id: ack_id,
@@ -258,7 +265,7 @@ fn put_acknowledgement(tablet: &TabletRange, lease_id: u64, ack_id: u64, data: &
     };
     let start = data.len();
     data.resize(start + RpcResult::entry_bytes_of(nothing.response.len()), 0);
-    wire::entry::write(&nothing, &mut data[start..]);
+    wire::entry::write(&nothing, format, &mut data[start..]);
 }
 
 /// Gives out what was appended to the log from a position on; answers where to go on.

@@ -1,5 +1,6 @@
 //! A shard with a coordinator and clients that a test plays.
 
+use wire::format::Formats;
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{self, TabletRange, ToCoordinator, ToShard, coordinator, shard};
@@ -123,6 +124,7 @@ pub fn small(durability: Durability) -> Config {
         enumerated_bytes: 128 << 10,
         migrated_bytes: 64 << 10,
         allow_test_rpcs: false,
+        formats: Formats::CURRENT,
     }
 }
 

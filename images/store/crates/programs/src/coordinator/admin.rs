@@ -6,8 +6,8 @@ use std::pin::Pin;
 use admin::admin_server::{Admin, AdminServer};
 use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
 use coordinator::status::{
-    self, AcceptLossError, MigrateError, MigrationOrder, MigrationTarget, RemoveMemberError,
-    TabletTable,
+    self, AcceptLossError, FinalizeError, MigrateError, MigrationOrder, MigrationTarget,
+    RemoveMemberError, TabletTable,
 };
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
@@ -223,6 +223,29 @@ impl Admin for Service {
         Ok(Response::new(admin::AcceptLossResponse { loss }))
     }
 
+    async fn finalize_upgrade(
+        &self,
+        request: Request<admin::FinalizeUpgradeRequest>,
+    ) -> Result<Response<admin::FinalizeUpgradeResponse>, Status> {
+        let request = request.into_inner();
+        let finalize = status::Finalize {
+            format: request.format,
+            expected_cluster_id: request.expected_cluster_id,
+        };
+        let finalized = self
+            .ask(|answer| Question::FinalizeUpgrade { finalize, answer })
+            .await?;
+        let format_version = finalized.map_err(|error| match error {
+            FinalizeError::OldMembers { .. }
+            | FinalizeError::NotPossible { .. }
+            | FinalizeError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
+            FinalizeError::OtherStore(_) => Status::aborted(error.to_string()),
+        })?;
+        Ok(Response::new(admin::FinalizeUpgradeResponse {
+            format_version,
+        }))
+    }
+
     async fn migrate_tablet(
         &self,
         request: Request<admin::MigrateTabletRequest>,
@@ -319,6 +342,11 @@ fn cluster_status(
             }),
         }),
         migrations: status.migrations.into_iter().map(migration).collect(),
+        upgrade: Some(admin::Upgrade {
+            oldest_format: status.upgrade.oldest_format,
+            newest_format: status.upgrade.newest_format,
+            hindrances: status.upgrade.hindrances,
+        }),
     }
 }
 
@@ -333,6 +361,8 @@ fn member(member: status::Member) -> admin::Member {
         instance: member.instance,
         host_id: member.host_id,
         build_version: member.build_version,
+        oldest_format: member.oldest_format,
+        newest_format: member.newest_format,
         shards: member.shards.into_iter().map(shard).collect(),
         incarnations: member.incarnations,
         domain: member.domain,

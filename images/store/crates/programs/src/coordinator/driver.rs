@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::sync::mpsc::Receiver;
 
 use coordinator::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Loss, MigrateError, Migration, MigrationOrder,
-    Removal, RemoveMemberError, TablePage,
+    AcceptLossError, Acceptance, ClusterStatus, Finalize, FinalizeError, Loss, MigrateError,
+    Migration, MigrationOrder, Removal, RemoveMemberError, TablePage,
 };
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
@@ -60,6 +60,11 @@ pub enum Question {
     AcceptLoss {
         acceptance: Acceptance,
         answer: oneshot::Sender<Result<Loss, AcceptLossError>>,
+    },
+    FinalizeUpgrade {
+        finalize: Finalize,
+        /// The format in force.
+        answer: oneshot::Sender<Result<u32, FinalizeError>>,
     },
     MigrateTablet {
         order: MigrationOrder,
@@ -181,6 +186,10 @@ impl Driver {
             Question::AcceptLoss { acceptance, answer } => {
                 let accepted = coordinator.accept_loss(now, &acceptance, &mut out);
                 Box::new(move || drop(answer.send(accepted)))
+            }
+            Question::FinalizeUpgrade { finalize, answer } => {
+                let finalized = coordinator.finalize_upgrade(&finalize, &mut out);
+                Box::new(move || drop(answer.send(finalized)))
             }
             Question::MigrateTablet { order, answer } => {
                 let begun = coordinator.migrate_tablet(now, &order, &mut out);

@@ -25,7 +25,7 @@ use crate::mailbox::Mailbox;
 use crate::memory::give_back_at_once;
 use crate::random::random_u64;
 use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
-use crate::{VERSION, http};
+use crate::{FORMATS, VERSION, http};
 use state_file::{Directory, StateFile};
 
 /// Keeps the membership and the tables of a store, and tells clients where to find what.
@@ -194,6 +194,7 @@ fn open_state(
     };
     let config = coordinator::Config {
         allow_test_rpcs: options.allow_test_rpcs,
+        formats: FORMATS,
         ..coordinator::Config::new(random_u64()?, cluster_tag, VERSION)
     };
     let Some(path) = directory else {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use admin::admin_client::AdminClient;
 use admin::{
-    AcceptLossRequest, AcceptLossResponse, GetClusterStatusRequest, GetClusterStatusResponse,
-    ListTablesRequest, MigrateTabletRequest, MigrateTabletResponse, RemoveMemberRequest, Table,
+    AcceptLossRequest, AcceptLossResponse, FinalizeUpgradeRequest, FinalizeUpgradeResponse,
+    GetClusterStatusRequest, GetClusterStatusResponse, ListTablesRequest, MigrateTabletRequest,
+    MigrateTabletResponse, RemoveMemberRequest, Table,
 };
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -102,6 +103,16 @@ pub fn remove_member(coordinator: &str, request: &RemoveMemberRequest) -> Result
         client.remove_member(request.clone()).await
     })
     .map(|_| ())
+}
+
+/// Puts the newest format in force.
+pub fn finalize_upgrade(
+    coordinator: &str,
+    request: FinalizeUpgradeRequest,
+) -> Result<FinalizeUpgradeResponse, String> {
+    call(coordinator, async |client| {
+        client.finalize_upgrade(request).await
+    })
 }
 
 /// Begins to move a tablet.

@@ -212,6 +212,9 @@ Examples:
     /// Members of the store
     #[command(subcommand)]
     Member(Member),
+    /// Upgrades to a version with another format
+    #[command(subcommand)]
+    Upgrade(Upgrade),
     /// Tablets, the parts of tables that servers have
     #[command(subcommand)]
     Tablet(Tablet),
@@ -312,6 +315,26 @@ Examples:
         /// Also while copies that it keeps may be the last ones
         #[arg(long)]
         give_up_copies: bool,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+/// What can be done about an upgrade.
+#[derive(Subcommand, Debug)]
+pub enum Upgrade {
+    /// Shows the format in force, what each member reads, and whether an upgrade can be finalized
+    Status,
+    /// Puts the newest format in force, once every member reads it; asks on a terminal
+    ///
+    /// Until then the new version can be taken back, server by server. From then on servers and coordinators of the version before have no part
+    /// in the store any more.
+    #[command(after_help = "\
+Examples:
+  rcbox upgrade status
+  rcbox upgrade finalize --yes")]
+    Finalize {
         /// Do not ask
         #[arg(long, short)]
         yes: bool,

@@ -14,6 +14,7 @@ mod session;
 mod shell;
 mod show;
 mod tablet;
+mod upgrade;
 mod watch;
 
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -23,7 +24,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 pub use args::Options;
-use args::{Command, Member, ProgramCommand, Recovery};
+use args::{Command, Member, ProgramCommand, Recovery, Upgrade};
 use out::{Out, Stop};
 use session::{Session, Settings};
 
@@ -155,6 +156,10 @@ fn question(command: &Command) -> Option<String> {
                 "Take member {name:?} out of the store for good{copies}? [y/N] "
             ))
         }
+        Command::Upgrade(Upgrade::Finalize { yes: false }) => Some(
+            "Put the newest format in force, so that there is no way back to the version before? [y/N] "
+                .to_owned(),
+        ),
         _ => None,
     }
 }

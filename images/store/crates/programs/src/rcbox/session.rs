@@ -7,7 +7,7 @@ use client::{Cluster, Error, Options, Status};
 use super::args::Command;
 use super::notation::escape;
 use super::out::Out;
-use super::{Failure, admin_api, objects, operate, scan, show, tablet, watch};
+use super::{Failure, admin_api, objects, operate, scan, show, tablet, upgrade, watch};
 
 /// Which store, and how it is talked to.
 #[derive(Clone)]
@@ -103,6 +103,7 @@ impl Session {
             }
             Command::Recovery(recovery) => operate::recovery(&self.settings, &recovery, out),
             Command::Member(member) => operate::member(coordinator, &member),
+            Command::Upgrade(upgrade) => upgrade::run(&self.settings, &upgrade, out),
             Command::Tablet(tablet) => tablet::run(&self.settings, &tablet, out),
             Command::Split { table, key_hash } => {
                 let split = self.cluster()?.split_tablet(&table, key_hash);

@@ -276,6 +276,7 @@ fn changes(command: &Command) -> bool {
         | Command::DropTable { .. }
         | Command::Recovery(_)
         | Command::Member(_)
+        | Command::Upgrade(_)
         | Command::Tablet(_)
         | Command::Split { .. } => true,
     }

@@ -11,6 +11,7 @@ use wire::opcode::Service;
 use super::leader;
 use super::notation::escape;
 use super::tablet;
+use super::upgrade;
 
 /// Whether there is a member, and all are up.
 pub fn is_all_up(status: &GetClusterStatusResponse) -> bool {
@@ -64,6 +65,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
     members(&mut text, status, colors);
     retired(&mut text, status);
     recoveries(&mut text, status);
+    upgrade::line(&mut text, status);
     tablet::under_way(&mut text, status);
     losses(&mut text, status);
     text
@@ -410,6 +412,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
         "clusterTag": status.cluster_tag,
         "clusterTimeNs": status.cluster_time_ns,
         "formatVersion": status.format_version,
+        "upgrade": upgrade::json(status),
         "buildVersion": status.build_version,
         "durability": { "mode": durability_name(durability.mode()), "replicas": durability.replicas },
         "members": members.collect::<Vec<_>>(),

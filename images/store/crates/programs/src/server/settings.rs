@@ -46,6 +46,7 @@ impl Settings {
             .map_err(|error| format!("--segmentMB: {error}"))?;
         let mut master = master(options, segment_bytes)?;
         master.allow_test_rpcs = options.allow_test_rpcs;
+        master.formats = crate::FORMATS;
         if options.replicas > 0 {
             let replicas = options.replicas;
             let min_replicas = options.min_replicas.unwrap_or((replicas - 1).max(1));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use backup::{Durability, Scope};
 use master::Session;
 use wire::entry::{self, Digest, Entry};
+use wire::format::FIRST_FORMAT;
 use wire::member::{Log, Logs, coordinator};
 use wire::peer::{
     Answer, Data, Entries, Free, Held, KeepAlive, List, Listed, Listing, Read, ReadEntries, Status,
@@ -49,7 +50,7 @@ fn digest(ids: &[u64]) -> Vec<u8> {
     let ids: Vec<[u8; 8]> = ids.iter().map(|id| id.to_le_bytes()).collect();
     let digest = Digest::new(&ids);
     let mut bytes = vec![0; digest.entry_bytes()];
-    entry::write(&digest, &mut bytes);
+    entry::write(&digest, FIRST_FORMAT, &mut bytes);
     bytes
 }
 

@@ -2,8 +2,11 @@
 
 use backup::{Backup, Durability};
 use master::Session;
+use wire::format::Formats;
 use wire::ids::ServerId;
-use wire::member::{Log, Logs, Refused, RefusedReason, TabletOrder, TabletRange, coordinator};
+use wire::member::{
+    Format, Log, Logs, Refused, RefusedReason, TabletOrder, TabletRange, coordinator,
+};
 use wire::time::Time;
 
 use super::harness::*;
@@ -172,5 +175,47 @@ fn a_master_without_replicas_stays_when_it_is_superseded() {
     rig.welcome_as(CLUSTER, ServerId::new(1, 0), Vec::new());
     rig.order(superseded());
     assert!(rig.tick() > Time::ZERO);
+    assert_eq!(rig.server.must_end(), None);
+}
+
+#[test]
+fn the_format_in_force_reaches_the_backup_also_while_it_is_opened() {
+    let next = Formats {
+        oldest: 1,
+        newest: 2,
+    };
+    let mut config = with_backup(Durability::Buffered);
+    config.master.formats = next;
+    let activate = || coordinator::Kind::Activate(Format { format: 2 });
+    for opens_late in [false, true] {
+        let mut rig = Rig::new("m", config.clone());
+        rig.welcome(CLUSTER);
+        if opens_late {
+            assert_eq!(rig.order(activate()), Session::Continue);
+        }
+        rig.open(empty_storage());
+        if !opens_late {
+            assert_eq!(rig.server.backup().unwrap().config().format, 1);
+            assert_eq!(rig.order(activate()), Session::Continue);
+        }
+        assert_eq!(rig.server.backup().unwrap().config().format, 2);
+    }
+}
+
+#[test]
+fn a_process_of_a_build_that_the_store_has_left_behind_ends() {
+    let refused = || {
+        coordinator::Kind::Refused(Refused {
+            reason: RefusedReason::Version.into(),
+            text: "too old".to_owned(),
+        })
+    };
+    let mut rig = Rig::new("m", with_backup(Durability::Buffered));
+    assert_eq!(rig.order(refused()), Session::Close);
+    assert_eq!(rig.server.must_end(), Some("too old"));
+    // What one holds that was let in is not thrown away for a word.
+    let mut rig = Rig::ready(Durability::Buffered);
+    rig.server.coordinator_lost(rig.now);
+    assert_eq!(rig.order(refused()), Session::Close);
     assert_eq!(rig.server.must_end(), None);
 }

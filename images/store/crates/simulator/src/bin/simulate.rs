@@ -57,6 +57,9 @@ struct Arguments {
     /// All logs have replicas, and no tablet is moved
     #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating"])]
     replicated: bool,
+    /// Upgrade servers and coordinators to a build with another format, and back, in every seed
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "replicated"])]
+    upgrade: bool,
     /// Print every event (with --seed)
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -113,6 +116,7 @@ fn rerun_command(seed: u64, profile: Profile) -> String {
         Profile::FailOver => " --fail-over",
         Profile::Migrating => " --migrating",
         Profile::Replicated => " --replicated",
+        Profile::Upgrade => " --upgrade",
         Profile::Any => "",
     };
     format!("hack/simulate.sh --seed {seed}{more} --trace")
@@ -364,6 +368,7 @@ fn main() -> ExitCode {
         () if arguments.fail_over => Profile::FailOver,
         () if arguments.migrating => Profile::Migrating,
         () if arguments.replicated => Profile::Replicated,
+        () if arguments.upgrade => Profile::Upgrade,
         _ => Profile::Any,
     };
     let default_hook = panic::take_hook();

@@ -4,10 +4,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::format::{FIRST_FORMAT, Formats};
 
 fn written<'a>(entry: &impl Entry<'a>) -> Vec<u8> {
     let mut out = vec![0xAA; entry.entry_bytes()];
-    let bytes = write(entry, &mut out);
+    let bytes = write(entry, FIRST_FORMAT, &mut out);
     assert_eq!(bytes, out.len());
     out
 }
@@ -114,9 +115,9 @@ fn unknown_kinds_and_formats_are_errors() {
     assert_eq!(retagged(31 | 1 << 5), Err(EntryError::UnknownKind(31)));
     let newer = EntryError::UnknownFormat {
         kind: Kind::Tombstone,
-        format: 2,
+        format: 7,
     };
-    assert_eq!(retagged(3 | 2 << 5), Err(newer));
+    assert_eq!(retagged(3 | 7 << 5), Err(newer));
     let mut damaged = whole.clone();
     damaged[7] = 9;
     assert_eq!(RawEntry::read_checked(&damaged), Err(EntryError::Checksum));
@@ -175,7 +176,7 @@ fn format_1_is_as_it_was() {
 
 #[test]
 fn a_digest_whose_ids_do_not_grow_or_are_cut_is_malformed() {
-    let read = |body: &[u8]| Digest::read_body(body).map(|digest| digest.segment_ids().count());
+    let read = |body: &[u8]| Digest::read_body(1, body).map(|digest| digest.segment_ids().count());
     let malformed = Err(EntryError::Malformed(Kind::Digest));
     assert_eq!(read(&[]), Ok(0));
     assert_eq!(
@@ -187,4 +188,62 @@ fn a_digest_whose_ids_do_not_grow_or_are_cut_is_malformed() {
         malformed
     );
     assert_eq!(read(&[2, 0, 0, 0, 0, 0, 0]), malformed);
+}
+
+#[cfg(feature = "next-format")]
+#[test]
+fn the_next_format_lies_otherwise_and_is_refused_by_who_does_not_know_it() {
+    use crate::format::NEXT_FORMAT;
+    let header = SegmentHeader {
+        cluster_id: 1,
+        server_id: ServerId::new(9, 1),
+        segment_id: 4,
+        safe_version: 5,
+        segment_bytes: 8 << 20,
+    };
+    let tombstone = Tombstone {
+        table_id: TableId(1),
+        version: 2,
+        segment_id: 3,
+        key: b"k",
+    };
+    let object = Object {
+        table_id: TableId(1),
+        version: 3,
+        content: KeysAndValue::single(b"key", b"value").unwrap(),
+    };
+    let (mut next, mut first) = ([0; 256], [0; 256]);
+    let mut at = 0;
+    at += write(&header, NEXT_FORMAT, &mut next[at..]);
+    at += write(&tombstone, NEXT_FORMAT, &mut next[at..]);
+    at += write(&object, NEXT_FORMAT, &mut next[at..]);
+    let mut end = write(&header, FIRST_FORMAT, &mut first);
+    end += write(&tombstone, FIRST_FORMAT, &mut first[end..]);
+    end += write(&object, FIRST_FORMAT, &mut first[end..]);
+    assert_eq!(at, end, "formats differ in layout only");
+    let read = |mut bytes: &[u8], formats: Formats| {
+        let mut kinds = Vec::new();
+        while !bytes.is_empty() {
+            let raw = RawEntry::read_checked(bytes)?;
+            formats.check(&raw)?;
+            match raw.kind {
+                Kind::SegmentHeader => assert_eq!(raw.decode(), Ok(header)),
+                Kind::Tombstone => assert_eq!(raw.decode(), Ok(tombstone)),
+                _ => assert_eq!(raw.decode(), Ok(object)),
+            }
+            kinds.push((raw.kind, raw.format));
+            bytes = &bytes[raw.bytes.len()..];
+        }
+        Ok::<_, EntryError>(kinds)
+    };
+    let kinds = [Kind::SegmentHeader, Kind::Tombstone, Kind::Object];
+    let of = |formats: [u8; 3]| kinds.into_iter().zip(formats).collect::<Vec<_>>();
+    assert_eq!(read(&first[..end], Formats::NEXT), Ok(of([1, 1, 1])));
+    assert_eq!(read(&next[..at], Formats::NEXT), Ok(of([2, 2, 1])));
+    assert_eq!(read(&first[..end], Formats::CURRENT), Ok(of([1, 1, 1])));
+    let unknown = EntryError::UnknownFormat {
+        kind: Kind::SegmentHeader,
+        format: 2,
+    };
+    assert_eq!(read(&next[..at], Formats::CURRENT), Err(unknown));
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, Inventory, State};
+use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, SegmentSource, TabletRange, ToShard, coordinator, shard};
 use wire::peer::{Answer, Data, Entries, Request, Role};
@@ -109,6 +110,8 @@ impl Nodes {
             frame_count: 512,
             durability: backup::Durability::Buffered,
             boot_id: [1; 16],
+            formats: Formats::CURRENT,
+            format: FIRST_FORMAT,
         };
         let storage = MemoryStorage::new(of_backup.layout().total_bytes());
         Nodes {
@@ -146,6 +149,7 @@ impl Nodes {
                 recoveries: node.recoveries.clone(),
                 version_floor: 0,
                 position: None,
+                format: FIRST_FORMAT,
             }));
         assert_eq!(session, Session::Continue, "{:?}", node.driver.said.texts);
         let backup = member::Backup {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use backup::testing::MemoryStorage;
 use wire::entry::{self, Entry, Object, RpcResult, SegmentHeader, Tombstone};
+use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId};
 use wire::keys::KeysAndValue;
 use wire::member::{
@@ -43,7 +44,7 @@ impl Segment {
     fn push<'a>(&mut self, entry: &impl Entry<'a>) {
         let start = self.bytes.len();
         self.bytes.resize(SEGMENT_BYTES as usize, 0);
-        let bytes = entry::write(entry, &mut self.bytes[start..]);
+        let bytes = entry::write(entry, FIRST_FORMAT, &mut self.bytes[start..]);
         self.bytes.truncate(start + bytes);
     }
 
@@ -123,6 +124,8 @@ impl Sources {
                     frame_count: 128,
                     durability: backup::Durability::Buffered,
                     boot_id: [1; 16],
+                    formats: Formats::CURRENT,
+                    format: FIRST_FORMAT,
                 };
                 let storage = MemoryStorage::new(config.layout().total_bytes());
                 backup::Backup::open(wire::time::Time(0), config, storage).unwrap()

@@ -191,6 +191,10 @@ impl Driver {
                 let accepted = leader.accept_loss(now, &acceptance);
                 Box::new(move || drop(answer.send(accepted)))
             }
+            Question::FinalizeUpgrade { finalize, answer } => {
+                let finalized = leader.finalize_upgrade(&finalize);
+                Box::new(move || drop(answer.send(finalized)))
+            }
             Question::MigrateTablet { order, answer } => {
                 let begun = leader.migrate_tablet(now, &order);
                 Box::new(move || drop(answer.send(begun)))

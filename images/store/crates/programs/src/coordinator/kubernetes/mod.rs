@@ -132,6 +132,7 @@ fn plan(options: &Options) -> Result<Plan, String> {
     let config = coordinator::Config {
         allow_test_rpcs: options.allow_test_rpcs,
         time_ahead: leader::TIME_AHEAD,
+        formats: crate::FORMATS,
         ..coordinator::Config::new(new_cluster_id, cluster_tag, crate::VERSION)
     };
     Ok(Plan {
