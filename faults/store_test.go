@@ -28,6 +28,8 @@ type store struct {
 	// The addresses of the coordinator, which its successors have as well.
 	addresses []string
 	servers   map[string]*server
+	// build is the folder of the coordinator's program, "" or nextFormat.
+	build string
 	// processes of members, also those that have ended.
 	processes []*process
 	// hosts gives a member its address and network namespace.
@@ -73,7 +75,8 @@ func withServers(t *testing.T, count int, more ...string) *store {
 func (s *store) startCoordinator(client string, more ...string) {
 	s.t.Helper()
 	words := []string{
-		program(s.t, "coordinator"), "-C", tcp(client), "--state", "file:" + filepath.Join(s.folder, "state"), "--logFormat", "json",
+		program(s.t, filepath.Join(s.build, "coordinator")), "-C", tcp(client),
+		"--state", "file:" + filepath.Join(s.folder, "state"), "--logFormat", "json",
 	}
 	s.coordinator = start(s.t, "coordinator", s.hosts("coordinator").namespace, nil, command(append(words, more...)))
 }
