@@ -30,6 +30,7 @@ const (
 	ReasonStateUnusable   = "StateUnusable"
 	// Progressing.
 	ReasonAsSpecified    = "AsSpecified"
+	ReasonCanBeFinalized = "UpgradeCanBeFinalized"
 	ReasonApplying       = "Applying"
 	ReasonWaiting        = "Waiting"
 	ReasonScaleInBlocked = "ScaleInBlocked"

@@ -55,6 +55,11 @@ type StoreStatus struct {
 	// +optional
 	Image string `json:"image,omitempty"`
 
+	// The format in force, and whether a newer one can be put in force.
+	//
+	// +optional
+	Format FormatStatus `json:"format,omitempty"`
+
 	// How many tables there were at the last look.
 	//
 	// +optional
@@ -87,6 +92,26 @@ type StoreStatus struct {
 	//
 	// +optional
 	LossesSeen int64 `json:"lossesSeen,omitempty"`
+}
+
+// FormatStatus says how far an upgrade to a version with another format is; docs/upgrade.md.
+type FormatStatus struct {
+	// The format in force: what is kept is written in it. 0 before the coordinator has said.
+	//
+	// +optional
+	Active int64 `json:"active,omitempty"`
+
+	// The newest format that the coordinator reads. Above active: an upgrade is not finalized.
+	//
+	// +optional
+	Newest int64 `json:"newest,omitempty"`
+
+	// Who does not read the newest format yet.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Hindrances []string `json:"hindrances,omitempty"`
 }
 
 // Durability names which failures the data survives.

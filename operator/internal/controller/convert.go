@@ -105,6 +105,11 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 		State:         stateOf(response.GetStateKind()),
 		Term:          count(response.GetLeader().GetTerm()),
 		StateWait:     response.GetLeader().GetStateWait().GetWhy(),
+		Format: planner.Format{
+			Active:     int64(response.GetFormatVersion()),
+			Newest:     int64(response.GetUpgrade().GetNewestFormat()),
+			Hindrances: response.GetUpgrade().GetHindrances(),
+		},
 	}
 	for _, member := range response.GetMembers() {
 		cluster.Members = append(cluster.Members, memberOf(member))

@@ -64,7 +64,7 @@ func TestProcessAndTrouble(t *testing.T) {
 
 func TestClusterOf(t *testing.T) {
 	cluster := clusterOf(&adminv1.GetClusterStatusResponse{
-		ClusterId: 1, TableCount: 1 << 63, LossesDropped: 3,
+		ClusterId: 1, TableCount: 1 << 63, LossesDropped: 3, FormatVersion: 1, Upgrade: &adminv1.Upgrade{NewestFormat: 2},
 		Members: []*adminv1.Member{
 			{Name: "a", State: adminv1.MemberState_MEMBER_STATE_UP, Shards: []*adminv1.Shard{
 				{ServerId: 1, TabletCount: 2, LogCapacityBytes: 10, LogLiveBytes: 5},
@@ -85,6 +85,9 @@ func TestClusterOf(t *testing.T) {
 	}
 	if cluster.Members[1].Connected || cluster.Members[2].Connected {
 		t.Errorf("members are %+v", cluster.Members)
+	}
+	if format := cluster.Format; format.Active != 1 || format.Newest != 2 || !format.CanBeFinalized() {
+		t.Errorf("formats are %+v", format)
 	}
 	if loss := cluster.Losses[0]; loss.TableCount != 7 || loss.ServerIDs[0] != "0.1" {
 		t.Errorf("loss is %+v", loss)

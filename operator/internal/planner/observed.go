@@ -132,7 +132,17 @@ type Cluster struct {
 	StateWait string
 	// Recoveries under way and the last ones that have ended.
 	Recoveries []Recovery
+	Format     Format
 }
+
+// Format is the format in force, the newest that the coordinator reads, and who does not read that one.
+type Format struct {
+	Active, Newest int64
+	Hindrances     []string
+}
+
+// CanBeFinalized: everybody reads a newer format than the one in force.
+func (f Format) CanBeFinalized() bool { return f.Newest > f.Active && len(f.Hindrances) == 0 }
 
 // Recovery is how the tablets of a dead server come to others.
 type Recovery struct {

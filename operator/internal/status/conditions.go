@@ -14,6 +14,8 @@ import (
 const (
 	// maxNamed is how many members a message names.
 	maxNamed = 3
+	// maxHindrances is how many sentences there can be about an upgrade.
+	maxHindrances = 16
 	// maxMessage bounds a message's length in bytes.
 	maxMessage = 1024
 )
@@ -124,6 +126,10 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 		return moving(v1alpha1.ReasonWaiting, "waiting for the coordinator"+coordinatorTrouble(plan))
 	case len(waiting) > 0:
 		return moving(v1alpha1.ReasonWaiting, "waiting for "+names(waiting))
+	case o.Cluster.Format.CanBeFinalized():
+		return stuck(v1alpha1.ReasonCanBeFinalized, fmt.Sprintf(
+			"the Store is as its spec says; format %d is in force, and every process reads %d: `rcbox upgrade finalize` puts that in force",
+			o.Cluster.Format.Active, o.Cluster.Format.Newest))
 	default:
 		return stuck(v1alpha1.ReasonAsSpecified, "the Store is as its spec says")
 	}

@@ -95,6 +95,15 @@ func TestConditions(t *testing.T) {
 			s.observed.Store.Spec.Coordinator.State.Type = v1alpha1.StateKubernetes
 		}, []string{progressing + "=False StateFixed: coordinator.state.type: Kubernetes has no effect, for this Store keeps its " +
 			"state in Volume"}},
+		{"an upgrade that can be finalized", func(s *scene) {
+			s.observed.Cluster.Format = planner.Format{Active: 1, Newest: 2}
+		}, []string{
+			available + "=True Serving",
+			progressing + "=False UpgradeCanBeFinalized: the Store is as its spec says; format 1 is in force, and every process reads 2",
+		}},
+		{"an upgrade that cannot be finalized yet", func(s *scene) {
+			s.observed.Cluster.Format = planner.Format{Active: 1, Newest: 2, Hindrances: []string{"box-master-1 is old"}}
+		}, []string{progressing + "=False AsSpecified"}},
 		{"forming", func(s *scene) {
 			s.observed.Store.Status.FormedAt = nil
 			s.plan.Masters[1].Up, s.plan.Masters[1].Reported = false, nil

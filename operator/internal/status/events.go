@@ -102,7 +102,8 @@ func isBad(condition *metav1.Condition) bool {
 		return condition.Status != metav1.ConditionTrue &&
 			condition.Reason != v1alpha1.ReasonForming && condition.Reason != v1alpha1.ReasonDeleting
 	case v1alpha1.ConditionProgressing:
-		return condition.Status == metav1.ConditionFalse && condition.Reason != v1alpha1.ReasonAsSpecified
+		return condition.Status == metav1.ConditionFalse &&
+			condition.Reason != v1alpha1.ReasonAsSpecified && condition.Reason != v1alpha1.ReasonCanBeFinalized
 	case v1alpha1.ConditionDegraded, v1alpha1.ConditionRecovering:
 		return condition.Status == metav1.ConditionTrue
 	case v1alpha1.ConditionDataSafe:

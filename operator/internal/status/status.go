@@ -47,6 +47,8 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 	if cluster := o.Cluster; cluster != nil {
 		next.ClusterID = cluster.ID
 		next.Tables = cluster.Tables
+		format := cluster.Format
+		next.Format = v1alpha1.FormatStatus{Active: format.Active, Newest: format.Newest, Hindrances: bounded(format.Hindrances)}
 		if next.FormedAt == nil && everyMasterUp(plan) {
 			formedAt := now(o)
 			next.FormedAt = &formedAt
@@ -55,6 +57,9 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 	setConditions(o, plan, outcome, &next)
 	return next
 }
+
+// bounded is a list as the Store has room for.
+func bounded(texts []string) []string { return texts[:min(len(texts), maxHindrances)] }
 
 // now as the API server would give it back.
 func now(o planner.Observed) metav1.Time { return metav1.NewTime(o.Now.Truncate(time.Second)) }
