@@ -347,6 +347,13 @@ func (f *failover) apiServerIsNotNeeded(t *testing.T) {
 	signal("STOP")
 	time.Sleep(apiServerAway) //nolint:forbidigo // nothing can be asked meanwhile
 	f.clients.goOn(t, "clients read and write after a minute without API server", 10)
+	// The kubelet starts it again if it is away for long.
+	for _, node := range nodes {
+		state := docker(t, "exec", node, "sh", "-c", "grep State /proc/$(pidof kube-apiserver)/status")
+		if !strings.Contains(state, "stopped") {
+			t.Errorf("there was an API server on %s again before all clients went on: %s", node, state)
+		}
+	}
 	t.Logf("API server away for %v: no client waited longer than %.2f s", apiServerAway, f.clients.slowest(since, "").Seconds())
 	signal("CONT")
 	if now := leads(t, ""); now.Metadata.Name != before.Metadata.Name {
