@@ -4,6 +4,7 @@ use std::path::Path;
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, Config, Durability, Inventory, Output};
+use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, Read, ReplicaId, Status};
 use wire::time::Time;
@@ -41,6 +42,8 @@ impl Frames {
             frame_count: FRAMES,
             durability: Durability::Buffered,
             boot_id,
+            formats: Formats::CURRENT,
+            format: FIRST_FORMAT,
         };
         let storage = MemoryStorage::with(std::fs::read(path).unwrap());
         let mut backup = Backup::open(Time::ZERO, config, storage).unwrap();
