@@ -41,7 +41,7 @@ impl Kind {
     /// The format that entries of this kind have in a store of format `store`; each was another before.
     pub const fn format_in(self, store: u32) -> u8 {
         match self {
-            // Nothing but tests has seen it: a build of this version has to refuse something.
+            // Only tests have it; builds of this version refuse it.
             Kind::SegmentHeader | Kind::Tombstone if store >= NEXT_FORMAT => 2,
             _ => 1,
         }
