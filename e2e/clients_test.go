@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -208,7 +209,7 @@ func (c *clients) readBack(t *testing.T) []history.Operation {
 	// Standard input is empty: it reads everything once, and ends.
 	create(t, podManifest(pod, settings.recorderImage, []string{
 		"recorder", "-C", "tcp:host=box." + namespace + ".svc,port=11100",
-		"--clients", "1", "--keys", fmt.Sprint(sharedKeys), "--only-reads",
+		"--clients", "1", "--keys", strconv.Itoa(sharedKeys), "--only-reads",
 	}, false))
 	got := finishClientPod(t, pod, changeDeadline)
 	if got.exitCode != 0 {
