@@ -6,6 +6,7 @@
 #   hack/simulate.sh --seed 17 --trace          one seed, with a readable trace
 #   hack/simulate.sh --seeds 0..900 --quick     many seeds, each twice
 #   hack/simulate.sh --seeds 0..300 --fail-over coordinators take over from each other
+#   hack/simulate.sh --seeds 0..300 --upgrade   builds with different formats
 #   hack/simulate.sh --seconds 600 --once       new seeds for ten minutes
 #   hack/simulate.sh --help
 set -euo pipefail

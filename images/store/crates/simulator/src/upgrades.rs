@@ -14,7 +14,7 @@ use crate::scenario::{MILLI, SECOND, Scenario};
 use crate::world::{Event, Phase, World, host_name, server_host};
 
 /// Of a thousand steps after an upgrade was finalized, in how many somebody starts the old build.
-const MISTAKES: u64 = 200;
+const MISTAKES: u64 = 400;
 
 /// Which build is where, and what is done about that.
 #[derive(Debug)]
@@ -96,7 +96,9 @@ impl World {
         let goal = self.upgrades.goal;
         let servers = (0..self.servers.len()).map(Place::Server);
         let coordinators = (0..self.coordinators.len()).map(Place::Coordinator);
+        // There are fewer coordinators, and much depends on them.
         let others: Vec<Place> = servers
+            .chain(coordinators.clone())
             .chain(coordinators)
             .filter(|place| self.build_at(*place) != goal)
             .collect();
