@@ -141,7 +141,7 @@ type Format struct {
 	Hindrances     []string
 }
 
-// CanBeFinalized: everybody reads a newer format than the one in force.
+// CanBeFinalized says that everybody reads a newer format than the one in force.
 func (f Format) CanBeFinalized() bool { return f.Newest > f.Active && len(f.Hindrances) == 0 }
 
 // Recovery is how the tablets of a dead server come to others.
