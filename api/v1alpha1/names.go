@@ -28,6 +28,7 @@ const (
 	ReasonMembersDown     = "MembersDown"
 	ReasonDeleting        = "Deleting"
 	ReasonStateUnusable   = "StateUnusable"
+	ReasonRebuilding      = "Rebuilding"
 	// Progressing.
 	ReasonAsSpecified    = "AsSpecified"
 	ReasonCanBeFinalized = "UpgradeCanBeFinalized"

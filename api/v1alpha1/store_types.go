@@ -155,7 +155,22 @@ type CoordinatorSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	State StateSpec `json:"state,omitempty"`
+
+	// What to do if there is no state. FromVolumes: make the store again from the copies of the state in the members' volumes, and wait
+	// for these; while there is any state, it means nothing. Left empty, a coordinator without state begins a new, empty store, which
+	// takes no volume of another. It counts for coordinators that are started from then on.
+	//
+	// +optional
+	Rebuild RebuildSource `json:"rebuild,omitempty"`
 }
+
+// RebuildSource is what a store without state is made again from.
+//
+// +kubebuilder:validation:Enum=FromVolumes
+type RebuildSource string
+
+// RebuildFromVolumes is the copies of the coordinator's state in the volumes of members.
+const RebuildFromVolumes RebuildSource = "FromVolumes"
 
 // StorageType is what something is kept in.
 //

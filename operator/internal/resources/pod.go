@@ -153,6 +153,10 @@ func coordinatorContainer(store *v1alpha1.Store, inputs Inputs) *coreac.Containe
 			WithEnv(fieldEnv("RCBOX_CANDIDATE", "metadata.name"))
 	case v1alpha1.StateMemory:
 	}
+	// Not one of the inputs: it means nothing to a coordinator that has a state, so none is outdated by it.
+	if store.Spec.Coordinator.Rebuild == v1alpha1.RebuildFromVolumes {
+		container.WithEnv(coreac.EnvVar().WithName("RCBOX_REBUILD").WithValue("true"))
+	}
 	return container
 }
 

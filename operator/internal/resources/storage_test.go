@@ -122,6 +122,24 @@ func TestCoordinatorState(t *testing.T) {
 	}
 }
 
+// It is no input of the pod: a coordinator with a state need not begin anew for it.
+func TestCoordinatorThatRebuilds(t *testing.T) {
+	rebuilds := func(store *v1alpha1.Store) bool {
+		env := pod(t, store, v1alpha1.ComponentCoordinator).Spec.Containers[0].Env
+		return slices.ContainsFunc(env, func(e coreac.EnvVarApplyConfiguration) bool {
+			return *e.Name == "RCBOX_REBUILD" && e.Value != nil && *e.Value == "true"
+		})
+	}
+	store := replicated(nil)
+	if rebuilds(store) {
+		t.Error("it is to be asked for")
+	}
+	store.Spec.Coordinator.Rebuild = v1alpha1.RebuildFromVolumes
+	if !rebuilds(store) {
+		t.Error("it is asked for, and the coordinator is not told")
+	}
+}
+
 // Nodes know their own names; anything else the operator tells, by an annotation.
 func TestDomainIsToldWhereItIsNotTheNode(t *testing.T) {
 	domain := func(store *v1alpha1.Store) string {

@@ -60,6 +60,9 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 	if o.Store.DeletionTimestamp != nil {
 		return no(v1alpha1.ReasonDeleting, "the Store is being deleted")
 	}
+	if waits, is := strings.CutPrefix(o.Refusal, "Rebuilding: "); is {
+		return no(v1alpha1.ReasonRebuilding, "the store is being made again from its volumes: "+waits)
+	}
 	if o.Refusal != "" {
 		return no(v1alpha1.ReasonStateUnusable, "the coordinator must not lead: "+o.Refusal+
 			"; clients that know where their keys are go on, others wait")

@@ -90,6 +90,10 @@ func TestConditions(t *testing.T) {
 			s.noCoordinator()
 			s.observed.Refusal = "StateIncomplete: the root is missing"
 		}, []string{available + "=False StateUnusable: the coordinator must not lead: StateIncomplete: the root is missing; clients"}},
+		{"the store is made again from its volumes", func(s *scene) {
+			s.noCoordinator()
+			s.observed.Refusal = "Rebuilding: heard from 1 of 2 members"
+		}, []string{available + "=False Rebuilding: the store is being made again from its volumes: heard from 1 of 2 members"}},
 		{"another state is asked for", func(s *scene) {
 			s.observed.Store.Status.Coordinator.State = v1alpha1.StateVolume
 			s.observed.Store.Spec.Coordinator.State.Type = v1alpha1.StateKubernetes

@@ -1,7 +1,7 @@
 //! Appends: what they may do, and what they did.
 
 use wire::ids::ReplyTo;
-use wire::peer::{Answer, Append, Status};
+use wire::peer::{Answer, Append, ReplicaId, Role, Status};
 use wire::time::Time;
 
 use crate::backup::{Backup, Durability, Output};
@@ -56,6 +56,32 @@ impl<S: Storage> Backup<S> {
             }
         };
         out.answer(to, answer);
+    }
+
+    /// Puts a whole replica into a frame of its own, for this server itself.
+    pub(crate) fn put_closed(
+        &mut self,
+        replica: ReplicaId,
+        data: &[u8],
+        out: &mut impl Output,
+    ) -> Result<(), Status> {
+        let append = Append {
+            replica,
+            role: Role::Side,
+            offset: 0,
+            closes: true,
+            crc: crc32c::crc32c(data),
+            data,
+        };
+        self.may_write(replica.log)?;
+        match self.take(&append) {
+            Ok(_) => Ok(()),
+            Err(Refusal::Answer(status, _)) => Err(status),
+            Err(Refusal::Failed(error)) => {
+                self.retire(&error, out);
+                Err(Status::Retired)
+            }
+        }
     }
 
     /// The length of the replica afterwards.

@@ -11,6 +11,7 @@ use wire::peer::{
 };
 use wire::time::Time;
 
+use crate::checkpoint::CHECKPOINT_LOG;
 use crate::device::Device;
 use crate::fencing::Fencing;
 use crate::frame::{Frame, Frames, State};
@@ -99,6 +100,8 @@ pub struct Backup<S> {
     pub(crate) retired: Option<String>,
     pub(crate) appends: u64,
     pub(crate) bytes_appended: u64,
+    /// Numbers of the whole ones, the newest last; `None`: nobody has looked yet.
+    pub(crate) checkpoints: Option<Vec<u64>>,
 }
 
 impl<S: Storage> Backup<S> {
@@ -216,7 +219,7 @@ impl<S: Storage> Backup<S> {
         self.replicas
             .keys()
             .map(|replica| replica.log)
-            .filter(move |&log| last.replace(log) != Some(log))
+            .filter(move |&log| log != CHECKPOINT_LOG && last.replace(log) != Some(log))
     }
 
     /// Segments of a log that have a frame here, in order: its master may free what it does not need, when this backup comes back.

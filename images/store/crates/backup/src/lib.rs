@@ -6,6 +6,7 @@
 
 mod append;
 mod backup;
+mod checkpoint;
 mod copies;
 mod device;
 mod entries;
@@ -25,9 +26,10 @@ pub mod testing;
 mod tests;
 
 pub use backup::{Backup, Config, Durability, Output, Stats};
+pub use checkpoint::CHECKPOINT_LOG;
 pub use frame::State;
 pub use layout::{BLOCK_BYTES, Layout};
-pub use open::OpenError;
+pub use open::{OpenError, owner};
 pub use record::{Damage, MAX_FENCES};
 pub use recovery::{Flaw, Inventory, ReplicaInfo};
 pub use storage::{SUPERBLOCK_BYTES, Scope, Storage, StorageError};

@@ -184,6 +184,7 @@ impl<S: Storage> Backup<S> {
             retired: None,
             appends: 0,
             bytes_appended: 0,
+            checkpoints: None,
             config,
         }
     }
@@ -303,6 +304,18 @@ fn fit(
     empty_frames(storage, &layout, found)?;
     let text = format!("backup: the storage has {wanted} frames from now on; it had {found}");
     Ok(Some((3, text)))
+}
+
+/// The cluster that a storage belongs to, as far as that can be told without opening it; `None`: it is empty, or what it is shows when it is opened.
+pub fn owner(storage: &mut impl Storage) -> Option<u64> {
+    let any = Formats {
+        oldest: 1,
+        newest: u32::MAX,
+    };
+    match look(storage, any) {
+        Ok(Found::Superblock(superblock, _)) => Some(superblock.cluster_id),
+        Ok(Found::Empty) | Err(_) => None,
+    }
 }
 
 fn look(storage: &mut impl Storage, known: Formats) -> Result<Found, OpenError> {

@@ -27,6 +27,8 @@ pub(crate) struct Commit {
     pub waiting: Vec<Waiting>,
     /// Frames that were written to, or whose header is there only once.
     pub unsettled: BTreeSet<u32>,
+    /// Somebody waits for the next sync who is not answered by it.
+    pub is_urgent: bool,
     settle_at: Option<Time>,
     under_way: Option<Carried>,
 }
@@ -64,7 +66,10 @@ impl<S: Storage> Backup<S> {
         let commit = &mut self.commit;
         if commit.under_way.is_some() || self.retired.is_some() {
             Time::NEVER
-        } else if !commit.waiting.is_empty() || self.free.is_empty() && !self.freeing.is_empty() {
+        } else if !commit.waiting.is_empty()
+            || commit.is_urgent
+            || self.free.is_empty() && !self.freeing.is_empty()
+        {
             now
         } else if commit.unsettled.is_empty() {
             Time::NEVER
@@ -78,6 +83,7 @@ impl<S: Storage> Backup<S> {
             self.frames[number].before_sync(&mut self.device)?;
         }
         self.commit.settle_at = None;
+        self.commit.is_urgent = false;
         self.commit.under_way = Some(Carried {
             waiting: std::mem::take(&mut self.commit.waiting),
             frames: std::mem::take(&mut self.commit.unsettled),

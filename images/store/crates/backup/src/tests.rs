@@ -1,5 +1,6 @@
 //! A backup on a storage in memory: what it answers, and what it finds after crashes.
 
+mod checkpoints;
 mod damage;
 mod entries;
 mod golden;

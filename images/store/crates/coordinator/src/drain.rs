@@ -19,6 +19,15 @@ impl Coordinator {
         drain: &Drain,
         out: &mut impl Output,
     ) -> Result<Draining, DrainError> {
+        self.gated(out, |it, out| it.drain_now(now, drain, out))
+    }
+
+    fn drain_now(
+        &mut self,
+        now: Time,
+        drain: &Drain,
+        out: &mut impl Output,
+    ) -> Result<Draining, DrainError> {
         let name = &drain.name;
         let is_draining = self.check_drain(drain)?;
         if !is_draining {
@@ -42,7 +51,7 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<(), DrainError> {
         if self.check_drain(drain)? {
-            self.set_draining(&drain.name, false, out);
+            self.gated(out, |it, out| it.set_draining(&drain.name, false, out));
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ pub(crate) struct Leading {
     pub past: Vec<Leadership>,
     /// Term and nonce are noted with the state.
     pub is_noted: bool,
+    /// The store was made again from volumes in this term; 0: never.
+    pub rebuilt_term: u64,
     /// Why it must not lead, for people.
     pub refusal: Option<String>,
 }
@@ -51,6 +53,17 @@ impl Coordinator {
         self.leading.position = Some(position);
     }
 
+    /// The same for a store that was just made again: whatever was told in earlier terms is of before.
+    pub(crate) fn lead_again_at(&mut self, position: Position) {
+        self.leading.rebuilt_term = position.term;
+        self.lead_at(position);
+    }
+
+    /// What it came of, the newest last.
+    pub(crate) fn past(&self) -> &[Leadership] {
+        &self.leading.past
+    }
+
     /// What others are told of.
     pub fn position(&self) -> Option<Position> {
         self.leading.position
@@ -71,6 +84,7 @@ impl Coordinator {
             out.close_member(link.connection);
         }
         self.members.disconnect_all();
+        self.keeping.queue.clear();
         for connection in core::mem::take(&mut self.newcomers).into_keys() {
             out.close_member(connection);
         }
@@ -84,6 +98,10 @@ impl Coordinator {
         let Some(own) = leading.position.filter(|_| leading.is_noted) else {
             return true;
         };
+        if self.is_of_former_life(&heard) {
+            return true;
+        }
+        let leading = &self.leading;
         if covers(&own, &leading.past, &heard) {
             return true;
         }

@@ -6,9 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod backups;
+pub mod checkpoint;
 mod detection;
 mod drain;
+mod keeping;
 pub mod leader;
 mod leading;
 mod leases;
@@ -18,6 +21,7 @@ mod migration;
 mod parts;
 mod pending;
 mod questions;
+mod rebuild;
 mod recovery;
 mod removal;
 mod requests;
@@ -185,6 +189,9 @@ pub struct Coordinator {
     backups_are_full: bool,
     /// Connections whose process would take the place of another and was asked whether it is alive; since when.
     newcomers: BTreeMap<u64, (Time, Hello)>,
+    keeping: keeping::Keeping,
+    /// Set while the store is made again from volumes.
+    rebuild: Option<Box<rebuild::Rebuild>>,
     losses: VecDeque<status::Loss>,
     losses_dropped: u64,
     /// Noted, or about to be: no server has given out a version that is not below it.
@@ -222,6 +229,8 @@ impl Coordinator {
             announcements: 0,
             backups_are_full: false,
             newcomers: BTreeMap::new(),
+            keeping: keeping::Keeping::default(),
+            rebuild: None,
             losses: VecDeque::new(),
             losses_dropped: 0,
             version_bound: 0,
@@ -243,9 +252,17 @@ impl Coordinator {
 
     /// Does what is due. Returns when to call again; calling earlier does no harm.
     pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+        if let Some(next) = self.tend_rebuild(now, out) {
+            return next;
+        }
         if self.leading.refusal.is_some() {
             return Time::NEVER;
         }
+        let next = self.gated(out, |it, out| it.do_what_is_due(now, out));
+        next.min(self.keep_checkpoints(now, out))
+    }
+
+    fn do_what_is_due(&mut self, now: Time, out: &mut impl Output) -> Time {
         if now >= self.next_ping {
             self.end_silent_sessions(now, out);
             self.ping_shards(now, out);

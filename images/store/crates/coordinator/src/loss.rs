@@ -112,6 +112,15 @@ impl Coordinator {
         acceptance: &Acceptance,
         out: &mut impl Output,
     ) -> Result<Loss, AcceptLossError> {
+        self.gated(out, |it, out| it.accept_now(now, acceptance, out))
+    }
+
+    fn accept_now(
+        &mut self,
+        now: Time,
+        acceptance: &Acceptance,
+        out: &mut impl Output,
+    ) -> Result<Loss, AcceptLossError> {
         if let Some(why) = self.refusal() {
             return Err(AcceptLossError::DoesNotLead(why.to_owned()));
         }

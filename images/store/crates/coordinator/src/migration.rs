@@ -82,6 +82,15 @@ impl Coordinator {
         order: &MigrationOrder,
         out: &mut impl Output,
     ) -> Result<Migration, MigrateError> {
+        self.gated(out, |it, out| it.migrate_now(now, order, out))
+    }
+
+    fn migrate_now(
+        &mut self,
+        now: Time,
+        order: &MigrationOrder,
+        out: &mut impl Output,
+    ) -> Result<Migration, MigrateError> {
         if let Some(why) = self.refusal() {
             return Err(MigrateError::DoesNotLead(why.to_owned()));
         }

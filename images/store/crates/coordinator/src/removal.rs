@@ -23,6 +23,15 @@ impl Coordinator {
         removal: &Removal,
         out: &mut impl Output,
     ) -> Result<(), RemoveMemberError> {
+        self.gated(out, |it, out| it.remove_now(now, removal, out))
+    }
+
+    fn remove_now(
+        &mut self,
+        now: Time,
+        removal: &Removal,
+        out: &mut impl Output,
+    ) -> Result<(), RemoveMemberError> {
         if let Some(why) = self.refusal() {
             return Err(RemoveMemberError::DoesNotLead(why.to_owned()));
         }

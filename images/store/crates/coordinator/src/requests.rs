@@ -91,6 +91,10 @@ fn fixed_bytes(opcode: Opcode) -> (usize, usize) {
 impl Coordinator {
     /// A request of a client. Its reply may come at once or later.
     pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
+        self.gated(out, |it, out| it.serve(now, to, payload, out));
+    }
+
+    fn serve(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
         if let Some(why) = self.refusal() {
             let retry = refusal(why);
             return out.reply(to, &retry);

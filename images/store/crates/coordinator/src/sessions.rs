@@ -37,6 +37,13 @@ impl Coordinator {
         message: ToCoordinator,
         out: &mut impl Output,
     ) {
+        if self.rebuild_hears(now, connection, &message, out) {
+            return;
+        }
+        self.gated(out, |it, out| it.hear(now, connection, message, out));
+    }
+
+    fn hear(&mut self, now: Time, connection: u64, message: ToCoordinator, out: &mut impl Output) {
         if let Some(why) = self.refusal() {
             let text = why.to_owned();
             return refuse(connection, RefusedReason::Invalid, text, out);
@@ -94,6 +101,11 @@ impl Coordinator {
             Some(shard::Kind::BackupReport(report)) => {
                 self.backup_report(index, connection, report, out);
             }
+            Some(shard::Kind::CheckpointKept(kept)) => {
+                self.checkpoint_kept(now, index, connection, kept, out);
+            }
+            // What was asked for before this coordinator led the store.
+            Some(shard::Kind::CheckpointPart(_)) => {}
             Some(shard::Kind::LogInventory(inventory)) => self.inventory(index, inventory),
             Some(shard::Kind::Recovered(recovered)) => {
                 self.recovered(now, index, connection, &recovered, out);
@@ -120,14 +132,18 @@ impl Coordinator {
                     "closed a member connection: a second Hello, or a message of a kind that this build does not know",
                 );
                 out.close_member(connection);
-                self.member_closed(now, connection, out);
+                self.session_ended(now, connection, false, out);
             }
         }
     }
 
     /// A member connection is gone. Its shard's tablets stay with it: it may come back.
     pub fn member_closed(&mut self, now: Time, connection: u64, out: &mut impl Output) {
-        self.session_ended(now, connection, false, out);
+        if let Some(rebuild) = &mut self.rebuild {
+            return rebuild.closed(connection);
+        }
+        self.keeping.queue.forget(connection);
+        self.gated(out, |it, out| it.session_ended(now, connection, false, out));
     }
 
     fn session_ended(
@@ -165,6 +181,12 @@ impl Coordinator {
             let text = self.refusal().unwrap_or_default().to_owned();
             return refuse(connection, RefusedReason::Invalid, text, out);
         }
+        let volume = hello.volume_cluster_id;
+        if volume != 0 && volume != cluster_id {
+            let text = self.foreign_volume(&hello.member, volume);
+            out.log_message(level::WARNING, &text);
+            return refuse(connection, RefusedReason::Invalid, text, out);
+        }
         let admitted = match self.check_formats(&hello) {
             Ok(()) => self
                 .members
@@ -197,6 +219,16 @@ impl Coordinator {
         self.give_up_migrations_of(now, admission.index, out);
         self.welcome(now, admission.index, connection, out);
         self.announce_backups(Some(connection), out);
+    }
+
+    /// For people: this store must not take the volume of another one.
+    fn foreign_volume(&self, member: &str, found: u64) -> String {
+        format!(
+            "the volume of member {member:?} belongs to store {found:016x}, and this is store {:016x}: it is left as it is. If that is the store that is meant \
+             and its state is gone, stop this coordinator and start one with --rebuild on an empty state; if what it held is to be forgotten, give \
+             the server an empty volume",
+            self.config.cluster_id
+        )
     }
 
     /// Asks a process that would take the place of another whether it is alive: its Hello may have been long on its way.

@@ -36,6 +36,8 @@ pub struct ClusterStatus {
     pub sequence: u64,
     /// Why this coordinator does not lead, for people; empty while it does.
     pub refusal: String,
+    /// What the volumes have of the coordinator's state; `None`: the store has no copies.
+    pub checkpoint: Option<Checkpoint>,
     /// Set while what is shown here may not be noted yet: nothing is to be done that relies on it.
     pub state_wait: Option<StateWait>,
 }
@@ -48,6 +50,33 @@ pub struct Upgrade {
     pub newest_format: u32,
     /// For people: who does not read the newest, if it is not in force yet; bounded.
     pub hindrances: Vec<String>,
+}
+
+/// The newest copy of the coordinator's state for the volumes of backups, from which these make the store again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub term: u64,
+    /// Counts those of one leader; 0: there is none yet.
+    pub number: u64,
+    pub bytes: u64,
+    pub age_ms: u64,
+    /// Volumes of so many members must have it.
+    pub members_wanted: u32,
+    /// They have, and nothing has changed since that volumes alone would not bring back.
+    pub is_current: bool,
+    pub keepers: Vec<CheckpointKeeper>,
+}
+
+/// A connected backup that keeps checkpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointKeeper {
+    pub server_id: u64,
+    /// Of the newest that it is known to keep; 0: none yet.
+    pub number: u64,
+    /// Nothing that matters has changed since.
+    pub is_current: bool,
+    /// Why it could not keep the last one, for people.
+    pub failure: String,
 }
 
 /// The coordinator cannot note what it does; what depends on that waits.

@@ -35,6 +35,7 @@ impl Coordinator {
             term: position.term,
             sequence: position.sequence,
             refusal: self.refusal().unwrap_or_default().to_owned(),
+            checkpoint: self.checkpoint_status(now),
             state_wait: None,
         }
     }

@@ -240,7 +240,10 @@ impl Shard {
             Kind::CommitMigration(migration) => self.commit_migration(migration.migration_id, out),
             Kind::Activate(order) => self.activate(order.format, out),
             // To a backup.
-            Kind::FenceLog(_) | Kind::ForgetLogs(_) => {
+            Kind::FenceLog(_)
+            | Kind::ForgetLogs(_)
+            | Kind::KeepCheckpoint(_)
+            | Kind::ReadCheckpoint(_) => {
                 out.log_message(
                     1,
                     "the coordinator gave an order that nobody here carries out",

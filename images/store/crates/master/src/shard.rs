@@ -133,6 +133,7 @@ impl Shard {
             position: self.membership.position(),
             oldest_format: self.config.formats.oldest,
             newest_format: self.config.formats.newest,
+            volume_cluster_id: 0,
         }
     }
 

@@ -359,8 +359,19 @@ fn a_file_of_another_store_or_of_other_segments_is_refused() {
         "{text}"
     );
     let other = Coordinator::start(&[]);
-    let text = refusal(&other, &file, &["-t", "64"]);
-    assert!(text.contains("belongs to cluster"), "{text}");
+    let path = path_text(&file).to_owned();
+    let frames = FRAMES.to_string();
+    let more = ["-r", "1", "--segmentMB", "2", "--segmentFrames", &frames];
+    let server = Server::start(&other, "b0", &[&more[..], &["-f", &path]].concat());
+    let text = wait_for("a server that is not let in", || {
+        let (status, text) = http_get(server.http, "/readyz");
+        (status != 200 && text.contains("belongs to store")).then_some(text)
+    });
+    assert!(
+        text.contains("--rebuild") && text.contains("left as it is"),
+        "{text}"
+    );
+    drop(server);
     let bytes = u64::from(FRAMES) * u64::from(SEGMENT_BYTES);
     assert!(file.metadata().unwrap().len() > bytes, "as it was");
 }

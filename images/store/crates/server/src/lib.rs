@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checkpoint;
 mod config;
 mod output;
 mod peers;

@@ -7,6 +7,7 @@ use wire::ids::{ReplyTo, ServerId};
 use wire::member::{self, Refused, RefusedReason, ToCoordinator, coordinator, shard};
 use wire::time::Time;
 
+use crate::checkpoint::Checkpoint;
 use crate::config::Config;
 use crate::output::Output;
 use crate::peers::{Reads, Waiting};
@@ -17,6 +18,9 @@ use crate::storage::Stage;
 pub struct Server<S> {
     pub(crate) shard: Shard,
     pub(crate) stage: Stage<S>,
+    /// The cluster that the volume belongs to, as it was found before it is opened; 0: none.
+    pub(crate) volume: u64,
+    pub(crate) checkpoint: Checkpoint,
     backup_only: bool,
     /// What this build reads.
     pub(crate) formats: Formats,
@@ -49,6 +53,8 @@ impl<S: Storage> Server<S> {
             restarts: config.backup.is_some() || config.master.replication.is_some(),
             shard: Shard::new(config.master, identity, now),
             stage: config.backup.map_or(Stage::Absent, Stage::Waiting),
+            volume: 0,
+            checkpoint: Checkpoint::default(),
             is_welcome: false,
             report: Reports::default(),
             waiting: Waiting::new(),
@@ -56,6 +62,11 @@ impl<S: Storage> Server<S> {
             read: Vec::new(),
             end: None,
         }
+    }
+
+    /// The volume that the backup will open belongs to this cluster ([`backup::owner`]): the coordinator is told before it lets the server in.
+    pub fn volume_belongs_to(&mut self, cluster_id: u64) {
+        self.volume = cluster_id;
     }
 
     /// What can be seen of the master.
@@ -88,6 +99,7 @@ impl<S: Storage> Server<S> {
     pub fn hello(&self) -> member::Hello {
         member::Hello {
             backup_only: self.backup_only,
+            volume_cluster_id: self.stage.cluster_id().unwrap_or(self.volume),
             ..self.shard.hello()
         }
     }
@@ -108,6 +120,14 @@ impl<S: Storage> Server<S> {
             }
             Some(Kind::ForgetLogs(logs)) if self.is_welcome => {
                 self.forget_logs(&logs.logs, out);
+                Session::Continue
+            }
+            Some(Kind::KeepCheckpoint(part)) if self.is_welcome => {
+                self.keep_checkpoint(part, out);
+                Session::Continue
+            }
+            Some(Kind::ReadCheckpoint(read)) if !self.is_welcome => {
+                self.read_checkpoint(read, out);
                 Session::Continue
             }
             Some(Kind::TakeTablet(_)) if self.backup_only => refuse_tablets(out),
@@ -141,6 +161,7 @@ impl<S: Storage> Server<S> {
         let session = self.shard.coordinator_message(now, message, out);
         if session == Session::Continue {
             self.is_welcome = true;
+            self.checkpoint.forget();
             self.report.begin(now);
             self.use_storage(cluster_id, out);
             self.use_format(out);
@@ -157,6 +178,7 @@ impl<S: Storage> Server<S> {
     /// The connection to the coordinator is gone. What is there goes on being served.
     pub fn coordinator_lost(&mut self, now: Time) {
         self.is_welcome = false;
+        self.checkpoint.forget();
         self.shard.coordinator_lost(now);
     }
 
@@ -260,6 +282,7 @@ impl<S: Storage> Server<S> {
         let of_master = self.shard.tick(now, out);
         let of_reads = self.answer_reads(now, out);
         let of_backup = self.with_backup(out, |backup, out| backup.tick(now, out));
+        self.tend_checkpoint(out);
         let of_report = self.report(now, out);
         self.look_for_successors();
         of_master

@@ -33,8 +33,12 @@ impl<S: Storage> Stage<S> {
         }
     }
 
+    pub fn is_opening(&self) -> bool {
+        matches!(self, Stage::Opening { .. })
+    }
+
     /// The cluster that the storage is used for.
-    fn cluster_id(&self) -> Option<u64> {
+    pub fn cluster_id(&self) -> Option<u64> {
         match self {
             Stage::Absent | Stage::Waiting(_) => None,
             Stage::Opening { cluster_id } => Some(*cluster_id),

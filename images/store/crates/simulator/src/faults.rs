@@ -30,6 +30,9 @@ impl World {
         if self.scenario.fail_over.is_some() && self.random.chance(450) {
             return self.coordinator_fault();
         }
+        if self.scenario.rebuilds && self.random.chance(250) && self.has_checkpoint() {
+            return self.lose_all_but_disks();
+        }
         match self.random.between(0, 99) {
             0..15 => self.reset_connection(),
             15..25 => self.stall_connection(),
@@ -285,6 +288,24 @@ impl World {
         for server in 0..self.servers.len() {
             self.lose_power(server);
         }
+    }
+
+    /// What the disks have of the coordinator's state is all that anybody relies on. (docs/rebuild.md says when it is not.)
+    fn has_checkpoint(&self) -> bool {
+        let now = self.clock(COORDINATOR);
+        self.leading().is_some_and(|(_, core)| {
+            let checkpoint = core.cluster_status(now).checkpoint;
+            checkpoint.is_some_and(|checkpoint| checkpoint.is_current)
+        })
+    }
+
+    /// Every process dies, and what the coordinator has noted is lost.
+    fn lose_all_but_disks(&mut self) {
+        self.note_fault(COORDINATOR, "and all others lose everything but disks", 0);
+        self.crash_many(1000);
+        self.crash_coordinator(0);
+        self.noted.clear();
+        self.noted_count = 0;
     }
 
     /// A disk loses something that was promised, sometimes. With R replicas the store survives R - 1 of these, if they come when all is well.

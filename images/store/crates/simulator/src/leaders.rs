@@ -418,6 +418,7 @@ impl World {
                 nonce,
                 leader: host_name(host),
                 new_cluster_id: nonce ^ 1,
+                awaits_seed: false,
                 tuning: tuning(),
             },
             config,

@@ -30,7 +30,7 @@ impl Migrations {
     pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Migrations {
         let mut random = Random::new(!seed);
         let happen = match profile {
-            Profile::Any => random.chance(500),
+            Profile::Any | Profile::Rebuilding => random.chance(500),
             Profile::Migrating => true,
             Profile::Upgrade => random.chance(500),
             Profile::Replicated | Profile::Overwriting | Profile::FailOver => false,

@@ -39,8 +39,10 @@ impl World {
             return;
         };
         let mut out = CoordinatorActions::default();
+        let was_rebuilding = core.is_rebuilding();
         act(core, now, &mut out);
         let next = core.tick(now, &mut out);
+        let is_rebuilt = was_rebuilding && !core.is_rebuilding();
         // Before any of its output leaves.
         let changes = core.take_changes(now);
         self.noted_count += u64::from(!changes.is_empty());
@@ -50,6 +52,12 @@ impl World {
         }
         for key in changes.deletes {
             self.noted.remove(&key);
+        }
+        if is_rebuilt {
+            self.note_fault(COORDINATOR, "has made the store again, number", self.stores);
+            if let Some(node) = &mut self.coordinators[0].node {
+                node.pass_over_tables();
+            }
         }
         self.note_new_tables(0);
         for action in out.0 {

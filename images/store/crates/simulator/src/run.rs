@@ -46,6 +46,8 @@ pub enum Profile {
     FailOver,
     /// They have, and processes are of builds that read different formats.
     Upgrade,
+    /// They have, and stores are made again from their disks alone.
+    Rebuilding,
 }
 
 /// Of so many seeds of the usual kind, one has coordinators that take over from each other, and another one has processes of different builds.
@@ -80,6 +82,7 @@ pub fn run(seed: u64, options: Options) -> Report {
         Profile::FailOver => Scenario::draw_fail_over(&mut random),
         Profile::Replicated => Scenario::draw_replicated(&mut random),
         Profile::Migrating => Scenario::draw_migrating(&mut random),
+        Profile::Rebuilding => Scenario::draw_rebuilding(&mut random),
         Profile::Overwriting => Scenario::draw_overwriting(&mut random),
     };
     #[cfg(feature = "planted-bugs")]

@@ -79,6 +79,8 @@ pub struct Scenario {
     /// How much faster or slower than real time clocks run at most, in parts per million.
     pub max_clock_error_ppm: u64,
     pub fail_over: Option<FailOver>,
+    /// All processes die and all that the coordinator has noted is lost, now and then: the store is made again from its disks.
+    pub rebuilds: bool,
     /// Clients go on until every disk was overwritten so often that it is no question of its size any more.
     pub is_overwriting: bool,
 }
@@ -129,6 +131,18 @@ impl Scenario {
         let mut scenario = Scenario::draw_replicated(random);
         scenario.coordinator_keeps_state = true;
         scenario.coordinator_crashes = random.chance(500);
+        scenario
+    }
+
+    /// The coordinator may die, and now and then everything does, with all that was noted.
+    pub fn draw_rebuilding(random: &mut Random) -> Scenario {
+        let mut scenario = Scenario::draw_replicated(random);
+        scenario.coordinator_keeps_state = true;
+        scenario.coordinator_crashes = random.chance(500);
+        scenario.crashes = true;
+        scenario.rebuilds = true;
+        scenario.linger(random);
+        scenario.fault_interval = *random.pick(&[200 * MILLI, SECOND, 3 * SECOND]);
         scenario
     }
 
@@ -262,6 +276,7 @@ impl Scenario {
             },
             max_clock_error_ppm: *random.pick(&[0, 100, 5000]),
             fail_over: None,
+            rebuilds: false,
             is_overwriting: false,
         }
     }

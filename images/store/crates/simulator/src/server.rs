@@ -23,6 +23,9 @@ pub const FIRST_PEER_PORT: u16 = 12200;
 /// Copies that nobody waits for go out in pieces of this size.
 const COPY_BYTES: u32 = 1 << 10;
 
+/// Room for a few checkpoints of the coordinator's state, in frames as small as they are here.
+const CHECKPOINT_FRAMES: u32 = 16;
+
 /// What a shard told its driver to do with other servers.
 pub enum PeerAction {
     Connect(Channel, ServerId, String),
@@ -244,7 +247,9 @@ impl ServerNode {
                     domain: String::new(),
                 };
                 let config = server_config(scenario, self.boots, formats);
-                let core: Server<MemoryStorage> = Server::new(config, identity, now);
+                let mut core: Server<MemoryStorage> = Server::new(config, identity, now);
+                let disk = self.disks.get_mut(&(shard as usize));
+                core.volume_belongs_to(disk.and_then(backup::owner).unwrap_or(0));
                 ShardNode {
                     durable: LogPosition::START,
                     flushing: core.shard().head_position(),
@@ -309,7 +314,7 @@ pub fn frame_count(scenario: &Scenario, replicated: &Replicated) -> u32 {
         return BackupConfig::frames_needed(&shard_config(scenario));
     }
     let of_log = scenario.segments * 3 / 2 + 2;
-    4 * of_log * u32::from(replicated.replicas)
+    4 * of_log * u32::from(replicated.replicas) + CHECKPOINT_FRAMES
 }
 
 fn shard_config(scenario: &Scenario) -> Config {

@@ -212,6 +212,8 @@ pub struct World {
     pub noted: BTreeMap<Vec<u8>, Vec<u8>>,
     /// How often it has.
     pub noted_count: u64,
+    /// The next coordinator makes the store again from the servers' disks.
+    pub is_rebuilding: bool,
     pub servers: Vec<ServerNode>,
     pub clients: Vec<ClientNode>,
     pub history: History,
@@ -279,6 +281,7 @@ impl World {
             stores: 0,
             noted: BTreeMap::new(),
             noted_count: 0,
+            is_rebuilding: false,
             servers: Vec::new(),
             clients: Vec::new(),
             history: History::default(),
@@ -371,7 +374,8 @@ impl World {
     pub fn start_coordinator(&mut self) {
         let cluster_id = self.random.next() | 1;
         let goes_on = self.scenario.coordinator_keeps_state && !self.noted.is_empty();
-        if !goes_on {
+        self.is_rebuilding |= self.scenario.rebuilds && self.noted.is_empty() && self.stores > 0;
+        if !goes_on && !self.is_rebuilding {
             self.stores += 1;
             self.noted.clear();
             self.noted_count = 0;
@@ -383,6 +387,13 @@ impl World {
         config.formats = self.coordinators[0].installed;
         let now = self.clock(COORDINATOR);
         let incarnation = self.coordinators[0].incarnation;
+        if std::mem::take(&mut self.is_rebuilding) {
+            let nonce = self.random.next();
+            let core = Coordinator::rebuilding(config, nonce, true, now);
+            let node = CoordinatorNode::new(Core::Alone(Box::new(core)));
+            self.coordinators[0].node = Some(node);
+            return self.schedule_in(0, Event::Tick(COORDINATOR));
+        }
         let mut core = if goes_on {
             self.coverage
                 .hit("coordinators that go on with what was noted");

@@ -24,7 +24,7 @@ pub const MAX_FRAME_BYTES: usize = 16 << 20;
 pub struct ToCoordinator {
     #[prost(
         oneof = "shard::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19"
     )]
     pub kind: Option<shard::Kind>,
 }
@@ -69,6 +69,12 @@ pub mod shard {
         /// Answered by [`coordinator::Kind::MigrationEnded`].
         #[prost(message, tag = "16")]
         MigrationWanted(MigrationWanted),
+        /// Answers [`coordinator::Kind::KeepCheckpoint`].
+        #[prost(message, tag = "17")]
+        CheckpointKept(CheckpointKept),
+        /// Answers [`coordinator::Kind::ReadCheckpoint`].
+        #[prost(message, tag = "19")]
+        CheckpointPart(CheckpointPart),
     }
 }
 
@@ -126,6 +132,9 @@ pub struct Hello {
     pub oldest_format: u32,
     #[prost(uint32, tag = "19")]
     pub newest_format: u32,
+    /// The store that this shard's volume belongs to, whether the shard is in it yet or not; 0: it has no volume, or an empty one.
+    #[prost(fixed64, tag = "20")]
+    pub volume_cluster_id: u64,
 }
 
 /// Where in a store's life a coordinator was when it said something: the last that it had noted of the store's state. A leader of a later term has
@@ -278,6 +287,40 @@ pub struct BackupReport {
     /// Why it takes nothing new any more; empty while all is well.
     #[prost(string, tag = "6")]
     pub retired: String,
+    /// It keeps checkpoints of the coordinator's state; older builds do not know the message.
+    #[prost(bool, tag = "7")]
+    pub keeps_checkpoints: bool,
+}
+
+/// What has become of a [`KeepCheckpoint`].
+#[derive(Clone, PartialEq, Message)]
+pub struct CheckpointKept {
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// So many bytes of it are here.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// All of it is in the volume, as safe as the durability of the backup makes everything.
+    #[prost(bool, tag = "3")]
+    pub is_kept: bool,
+    /// Why it is not kept, for people; empty if all is well. The one before is still there.
+    #[prost(string, tag = "4")]
+    pub failure: String,
+}
+
+/// A piece of the newest whole checkpoint in a volume.
+#[derive(Clone, PartialEq, Message)]
+pub struct CheckpointPart {
+    /// Of the volume; 0: it belongs to no store.
+    #[prost(fixed64, tag = "1")]
+    pub cluster_id: u64,
+    /// Of the whole; 0: there is none.
+    #[prost(uint64, tag = "2")]
+    pub total_bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub offset: u64,
+    #[prost(bytes = "vec", tag = "4")]
+    pub data: Vec<u8>,
 }
 
 /// Answers [`FenceLog`], and follows every further one: what this shard's backup holds of a log. Its master is refused from now on.
@@ -403,7 +446,7 @@ pub struct MigrationWanted {
 pub struct ToShard {
     #[prost(
         oneof = "coordinator::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 30"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 30, 31, 32"
     )]
     pub kind: Option<coordinator::Kind>,
 }
@@ -475,6 +518,12 @@ pub mod coordinator {
         /// Everybody reads it: it is in force from now on. Not answered; whoever is away learns it from its welcome.
         #[prost(message, tag = "30")]
         Activate(Format),
+        /// To a backup.
+        #[prost(message, tag = "31")]
+        KeepCheckpoint(KeepCheckpoint),
+        /// To a shard with a volume, before it is let in: the store is being made again from volumes.
+        #[prost(message, tag = "32")]
+        ReadCheckpoint(ReadCheckpoint),
     }
 }
 
@@ -627,6 +676,31 @@ pub struct Backup {
     /// It is to leave the store: it gets no new replicas, and those that it has are copied elsewhere.
     #[prost(bool, tag = "7")]
     pub is_draining: bool,
+}
+
+/// Keep this copy of the coordinator's state in place of the one before; a part of it. Parts come in order, each when the one before is answered.
+#[derive(Clone, PartialEq, Message)]
+pub struct KeepCheckpoint {
+    /// Counts the checkpoints of one leader.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    #[prost(uint64, tag = "2")]
+    pub offset: u64,
+    /// Of the whole.
+    #[prost(uint64, tag = "3")]
+    pub total_bytes: u64,
+    #[prost(bytes = "vec", tag = "4")]
+    pub data: Vec<u8>,
+}
+
+/// Answered by [`CheckpointPart`].
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct ReadCheckpoint {
+    #[prost(uint64, tag = "1")]
+    pub offset: u64,
+    /// At most; less comes at the end.
+    #[prost(uint32, tag = "2")]
+    pub bytes: u32,
 }
 
 /// Refuse this log's master for ever, and say what is here of it once no promise to it is left; see [`LogInventory`].

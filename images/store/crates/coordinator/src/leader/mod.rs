@@ -120,7 +120,21 @@ pub struct Leader<A> {
     /// The last commit that outputs wait for, and the last that is noted.
     awaited: u64,
     committed: u64,
+    rebuild: Rebuild,
     is_over: bool,
+}
+
+/// How far it is with a store that is made again from volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rebuild {
+    /// There is none, or all is committed.
+    No,
+    /// Volumes are heard.
+    Hears { has_root: bool },
+    /// The root is being written.
+    Seeds,
+    /// The next commit is of all that the store knows.
+    Fills,
 }
 
 /// Changes on their way to the state.
@@ -147,6 +161,7 @@ impl<A> Leader<A> {
             commits: VecDeque::new(),
             awaited: 0,
             committed: 0,
+            rebuild: Rebuild::No,
             is_over: false,
         }
     }
@@ -344,6 +359,10 @@ impl<A> Leader<A> {
         let own = own.map(|coordinator| coordinator.config.cluster_id);
         if let Some(heard) = hello.position
             && own == Some(hello.cluster_id)
+            && !self
+                .coordinator
+                .as_ref()
+                .is_some_and(|it| it.is_of_former_life(&heard))
         {
             self.keeper.heard_of(now, heard);
             self.hear_keeper(now);
@@ -368,7 +387,32 @@ impl<A> Leader<A> {
         let Some(coordinator) = &mut self.coordinator else {
             return;
         };
-        let (changes, must_wait) = coordinator.take_changes_ahead(now);
+        if let Rebuild::Hears { has_root } = self.rebuild
+            && !coordinator.is_rebuilding()
+        {
+            self.rebuild = match has_root {
+                true => Rebuild::Fills,
+                false => Rebuild::Seeds,
+            };
+            match (self.keeper.position(), coordinator.position()) {
+                (Some(position), _) if has_root => coordinator.lead_again_at(position),
+                (_, Some(position)) => {
+                    let cluster_id = coordinator.config.cluster_id;
+                    let past = coordinator.past().to_vec();
+                    self.keeper.seed(now, cluster_id, position, past);
+                }
+                (_, None) => {}
+            }
+        }
+        if self.rebuild == Rebuild::Seeds {
+            // What was put out meanwhile waits for the commit of everything.
+            return;
+        }
+        let (mut changes, must_wait) = coordinator.take_changes_ahead(now);
+        if self.rebuild == Rebuild::Fills {
+            self.rebuild = Rebuild::No;
+            changes.deletes.push(objects::SEED_MARK.to_vec());
+        }
         if !changes.is_empty() {
             let commit = Commit {
                 number: self.keeper.commit(now, changes),
@@ -395,10 +439,23 @@ impl<A> Leader<A> {
                 objects::Output::Loaded { cluster_id, pairs } => {
                     self.loaded(now, cluster_id, pairs);
                 }
+                objects::Output::Empty => self.begin_rebuild(now, false),
                 objects::Output::Committed(number) => self.committed(now, number),
                 objects::Output::Ended(ending, text) => self.end(ending, text),
             }
         }
+    }
+
+    /// Nothing is known of the store but what its volumes hold.
+    fn begin_rebuild(&mut self, now: Time, has_root: bool) {
+        let coordinator =
+            Coordinator::rebuilding(self.config.clone(), self.keeper.nonce(), false, now);
+        self.rebuild = Rebuild::Hears { has_root };
+        self.coordinator = Some(coordinator);
+        self.ready.push_back(Output::Leads {
+            cluster_id: self.config.cluster_id,
+            is_new: false,
+        });
     }
 
     fn loaded(&mut self, now: Time, cluster_id: u64, pairs: Vec<Pair>) {
@@ -406,6 +463,18 @@ impl<A> Leader<A> {
             cluster_id,
             ..self.config.clone()
         };
+        if self.rebuild == Rebuild::Seeds {
+            self.rebuild = Rebuild::Fills;
+            if let (Some(coordinator), Some(position)) =
+                (&mut self.coordinator, self.keeper.position())
+            {
+                coordinator.lead_again_at(position);
+            }
+            return;
+        }
+        if pairs.iter().any(|pair| pair.key == objects::SEED_MARK) {
+            return self.begin_rebuild(now, true);
+        }
         let is_new = pairs.is_empty();
         let coordinator = match is_new {
             true => Ok(Coordinator::new(config, now)),

@@ -15,6 +15,11 @@ impl Leases {
         core::mem::take(&mut self.changed)
     }
 
+    /// Leases have ended since changes were last asked for.
+    pub fn have_ended(&self) -> bool {
+        self.changed.iter().any(|key| self.record(key).is_none())
+    }
+
     /// What stands under `key` now, if that is a lease's.
     pub fn record(&self, key: &Key) -> Option<Record> {
         match key {
@@ -32,6 +37,12 @@ impl Leases {
     }
     pub fn shift_ns(&self) -> u64 {
         self.shift_ns
+    }
+
+    /// The state may be an older one: ids go on `ids` further, and leases end `longer_ns` later.
+    pub fn begin_again(&mut self, ids: u64, longer_ns: u64) {
+        self.next_id += ids;
+        self.shift_ns = self.shift_ns.saturating_add(longer_ns);
     }
 
     /// As they were noted, each ending `shift_ns` later than noted.

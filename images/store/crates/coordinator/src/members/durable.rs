@@ -70,6 +70,10 @@ impl Members {
         core::mem::take(&mut self.changed)
     }
 
+    pub fn is_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// What stands under `key` now, if that is a member's, server's or removed instance's.
     pub fn record(&self, key: &Key) -> Option<Record> {
         match key {
@@ -98,6 +102,21 @@ impl Members {
     /// Index of the server that was added last.
     pub fn last_index(&self) -> u32 {
         self.last_index
+    }
+
+    /// The state may be an older one, and all processes of it are dead: indexes and generations go on so much further. The highest generation that
+    /// a process may get next.
+    pub fn begin_again(&mut self, further: u32) -> u32 {
+        self.last_index = self.last_index.saturating_add(further);
+        self.changes += u64::from(further);
+        let mut highest = further;
+        for server in self.servers.values_mut() {
+            let (index, generation) = (server.id.index(), server.id.generation());
+            let generation = generation.saturating_add(further).min(MAX_GENERATION);
+            server.id = ServerId::new(index, generation);
+            highest = highest.max(generation + 1);
+        }
+        highest
     }
 
     /// As they were noted. Nobody is connected.

@@ -37,6 +37,7 @@ fn records() -> Vec<(&'static str, Record)> {
         term: 0,
         nonce: 0,
         past: Vec::new(),
+        rebuilt_term: 0,
     };
     let member = Member {
         name: "box-0".to_owned(),
@@ -131,6 +132,10 @@ fn records() -> Vec<(&'static str, Record)> {
         }],
         ..meta.clone()
     };
+    let meta_rebuilt = Meta {
+        rebuilt_term: 1500,
+        ..meta.clone()
+    };
     let log_left = Log {
         id: 5,
         head_segment_id: 9,
@@ -166,6 +171,7 @@ fn records() -> Vec<(&'static str, Record)> {
         ("meta-with-term", Record::Meta(meta_with_term)),
         ("member-draining", Record::Member(member_draining)),
         ("member-with-formats", Record::Member(member_with_formats)),
+        ("meta-rebuilt", Record::Meta(meta_rebuilt)),
     ]
 }
 

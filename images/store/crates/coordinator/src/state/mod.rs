@@ -124,6 +124,8 @@ impl Coordinator {
         if self.leading.refusal.is_some() {
             return (Changes::default(), false);
         }
+        self.count_version();
+        self.version_is_taken();
         let mut changed: BTreeSet<Key> = core::mem::take(&mut self.changed);
         changed.append(&mut self.members.take_changed());
         changed.append(&mut self.tables.take_changed());
@@ -146,6 +148,10 @@ impl Coordinator {
 
     /// Everything, in no particular order.
     pub fn pairs(&self) -> impl Iterator<Item = Pair> {
+        self.records().map(Pair::from)
+    }
+
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record> {
         let losses = (self.losses_dropped..).zip(&self.losses);
         let losses = losses.map(|(number, loss)| loss_record(number, loss));
         core::iter::once(Record::Meta(self.meta()))
@@ -154,10 +160,9 @@ impl Coordinator {
             .chain(self.leases.records())
             .chain(losses)
             .chain(self.recoveries.dead.iter().map(log_record))
-            .map(Pair::from)
     }
 
-    fn meta(&self) -> Meta {
+    pub(crate) fn meta(&self) -> Meta {
         let (last_table_number, last_used_server) = self.tables.counters();
         let noted = self.leading.position.filter(|_| self.leading.is_noted);
         Meta {
@@ -179,6 +184,7 @@ impl Coordinator {
             term: noted.map_or(0, |position| position.term),
             nonce: noted.map_or(0, |position| position.nonce),
             past: self.leading.past.clone(),
+            rebuilt_term: self.leading.rebuilt_term,
         }
     }
 

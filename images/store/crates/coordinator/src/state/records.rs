@@ -86,6 +86,9 @@ pub struct Meta {
     /// Those before, the newest last; the oldest are forgotten.
     #[prost(message, repeated, tag = "18")]
     pub past: Vec<Leadership>,
+    /// The term in which the store was made again from volumes: positions of earlier ones say nothing. 0: never.
+    #[prost(uint64, tag = "21")]
+    pub rebuilt_term: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -163,6 +163,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.version_bound = meta.version_bound;
     coordinator.version_floor = meta.version_floor;
     coordinator.leading.past.clone_from(&meta.past);
+    coordinator.leading.rebuilt_term = meta.rebuilt_term;
     // Whoever goes on says so, and with which sequence number.
     coordinator.leading.is_noted = meta.term > 0;
     coordinator.leading.position = (meta.term > 0).then_some(Position {
@@ -277,6 +278,7 @@ mod tests {
                 nonce: 16,
                 last_sequence: 17,
             }],
+            rebuilt_term: 2,
         };
         let pairs = [Pair::from(Record::Meta(meta.clone()))];
         let restored = Coordinator::restore(Config::new(0, 0, "test"), pairs, Time(77)).unwrap();

@@ -43,6 +43,10 @@ impl Tables {
         core::mem::take(&mut self.changed)
     }
 
+    pub fn is_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// What stands under `key` now, if that is a table's.
     pub fn record(&self, key: &Key) -> Option<Record> {
         match key {
@@ -58,6 +62,11 @@ impl Tables {
     /// Number of the table that was made last, and the server that was used last.
     pub fn counters(&self) -> (u32, u32) {
         (self.last_number, self.last_used)
+    }
+
+    /// The state may be an older one: numbers go on so much further.
+    pub fn begin_again(&mut self, numbers: u32) {
+        self.last_number = self.last_number.saturating_add(numbers);
     }
 
     /// As they were noted.

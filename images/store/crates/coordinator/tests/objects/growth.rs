@@ -21,6 +21,7 @@ fn keeper(nonce: u64) -> Keeper {
         nonce,
         leader: "leader".to_owned(),
         new_cluster_id: 1,
+        awaits_seed: false,
         tuning: Tuning::default(),
     })
 }
@@ -36,6 +37,7 @@ fn serve(keeper: &mut Keeper, server: &mut ApiServer, committed: &mut u64) -> Op
             }
             Output::Loaded { pairs, .. } => loaded = Some(pairs),
             Output::Committed(number) => *committed = number,
+            Output::Empty => panic!("nobody awaits a seed here"),
             Output::Ended(ending, text) => panic!("{ending:?}: {text}"),
         }
     }

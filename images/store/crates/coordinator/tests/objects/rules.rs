@@ -29,6 +29,7 @@ fn keeper(nonce: u64) -> Keeper {
         nonce,
         leader: format!("leader-{nonce}"),
         new_cluster_id: 77,
+        awaits_seed: false,
         tuning: Tuning {
             sweep_interval: Tuning::default().sweep_interval,
             ..tuning()
@@ -68,6 +69,7 @@ impl Desk {
                     let pairs = pairs.into_iter().map(|pair| (pair.key, pair.value));
                     self.loaded = Some(pairs.collect());
                 }
+                Output::Empty => panic!("nobody awaits a seed here"),
                 Output::Committed(number) => self.committed = number,
                 Output::Ended(ending, text) => self.ended = Some((ending, text)),
             }

@@ -177,6 +177,7 @@ impl World {
             nonce,
             leader: format!("box-coordinator-{}", self.clients.len()),
             new_cluster_id: nonce ^ 77,
+            awaits_seed: false,
             tuning: tuning(),
         });
         keeper.start(self.now);
@@ -300,6 +301,7 @@ impl World {
                     let result = self.oracle.loaded(nonce, &pairs);
                     self.hold(result);
                 }
+                Output::Empty => panic!("nobody awaits a seed here"),
                 Output::Committed(number) => {
                     self.met(Met::Commit);
                     self.tell_members(client);

@@ -340,6 +340,7 @@ fn cluster_status(
                 why: wait.why,
                 held: wait.held,
             }),
+            checkpoint: status.checkpoint.map(checkpoint),
         }),
         migrations: status.migrations.into_iter().map(migration).collect(),
         upgrade: Some(admin::Upgrade {
@@ -347,6 +348,25 @@ fn cluster_status(
             newest_format: status.upgrade.newest_format,
             hindrances: status.upgrade.hindrances,
         }),
+    }
+}
+
+fn checkpoint(checkpoint: status::Checkpoint) -> admin::Checkpoint {
+    let keepers = checkpoint.keepers.into_iter();
+    let keepers = keepers.map(|keeper| admin::CheckpointKeeper {
+        server_id: keeper.server_id,
+        number: keeper.number,
+        is_current: keeper.is_current,
+        failure: keeper.failure,
+    });
+    admin::Checkpoint {
+        term: checkpoint.term,
+        number: checkpoint.number,
+        bytes: checkpoint.bytes,
+        age_ms: checkpoint.age_ms,
+        members_wanted: checkpoint.members_wanted,
+        is_current: checkpoint.is_current,
+        keepers: keepers.collect(),
     }
 }
 
@@ -525,6 +545,7 @@ impl crate::http::Probe for Probe {
                 .map_err(|error| error.to_string())?;
             let mut samples = vec![leading(true)];
             samples.extend(of_store(&status));
+            samples.extend(status.checkpoint.iter().flat_map(of_checkpoint));
             samples.extend(metrics::of_reactor(&counters));
             match &keeping {
                 Keeping::Nowhere => {}
@@ -539,6 +560,26 @@ impl crate::http::Probe for Probe {
 fn leading(leads: bool) -> metrics::Sample {
     let help = "1: this coordinator leads; 0: it is a standby, or must not lead";
     gauge("leading", help, u64::from(leads))
+}
+
+fn of_checkpoint(checkpoint: &status::Checkpoint) -> Vec<metrics::Sample> {
+    vec![
+        gauge(
+            "checkpoint_current",
+            "1: the volumes of enough members have all of the state that matters; 0: they would not bring everything back",
+            u64::from(checkpoint.is_current),
+        ),
+        gauge(
+            "checkpoint_age_milliseconds",
+            "Since the newest checkpoint was made",
+            checkpoint.age_ms,
+        ),
+        byte_gauge(
+            "checkpoint",
+            "Length of the newest checkpoint",
+            checkpoint.bytes,
+        ),
+    ]
 }
 
 fn of_objects(status: &status::ClusterStatus) -> Vec<metrics::Sample> {

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::mpsc::Receiver;
 
+use coordinator::state::journal::Writer;
 use coordinator::status::{
     AcceptLossError, Acceptance, ClusterStatus, Finalize, FinalizeError, Loss, MigrateError,
     Migration, MigrationOrder, Removal, RemoveMemberError, TablePage,
@@ -22,7 +23,7 @@ use wire::member::{ToCoordinator, ToShard};
 use wire::time::Time;
 
 use super::connections::{MemberConnections, log_end};
-use super::state_file::{StateFile, Stats};
+use super::state_file::{Directory, StateFile, Stats};
 use crate::logging::log_message;
 use crate::runtime::end_process;
 
@@ -72,10 +73,17 @@ pub enum Question {
     },
 }
 
+/// Where the coordinator's state is noted.
+pub enum State {
+    Nowhere,
+    File(StateFile),
+    /// Here, once there is any: the store is being made again from volumes.
+    Awaited(Directory),
+}
+
 pub struct Driver {
     coordinator: Coordinator,
-    /// Where the coordinator's state is noted; `None`: nowhere.
-    state: Option<StateFile>,
+    state: State,
     client_listener: usize,
     members: MemberConnections,
     inbox: Receiver<Question>,
@@ -107,7 +115,7 @@ enum Action {
 impl Driver {
     pub fn new(
         coordinator: Coordinator,
-        state: Option<StateFile>,
+        state: State,
         client_listener: usize,
         inbox: Receiver<Question>,
     ) -> Driver {
@@ -157,8 +165,8 @@ impl Driver {
 
     fn answer(&mut self, now: Time, question: Question, counters: Counters) {
         let keeping = match &self.state {
-            Some(state) => Keeping::File(state.stats()),
-            None => Keeping::Nowhere,
+            State::File(state) => Keeping::File(state.stats()),
+            State::Nowhere | State::Awaited(_) => Keeping::Nowhere,
         };
         let (coordinator, mut out) = self.split();
         // Whoever asked may have given up: then nobody reads the answer.
@@ -199,10 +207,31 @@ impl Driver {
         self.held.actions.push(Action::Answer(answer));
     }
 
+    /// If the store was made again: notes all of it, in the place that was kept for it.
+    fn begin_state(&mut self, now: Time) {
+        let is_awaited = matches!(self.state, State::Awaited(_));
+        if !is_awaited || self.coordinator.is_rebuilding() {
+            return;
+        }
+        if let State::Awaited(directory) = std::mem::replace(&mut self.state, State::Nowhere) {
+            drop(self.coordinator.take_changes(now));
+            let cluster_id = self.coordinator.cluster_status(now).cluster_id;
+            let writer = Writer::new(cluster_id);
+            match StateFile::create(directory, writer, self.coordinator.pairs()) {
+                Ok(state) => {
+                    self.coordinator.noted(state.sequence());
+                    self.state = State::File(state);
+                }
+                Err(text) => give_up(&text),
+            }
+        }
+    }
+
     /// Notes what has changed, and lets out what was waiting for that.
     fn release(&mut self, now: Time, io: &mut Io) {
+        self.begin_state(now);
         let changes = self.coordinator.take_changes(now);
-        if let Some(state) = &mut self.state
+        if let State::File(state) = &mut self.state
             && !changes.is_empty()
         {
             if let Err(text) = state.commit(&changes) {
@@ -227,7 +256,7 @@ impl Driver {
         held.bytes.clear();
         held.bytes.shrink_to(MAX_HELD_BYTES);
         held.closing.clear();
-        if let Some(state) = &mut self.state
+        if let State::File(state) = &mut self.state
             && state.wants_snapshot()
             && let Err(text) = state.snapshot(self.coordinator.pairs())
         {

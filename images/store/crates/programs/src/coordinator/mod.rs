@@ -26,6 +26,7 @@ use crate::memory::give_back_at_once;
 use crate::random::random_u64;
 use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
 use crate::{FORMATS, VERSION, http};
+use driver::State;
 use state_file::{Directory, StateFile};
 
 /// Keeps the membership and the tables of a store, and tells clients where to find what.
@@ -55,6 +56,10 @@ pub struct Options {
     /// account or KUBECONFIG leads to (see --stateName)
     #[arg(long, env = "RCBOX_STATE", default_value = "memory", value_name = "memory|file:DIR|kubernetes", value_parser = state_place)]
     state: StatePlace,
+    /// If there is no state, make the store again from the volumes of its servers, rather than begin an empty one; while there is any, this means
+    /// nothing
+    #[arg(long, env = "RCBOX_REBUILD", value_parser = clap::builder::BoolishValueParser::new())]
+    rebuild: bool,
     #[command(flatten)]
     kubernetes: kubernetes::KubernetesOptions,
     /// Where to listen for members [default: client port + 100]
@@ -184,10 +189,7 @@ fn run_alone(
 }
 
 /// The coordinator as it was noted, or a new store's.
-fn open_state(
-    options: &Options,
-    directory: Option<&Path>,
-) -> Result<(Coordinator, Option<StateFile>), String> {
+fn open_state(options: &Options, directory: Option<&Path>) -> Result<(Coordinator, State), String> {
     let cluster_tag = match options.cluster_tag {
         Some(tag) => tag,
         None => random_u64()? as u32,
@@ -198,15 +200,22 @@ fn open_state(
         ..coordinator::Config::new(random_u64()?, cluster_tag, VERSION)
     };
     let Some(path) = directory else {
+        if options.rebuild {
+            let coordinator = rebuilding(config, "what this process knows ends with it")?;
+            return Ok((coordinator, State::Nowhere));
+        }
         tracing::info!(
             "a new, empty store {:016x}; what this process knows ends with it (see --state)",
             config.cluster_id
         );
         let mut coordinator = Coordinator::new(config, net::now());
         coordinator.begin_term(random_u64()?, 0);
-        return Ok((coordinator, None));
+        return Ok((coordinator, State::Nowhere));
     };
-    let (coordinator, state) = open_directory(path, config)?;
+    let (coordinator, state) = open_directory(path, config, options.rebuild)?;
+    if coordinator.is_rebuilding() {
+        return Ok((coordinator, state));
+    }
     let status = coordinator.cluster_status(net::now());
     match options.cluster_tag {
         Some(tag) if tag != status.cluster_tag => Err(format!(
@@ -214,17 +223,29 @@ fn open_state(
             path.display(),
             status.cluster_tag
         )),
-        _ => Ok((coordinator, Some(state))),
+        _ => Ok((coordinator, state)),
     }
+}
+
+/// One that makes its store again before it leads.
+fn rebuilding(config: coordinator::Config, place: &str) -> Result<Coordinator, String> {
+    tracing::warn!("there is no state ({place}): making the store again from its volumes");
+    let nonce = random_u64()?;
+    Ok(Coordinator::rebuilding(config, nonce, true, net::now()))
 }
 
 fn open_directory(
     path: &Path,
     config: coordinator::Config,
-) -> Result<(Coordinator, StateFile), String> {
+    rebuild: bool,
+) -> Result<(Coordinator, State), String> {
     let began = net::now();
     let directory = Directory::lock(path)?;
     let Some(mut loaded) = directory.read()? else {
+        if rebuild {
+            let place = format!("nothing was noted in {}", path.display());
+            return Ok((rebuilding(config, &place)?, State::Awaited(directory)));
+        }
         let writer = Writer::new(config.cluster_id);
         let mut coordinator = Coordinator::new(config, began);
         coordinator.begin_term(random_u64()?, 0);
@@ -236,7 +257,7 @@ fn open_directory(
             "nothing was noted in {}: a new, empty store {cluster_id:016x}",
             path.display()
         );
-        return Ok((coordinator, state));
+        return Ok((coordinator, State::File(state)));
     };
     if loaded.torn_bytes > 0 {
         tracing::warn!(
@@ -260,7 +281,7 @@ fn open_directory(
         path.display(),
         net::now().since(began).as_millis()
     );
-    Ok((coordinator, state))
+    Ok((coordinator, State::File(state)))
 }
 
 /// What other ports are counted from: the port that was asked for. If the kernel chooses, it chooses all of them.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use admin::{GetClusterStatusResponse, Leader, StateKind};
+use admin::{Checkpoint, GetClusterStatusResponse, Leader, StateKind};
 use serde_json::{Value, json};
 
 use super::notation::escape;
@@ -30,6 +30,29 @@ pub fn lines(text: &mut String, leader: Option<&Leader>) {
             wait.why
         );
     }
+    if let Some(checkpoint) = &leader.checkpoint {
+        checkpoint_lines(text, checkpoint);
+    }
+}
+
+fn checkpoint_lines(text: &mut String, checkpoint: &Checkpoint) {
+    let what = match (checkpoint.is_current, checkpoint.number) {
+        (true, _) => "current",
+        (false, 0) => "none yet: volumes alone would not bring this store back",
+        (false, _) => "BEHIND: volumes alone would not bring everything back",
+    };
+    let _ = writeln!(
+        text,
+        "Checkpoint in volumes: {what}; {} bytes, made {} ago",
+        checkpoint.bytes,
+        duration(checkpoint.age_ms.saturating_mul(1_000_000))
+    );
+    for keeper in &checkpoint.keepers {
+        if !keeper.failure.is_empty() {
+            let server = wire::ids::ServerId(keeper.server_id);
+            let _ = writeln!(text, "  server {server} keeps none: {}", keeper.failure);
+        }
+    }
 }
 
 pub fn state_kind(status: &GetClusterStatusResponse) -> &'static str {
@@ -52,12 +75,32 @@ pub fn leader_json(leader: Option<&Leader>) -> Value {
             "held": wait.held,
         })
     });
+    let checkpoint = leader.checkpoint.as_ref().map(|checkpoint| {
+        let keepers = checkpoint.keepers.iter().map(|keeper| {
+            json!({
+                "serverId": wire::ids::ServerId(keeper.server_id).to_string(),
+                "number": keeper.number,
+                "isCurrent": keeper.is_current,
+                "failure": keeper.failure,
+            })
+        });
+        json!({
+            "term": checkpoint.term,
+            "number": checkpoint.number,
+            "bytes": checkpoint.bytes,
+            "ageMs": checkpoint.age_ms,
+            "membersWanted": checkpoint.members_wanted,
+            "isCurrent": checkpoint.is_current,
+            "keepers": keepers.collect::<Vec<Value>>(),
+        })
+    });
     json!({
         "name": leader.name,
         "term": leader.term,
         "sequence": leader.sequence,
         "refusal": leader.refusal,
         "stateWait": wait,
+        "checkpoint": checkpoint,
     })
 }
 

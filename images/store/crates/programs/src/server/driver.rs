@@ -113,8 +113,10 @@ impl Driver {
                 return self.lost(now);
             }
         };
-        if let Some(coordinator::Kind::Welcome(_)) = &message.kind {
-            self.parts.session.welcomed();
+        match &message.kind {
+            Some(coordinator::Kind::Welcome(_)) => self.parts.session.welcomed(),
+            Some(coordinator::Kind::ReadCheckpoint(_)) => self.parts.session.heard(now),
+            _ => {}
         }
         let (server, mut out) = self.split(io);
         let verdict = server.coordinator_message(now, message, &mut out);

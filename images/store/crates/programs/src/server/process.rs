@@ -44,6 +44,8 @@ pub struct Process<'a> {
 struct Prepared {
     config: Option<BackupConfig>,
     unopened: Option<Unopened>,
+    /// The cluster that the storage belongs to; 0: none yet.
+    volume: u64,
     /// As errors name it.
     place: String,
     listener: Option<usize>,
@@ -102,7 +104,8 @@ impl Process<'_> {
             backup: backup.config,
             backup_only: self.settings.backup_only,
         };
-        let server = Server::new(config, identity, net::now());
+        let mut server = Server::new(config, identity, net::now());
+        server.volume_belongs_to(backup.volume);
         self.memory.extend(server.shard().memory());
         let (mailbox, inbox) = Mailbox::new(reactor.remote());
         let state = self.probe.add(locator, mailbox);
@@ -156,7 +159,7 @@ impl Process<'_> {
             // Memory is never opened a second time.
             None => [0; 16],
         };
-        let storage = match place {
+        let mut storage = match place {
             Some(place) => {
                 AnyStorage::File(place.into_storage(&layout, index, reporter.clone())?)
             }
@@ -170,6 +173,7 @@ impl Process<'_> {
                 AnyStorage::Memory(memory)
             }
         };
+        let volume = backup::owner(&mut storage).unwrap_or(0);
         let (listener, locator) = self.listen_for_peers(index, reactor)?;
         Ok(Prepared {
             config: Some(BackupConfig {
@@ -182,6 +186,7 @@ impl Process<'_> {
                 storage,
                 thread: format!("open-{index}"),
             }),
+            volume,
             place: named,
             listener: Some(listener),
             locator,

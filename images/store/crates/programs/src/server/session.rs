@@ -122,6 +122,13 @@ impl Session {
         self.delay = FIRST_DELAY;
     }
 
+    /// The coordinator is there, and has reasons to let the shard in later.
+    pub fn heard(&mut self, now: Time) {
+        if let State::Open { opened, .. } = &mut self.state {
+            *opened = now;
+        }
+    }
+
     /// The coordinator will never let this process in again.
     pub fn end(&mut self) {
         self.state = State::Waiting { until: Time::NEVER };

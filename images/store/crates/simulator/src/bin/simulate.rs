@@ -54,6 +54,9 @@ struct Arguments {
     /// Move tablets between servers, whose logs have replicas, all the time
     #[arg(long, conflicts_with_all = ["quick", "overwriting"])]
     migrating: bool,
+    /// Lose all that the coordinator has noted with all processes, and make the store again from its disks, now and then
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over"])]
+    rebuilding: bool,
     /// All logs have replicas, and no tablet is moved
     #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating"])]
     replicated: bool,
@@ -115,6 +118,7 @@ fn rerun_command(seed: u64, profile: Profile) -> String {
         Profile::Overwriting => " --overwriting",
         Profile::FailOver => " --fail-over",
         Profile::Migrating => " --migrating",
+        Profile::Rebuilding => " --rebuilding",
         Profile::Replicated => " --replicated",
         Profile::Upgrade => " --upgrade",
         Profile::Any => "",
@@ -367,6 +371,7 @@ fn main() -> ExitCode {
         () if arguments.overwriting => Profile::Overwriting,
         () if arguments.fail_over => Profile::FailOver,
         () if arguments.migrating => Profile::Migrating,
+        () if arguments.rebuilding => Profile::Rebuilding,
         () if arguments.replicated => Profile::Replicated,
         () if arguments.upgrade => Profile::Upgrade,
         _ => Profile::Any,

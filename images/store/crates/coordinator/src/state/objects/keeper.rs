@@ -8,7 +8,9 @@ use super::lead::{End, Lead};
 use super::load::{self, Load};
 use super::look::{Look, Seen};
 use super::takeover::{self, Takeover, rolled_back};
-use super::{Answer, Batch, Ending, Output, Position, RequestId, Settings, Trouble, Version};
+use super::{
+    Answer, Batch, Ending, Leadership, Output, Position, RequestId, Settings, Trouble, Version,
+};
 use crate::state::{Changes, Pair};
 
 /// The state machine: after each event, take all outputs. At most one write of the root is under way at any time; commits that
@@ -58,6 +60,19 @@ impl Keeper {
             self.phase = Phase::Takeover(Takeover::new(now));
             self.poll(now);
         }
+    }
+
+    /// After [`Output::Empty`]: begins this store, at a position of this leadership that came of `past`.
+    pub fn seed(&mut self, now: Time, cluster_id: u64, position: Position, past: Vec<Leadership>) {
+        if let Phase::Takeover(takeover) = &mut self.phase {
+            takeover.seed(now, cluster_id, position, past, &self.settings);
+        }
+        self.poll(now);
+    }
+
+    /// Of this leadership.
+    pub fn nonce(&self) -> u64 {
+        self.settings.nonce
     }
 
     /// What came of a request. An answer that was not asked for is ignored.
@@ -110,7 +125,7 @@ impl Keeper {
     pub fn next_wake(&self) -> Time {
         let phase = match &self.phase {
             Phase::New | Phase::Ended => Time::NEVER,
-            Phase::Takeover(takeover) => takeover.call().wake(),
+            Phase::Takeover(takeover) => takeover.wake(),
             Phase::Load(load, ..) => load.wake(),
             Phase::Lead(lead) => lead.wake(),
         };
@@ -213,6 +228,10 @@ impl Keeper {
                             self.check(now, heard);
                         }
                         self.lead_if_loaded(now)
+                    }
+                    Some(takeover::Progress::Empty) => {
+                        self.out.push(Output::Empty);
+                        Ok(())
                     }
                     Some(takeover::Progress::Ended(ending, text)) => Err((ending, text)),
                 }

@@ -47,6 +47,8 @@ pub struct Settings {
     pub leader: String,
     /// Random; what the store is called if there is none yet.
     pub new_cluster_id: u64,
+    /// If there is no store yet, none is begun: [`Output::Empty`] comes, and [`Keeper::seed`] says which store it is.
+    pub awaits_seed: bool,
     pub tuning: Tuning,
 }
 
@@ -79,6 +81,9 @@ impl Default for Tuning {
         }
     }
 }
+
+/// Stands alone in the root of a store that is being made again, until all that it knew is committed: a leader that finds it begins anew.
+pub const SEED_MARK: &[u8] = &[0];
 
 /// Which object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,6 +146,8 @@ pub enum Output {
         cluster_id: u64,
         pairs: Vec<Pair>,
     },
+    /// There is nothing, and [`Settings::awaits_seed`].
+    Empty,
     /// All commits up to this number are durable: whoever leads next knows of them.
     Committed(u64),
     /// The last output: this leadership is over. What is not committed may be known to the next leader, or not. With a text

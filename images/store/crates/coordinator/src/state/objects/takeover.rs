@@ -6,7 +6,10 @@ use super::call::{Call, Outbox, unexpected};
 use super::format::Root;
 use super::position::Standing;
 use super::swap::{Swap, Verdict};
-use super::{Answer, ChunkId, Ending, Name, Position, Request, RequestId, Settings, Version};
+use super::{
+    Answer, Batch, ChunkId, Ending, Leadership, Name, Position, Request, RequestId, SEED_MARK,
+    Settings, Version,
+};
 
 /// A leadership that has not begun yet.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ enum Step {
     Read,
     /// There is no root: are there chunks?
     List,
+    /// There is nothing: what is to be there?
+    Seed,
     Write(Box<Swap>),
 }
 
@@ -35,6 +40,8 @@ pub enum Progress {
     Open,
     /// This root is written: the leadership has begun.
     Leads(Box<Root>, Version),
+    /// There are neither root nor chunks, and somebody else says what is to be there.
+    Empty,
     Ended(Ending, String),
 }
 
@@ -56,11 +63,19 @@ impl Takeover {
         }
     }
 
+    pub fn wake(&self) -> Time {
+        match self.step {
+            Step::Seed => Time::NEVER,
+            _ => self.call().wake(),
+        }
+    }
+
     pub fn poll(&mut self, now: Time, out: &mut Outbox) {
         let request = match &mut self.step {
             Step::Write(swap) => return swap.poll(now, out),
             Step::Read => Request::Get(Name::Root),
             Step::List => Request::List { fresh: true },
+            Step::Seed => return,
         };
         if self.call.is_due(now) {
             self.call.send(out, request);
@@ -131,20 +146,54 @@ impl Takeover {
             self.call.succeed(now);
             return Progress::Open;
         }
-        let root = Root {
-            cluster_id: settings.new_cluster_id,
-            position: Position {
-                term: 1,
-                nonce: settings.nonce,
-                sequence: 1,
+        if settings.awaits_seed {
+            self.step = Step::Seed;
+            self.call.succeed(now);
+            return Progress::Empty;
+        }
+        let position = Position {
+            term: 1,
+            nonce: settings.nonce,
+            sequence: 1,
+        };
+        self.begin(
+            now,
+            Root {
+                cluster_id: settings.new_cluster_id,
+                position,
+                past: Vec::new(),
+                leader: settings.leader.clone(),
+                runs: Vec::new(),
+                tail: Batch::default(),
             },
-            past: Vec::new(),
+        );
+        Progress::Open
+    }
+
+    /// Makes the root of a store that somebody else knows of.
+    pub fn seed(
+        &mut self,
+        now: Time,
+        cluster_id: u64,
+        position: Position,
+        past: Vec<Leadership>,
+        settings: &Settings,
+    ) {
+        let mut tail = Batch::default();
+        tail.put(SEED_MARK.to_vec(), Some(Vec::new()));
+        let root = Root {
+            cluster_id,
+            position,
+            past,
             leader: settings.leader.clone(),
             runs: Vec::new(),
-            tail: Default::default(),
+            tail,
         };
+        self.begin(now, root);
+    }
+
+    fn begin(&mut self, now: Time, root: Root) {
         self.step = Step::Write(Box::new(Swap::new(root, None, now)));
-        Progress::Open
     }
 
     /// Reads the root again: it may have been read before the members were told.

@@ -145,6 +145,7 @@ fn plan(options: &Options) -> Result<Plan, String> {
                 nonce: random_u64()?,
                 leader: candidate.clone(),
                 new_cluster_id,
+                awaits_seed: options.rebuild,
                 tuning: Tuning::default(),
             },
             config,

@@ -193,6 +193,7 @@ fn settings(nonce: u64, name: &str) -> Settings {
         nonce,
         leader: name.to_owned(),
         new_cluster_id: 77,
+        awaits_seed: false,
         tuning: Tuning::default(),
     }
 }

@@ -1,0 +1,152 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// checkpoint is what the coordinator says of the copies of its state in the volumes.
+type checkpoint struct {
+	Number    int  `json:"number"`
+	IsCurrent bool `json:"isCurrent"`
+}
+
+// waitCheckpoint waits until the volumes have all that the coordinator knows.
+func (s *store) waitCheckpoint() {
+	s.t.Helper()
+	waitFor(s.t, "the volumes to have the coordinator's state", func() error {
+		var status struct {
+			Leader struct {
+				Checkpoint *checkpoint `json:"checkpoint"`
+			} `json:"leader"`
+		}
+		if err := s.ask(&status, "status"); err != nil {
+			return err
+		}
+		if found := status.Leader.Checkpoint; found == nil || !found.IsCurrent {
+			return fmt.Errorf("%+v", found)
+		}
+		return nil
+	})
+}
+
+// loseAllButDisks ends every process at once and deletes what the coordinator has noted.
+func (s *store) loseAllButDisks() {
+	s.t.Helper()
+	s.coordinator.kill()
+	for _, server := range s.servers {
+		server.kill()
+	}
+	if err := os.RemoveAll(filepath.Join(s.folder, "state")); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// startAgain starts another coordinator at the addresses of the one before, with nothing noted.
+func (s *store) startAgain(more ...string) {
+	s.t.Helper()
+	words := []string{"--memberListen", s.addresses[1], "--adminListen", s.addresses[2], "--httpListen", s.addresses[3]}
+	s.startCoordinator(s.addresses[0], append(words, more...)...)
+	s.serving(s.coordinator, "member")
+}
+
+// TestRebuilt: everything dies at once, and what the coordinator has noted is gone. The store is made again from the files of the servers,
+// twice, and everything that was acknowledged is there.
+func TestRebuilt(t *testing.T) {
+	for _, durability := range []string{"buffered", "flushed"} {
+		t.Run(durability, func(t *testing.T) {
+			s := withServers(t, 4, append(slices.Clone(replicated), "--durability", durability)...)
+			clients := record(t, s.locator, usual)
+			for range 2 {
+				clients.waitProgress(usual.keys, 20)
+				s.waitCheckpoint()
+				s.loseAllButDisks()
+				s.startAgain("--rebuild")
+				for member := range s.servers {
+					s.restart(member)
+				}
+				s.coordinator.waitLogged("the store is made again from checkpoint")
+				s.waitMoved()
+			}
+			clients.waitProgress(usual.keys, 20)
+			judge(t, usual.keys, clients)
+		})
+	}
+}
+
+// TestEmptyStateLosesNoVolume: a coordinator is started on an empty folder by mistake. It takes no volume and says so; the same servers and
+// files make the store again when it is told to.
+func TestEmptyStateLosesNoVolume(t *testing.T) {
+	s := withServers(t, 4, replicated...)
+	if output, err := s.tell("create-table", "t"); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	waitFor(t, "a write", func() error {
+		output, err := s.tell("put", "t", "key", "value")
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, output)
+		}
+		return err
+	})
+	s.waitCheckpoint()
+	s.loseAllButDisks()
+	s.startAgain()
+	for member := range s.servers {
+		s.restart(member)
+	}
+	for member := range s.servers {
+		s.coordinator.waitLogged("the volume of member", member, "it is left as it is", "--rebuild")
+	}
+	var status struct {
+		Members []member `json:"members"`
+	}
+	if err := s.ask(&status, "status"); err != nil || len(status.Members) > 0 {
+		t.Fatalf("members of an empty store: %+v %v", status.Members, err)
+	}
+	s.loseAllButDisks()
+	s.startAgain("--rebuild")
+	for member := range s.servers {
+		s.restart(member)
+	}
+	s.waitMoved()
+	waitFor(t, "what was written", func() error {
+		output, err := s.tell("get", "t", "key")
+		if err == nil && !strings.Contains(output, "value") {
+			err = errors.New(output)
+		}
+		return err
+	})
+}
+
+// TestRebuildWaitsForVolumes: with two copies each volume may have the only newest checkpoint, so all are waited for; the status says for
+// whom.
+func TestRebuildWaitsForVolumes(t *testing.T) {
+	s := withServers(t, 4, replicated...)
+	if output, err := s.tell("create-table", "t"); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	s.waitCheckpoint()
+	s.loseAllButDisks()
+	s.startAgain("--rebuild")
+	for _, member := range []string{"m0", "m1"} {
+		s.restart(member)
+	}
+	s.coordinator.waitLogged("Rebuilding: heard from 2 of 4 members", "waiting for m2, m3")
+	waitFor(t, "the status to say so", func() error {
+		output, err := s.tell("status")
+		if err == nil && !strings.Contains(output, "waiting for m2, m3") {
+			err = errors.New(output)
+		}
+		return err
+	})
+	for _, member := range []string{"m2", "m3"} {
+		s.restart(member)
+	}
+	s.coordinator.waitLogged("the store is made again from checkpoint")
+	s.waitMoved()
+}

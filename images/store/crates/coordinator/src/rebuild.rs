@@ -1,0 +1,413 @@
+//! A store is made again from what its volumes hold: docs/rebuild.md.
+//!
+//! A coordinator without any state hears what is in the volumes, takes the newest checkpoint once it has heard from enough of those that this one names,
+//! and goes on as the store's next leader. Every process that served before counts as dead: what they had is recovered from their logs.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::ids::ServerId;
+use wire::member::{CheckpointPart, Hello, ReadCheckpoint, RefusedReason, shard};
+use wire::member::{ToCoordinator, ToShard, coordinator};
+use wire::time::Time;
+
+use crate::checkpoint::{self, HEADER_BYTES, Header};
+use crate::sessions::refuse;
+use crate::{Config, Coordinator, Output, level};
+
+/// Servers are asked again, so that both sides know that the other is there.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Volumes that the store could do without are waited for so long after the last one that came.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Of what is fetched at once.
+const PIECE_BYTES: u32 = 256 << 10;
+/// A piece that does not come in this time is asked for elsewhere.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+const MAX_NAMED: usize = 8;
+
+/// Member and shard.
+type Place = (String, u32);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    /// It was asked.
+    Unknown,
+    /// The volume is empty: whatever it held is lost.
+    Empty,
+    /// It is of this store, and holds no checkpoint.
+    None(u64),
+    Checkpoint(Header),
+    Unreadable(String),
+}
+
+#[derive(Debug)]
+struct Volume {
+    /// 0: none at present.
+    connection: u64,
+    found: Found,
+}
+
+#[derive(Debug)]
+struct Fetch {
+    place: Place,
+    header: Header,
+    bytes: Vec<u8>,
+    since: Time,
+}
+
+/// What is known so far.
+#[derive(Debug)]
+pub(crate) struct Rebuild {
+    config: Config,
+    /// Random, of the leadership that begins with the store.
+    nonce: u64,
+    /// Terms are noted with the state.
+    notes_term: bool,
+    volumes: BTreeMap<Place, Volume>,
+    connections: BTreeMap<u64, Place>,
+    ask_at: Time,
+    /// When something was learned last.
+    news_at: Time,
+    fetch: Option<Fetch>,
+    /// Out of the newest checkpoint.
+    candidate: Option<(Header, Box<Coordinator>)>,
+    /// Checkpoints that cannot be used, and why.
+    spoiled: BTreeMap<(u64, u64), String>,
+}
+
+/// Whether the volumes suffice.
+enum Verdict {
+    /// These members are missing, and can be.
+    Enough(Vec<String>),
+    /// For people.
+    Wait(String),
+}
+
+impl Coordinator {
+    /// A coordinator that makes its store again from volumes; until then it serves nobody. `nonce` is random; `notes_term` as
+    /// [`Coordinator::begin_term`] does.
+    pub fn rebuilding(config: Config, nonce: u64, notes_term: bool, now: Time) -> Coordinator {
+        let rebuild = Rebuild {
+            config: config.clone(),
+            nonce,
+            notes_term,
+            volumes: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            ask_at: now,
+            news_at: now,
+            fetch: None,
+            candidate: None,
+            spoiled: BTreeMap::new(),
+        };
+        let mut coordinator = Coordinator::new(config, now);
+        coordinator.leading.refusal =
+            Some("Rebuilding: no volume has been heard of yet".to_owned());
+        coordinator.rebuild = Some(Box::new(rebuild));
+        coordinator
+    }
+
+    pub fn is_rebuilding(&self) -> bool {
+        self.rebuild.is_some()
+    }
+
+    /// A message while the store is being made again; false if it is not.
+    pub(crate) fn rebuild_hears(
+        &mut self,
+        now: Time,
+        connection: u64,
+        message: &ToCoordinator,
+        out: &mut impl Output,
+    ) -> bool {
+        let Some(rebuild) = &mut self.rebuild else {
+            return false;
+        };
+        match &message.kind {
+            Some(shard::Kind::Hello(hello)) => rebuild.hello(now, connection, hello, out),
+            Some(shard::Kind::CheckpointPart(part)) => rebuild.part(now, connection, part, out),
+            // What was said before this coordinator was there.
+            _ => {}
+        }
+        true
+    }
+
+    /// Makes the store when that can be done; when to come again. `None`: nothing is being made again.
+    pub(crate) fn tend_rebuild(&mut self, now: Time, out: &mut impl Output) -> Option<Time> {
+        let rebuild = self.rebuild.as_mut()?;
+        rebuild.ask(now, out);
+        match rebuild.judge(now, out) {
+            Verdict::Wait(text) => {
+                let text = format!("Rebuilding: {text}");
+                if self.leading.refusal.as_ref() != Some(&text) {
+                    out.log_message(level::NOTICE, &text);
+                }
+                self.leading.refusal = Some(text);
+            }
+            Verdict::Enough(missing) => self.finish_rebuild(now, &missing, out),
+        }
+        Some(now + ASK_AGAIN)
+    }
+
+    fn finish_rebuild(&mut self, now: Time, missing: &[String], out: &mut impl Output) {
+        let Some(mut rebuild) = self.rebuild.take() else {
+            return;
+        };
+        let Some((header, mut store)) = rebuild.candidate.take() else {
+            return;
+        };
+        for connection in rebuild.connections.keys() {
+            out.close_member(*connection);
+        }
+        store.begin_again(now, &header, rebuild.nonce, rebuild.notes_term, out);
+        let without = match missing {
+            [] => String::new(),
+            names => format!(", without the volumes of {}", names.join(", ")),
+        };
+        let text = format!(
+            "the store is made again from checkpoint {}{without}: what was noted after it is not known, all processes of before count as dead, and what \
+             they held is recovered",
+            described(&header)
+        );
+        out.log_message(level::WARNING, &text);
+        *self = *store;
+    }
+}
+
+/// For people.
+fn described(header: &Header) -> String {
+    format!(
+        "number {} of term {} of store {:016x}",
+        header.number, header.position.term, header.cluster_id
+    )
+}
+
+fn ask(connection: u64, offset: usize, bytes: u32, out: &mut impl Output) {
+    let read = ReadCheckpoint {
+        offset: offset as u64,
+        bytes,
+    };
+    let kind = Some(coordinator::Kind::ReadCheckpoint(read));
+    out.send_member(connection, ToShard { kind });
+}
+
+impl Rebuild {
+    fn hello(&mut self, now: Time, connection: u64, hello: &Hello, out: &mut impl Output) {
+        if ServerId(hello.server_id).is_valid() && hello.cluster_id != 0 {
+            let text = "the store's coordinator has lost its state and makes it again from the volumes: processes that served before begin anew, start \
+                        this one again";
+            return refuse(connection, RefusedReason::Superseded, text.to_owned(), out);
+        }
+        let place = (hello.member.clone(), hello.shard_index);
+        if self.volumes.len() >= self.config.limits.max_members
+            && !self.volumes.contains_key(&place)
+        {
+            let text = "too many servers for a store".to_owned();
+            return refuse(connection, RefusedReason::Invalid, text, out);
+        }
+        let is_empty = hello.volume_cluster_id == 0;
+        let found = match is_empty {
+            true => Found::Empty,
+            false => Found::Unknown,
+        };
+        let here = if is_empty { 0 } else { connection };
+        let before = self.volumes.get(&place);
+        if before.is_none_or(|before| before.found == Found::Empty || is_empty) {
+            self.news_at = now;
+        }
+        let volume = Volume {
+            connection: here,
+            // What was heard counts until something else is.
+            found: match before {
+                Some(before) if !is_empty => before.found.clone(),
+                _ => found,
+            },
+        };
+        self.volumes.insert(place.clone(), volume);
+        if is_empty {
+            let text = "the store is being made again from its volumes, and this server's is empty: it is let in afterwards".to_owned();
+            return refuse(connection, RefusedReason::Invalid, text, out);
+        }
+        self.connections.insert(connection, place);
+        ask(connection, 0, HEADER_BYTES as u32, out);
+    }
+
+    fn part(&mut self, now: Time, connection: u64, part: &CheckpointPart, out: &mut impl Output) {
+        let Some(place) = self.connections.get(&connection) else {
+            return;
+        };
+        if let Some(fetch) = self.fetch.take_if(|fetch| fetch.place == *place) {
+            return self.fetched(now, connection, fetch, part, out);
+        }
+        let found = match (part.total_bytes, Header::decode(&part.data)) {
+            (0, _) => Found::None(part.cluster_id),
+            (_, Ok(header)) => Found::Checkpoint(header),
+            (_, Err(text)) => Found::Unreadable(text),
+        };
+        if let Some(volume) = self.volumes.get_mut(place)
+            && volume.found != found
+        {
+            volume.found = found;
+            self.news_at = now;
+        }
+    }
+
+    fn fetched(
+        &mut self,
+        now: Time,
+        connection: u64,
+        mut fetch: Fetch,
+        part: &CheckpointPart,
+        out: &mut impl Output,
+    ) {
+        if part.offset != fetch.bytes.len() as u64 || part.data.is_empty() {
+            // It is another one by now, or the answer to what was asked before: the next look begins anew.
+            return;
+        }
+        fetch.bytes.extend_from_slice(&part.data);
+        fetch.since = now;
+        if (fetch.bytes.len() as u64) < part.total_bytes {
+            ask(connection, fetch.bytes.len(), PIECE_BYTES, out);
+            self.fetch = Some(fetch);
+            return;
+        }
+        let rank = fetch.header.rank();
+        let restored = checkpoint::decode(&fetch.bytes).and_then(|(header, pairs)| {
+            let store = Coordinator::restore(self.config.clone(), pairs, now)?;
+            Ok((header, Box::new(store)))
+        });
+        match restored {
+            Ok(candidate) => self.candidate = Some(candidate),
+            Err(text) => {
+                out.log_message(
+                    level::ERROR,
+                    &format!("checkpoint {}: {text}", described(&fetch.header)),
+                );
+                self.spoiled.insert(rank, text);
+            }
+        }
+    }
+
+    pub fn closed(&mut self, connection: u64) {
+        let Some(place) = self.connections.remove(&connection) else {
+            return;
+        };
+        self.fetch.take_if(|fetch| fetch.place == place);
+        if let Some(volume) = self.volumes.get_mut(&place)
+            && volume.connection == connection
+        {
+            volume.connection = 0;
+        }
+    }
+
+    fn ask(&mut self, now: Time, out: &mut impl Output) {
+        self.fetch
+            .take_if(|fetch| now >= fetch.since + FETCH_TIMEOUT);
+        if now < self.ask_at {
+            return;
+        }
+        self.ask_at = now + ASK_AGAIN;
+        for (connection, place) in &self.connections {
+            let is_fetched = self.fetch.as_ref().is_some_and(|it| it.place == *place);
+            if !is_fetched {
+                ask(*connection, 0, HEADER_BYTES as u32, out);
+            }
+        }
+    }
+
+    fn judge(&mut self, now: Time, out: &mut impl Output) -> Verdict {
+        let headers = self
+            .volumes
+            .iter()
+            .filter_map(|(place, volume)| match volume.found {
+                Found::Checkpoint(header) if !self.spoiled.contains_key(&header.rank()) => {
+                    Some((header, place, volume.connection))
+                }
+                _ => None,
+            });
+        let headers: Vec<(Header, &Place, u64)> = headers.collect();
+        let stores: BTreeSet<u64> = headers.iter().map(|it| it.0.cluster_id).collect();
+        if stores.len() > 1 {
+            let named: Vec<String> = headers
+                .iter()
+                .map(|(header, place, _)| format!("{} has {:016x}", place.0, header.cluster_id))
+                .take(MAX_NAMED)
+                .collect();
+            let text = format!(
+                "the volumes are of different stores ({}): take those of all but one away",
+                named.join(", ")
+            );
+            return Verdict::Wait(text);
+        }
+        let Some(newest) = headers.iter().map(|it| it.0).max_by_key(Header::rank) else {
+            return Verdict::Wait(self.without_checkpoint());
+        };
+        if let Some((header, _)) = &self.candidate
+            && *header == newest
+        {
+            return self.is_enough(now, &newest);
+        }
+        let mut holders = headers.iter().filter(|it| it.0 == newest && it.2 != 0);
+        if self.fetch.is_none()
+            && let Some(&(header, place, connection)) = holders.next()
+        {
+            ask(connection, 0, PIECE_BYTES, out);
+            self.fetch = Some(Fetch {
+                place: place.clone(),
+                header,
+                bytes: Vec::new(),
+                since: now,
+            });
+        }
+        Verdict::Wait(format!("reading checkpoint {}", described(&newest)))
+    }
+
+    fn without_checkpoint(&self) -> String {
+        let heard = self.volumes.len();
+        let spoiled: Vec<&str> = self.spoiled.values().map(String::as_str).collect();
+        let mut text =
+            format!("heard from {heard} servers, and none has a checkpoint that can be used");
+        if !spoiled.is_empty() {
+            text += &format!(" ({})", spoiled.join("; "));
+        }
+        text
+    }
+
+    /// Whether no checkpoint that the store relied on can be newer than this one.
+    fn is_enough(&self, now: Time, newest: &Header) -> Verdict {
+        let Some((_, store)) = &self.candidate else {
+            return Verdict::Wait("reading the checkpoint".to_owned());
+        };
+        let expected = store.places_of_backups();
+        let members: BTreeSet<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
+        let found = |place: &Place| self.volumes.get(place).map(|volume| &volume.found);
+        let names = |is_meant: fn(Option<&Found>) -> bool| -> BTreeSet<&str> {
+            let places = expected.iter().filter(|place| is_meant(found(place)));
+            places.map(|(name, _)| name.as_str()).collect()
+        };
+        let unheard = names(|found| matches!(found, None | Some(Found::Unknown)));
+        let lost = names(|found| matches!(found, Some(Found::Empty | Found::Unreadable(_))));
+        let missing: BTreeSet<&str> = unheard.union(&lost).copied().collect();
+        let wanted = store.keepers_wanted();
+        let may_lack = missing.len() < wanted.max(1);
+        let until = self.news_at + PATIENCE;
+        if may_lack && (unheard.is_empty() || now >= until) {
+            return Verdict::Enough(missing.into_iter().map(str::to_owned).collect());
+        }
+        let named: Vec<&str> = missing.iter().copied().take(MAX_NAMED).collect();
+        let mut text = format!(
+            "heard from {} of {} members with volumes of store {:016x}, newest checkpoint {} of term {}; waiting for {}",
+            members.len() - missing.len(),
+            members.len(),
+            newest.cluster_id,
+            newest.number,
+            newest.position.term,
+            named.join(", ")
+        );
+        text += &match may_lack {
+            true => format!(", for {} s after the last one at most", PATIENCE.as_secs()),
+            false => format!(
+                ": a newer checkpoint may lie where fewer than {wanted} of them are missing"
+            ),
+        };
+        Verdict::Wait(text)
+    }
+}
