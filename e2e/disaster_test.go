@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,6 +53,7 @@ func TestDisasters(t *testing.T) {
 		{"HelmInstalls", helmInstalls},
 		{"StoreHoldsSomething", d.storeHoldsSomething},
 		{"RootIsDeleted", d.rootIsDeleted},
+		{"NamespaceIsGone", d.namespaceIsGone},
 		{"StateIsRolledBackAndTheNewerOneExists", d.rolledBackAndTheNewerExists},
 		{"StateIsRolledBackAndTheNewerOneIsLost", d.rolledBackAndTheNewerIsLost},
 		{"StateIsGone", d.stateIsGone},
@@ -288,9 +290,35 @@ func (d *disasters) chunkIsMissing(t *testing.T) {
 	d.isBack(t, before)
 }
 
+// namespaceIsGone, and everything in it but the volumes: the store is made again from what lies in these, to the last object.
+func (d *disasters) namespaceIsGone(t *testing.T) {
+	before := readStore(t).Status.ClusterID
+	d.write(t, openSession(t, t, "before-the-end", patience))
+	d.follow(t, "Volumes that outlive their claims")
+	eventually(t, "the volumes have the newest checkpoint", changeDeadline, func() error {
+		text, err := inCoordinator(t, "status")
+		if err == nil && !strings.Contains(text, "Checkpoint in volumes: current") {
+			err = errors.New(text)
+		}
+		return err
+	})
+	kubectl(t, "delete", "namespace", namespace, "--wait=false")
+	// The state outlives a namespace that is deleted by mistake, as its finalizer says; here, somebody takes that off.
+	d.shell(t, `kubectl patch configmap box-state-root --type merge -p '{"metadata":{"finalizers":null}}'`)
+	kubectl(t, "wait", "--for=delete", "namespace/"+namespace, "--timeout=150s")
+	manifest := strings.Replace(disasterSpec, "coordinator: {", "coordinator: {rebuild: FromVolumes, ", 1)
+	if err := os.WriteFile(filepath.Join(d.folder, "store.yaml"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.follow(t, "The store from its volumes")
+	d.isBack(t, before)
+}
+
 func (d *disasters) startingEmpty(t *testing.T) {
 	before := readStore(t).Status.ClusterID
 	d.follow(t, "Starting empty")
+	// They were to outlive their claims.
+	d.shell(t, "kubectl get pv -o name | xargs -r kubectl delete")
 	apply(t, strings.Replace(disasterSpec, "spec:\n", "spec:\n  reclaimPolicy: Delete\n", 1))
 	store := waitUntilSafeWithStandby(t)
 	if tables := tablesOf(t); store.Status.ClusterID == before || len(tables) != 0 {
