@@ -14,6 +14,7 @@ use wire::member::coordinator::Kind;
 use wire::member::{ToCoordinator, ToShard};
 use wire::time::Time;
 
+use crate::client::Purpose;
 use crate::coordinator_node::{CoordinatorAction, CoordinatorNode, Core};
 use crate::network::Host;
 use crate::scenario::{FailOver, MILLI, SECOND};
@@ -141,11 +142,16 @@ impl World {
 
     /// The coordinator that leads, with its process; of several, the one of the latest term.
     pub fn leading(&self) -> Option<(usize, &Coordinator)> {
+        self.leaders()
+            .max_by_key(|(_, state)| state.position().map(|position| position.term))
+    }
+
+    /// All that believe that they lead.
+    pub fn leaders(&self) -> impl Iterator<Item = (usize, &Coordinator)> {
         let processes = self.coordinators.iter().enumerate();
         let states =
             processes.filter_map(|(process, it)| Some((process, it.node.as_ref()?.state()?)));
-        let leading = states.filter(|(_, state)| state.refusal().is_none());
-        leading.max_by_key(|(_, state)| state.position().map(|position| position.term))
+        states.filter(|(_, state)| state.refusal().is_none())
     }
 
     /// Where a connection to the store's address ends up.
@@ -198,7 +204,7 @@ impl World {
         }
     }
 
-    fn with_leader(&mut self, process: usize, act: impl FnOnce(&mut Leader<()>, Time)) {
+    pub fn with_leader(&mut self, process: usize, act: impl FnOnce(&mut Leader<()>, Time)) {
         let now = self.clock(coordinator_host(process));
         let Some(leader) = self.leader_mut(process) else {
             return;
@@ -296,6 +302,25 @@ impl World {
         let mut recoveries = status.recoveries.iter();
         if recoveries.any(|recovery| recovery.ended_ns == 0) {
             self.coverage.hit("leaders that found a recovery under way");
+        }
+    }
+
+    /// What a leader that ends has begun.
+    fn note_cut_off(&mut self, process: usize) {
+        let node = self.coordinators[process].node.as_ref();
+        let Some(state) = node.and_then(CoordinatorNode::state) else {
+            return;
+        };
+        let status = state.cluster_status(self.clock(coordinator_host(process)));
+        if status.recoveries.iter().any(|one| one.ended_ns == 0) {
+            self.coverage.hit("recoveries under way at a fail-over");
+        }
+        if status.migrations.iter().any(|one| one.ended_ns == 0) {
+            self.coverage.hit("migrations under way at a fail-over");
+        }
+        let mut under_way = self.clients.iter().flat_map(|it| it.under_way.values());
+        if under_way.any(|purpose| matches!(purpose, Purpose::SplitTablet)) {
+            self.coverage.hit("splits under way at a fail-over");
         }
     }
 
@@ -440,6 +465,9 @@ impl World {
 
     /// All that a process has is gone, and its connections.
     pub fn end_coordinator(&mut self, process: usize) {
+        if self.scenario.fail_over.is_some() {
+            self.note_cut_off(process);
+        }
         let it = &mut self.coordinators[process];
         it.node = None;
         it.is_up = false;

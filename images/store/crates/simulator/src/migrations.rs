@@ -2,10 +2,11 @@
 //!
 //! Chance has its own source here: seeds in which nothing moves are what they were before anything could.
 
+use coordinator::status::Migration;
 use coordinator::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use wire::ids::ServerId;
 
-use crate::coordinator_node::Core;
+use crate::leaders::coordinator_host;
 use crate::random::Random;
 use crate::run::Profile;
 use crate::scenario::{MICRO, MILLI, SECOND, Scenario};
@@ -15,8 +16,6 @@ use crate::world::{COORDINATOR, Event, Phase, World, server_host};
 #[derive(Debug)]
 pub struct Migrations {
     random: Random,
-    /// The newest one that was begun.
-    last: u64,
     /// Between two attempts, on average; 0: none.
     pub interval: u64,
     /// Of a thousand, in how many something happens to who takes part.
@@ -30,10 +29,10 @@ impl Migrations {
     pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Migrations {
         let mut random = Random::new(!seed);
         let happen = match profile {
-            Profile::Any | Profile::Rebuilding => random.chance(500),
+            Profile::Any | Profile::FailOver | Profile::Rebuilding => random.chance(500),
             Profile::Migrating => true,
             Profile::Upgrade => random.chance(500),
-            Profile::Replicated | Profile::Overwriting | Profile::FailOver => false,
+            Profile::Replicated | Profile::Overwriting => false,
         };
         let interval = *random.pick(&[10 * MILLI, 100 * MILLI, 100 * MILLI, SECOND]);
         Migrations {
@@ -48,7 +47,6 @@ impl Migrations {
             },
             // Small tablets, copied so slowly that much happens meanwhile; or at once.
             bytes_per_second: *random.pick(&[2_000, 50_000, 0]),
-            last: 0,
             random,
         }
     }
@@ -77,17 +75,13 @@ impl World {
             return;
         }
         self.plan_migration();
-        let Some(order) = self.draw_migration() else {
+        let Some((process, order)) = self.draw_migration() else {
             return;
         };
-        let mut begun = None;
-        self.with_coordinator(|core, now, out| {
-            begun = Some(core.migrate_tablet(now, &order, out));
-        });
-        match begun {
+        let newest = self.newest_migration(process);
+        match self.order_migration(process, &order) {
             // One that is under way already may be asked for again.
-            Some(Ok(migration)) if migration.id > self.migrations.last => {
-                self.migrations.last = migration.id;
+            Some(Ok(migration)) if migration.id > newest => {
                 self.coverage.hit("migrations begun");
                 // A scan may see an object on both sides.
                 self.history.move_tablets(self.now);
@@ -109,13 +103,46 @@ impl World {
         }
     }
 
-    fn draw_migration(&mut self) -> Option<MigrationOrder> {
-        // One that leads over an API server is asked by nobody here.
-        let Core::Alone(core) = &self.coordinators[0].node.as_ref()?.core else {
+    /// As whoever asks the admin API does.
+    fn order_migration(
+        &mut self,
+        process: usize,
+        order: &MigrationOrder,
+    ) -> Option<Result<Migration, MigrateError>> {
+        let mut begun = None;
+        match self.scenario.fail_over {
+            None => self.with_coordinator(|core, now, out| {
+                begun = Some(core.migrate_tablet(now, order, out));
+            }),
+            Some(_) => self.with_leader(process, |leader, now| {
+                begun = Some(leader.migrate_tablet(now, order));
+            }),
+        }
+        begun
+    }
+
+    /// The highest number of those that this coordinator knows.
+    fn newest_migration(&self, process: usize) -> u64 {
+        let node = self.coordinators[process].node.as_ref();
+        let state = node.and_then(|node| node.state());
+        let status = state.map(|state| state.cluster_status(self.clock(coordinator_host(process))));
+        let migrations = status.into_iter().flat_map(|status| status.migrations);
+        migrations
+            .map(|migration| migration.id)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// An order, and the coordinator that gets it: any that believes that it leads.
+    fn draw_migration(&mut self) -> Option<(usize, MigrationOrder)> {
+        let leading: Vec<usize> = self.leaders().map(|(process, _)| process).collect();
+        if leading.is_empty() {
             return None;
-        };
+        }
+        let process = *self.migrations.random.pick(&leading);
+        let core = self.coordinators[process].node.as_ref()?.state()?;
         let tables = core.tables(0, u32::MAX).tables;
-        let status = core.cluster_status(self.clock(COORDINATOR));
+        let status = core.cluster_status(self.clock(coordinator_host(process)));
         let shards = status.members.iter().flat_map(|member| &member.shards);
         let servers: Vec<u64> = shards.map(|shard| shard.server_id).collect();
         if tables.is_empty() || servers.is_empty() {
@@ -124,13 +151,14 @@ impl World {
         let random = &mut self.migrations.random;
         let table = random.pick(&tables);
         let tablet = random.pick(&table.tablets);
-        Some(MigrationOrder {
+        let order = MigrationOrder {
             table: TabletTable::Id(table.table_id),
             key_hash: random.between(tablet.start_key_hash, tablet.end_key_hash),
             target: MigrationTarget::Server(ServerId(*random.pick(&servers))),
             bytes_per_second: self.migrations.bytes_per_second,
             expected_cluster_id: 0,
-        })
+        };
+        Some((process, order))
     }
 
     fn server_named(&self, member: &str) -> usize {
@@ -148,6 +176,11 @@ impl World {
         let Between { source, target } = between;
         let (from, to) = (server_host(source), server_host(target));
         let crashes = self.scenario.crashes;
+        let takes_over = self.scenario.fail_over.is_some();
+        let (leading, host) = match self.leading() {
+            Some((process, _)) => (process, coordinator_host(process)),
+            None => (0, COORDINATOR),
+        };
         match self.migrations.random.between(0, 99) {
             0..20 if crashes => self.crash_server(source),
             20..40 if crashes => self.crash_server(target),
@@ -155,10 +188,12 @@ impl World {
                 self.crash_server(source);
                 self.crash_server(target);
             }
-            45..60 if self.scenario.coordinator_crashes => self.crash_coordinator(0),
+            45..60 if self.scenario.coordinator_crashes || takes_over => {
+                self.crash_coordinator(leading);
+            }
             60..75 => self.cut_for_a_while(from, to),
-            75..85 => self.cut_for_a_while(from, COORDINATOR),
-            85..95 => self.cut_for_a_while(to, COORDINATOR),
+            75..85 => self.cut_for_a_while(from, host),
+            85..95 => self.cut_for_a_while(to, host),
             _ => {
                 let host = *self.migrations.random.pick(&[from, to]);
                 let pause = self.migrations.random.between(MILLI, 2 * SECOND);

@@ -13,8 +13,10 @@ use wire::status::Status;
 
 #[derive(Debug, Default)]
 pub struct Moved {
-    /// Whose connection it is, as its welcome said.
-    servers: BTreeMap<u64, ServerId>,
+    /// Whose connection it is, as its welcome said, and the term of the leader that said so.
+    servers: BTreeMap<u64, (ServerId, u64)>,
+    /// The latest of which anybody was welcomed. What leaders before it still say counts no more, and may be overtaken.
+    term: u64,
     /// Sources and tablets of migrations.
     ordered: BTreeMap<u64, (ServerId, TabletRange)>,
     /// Tablets of recoveries.
@@ -28,11 +30,15 @@ pub struct Moved {
 impl Moved {
     /// The coordinator sends something.
     pub fn ordered(&mut self, connection: u64, message: &ToShard) {
-        let server = self.servers.get(&connection).copied();
+        let known = self.servers.get(&connection);
+        let server = known.filter(|(_, term)| *term >= self.term);
+        let server = server.map(|(server, _)| *server);
         match (&message.kind, server) {
             (Some(Kind::Welcome(welcome)), _) => {
                 let server = ServerId(welcome.server_id);
-                self.servers.insert(connection, server);
+                let term = welcome.position.map_or(0, |position| position.term);
+                self.term = self.term.max(term);
+                self.servers.insert(connection, (server, term));
                 self.has_again(server, &welcome.tablets);
             }
             (Some(Kind::MigrateOut(order)), Some(source)) => {
