@@ -12,6 +12,7 @@ type tablet struct {
 	StartKeyHash string `json:"startKeyHash"`
 	Member       string `json:"member"`
 	State        string `json:"state"`
+	Bytes        int    `json:"bytes"`
 }
 
 // migration is what the coordinator tells of one.

@@ -34,6 +34,8 @@ type store struct {
 	processes []*process
 	// hosts gives a member its address and network namespace.
 	hosts func(member string) host
+	// evensOut lets the coordinator move tablets by itself; elsewhere tests say what moves.
+	evensOut bool
 }
 
 // host is where a process runs.
@@ -53,9 +55,14 @@ func onLoopback(string) host { return host{address: "127.0.0.1"} }
 // startStore starts a coordinator.
 func startStore(t *testing.T, hosts func(string) host) *store {
 	t.Helper()
-	s := &store{t: t, folder: t.TempDir(), servers: map[string]*server{}, hosts: hosts}
-	t.Cleanup(s.end)
-	s.startCoordinator(hosts("coordinator").address + ":0")
+	return (&store{t: t, hosts: hosts}).start()
+}
+
+func (s *store) start() *store {
+	s.t.Helper()
+	s.folder, s.servers = s.t.TempDir(), map[string]*server{}
+	s.t.Cleanup(s.end)
+	s.startCoordinator(s.hosts("coordinator").address + ":0")
 	line := s.serving(s.coordinator, "member")
 	s.locator = line["locator"]
 	for _, which := range []string{"client", "member", "admin", "http"} {
@@ -77,6 +84,9 @@ func (s *store) startCoordinator(client string, more ...string) {
 	words := []string{
 		program(s.t, filepath.Join(s.build, "coordinator")), "-C", tcp(client),
 		"--state", "file:" + filepath.Join(s.folder, "state"), "--logFormat", "json",
+	}
+	if !s.evensOut {
+		words = append(words, "--rebalance", "off")
 	}
 	s.coordinator = start(s.t, "coordinator", s.hosts("coordinator").namespace, nil, command(append(words, more...)))
 }

@@ -334,6 +334,10 @@ func TestInvalidSpecs(t *testing.T) {
 			"spec.replication.factor: Invalid value: 9: replication.factor must be from 0 to 8",
 		},
 		{
+			"moving nothing at all", manifest("box", "{rebalancing: {maxMBps: 0}}"),
+			"spec.rebalancing.maxMBps: Invalid value: 0: rebalancing.maxMBps must be from 1 to 100000",
+		},
+		{
 			"more copies than other members", manifest("box", "{masters: {replicas: 2}, replication: {factor: 2}}"),
 			"spec: Invalid value: replication.factor must be less than masters.replicas: each copy is on another member than its " +
 				"master, and no two are on one",

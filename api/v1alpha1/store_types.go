@@ -110,6 +110,13 @@ type StoreSpec struct {
 	// +kubebuilder:default={}
 	Replication ReplicationSpec `json:"replication,omitempty"`
 
+	// How the coordinator moves tablets by itself, so that masters have about as much each. Without it only members that are
+	// drained are emptied.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Rebalancing RebalancingSpec `json:"rebalancing,omitempty"`
+
 	// What becomes of the volume claims, and of the coordinator's state in ConfigMaps, when the Store is deleted. A Store that
 	// is made anew under the same name takes what was retained, and with it the tables and objects. A claim stays in any case
 	// while the Store is there, also when its pod goes or its member is scaled in.
@@ -171,6 +178,22 @@ type RebuildSource string
 
 // RebuildFromVolumes is the copies of the coordinator's state in the volumes of members.
 const RebuildFromVolumes RebuildSource = "FromVolumes"
+
+// RebalancingSpec is how tablets move by themselves.
+type RebalancingSpec struct {
+	// Whether masters are to have about as much each: bytes after their memory, and operations.
+	//
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// How much of each tablet is copied in a second, at most, in megabytes. Two tablets move at a time.
+	//
+	// +optional
+	// +kubebuilder:default=50
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="rebalancing.maxMBps must be from 1 to 100000"
+	MaxMBps int32 `json:"maxMBps,omitempty"`
+}
 
 // StorageType is what something is kept in.
 //

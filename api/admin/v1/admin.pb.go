@@ -297,9 +297,10 @@ type GetClusterStatusResponse struct {
 	StateKind  StateKind   `protobuf:"varint,13,opt,name=state_kind,json=stateKind,proto3,enum=rcbox.admin.v1.StateKind" json:"state_kind,omitempty"`
 	// The coordinator that answers.
 	Leader *Leader `protobuf:"bytes,14,opt,name=leader,proto3" json:"leader,omitempty"`
-	// Those that have ended, the last ones, and those under way.
+	// Those that have ended, the last ones, those under way, and those that wait.
 	Migrations    []*Migration `protobuf:"bytes,15,rep,name=migrations,proto3" json:"migrations,omitempty"`
 	Upgrade       *Upgrade     `protobuf:"bytes,20,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
+	Balance       *Balance     `protobuf:"bytes,22,opt,name=balance,proto3" json:"balance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +443,13 @@ func (x *GetClusterStatusResponse) GetMigrations() []*Migration {
 func (x *GetClusterStatusResponse) GetUpgrade() *Upgrade {
 	if x != nil {
 		return x.Upgrade
+	}
+	return nil
+}
+
+func (x *GetClusterStatusResponse) GetBalance() *Balance {
+	if x != nil {
+		return x.Balance
 	}
 	return nil
 }
@@ -1479,7 +1487,11 @@ type Migration struct {
 	// Its writes wait, until the target serves it: the last part of a migration.
 	Frozen bool `protobuf:"varint,14,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	// Why it was given up, for people: the source has the tablet as before. Empty if it is under way or has succeeded.
-	Failure       string `protobuf:"bytes,15,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure string `protobuf:"bytes,15,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Why it has not begun, for people; empty once it has.
+	WaitsFor string `protobuf:"bytes,16,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// Why the coordinator moves the tablet by itself, for people; empty: somebody has ordered it.
+	Reason        string `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1619,6 +1631,119 @@ func (x *Migration) GetFailure() string {
 	return ""
 }
 
+func (x *Migration) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *Migration) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// What the coordinator moves by itself: tablets of members that drain, and such as make servers have about as much each.
+type Balance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it sees to it that servers have about as much each. Members that drain are emptied in any case.
+	On bool `protobuf:"varint,1,opt,name=on,proto3" json:"on,omitempty"`
+	// For people; empty while nothing is to move.
+	Doing string `protobuf:"bytes,2,opt,name=doing,proto3" json:"doing,omitempty"`
+	// Why not more is begun, for people; empty while nothing stands against it.
+	WaitsFor string `protobuf:"bytes,3,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// Left on members that drain, what is on its way not counted.
+	TabletsToEvacuate uint64 `protobuf:"varint,4,opt,name=tablets_to_evacuate,json=tabletsToEvacuate,proto3" json:"tablets_to_evacuate,omitempty"`
+	BytesToEvacuate   uint64 `protobuf:"varint,5,opt,name=bytes_to_evacuate,json=bytesToEvacuate,proto3" json:"bytes_to_evacuate,omitempty"`
+	// That servers have above their shares.
+	BytesToEvenOut uint64 `protobuf:"varint,6,opt,name=bytes_to_even_out,json=bytesToEvenOut,proto3" json:"bytes_to_even_out,omitempty"`
+	// Migrations begun by itself since this coordinator leads.
+	MovesBegun    uint64 `protobuf:"varint,7,opt,name=moves_begun,json=movesBegun,proto3" json:"moves_begun,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Balance) Reset() {
+	*x = Balance{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Balance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Balance) ProtoMessage() {}
+
+func (x *Balance) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Balance.ProtoReflect.Descriptor instead.
+func (*Balance) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Balance) GetOn() bool {
+	if x != nil {
+		return x.On
+	}
+	return false
+}
+
+func (x *Balance) GetDoing() string {
+	if x != nil {
+		return x.Doing
+	}
+	return ""
+}
+
+func (x *Balance) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *Balance) GetTabletsToEvacuate() uint64 {
+	if x != nil {
+		return x.TabletsToEvacuate
+	}
+	return 0
+}
+
+func (x *Balance) GetBytesToEvacuate() uint64 {
+	if x != nil {
+		return x.BytesToEvacuate
+	}
+	return 0
+}
+
+func (x *Balance) GetBytesToEvenOut() uint64 {
+	if x != nil {
+		return x.BytesToEvenOut
+	}
+	return 0
+}
+
+func (x *Balance) GetMovesBegun() uint64 {
+	if x != nil {
+		return x.MovesBegun
+	}
+	return 0
+}
+
 // Objects that are gone: a process died that held the only copy of something, or somebody has accepted a loss.
 type Loss struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1640,7 +1765,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +1777,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +1790,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Loss) GetClusterTimeNs() uint64 {
@@ -1743,7 +1868,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +1880,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +1893,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTablesRequest) GetPageSize() uint32 {
@@ -1796,7 +1921,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1933,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1946,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTablesResponse) GetTables() []*Table {
@@ -1849,7 +1974,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1986,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1999,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Table) GetTableId() uint64 {
@@ -1900,19 +2025,24 @@ func (x *Table) GetTablets() []*Tablet {
 
 // A closed range of key hashes.
 type Tablet struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	StartKeyHash  uint64                 `protobuf:"fixed64,1,opt,name=start_key_hash,json=startKeyHash,proto3" json:"start_key_hash,omitempty"`
-	EndKeyHash    uint64                 `protobuf:"fixed64,2,opt,name=end_key_hash,json=endKeyHash,proto3" json:"end_key_hash,omitempty"`
-	State         TabletState            `protobuf:"varint,3,opt,name=state,proto3,enum=rcbox.admin.v1.TabletState" json:"state,omitempty"`
-	ServerId      uint64                 `protobuf:"fixed64,4,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
-	Member        string                 `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	StartKeyHash uint64                 `protobuf:"fixed64,1,opt,name=start_key_hash,json=startKeyHash,proto3" json:"start_key_hash,omitempty"`
+	EndKeyHash   uint64                 `protobuf:"fixed64,2,opt,name=end_key_hash,json=endKeyHash,proto3" json:"end_key_hash,omitempty"`
+	State        TabletState            `protobuf:"varint,3,opt,name=state,proto3,enum=rcbox.admin.v1.TabletState" json:"state,omitempty"`
+	ServerId     uint64                 `protobuf:"fixed64,4,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
+	Member       string                 `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
+	// As its server has estimated it last, within some seconds; 0 if it has not said yet.
+	Bytes   uint64 `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Objects uint64 `protobuf:"varint,7,opt,name=objects,proto3" json:"objects,omitempty"`
+	// Of late.
+	OperationsPerSecond uint64 `protobuf:"varint,8,opt,name=operations_per_second,json=operationsPerSecond,proto3" json:"operations_per_second,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Tablet) Reset() {
 	*x = Tablet{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2054,7 @@ func (x *Tablet) String() string {
 func (*Tablet) ProtoMessage() {}
 
 func (x *Tablet) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2067,7 @@ func (x *Tablet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tablet.ProtoReflect.Descriptor instead.
 func (*Tablet) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Tablet) GetStartKeyHash() uint64 {
@@ -1975,6 +2105,27 @@ func (x *Tablet) GetMember() string {
 	return ""
 }
 
+func (x *Tablet) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Tablet) GetObjects() uint64 {
+	if x != nil {
+		return x.Objects
+	}
+	return 0
+}
+
+func (x *Tablet) GetOperationsPerSecond() uint64 {
+	if x != nil {
+		return x.OperationsPerSecond
+	}
+	return 0
+}
+
 type RemoveMemberRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1991,7 +2142,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2154,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2167,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -2055,7 +2206,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2218,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2231,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 type AcceptLossRequest struct {
@@ -2097,7 +2248,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2260,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2273,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AcceptLossRequest) GetServerId() uint64 {
@@ -2156,7 +2307,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2168,7 +2319,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2181,7 +2332,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AcceptLossResponse) GetLoss() *Loss {
@@ -2203,7 +2354,7 @@ type FinalizeUpgradeRequest struct {
 
 func (x *FinalizeUpgradeRequest) Reset() {
 	*x = FinalizeUpgradeRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2366,7 @@ func (x *FinalizeUpgradeRequest) String() string {
 func (*FinalizeUpgradeRequest) ProtoMessage() {}
 
 func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2379,7 @@ func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FinalizeUpgradeRequest) GetFormat() uint32 {
@@ -2255,7 +2406,7 @@ type FinalizeUpgradeResponse struct {
 
 func (x *FinalizeUpgradeResponse) Reset() {
 	*x = FinalizeUpgradeResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2418,7 @@ func (x *FinalizeUpgradeResponse) String() string {
 func (*FinalizeUpgradeResponse) ProtoMessage() {}
 
 func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2431,7 @@ func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeResponse.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FinalizeUpgradeResponse) GetFormatVersion() uint32 {
@@ -2316,7 +2467,7 @@ type MigrateTabletRequest struct {
 
 func (x *MigrateTabletRequest) Reset() {
 	*x = MigrateTabletRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2479,7 @@ func (x *MigrateTabletRequest) String() string {
 func (*MigrateTabletRequest) ProtoMessage() {}
 
 func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2492,7 @@ func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletRequest.ProtoReflect.Descriptor instead.
 func (*MigrateTabletRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MigrateTabletRequest) GetTable() isMigrateTabletRequest_Table {
@@ -2456,7 +2607,7 @@ type MigrateTabletResponse struct {
 
 func (x *MigrateTabletResponse) Reset() {
 	*x = MigrateTabletResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2619,7 @@ func (x *MigrateTabletResponse) String() string {
 func (*MigrateTabletResponse) ProtoMessage() {}
 
 func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2632,7 @@ func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletResponse.ProtoReflect.Descriptor instead.
 func (*MigrateTabletResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MigrateTabletResponse) GetMigration() *Migration {
@@ -2491,12 +2642,101 @@ func (x *MigrateTabletResponse) GetMigration() *Migration {
 	return nil
 }
 
+type GiveUpMigrationRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	MigrationId uint64                 `protobuf:"varint,1,opt,name=migration_id,json=migrationId,proto3" json:"migration_id,omitempty"`
+	// The store that the caller means; 0: whichever answers.
+	ExpectedClusterId uint64 `protobuf:"fixed64,2,opt,name=expected_cluster_id,json=expectedClusterId,proto3" json:"expected_cluster_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *GiveUpMigrationRequest) Reset() {
+	*x = GiveUpMigrationRequest{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GiveUpMigrationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GiveUpMigrationRequest) ProtoMessage() {}
+
+func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GiveUpMigrationRequest.ProtoReflect.Descriptor instead.
+func (*GiveUpMigrationRequest) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GiveUpMigrationRequest) GetMigrationId() uint64 {
+	if x != nil {
+		return x.MigrationId
+	}
+	return 0
+}
+
+func (x *GiveUpMigrationRequest) GetExpectedClusterId() uint64 {
+	if x != nil {
+		return x.ExpectedClusterId
+	}
+	return 0
+}
+
+type GiveUpMigrationResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GiveUpMigrationResponse) Reset() {
+	*x = GiveUpMigrationResponse{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GiveUpMigrationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GiveUpMigrationResponse) ProtoMessage() {}
+
+func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GiveUpMigrationResponse.ProtoReflect.Descriptor instead.
+func (*GiveUpMigrationResponse) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+}
+
 var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
 
 const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x18api/admin/v1/admin.proto\x12\x0ercbox.admin.v1\"\x19\n" +
-	"\x17GetClusterStatusRequest\"\xf2\x05\n" +
+	"\x17GetClusterStatusRequest\"\xa5\x06\n" +
 	"\x18GetClusterStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\x06R\tclusterId\x12\x1f\n" +
@@ -2524,7 +2764,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"migrations\x18\x0f \x03(\v2\x19.rcbox.admin.v1.MigrationR\n" +
 	"migrations\x121\n" +
-	"\aupgrade\x18\x14 \x01(\v2\x17.rcbox.admin.v1.UpgradeR\aupgrade\"s\n" +
+	"\aupgrade\x18\x14 \x01(\v2\x17.rcbox.admin.v1.UpgradeR\aupgrade\x121\n" +
+	"\abalance\x18\x16 \x01(\v2\x17.rcbox.admin.v1.BalanceR\abalance\"s\n" +
 	"\aUpgrade\x12#\n" +
 	"\roldest_format\x18\x01 \x01(\rR\foldestFormat\x12#\n" +
 	"\rnewest_format\x18\x02 \x01(\rR\fnewestFormat\x12\x1e\n" +
@@ -2624,7 +2865,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\rsegments_left\x18\x05 \x01(\x04R\fsegmentsLeft\x12\x1d\n" +
 	"\n" +
 	"bytes_left\x18\x06 \x01(\x04R\tbytesLeft\x12\x12\n" +
-	"\x04text\x18\a \x01(\tR\x04text\"\xe1\x03\n" +
+	"\x04text\x18\a \x01(\tR\x04text\"\x96\x04\n" +
 	"\tMigration\x12!\n" +
 	"\fmigration_id\x18\x01 \x01(\x04R\vmigrationId\x12\x19\n" +
 	"\btable_id\x18\x02 \x01(\x04R\atableId\x12\x14\n" +
@@ -2643,7 +2884,18 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x05bytes\x18\f \x01(\x04R\x05bytes\x12\x18\n" +
 	"\aobjects\x18\r \x01(\x04R\aobjects\x12\x16\n" +
 	"\x06frozen\x18\x0e \x01(\bR\x06frozen\x12\x18\n" +
-	"\afailure\x18\x0f \x01(\tR\afailure\"\xa3\x02\n" +
+	"\afailure\x18\x0f \x01(\tR\afailure\x12\x1b\n" +
+	"\twaits_for\x18\x10 \x01(\tR\bwaitsFor\x12\x16\n" +
+	"\x06reason\x18\x11 \x01(\tR\x06reason\"\xf4\x01\n" +
+	"\aBalance\x12\x0e\n" +
+	"\x02on\x18\x01 \x01(\bR\x02on\x12\x14\n" +
+	"\x05doing\x18\x02 \x01(\tR\x05doing\x12\x1b\n" +
+	"\twaits_for\x18\x03 \x01(\tR\bwaitsFor\x12.\n" +
+	"\x13tablets_to_evacuate\x18\x04 \x01(\x04R\x11tabletsToEvacuate\x12*\n" +
+	"\x11bytes_to_evacuate\x18\x05 \x01(\x04R\x0fbytesToEvacuate\x12)\n" +
+	"\x11bytes_to_even_out\x18\x06 \x01(\x04R\x0ebytesToEvenOut\x12\x1f\n" +
+	"\vmoves_begun\x18\a \x01(\x04R\n" +
+	"movesBegun\"\xa3\x02\n" +
 	"\x04Loss\x12&\n" +
 	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -2665,14 +2917,17 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x05Table\x12\x19\n" +
 	"\btable_id\x18\x01 \x01(\x04R\atableId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
-	"\atablets\x18\x03 \x03(\v2\x16.rcbox.admin.v1.TabletR\atablets\"\xb8\x01\n" +
+	"\atablets\x18\x03 \x03(\v2\x16.rcbox.admin.v1.TabletR\atablets\"\x9c\x02\n" +
 	"\x06Tablet\x12$\n" +
 	"\x0estart_key_hash\x18\x01 \x01(\x06R\fstartKeyHash\x12 \n" +
 	"\fend_key_hash\x18\x02 \x01(\x06R\n" +
 	"endKeyHash\x121\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1b.rcbox.admin.v1.TabletStateR\x05state\x12\x1b\n" +
 	"\tserver_id\x18\x04 \x01(\x06R\bserverId\x12\x16\n" +
-	"\x06member\x18\x05 \x01(\tR\x06member\"\x9d\x01\n" +
+	"\x06member\x18\x05 \x01(\tR\x06member\x12\x14\n" +
+	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\x12\x18\n" +
+	"\aobjects\x18\a \x01(\x04R\aobjects\x122\n" +
+	"\x15operations_per_second\x18\b \x01(\x04R\x13operationsPerSecond\"\x9d\x01\n" +
 	"\x13RemoveMemberRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12.\n" +
@@ -2703,7 +2958,11 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x05tableB\b\n" +
 	"\x06target\"P\n" +
 	"\x15MigrateTabletResponse\x127\n" +
-	"\tmigration\x18\x01 \x01(\v2\x19.rcbox.admin.v1.MigrationR\tmigration*s\n" +
+	"\tmigration\x18\x01 \x01(\v2\x19.rcbox.admin.v1.MigrationR\tmigration\"k\n" +
+	"\x16GiveUpMigrationRequest\x12!\n" +
+	"\fmigration_id\x18\x01 \x01(\x04R\vmigrationId\x12.\n" +
+	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"\x19\n" +
+	"\x17GiveUpMigrationResponse*s\n" +
 	"\x0eDurabilityMode\x12\x1f\n" +
 	"\x1bDURABILITY_MODE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cDURABILITY_MODE_UNREPLICATED\x10\x01\x12\x1e\n" +
@@ -2720,7 +2979,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vTabletState\x12\x1c\n" +
 	"\x18TABLET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TABLET_STATE_NORMAL\x10\x01\x12\x1b\n" +
-	"\x17TABLET_STATE_RECOVERING\x10\x022\xb5\x04\n" +
+	"\x17TABLET_STATE_RECOVERING\x10\x022\x99\x05\n" +
 	"\x05Admin\x12e\n" +
 	"\x10GetClusterStatus\x12'.rcbox.admin.v1.GetClusterStatusRequest\x1a(.rcbox.admin.v1.GetClusterStatusResponse\x12S\n" +
 	"\n" +
@@ -2729,7 +2988,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"AcceptLoss\x12!.rcbox.admin.v1.AcceptLossRequest\x1a\".rcbox.admin.v1.AcceptLossResponse\x12b\n" +
 	"\x0fFinalizeUpgrade\x12&.rcbox.admin.v1.FinalizeUpgradeRequest\x1a'.rcbox.admin.v1.FinalizeUpgradeResponse\x12\\\n" +
-	"\rMigrateTablet\x12$.rcbox.admin.v1.MigrateTabletRequest\x1a%.rcbox.admin.v1.MigrateTabletResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
+	"\rMigrateTablet\x12$.rcbox.admin.v1.MigrateTabletRequest\x1a%.rcbox.admin.v1.MigrateTabletResponse\x12b\n" +
+	"\x0fGiveUpMigration\x12&.rcbox.admin.v1.GiveUpMigrationRequest\x1a'.rcbox.admin.v1.GiveUpMigrationResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_api_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -2744,7 +3004,7 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_api_admin_v1_admin_proto_goTypes = []any{
 	(DurabilityMode)(0),              // 0: rcbox.admin.v1.DurabilityMode
 	(StateKind)(0),                   // 1: rcbox.admin.v1.StateKind
@@ -2764,59 +3024,65 @@ var file_api_admin_v1_admin_proto_goTypes = []any{
 	(*Recovery)(nil),                 // 15: rcbox.admin.v1.Recovery
 	(*MissingLog)(nil),               // 16: rcbox.admin.v1.MissingLog
 	(*Migration)(nil),                // 17: rcbox.admin.v1.Migration
-	(*Loss)(nil),                     // 18: rcbox.admin.v1.Loss
-	(*ListTablesRequest)(nil),        // 19: rcbox.admin.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),       // 20: rcbox.admin.v1.ListTablesResponse
-	(*Table)(nil),                    // 21: rcbox.admin.v1.Table
-	(*Tablet)(nil),                   // 22: rcbox.admin.v1.Tablet
-	(*RemoveMemberRequest)(nil),      // 23: rcbox.admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 24: rcbox.admin.v1.RemoveMemberResponse
-	(*AcceptLossRequest)(nil),        // 25: rcbox.admin.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 26: rcbox.admin.v1.AcceptLossResponse
-	(*FinalizeUpgradeRequest)(nil),   // 27: rcbox.admin.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),  // 28: rcbox.admin.v1.FinalizeUpgradeResponse
-	(*MigrateTabletRequest)(nil),     // 29: rcbox.admin.v1.MigrateTabletRequest
-	(*MigrateTabletResponse)(nil),    // 30: rcbox.admin.v1.MigrateTabletResponse
+	(*Balance)(nil),                  // 18: rcbox.admin.v1.Balance
+	(*Loss)(nil),                     // 19: rcbox.admin.v1.Loss
+	(*ListTablesRequest)(nil),        // 20: rcbox.admin.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),       // 21: rcbox.admin.v1.ListTablesResponse
+	(*Table)(nil),                    // 22: rcbox.admin.v1.Table
+	(*Tablet)(nil),                   // 23: rcbox.admin.v1.Tablet
+	(*RemoveMemberRequest)(nil),      // 24: rcbox.admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 25: rcbox.admin.v1.RemoveMemberResponse
+	(*AcceptLossRequest)(nil),        // 26: rcbox.admin.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 27: rcbox.admin.v1.AcceptLossResponse
+	(*FinalizeUpgradeRequest)(nil),   // 28: rcbox.admin.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),  // 29: rcbox.admin.v1.FinalizeUpgradeResponse
+	(*MigrateTabletRequest)(nil),     // 30: rcbox.admin.v1.MigrateTabletRequest
+	(*MigrateTabletResponse)(nil),    // 31: rcbox.admin.v1.MigrateTabletResponse
+	(*GiveUpMigrationRequest)(nil),   // 32: rcbox.admin.v1.GiveUpMigrationRequest
+	(*GiveUpMigrationResponse)(nil),  // 33: rcbox.admin.v1.GiveUpMigrationResponse
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
 	12, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
 	11, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
-	18, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
+	19, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
 	15, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
 	1,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
 	7,  // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
 	17, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
 	6,  // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
-	10, // 8: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
-	8,  // 9: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
-	9,  // 10: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
-	0,  // 11: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
-	2,  // 12: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
-	13, // 13: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
-	14, // 14: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
-	16, // 15: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
-	21, // 16: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
-	22, // 17: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
-	3,  // 18: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
-	18, // 19: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
-	17, // 20: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
-	4,  // 21: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
-	19, // 22: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
-	23, // 23: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
-	25, // 24: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
-	27, // 25: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
-	29, // 26: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
-	5,  // 27: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	20, // 28: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	24, // 29: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	26, // 30: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
-	28, // 31: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
-	30, // 32: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
-	27, // [27:33] is the sub-list for method output_type
-	21, // [21:27] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	18, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
+	10, // 9: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
+	8,  // 10: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
+	9,  // 11: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
+	0,  // 12: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
+	2,  // 13: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
+	13, // 14: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
+	14, // 15: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
+	16, // 16: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
+	22, // 17: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
+	23, // 18: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
+	3,  // 19: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
+	19, // 20: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
+	17, // 21: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
+	4,  // 22: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
+	20, // 23: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
+	24, // 24: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
+	26, // 25: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
+	28, // 26: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
+	30, // 27: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
+	32, // 28: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
+	5,  // 29: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	21, // 30: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	25, // 31: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	27, // 32: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
+	29, // 33: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
+	31, // 34: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
+	33, // 35: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
+	29, // [29:36] is the sub-list for method output_type
+	22, // [22:29] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_api_admin_v1_admin_proto_init() }
@@ -2824,7 +3090,7 @@ func file_api_admin_v1_admin_proto_init() {
 	if File_api_admin_v1_admin_proto != nil {
 		return
 	}
-	file_api_admin_v1_admin_proto_msgTypes[25].OneofWrappers = []any{
+	file_api_admin_v1_admin_proto_msgTypes[26].OneofWrappers = []any{
 		(*MigrateTabletRequest_TableId)(nil),
 		(*MigrateTabletRequest_TableName)(nil),
 		(*MigrateTabletRequest_ServerId)(nil),
@@ -2836,7 +3102,7 @@ func file_api_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   27,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

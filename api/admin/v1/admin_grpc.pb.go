@@ -32,6 +32,7 @@ const (
 	Admin_AcceptLoss_FullMethodName       = "/rcbox.admin.v1.Admin/AcceptLoss"
 	Admin_FinalizeUpgrade_FullMethodName  = "/rcbox.admin.v1.Admin/FinalizeUpgrade"
 	Admin_MigrateTablet_FullMethodName    = "/rcbox.admin.v1.Admin/MigrateTablet"
+	Admin_GiveUpMigration_FullMethodName  = "/rcbox.admin.v1.Admin/GiveUpMigration"
 )
 
 // AdminClient is the client API for Admin service.
@@ -59,10 +60,14 @@ type AdminClient interface {
 	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
 	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
 	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not
-	// there; ALREADY_EXISTS if the tablet is there already; RESOURCE_EXHAUSTED while one of the two servers is in another migration
-	// (one out of a server and one into it at a time); FAILED_PRECONDITION for all else that stands against it; ABORTED by another store
-	// than the one meant.
+	// there; ALREADY_EXISTS if the tablet is there already; FAILED_PRECONDITION for all else that stands against it; ABORTED by another
+	// store than the one meant. While one of the two servers is in another migration (one out of a server and one into it at a time) it
+	// waits (Migration.waits_for) and begins in its turn; RESOURCE_EXHAUSTED if 64 wait. Orders that wait are forgotten when another
+	// coordinator leads.
 	MigrateTablet(ctx context.Context, in *MigrateTabletRequest, opts ...grpc.CallOption) (*MigrateTabletResponse, error)
+	// Ends a migration that waits or is under way: its source has the tablet as before. NOT_FOUND if there is none of that number, or it
+	// has ended; ABORTED by another store than the one meant.
+	GiveUpMigration(ctx context.Context, in *GiveUpMigrationRequest, opts ...grpc.CallOption) (*GiveUpMigrationResponse, error)
 }
 
 type adminClient struct {
@@ -133,6 +138,16 @@ func (c *adminClient) MigrateTablet(ctx context.Context, in *MigrateTabletReques
 	return out, nil
 }
 
+func (c *adminClient) GiveUpMigration(ctx context.Context, in *GiveUpMigrationRequest, opts ...grpc.CallOption) (*GiveUpMigrationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GiveUpMigrationResponse)
+	err := c.cc.Invoke(ctx, Admin_GiveUpMigration_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -158,10 +173,14 @@ type AdminServer interface {
 	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
 	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
 	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not
-	// there; ALREADY_EXISTS if the tablet is there already; RESOURCE_EXHAUSTED while one of the two servers is in another migration
-	// (one out of a server and one into it at a time); FAILED_PRECONDITION for all else that stands against it; ABORTED by another store
-	// than the one meant.
+	// there; ALREADY_EXISTS if the tablet is there already; FAILED_PRECONDITION for all else that stands against it; ABORTED by another
+	// store than the one meant. While one of the two servers is in another migration (one out of a server and one into it at a time) it
+	// waits (Migration.waits_for) and begins in its turn; RESOURCE_EXHAUSTED if 64 wait. Orders that wait are forgotten when another
+	// coordinator leads.
 	MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error)
+	// Ends a migration that waits or is under way: its source has the tablet as before. NOT_FOUND if there is none of that number, or it
+	// has ended; ABORTED by another store than the one meant.
+	GiveUpMigration(context.Context, *GiveUpMigrationRequest) (*GiveUpMigrationResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -189,6 +208,9 @@ func (UnimplementedAdminServer) FinalizeUpgrade(context.Context, *FinalizeUpgrad
 }
 func (UnimplementedAdminServer) MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MigrateTablet not implemented")
+}
+func (UnimplementedAdminServer) GiveUpMigration(context.Context, *GiveUpMigrationRequest) (*GiveUpMigrationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GiveUpMigration not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -319,6 +341,24 @@ func _Admin_MigrateTablet_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_GiveUpMigration_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GiveUpMigrationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).GiveUpMigration(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_GiveUpMigration_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).GiveUpMigration(ctx, req.(*GiveUpMigrationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -349,6 +389,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "MigrateTablet",
 			Handler:    _Admin_MigrateTablet_Handler,
+		},
+		{
+			MethodName: "GiveUpMigration",
+			Handler:    _Admin_GiveUpMigration_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -45,6 +45,27 @@ func TestCoordinatorOfKubernetes(t *testing.T) {
 	}
 }
 
+func TestRebalancing(t *testing.T) {
+	off := false
+	for _, c := range []struct {
+		spec v1alpha1.RebalancingSpec
+		want string
+	}{
+		{v1alpha1.RebalancingSpec{}, ""},
+		{v1alpha1.RebalancingSpec{MaxMBps: 50}, ""},
+		{v1alpha1.RebalancingSpec{MaxMBps: 200}, " --rebalanceMBps 200"},
+		{v1alpha1.RebalancingSpec{Enabled: &off, MaxMBps: 200}, " --rebalance off"},
+	} {
+		store := newStore()
+		before := strings.Join(pod(t, store, v1alpha1.ComponentCoordinator).Spec.Containers[0].Args, " ")
+		store.Spec.Rebalancing = c.spec
+		args := strings.Join(pod(t, store, v1alpha1.ComponentCoordinator).Spec.Containers[0].Args, " ")
+		if args != before+c.want {
+			t.Errorf("with %+v the arguments are\n%s, not\n%s%s", c.spec, args, before, c.want)
+		}
+	}
+}
+
 // The leader writes itself into the slices of exactly the Services that select nobody.
 func TestServicesOfKubernetes(t *testing.T) {
 	store := ofKubernetes()

@@ -32,6 +32,8 @@ type Inputs struct {
 	Replication *Replication `json:"replication,omitempty"`
 	// State is empty for a coordinator that keeps its state in memory, and for masters.
 	State v1alpha1.StateType `json:"state,omitempty"`
+	// Rebalancing holds what a coordinator does otherwise than by default: "off", or megabytes in a second.
+	Rebalancing string `json:"rebalancing,omitempty"`
 }
 
 // Replication is what a master needs to know of copies.
@@ -82,6 +84,7 @@ func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.St
 		if state != v1alpha1.StateMemory {
 			inputs.State = state
 		}
+		inputs.Rebalancing = rebalancing(store.Spec.Rebalancing)
 		return inputs
 	}
 	masters := store.Spec.Masters
@@ -102,6 +105,19 @@ func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.St
 		}
 	}
 	return inputs
+}
+
+// rebalancing is empty for what coordinators do by default, so that those that run are not outdated.
+func rebalancing(spec v1alpha1.RebalancingSpec) string {
+	const defaultMBps = 50
+	switch {
+	case spec.Enabled != nil && !*spec.Enabled:
+		return "off"
+	case spec.MaxMBps != 0 && spec.MaxMBps != defaultMBps:
+		return strconv.Itoa(int(spec.MaxMBps))
+	default:
+		return ""
+	}
 }
 
 // Encode is the text of the annotation.

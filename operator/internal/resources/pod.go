@@ -157,6 +157,13 @@ func coordinatorContainer(store *v1alpha1.Store, inputs Inputs) *coreac.Containe
 	if store.Spec.Coordinator.Rebuild == v1alpha1.RebuildFromVolumes {
 		container.WithEnv(coreac.EnvVar().WithName("RCBOX_REBUILD").WithValue("true"))
 	}
+	switch inputs.Rebalancing {
+	case "":
+	case "off":
+		container.WithArgs("--rebalance", "off")
+	default:
+		container.WithArgs("--rebalanceMBps", inputs.Rebalancing)
+	}
 	return container
 }
 

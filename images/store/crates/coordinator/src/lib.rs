@@ -8,6 +8,7 @@
 
 mod again;
 mod backups;
+mod balance;
 pub mod checkpoint;
 mod detection;
 mod drain;
@@ -42,10 +43,11 @@ use wire::ids::ReplyTo;
 use wire::member::{Hello, ToShard};
 use wire::time::Time;
 
+pub use balance::{Balancing, Rules as BalancingRules};
 pub use leases::TERM_NS as LEASE_TERM_NS;
 pub use status::{
-    AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, MigrateError,
-    MigrationOrder, MigrationTarget, Removal, RemoveMemberError, TabletTable,
+    AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
+    MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, TabletTable,
 };
 
 /// What a coordinator is created with.
@@ -68,6 +70,7 @@ pub struct Config {
     pub allow_test_rpcs: bool,
     /// Cluster time is noted so far ahead: a restart may leave out so much of it. Longer where it takes longer to note something.
     pub time_ahead: Duration,
+    pub balancing: Balancing,
     pub limits: Limits,
     /// What this build reads. A new store is of the newest.
     pub formats: Formats,
@@ -85,6 +88,7 @@ impl Config {
             control_timeout: Duration::from_secs(1),
             allow_test_rpcs: false,
             time_ahead: Duration::from_secs(60),
+            balancing: Balancing::default(),
             limits: Limits::default(),
             formats: Formats::CURRENT,
         }
@@ -181,6 +185,7 @@ pub struct Coordinator {
     suspicions: detection::Suspicions,
     recoveries: recovery::Recoveries,
     migrations: migration::Migrations,
+    balance: balance::Balance,
     /// What shards were told last.
     announced_backups: Vec<wire::member::Backup>,
     /// How often they were told something new.
@@ -225,6 +230,7 @@ impl Coordinator {
             suspicions: detection::Suspicions::default(),
             recoveries: recovery::Recoveries::default(),
             migrations: migration::Migrations::default(),
+            balance: balance::Balance::default(),
             announced_backups: Vec::new(),
             announcements: 0,
             backups_are_full: false,
@@ -271,6 +277,7 @@ impl Coordinator {
         }
         let next_suspect = self.look_for_dead(now, out);
         let next_look = self.recover(now, out);
+        let next_balance = self.balance(now, out);
         self.last_tick = now;
         while let Some(operation) = self.pending.overdue(now) {
             self.conclude(operation, out);
@@ -279,5 +286,6 @@ impl Coordinator {
             .min(self.pending.next_deadline())
             .min(next_suspect)
             .min(next_look)
+            .min(next_balance)
     }
 }

@@ -54,10 +54,18 @@ impl UnderWay {
 }
 
 impl Migrations {
-    /// What is going on, and what went on last.
-    pub fn shown(&self) -> Vec<Migration> {
+    /// What went on last, and what is going on.
+    pub fn shown(&self) -> impl Iterator<Item = &Migration> {
         let under_way = self.under_way.values().map(|one| &one.shown);
-        self.ended.iter().chain(under_way).cloned().collect()
+        self.ended.iter().chain(under_way)
+    }
+
+    /// What is under way from which server to which.
+    pub fn ways(&self) -> BTreeMap<TabletRange, (u32, u32)> {
+        let under_way = self.under_way.values();
+        under_way
+            .map(|one| (one.tablet, (one.source, one.target)))
+            .collect()
     }
 
     fn where_(&self, is_meant: impl Fn(&UnderWay) -> bool) -> Vec<u64> {
@@ -65,7 +73,7 @@ impl Migrations {
         meant.map(|(id, _)| *id).collect()
     }
 
-    fn end(&mut self, shown: Migration) {
+    pub fn end(&mut self, shown: Migration) {
         if self.ended.len() == MAX_SHOWN {
             self.ended.pop_front();
         }
@@ -74,8 +82,8 @@ impl Migrations {
 }
 
 impl Coordinator {
-    /// Begins to move a tablet; one that is on its way there already goes on. What is returned is how it stands; [`Coordinator::cluster_status`]
-    /// shows how it goes on.
+    /// Begins to move a tablet, or lets it wait until its servers are free; one that is on its way there already goes on. What is returned is how
+    /// it stands; [`Coordinator::cluster_status`] shows how it goes on.
     pub fn migrate_tablet(
         &mut self,
         now: Time,
@@ -86,6 +94,19 @@ impl Coordinator {
     }
 
     fn migrate_now(
+        &mut self,
+        now: Time,
+        order: &MigrationOrder,
+        out: &mut impl Output,
+    ) -> Result<Migration, MigrateError> {
+        match self.migrate_at_once(now, order, out) {
+            Err(MigrateError::Busy(why)) => self.let_migration_wait(now, order, why),
+            done => done,
+        }
+    }
+
+    /// The same for who does not wait.
+    fn migrate_at_once(
         &mut self,
         now: Time,
         order: &MigrationOrder,
@@ -114,12 +135,30 @@ impl Coordinator {
             return Ok(one.shown.clone());
         }
         self.may_migrate(&tablet, source, target)?;
-        let bytes_per_second = order.bytes_per_second;
-        Ok(self.begin_migration(now, tablet, table, (source, target), bytes_per_second, out))
+        let servers = (source, target);
+        let shown = self.new_migration(now, &tablet, table, servers);
+        let begun = shown.clone();
+        self.begin_migration(tablet, servers, order.bytes_per_second, shown, out);
+        Ok(begun)
+    }
+
+    /// What an order comes to now: a tablet, its server and the one that gets it. Or why nothing.
+    pub(crate) fn find_migration(
+        &self,
+        order: &MigrationOrder,
+    ) -> Result<(TabletRange, u32, u32), MigrateError> {
+        let (tablet, source, _) = self.tablet_to_migrate(order)?;
+        let target = self.target_of(&order.target)?;
+        if target == source {
+            let server = self.id_of(target);
+            return Err(MigrateError::IsThere { server });
+        }
+        self.may_migrate(&tablet, source, target)?;
+        Ok((tablet, source, target))
     }
 
     /// A tablet's range, its owner's index, and its table's name.
-    fn tablet_to_migrate(
+    pub(crate) fn tablet_to_migrate(
         &self,
         order: &MigrationOrder,
     ) -> Result<(TabletRange, u32, String), MigrateError> {
@@ -142,7 +181,7 @@ impl Coordinator {
     }
 
     /// The index of the server that is meant; of a member that with the fewest tablets.
-    fn target_of(&self, target: &MigrationTarget) -> Result<u32, MigrateError> {
+    pub(crate) fn target_of(&self, target: &MigrationTarget) -> Result<u32, MigrateError> {
         match target {
             MigrationTarget::Server(id) => {
                 let server = self.members.server(id.index());
@@ -169,7 +208,7 @@ impl Coordinator {
     }
 
     /// Whether nothing stands against it.
-    fn may_migrate(
+    pub(crate) fn may_migrate(
         &self,
         tablet: &TabletRange,
         source: u32,
@@ -230,42 +269,56 @@ impl Coordinator {
         }
     }
 
-    fn id_of(&self, index: u32) -> ServerId {
+    pub(crate) fn id_of(&self, index: u32) -> ServerId {
         let server = self.members.server(index);
         server.map_or(ServerId::INVALID, |server| server.id)
     }
 
-    fn begin_migration(
+    pub(crate) fn member_of(&self, index: u32) -> String {
+        let server = self.members.server(index);
+        server.map_or_else(String::new, |server| server.member.clone())
+    }
+
+    /// A migration that has yet to begin.
+    pub(crate) fn new_migration(
         &mut self,
         now: Time,
-        tablet: TabletRange,
+        tablet: &TabletRange,
         table: String,
         (source, target): (u32, u32),
-        bytes_per_second: u64,
-        out: &mut impl Output,
     ) -> Migration {
         // Never used again, over all restarts, and different from those of recoveries.
         self.recoveries.last_id += 1;
-        let migration_id = self.recoveries.last_id;
-        let member_of = |index| {
-            let server = self.members.server(index);
-            server.map_or_else(String::new, |server| server.member.clone())
-        };
-        let shown = Migration {
-            id: migration_id,
+        Migration {
+            id: self.recoveries.last_id,
             table_id: tablet.table_id,
             table,
             start_key_hash: tablet.start_key_hash,
             end_key_hash: tablet.end_key_hash,
             source_id: self.id_of(source).0,
-            source_member: member_of(source),
+            source_member: self.member_of(source),
             target_id: self.id_of(target).0,
-            target_member: member_of(target),
+            target_member: self.member_of(target),
             began_ns: self.cluster_time_ns(now),
             ..Migration::default()
+        }
+    }
+
+    pub(crate) fn begin_migration(
+        &mut self,
+        tablet: TabletRange,
+        (source, target): (u32, u32),
+        bytes_per_second: u64,
+        shown: Migration,
+        out: &mut impl Output,
+    ) {
+        let migration_id = shown.id;
+        let why = match shown.reason.as_str() {
+            "" => String::new(),
+            why => format!(": {why}"),
         };
         let text = format!(
-            "migration {migration_id}: a tablet of table {:?} moves from server {} to {}",
+            "migration {migration_id}: a tablet of table {:?} moves from server {} to {}{why}",
             shown.table,
             self.id_of(source),
             self.id_of(target)
@@ -293,11 +346,10 @@ impl Coordinator {
             source,
             target,
             from_segment: None,
-            shown: shown.clone(),
+            shown,
             asked_by: Vec::new(),
         };
         self.migrations.under_way.insert(migration_id, one);
-        shown
     }
 
     /// If it is connected.
@@ -337,7 +389,8 @@ impl Coordinator {
         };
         if !migrated.failure.is_empty() || migrated.is_full || one.target != index {
             let why = format!("server {}: {}", self.id_of(index), migrated.failure);
-            return self.end_migration(now, migration_id, &why, None, out);
+            self.end_migration(now, migration_id, &why, None, out);
+            return;
         }
         one.shown.bytes = migrated.bytes;
         one.shown.objects = migrated.objects;
@@ -412,7 +465,7 @@ impl Coordinator {
             found.owner == index && table.range(found) == tablet
         });
         let begun = match is_there {
-            true => self.migrate_tablet(now, &order, out),
+            true => self.migrate_at_once(now, &order, out),
             false => return answer(connection, wanted.sequence, Status::UnknownTablet, out),
         };
         let status = match begun {
@@ -487,17 +540,17 @@ impl Coordinator {
         }
     }
 
-    /// All is as if it had never begun.
-    fn end_migration(
+    /// All is as if it had never begun. Answers no if there is none of that number.
+    pub(crate) fn end_migration(
         &mut self,
         now: Time,
         migration_id: u64,
         why: &str,
         untold: Option<u32>,
         out: &mut impl Output,
-    ) {
+    ) -> bool {
         let Some(one) = self.migrations.under_way.get(&migration_id) else {
-            return;
+            return false;
         };
         for index in [one.source, one.target] {
             if untold != Some(index) {
@@ -506,6 +559,7 @@ impl Coordinator {
             }
         }
         self.conclude_migration(now, migration_id, why, out);
+        true
     }
 
     fn conclude_migration(
@@ -518,6 +572,7 @@ impl Coordinator {
         let Some(one) = self.migrations.under_way.remove(&migration_id) else {
             return;
         };
+        self.note_moved(now, one.tablet, failure.is_empty());
         // Who is not connected any more has other connections by now.
         let asked_by = one.asked_by.into_iter();
         for (connection, sequence) in asked_by {

@@ -105,6 +105,10 @@ pub(crate) fn last_owner(sources: &[Source]) -> ServerId {
 }
 
 impl Recoveries {
+    pub fn count_under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
     /// What is going on, and what went on last.
     pub fn shown(&self) -> Vec<Recovery> {
         let under_way = self.under_way.iter().map(|(log, recovery)| {

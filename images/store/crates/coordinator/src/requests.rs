@@ -348,28 +348,45 @@ impl Coordinator {
         if self.pending.load() >= self.config.limits.max_pending_replies {
             return Err(BUSY);
         }
-        let key_hash = request.split_key_hash;
-        let (table_id, owner) = match self.tables.split(request.name, key_hash) {
-            Ok(Some(split)) => split,
-            // There is a boundary already.
+        match self.order_split(now, request.name, request.split_key_hash, out) {
+            Ok(Some(number)) => {
+                let deadline = now + self.config.silence_timeout;
+                self.pending.start(number, Goal::Split, to, 1, deadline);
+                Ok(())
+            }
             Ok(None) => {
                 reply_status(to, Status::Ok, out);
-                return Ok(());
+                Ok(())
             }
-            Err(SplitError::Recovering) => return Err(RECOVERING),
-            Err(SplitError::NoTable) => return Err(Status::TableDoesntExist.into()),
+            Err(SplitError::Recovering) => Err(RECOVERING),
+            Err(SplitError::NoTable) => Err(Status::TableDoesntExist.into()),
             Err(SplitError::Limit(text)) => {
                 out.log_message(level::WARNING, &format!("SPLIT_TABLET refused: {text}"));
-                return Err(Status::InvalidParameter.into());
+                Err(Status::InvalidParameter.into())
             }
+        }
+    }
+
+    /// Makes two tablets of one, and tells its owner if that is connected. Then there is a number under which its answer will come.
+    pub(crate) fn order_split(
+        &mut self,
+        now: Time,
+        name: &[u8],
+        key_hash: u64,
+        out: &mut impl Output,
+    ) -> Result<Option<u64>, SplitError> {
+        // Otherwise there is a boundary already.
+        let Some(split) = self.tables.split(name, key_hash)? else {
+            return Ok(None);
         };
+        self.balance.was_split(&split.whole, &split.second);
+        let table_id = split.whole.table_id;
         self.give_up_migration_of_tablet(now, table_id, key_hash, out);
         let number = self.pending.next_number();
-        let owner = self.members.server_mut(owner);
+        let owner = self.members.server_mut(split.owner);
         // One that is not connected learns of it from the list of its tablets when it comes back.
         let Some(link) = owner.and_then(|server| server.link.as_mut()) else {
-            reply_status(to, Status::Ok, out);
-            return Ok(());
+            return Ok(None);
         };
         let sequence = link.sequence();
         link.unanswered.insert(sequence, number);
@@ -380,9 +397,7 @@ impl Coordinator {
         };
         let kind = Some(coordinator::Kind::SplitTablet(split));
         out.send_member(link.connection, ToShard { kind });
-        let deadline = now + self.config.silence_timeout;
-        self.pending.start(number, Goal::Split, to, 1, deadline);
-        Ok(())
+        Ok(Some(number))
     }
 
     fn renew_lease(

@@ -63,14 +63,16 @@ impl Coordinator {
             link.last_heard = now;
         }
         match message.kind {
-            Some(shard::Kind::Pong(pong)) => {
+            Some(shard::Kind::Pong(mut pong)) => {
                 self.is_well(index);
                 self.pinged(now, index, pong.sequence, out);
                 self.note_versions(pong.next_version);
                 if let Some(progress) = &pong.migration {
                     self.migration_progress(index, progress);
                 }
+                let loads = std::mem::take(&mut pong.loads);
                 if let Some(server) = self.members.server_mut(index) {
+                    self.balance.told(now, server.id, &loads);
                     server.pong = pong;
                 }
             }

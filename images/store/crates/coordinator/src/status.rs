@@ -22,8 +22,9 @@ pub struct ClusterStatus {
     pub replicas: u32,
     /// Those that have ended, some of them, and those under way.
     pub recoveries: Vec<Recovery>,
-    /// Likewise.
+    /// Likewise, and those that wait.
     pub migrations: Vec<Migration>,
+    pub balance: Balance,
     /// Oldest first.
     pub losses: Vec<Loss>,
     /// Losses that are no longer kept.
@@ -267,7 +268,53 @@ pub struct Migration {
     pub is_frozen: bool,
     /// Why it was given up, for people; the source has the tablet still.
     pub failure: String,
+    /// Why it has not begun, for people; empty once it has.
+    pub waits_for: String,
+    /// Why the coordinator moves it by itself, for people; empty: somebody has ordered it.
+    pub reason: String,
 }
+
+/// What the coordinator moves by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Servers are to have about as much each. Members that drain are emptied in any case.
+    pub is_on: bool,
+    /// For people; empty while nothing is to move.
+    pub doing: String,
+    /// Why not more is begun, for people; empty while nothing stands against it.
+    pub waits_for: String,
+    /// Left on members that drain, what is on its way not counted.
+    pub tablets_to_evacuate: u64,
+    pub bytes_to_evacuate: u64,
+    /// That servers have above their shares.
+    pub bytes_to_even_out: u64,
+    /// Migrations begun since this coordinator leads.
+    pub moves_begun: u64,
+}
+
+/// Why a migration was not given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GiveUpMigrationError {
+    /// None of that number waits or is under way.
+    NotFound(u64),
+    OtherStore(OtherStore),
+    /// This coordinator does not lead; with the reason.
+    DoesNotLead(String),
+}
+
+impl core::fmt::Display for GiveUpMigrationError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            GiveUpMigrationError::NotFound(id) => {
+                write!(f, "no migration {id} waits or is under way")
+            }
+            GiveUpMigrationError::OtherStore(other) => other.fmt(f),
+            GiveUpMigrationError::DoesNotLead(why) => f.write_str(why),
+        }
+    }
+}
+
+impl core::error::Error for GiveUpMigrationError {}
 
 /// Which tablet is to go where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -313,7 +360,7 @@ pub enum MigrateError {
     IsThere {
         server: ServerId,
     },
-    /// One of the two is in another migration.
+    /// One of the two is in another migration, and more wait than fit.
     Busy(String),
     /// Something stands against it.
     Refused(String),
@@ -369,6 +416,11 @@ pub struct Tablet {
     pub state: TabletState,
     pub server_id: u64,
     pub member: String,
+    /// As its server has estimated it last; 0: it has not said yet, or it has none.
+    pub bytes: u64,
+    pub objects: u64,
+    /// Of late.
+    pub operations_per_second: u64,
 }
 
 /// Which member is to go.

@@ -71,6 +71,14 @@ pub enum CreateError {
     Limit(String),
 }
 
+/// A tablet that has become two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    pub whole: TabletRange,
+    pub second: TabletRange,
+    pub owner: u32,
+}
+
 /// Why a tablet cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitError {
@@ -115,6 +123,9 @@ impl Tables {
 
     pub fn len(&self) -> usize {
         self.by_id.len()
+    }
+    pub fn tablet_count(&self) -> usize {
+        self.tablet_count
     }
     pub fn get(&self, id: u64) -> Option<&Table> {
         self.by_id.get(&id)
@@ -206,9 +217,8 @@ impl Tables {
         Ok(self.by_id.entry(id).or_insert(Table { id, name, tablets }))
     }
 
-    /// Makes two tablets of the one that holds `key_hash`, which becomes the first of the second. Gives the table's id and the owner
-    /// if anything changed.
-    pub fn split(&mut self, name: &[u8], key_hash: u64) -> Result<Option<(u64, u32)>, SplitError> {
+    /// Makes two tablets of the one that holds `key_hash`, which becomes the first of the second. Gives what has changed, if anything has.
+    pub fn split(&mut self, name: &[u8], key_hash: u64) -> Result<Option<Split>, SplitError> {
         let table = self
             .by_name
             .get(name)
@@ -237,15 +247,21 @@ impl Tables {
         }
         table.tablets[at].end_key_hash = key_hash - 1;
         let (id, owner) = (table.id, whole.owner);
+        let range = table.range(&whole);
         let second = Tablet {
             start_key_hash: key_hash,
             ..whole
         };
+        let second_range = table.range(&second);
         table.tablets.insert(at + 1, second);
         self.tablet_count += 1;
         self.changed.insert(Key::Table(id));
         *self.tablets_of.entry(owner).or_default() += 1;
-        Ok(Some((id, owner)))
+        Ok(Some(Split {
+            whole: range,
+            second: second_range,
+            owner,
+        }))
     }
 
     /// Forgets a table and returns it.
@@ -581,8 +597,11 @@ mod tests {
         assert_eq!(tables.split(b"b", 5), Err(SplitError::NoTable));
         assert_eq!(tables.split(b"a", 0), Ok(None));
         assert_eq!(tables.split(b"a", half), Ok(None));
-        assert_eq!(tables.split(b"a", half + 5), Ok(Some((1, 2))));
-        assert_eq!(tables.split(b"a", u64::MAX), Ok(Some((1, 2))));
+        for key_hash in [half + 5, u64::MAX] {
+            let split = tables.split(b"a", key_hash).unwrap().unwrap();
+            assert_eq!((split.whole.end_key_hash, split.owner), (u64::MAX, 2));
+            assert_eq!(split.second.start_key_hash, key_hash);
+        }
         let tablets = tables.get(1).unwrap().tablets.iter();
         let ranges: Vec<_> = tablets
             .map(|t| (t.start_key_hash, t.end_key_hash, t.owner))

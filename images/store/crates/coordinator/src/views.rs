@@ -8,7 +8,8 @@ use wire::time::Time;
 use crate::Coordinator;
 use crate::members::Server;
 use crate::status::{
-    BackupStorage, ClusterStatus, Member, MemberState, Shard, Table, TablePage, Tablet, TabletState,
+    BackupStorage, ClusterStatus, Member, MemberState, Migration, Shard, Table, TablePage, Tablet,
+    TabletState,
 };
 use crate::tables;
 
@@ -28,7 +29,8 @@ impl Coordinator {
             table_count: self.tables.len() as u64,
             replicas: self.fewest_replicas(),
             recoveries: self.recoveries.shown(),
-            migrations: self.migrations.shown(),
+            migrations: self.migration_views(),
+            balance: self.balance.shown(),
             losses: self.losses.iter().cloned().collect(),
             losses_dropped: self.losses_dropped,
             client_lease_count: self.leases.count(cluster_time_ns),
@@ -103,12 +105,16 @@ impl Coordinator {
             .iter()
             .map(|tablet| {
                 let owner = self.members.server(tablet.owner);
+                let load = self.balance.load_of(&table.range(tablet));
                 Tablet {
                     start_key_hash: tablet.start_key_hash,
                     end_key_hash: tablet.end_key_hash,
                     state: self.tablet_state(tablet),
                     server_id: owner.map_or(0, |owner| owner.id.0),
                     member: owner.map_or_else(String::new, |owner| owner.member.clone()),
+                    bytes: load.map_or(0, |load| load.bytes),
+                    objects: load.map_or(0, |load| load.objects),
+                    operations_per_second: load.map_or(0, |load| load.rate),
                 }
             })
             .collect();
@@ -117,6 +123,12 @@ impl Coordinator {
             name: table.display_name(),
             tablets,
         }
+    }
+
+    /// Those that have ended, some of them, those under way, and those that wait.
+    fn migration_views(&self) -> Vec<Migration> {
+        let waiting = self.balance.queue.shown();
+        self.migrations.shown().chain(waiting).cloned().collect()
     }
 
     /// Of the logs of all masters that are here.

@@ -49,6 +49,13 @@ fn refusal(store: &mut Store, order: &MigrationOrder) -> String {
     }
 }
 
+/// What an order waits for that was let in.
+fn waits_for(store: &mut Store, order: &MigrationOrder) -> String {
+    let (waiting, actions) = begin(store, order).expect("it is let in");
+    assert_eq!(actions, []);
+    waiting.waits_for
+}
+
 fn shown(store: &Store) -> Vec<Migration> {
     let status = store.harness.coordinator.cluster_status(store.harness.now);
     status.migrations
@@ -323,19 +330,19 @@ fn a_server_gives_out_one_tablet_and_takes_in_one_at_a_time() {
     let (first, _) = begin(&mut store, &at(0, two)).unwrap();
     let (again, actions) = begin(&mut store, &at(5, two)).unwrap();
     assert_eq!((again.id, actions), (first.id, vec![]), "the same one");
-    let busy = refusal(&mut store, &at(0, three));
+    let busy = waits_for(&mut store, &at(0, three));
     assert!(
         busy.contains("is on its way to server 2.0 already"),
         "{busy}"
     );
-    let busy = refusal(&mut store, &at(2 * third, two));
+    let busy = waits_for(&mut store, &at(2 * third, two));
     assert!(busy.contains("server 2.0 is taking in another"), "{busy}");
     // Out of the one that takes in, and into the one that gives out, is another matter.
     begin(&mut store, &at(third, three)).unwrap();
     begin(&mut store, &at(2 * third, one)).unwrap();
     store.harness.request(&split_tablet("t", 5));
     begin(&mut store, &at(0, two)).unwrap();
-    let busy = refusal(&mut store, &at(5, four));
+    let busy = waits_for(&mut store, &at(5, four));
     assert!(busy.contains("server 1.0 is giving out another"), "{busy}");
 }
 

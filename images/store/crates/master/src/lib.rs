@@ -13,6 +13,7 @@ mod enumerate;
 mod fill;
 mod gate;
 mod leases;
+mod loads;
 mod membership;
 mod migration;
 mod multi;

@@ -10,6 +10,7 @@ use wire::member::{self, Position, TabletRange, ToCoordinator, coordinator, shar
 use wire::time::Time;
 
 use crate::leases::Leases;
+use crate::loads::Loads;
 use crate::output::{Output, Session};
 use crate::shard::Shard;
 use crate::tablets::overlap;
@@ -291,6 +292,7 @@ impl Shard {
         });
         self.membership.refusal = None;
         self.give_up_wanted(out);
+        self.loads = Loads::default();
         if self.membership.enlisted != Some(enlisted) {
             self.start_over(Some(enlisted), welcome.first_version, out);
         }
@@ -418,7 +420,11 @@ impl Shard {
         Session::Close
     }
 
-    fn pong(&self, now: Time, sequence: u64, out: &mut impl Output) {
+    fn pong(&mut self, now: Time, sequence: u64, out: &mut impl Output) {
+        let loads = match self.membership.is_connected() {
+            true => self.loads.pinged(&self.store),
+            false => Vec::new(),
+        };
         let replication = self.replication_report().unwrap_or_default();
         let pong = member::Pong {
             sequence,
@@ -431,6 +437,7 @@ impl Shard {
             next_version: self.store.next_version(),
             migration: self.migrations.progress(),
             on_draining: None,
+            loads,
         };
         out.send_coordinator(message(shard::Kind::Pong(pong)));
     }

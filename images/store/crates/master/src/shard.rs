@@ -14,6 +14,7 @@ use crate::config::{Config, Identity};
 use crate::fill::Fill;
 use crate::gate::Gate;
 use crate::leases::Leases;
+use crate::loads::Loads;
 use crate::membership::Membership;
 use crate::migration::{Migrations, Wanted};
 use crate::multi::Scratch;
@@ -51,6 +52,7 @@ pub struct Shard {
     pub(crate) leases: Leases,
     pub(crate) counters: Stats,
     pub(crate) proxies: Proxies,
+    pub(crate) loads: Loads,
     /// Memory for multi-ops, and for the objects that an enumeration returns; kept so that none is allocated per request.
     pub(crate) scratch: Scratch,
     pub(crate) enumerated: Vec<u8>,
@@ -86,6 +88,7 @@ impl Shard {
             leases: Leases::default(),
             counters: Stats::default(),
             proxies: Proxies::default(),
+            loads: Loads::default(),
             scratch: Scratch::default(),
             enumerated: Vec::new(),
             fill: None,

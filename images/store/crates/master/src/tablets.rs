@@ -90,6 +90,22 @@ impl Tablets {
         self.ranges.iter().copied().zip(uses)
     }
 
+    /// The same for those behind `last` in order, or for all.
+    pub fn uses_after(
+        &self,
+        last: Option<TabletRange>,
+    ) -> impl Iterator<Item = (TabletRange, u64)> {
+        let from = last.map_or(0, |last| {
+            self.ranges.partition_point(|range| *range <= last)
+        });
+        self.uses().skip(from)
+    }
+
+    /// The tablet that holds this hash, whether it is served or not.
+    pub fn range_of(&self, table_id: TableId, hash: u64) -> Option<TabletRange> {
+        Some(self.ranges[self.place_of(table_id, hash)?])
+    }
+
     /// Makes two tablets of the one that holds `hash`, which becomes the first of the second. Answers no if none does; where a
     /// tablet starts there already, nothing changes.
     pub fn split(&mut self, table_id: TableId, hash: u64) -> bool {

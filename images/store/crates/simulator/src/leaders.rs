@@ -438,6 +438,7 @@ impl World {
         config.ping_interval = config.silence_timeout / 15;
         config.time_ahead = Duration::from_nanos(time_ahead);
         config.formats = it.installed;
+        config.balancing = self.migrations.balancing.clone();
         let mut leader = Box::new(Leader::new(Settings {
             keeper: objects::Settings {
                 nonce,

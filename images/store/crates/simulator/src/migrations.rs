@@ -2,8 +2,12 @@
 //!
 //! Chance has its own source here: seeds in which nothing moves are what they were before anything could.
 
+use core::time::Duration;
+
 use coordinator::status::Migration;
-use coordinator::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
+use coordinator::{
+    Balancing, BalancingRules, MigrateError, MigrationOrder, MigrationTarget, TabletTable,
+};
 use wire::ids::ServerId;
 
 use crate::leaders::coordinator_host;
@@ -11,6 +15,9 @@ use crate::random::Random;
 use crate::run::Profile;
 use crate::scenario::{MICRO, MILLI, SECOND, Scenario};
 use crate::world::{COORDINATOR, Event, Phase, World, server_host};
+
+/// More orders are not given while so many wait: in the end all of them have to be carried out.
+const MAX_WAITING: usize = 3;
 
 /// Which tablets move, when, and what is done to those who take part.
 #[derive(Debug)]
@@ -22,6 +29,8 @@ pub struct Migrations {
     strikes: u64,
     /// How fast tablets are copied, in bytes per second.
     bytes_per_second: u64,
+    /// How coordinators move tablets by themselves.
+    pub balancing: Balancing,
 }
 
 impl Migrations {
@@ -35,12 +44,10 @@ impl Migrations {
             Profile::Replicated | Profile::Overwriting => false,
         };
         let interval = *random.pick(&[10 * MILLI, 100 * MILLI, 100 * MILLI, SECOND]);
+        let happen = happen && scenario.replicated.is_some();
         Migrations {
-            interval: if happen && scenario.replicated.is_some() {
-                interval
-            } else {
-                0
-            },
+            interval: if happen { interval } else { 0 },
+            balancing: draw_balancing(&mut random, happen),
             strikes: match scenario.fault_interval {
                 0 => 0,
                 _ => *random.pick(&[0, 200, 500]),
@@ -49,6 +56,25 @@ impl Migrations {
             bytes_per_second: *random.pick(&[2_000, 50_000, 0]),
             random,
         }
+    }
+}
+
+/// In half of the seeds in which tablets move, coordinators also even out what servers have, of which there is little here.
+fn draw_balancing(random: &mut Random, happen: bool) -> Balancing {
+    let interval = *random.pick(&[100 * MILLI, SECOND]);
+    let rest = *random.pick(&[300 * MILLI, 3 * SECOND, 300 * SECOND]);
+    Balancing {
+        evens_out: happen && random.chance(500),
+        bytes_per_second: *random.pick(&[2_000, 50_000, 0]),
+        interval: Duration::from_nanos(interval),
+        rest: Duration::from_nanos(rest),
+        pause: Duration::from_nanos(interval),
+        rules: BalancingRules {
+            min_bytes: 200,
+            min_capacity_percent: 0,
+            min_rate: 20,
+            ..BalancingRules::default()
+        },
     }
 }
 
@@ -82,9 +108,10 @@ impl World {
         match self.order_migration(process, &order) {
             // One that is under way already may be asked for again.
             Some(Ok(migration)) if migration.id > newest => {
-                self.coverage.hit("migrations begun");
-                // A scan may see an object on both sides.
-                self.history.move_tablets(self.now);
+                self.coverage.hit("migrations ordered");
+                if !migration.waits_for.is_empty() {
+                    self.coverage.hit("migrations that waited");
+                }
                 let between = Between {
                     source: self.server_named(&migration.source_member),
                     target: self.server_named(&migration.target_member),
@@ -98,7 +125,6 @@ impl World {
                     self.schedule_in(after, Event::Strike(between));
                 }
             }
-            Some(Err(MigrateError::Busy(_))) => self.coverage.hit("migrations that had to wait"),
             _ => {}
         }
     }
@@ -149,6 +175,10 @@ impl World {
             return None;
         }
         let random = &mut self.migrations.random;
+        let waiting = status.migrations.iter();
+        if waiting.filter(|one| !one.waits_for.is_empty()).count() >= MAX_WAITING {
+            return None;
+        }
         let table = random.pick(&tables);
         let tablet = random.pick(&table.tablets);
         let order = MigrationOrder {

@@ -106,10 +106,15 @@ impl World {
                     ("recovered server", "recoveries ended"),
                     (": it has ended after", "migrations ended"),
                     (": given up after", "migrations given up"),
+                    ("and its share is", "migrations begun for evenness"),
+                    ("is cut, to be moved in parts", "tablets cut to be moved"),
                 ] {
                     if text.contains(mark) {
                         self.coverage.hit(what);
                     }
+                }
+                if text.contains("is cut, to be moved in parts") {
+                    self.note_cut(process);
                 }
                 self.note_log(host, &text);
             }
@@ -149,6 +154,16 @@ impl World {
                     self.history.split(self.now, TableId(table.table_id));
                 }
             }
+        }
+    }
+
+    /// The same when a coordinator splits one by itself, whichever it is.
+    fn note_cut(&mut self, process: usize) {
+        let node = self.coordinators[process].node.as_ref();
+        let state = node.and_then(|node| node.state());
+        let tables = state.map(|state| state.tables(0, 0).tables);
+        for table in tables.into_iter().flatten() {
+            self.history.split(self.now, TableId(table.table_id));
         }
     }
 
@@ -712,6 +727,11 @@ impl World {
         self.deposed.ordered(message);
         self.note_format(message);
         self.moved.ordered(connection, message);
+        if let Some(member::coordinator::Kind::MigrateOut(_)) = &message.kind {
+            self.coverage.hit("migrations begun");
+            // A scan may see an object on both sides.
+            self.history.move_tablets(self.now);
+        }
         let is_ping = matches!(message.kind, Some(member::coordinator::Kind::Ping(_)));
         if !is_ping {
             self.trace.event(

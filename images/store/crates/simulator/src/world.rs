@@ -385,6 +385,7 @@ impl World {
         config.silence_timeout = Duration::from_nanos(self.scenario.silence_timeout);
         config.ping_interval = config.silence_timeout / 15;
         config.formats = self.coordinators[0].installed;
+        config.balancing = self.migrations.balancing.clone();
         let now = self.clock(COORDINATOR);
         let incarnation = self.coordinators[0].incarnation;
         if std::mem::take(&mut self.is_rebuilding) {

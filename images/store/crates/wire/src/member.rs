@@ -194,6 +194,9 @@ pub struct Pong {
     /// Not set by older builds.
     #[prost(message, optional, tag = "10")]
     pub on_draining: Option<OnDraining>,
+    /// Of tablets of which there is something new to say; some of them.
+    #[prost(message, repeated, tag = "11")]
+    pub loads: Vec<TabletLoad>,
 }
 
 /// What of a log is on backups that are being drained, as its master sees it.
@@ -214,6 +217,20 @@ pub struct CopiesAt {
     /// Of the log that have a copy there that may still be needed.
     #[prost(uint64, tag = "2")]
     pub segments: u64,
+}
+
+/// What a tablet has, as the shard estimates it, and how often keys in it were asked for since the shard took it.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct TabletLoad {
+    #[prost(message, required, tag = "1")]
+    pub tablet: TabletRange,
+    /// Of its objects' entries in the log.
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub objects: u64,
+    #[prost(uint64, tag = "4")]
+    pub uses: u64,
 }
 
 /// How far a migration is.

@@ -36,8 +36,8 @@ use crate::requests::refusal;
 use crate::state::Pair;
 use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
 use crate::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Finalize, FinalizeError, Loss, MigrateError,
-    Migration, MigrationOrder, Removal, RemoveMemberError, StateWait,
+    AcceptLossError, Acceptance, ClusterStatus, Finalize, FinalizeError, GiveUpMigrationError,
+    Loss, MigrateError, Migration, MigrationOrder, Removal, RemoveMemberError, StateWait,
 };
 use crate::{Config, Coordinator};
 use held::{Held, needs_no_commit};
@@ -261,6 +261,22 @@ impl<A> Leader<A> {
     pub fn finalize_upgrade(&mut self, finalize: &Finalize) -> Result<u32, FinalizeError> {
         let done = self.act(|coordinator, out| coordinator.finalize_upgrade(finalize, out));
         done.unwrap_or_else(|| Err(FinalizeError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`Coordinator::give_up_migration`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// There is nothing to give up.
+    pub fn give_up_migration(
+        &mut self,
+        now: Time,
+        migration_id: u64,
+        expected_cluster_id: u64,
+    ) -> Result<(), GiveUpMigrationError> {
+        let done = self.act(|coordinator, out| {
+            coordinator.give_up_migration(now, migration_id, expected_cluster_id, out)
+        });
+        done.unwrap_or_else(|| Err(GiveUpMigrationError::DoesNotLead(NOT_YET.to_owned())))
     }
 
     /// Something of the driver's own that may show what the coordinator knows: comes out as [`Output::Deferred`] once all that it may show is noted.

@@ -25,6 +25,7 @@ pub fn with_replicas(member: &str, process: u64) -> Hello {
         backup_locator: format!("tcp:host={member},port=12200"),
         host_id: format!("host of {member}"),
         replicas: 2,
+        log_capacity_bytes: 256 << 20,
         ..hello(member, process, 0, 1)
     }
 }

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use admin::admin_server::{Admin, AdminServer};
 use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
 use coordinator::status::{
-    self, AcceptLossError, FinalizeError, MigrateError, MigrationOrder, MigrationTarget,
-    RemoveMemberError, TabletTable,
+    self, AcceptLossError, FinalizeError, GiveUpMigrationError, MigrateError, MigrationOrder,
+    MigrationTarget, RemoveMemberError, TabletTable,
 };
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
@@ -266,6 +266,29 @@ impl Admin for Service {
         let migration = Some(migration(begun));
         Ok(Response::new(admin::MigrateTabletResponse { migration }))
     }
+
+    async fn give_up_migration(
+        &self,
+        request: Request<admin::GiveUpMigrationRequest>,
+    ) -> Result<Response<admin::GiveUpMigrationResponse>, Status> {
+        let admin::GiveUpMigrationRequest {
+            migration_id,
+            expected_cluster_id,
+        } = request.into_inner();
+        let given_up = self
+            .ask(|answer| Question::GiveUpMigration {
+                migration_id,
+                expected_cluster_id,
+                answer,
+            })
+            .await?;
+        given_up.map_err(|error| match error {
+            GiveUpMigrationError::NotFound(_) => Status::not_found(error.to_string()),
+            GiveUpMigrationError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
+            GiveUpMigrationError::OtherStore(_) => Status::aborted(error.to_string()),
+        })?;
+        Ok(Response::new(admin::GiveUpMigrationResponse {}))
+    }
 }
 
 fn migration_order(request: admin::MigrateTabletRequest) -> Result<MigrationOrder, Status> {
@@ -348,6 +371,7 @@ fn cluster_status(
             newest_format: status.upgrade.newest_format,
             hindrances: status.upgrade.hindrances,
         }),
+        balance: Some(balance(status.balance)),
     }
 }
 
@@ -437,6 +461,18 @@ fn recovery(recovery: status::Recovery) -> admin::Recovery {
     }
 }
 
+fn balance(balance: status::Balance) -> admin::Balance {
+    admin::Balance {
+        on: balance.is_on,
+        doing: balance.doing,
+        waits_for: balance.waits_for,
+        tablets_to_evacuate: balance.tablets_to_evacuate,
+        bytes_to_evacuate: balance.bytes_to_evacuate,
+        bytes_to_even_out: balance.bytes_to_even_out,
+        moves_begun: balance.moves_begun,
+    }
+}
+
 fn migration(migration: status::Migration) -> admin::Migration {
     admin::Migration {
         migration_id: migration.id,
@@ -454,6 +490,8 @@ fn migration(migration: status::Migration) -> admin::Migration {
         objects: migration.objects,
         frozen: migration.is_frozen,
         failure: migration.failure,
+        waits_for: migration.waits_for,
+        reason: migration.reason,
     }
 }
 
@@ -495,6 +533,9 @@ fn table(table: status::Table) -> admin::Table {
             state: state.into(),
             server_id: tablet.server_id,
             member: tablet.member,
+            bytes: tablet.bytes,
+            objects: tablet.objects,
+            operations_per_second: tablet.operations_per_second,
         }
     });
     admin::Table {
@@ -631,6 +672,8 @@ fn of_store(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
         .iter()
         .filter(|member| member.state == status::MemberState::Up)
         .count();
+    let waiting = status.migrations.iter();
+    let waiting = waiting.filter(|one| !one.waits_for.is_empty()).count();
     let shards = || status.members.iter().flat_map(|member| &member.shards);
     let sum = |of: fn(&status::Shard) -> u64| shards().map(of).sum();
     vec![
@@ -660,6 +703,26 @@ fn of_store(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
             "log_live",
             "Live data, as last reported by the members",
             sum(|shard| shard.log_live_bytes),
+        ),
+        gauge(
+            "migrations_waiting",
+            "Migrations that somebody has ordered and that have not begun",
+            waiting as u64,
+        ),
+        counter(
+            "balance_moves",
+            "Migrations that this coordinator has begun by itself",
+            status.balance.moves_begun,
+        ),
+        gauge(
+            "balance_tablets_to_evacuate",
+            "Tablets left on members that drain",
+            status.balance.tablets_to_evacuate,
+        ),
+        byte_gauge(
+            "balance_above_share",
+            "What servers have above their shares",
+            status.balance.bytes_to_even_out,
         ),
         gauge(
             "client_leases",

@@ -11,8 +11,8 @@ use std::sync::mpsc::Receiver;
 
 use coordinator::state::journal::Writer;
 use coordinator::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Finalize, FinalizeError, Loss, MigrateError,
-    Migration, MigrationOrder, Removal, RemoveMemberError, TablePage,
+    AcceptLossError, Acceptance, ClusterStatus, Finalize, FinalizeError, GiveUpMigrationError,
+    Loss, MigrateError, Migration, MigrationOrder, Removal, RemoveMemberError, TablePage,
 };
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
@@ -70,6 +70,11 @@ pub enum Question {
     MigrateTablet {
         order: MigrationOrder,
         answer: oneshot::Sender<Result<Migration, MigrateError>>,
+    },
+    GiveUpMigration {
+        migration_id: u64,
+        expected_cluster_id: u64,
+        answer: oneshot::Sender<Result<(), GiveUpMigrationError>>,
     },
 }
 
@@ -202,6 +207,15 @@ impl Driver {
             Question::MigrateTablet { order, answer } => {
                 let begun = coordinator.migrate_tablet(now, &order, &mut out);
                 Box::new(move || drop(answer.send(begun)))
+            }
+            Question::GiveUpMigration {
+                migration_id,
+                expected_cluster_id,
+                answer,
+            } => {
+                let given_up =
+                    coordinator.give_up_migration(now, migration_id, expected_cluster_id, &mut out);
+                Box::new(move || drop(answer.send(given_up)))
             }
         };
         self.held.actions.push(Action::Answer(answer));

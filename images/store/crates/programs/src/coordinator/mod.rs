@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use coordinator::Coordinator;
 use coordinator::state::journal::Writer;
+use coordinator::{Balancing, Coordinator};
 use net::{Limits, Options as ReactorOptions, Protocol, Reactor};
 
 use crate::locators::{
@@ -90,8 +90,38 @@ pub struct Options {
     /// Serve requests that are for tests and do harm elsewhere: KILL
     #[arg(long = "allowTestRpcs", env = "RCBOX_ALLOW_TEST_RPCS", value_parser = clap::builder::BoolishValueParser::new())]
     allow_test_rpcs: bool,
+    /// Give servers about as much of the tablets each, after their memory and by how much these are used; off: only members that drain are emptied
+    #[arg(long, env = "RCBOX_REBALANCE", default_value = "on", value_name = "on|off", value_parser = on_off, action = clap::ArgAction::Set)]
+    rebalance: bool,
+    /// Of each migration that the coordinator begins by itself, at most
+    #[arg(
+        long = "rebalanceMBps",
+        env = "RCBOX_REBALANCE_MBPS",
+        default_value_t = 50,
+        value_name = "MEGABYTES",
+        value_parser = clap::value_parser!(u64).range(1..1_000_000)
+    )]
+    rebalance_mbps: u64,
     #[command(flatten)]
     logging: Logging,
+}
+
+impl Options {
+    fn balancing(&self) -> Balancing {
+        Balancing {
+            evens_out: self.rebalance,
+            bytes_per_second: self.rebalance_mbps * 1_000_000,
+            ..Balancing::default()
+        }
+    }
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("expected on or off".to_owned()),
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -197,6 +227,7 @@ fn open_state(options: &Options, directory: Option<&Path>) -> Result<(Coordinato
     let config = coordinator::Config {
         allow_test_rpcs: options.allow_test_rpcs,
         formats: FORMATS,
+        balancing: options.balancing(),
         ..coordinator::Config::new(random_u64()?, cluster_tag, VERSION)
     };
     let Some(path) = directory else {

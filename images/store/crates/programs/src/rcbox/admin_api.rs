@@ -5,8 +5,8 @@ use std::time::Duration;
 use admin::admin_client::AdminClient;
 use admin::{
     AcceptLossRequest, AcceptLossResponse, FinalizeUpgradeRequest, FinalizeUpgradeResponse,
-    GetClusterStatusRequest, GetClusterStatusResponse, ListTablesRequest, MigrateTabletRequest,
-    MigrateTabletResponse, RemoveMemberRequest, Table,
+    GetClusterStatusRequest, GetClusterStatusResponse, GiveUpMigrationRequest, ListTablesRequest,
+    MigrateTabletRequest, MigrateTabletResponse, RemoveMemberRequest, Table,
 };
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -123,6 +123,17 @@ pub fn migrate_tablet(
     call(coordinator, async |client| {
         client.migrate_tablet(request.clone()).await
     })
+}
+
+/// Ends a migration.
+pub fn give_up_migration(
+    coordinator: &str,
+    request: &GiveUpMigrationRequest,
+) -> Result<(), String> {
+    call(coordinator, async |client| {
+        client.give_up_migration(*request).await
+    })
+    .map(|_| ())
 }
 
 /// All tables, page by page.

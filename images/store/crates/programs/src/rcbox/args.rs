@@ -239,7 +239,7 @@ pub enum Tablet {
     /// Moves a tablet to another server, while it is used
     ///
     /// Its objects are copied first, and read and written all the while. At the end writes wait, for some milliseconds as a rule. Whatever breaks
-    /// meanwhile, the tablet then stays where it was. A server gives out one tablet at a time, and takes in one.
+    /// meanwhile, the tablet then stays where it was. A server gives out one tablet at a time, and takes in one: others wait for their turn.
     #[command(after_help = "\
 `rcbox tables` shows tablets and their servers, `rcbox status` migrations under way. Ctrl-C ends the waiting, not the migration.
 
@@ -261,6 +261,16 @@ Examples:
         /// Do not wait for the end
         #[arg(long)]
         no_wait: bool,
+    },
+    /// Ends a migration that waits or is under way; the tablet stays where it was
+    #[command(after_help = "\
+`rcbox status` shows which there are, with their numbers.
+
+Example:
+  rcbox tablet give-up 17")]
+    GiveUp {
+        #[arg(value_name = "MIGRATION")]
+        migration_id: u64,
     },
 }
 

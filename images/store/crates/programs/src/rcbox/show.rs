@@ -67,6 +67,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
     recoveries(&mut text, status);
     upgrade::line(&mut text, status);
     tablet::under_way(&mut text, status);
+    tablet::balance(&mut text, status);
     losses(&mut text, status);
     text
 }
@@ -423,6 +424,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
         "recoveries": status.recoveries.iter().map(recovery_json).collect::<Vec<_>>(),
         "stateKind": leader::state_kind(status),
         "leader": leader::leader_json(status.leader.as_ref()),
+        "balance": status.balance.as_ref().map(tablet::balance_json),
         "migrations": status.migrations.iter().map(tablet::json).collect::<Vec<_>>(),
     })
 }
@@ -488,6 +490,9 @@ pub fn tables_json(tables: &[Table]) -> Value {
                 "state": tablet_state(tablet.state()),
                 "serverId": ServerId(tablet.server_id).to_string(),
                 "member": tablet.member,
+                "bytes": tablet.bytes,
+                "objects": tablet.objects,
+                "operationsPerSecond": tablet.operations_per_second,
             })
         });
         json!({

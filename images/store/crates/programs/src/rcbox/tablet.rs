@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use admin::migrate_tablet_request::{Table, Target};
-use admin::{GetClusterStatusResponse, MigrateTabletRequest, Migration};
+use admin::{
+    Balance, GetClusterStatusResponse, GiveUpMigrationRequest, MigrateTabletRequest, Migration,
+};
 use serde_json::{Value, json};
 use wire::ids::ServerId;
 
@@ -25,7 +27,10 @@ pub fn run(settings: &Settings, tablet: &Tablet, out: &mut Out) -> Result<(), Fa
         target,
         megabytes_per_second,
         no_wait,
-    } = tablet;
+    } = tablet
+    else {
+        return give_up(settings, tablet, out);
+    };
     let target = match server_id(target) {
         Ok(server) => Target::ServerId(server.0),
         Err(_) => Target::Member(target.clone()),
@@ -53,14 +58,36 @@ pub fn run(settings: &Settings, tablet: &Tablet, out: &mut Out) -> Result<(), Fa
     match out.json {
         true => out.json_line(&json(&migration)),
         false if *no_wait => out.text(&format!(
-            "Migration {} has begun; `{}status` shows it.",
-            migration.migration_id, settings.program
+            "Migration {} {}; `{}status` shows it.",
+            migration.migration_id,
+            match migration.waits_for.as_str() {
+                "" => "has begun",
+                _ => "waits for others",
+            },
+            settings.program
         )),
         false => out.text(&format!(
             "Server {} has the tablet: {} objects, {}.",
             ServerId(migration.target_server_id),
             migration.objects,
             speed(&migration, migration.ended_ns)
+        )),
+    }
+}
+
+fn give_up(settings: &Settings, tablet: &Tablet, out: &mut Out) -> Result<(), Failure> {
+    let Tablet::GiveUp { migration_id } = tablet else {
+        return Ok(());
+    };
+    let request = GiveUpMigrationRequest {
+        migration_id: *migration_id,
+        expected_cluster_id: 0,
+    };
+    admin_api::give_up_migration(&settings.coordinator, &request)?;
+    match out.json {
+        true => out.json_line(&json!({ "migrationId": migration_id })),
+        false => out.text(&format!(
+            "Migration {migration_id} is given up: its source has the tablet."
         )),
     }
 }
@@ -100,14 +127,52 @@ pub fn under_way(text: &mut String, status: &GetClusterStatusResponse) {
             escape(migration.target_member.as_bytes()),
             ServerId(migration.target_server_id),
             duration(status.cluster_time_ns.saturating_sub(migration.started_ns)),
-            speed(migration, status.cluster_time_ns),
+            match migration.waits_for.as_str() {
+                "" => speed(migration, status.cluster_time_ns),
+                why => format!("it waits: {}", escape(why.as_bytes())),
+            },
             if migration.frozen {
                 "; its writes wait for the end"
             } else {
                 ""
             }
         );
+        if !migration.reason.is_empty() {
+            let _ = writeln!(text, "  Why: {}", escape(migration.reason.as_bytes()));
+        }
     }
+}
+
+/// What the coordinator moves by itself; nothing if it does not.
+pub fn balance(text: &mut String, status: &GetClusterStatusResponse) {
+    let Some(balance) = &status.balance else {
+        return;
+    };
+    if !balance.doing.is_empty() {
+        let _ = writeln!(
+            text,
+            "\nThe coordinator {}: {} above servers' shares; on members that drain {} tablets with {} are left",
+            escape(balance.doing.as_bytes()),
+            bytes(balance.bytes_to_even_out),
+            balance.tablets_to_evacuate,
+            bytes(balance.bytes_to_evacuate),
+        );
+        if !balance.waits_for.is_empty() {
+            let _ = writeln!(text, "  It waits: {}", escape(balance.waits_for.as_bytes()));
+        }
+    }
+}
+
+pub fn balance_json(balance: &Balance) -> Value {
+    json!({
+        "on": balance.on,
+        "doing": balance.doing,
+        "waitsFor": balance.waits_for,
+        "tabletsToEvacuate": balance.tablets_to_evacuate,
+        "bytesToEvacuate": balance.bytes_to_evacuate,
+        "bytesToEvenOut": balance.bytes_to_even_out,
+        "movesBegun": balance.moves_begun,
+    })
 }
 
 /// How much was read until then, and how fast.
@@ -139,6 +204,8 @@ pub fn json(migration: &Migration) -> Value {
         "objects": migration.objects,
         "frozen": migration.frozen,
         "failure": migration.failure,
+        "waitsFor": migration.waits_for,
+        "reason": migration.reason,
     })
 }
 

@@ -199,6 +199,14 @@ impl Driver {
                 let begun = leader.migrate_tablet(now, &order);
                 Box::new(move || drop(answer.send(begun)))
             }
+            Question::GiveUpMigration {
+                migration_id,
+                expected_cluster_id,
+                answer,
+            } => {
+                let given_up = leader.give_up_migration(now, migration_id, expected_cluster_id);
+                Box::new(move || drop(answer.send(given_up)))
+            }
         };
         if let Some(leader) = &mut self.leader {
             leader.defer(answer);

@@ -131,6 +131,7 @@ fn plan(options: &Options) -> Result<Plan, String> {
     let new_cluster_id = random_u64()?;
     let config = coordinator::Config {
         allow_test_rpcs: options.allow_test_rpcs,
+        balancing: options.balancing(),
         time_ahead: leader::TIME_AHEAD,
         formats: crate::FORMATS,
         ..coordinator::Config::new(new_cluster_id, cluster_tag, crate::VERSION)

@@ -1,0 +1,140 @@
+//! What is known of each tablet's bytes and of how much it is used: in memory only, as shards tell it.
+
+use std::collections::BTreeMap;
+
+use wire::ids::ServerId;
+use wire::member::{TabletLoad, TabletRange};
+use wire::time::Time;
+
+/// What a tablet has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    pub bytes: u64,
+    pub objects: u64,
+    /// Operations in a second; each report counts as much as all before it.
+    pub rate: u64,
+    /// Who has told it: another one counts from 0.
+    server: ServerId,
+    uses: u64,
+    told_at: Time,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Loads(BTreeMap<TabletRange, Load>);
+
+impl Loads {
+    pub fn of(&self, tablet: &TabletRange) -> Option<&Load> {
+        self.0.get(tablet)
+    }
+
+    /// A server tells of a tablet that is its own.
+    pub fn told(&mut self, now: Time, server: ServerId, told: &TabletLoad) {
+        let before = self.0.get(&told.tablet);
+        let rate = match before {
+            Some(before) if before.server == server && told.uses >= before.uses => {
+                let ns = now.since(before.told_at).as_nanos().max(1);
+                let uses = u128::from(told.uses - before.uses);
+                let rate = uses * 1_000_000_000 / ns;
+                (before.rate + u64::try_from(rate).unwrap_or(u64::MAX / 2)) / 2
+            }
+            Some(before) => before.rate,
+            None => 0,
+        };
+        let load = Load {
+            bytes: told.bytes,
+            objects: told.objects,
+            rate,
+            server,
+            uses: told.uses,
+            told_at: now,
+        };
+        self.0.insert(told.tablet, load);
+    }
+
+    /// A tablet is two now, of which `second` is one: until more is known, each has what its width says.
+    pub fn split(&mut self, whole: &TabletRange, second: &TabletRange) {
+        let Some(load) = self.0.remove(whole) else {
+            return;
+        };
+        let width = |range: &TabletRange| u128::from(range.end_key_hash - range.start_key_hash) + 1;
+        let of = |amount: u64| (u128::from(amount) * width(second) / width(whole)) as u64;
+        let part = Load {
+            bytes: of(load.bytes),
+            objects: of(load.objects),
+            rate: of(load.rate),
+            // Its counts are no continuation of these.
+            server: ServerId::INVALID,
+            ..load
+        };
+        let rest = Load {
+            bytes: load.bytes - part.bytes,
+            objects: load.objects - part.objects,
+            rate: load.rate - part.rate,
+            ..part
+        };
+        let first = TabletRange {
+            end_key_hash: second.start_key_hash - 1,
+            ..*whole
+        };
+        self.0.insert(first, rest);
+        self.0.insert(*second, part);
+    }
+
+    /// Forgets tablets that are not there any more.
+    pub fn keep(&mut self, tablets: impl Iterator<Item = TabletRange>) {
+        let mut all = std::mem::take(&mut self.0);
+        let kept = tablets.filter_map(|tablet| Some((tablet, all.remove(&tablet)?)));
+        self.0 = kept.collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    const WHOLE: TabletRange = TabletRange {
+        table_id: 1,
+        start_key_hash: 0,
+        end_key_hash: u64::MAX,
+    };
+
+    fn told(tablet: TabletRange, bytes: u64, uses: u64) -> TabletLoad {
+        TabletLoad {
+            tablet,
+            bytes,
+            objects: bytes / 10,
+            uses,
+        }
+    }
+
+    #[test]
+    fn rates_follow_what_is_counted_and_survive_a_move_and_a_split() {
+        let (mut loads, one, two) = (Loads::default(), ServerId::new(1, 0), ServerId::new(2, 0));
+        let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let rate = |loads: &Loads| loads.of(&WHOLE).unwrap().rate;
+        loads.told(at(1), one, &told(WHOLE, 100, 5_000_000));
+        assert_eq!(rate(&loads), 0, "since when these are counted nobody knows");
+        loads.told(at(3), one, &told(WHOLE, 100, 5_008_000));
+        assert_eq!(rate(&loads), 2000);
+        loads.told(at(5), one, &told(WHOLE, 100, 5_008_000));
+        assert_eq!(rate(&loads), 1000);
+        loads.told(at(6), two, &told(WHOLE, 100, 3));
+        assert_eq!(rate(&loads), 1000, "another server counts anew");
+        let second = TabletRange {
+            start_key_hash: 3 << 62,
+            ..WHOLE
+        };
+        loads.split(&WHOLE, &second);
+        let part = loads.of(&second).unwrap();
+        assert_eq!((part.bytes, part.objects, part.rate), (25, 2, 250));
+        let first = TabletRange {
+            end_key_hash: second.start_key_hash - 1,
+            ..WHOLE
+        };
+        let rest = loads.of(&first).unwrap();
+        assert_eq!((rest.bytes, rest.objects, rest.rate), (75, 8, 750));
+        loads.keep([second].into_iter());
+        assert!(loads.of(&first).is_none() && loads.of(&second).is_some());
+    }
+}

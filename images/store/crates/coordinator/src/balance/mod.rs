@@ -1,0 +1,327 @@
+//! Moves tablets by itself: away from members that drain, and so that servers have about as much each. docs/balancing.md says by which rules.
+//!
+//! What is to move is planned from scratch each time ([`plan`]); here is what that needs, and what becomes of it. Nothing is noted: a new
+//! coordinator looks anew.
+
+mod loads;
+mod plan;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use wire::ids::ServerId;
+use wire::member::{TabletLoad, TabletRange};
+use wire::time::Time;
+
+use crate::members::{Member, Server};
+use crate::status::{self, GiveUpMigrationError, MigrateError};
+use crate::tables::NOBODY;
+use crate::{Coordinator, Output, level};
+use loads::Loads;
+pub use plan::Rules;
+use plan::{Plan, Step, Tablet, View};
+
+/// How a coordinator moves tablets by itself.
+#[derive(Clone, Debug)]
+pub struct Balancing {
+    /// Servers are to have about as much each. Members that drain are emptied in any case.
+    pub evens_out: bool,
+    /// Of each migration that it begins, while the tablet is used.
+    pub bytes_per_second: u64,
+    /// Between two looks; longer where there are many tablets.
+    pub interval: Duration,
+    /// A tablet that was moved is left alone for so long, unless its server drains.
+    pub rest: Duration,
+    /// A tablet of which a migration was given up is not tried again for so long.
+    pub pause: Duration,
+    pub rules: Rules,
+}
+
+impl Default for Balancing {
+    fn default() -> Balancing {
+        Balancing {
+            evens_out: true,
+            bytes_per_second: 50_000_000,
+            interval: Duration::from_secs(1),
+            rest: Duration::from_secs(300),
+            pause: Duration::from_secs(10),
+            rules: Rules::default(),
+        }
+    }
+}
+
+/// What looking at one tablet may take of the coordinator's time: a look at many comes less often.
+const INTERVAL_OF_TABLET: Duration = Duration::from_micros(100);
+
+#[derive(Debug, Default)]
+pub(crate) struct Balance {
+    pub queue: queue::Queue,
+    loads: Loads,
+    next_look: Time,
+    was_uneven: [bool; 2],
+    /// Tablets that were moved, or could not be, and until when that counts.
+    rests: BTreeMap<TabletRange, Time>,
+    pauses: BTreeMap<TabletRange, Time>,
+    shown: status::Balance,
+}
+
+impl Balance {
+    pub fn told(&mut self, now: Time, server: ServerId, loads: &[TabletLoad]) {
+        for load in loads {
+            self.loads.told(now, server, load);
+        }
+    }
+
+    pub fn load_of(&self, tablet: &TabletRange) -> Option<&loads::Load> {
+        self.loads.of(tablet)
+    }
+
+    pub fn was_split(&mut self, whole: &TabletRange, second: &TabletRange) {
+        self.loads.split(whole, second);
+    }
+
+    /// The next look is due.
+    pub fn look_soon(&mut self) {
+        self.next_look = Time::ZERO;
+    }
+
+    pub fn shown(&self) -> status::Balance {
+        self.shown.clone()
+    }
+}
+
+impl Coordinator {
+    /// Looks, if that is due, at what waits and what should move; answers when the next look is.
+    pub(crate) fn balance(&mut self, now: Time, out: &mut impl Output) -> Time {
+        if now < self.balance.next_look {
+            return self.balance.next_look;
+        }
+        let count = u32::try_from(self.tables.tablet_count()).unwrap_or(u32::MAX);
+        self.balance.next_look = now + self.config.balancing.interval + count * INTERVAL_OF_TABLET;
+        self.begin_waiting(now, out);
+        let tablets = self.tables.tablets();
+        let tablets = tablets.map(|(table, tablet)| table.range(tablet));
+        self.balance.loads.keep(tablets);
+        self.balance.rests.retain(|_, until| *until > now);
+        self.balance.pauses.retain(|_, until| *until > now);
+        let (view, mut waits_for) = self.balance_view();
+        let mut plan = plan::plan(view);
+        self.balance.was_uneven = plan.uneven;
+        let steps = std::mem::take(&mut plan.steps);
+        for step in steps {
+            if let Err(error) = self.begin_step(now, &step, out) {
+                plan.waits_for.push(error.to_string());
+            }
+        }
+        waits_for.append(&mut plan.waits_for);
+        self.show_plan(&plan, waits_for);
+        self.balance.next_look
+    }
+
+    fn begin_step(
+        &mut self,
+        now: Time,
+        step: &Step,
+        out: &mut impl Output,
+    ) -> Result<(), MigrateError> {
+        self.may_migrate(&step.tablet, step.source, step.target)?;
+        let Some(table) = self.tables.get(step.tablet.table_id) else {
+            return Ok(());
+        };
+        let (name, display_name) = (table.name.clone(), table.display_name());
+        if let Some(cut_at) = step.cut_at {
+            self.order_split(now, &name, cut_at, out).map_err(|error| {
+                let text = format!("a tablet of table {display_name:?} cannot be cut: {error:?}");
+                MigrateError::Refused(text)
+            })?;
+            let text = format!("a tablet of table {display_name:?} is cut, to be moved in parts");
+            out.log_message(level::NOTICE, &text);
+        }
+        let tablet = step.part();
+        let servers = (step.source, step.target);
+        let mut shown = self.new_migration(now, &tablet, display_name, servers);
+        shown.reason.clone_from(&step.why);
+        self.balance.shown.moves_begun += 1;
+        let bytes_per_second = self.config.balancing.bytes_per_second;
+        self.begin_migration(tablet, servers, bytes_per_second, shown, out);
+        Ok(())
+    }
+
+    /// A migration has ended.
+    pub(crate) fn note_moved(&mut self, now: Time, tablet: TabletRange, is_there: bool) {
+        let config = &self.config.balancing;
+        match is_there {
+            true => self.balance.rests.insert(tablet, now + config.rest),
+            false => self.balance.pauses.insert(tablet, now + config.pause),
+        };
+        self.balance.look_soon();
+    }
+
+    /// Ends a migration that waits, or one that is under way: its source has the tablet still.
+    ///
+    /// # Errors
+    /// There is none of that number, or it is another store.
+    pub fn give_up_migration(
+        &mut self,
+        now: Time,
+        migration_id: u64,
+        expected_cluster_id: u64,
+        out: &mut impl Output,
+    ) -> Result<(), GiveUpMigrationError> {
+        self.gated(out, |it, out| {
+            it.give_up_now(now, migration_id, expected_cluster_id, out)
+        })
+    }
+
+    fn give_up_now(
+        &mut self,
+        now: Time,
+        migration_id: u64,
+        expected_cluster_id: u64,
+        out: &mut impl Output,
+    ) -> Result<(), GiveUpMigrationError> {
+        const WHY: &str = "somebody has given it up";
+        if let Some(why) = self.refusal() {
+            return Err(GiveUpMigrationError::DoesNotLead(why.to_owned()));
+        }
+        self.check_store(expected_cluster_id)
+            .map_err(GiveUpMigrationError::OtherStore)?;
+        if let Some(shown) = self.balance.queue.take(migration_id) {
+            self.end_waiting(now, shown, WHY);
+        } else if !self.end_migration(now, migration_id, WHY, None, out) {
+            return Err(GiveUpMigrationError::NotFound(migration_id));
+        }
+        Ok(())
+    }
+
+    // ---- what is looked at ----
+
+    /// What the plan is made from, and why servers' evenness is not looked after now.
+    fn balance_view(&self) -> (View<'_>, Vec<String>) {
+        let awaited = self.balance.queue.servers();
+        let under_way = self.migrations.ways();
+        let members = self.members.iter();
+        let places = members.flat_map(|(_, member)| {
+            let indexes = member.servers().iter();
+            indexes.filter_map(move |&index| Some((member, index, self.members.server(index)?)))
+        });
+        let servers = places
+            .filter(|(_, _, server)| server.has_enlisted() && !server.backup_only)
+            .map(|(member, index, server)| {
+                let is_free = !awaited.contains(&server.id.0);
+                let mut ways = under_way.values();
+                let gives = ways.clone().any(|&(source, _)| source == index);
+                let takes = ways.any(|&(_, target)| target == index);
+                plan::Server {
+                    may_give: is_free && !gives,
+                    may_take: is_free && !takes,
+                    ..planned_server(index, member, server)
+                }
+            })
+            .collect();
+        let (tablets, unknown) = self.balanced_tablets(&under_way);
+        let waits_for = self.why_not_even_out(unknown);
+        let view = View {
+            rules: &self.config.balancing.rules,
+            servers,
+            tablets,
+            under_way: under_way.len(),
+            evens_out: self.config.balancing.evens_out && waits_for.is_none(),
+            was_uneven: self.balance.was_uneven,
+        };
+        (view, waits_for.into_iter().collect())
+    }
+
+    /// All that somebody owns, and of how many nothing is known yet.
+    fn balanced_tablets(
+        &self,
+        under_way: &BTreeMap<TabletRange, (u32, u32)>,
+    ) -> (Vec<Tablet>, usize) {
+        let mut unknown = 0;
+        let owned = self.tables.tablets();
+        let owned = owned.filter(|(_, tablet)| tablet.owner != NOBODY);
+        let tablets = owned
+            .map(|(table, tablet)| {
+                let range = table.range(tablet);
+                let load = self.balance.loads.of(&range);
+                unknown += usize::from(load.is_none());
+                let way = under_way.get(&range);
+                Tablet {
+                    range,
+                    owner: way.map_or(tablet.owner, |&(_, target)| target),
+                    bytes: load.map_or(0, |load| load.bytes),
+                    rate: load.map_or(0, |load| load.rate),
+                    is_held: way.is_some() || self.balance.pauses.contains_key(&range),
+                    rests: self.balance.rests.contains_key(&range),
+                }
+            })
+            .collect();
+        (tablets, unknown)
+    }
+
+    fn why_not_even_out(&self, unknown: usize) -> Option<String> {
+        if !self.config.balancing.evens_out {
+            return None;
+        }
+        let recoveries = self.recoveries.count_under_way();
+        let orphans = self.tables.tablets_of(NOBODY);
+        if recoveries > 0 || orphans > 0 {
+            let text = "servers are recovered: what they held is brought back first";
+            return Some(text.to_owned());
+        }
+        let masters = self.members.enlisted();
+        let short = |server: &&Server| server.link.is_some() && server.pong.segments_short > 0;
+        let short = masters.map(|(server, _)| server).filter(short).count();
+        if short > 0 {
+            return Some(format!(
+                "the logs of {short} servers have fewer copies than they want: these are made first"
+            ));
+        }
+        match unknown {
+            0 => None,
+            _ => Some(format!(
+                "{unknown} tablets' servers have not said yet what is in them"
+            )),
+        }
+    }
+
+    fn show_plan(&mut self, plan: &Plan, waits_for: Vec<String>) {
+        let mut doing = Vec::new();
+        if plan.tablets_to_evacuate > 0 {
+            doing.push("empties members that drain".to_owned());
+        }
+        for (is_uneven, what) in plan.uneven.into_iter().zip(["bytes", "operations"]) {
+            if is_uneven {
+                doing.push(format!("evens out {what}"));
+            }
+        }
+        self.balance.shown = status::Balance {
+            is_on: self.config.balancing.evens_out,
+            doing: doing.join("; "),
+            waits_for: waits_for.join("; "),
+            tablets_to_evacuate: plan.tablets_to_evacuate,
+            bytes_to_evacuate: plan.bytes_to_evacuate,
+            bytes_to_even_out: plan.bytes_to_even_out,
+            moves_begun: self.balance.shown.moves_begun,
+        };
+    }
+}
+
+fn planned_server(index: u32, member: &Member, server: &Server) -> plan::Server {
+    let is_connected = server.link.is_some();
+    let is_draining = member.is_draining;
+    plan::Server {
+        index,
+        name: format!("server {} of {}", server.id, server.member),
+        takes: is_connected && !is_draining,
+        gives: is_connected && !server.backup_locator.is_empty(),
+        is_draining,
+        has_copies: server.replicas > 0,
+        capacity_bytes: server.log_capacity_bytes,
+        used_bytes: server.pong.log_live_bytes,
+        ..plan::Server::default()
+    }
+}

@@ -1,0 +1,118 @@
+//! Migrations that somebody has ordered and that wait until both servers are free. In memory only: a new coordinator knows of none.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use wire::time::Time;
+
+use crate::status::{MigrateError, Migration, MigrationOrder, MigrationTarget, TabletTable};
+use crate::{Coordinator, Output};
+
+/// More are refused.
+const MAX_WAITING: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Queue(VecDeque<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    order: MigrationOrder,
+    shown: Migration,
+}
+
+impl Queue {
+    pub fn shown(&self) -> impl Iterator<Item = &Migration> {
+        self.0.iter().map(|one| &one.shown)
+    }
+
+    /// Servers that something waits for.
+    pub fn servers(&self) -> BTreeSet<u64> {
+        let both = |one: &Waiting| [one.shown.source_id, one.shown.target_id];
+        self.0.iter().flat_map(both).collect()
+    }
+
+    /// Takes one out, wherever it is.
+    pub fn take(&mut self, migration_id: u64) -> Option<Migration> {
+        let at = self.0.iter().position(|one| one.shown.id == migration_id)?;
+        self.0.remove(at).map(|one| one.shown)
+    }
+}
+
+impl Coordinator {
+    /// An order that finds one of its servers busy waits behind those that came before it.
+    pub(crate) fn let_migration_wait(
+        &mut self,
+        now: Time,
+        order: &MigrationOrder,
+        why: String,
+    ) -> Result<Migration, MigrateError> {
+        let (tablet, source, table) = self.tablet_to_migrate(order)?;
+        let target = self.target_of(&order.target)?;
+        let queue = &self.balance.queue.0;
+        let is_the_same = |one: &&Waiting| {
+            one.shown.target_id == self.id_of(target).0
+                && one.shown.table_id == tablet.table_id
+                && one.shown.start_key_hash == tablet.start_key_hash
+        };
+        if let Some(one) = queue.iter().find(is_the_same) {
+            return Ok(one.shown.clone());
+        }
+        if queue.len() >= MAX_WAITING {
+            return Err(MigrateError::Busy(format!(
+                "{why}; {MAX_WAITING} migrations wait already: try again when some of them have ended"
+            )));
+        }
+        let mut shown = self.new_migration(now, &tablet, table, (source, target));
+        shown.waits_for = why;
+        // What was meant now is meant later, whatever becomes of names.
+        let order = MigrationOrder {
+            table: TabletTable::Id(tablet.table_id),
+            target: MigrationTarget::Server(self.id_of(target)),
+            ..order.clone()
+        };
+        let waiting = Waiting {
+            order,
+            shown: shown.clone(),
+        };
+        self.balance.queue.0.push_back(waiting);
+        Ok(shown)
+    }
+
+    /// Begins what has its servers free, in the order in which it came; nobody overtakes who waits for the same server.
+    pub(crate) fn begin_waiting(&mut self, now: Time, out: &mut impl Output) {
+        let mut awaited = BTreeSet::new();
+        for mut one in std::mem::take(&mut self.balance.queue.0) {
+            let servers = [one.shown.source_id, one.shown.target_id];
+            let is_behind = servers.iter().any(|server| awaited.contains(server));
+            let found = self.find_migration(&one.order);
+            match found {
+                Ok((tablet, source, target)) => {
+                    one.shown.source_id = self.id_of(source).0;
+                    (one.shown.start_key_hash, one.shown.end_key_hash) =
+                        (tablet.start_key_hash, tablet.end_key_hash);
+                    one.shown.source_member = self.member_of(source);
+                    if !is_behind {
+                        one.shown.waits_for.clear();
+                        one.shown.began_ns = self.cluster_time_ns(now);
+                        let rate = one.order.bytes_per_second;
+                        self.begin_migration(tablet, (source, target), rate, one.shown, out);
+                        continue;
+                    }
+                }
+                Err(MigrateError::Busy(why)) => one.shown.waits_for = why,
+                Err(error) => {
+                    self.end_waiting(now, one.shown, &error.to_string());
+                    continue;
+                }
+            }
+            awaited.extend([one.shown.source_id, one.shown.target_id]);
+            self.balance.queue.0.push_back(one);
+        }
+    }
+
+    pub(crate) fn end_waiting(&mut self, now: Time, mut shown: Migration, failure: &str) {
+        shown.waits_for.clear();
+        shown.ended_ns = self.cluster_time_ns(now).max(shown.began_ns + 1);
+        shown.failure = failure.to_owned();
+        self.migrations.end(shown);
+    }
+}
