@@ -257,3 +257,37 @@ fn no_more_wait_than_fit() {
     assert_eq!(refused.len(), 5, "one is under way, and 64 wait");
     assert!(matches!(&refused[0], MigrateError::Busy(text) if text.contains("64 migrations wait")));
 }
+
+#[test]
+fn a_member_that_drains_is_emptied_and_gets_nothing_back() {
+    let mut store = with_memory(4);
+    store.harness.request(&common::split_tablet("t", 1 << 63));
+    let drain = coordinator::Drain {
+        name: "m1".to_owned(),
+        expected_cluster_id: 0,
+    };
+    let harness = &mut store.harness;
+    let drained = harness
+        .coordinator
+        .drain_member(harness.now, &drain, &mut harness.out);
+    assert!(drained.is_ok(), "{drained:?}");
+    harness.take();
+    let mut targets = Vec::new();
+    // What is on its way is not counted.
+    for left in [1, 0] {
+        let actions = store.wait(1500);
+        let [(target, migrate)] = &begun(&actions)[..] else {
+            panic!("{actions:?}");
+        };
+        targets.push(*target);
+        let state = balance(&store);
+        assert_eq!(state.doing.contains("empties members that drain"), left > 0);
+        assert_eq!(state.tablets_to_evacuate, left);
+        carry_out(&mut store, target - 100, 1, migrate.migration_id);
+    }
+    assert_ne!(targets[0], targets[1], "empty ones are spread, too");
+    assert_eq!(begun(&store.wait(5000)), []);
+    assert_eq!(balance(&store).tablets_to_evacuate, 0);
+    let owners = store.harness.owners(wire::ids::TableId(1));
+    assert!(!owners.contains(&store.ids[&1]), "{owners:?}");
+}

@@ -676,7 +676,7 @@ impl World {
                 self.first_final_read = self.history.records.len();
                 self.read_everything();
             }
-            Phase::FinalReads if is_idle => self.enter(Phase::Over),
+            Phase::FinalReads if is_idle && self.is_whole() => self.enter(Phase::Over),
             Phase::Drain | Phase::FinalReads if for_now > MAX_DRAIN + settle => {
                 let text = self.what_hangs();
                 self.fail(text);
@@ -721,8 +721,10 @@ impl World {
         };
         let mut recoveries = status.recoveries.iter();
         let mut migrations = status.migrations.iter();
+        // What a tablet leaves behind at its source goes a moment later.
+        let is_over = |ended_ns| ended_ns > 0 && ended_ns + SECOND < status.cluster_time_ns;
         recoveries.all(|recovery| recovery.ended_ns > 0)
-            && migrations.all(|migration| migration.ended_ns > 0)
+            && migrations.all(|migration| is_over(migration.ended_ns))
             && tables.all(is_served)
             && status.members.len() == self.servers.len()
             && status.members.iter().all(is_up)

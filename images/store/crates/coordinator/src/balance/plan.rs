@@ -507,9 +507,12 @@ impl<'a> Planner<'a> {
 /// Where to cut a tablet so that the part behind holds so much of it, if keys are where hashes put them. `None`: it cannot be cut.
 fn cut_off(range: &TabletRange, wanted: u64, amount: u64) -> Option<u64> {
     let width = u128::from(range.end_key_hash - range.start_key_hash) + 1;
+    if width == 1 {
+        return None;
+    }
     let part = width * u128::from(wanted) / u128::from(amount.max(1));
-    let part = part.clamp(1, width.checked_sub(1)?);
-    (width > 1).then(|| range.end_key_hash - (part - 1) as u64)
+    let part = part.clamp(1, width - 1);
+    Some(range.end_key_hash - (part - 1) as u64)
 }
 
 /// Both parts of a tablet, each with as much as its width says.

@@ -182,6 +182,18 @@ fn little_is_left_where_it_is() {
 }
 
 #[test]
+fn a_tablet_of_one_hash_is_not_cut() {
+    let mut store = Store::of(2, &[(1, 100 * MIB, 0)]);
+    store.tablets[0].range.start_key_hash = u64::MAX;
+    let plan = store.settle();
+    assert_eq!(store.moves, []);
+    assert!(
+        plan.waits_for[0].contains("no tablet, nor a part"),
+        "{plan:?}"
+    );
+}
+
+#[test]
 fn a_busy_table_is_cut_and_spread() {
     let mut store = Store::of(3, &[(1, MIB, 90_000), (2, MIB, 3000)]);
     store.settle();
