@@ -51,11 +51,11 @@ fn shown(harness: &Harness, name: &str) -> Option<Draining> {
 
 /// The list that this connection was told last.
 fn list_of(actions: &[Action], connection: u64) -> Option<Backups> {
-    let lists = actions.iter().filter_map(|action| match action {
+    let mut lists = actions.iter().filter_map(|action| match action {
         Action::Send(to, Kind::Backups(list)) if *to == connection => Some(list.clone()),
         _ => None,
     });
-    lists.last()
+    lists.next_back()
 }
 
 /// All who are connected answer a ping; server `number` says that so many segments of its log have copies at each draining backup of the list.
