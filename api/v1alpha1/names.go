@@ -35,6 +35,7 @@ const (
 	ReasonApplying       = "Applying"
 	ReasonWaiting        = "Waiting"
 	ReasonScaleInBlocked = "ScaleInBlocked"
+	ReasonDraining       = "Draining"
 	ReasonRestartPending = "RestartPending"
 	ReasonNameTaken      = "NameTaken"
 	ReasonApplyFailed    = "ApplyFailed"

@@ -32,6 +32,8 @@ const (
 	Admin_AcceptLoss_FullMethodName       = "/rcbox.admin.v1.Admin/AcceptLoss"
 	Admin_FinalizeUpgrade_FullMethodName  = "/rcbox.admin.v1.Admin/FinalizeUpgrade"
 	Admin_MigrateTablet_FullMethodName    = "/rcbox.admin.v1.Admin/MigrateTablet"
+	Admin_DrainMember_FullMethodName      = "/rcbox.admin.v1.Admin/DrainMember"
+	Admin_UndrainMember_FullMethodName    = "/rcbox.admin.v1.Admin/UndrainMember"
 	Admin_GiveUpMigration_FullMethodName  = "/rcbox.admin.v1.Admin/GiveUpMigration"
 )
 
@@ -65,6 +67,14 @@ type AdminClient interface {
 	// waits (Migration.waits_for) and begins in its turn; RESOURCE_EXHAUSTED if 64 wait. Orders that wait are forgotten when another
 	// coordinator leads.
 	MigrateTablet(ctx context.Context, in *MigrateTabletRequest, opts ...grpc.CallOption) (*MigrateTabletResponse, error)
+	// A member is to leave the store: from its success on it gets no new tablets and no new copies, and what it has goes to others;
+	// Member.draining shows how far that is. It holds for the processes that the member will have, until it is removed or undrained. Asked
+	// again, it answers how far it is. FAILED_PRECONDITION where it could not end (the message says what to do); NOT_FOUND for a name that is no
+	// member; ABORTED by another store than the one meant.
+	DrainMember(ctx context.Context, in *DrainMemberRequest, opts ...grpc.CallOption) (*DrainMemberResponse, error)
+	// The member stays after all. What has gone elsewhere does not come back by this. Not an error for one that is not drained; others as of
+	// DrainMember.
+	UndrainMember(ctx context.Context, in *UndrainMemberRequest, opts ...grpc.CallOption) (*UndrainMemberResponse, error)
 	// Ends a migration that waits or is under way: its source has the tablet as before. NOT_FOUND if there is none of that number, or it
 	// has ended; ABORTED by another store than the one meant.
 	GiveUpMigration(ctx context.Context, in *GiveUpMigrationRequest, opts ...grpc.CallOption) (*GiveUpMigrationResponse, error)
@@ -138,6 +148,26 @@ func (c *adminClient) MigrateTablet(ctx context.Context, in *MigrateTabletReques
 	return out, nil
 }
 
+func (c *adminClient) DrainMember(ctx context.Context, in *DrainMemberRequest, opts ...grpc.CallOption) (*DrainMemberResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainMemberResponse)
+	err := c.cc.Invoke(ctx, Admin_DrainMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) UndrainMember(ctx context.Context, in *UndrainMemberRequest, opts ...grpc.CallOption) (*UndrainMemberResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UndrainMemberResponse)
+	err := c.cc.Invoke(ctx, Admin_UndrainMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) GiveUpMigration(ctx context.Context, in *GiveUpMigrationRequest, opts ...grpc.CallOption) (*GiveUpMigrationResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GiveUpMigrationResponse)
@@ -178,6 +208,14 @@ type AdminServer interface {
 	// waits (Migration.waits_for) and begins in its turn; RESOURCE_EXHAUSTED if 64 wait. Orders that wait are forgotten when another
 	// coordinator leads.
 	MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error)
+	// A member is to leave the store: from its success on it gets no new tablets and no new copies, and what it has goes to others;
+	// Member.draining shows how far that is. It holds for the processes that the member will have, until it is removed or undrained. Asked
+	// again, it answers how far it is. FAILED_PRECONDITION where it could not end (the message says what to do); NOT_FOUND for a name that is no
+	// member; ABORTED by another store than the one meant.
+	DrainMember(context.Context, *DrainMemberRequest) (*DrainMemberResponse, error)
+	// The member stays after all. What has gone elsewhere does not come back by this. Not an error for one that is not drained; others as of
+	// DrainMember.
+	UndrainMember(context.Context, *UndrainMemberRequest) (*UndrainMemberResponse, error)
 	// Ends a migration that waits or is under way: its source has the tablet as before. NOT_FOUND if there is none of that number, or it
 	// has ended; ABORTED by another store than the one meant.
 	GiveUpMigration(context.Context, *GiveUpMigrationRequest) (*GiveUpMigrationResponse, error)
@@ -208,6 +246,12 @@ func (UnimplementedAdminServer) FinalizeUpgrade(context.Context, *FinalizeUpgrad
 }
 func (UnimplementedAdminServer) MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MigrateTablet not implemented")
+}
+func (UnimplementedAdminServer) DrainMember(context.Context, *DrainMemberRequest) (*DrainMemberResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainMember not implemented")
+}
+func (UnimplementedAdminServer) UndrainMember(context.Context, *UndrainMemberRequest) (*UndrainMemberResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UndrainMember not implemented")
 }
 func (UnimplementedAdminServer) GiveUpMigration(context.Context, *GiveUpMigrationRequest) (*GiveUpMigrationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GiveUpMigration not implemented")
@@ -341,6 +385,42 @@ func _Admin_MigrateTablet_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_DrainMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).DrainMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_DrainMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).DrainMember(ctx, req.(*DrainMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_UndrainMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UndrainMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).UndrainMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_UndrainMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).UndrainMember(ctx, req.(*UndrainMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_GiveUpMigration_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GiveUpMigrationRequest)
 	if err := dec(in); err != nil {
@@ -389,6 +469,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "MigrateTablet",
 			Handler:    _Admin_MigrateTablet_Handler,
+		},
+		{
+			MethodName: "DrainMember",
+			Handler:    _Admin_DrainMember_Handler,
+		},
+		{
+			MethodName: "UndrainMember",
+			Handler:    _Admin_UndrainMember_Handler,
 		},
 		{
 			MethodName: "GiveUpMigration",

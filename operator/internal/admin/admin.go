@@ -30,6 +30,11 @@ type Client interface {
 	// enlist (empty: none). nil when it is out or was never in; a *RefusedError when it holds data. A store other than the
 	// one that Status told of removes nothing.
 	RemoveMember(ctx context.Context, name, instance string) error
+	// DrainMember has everything that a member has go to others; Status tells how far that is. A *RefusedError where it could not
+	// end. A store other than the one that Status told of drains nothing.
+	DrainMember(ctx context.Context, name string) error
+	// UndrainMember takes that back; nil for a member that is gone.
+	UndrainMember(ctx context.Context, name string) error
 	// Close ends the connection.
 	Close() error
 }
@@ -37,7 +42,7 @@ type Client interface {
 // Dialer makes a Client for the coordinator at an IP address and port. It does not wait for a connection.
 type Dialer func(ip string, port int) (Client, error)
 
-// RefusedError is the coordinator's refusal to remove a member that holds data.
+// RefusedError is the coordinator's refusal to remove a member that holds data, or to drain one where that could not end.
 type RefusedError struct {
 	Member  string
 	Message string
@@ -96,6 +101,34 @@ func (c *client) RemoveMember(ctx context.Context, name, instance string) error 
 		return &RefusedError{Member: name, Message: status.Convert(err).Message()}
 	default:
 		return fmt.Errorf("remove member %s from the store: %w", name, err)
+	}
+}
+
+func (c *client) DrainMember(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := c.admin.DrainMember(ctx, &adminv1.DrainMemberRequest{Name: name, ExpectedClusterId: c.clusterID})
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.FailedPrecondition:
+		return &RefusedError{Member: name, Message: status.Convert(err).Message()}
+	case codes.Unimplemented:
+		return &RefusedError{Member: name, Message: "its build is older and drains no members; set the Store's image to a newer one"}
+	default:
+		return fmt.Errorf("drain member %s: %w", name, err)
+	}
+}
+
+func (c *client) UndrainMember(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := c.admin.UndrainMember(ctx, &adminv1.UndrainMemberRequest{Name: name, ExpectedClusterId: c.clusterID})
+	switch status.Code(err) {
+	case codes.OK, codes.NotFound:
+		return nil
+	default:
+		return fmt.Errorf("undrain member %s: %w", name, err)
 	}
 }
 

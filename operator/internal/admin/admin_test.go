@@ -59,6 +59,58 @@ func TestRemoveMember(t *testing.T) {
 	}
 }
 
+func TestDrainMember(t *testing.T) {
+	coordinator := standin.Start()
+	t.Cleanup(coordinator.Stop)
+	coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
+		standin.Enlist(r, "box-master-0", "a", 2)
+		standin.Enlist(r, "box-master-1", "b", 3)
+	})
+	client, err := coordinator.Dial("", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	draining := func() *adminv1.Draining {
+		cluster, err := client.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cluster.GetMembers()[1].GetDraining()
+	}
+
+	for range 2 {
+		if err := client.DrainMember(t.Context(), "box-master-1"); err != nil {
+			t.Errorf("drain: %v", err)
+		}
+	}
+	if got := draining(); got.GetTablets() != 3 || got.GetDrained() {
+		t.Errorf("draining: %v", got)
+	}
+	err = client.DrainMember(t.Context(), "box-master-0")
+	var refused *admin.RefusedError
+	if !errors.As(err, &refused) || refused.Member != "box-master-0" || !strings.Contains(refused.Message, "nobody else stays") {
+		t.Errorf("the last that stays: %v", err)
+	}
+	if err := client.DrainMember(t.Context(), "box-master-7"); err == nil {
+		t.Error("a member that is not there is drained")
+	}
+	for _, name := range []string{"box-master-1", "box-master-1", "box-master-7"} {
+		if err := client.UndrainMember(t.Context(), name); err != nil {
+			t.Errorf("undrain %s: %v", name, err)
+		}
+	}
+	if got := draining(); got != nil {
+		t.Errorf("undrained: %v", got)
+	}
+
+	coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.ClusterId++ })
+	err = client.DrainMember(t.Context(), "box-master-1")
+	if code := status.Code(errors.Unwrap(err)); code != codes.Aborted {
+		t.Errorf("another store: %v", err)
+	}
+}
+
 // Nobody there, and somebody who does not answer, are errors within the time limit, never a success.
 func TestNoAnswer(t *testing.T) {
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

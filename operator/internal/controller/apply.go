@@ -70,7 +70,7 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 // independent says whether later steps are right even if this one failed.
 func independent(step planner.Step) bool {
 	switch step.(type) {
-	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember:
+	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember:
 		return true
 	default:
 		return false
@@ -121,6 +121,16 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.deletePod(ctx, v, step.Pod)
 	case planner.RetireMember:
 		return r.retireMember(ctx, v, step)
+	case planner.DrainMember:
+		if v.coordinator == nil {
+			return fmt.Errorf("drain %s: the coordinator was not reached", step.Member)
+		}
+		return v.coordinator.DrainMember(ctx, step.Member)
+	case planner.UndrainMember:
+		if v.coordinator == nil {
+			return fmt.Errorf("undrain %s: the coordinator was not reached", step.Member)
+		}
+		return v.coordinator.UndrainMember(ctx, step.Member)
 	default:
 		return fmt.Errorf("no way to carry out %T", step)
 	}

@@ -156,6 +156,14 @@ func memberOf(member *adminv1.Member) planner.Member {
 		Domain:    member.GetDomain(),
 		Serving:   true,
 	}
+	if draining := member.GetDraining(); draining != nil {
+		seen.Draining = &planner.Draining{
+			Drained:  draining.GetDrained(),
+			Tablets:  count(draining.GetTablets()),
+			Copies:   count(draining.GetCopies()),
+			WaitsFor: draining.GetWaitsFor(),
+		}
+	}
 	for i, shard := range member.GetShards() {
 		seen.ServerIDs = append(seen.ServerIDs, admin.ServerID(shard.GetServerId()))
 		seen.Tablets += count(shard.GetTabletCount())

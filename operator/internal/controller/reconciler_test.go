@@ -130,12 +130,15 @@ func TestNameTakenByAnother(t *testing.T) {
 func TestScaleInRefused(t *testing.T) {
 	h := settled(t)
 	h.tablets("box-master-1", 4)
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
+		r.Members = slices.DeleteFunc(r.Members, func(m *adminv1.Member) bool { return m.GetName() != "box-master-1" })
+	})
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
 	for range 3 {
 		h.mustVisit()
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonScaleInBlocked)
-	want := "box-master-1 stays; the coordinator says: member box-master-1 owns 4 tablets of table t. " +
+	want := "box-master-1 stays; the coordinator says: member box-master-1 cannot be drained now: nobody else stays. " +
 		"To keep it, set masters.replicas to 2"
 	if got != want {
 		t.Errorf("message is\n%q, not\n%q", got, want)
@@ -143,11 +146,41 @@ func TestScaleInRefused(t *testing.T) {
 	if h.pods()["box-master-1"] == nil {
 		t.Fatal("its pod was deleted")
 	}
-	if events := h.takeEvents(); len(events) != 1 || !strings.Contains(events[0], "ScaleInBlocked") {
+	blocked := func(event string) bool { return strings.Contains(event, "ScaleInBlocked") }
+	if events := h.takeEvents(); !slices.ContainsFunc(events, blocked) {
+		t.Errorf("three visits gave the events %v", events)
+	}
+}
+
+func TestScaleInDrainsFirst(t *testing.T) {
+	h := settled(t)
+	h.tablets("box-master-1", 4)
+	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
+	for range 3 {
+		h.mustVisit()
+	}
+	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonDraining)
+	want := "draining box-master-1: 4 tablets, 1 copies left. box-master-1: 1 segments have copies here"
+	if got != want {
+		t.Errorf("message is\n%q, not\n%q", got, want)
+	}
+	if h.pods()["box-master-1"] == nil || len(h.coordinator.Removed()) > 0 {
+		t.Fatal("it was removed before it was drained")
+	}
+	told := func(event string) bool { return strings.Contains(event, "MemberDraining") }
+	if events := h.takeEvents(); !slices.ContainsFunc(events, told) {
 		t.Errorf("three visits gave the events %v", events)
 	}
 
-	h.tablets("box-master-1", 0)
+	// There is a place for it again, and then there is not.
+	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 2 })
+	h.mustVisit()
+	h.mustVisit()
+	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
+	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
+	h.mustVisit()
+
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
 	uid := string(h.pods()["box-master-1"].UID)
 	h.mustVisit()
 	if removed := h.coordinator.Removed(); len(removed) != 1 || removed[0] != "box-master-1" {

@@ -24,6 +24,8 @@ type silent struct{ err error }
 
 func (s silent) Status(context.Context) (*adminv1.GetClusterStatusResponse, error) { return nil, s.err }
 func (s silent) RemoveMember(context.Context, string, string) error                { return s.err }
+func (s silent) DrainMember(context.Context, string) error                         { return s.err }
+func (s silent) UndrainMember(context.Context, string) error                       { return s.err }
 func (s silent) Close() error                                                      { return nil }
 
 // withStandbys is a settled Store with three coordinators, each at an address of its own; the second one leads, others say err.

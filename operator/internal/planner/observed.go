@@ -193,6 +193,19 @@ type Member struct {
 	Backup *Backup
 	// Domain is what its process said.
 	Domain string
+	// Draining is set while it is to leave the store.
+	Draining *Draining
+}
+
+// Draining is how far a member is with leaving the store.
+type Draining struct {
+	// Drained: nobody needs anything that it has, and it gets nothing.
+	Drained bool
+	// Tablets that it serves, and copies that it keeps for others and that are to be made elsewhere.
+	Tablets int64
+	Copies  int64
+	// WaitsFor says why it is not drained, a sentence for each reason.
+	WaitsFor []string
 }
 
 // Loss is the death of a member's process that held data, as the coordinator tells it.

@@ -240,29 +240,6 @@ func (p *planning) deleteSurplus(m *member, component string) {
 	}
 }
 
-// scaleIn takes the last member out if the spec has no place for it: the coordinator is asked to let it go, which it does only while the
-// member holds nothing. True when one is on its way out: other changes then wait. One that holds something may stay for long, and nothing
-// waits for it.
-func (p *planning) scaleIn(masters []*member) bool {
-	last := masters[len(masters)-1]
-	replicas := int(p.observed.Store.Spec.Masters.Replicas)
-	if last.ordinal < replicas {
-		return false
-	}
-	if !p.mayRemove(last.name) {
-		p.lookAgainIn(UnsettledInterval)
-		return false
-	}
-	step := RetireMember{Member: last.name, Why: fmt.Sprintf("masters.replicas is %d", replicas)}
-	if pod := last.pod(); pod != nil && pod.Process != ProcessEnded {
-		ref := pod.Ref()
-		step.Pod = &ref
-	}
-	p.add(step)
-	p.lookAgainIn(UnsettledInterval)
-	return last.tablets() == 0
-}
-
 // replaceEmpty replaces the pod of a master that holds nothing, if its pod was made from another spec or its process is stranded: one at a
 // time. One that serves waits until all others do, so that there is always somewhere to put a new table.
 func (p *planning) replaceEmpty() {

@@ -51,15 +51,15 @@ func TestPlans(t *testing.T) {
 				w.end(w.podOf("box-master-2"))
 			},
 			"create pod 2 of box-master-2: its pod is gone; it comes back empty (tablets: 2)\n" +
-				"retire box-master-2: masters.replicas is 1",
+				"drain box-master-2: masters.replicas is 1",
 		},
 		{
-			"scale in is held up by tablets, and another master changes", func(w *world) {
+			"scale in moves tablets away first, and another master changes", func(w *world) {
 				w.store.Spec.Masters.Replicas = 2
 				w.cluster.members["box-master-2"].tablets = 2
 				w.store.Spec.Masters.Memory = resource.MustParse("2Gi")
 			},
-			"retire box-master-2: masters.replicas is 2\n" +
+			"drain box-master-2: masters.replicas is 2\n" +
 				"retire box-master-0: it holds nothing, and the spec has changed: memory: 1Gi -> 2Gi",
 		},
 		{
@@ -182,35 +182,67 @@ func TestReplicatedPlans(t *testing.T) {
 			"create volume claim box-master-3-copies of box-master-3: the member needs a volume\ncreate pod 1 of box-master-3: it is new",
 		},
 		{
-			"scale in, and nothing is short", func(w *world) { w.store.Spec.Masters.Replicas = 2 },
-			"retire box-master-2: masters.replicas is 2",
+			"scale in", func(w *world) { w.store.Spec.Masters.Replicas = 2 }, "drain box-master-2: masters.replicas is 2",
 		},
 		{
-			"scale in, and copies are missing", func(w *world) {
+			"scale in, and it keeps what others need", func(w *world) {
 				w.store.Spec.Masters.Replicas = 2
-				w.cluster.short = 1
+				w.cluster.members["box-master-2"].isDraining, w.cluster.members["box-master-2"].copies = true, 1
 			}, "",
 		},
 		{
-			"scale in during a recovery", func(w *world) {
+			"scale in, and it is drained", func(w *world) {
 				w.store.Spec.Masters.Replicas = 2
-				w.cluster.lost = 1
-			}, "",
-		},
-		{
-			"scale in of one that is away, which is all that is wrong", func(w *world) {
-				w.store.Spec.Masters.Replicas = 2
-				w.podOf("box-master-2").deadNode = true
+				w.cluster.members["box-master-2"].isDraining = true
 			},
 			"retire box-master-2: masters.replicas is 2",
 		},
 		{
-			"scale in while another master ends", func(w *world) {
+			"scale in, it is drained, and something else is short of copies", func(w *world) {
 				w.store.Spec.Masters.Replicas = 2
-				ending := *w.podOf("box-master-2")
-				ending.Name, ending.Member, ending.EndsAt = "box-master-3-gone", "box-master-3", w.now.Add(time.Second)
-				w.pods[ending.Name] = &ending
+				w.cluster.members["box-master-2"].isDraining = true
+				w.cluster.short = 1
+			},
+			"retire box-master-2: masters.replicas is 2",
+		},
+		{
+			"scale in during a recovery", func(w *world) {
+				w.store.Spec.Masters.Replicas = 2
+				w.cluster.members["box-master-2"].isDraining = true
+				w.cluster.lost = 1
 			}, "",
+		},
+		{
+			"scale in by two: the second is drained beside the first", func(w *world) {
+				w.store.Spec.Masters.Replicas = 1
+				w.cluster.members["box-master-2"].isDraining, w.cluster.members["box-master-2"].copies = true, 1
+			},
+			"drain box-master-1: masters.replicas is 1",
+		},
+		{
+			"scale in by two: the last one goes first", func(w *world) {
+				w.store.Spec.Masters.Replicas = 1
+				w.cluster.members["box-master-2"].isDraining, w.cluster.members["box-master-2"].copies = true, 1
+				w.cluster.members["box-master-1"].isDraining = true
+			}, "",
+		},
+		{
+			"scale out again while it is drained", func(w *world) { w.cluster.members["box-master-2"].isDraining = true },
+			"undrain box-master-2: masters.replicas is 3",
+		},
+		{
+			"scale in of a pod that never enlisted, while copies are missing", func(w *world) {
+				w.store.Spec.Masters.Replicas = 2
+				delete(w.cluster.members, "box-master-2")
+				w.cluster.short = 1
+			}, "",
+		},
+		{
+			"scale in of a pod that never enlisted", func(w *world) {
+				w.store.Spec.Masters.Replicas = 2
+				delete(w.cluster.members, "box-master-2")
+			},
+			"retire box-master-2: masters.replicas is 2",
 		},
 		{
 			"more memory, nobody holds anything, but copies are missing", func(w *world) {

@@ -62,7 +62,9 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 				t.Skip("nowhere to put it")
 			}
 			for _, member := range w.cluster.members {
-				member.tablets++
+				if !member.isDraining {
+					member.tablets++
+				}
 			}
 		},
 		"drop tables": func(t *rapid.T) { w.dropTables() },
@@ -126,6 +128,11 @@ func checkSettles(t *rapid.T, w *world) {
 	}
 	if len(w.broken) > 0 {
 		t.Fatalf("the operator ended processes that held data: %v", w.broken)
+	}
+	for name, member := range w.cluster.members {
+		if member.isDraining {
+			t.Fatalf("%s is drained, and the spec has a place for it", name)
+		}
 	}
 	checkReplicated(t, w)
 	if w.hasStandbys() {

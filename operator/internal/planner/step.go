@@ -94,6 +94,18 @@ type RetireMember struct {
 	Why string
 }
 
+// DrainMember asks the coordinator to have everything that a member has go to others. It refuses where that could not end.
+type DrainMember struct {
+	Member string
+	Why    string
+}
+
+// UndrainMember takes that back.
+type UndrainMember struct {
+	Member string
+	Why    string
+}
+
 // Describe implements Step.
 func (s AddFinalizer) Describe() string { return "add the finalizer: " + s.Why }
 
@@ -134,6 +146,12 @@ func (s DeletePod) Describe() string {
 // Describe implements Step.
 func (s RetireMember) Describe() string { return fmt.Sprintf("retire %s: %s", s.Member, s.Why) }
 
+// Describe implements Step.
+func (s DrainMember) Describe() string { return fmt.Sprintf("drain %s: %s", s.Member, s.Why) }
+
+// Describe implements Step.
+func (s UndrainMember) Describe() string { return fmt.Sprintf("undrain %s: %s", s.Member, s.Why) }
+
 // Reason implements Step.
 func (AddFinalizer) Reason() string { return "" }
 
@@ -169,6 +187,12 @@ func (DeletePod) Reason() string { return "PodDeleted" }
 // Reason implements Step.
 func (RetireMember) Reason() string { return "MemberRetired" }
 
+// Reason implements Step.
+func (DrainMember) Reason() string { return "MemberDraining" }
+
+// Reason implements Step.
+func (UndrainMember) Reason() string { return "MemberUndrained" }
+
 // Target implements Step.
 func (AddFinalizer) Target() (kind, name string) { return "", "" }
 
@@ -198,3 +222,9 @@ func (s DeletePod) Target() (kind, name string) { return "Pod", s.Pod.Name }
 
 // Target implements Step.
 func (s RetireMember) Target() (kind, name string) { return "Pod", s.Member }
+
+// Target implements Step.
+func (s DrainMember) Target() (kind, name string) { return "Pod", s.Member }
+
+// Target implements Step.
+func (s UndrainMember) Target() (kind, name string) { return "Pod", s.Member }

@@ -58,6 +58,13 @@ type fakeMember struct {
 	tablets  int64
 	// known to be dead
 	isDead bool
+	// it is to leave, and for so many seconds others still need copies that it keeps
+	isDraining bool
+	copies     int64
+}
+
+func (m *fakeMember) isDrained(w *world) bool {
+	return m.isDraining && m.tablets == 0 && m.copies == 0 && w.cluster.lost == 0
 }
 
 func newWorld(replicas int32) *world {
@@ -147,10 +154,18 @@ func (w *world) observe() planner.Observed {
 		o.Cluster.Tables += member.tablets
 		o.Cluster.Members = append(o.Cluster.Members, planner.Member{
 			Name: name, Connected: w.runs(name, member), Instance: member.instance, Tablets: member.tablets,
-			Copies: w.store.Spec.Replication.Factor, Serving: true, SegmentsShort: int64(w.cluster.short), Segments: 10,
+			Draining: w.draining(member), Copies: w.store.Spec.Replication.Factor, Serving: true,
+			SegmentsShort: int64(w.cluster.short), Segments: 10,
 		})
 	}
 	return o
+}
+
+func (w *world) draining(member *fakeMember) *planner.Draining {
+	if !member.isDraining {
+		return nil
+	}
+	return &planner.Draining{Drained: member.isDrained(w), Tablets: member.tablets, Copies: member.copies}
 }
 
 // runs says whether the very process that enlisted is still there.
@@ -212,22 +227,70 @@ func (w *world) apply(step planner.Step) (refused string) {
 	case planner.DeletePod:
 		w.deletePod(step.Pod)
 	case planner.RetireMember:
-		if member := w.cluster.members[step.Member]; member != nil && member.tablets > 0 {
-			return fmt.Sprintf("%s owns %d tablets", step.Member, member.tablets)
-		}
-		if pod := w.podOf(step.Member); pod != nil && w.lacksCopies() && w.cluster.members[step.Member] != nil && w.runs(
-			step.Member, w.cluster.members[step.Member]) {
-			w.broken = append(w.broken, pod.Name)
-		}
-		delete(w.cluster.members, step.Member)
-		w.cluster.short = 3
-		if step.Pod != nil {
-			w.deletePod(planner.PodRef{Name: step.Pod.Name, UID: step.Pod.UID})
-		}
+		return w.retire(step)
+	case planner.DrainMember:
+		return w.drain(step.Member)
+	case planner.UndrainMember:
+		w.cluster.members[step.Member].isDraining = false
 	default:
 		panic(fmt.Sprintf("unknown step %T", step))
 	}
 	return ""
+}
+
+func (w *world) retire(step planner.RetireMember) (refused string) {
+	member := w.cluster.members[step.Member]
+	if member != nil && member.tablets > 0 {
+		return fmt.Sprintf("%s owns %d tablets", step.Member, member.tablets)
+	}
+	isDrained := member != nil && member.isDrained(w)
+	if pod := w.podOf(step.Member); pod != nil && !isDrained && w.lacksCopies() && member != nil && w.runs(step.Member, member) {
+		w.broken = append(w.broken, pod.Name)
+	}
+	ordinal, _ := v1alpha1.MasterOrdinal("box", step.Member)
+	if member != nil && !isDrained && w.isReplicated() && ordinal >= int(w.store.Spec.Masters.Replicas) {
+		panic(step.Member + " is removed for good, and is not drained")
+	}
+	delete(w.cluster.members, step.Member)
+	if !isDrained {
+		w.cluster.short = 3
+	}
+	if step.Pod != nil {
+		w.deletePod(planner.PodRef{Name: step.Pod.Name, UID: step.Pod.UID})
+	}
+	return ""
+}
+
+func (w *world) drain(name string) (refused string) {
+	member := w.cluster.members[name]
+	if member.isDraining {
+		panic(name + " is drained twice")
+	}
+	for other, staying := range w.cluster.members {
+		if other != name && !staying.isDraining {
+			member.isDraining, member.copies = true, int64(3*w.store.Spec.Replication.Factor)
+			return ""
+		}
+	}
+	return "nobody would stay but " + name
+}
+
+// evacuate moves a tablet, and a copy, of each member that leaves.
+func (w *world) evacuate() {
+	for _, name := range slices.Sorted(maps.Keys(w.cluster.members)) {
+		leaving := w.cluster.members[name]
+		if !leaving.isDraining {
+			continue
+		}
+		leaving.copies = max(leaving.copies-1, 0)
+		for _, other := range slices.Sorted(maps.Keys(w.cluster.members)) {
+			staying := w.cluster.members[other]
+			if !staying.isDraining && leaving.tablets > 0 && w.runs(name, leaving) && w.runs(other, staying) {
+				leaving.tablets--
+				staying.tablets++
+			}
+		}
+	}
 }
 
 func (w *world) createPod(step planner.CreatePod) {
@@ -320,6 +383,7 @@ func (w *world) tick() {
 		return
 	}
 	w.recover()
+	w.evacuate()
 	for _, pod := range w.pods {
 		if pod.Component != v1alpha1.ComponentMaster || pod.deadNode || pod.Process != planner.ProcessRunning || pod.Terminating() {
 			continue

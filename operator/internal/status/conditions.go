@@ -115,6 +115,9 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	if refused := o.StateRefused(); refused != "" {
 		return stuck(v1alpha1.ReasonStateFixed, refused)
 	}
+	if leaving := planner.Leaving(plan.Masters); len(leaving) > 0 {
+		return moving(v1alpha1.ReasonDraining, drainingMessage(leaving))
+	}
 	if pending := pendingMembers(plan, outcome); len(pending) > 0 {
 		return stuck(v1alpha1.ReasonRestartPending, pendingMessage(o.Store, pending))
 	}
@@ -136,6 +139,32 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	default:
 		return stuck(v1alpha1.ReasonAsSpecified, "the Store is as its spec says")
 	}
+}
+
+// drainingMessage says what the members that leave have left, and what the first of them that is not drained waits for.
+func drainingMessage(leaving []planner.MemberView) string {
+	parts := make([]string, 0, maxNamed)
+	for i, view := range leaving {
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("%d more", len(leaving)-maxNamed))
+			break
+		}
+		parts = append(parts, view.Name+": "+describeDraining(view.Reported.Draining))
+	}
+	message := "draining " + strings.Join(parts, ", ")
+	for _, view := range leaving {
+		if waits := view.Reported.Draining.WaitsFor; len(waits) > 0 {
+			return message + ". " + view.Name + ": " + strings.Join(waits, "; ")
+		}
+	}
+	return message
+}
+
+func describeDraining(draining *planner.Draining) string {
+	if draining.Drained {
+		return "drained"
+	}
+	return fmt.Sprintf("%s, %d copies left", count(draining.Tablets, "tablet"), draining.Copies)
 }
 
 func scaleInMessage(store *v1alpha1.Store, outcome Outcome) string {

@@ -171,6 +171,10 @@ func TestConditions(t *testing.T) {
 			progressing + "=False ScaleInBlocked: box-master-1 stays; the coordinator says: it owns t. " +
 				"To keep it, set masters.replicas to 2",
 		}},
+		{"scaling in drains", func(s *scene) {
+			s.plan.Masters[1].Wanted = false
+			s.plan.Masters[1].Reported.Draining = &planner.Draining{Tablets: 1, Copies: 14, WaitsFor: []string{"a", "b"}}
+		}, []string{progressing + "=True Draining: draining box-master-1: 1 tablet, 14 copies left. box-master-1: a; b"}},
 		{"scaling in without a coordinator", func(s *scene) {
 			s.noCoordinator()
 			s.plan.Masters[1].Wanted = false

@@ -187,6 +187,9 @@ func member(o planner.Observed, view planner.MemberView, before *v1alpha1.Member
 			Damaged: backup.Damaged, Retired: backup.Retired,
 		}
 	}
+	if draining := reported.Draining; draining != nil && entry.Message == "" {
+		entry.Message = "draining: " + describeDraining(draining)
+	}
 	switch {
 	case view.Up:
 		entry.State = v1alpha1.MemberUp

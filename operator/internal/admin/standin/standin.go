@@ -1,6 +1,6 @@
 // Package standin is a stand-in for a store's coordinator: it serves the real admin.proto over an in-memory connection, and a
 // test says what members there are. It decides nothing that a real coordinator decides, but for the refusal to remove a member
-// that owns tablets.
+// that owns tablets, and to drain one while nobody else is there.
 package standin
 
 import (
@@ -140,6 +140,67 @@ func (c *Coordinator) RemoveMember(
 	c.response.Members = slices.Delete(members, i, i+1)
 	c.removed = append(c.removed, request.GetName())
 	return &adminv1.RemoveMemberResponse{}, nil
+}
+
+// DrainMember implements adminv1.AdminServer. The member is drained once a test says so, with SetDrained.
+func (c *Coordinator) DrainMember(
+	_ context.Context, request *adminv1.DrainMemberRequest,
+) (*adminv1.DrainMemberResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	member, err := c.member(request.GetName(), request.GetExpectedClusterId())
+	if err != nil {
+		return nil, err
+	}
+	staying := func(m *adminv1.Member) bool { return m != member && m.GetDraining() == nil }
+	if !slices.ContainsFunc(c.response.GetMembers(), staying) {
+		return nil, status.Errorf(codes.FailedPrecondition, "member %s cannot be drained now: nobody else stays", request.GetName())
+	}
+	if member.Draining == nil {
+		member.Draining = &adminv1.Draining{Copies: 1, WaitsFor: []string{"1 segments have copies here"}}
+		for _, shard := range member.GetShards() {
+			member.Draining.Tablets += shard.GetTabletCount()
+		}
+	}
+	return &adminv1.DrainMemberResponse{Draining: proto.CloneOf(member.GetDraining())}, nil
+}
+
+// UndrainMember implements adminv1.AdminServer.
+func (c *Coordinator) UndrainMember(
+	_ context.Context, request *adminv1.UndrainMemberRequest,
+) (*adminv1.UndrainMemberResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	member, err := c.member(request.GetName(), request.GetExpectedClusterId())
+	if err != nil {
+		return nil, err
+	}
+	member.Draining = nil
+	return &adminv1.UndrainMemberResponse{}, nil
+}
+
+func (c *Coordinator) member(name string, expectedClusterID uint64) (*adminv1.Member, error) {
+	if expectedClusterID != 0 && expectedClusterID != c.response.GetClusterId() {
+		return nil, status.Errorf(codes.Aborted, "this is store %x, not %x", c.response.GetClusterId(), expectedClusterID)
+	}
+	for _, member := range c.response.GetMembers() {
+		if member.GetName() == name {
+			return member, nil
+		}
+	}
+	return nil, status.Errorf(codes.NotFound, "no member %s", name)
+}
+
+// SetDrained has everything that a member had be elsewhere.
+func SetDrained(response *adminv1.GetClusterStatusResponse, name string) {
+	for _, member := range response.GetMembers() {
+		if member.GetName() == name {
+			member.Draining = &adminv1.Draining{Drained: true}
+			for _, shard := range member.GetShards() {
+				shard.TabletCount = 0
+			}
+		}
+	}
 }
 
 // Enlist adds a member of one shard that is up, or replaces its process.

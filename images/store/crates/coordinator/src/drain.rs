@@ -110,9 +110,12 @@ impl Coordinator {
 
     /// Why nobody could take this server's tablets.
     fn why_tablets_stay(&self, name: &str, owner: &Server) -> Option<String> {
+        let (tables, more, count) = self.list_owned(&[owner.id.index()].into());
+        let tables = listed(&tables, more);
         if owner.has_enlisted() && owner.backup_locator.is_empty() {
             return Some(format!(
-                "server {} has tablets, and no port for other servers by which they could be read: start it with a backup",
+                "server {} serves {count} tablets (tables: {tables}), and has no port for other servers by which they could be read: start \
+                 it with a backup, or drop these tables",
                 owner.id
             ));
         }
@@ -125,7 +128,8 @@ impl Coordinator {
         };
         (!others.any(takes_tablets)).then(|| {
             format!(
-                "server {} has tablets, and there is no other server that could take them and stays: start another one first",
+                "server {} serves {count} tablets (tables: {tables}), and no other server that stays could take them: start another one \
+                 first",
                 owner.id
             )
         })
@@ -147,10 +151,9 @@ impl Coordinator {
         let mut waits_for = Vec::new();
         if tablets > 0 {
             let (tables, more, _) = self.list_owned(&servers.iter().copied().collect());
-            let more = if more > 0 { ", ..." } else { "" };
+            let tables = listed(&tables, more);
             waits_for.push(format!(
-                "{tablets} tablets are to move to other servers (tables: {}{more})",
-                tables.join(", ")
+                "{tablets} tablets are to move to other servers (tables: {tables})"
             ));
         }
         waits_for.extend(self.why_copies_are_needed(name));
@@ -206,5 +209,13 @@ impl Coordinator {
                 "server {id} (member {member:?}) does not say what it has here: its build is older and knows nothing of draining"
             )
         })
+    }
+}
+
+/// Names, and how many there are beyond these.
+fn listed(names: &[String], more: u64) -> String {
+    match more {
+        0 => names.join(", "),
+        _ => format!("{} and {more} more", names.join(", ")),
     }
 }

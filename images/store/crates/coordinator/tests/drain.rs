@@ -297,7 +297,7 @@ fn what_cannot_end_is_refused() {
     harness.hello(101, backup_only);
     let text = refusal(&mut harness, "a");
     assert!(
-        text.contains("no other server that could take them"),
+        text.contains("no other server that stays could take them"),
         "{text}"
     );
     let without_copies = Hello {

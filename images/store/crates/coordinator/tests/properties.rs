@@ -46,6 +46,10 @@ enum Event {
     Remove {
         member: u8,
     },
+    Drain {
+        member: u8,
+        is_draining: bool,
+    },
     Pass {
         ms: u16,
     },
@@ -67,6 +71,8 @@ fn event() -> impl Strategy<Value = Event> {
         2 => any::<u8>().prop_map(Event::Floor),
         1 => Just(Event::ClientCloses),
         1 => (0..3u8).prop_map(|member| Event::Remove { member }),
+        1 => (0..3u8, any::<bool>())
+            .prop_map(|(member, is_draining)| Event::Drain { member, is_draining }),
         2 => (1..2500u16).prop_map(|ms| Event::Pass { ms }),
         2 => Just(Event::Restart),
     ]
@@ -184,6 +190,10 @@ impl World {
                 self.client += 1;
             }
             Event::Remove { member } => self.remove(member),
+            Event::Drain {
+                member,
+                is_draining,
+            } => self.drain(member, is_draining),
             Event::Restart => self.restart(),
             Event::Pass { ms } => {
                 let actions = self.harness.advance(Duration::from_millis(u64::from(ms)));
@@ -316,6 +326,41 @@ impl World {
         }
     }
 
+    fn drain(&mut self, member: u8, is_draining: bool) {
+        let drain = coordinator::Drain {
+            name: format!("m{member}"),
+            ..Default::default()
+        };
+        let now = self.harness.now;
+        let (core, out) = (&mut self.harness.coordinator, &mut self.harness.out);
+        let done = match is_draining {
+            true => core.drain_member(now, &drain, out).map(|_| ()),
+            false => core.undrain_member(&drain, out),
+        };
+        let shown = self.draining();
+        if done.is_ok() {
+            assert_eq!(shown.contains(&drain.name), is_draining);
+        } else {
+            assert!(is_draining || !self.present.contains_key(&member));
+            assert!(!shown.contains(&drain.name));
+        }
+        let actions = self.harness.take();
+        self.note(actions);
+    }
+
+    fn members_of(&self, table: u64) -> BTreeSet<String> {
+        let tables = self.harness.coordinator.tables(table - 1, 1).tables;
+        let tablets = tables.into_iter().flat_map(|table| table.tablets);
+        tablets.map(|tablet| tablet.member).collect()
+    }
+
+    fn draining(&self) -> BTreeSet<String> {
+        let status = self.harness.coordinator.cluster_status(self.harness.now);
+        let members = status.members.into_iter();
+        let draining = members.filter(|member| member.draining.is_some());
+        draining.map(|member| member.name).collect()
+    }
+
     /// Follows what the driver was told.
     fn note(&mut self, actions: Vec<Action>) {
         for action in actions {
@@ -399,6 +444,9 @@ proptest! {
                 .collect();
             for table in tables.difference(&tables_before) {
                 prop_assert!(*table > last_table, "a table id came back");
+                let draining = world.draining();
+                let owners = world.members_of(*table);
+                prop_assert!(owners.is_disjoint(&draining), "{draining:?} got a new tablet");
             }
             tables_before = tables;
         }

@@ -43,6 +43,9 @@ struct Link {
     leader: Option<Position>,
     heard: Time,
     silence: Duration,
+    /// What its last list says of backups that are drained: its number, and which they are.
+    list_number: u64,
+    draining: Vec<ServerId>,
 }
 
 impl Membership {
@@ -194,6 +197,7 @@ impl Shard {
                 Session::Continue
             }
             Kind::Backups(backups) => {
+                self.note_draining(&backups);
                 self.set_backups(now, backups, out);
                 Session::Continue
             }
@@ -289,6 +293,8 @@ impl Shard {
             leader: position,
             heard: now,
             silence: silence.max(MIN_SILENCE),
+            list_number: 0,
+            draining: Vec::new(),
         });
         self.membership.refusal = None;
         self.give_up_wanted(out);
@@ -420,6 +426,30 @@ impl Shard {
         Session::Close
     }
 
+    /// Which backups are to leave the store.
+    fn note_draining(&mut self, list: &member::Backups) {
+        if let Some(link) = &mut self.membership.link {
+            link.list_number = list.number;
+            let draining = list.backups.iter().filter(|backup| backup.is_draining);
+            link.draining = draining.map(|backup| ServerId(backup.server_id)).collect();
+        }
+    }
+
+    /// What is on these; of no list before this session had one.
+    fn on_draining(&self) -> member::OnDraining {
+        let Some(link) = &self.membership.link else {
+            return member::OnDraining::default();
+        };
+        let at = link.draining.iter().map(|&backup| member::CopiesAt {
+            backup: backup.0,
+            segments: self.segments_at(backup),
+        });
+        member::OnDraining {
+            list_number: link.list_number,
+            backups: at.collect(),
+        }
+    }
+
     fn pong(&mut self, now: Time, sequence: u64, out: &mut impl Output) {
         let loads = match self.membership.is_connected() {
             true => self.loads.pinged(&self.store),
@@ -436,7 +466,7 @@ impl Shard {
             serving: self.membership.is_enlisted() && self.is_serving(now),
             next_version: self.store.next_version(),
             migration: self.migrations.progress(),
-            on_draining: None,
+            on_draining: Some(self.on_draining()),
             loads,
         };
         out.send_coordinator(message(shard::Kind::Pong(pong)));

@@ -107,6 +107,7 @@ impl Shard {
             locator: backup.locator,
             segment_bytes: backup.segment_bytes,
             is_retired: backup.is_retired,
+            is_draining: backup.is_draining,
         };
         let own = self.config.segment_bytes;
         let (fitting, small): (Vec<_>, Vec<_>) = list
@@ -144,6 +145,12 @@ impl Shard {
         let mut report = self.replicator.as_ref().map(Replicator::report)?;
         report.segments_short += self.recoveries.unreleased_count();
         Some(report)
+    }
+
+    /// How many segments of the log have something at a backup that is to leave the store.
+    pub(crate) fn segments_at(&self, backup: ServerId) -> u64 {
+        let replicator = self.replicator.as_ref();
+        replicator.map_or(0, |replicator| replicator.segments_at(backup))
     }
 
     /// A backup has said that this shard's log is being recovered by others: it serves nothing any more.

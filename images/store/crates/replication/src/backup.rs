@@ -151,7 +151,7 @@ impl Backup {
 
     /// Whether it can take another replica.
     pub fn takes_replicas(&self, now: Time) -> bool {
-        self.is_ready() && !self.retired && self.avoided_until <= now
+        self.is_ready() && !self.retired && !self.info.is_draining && self.avoided_until <= now
     }
 
     /// It has no frame free.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod backup;
+mod draining;
 mod floor;
 mod lease;
 mod placement;
@@ -33,6 +34,8 @@ pub struct BackupInfo {
     pub segment_bytes: u32,
     /// Its storage has failed: it takes nothing.
     pub is_retired: bool,
+    /// It is to leave the store: it takes nothing new, and what it has is copied elsewhere.
+    pub is_draining: bool,
 }
 
 /// What a replicator wants done. None of it may call back before it returns.

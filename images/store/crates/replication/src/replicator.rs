@@ -158,7 +158,8 @@ impl Replicator {
             };
             segment.replicas.iter().map(missing).sum()
         };
-        let is_usable = |backup: &&Backup| backup.is_up() && !backup.retired;
+        let is_usable =
+            |backup: &&Backup| backup.is_up() && !backup.retired && !backup.info.is_draining;
         Report {
             backups: self.backups.values().filter(is_usable).count() as u64,
             segments: self.segments.len() as u64,
@@ -201,7 +202,7 @@ impl Replicator {
 
     fn set_backup(&mut self, info: BackupInfo, out: &mut impl Output) {
         let (id, needed) = (info.id, self.config.segment_bytes);
-        let is_retired = info.is_retired;
+        let (is_retired, is_draining) = (info.is_retired, info.is_draining);
         if info.segment_bytes < needed && !self.backups.contains_key(&id) {
             let text = format!(
                 "backup {id} on {} has frames of {} bytes, and gets no replicas of this log's segments of {needed} bytes: \
@@ -218,6 +219,9 @@ impl Replicator {
         }
         if is_retired {
             self.retire(id, out);
+        }
+        if is_draining {
+            self.copy_elsewhere(id);
         }
     }
 
@@ -584,6 +588,15 @@ impl Replicator {
                 self.wants_new_head = true;
             }
         }
+        // Elsewhere it must get as many replicas as it has.
+        if !self.wants_new_head
+            && self.more_replicas_at <= now
+            && self.is_on_draining(id)
+            && self.choice(now, id).hosts() >= placed
+        {
+            self.more_replicas_at = now + MORE_REPLICAS_PAUSE;
+            self.wants_new_head = true;
+        }
         if self.wants_new_head {
             log.start_new_head();
         }
@@ -606,16 +619,17 @@ impl Replicator {
         };
         let is_first = segment.replicas.is_empty() && !self.floor.is_haunted(segment_id);
         let is_open_head = segment.role == Role::Head && !segment.is_closed;
-        let missing = self.config.replicas.saturating_sub(segment.replicas.len());
+        // While somebody waits for it, replicas on backups that are drained are as good as others.
+        let holders = match segment.is_settled {
+            true => self.staying(segment),
+            false => segment.replicas.iter().collect(),
+        };
+        let held: Vec<ServerId> = holders.iter().map(|replica| replica.backup).collect();
+        let missing = self.config.replicas.saturating_sub(held.len());
         // An open head gets all of its replicas at once, and never another one.
         if missing == 0 || is_open_head && !is_first {
             return;
         }
-        let held: Vec<ServerId> = segment
-            .replicas
-            .iter()
-            .map(|replica| replica.backup)
-            .collect();
         let mut random = self.random.clone();
         let picked = self
             .choice(now, segment_id)
@@ -689,10 +703,13 @@ impl Replicator {
             if log.segment(id).is_none() {
                 self.give_up_copies(id);
             }
+            self.leave_draining(id);
             if self.is_complete(now, id) {
                 self.settle_one(id, log);
-                if self.segments[&id].replicas.len() >= self.config.replicas {
+                if self.is_finished(&self.segments[&id]) {
                     self.unfinished.remove(&id);
+                } else if self.is_on_draining(id) && log.segment(id).is_none() {
+                    log.leave_out_soon();
                 }
             } else if log.segment(id).is_none() {
                 log.leave_out_soon();

@@ -169,21 +169,22 @@ impl Replicator {
         }
     }
 
-    /// Whether the segment has fewer replicas than wanted, and none on the machine of this backup.
+    /// Whether the segment has fewer replicas than wanted, and none on the machine of this backup. Those on backups that are drained count only
+    /// against another such one.
     fn lacks_replica_on_host_of(&self, id: ServerId, segment_id: u64) -> bool {
         let host = |id: &ServerId| self.backups.get(id).map(|backup| &backup.info.host);
         let segment = &self.segments[&segment_id];
-        let mut holders = segment.replicas.iter().map(|replica| &replica.backup);
-        segment.replicas.len() < self.config.replicas
-            && holders.all(|holder| host(holder) != host(&id))
+        let holders = match self.is_draining(id) {
+            true => segment.replicas.iter().collect(),
+            false => self.staying(segment),
+        };
+        let mut hosts = holders.iter().map(|replica| host(&replica.backup));
+        holders.len() < self.config.replicas && hosts.all(|holder| holder != host(&id))
     }
 
-    /// Whether as many replicas as are wanted are complete, on backups that can be reached and have said so.
+    /// Whether as many replicas as are wanted are complete, on backups that stay, can be reached, and have said so.
     fn is_safe_without_strays(&self, segment: &Segment) -> bool {
-        let is_ready = |id: &ServerId| self.backups.get(id).is_some_and(Backup::is_ready);
-        let complete = segment.replicas.iter();
-        let complete = complete.filter(|replica| replica.is_closed && is_ready(&replica.backup));
-        complete.count() >= self.config.replicas
+        self.safe(segment).len() >= self.config.replicas
     }
 
     /// Length and checksum of a segment that was never sent whole are computed, of one at a time.

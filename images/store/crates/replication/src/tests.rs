@@ -2,6 +2,7 @@
 //! recovery that keeps the rules of docs/replication.md, and nobody serves once a recovery could have begun.
 
 mod backup;
+mod draining;
 mod returning;
 mod store;
 mod world;
@@ -55,6 +56,12 @@ enum Step {
     Retire {
         backup: u8,
     },
+    Drain {
+        backup: u8,
+        is_draining: bool,
+    },
+    /// A backup that is drained goes, with its disk.
+    RemoveDrained,
     /// The server list catches up with who is alive.
     Notice,
     CoordinatorGone {
@@ -83,6 +90,9 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => (any::<u8>(), 0u16..300).prop_map(|(backup, ms)| Step::Slow { backup, ms }),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(backup, is_full)| Step::Full { backup, is_full }),
         1 => any::<u8>().prop_map(|backup| Step::Retire { backup }),
+        3 => (any::<u8>(), prop::bool::weighted(0.7))
+            .prop_map(|(backup, is_draining)| Step::Drain { backup, is_draining }),
+        3 => Just(Step::RemoveDrained),
         4 => Just(Step::Notice),
         2 => any::<bool>().prop_map(|is_gone| Step::CoordinatorGone { is_gone }),
         6 => any::<u16>().prop_map(|mask| Step::Recover { mask }),
@@ -114,6 +124,11 @@ fn run(world: &mut World, step: &Step) {
         Step::Slow { backup, ms } => world.slow(backup.into(), ms.into()),
         Step::Full { backup, is_full } => world.full(backup.into(), is_full),
         Step::Retire { backup } => world.retire(backup.into()),
+        Step::Drain {
+            backup,
+            is_draining,
+        } => world.drain(backup.into(), is_draining),
+        Step::RemoveDrained => world.remove_drained(),
         Step::Notice => world.notice(),
         Step::CoordinatorGone { is_gone } => world.coordinator_gone(is_gone),
         Step::Recover { mask } => world.check(mask),
@@ -126,21 +141,45 @@ fn cases() -> u32 {
     asked.and_then(|number| number.parse().ok()).unwrap_or(400)
 }
 
+#[derive(Clone, Debug)]
+struct History {
+    replicas: usize,
+    spare: usize,
+    seed: u64,
+    steps: Vec<Step>,
+}
+
+fn any_history() -> impl Strategy<Value = History> {
+    let steps = proptest::collection::vec(any_step(), 1..150);
+    (1usize..4, 0usize..3, any::<u64>(), steps).prop_map(|(replicas, spare, seed, steps)| History {
+        replicas,
+        spare,
+        seed,
+        steps,
+    })
+}
+
+fn live(history: &History) {
+    let replicas = history.replicas;
+    let min_replicas = replicas.saturating_sub(1).max(1);
+    let mut world = World::new(
+        replicas,
+        min_replicas,
+        replicas + history.spare,
+        history.seed,
+    );
+    for step in &history.steps {
+        run(&mut world, step);
+    }
+    world.calm();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_durable_is_found_and_nobody_serves_beside_a_recovery(
-        replicas in 1usize..4,
-        spare in 0usize..3,
-        seed: u64,
-        steps in proptest::collection::vec(any_step(), 1..150),
-    ) {
-        let mut world = World::new(replicas, replicas.saturating_sub(1).max(1), replicas + spare, seed);
-        for step in &steps {
-            run(&mut world, step);
-        }
-        world.calm();
+    fn what_is_durable_is_found_and_nobody_serves_beside_a_recovery(history in any_history()) {
+        live(&history);
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Bug {
     ReuseVersionAfterReplay,
     /// The replicas of a cleaned segment are freed before a digest leaves it out.
     FreeReplicaEarly,
+    /// What a drained backup has is freed while the copy in its place is still being made.
+    FreeDrainedReplicaEarly,
     /// A replay passes RPC results over.
     ForgetReplayedResult,
     /// A backup that opens its storage believes headers whose data is not there.

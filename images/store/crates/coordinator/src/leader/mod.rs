@@ -36,8 +36,9 @@ use crate::requests::refusal;
 use crate::state::Pair;
 use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
 use crate::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Finalize, FinalizeError, GiveUpMigrationError,
-    Loss, MigrateError, Migration, MigrationOrder, Removal, RemoveMemberError, StateWait,
+    AcceptLossError, Acceptance, ClusterStatus, Drain, DrainError, Draining, Finalize,
+    FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder, Removal,
+    RemoveMemberError, StateWait,
 };
 use crate::{Config, Coordinator};
 use held::{Held, needs_no_commit};
@@ -226,6 +227,24 @@ impl<A> Leader<A> {
     pub fn remove_member(&mut self, now: Time, removal: &Removal) -> Result<(), RemoveMemberError> {
         let done = self.act(|coordinator, out| coordinator.remove_member(now, removal, out));
         done.unwrap_or_else(|| Err(RemoveMemberError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`Coordinator::drain_member`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// It is not drained.
+    pub fn drain_member(&mut self, now: Time, drain: &Drain) -> Result<Draining, DrainError> {
+        let done = self.act(|coordinator, out| coordinator.drain_member(now, drain, out));
+        done.unwrap_or_else(|| Err(DrainError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`Coordinator::undrain_member`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// It cannot be said of it.
+    pub fn undrain_member(&mut self, drain: &Drain) -> Result<(), DrainError> {
+        let done = self.act(|coordinator, out| coordinator.undrain_member(drain, out));
+        done.unwrap_or_else(|| Err(DrainError::DoesNotLead(NOT_YET.to_owned())))
     }
 
     /// See [`Coordinator::accept_loss`]. The result is to be told with [`Leader::defer`].

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use admin::admin_server::{Admin, AdminServer};
 use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
 use coordinator::status::{
-    self, AcceptLossError, FinalizeError, GiveUpMigrationError, MigrateError, MigrationOrder,
-    MigrationTarget, RemoveMemberError, TabletTable,
+    self, AcceptLossError, Drain, DrainError, FinalizeError, GiveUpMigrationError, MigrateError,
+    MigrationOrder, MigrationTarget, RemoveMemberError, TabletTable,
 };
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
@@ -192,6 +192,38 @@ impl Admin for Service {
         Ok(Response::new(admin::RemoveMemberResponse {}))
     }
 
+    async fn drain_member(
+        &self,
+        request: Request<admin::DrainMemberRequest>,
+    ) -> Result<Response<admin::DrainMemberResponse>, Status> {
+        let admin::DrainMemberRequest {
+            name,
+            expected_cluster_id,
+        } = request.into_inner();
+        let drain = drain(name, expected_cluster_id)?;
+        let begun = self
+            .ask(|answer| Question::DrainMember { drain, answer })
+            .await?;
+        let draining = Some(draining(begun.map_err(why_not_drained)?));
+        Ok(Response::new(admin::DrainMemberResponse { draining }))
+    }
+
+    async fn undrain_member(
+        &self,
+        request: Request<admin::UndrainMemberRequest>,
+    ) -> Result<Response<admin::UndrainMemberResponse>, Status> {
+        let admin::UndrainMemberRequest {
+            name,
+            expected_cluster_id,
+        } = request.into_inner();
+        let drain = drain(name, expected_cluster_id)?;
+        let ended = self
+            .ask(|answer| Question::UndrainMember { drain, answer })
+            .await?;
+        ended.map_err(why_not_drained)?;
+        Ok(Response::new(admin::UndrainMemberResponse {}))
+    }
+
     async fn accept_loss(
         &self,
         request: Request<admin::AcceptLossRequest>,
@@ -288,6 +320,38 @@ impl Admin for Service {
             GiveUpMigrationError::OtherStore(_) => Status::aborted(error.to_string()),
         })?;
         Ok(Response::new(admin::GiveUpMigrationResponse {}))
+    }
+}
+
+fn drain(name: String, expected_cluster_id: u64) -> Result<Drain, Status> {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        return Err(Status::invalid_argument(format!(
+            "a member's name has 1 to {MAX_NAME_BYTES} bytes"
+        )));
+    }
+    Ok(Drain {
+        name,
+        expected_cluster_id,
+    })
+}
+
+fn why_not_drained(error: DrainError) -> Status {
+    let text = error.to_string();
+    match error {
+        DrainError::NotFound { .. } => Status::not_found(text),
+        DrainError::CannotEnd { .. } | DrainError::DoesNotLead(_) => {
+            Status::failed_precondition(text)
+        }
+        DrainError::OtherStore(_) => Status::aborted(text),
+    }
+}
+
+fn draining(draining: status::Draining) -> admin::Draining {
+    admin::Draining {
+        drained: draining.is_drained,
+        tablets: draining.tablets,
+        copies: draining.copies,
+        waits_for: draining.waits_for,
     }
 }
 
@@ -410,6 +474,7 @@ fn member(member: status::Member) -> admin::Member {
         shards: member.shards.into_iter().map(shard).collect(),
         incarnations: member.incarnations,
         domain: member.domain,
+        draining: member.draining.map(draining),
     }
 }
 

@@ -11,8 +11,9 @@ use std::sync::mpsc::Receiver;
 
 use coordinator::state::journal::Writer;
 use coordinator::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Finalize, FinalizeError, GiveUpMigrationError,
-    Loss, MigrateError, Migration, MigrationOrder, Removal, RemoveMemberError, TablePage,
+    AcceptLossError, Acceptance, ClusterStatus, Drain, DrainError, Draining, Finalize,
+    FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder, Removal,
+    RemoveMemberError, TablePage,
 };
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
@@ -57,6 +58,14 @@ pub enum Question {
     RemoveMember {
         removal: Removal,
         answer: oneshot::Sender<Result<(), RemoveMemberError>>,
+    },
+    DrainMember {
+        drain: Drain,
+        answer: oneshot::Sender<Result<Draining, DrainError>>,
+    },
+    UndrainMember {
+        drain: Drain,
+        answer: oneshot::Sender<Result<(), DrainError>>,
     },
     AcceptLoss {
         acceptance: Acceptance,
@@ -195,6 +204,14 @@ impl Driver {
             Question::RemoveMember { removal, answer } => {
                 let removed = coordinator.remove_member(now, &removal, &mut out);
                 Box::new(move || drop(answer.send(removed)))
+            }
+            Question::DrainMember { drain, answer } => {
+                let begun = coordinator.drain_member(now, &drain, &mut out);
+                Box::new(move || drop(answer.send(begun)))
+            }
+            Question::UndrainMember { drain, answer } => {
+                let ended = coordinator.undrain_member(&drain, &mut out);
+                Box::new(move || drop(answer.send(ended)))
             }
             Question::AcceptLoss { acceptance, answer } => {
                 let accepted = coordinator.accept_loss(now, &acceptance, &mut out);

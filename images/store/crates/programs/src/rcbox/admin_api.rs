@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use admin::admin_client::AdminClient;
 use admin::{
-    AcceptLossRequest, AcceptLossResponse, FinalizeUpgradeRequest, FinalizeUpgradeResponse,
-    GetClusterStatusRequest, GetClusterStatusResponse, GiveUpMigrationRequest, ListTablesRequest,
-    MigrateTabletRequest, MigrateTabletResponse, RemoveMemberRequest, Table,
+    AcceptLossRequest, AcceptLossResponse, DrainMemberRequest, Draining, FinalizeUpgradeRequest,
+    FinalizeUpgradeResponse, GetClusterStatusRequest, GetClusterStatusResponse,
+    GiveUpMigrationRequest, ListTablesRequest, MigrateTabletRequest, MigrateTabletResponse,
+    RemoveMemberRequest, Table, UndrainMemberRequest,
 };
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -113,6 +114,30 @@ pub fn finalize_upgrade(
     call(coordinator, async |client| {
         client.finalize_upgrade(request).await
     })
+}
+
+/// A member is to leave the store.
+pub fn drain_member(coordinator: &str, name: &str) -> Result<Draining, String> {
+    let request = DrainMemberRequest {
+        name: name.to_owned(),
+        expected_cluster_id: 0,
+    };
+    let begun = call(coordinator, async |client| {
+        client.drain_member(request.clone()).await
+    })?;
+    Ok(begun.draining.unwrap_or_default())
+}
+
+/// A member stays after all.
+pub fn undrain_member(coordinator: &str, name: &str) -> Result<(), String> {
+    let request = UndrainMemberRequest {
+        name: name.to_owned(),
+        expected_cluster_id: 0,
+    };
+    call(coordinator, async |client| {
+        client.undrain_member(request.clone()).await
+    })
+    .map(|_| ())
 }
 
 /// Begins to move a tablet.

@@ -306,10 +306,31 @@ Examples:
 /// What can be done about a member.
 #[derive(Subcommand, Debug)]
 pub enum Member {
+    /// Moves all that a member has to others, so that it can be removed
+    ///
+    /// From then on it gets no new tablets and no new copies. Its tablets move to others while they are used, and copies that it keeps for others
+    /// are made elsewhere before its own go. The status shows how far it is. It can be taken back at any time.
+    #[command(after_help = "\
+It is refused where it could not end: nobody else could have its tablets, or fewer machines would be left than copies are wanted. With
+--wait it shows what is left until the member is drained; Ctrl-C ends the waiting, not the drain. Under Kubernetes the operator drains
+members; use `kubectl scale`.
+
+Examples:
+  rcbox member drain box-master-3
+  rcbox member drain box-master-3 --wait && rcbox member remove box-master-3 --yes
+  rcbox member undrain box-master-3")]
+    Drain {
+        name: String,
+        /// Wait until nobody needs anything that it has
+        #[arg(long)]
+        wait: bool,
+    },
+    /// A member that is drained stays after all
+    Undrain { name: String },
     /// Takes a member out of the store for good; asks on a terminal
     ///
     /// It is refused while the member serves tablets, and while copies that it keeps for others may be the last ones; the error says whose, and
-    /// what to wait for.
+    /// what to wait for. One that is drained has neither: see `member drain`.
     #[command(after_help = "\
 Under Kubernetes the operator removes members; use `kubectl scale`.
 

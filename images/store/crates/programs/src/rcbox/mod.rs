@@ -3,6 +3,7 @@
 mod admin_api;
 mod args;
 mod complete;
+mod drain;
 mod interrupt;
 mod leader;
 mod notation;

@@ -8,7 +8,7 @@ use wire::ids::ServerId;
 use super::args::{Member, Recovery};
 use super::out::Out;
 use super::session::Settings;
-use super::{Failure, admin_api, show};
+use super::{Failure, admin_api, drain, show};
 
 pub fn recovery(settings: &Settings, recovery: &Recovery, out: &mut Out) -> Result<(), Failure> {
     let Recovery::AcceptLoss { server, token, .. } = recovery;
@@ -62,18 +62,23 @@ fn show_loss(settings: &Settings, server: ServerId, out: &mut Out) -> Result<(),
     out.text(&text)
 }
 
-pub fn member(coordinator: &str, member: &Member) -> Result<(), Failure> {
-    let Member::Remove {
-        name,
-        instance,
-        give_up_copies,
-        ..
-    } = member;
-    let request = RemoveMemberRequest {
-        name: name.clone(),
-        instance: instance.clone(),
-        expected_cluster_id: 0,
-        gives_up_copies: *give_up_copies,
-    };
-    Ok(admin_api::remove_member(coordinator, &request)?)
+pub fn member(settings: &Settings, member: &Member, out: &mut Out) -> Result<(), Failure> {
+    match member {
+        Member::Drain { name, wait } => drain::run(settings, name, *wait, out),
+        Member::Undrain { name } => Ok(admin_api::undrain_member(&settings.coordinator, name)?),
+        Member::Remove {
+            name,
+            instance,
+            give_up_copies,
+            ..
+        } => {
+            let request = RemoveMemberRequest {
+                name: name.clone(),
+                instance: instance.clone(),
+                expected_cluster_id: 0,
+                gives_up_copies: *give_up_copies,
+            };
+            Ok(admin_api::remove_member(&settings.coordinator, &request)?)
+        }
+    }
 }

@@ -102,7 +102,7 @@ impl Session {
                 dropped.map_err(|error| self.about_table(&error, &table))
             }
             Command::Recovery(recovery) => operate::recovery(&self.settings, &recovery, out),
-            Command::Member(member) => operate::member(coordinator, &member),
+            Command::Member(member) => operate::member(&self.settings, &member, out),
             Command::Upgrade(upgrade) => upgrade::run(&self.settings, &upgrade, out),
             Command::Tablet(tablet) => tablet::run(&self.settings, &tablet, out),
             Command::Split { table, key_hash } => {

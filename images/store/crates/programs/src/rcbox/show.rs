@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use wire::ids::{ServerId, TableId};
 use wire::opcode::Service;
 
+use super::drain;
 use super::leader;
 use super::notation::escape;
 use super::tablet;
@@ -64,6 +65,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
     leader::lines(&mut text, status.leader.as_ref());
     members(&mut text, status, colors);
     retired(&mut text, status);
+    drain::under_way(&mut text, status);
     recoveries(&mut text, status);
     upgrade::line(&mut text, status);
     tablet::under_way(&mut text, status);
@@ -403,6 +405,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
             "hostId": member.host_id,
             "buildVersion": member.build_version,
             "incarnations": member.incarnations,
+            "draining": member.draining.as_ref().map(drain::json),
             "shards": shards.collect::<Vec<_>>(),
         })
     });

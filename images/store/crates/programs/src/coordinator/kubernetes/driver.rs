@@ -187,6 +187,14 @@ impl Driver {
                 let removed = leader.remove_member(now, &removal);
                 Box::new(move || drop(answer.send(removed)))
             }
+            Question::DrainMember { drain, answer } => {
+                let begun = leader.drain_member(now, &drain);
+                Box::new(move || drop(answer.send(begun)))
+            }
+            Question::UndrainMember { drain, answer } => {
+                let ended = leader.undrain_member(&drain);
+                Box::new(move || drop(answer.send(ended)))
+            }
             Question::AcceptLoss { acceptance, answer } => {
                 let accepted = leader.accept_loss(now, &acceptance);
                 Box::new(move || drop(answer.send(accepted)))

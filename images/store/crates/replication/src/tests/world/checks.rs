@@ -128,6 +128,10 @@ impl World {
             let before = self.backups.len();
             self.start_backup();
             if self.backups.len() == before {
+                // There are as many as there may be.
+                for backup in &mut self.backups {
+                    backup.info.is_draining = false;
+                }
                 break;
             }
         }
@@ -161,6 +165,12 @@ impl World {
         );
         assert!(matches!(self.recover(u16::MAX), Outcome::Found { .. }));
         self.check(u16::MAX);
+        let draining = self.replicator.backups.values();
+        let draining = draining.filter(|backup| backup.info.is_draining);
+        for id in draining.map(|backup| backup.info.id) {
+            let left = self.replicator.segments_at(id);
+            assert_eq!(left, 0, "at {id}, which is drained: {}", self.picture());
+        }
         // Nothing is left lying about on backups that could be reached all the time since.
         let known = |id: &u64, backup: ServerId| {
             let segment = self.replicator.segments.get(id);

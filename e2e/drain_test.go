@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+const leaving = "box-master-3"
+
+// scaledIn is what one step leaves for the next.
+type scaledIn struct{ clients *clients }
+
+// TestScaleIn: a master is drained while clients use it, removed, and its volume deleted; nothing is lost.
+func TestScaleIn(t *testing.T) {
+	namespacesAreThere(t)
+	s := &scaledIn{}
+	for _, step := range []struct {
+		name string
+		test func(*testing.T)
+	}{
+		{"HelmInstalls", helmInstalls},
+		{"StoreWithAStandbyBecomesSafe", storeWithAStandbyBecomesSafe},
+		{"ClientsRun", func(step *testing.T) { s.clients = startClients(step, t) }},
+		{"MasterIsDrainedAndRemoved", s.masterIsDrainedAndRemoved},
+		{"ItsVolumeIsNotNeeded", s.volumeIsNotNeeded},
+		{"ScaleInBeyondTheCopiesIsRefused", s.scaleInBeyondTheCopiesIsRefused},
+		{"ScaledOutAgain", s.scaledOutAgain},
+		{"ClientsSawNothingWrong", func(t *testing.T) { s.clients.end(t) }},
+		{"UninstallLeavesNothing", uninstallLeavesNothing},
+	} {
+		if !t.Run(step.name, step.test) {
+			diagnose(t)
+			t.FailNow()
+		}
+	}
+}
+
+func (s *scaledIn) masterIsDrainedAndRemoved(t *testing.T) {
+	kubectl(t, "scale", "store/box", "-n", namespace, "--replicas=3")
+	store := waitForStore(t, leaving+" is gone", startDeadline, func(store v1alpha1.Store) error {
+		if _, there := storePods(t, storeName)[leaving]; there || len(store.Status.Masters.Members) != 3 {
+			return fmt.Errorf("members %+v", store.Status.Masters.Members)
+		}
+		return errors.Join(
+			conditionIs(store, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified),
+			conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated))
+	})
+	if store.Status.LossCount != 0 || len(store.Status.Recoveries) > 0 {
+		t.Errorf("losses %+v, recoveries %+v", store.Status.Losses, store.Status.Recoveries)
+	}
+	events := kubectl(t, "get", "events", "-n", namespace, "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
+	for _, want := range []string{"MemberDraining drain " + leaving, "MemberRetired retire " + leaving} {
+		if !strings.Contains(events, want) {
+			t.Errorf("no event %q among\n%s", want, events)
+		}
+	}
+	s.clients.goOn(t, "clients go on without "+leaving, 5)
+}
+
+func (s *scaledIn) volumeIsNotNeeded(t *testing.T) {
+	kubectl(t, "delete", "persistentvolumeclaim", leaving+"-copies", "-n", namespace, "--timeout=120s")
+	crash(t, storePods(t, storeName)["box-master-0"])
+	s.clients.goOn(t, "clients go on although a master has died", 5)
+	waitForStore(t, "all is recovered from the copies that are left", startDeadline, func(store v1alpha1.Store) error {
+		if store.Status.LossCount != 0 {
+			return fmt.Errorf("losses %+v", store.Status.Losses)
+		}
+		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
+	})
+}
+
+func (s *scaledIn) scaleInBeyondTheCopiesIsRefused(t *testing.T) {
+	got, err := run(settings.kubectl, "", "scale", "store/box", "-n", namespace, "--replicas=2")
+	if err == nil && got.exitCode == 0 {
+		t.Errorf("a Store with two copies has two masters: %s", got.stdout)
+	}
+}
+
+func (s *scaledIn) scaledOutAgain(t *testing.T) {
+	kubectl(t, "scale", "store/box", "-n", namespace, "--replicas=4")
+	waitForStore(t, leaving+" is there again", startDeadline, func(store v1alpha1.Store) error {
+		if up := store.Status.Masters.Ready; up != 4 {
+			return fmt.Errorf("%d masters are up", up)
+		}
+		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
+	})
+	s.clients.goOn(t, "clients go on", 5)
+}
