@@ -619,6 +619,11 @@ impl Replicator {
         };
         let is_first = segment.replicas.is_empty() && !self.floor.is_haunted(segment_id);
         let is_open_head = segment.role == Role::Head && !segment.is_closed;
+        // An open head gets all of its replicas at once, and never another one. (It is asked for with every append: nothing is allocated.)
+        let has_all = !segment.is_settled && segment.replicas.len() >= self.config.replicas;
+        if has_all || is_open_head && !is_first {
+            return;
+        }
         // While somebody waits for it, replicas on backups that are drained are as good as others.
         let holders = match segment.is_settled {
             true => self.staying(segment),
@@ -626,8 +631,7 @@ impl Replicator {
         };
         let held: Vec<ServerId> = holders.iter().map(|replica| replica.backup).collect();
         let missing = self.config.replicas.saturating_sub(held.len());
-        // An open head gets all of its replicas at once, and never another one.
-        if missing == 0 || is_open_head && !is_first {
+        if missing == 0 {
             return;
         }
         let mut random = self.random.clone();
