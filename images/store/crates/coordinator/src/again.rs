@@ -39,7 +39,7 @@ impl Coordinator {
         self.time_base_ns = self.time_base_ns.saturating_add(time_jump_ns);
         self.time_bound_ns = self.time_base_ns;
         self.leases
-            .begin_again(LARGE_JUMP, time_jump_ns.saturating_add(lease_jump_ns));
+            .begin_again(LARGE_JUMP, time_jump_ns, lease_jump_ns);
         self.recoveries.last_id += LARGE_JUMP;
         self.tables.begin_again(jump as u32);
         let names: Vec<String> = self.members.iter().map(|(name, _)| name.clone()).collect();

@@ -144,4 +144,19 @@ mod tests {
         assert_eq!(leases.renew(0, TERM_NS), Some((3, 2 * TERM_NS)));
         assert_eq!(leases.count(TERM_NS), 2);
     }
+    #[test]
+    fn in_a_store_that_is_made_again_leases_end_later() {
+        let mut leases = Leases::new(1, 10);
+        leases.renew(0, 7).unwrap();
+        leases.begin_again(100, 1000, 50);
+        // Cluster time has gone on as well, and shows no more than that.
+        assert_eq!(leases.shift_ns(), 1000);
+        let end = 7 + 1000 + 50 + TERM_NS;
+        assert_eq!(leases.expiration(1, 1007), end);
+        leases.expire(end - 1);
+        assert_eq!(leases.count(end - 1), 1);
+        assert_eq!(leases.renew(0, 1007), Some((102, 1007 + TERM_NS)));
+        leases.expire(end);
+        assert_eq!(leases.expiration(1, 0), 0);
+    }
 }

@@ -463,6 +463,34 @@ fn two_stores_of_one_checkpoint_do_not_meet() {
 }
 
 #[test]
+fn a_store_can_be_made_again_and_again() {
+    let (kept, _) = made();
+    let mut volumes = kept.volumes;
+    for number in 1..=3 {
+        let mut again = Rebuild::new(&volumes);
+        for server in 1..=4 {
+            again.starts(server);
+        }
+        again.run(2000);
+        assert!(!again.coordinator.is_rebuilding(), "{}", again.waits());
+        again.coordinator.take_changes(again.now);
+        // What it has noted is believed by whoever goes on, and by whoever makes the store from it once more.
+        let pairs: Vec<_> = again.coordinator.pairs().collect();
+        let config = Config::new(1, 1, "test");
+        let mut restored = Coordinator::restore(config, pairs, again.now).unwrap();
+        restored.take_changes(again.now);
+        let header = checkpoint::Header {
+            cluster_id: CLUSTER,
+            position: again.coordinator.position().unwrap(),
+            number,
+            cluster_time_ns: 0,
+        };
+        let bytes = checkpoint::encode(&header, restored.pairs());
+        volumes.values_mut().for_each(|it| it.clone_from(&bytes));
+    }
+}
+
+#[test]
 fn the_newest_checkpoint_is_taken() {
     let (mut kept, _) = made();
     kept.silent = BTreeSet::from([1, 2, 3]);

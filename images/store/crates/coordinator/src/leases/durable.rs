@@ -39,10 +39,16 @@ impl Leases {
         self.shift_ns
     }
 
-    /// The state may be an older one: ids go on `ids` further, and leases end `longer_ns` later.
-    pub fn begin_again(&mut self, ids: u64, longer_ns: u64) {
+    /// The state may be an older one: ids go on `ids` further, cluster time `time_ns`, and leases end `longer_ns` after that. The latter is no shift: that
+    /// one is never more than cluster time.
+    pub fn begin_again(&mut self, ids: u64, time_ns: u64, longer_ns: u64) {
         self.next_id += ids;
-        self.shift_ns = self.shift_ns.saturating_add(longer_ns);
+        self.shift_ns = self.shift_ns.saturating_add(time_ns);
+        for expiration in self.expirations.values_mut() {
+            *expiration = expiration.saturating_add(longer_ns);
+        }
+        let ordered = self.expirations.iter();
+        self.by_expiration = ordered.map(|(&id, &expiration)| (expiration, id)).collect();
     }
 
     /// As they were noted, each ending `shift_ns` later than noted.
