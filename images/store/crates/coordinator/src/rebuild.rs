@@ -110,6 +110,11 @@ impl Coordinator {
         self.rebuild.is_some()
     }
 
+    /// What is written in tablets that are brought back gets this version at least; 0 while nothing was given up and the store was not made again.
+    pub fn version_floor(&self) -> u64 {
+        self.version_floor
+    }
+
     /// A message while the store is being made again; false if it is not.
     pub(crate) fn rebuild_hears(
         &mut self,

@@ -3,7 +3,8 @@
 //! The search is Wing and Gong's, with Lowe's memory of configurations that were seen: an operation may take effect at any
 //! moment between its call and its return; one whose outcome nobody knows may take effect at any moment after its call, or
 //! never. The model is one object with its version: it knows the reject rules, that an overwrite raises the version by
-//! exactly one, that a version never goes back, across removal, loss and re-creation, and how to add.
+//! exactly one (to the floor of versions, if the store was made again since the last), that a version never goes back, across
+//! removal, loss and re-creation, and how to add.
 
 mod model;
 mod text;
@@ -75,6 +76,15 @@ pub enum Input {
     Remove(RejectRules),
     /// The server crashed: the object is gone, the memory of its version must not be.
     Loss,
+    /// The store was made again: what is written from now on gets this version at least.
+    Rebuild(u64),
+}
+
+impl Input {
+    /// Nobody asked for it: it happened, and says nothing of what it found.
+    fn is_event(self) -> bool {
+        matches!(self, Input::Loss | Input::Rebuild(_))
+    }
 }
 
 /// How it ended.
@@ -243,7 +253,7 @@ impl Operation {
 
     /// Whether it surely took effect.
     fn is_mandatory(&self) -> bool {
-        !matches!(self.output, Output::Unknown | Output::Maybe) || self.input == Input::Loss
+        !matches!(self.output, Output::Unknown | Output::Maybe) || self.input.is_event()
     }
 }
 
@@ -306,7 +316,7 @@ impl<'a> Search<'a> {
                 })
             };
             operation.is_mandatory()
-                && operation.input != Input::Loss
+                && !operation.input.is_event()
                 && self
                     .step(node, at)
                     .is_some_and(|next| next.state == node.state)

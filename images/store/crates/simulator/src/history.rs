@@ -62,7 +62,7 @@ impl Change {
             Input::Write(..) => Some(Change::Write),
             Input::Increment(..) => Some(Change::Increment),
             Input::Remove(_) => Some(Change::Remove),
-            Input::Read(_) | Input::Loss => None,
+            Input::Read(_) | Input::Loss | Input::Rebuild(_) => None,
         }
     }
 }
@@ -97,6 +97,8 @@ pub struct History {
     moves: Vec<u64>,
     /// Members that lost everything, and when.
     losses: Vec<(u64, String)>,
+    /// When the store was made again, and the least version of what was written afterwards.
+    rebuilds: Vec<(u64, u64)>,
 }
 
 impl History {
@@ -112,6 +114,10 @@ impl History {
 
     pub fn lose(&mut self, now: u64, member: &str) {
         self.losses.push((now, member.to_owned()));
+    }
+
+    pub fn rebuild(&mut self, now: u64, least_version: u64) {
+        self.rebuilds.push((now, least_version));
     }
 
     pub fn move_tablets(&mut self, now: u64) {
@@ -168,7 +174,7 @@ impl History {
                 .or_insert_with(|| self.crashes_of(record.table, &record.key));
             let operations = found
                 .entry((record.table, record.key.clone()))
-                .or_insert_with(|| crashes.iter().map(|&at| loss(at)).collect());
+                .or_insert_with(|| crashes.iter().map(|&at| event(at, Input::Loss)).collect());
             add_operations(record, self.arrivals_of(record), crashes, operations);
         }
         for sighting in &self.sightings {
@@ -180,6 +186,8 @@ impl History {
         for ((table, key), operations) in &mut found {
             let scans = self.scans.iter().filter(|scan| scan.table == *table);
             operations.extend(scans.filter_map(|scan| scan.absence_of(key)));
+            let rebuilds = self.rebuilds.iter();
+            operations.extend(rebuilds.map(|&(at, least)| event(at, Input::Rebuild(least))));
         }
         found
     }
@@ -206,10 +214,10 @@ impl ScanRecord {
     }
 }
 
-fn loss(at: u64) -> Operation {
+fn event(at: u64, input: Input) -> Operation {
     Operation {
         client: u32::MAX,
-        input: Input::Loss,
+        input,
         output: Output::Unknown,
         call: at,
         end: at,

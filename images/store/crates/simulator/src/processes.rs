@@ -43,6 +43,7 @@ impl World {
         act(core, now, &mut out);
         let next = core.tick(now, &mut out);
         let is_rebuilt = was_rebuilding && !core.is_rebuilding();
+        let rebuilt = is_rebuilt.then(|| core.version_floor());
         // Before any of its output leaves.
         let changes = core.take_changes(now);
         self.noted_count += u64::from(!changes.is_empty());
@@ -53,8 +54,9 @@ impl World {
         for key in changes.deletes {
             self.noted.remove(&key);
         }
-        if is_rebuilt {
+        if let Some(version_floor) = rebuilt {
             self.note_fault(COORDINATOR, "has made the store again, number", self.stores);
+            self.history.rebuild(self.now, version_floor);
             if let Some(node) = &mut self.coordinators[0].node {
                 node.pass_over_tables();
             }

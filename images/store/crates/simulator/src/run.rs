@@ -188,7 +188,7 @@ fn count_operations(world: &mut World) {
             Input::Read(_) => "multi-read objects",
             Input::Write(..) => "multi-written objects",
             Input::Increment(..) => "multi-incremented objects",
-            Input::Remove(_) | Input::Loss => "multi-removed objects",
+            Input::Remove(_) | Input::Loss | Input::Rebuild(_) => "multi-removed objects",
         });
         match record.output {
             Some(Ending::Unknown) => coverage.hit("parts of multi-ops with unknown outcome"),

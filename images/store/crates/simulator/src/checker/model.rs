@@ -26,10 +26,10 @@ impl Version {
             Version::Exactly(version) | Version::AtLeast(version) => version,
         }
     }
-    fn next(self) -> Version {
+    fn next(self, least_next: u64) -> Version {
         match self {
-            Version::Exactly(version) => Version::Exactly(version + 1),
-            Version::AtLeast(least) => Version::AtLeast(least + 1),
+            Version::Exactly(version) => Version::Exactly(least_next.max(version + 1)),
+            Version::AtLeast(least) => Version::AtLeast(least_next.max(least + 1)),
         }
     }
 }
@@ -56,25 +56,29 @@ pub(super) struct State {
     pub object: Option<(Version, Value)>,
     /// The highest version that the key ever had, as far as it is known.
     pub floor: u64,
+    /// What is written from now on gets this version at least.
+    pub least_next: u64,
 }
 
 impl State {
     pub const START: State = State {
         object: None,
         floor: 0,
+        least_next: 0,
     };
 
     fn with(self, version: Version, value: Value) -> State {
         State {
             object: Some((version, value)),
             floor: self.floor.max(version.least()),
+            ..self
         }
     }
 
     fn gone(self) -> State {
         State {
             object: None,
-            floor: self.floor,
+            ..self
         }
     }
 
@@ -97,6 +101,7 @@ impl State {
     pub fn after(self, input: Input, output: Output, shown: &Shown) -> Option<State> {
         match (input, output) {
             (Input::Loss, _) => Some(self.gone()),
+            (Input::Rebuild(least_next), _) => Some(State { least_next, ..self }),
             (_, Output::Unknown | Output::Maybe) => {
                 self.blind(input).filter(|next| shown.allows(*next, input))
             }
@@ -150,10 +155,21 @@ impl State {
 
     /// After a write that got this version.
     fn written(self, version: u64, value: Value, rules: RejectRules) -> Option<State> {
-        if self.object.is_some() {
-            let before = self.at(version.checked_sub(1)?)?;
-            rules.check(version - 1).ok()?;
-            Some(before.with(Version::Exactly(version), value))
+        if version < self.least_next {
+            return None;
+        }
+        if let Some((known, _)) = self.object {
+            // The least that there may be is given to whatever was below it.
+            let former = match known {
+                Version::Exactly(former) if version == self.least_next => former,
+                Version::AtLeast(_) if version == self.least_next && rules.version_ne_given => {
+                    rules.given_version
+                }
+                _ => version.checked_sub(1)?,
+            };
+            let before = self.at(former)?;
+            rules.check(former).ok()?;
+            (former < version).then(|| before.with(Version::Exactly(version), value))
         } else {
             rules.check(0).ok()?;
             (version > self.floor).then(|| self.with(Version::Exactly(version), value))
@@ -164,7 +180,7 @@ impl State {
     fn blind(self, input: Input) -> Option<State> {
         let rules = match input {
             Input::Write(_, rules) | Input::Remove(rules) | Input::Increment(_, rules) => rules,
-            Input::Read(_) | Input::Loss => return None,
+            Input::Read(_) | Input::Loss | Input::Rebuild(_) => return None,
         };
         let version = match self.object {
             None => {
@@ -200,7 +216,9 @@ impl State {
                 return Some(self.with(version?, value).gone());
             }
         };
-        let next = version.map_or(Version::AtLeast(self.floor + 1), Version::next);
+        let least_next = self.least_next;
+        let first = Version::AtLeast(least_next.max(self.floor + 1));
+        let next = version.map_or(first, |version| version.next(least_next));
         Some(self.with(next, stored))
     }
 }

@@ -58,6 +58,9 @@ fn lost(call: u64, value: u64) -> Operation {
 fn crash(at: u64) -> Operation {
     op(at, at, Input::Loss, Output::Unknown)
 }
+fn rebuild(at: u64, least_version: u64) -> Operation {
+    op(at, at, Input::Rebuild(least_version), Output::Unknown)
+}
 
 fn good(history: &[Operation]) {
     assert_eq!(check(history, 100_000), Verdict::Linearizable);
@@ -445,4 +448,41 @@ fn long_histories_are_decided() {
     history[200].output = b;
     history[260].output = a;
     bad(&history);
+}
+
+#[test]
+fn after_a_rebuild_an_overwrite_goes_on_from_the_floor_of_versions() {
+    let made = [write(0, 1, 7, 1), rebuild(5, 100)];
+    let with = |rest: &[Operation]| [&made, rest].concat();
+    good(&with(&[
+        read(6, 7, found(1, 7)),
+        write(8, 9, 8, 100),
+        write(10, 11, 9, 101),
+    ]));
+    // Not below it, nor anywhere above.
+    bad(&with(&[write(8, 9, 8, 2)]));
+    bad(&with(&[write(8, 9, 8, 101)]));
+    // Nor before.
+    bad(&with(&[write(2, 3, 8, 100)]));
+    // One that was under way may have come before or after.
+    good(&with(&[write(2, 9, 8, 2)]));
+    good(&with(&[write(2, 9, 8, 100)]));
+    good(&with(&[
+        lost(2, 8),
+        read(6, 7, found(2, 8)),
+        write(8, 9, 9, 100),
+    ]));
+    good(&with(&[lost(2, 8), read(6, 7, found(100, 8))]));
+    bad(&with(&[lost(2, 8), read(6, 7, found(50, 8))]));
+    // New objects get none below it either.
+    good(&with(&[remove(6, 7, 1), write(8, 9, 8, 117)]));
+    bad(&with(&[remove(6, 7, 1), write(8, 9, 8, 99)]));
+    // Who was above it goes on by one.
+    good(&with(&[
+        write(6, 7, 8, 100),
+        rebuild(8, 50),
+        write(9, 10, 9, 101),
+    ]));
+    // What was written is not lost by it.
+    bad(&with(&[read(6, 7, ABSENT)]));
 }

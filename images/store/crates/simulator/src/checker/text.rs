@@ -115,6 +115,12 @@ impl fmt::Display for Operation {
         write!(f, "{:>12.6} .. {end:>12} s  ", self.call as f64 / 1e9,)?;
         match self.input {
             Input::Loss => return f.write_str("the server crashes"),
+            Input::Rebuild(least_next) => {
+                return write!(
+                    f,
+                    "the store is made again, with versions from {least_next} on"
+                );
+            }
             Input::Read(rules) => write!(f, "client {} reads{}", self.client, Rules(rules))?,
             Input::Write(value, rules) => {
                 write!(f, "client {} writes {value}{}", self.client, Rules(rules))?;
