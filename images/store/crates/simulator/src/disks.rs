@@ -24,6 +24,13 @@ impl World {
             .chain(node.disks.values_mut())
     }
 
+    /// Whether one of its disks is of no store: it was lost, or not used yet.
+    pub(crate) fn has_empty_disk(&mut self, server: usize) -> bool {
+        let shards = self.scenario.shards as usize;
+        let owners = self.disks_of(server).filter_map(backup::owner);
+        owners.count() < shards
+    }
+
     /// A disk takes nothing more for a while: it is full, or its writes or syncs fail; or every frame of it is taken.
     pub(crate) fn fail_disk(&mut self, server: usize, replicated: Replicated) {
         let most = *self.random.pick(&[100 * MILLI, 2 * SECOND, 6 * SECOND]);

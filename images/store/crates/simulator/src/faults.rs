@@ -290,13 +290,19 @@ impl World {
         }
     }
 
-    /// What the disks have of the coordinator's state is all that anybody relies on. (docs/rebuild.md says when it is not.)
-    fn has_checkpoint(&self) -> bool {
+    /// What the disks have of the coordinator's state is all that anybody relies on, and not too many of them were lost. (docs/rebuild.md says when
+    /// it is not enough.)
+    fn has_checkpoint(&mut self) -> bool {
         let now = self.clock(COORDINATOR);
-        self.leading().is_some_and(|(_, core)| {
-            let checkpoint = core.cluster_status(now).checkpoint;
-            checkpoint.is_some_and(|checkpoint| checkpoint.is_current)
-        })
+        let checkpoint = self
+            .leading()
+            .and_then(|(_, core)| core.cluster_status(now).checkpoint);
+        let Some(checkpoint) = checkpoint.filter(|checkpoint| checkpoint.is_current) else {
+            return false;
+        };
+        let servers = 0..self.servers.len();
+        let lost = servers.filter(|&server| self.has_empty_disk(server));
+        lost.count() < checkpoint.members_wanted as usize
     }
 
     /// Every process dies, and what the coordinator has noted is lost.

@@ -39,6 +39,19 @@ fn disks_are_overwritten_again_and_again() {
     }
 }
 
+/// Of these, 0 and 6 make the store again three times, in 1, 4, 10 and 11 objects of before are overwritten afterwards, and in 161 and 263 a disk is lost.
+#[test]
+fn stores_are_made_again_from_their_disks() {
+    let options = Options {
+        profile: Profile::Rebuilding,
+        ..Options::default()
+    };
+    for seed in [0, 1, 4, 6, 10, 11, 161, 263] {
+        let report = run(seed, options);
+        assert_eq!(report.failure, None, "seed {seed}");
+    }
+}
+
 /// Some of the first so many seeds find this bug, and say what it is: the oracle as `expected`, or the checker from what clients saw. Prints how
 /// many do.
 fn assert_found(bug: Bug, seeds: u64, expected: &str) {
