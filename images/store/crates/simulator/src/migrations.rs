@@ -62,7 +62,8 @@ impl Migrations {
 /// In half of the seeds in which tablets move, coordinators also even out what servers have, of which there is little here.
 fn draw_balancing(random: &mut Random, happen: bool) -> Balancing {
     let interval = *random.pick(&[100 * MILLI, SECOND]);
-    let rest = *random.pick(&[300 * MILLI, 3 * SECOND, 300 * SECOND]);
+    // Longer than it takes until it is known anew what each tablet has: of so little, what was known before is mostly wrong.
+    let rest = *random.pick(&[4 * SECOND, 10 * SECOND, 300 * SECOND]);
     Balancing {
         evens_out: happen && random.chance(500),
         bytes_per_second: *random.pick(&[2_000, 50_000, 0]),
