@@ -238,21 +238,21 @@ impl Coordinator {
         })
     }
 
-    /// On how many machines, leaving some members out, a master's log can have copies.
+    /// On how many machines, leaving some members out, a master's log can have copies. Backups that have yet to say what they have, as after a
+    /// restart of the coordinator, count.
     fn hosts_for_copies(&self, index: u32, is_left_out: impl Fn(&str) -> bool) -> usize {
         let members = &self.members;
-        let host_of = |id: ServerId| {
-            let server = members.server(id.index())?;
-            Some((server, members.get(&server.member)?.host_id.as_str()))
-        };
-        let own = members.server(index).and_then(|server| host_of(server.id));
-        let own_host = own.map(|(_, host)| host);
-        let backups = self.announced_backups.iter();
-        let backups = backups.filter(|backup| !backup.is_retired);
+        let host_of = |server: &Server| Some(members.get(&server.member)?.host_id.as_str());
+        let own_host = members.server(index).and_then(host_of);
+        let retired = self.announced_backups.iter();
+        let retired = retired.filter(|backup| backup.is_retired);
+        let retired: BTreeSet<u64> = retired.map(|backup| backup.server_id).collect();
+        let backups = members.enlisted().map(|(server, _)| server);
         let hosts: BTreeSet<&str> = backups
-            .filter_map(|backup| host_of(ServerId(backup.server_id)))
-            .filter(|(server, host)| Some(*host) != own_host && !is_left_out(&server.member))
-            .map(|(_, host)| host)
+            .filter(|server| !server.backup_locator.is_empty() && !retired.contains(&server.id.0))
+            .filter(|server| !is_left_out(&server.member))
+            .filter_map(host_of)
+            .filter(|host| Some(*host) != own_host)
             .collect();
         hosts.len()
     }

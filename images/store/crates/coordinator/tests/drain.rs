@@ -363,6 +363,16 @@ fn without_copies_it_is_the_tablets_that_count() {
     assert!(shown(&harness, "a").unwrap().is_drained);
 }
 
+/// After a restart nobody has said yet what backups there are.
+#[test]
+fn what_cannot_end_is_refused_before_all_are_back_as_well() {
+    let mut store = Store::new(4);
+    try_drain(&mut store.harness, "m1").unwrap();
+    store.harness.restart(Duration::from_secs(1));
+    let text = refusal(&mut store.harness, "m2");
+    assert!(text.contains("1 machines left"), "{text}");
+}
+
 #[test]
 fn it_holds_for_the_next_process_and_the_next_coordinator() {
     let mut store = Store::new(4);

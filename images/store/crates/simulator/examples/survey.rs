@@ -36,6 +36,7 @@ const BUGS: &[(Bug, Profile)] = &[
     (Bug::WriteAfterFreeze, Profile::Migrating),
     (Bug::ReadAfterStop, Profile::Migrating),
     (Bug::FinalizeTooEarly, Profile::Upgrade),
+    (Bug::FreeDrainedReplicaEarly, Profile::Draining),
 ];
 
 /// What the seed says of the bug, its first line.
@@ -95,6 +96,7 @@ fn main() -> ExitCode {
         (None, Profile::FailOver),
         (None, Profile::Migrating),
         (None, Profile::Upgrade),
+        (None, Profile::Draining),
     ];
     let all = sound.into_iter().chain(planted);
     let name = |bug: Option<Bug>| bug.map_or("None".to_owned(), |bug| format!("{bug:?}"));

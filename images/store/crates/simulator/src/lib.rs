@@ -15,6 +15,7 @@ mod coverage;
 mod deposed;
 mod describe;
 mod disks;
+mod drains;
 mod endings;
 mod faults;
 mod history;

@@ -40,7 +40,7 @@ impl Migrations {
         let happen = match profile {
             Profile::Any | Profile::FailOver | Profile::Rebuilding => random.chance(500),
             Profile::Migrating => true,
-            Profile::Upgrade => random.chance(500),
+            Profile::Upgrade | Profile::Draining => random.chance(500),
             Profile::Replicated | Profile::Overwriting => false,
         };
         let interval = *random.pick(&[10 * MILLI, 100 * MILLI, 100 * MILLI, SECOND]);

@@ -4,6 +4,7 @@ use wire::status::Status;
 
 use crate::checker::{self, Input, Keys, Output, Verdict};
 use crate::coverage::Coverage;
+use crate::drains::Drains;
 use crate::history::Ending;
 use crate::migrations::Migrations;
 use crate::random::Random;
@@ -40,6 +41,8 @@ pub enum Profile {
     Replicated,
     /// They have, and tablets are moved between servers all the time.
     Migrating,
+    /// They have, tablets move, and members are drained and undrained.
+    Draining,
     /// They have, on disks of the size that servers choose by themselves, and clients overwrite until each disk was filled [`OVERWRITES`] times.
     Overwriting,
     /// They have, and coordinators take over from each other.
@@ -83,6 +86,7 @@ pub fn run(seed: u64, options: Options) -> Report {
         Profile::Replicated => Scenario::draw_replicated(&mut random),
         Profile::Migrating => Scenario::draw_migrating(&mut random),
         Profile::Rebuilding => Scenario::draw_rebuilding(&mut random),
+        Profile::Draining => Scenario::draw_draining(&mut random),
         Profile::Overwriting => Scenario::draw_overwriting(&mut random),
     };
     #[cfg(feature = "planted-bugs")]
@@ -90,7 +94,8 @@ pub fn run(seed: u64, options: Options) -> Report {
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));
     let migrations = Migrations::draw(seed, options.profile, &scenario);
     let upgrades = Upgrades::draw(seed, is_upgrading, options.profile);
-    let mut world = World::new(scenario, migrations, upgrades, random, prints);
+    let drains = Drains::draw(seed, options.profile, &scenario);
+    let mut world = World::new(scenario, migrations, upgrades, drains, random, prints);
     world.run();
     let overwritten = world.overwritten();
     judge(&mut world, overwritten);

@@ -146,6 +146,14 @@ impl Scenario {
         scenario
     }
 
+    /// More servers than copies are wanted on, so that one can leave.
+    pub fn draw_draining(random: &mut Random) -> Scenario {
+        let mut scenario = Scenario::draw_migrating(random);
+        let replicas = scenario.replicated.map_or(0, |it| usize::from(it.replicas));
+        scenario.members = scenario.members.max(replicas + 2);
+        scenario
+    }
+
     /// Objects that take up a good part of memory and are overwritten all the time, on disks of the size that servers choose for themselves.
     pub fn draw_overwriting(random: &mut Random) -> Scenario {
         let mut scenario = Scenario::draw_replicated(random);

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core};
 use crate::coverage::Coverage;
 use crate::deposed::Deposed;
+use crate::drains::{self, Drains};
 use crate::history::History;
 use crate::leaders::{Api, FIRST_STANDBY, coordinator_host};
 use crate::migrations::{Between, Migrations};
@@ -109,6 +110,8 @@ pub enum Event {
     },
     /// A tablet is to move.
     Migrate,
+    /// Members are drained, or not any more.
+    Drain,
     Strike(Between),
     /// Some process is to be of another build, or the upgrade finalized.
     Upgrade,
@@ -198,6 +201,7 @@ pub struct World {
     pub random: Random,
     pub migrations: Migrations,
     pub upgrades: Upgrades,
+    pub drains: Drains,
     pub network: Network,
     pub machines: BTreeMap<Host, Machine>,
     /// By connection and side.
@@ -267,6 +271,7 @@ impl World {
         scenario: Scenario,
         migrations: Migrations,
         upgrades: Upgrades,
+        drains: Drains,
         mut random: Random,
         prints: bool,
     ) -> World {
@@ -304,6 +309,7 @@ impl World {
             scenario,
             migrations,
             upgrades,
+            drains,
             random,
         };
         world.populate();
@@ -340,6 +346,7 @@ impl World {
         }
         self.plan_migration();
         self.plan_upgrade();
+        self.plan_drain();
         if self.scenario.lease_expires {
             let at = START_OF_LOAD + self.random.between(MILLI, 300 * MILLI);
             self.schedule_in(at, Event::Absence);
@@ -527,6 +534,7 @@ impl World {
             | Event::Resume(_)
             | Event::Absence
             | Event::Migrate
+            | Event::Drain
             | Event::Strike(_)
             | Event::Upgrade => None,
         }
@@ -606,6 +614,7 @@ impl World {
                 answer,
             } => self.api_answer(process, incarnation, id, *answer),
             Event::Migrate => self.migrate(),
+            Event::Drain => self.drain(),
             Event::Strike(between) => self.strike(between),
             Event::Upgrade => self.upgrade(),
         }
@@ -728,6 +737,7 @@ impl World {
             && tables.all(is_served)
             && status.members.len() == self.servers.len()
             && status.members.iter().all(is_up)
+            && drains::are_over(&status)
             && self.servers.iter().all(is_in)
     }
 
@@ -772,6 +782,7 @@ impl World {
         }
         if let Some((process, coordinator)) = self.leading() {
             let status = coordinator.cluster_status(self.clock(coordinator_host(process)));
+            text.push_str(&drains::what_is_left(&status));
             for recovery in status.recoveries {
                 text.push_str(&format!("\n  {recovery:?}"));
             }

@@ -277,6 +277,38 @@ fn tablets_move_to_and_fro() {
     assert!(ended > 0, "no tablet moved");
 }
 
+/// A member that is drained is lost with its disk, and nothing with it; a drain that nothing disturbs any more ends.
+#[test]
+fn members_are_drained() {
+    let options = Options {
+        profile: Profile::Draining,
+        ..Options::default()
+    };
+    let mut lost = 0;
+    for seed in 0..20 {
+        let report = run(seed, options);
+        assert_eq!(report.failure, None, "seed {seed}");
+        let mut met = report.coverage.iter();
+        lost += met
+            .find(|(what, _)| *what == "drained servers lost with their disks")
+            .map_or(0, |(_, count)| count);
+        let again = run(seed, options);
+        assert_eq!(report.trace_hash, again.trace_hash, "seed {seed}");
+    }
+    assert!(lost > 0, "nobody was drained");
+}
+
+#[test]
+fn a_drained_replica_that_is_freed_early_is_found() {
+    let expected = [STUCK, WRONG, "not over"];
+    assert_found_by(
+        Profile::Draining,
+        Bug::FreeDrainedReplicaEarly,
+        300,
+        &expected,
+    );
+}
+
 #[test]
 fn a_result_that_a_migration_leaves_behind_is_found() {
     assert_found_by(Profile::Migrating, Bug::ForgetMigratedResult, 300, &[WRONG]);

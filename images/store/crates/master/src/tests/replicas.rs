@@ -267,3 +267,38 @@ fn a_backup_whose_frames_are_too_small_gets_no_replicas() {
     let (_, text) = driver.said.texts.last().unwrap();
     assert!(text.contains("the same segment size"), "{text}");
 }
+
+#[test]
+fn a_pong_says_what_is_on_backups_that_are_drained() {
+    let mut driver = with_backups();
+    let pong = |driver: &mut Driver| {
+        driver.said.messages.clear();
+        driver.order(coordinator::Kind::Ping(member::Ping::default()));
+        let shard::Kind::Pong(pong) = driver.said.messages.remove(0) else {
+            panic!("no pong");
+        };
+        pong.on_draining.expect("this build says so")
+    };
+    let before = pong(&mut driver);
+    assert_eq!((before.list_number, before.backups.len()), (1, 0));
+    driver.answer_all(peer::Status::Ok);
+    let draining = |number| member::Backup {
+        is_draining: true,
+        ..backup(number)
+    };
+    // Of the last it knows nothing, as its frames are too small.
+    let small = member::Backup {
+        segment_bytes: 1,
+        ..draining(12)
+    };
+    let list = member::Backups {
+        backups: vec![backup(10), draining(11), small],
+        number: 7,
+    };
+    driver.order(coordinator::Kind::Backups(list));
+    driver.tick();
+    let said = pong(&mut driver);
+    assert_eq!(said.list_number, 7);
+    let at = said.backups.iter().map(|at| (at.backup, at.segments > 0));
+    assert_eq!(at.collect::<Vec<_>>(), [(11, true), (12, false)]);
+}

@@ -57,8 +57,11 @@ struct Arguments {
     /// Lose all that the coordinator has noted with all processes, and make the store again from its disks, now and then
     #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over"])]
     rebuilding: bool,
+    /// Drain servers, whose logs have replicas, and lose them with their disks then
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "rebuilding"])]
+    draining: bool,
     /// All logs have replicas, and no tablet is moved
-    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating"])]
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "draining"])]
     replicated: bool,
     /// Upgrade servers and coordinators to a build with another format, and back, in every seed
     #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "replicated"])]
@@ -119,6 +122,7 @@ fn rerun_command(seed: u64, profile: Profile) -> String {
         Profile::FailOver => " --fail-over",
         Profile::Migrating => " --migrating",
         Profile::Rebuilding => " --rebuilding",
+        Profile::Draining => " --draining",
         Profile::Replicated => " --replicated",
         Profile::Upgrade => " --upgrade",
         Profile::Any => "",
@@ -372,6 +376,7 @@ fn main() -> ExitCode {
         () if arguments.fail_over => Profile::FailOver,
         () if arguments.migrating => Profile::Migrating,
         () if arguments.rebuilding => Profile::Rebuilding,
+        () if arguments.draining => Profile::Draining,
         () if arguments.replicated => Profile::Replicated,
         () if arguments.upgrade => Profile::Upgrade,
         _ => Profile::Any,
