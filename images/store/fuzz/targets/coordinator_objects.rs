@@ -44,6 +44,7 @@ fn lead(root: &[u8], chunk: &[u8]) {
         nonce: 9,
         leader: "next".to_owned(),
         new_cluster_id: 1,
+        awaits_seed: false,
         tuning: Tuning::default(),
     });
     keeper.start(Time(1));
@@ -70,6 +71,7 @@ fn lead(root: &[u8], chunk: &[u8]) {
                 assert_eq!(keeper.commit(Time(1), changes), 1);
             }
             Output::Committed(number) => committed = number == 1,
+            Output::Empty => unreachable!("it was not asked to wait for a seed"),
             Output::Ended(_, text) => return assert!(!text.is_empty()),
         }
     }

@@ -5,13 +5,14 @@ use libfuzzer_sys::fuzz_target;
 use wire::entry::{
     Digest, Entry, Kind, Object, RawEntry, RpcResult, SegmentHeader, Tombstone, write,
 };
+use wire::format::FIRST_FORMAT;
 
 fn round_trip<'a, E: Entry<'a>>(raw: &RawEntry<'a>) {
     let Ok(entry) = raw.decode::<E>() else { return };
     let mut written = vec![0; entry.entry_bytes()];
-    assert_eq!(write(&entry, &mut written), written.len());
+    assert_eq!(write(&entry, FIRST_FORMAT, &mut written), written.len());
     let again = RawEntry::read_checked(&written).expect("what was written is an entry");
-    assert_eq!(again.kind, raw.kind);
+    assert_eq!((again.kind, again.format), (raw.kind, raw.format));
     assert_eq!(again.body, raw.body);
 }
 
