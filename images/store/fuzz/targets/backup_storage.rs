@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use backup::testing::MemoryStorage;
 use backup::{
-    BLOCK_BYTES, Backup, Config, Durability, Flaw, Inventory, Layout, Output, SUPERBLOCK_BYTES,
-    Storage,
+    BLOCK_BYTES, Backup, CHECKPOINT_LOG, Config, Durability, Flaw, Inventory, Layout, Output,
+    SUPERBLOCK_BYTES, Storage,
 };
 use libfuzzer_sys::fuzz_target;
 use wire::entry::RawEntry;
@@ -283,9 +283,12 @@ fuzz_target!(|data: &[u8]| {
         backup.forget_log(log, &mut said);
     }
     settle(&mut now, &mut backup, &mut said);
+    // Checkpoints are no master's log, and stay.
+    backup.newest_checkpoint();
+    let checkpoints = backup.segments(CHECKPOINT_LOG).count() as u32;
     let stats = backup.stats();
     assert_eq!(
-        stats.frames_free + stats.frames_unusable,
+        stats.frames_free + stats.frames_unusable + checkpoints,
         LAYOUT.frame_count
     );
 });
