@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestServersThatAreAddedGetTheirPart: nobody moves anything, and all the same each server holds about as much in the end, while clients read
-// and write. One of those that were added is killed then: what it got is not lost.
+// TestServersThatAreAddedGetTheirPart: nobody moves anything, and all the same each server holds about as much in the end, while
+// clients read and write. One of those that were added is killed then: what it got is not lost.
 func TestServersThatAreAddedGetTheirPart(t *testing.T) {
 	s := (&store{t: t, hosts: onLoopback, evensOut: true}).start()
 	s.addServers("m", 2, "-r", "1")
