@@ -263,18 +263,31 @@ func (d *disasters) stateIsGone(t *testing.T) {
 	before := readStore(t).Status.ClusterID
 	d.follow(t, "Keeping a copy of the state")
 	d.write(t, openSession(t, t, "after-the-copy", patience))
-	d.shell(t, `kubectl patch configmap box-state-root --type merge -p '{"metadata":{"finalizers":null}}'
-		kubectl delete configmaps -l rcbox.dev/store=box,rcbox.dev/state`)
+	d.shell(t, "kubectl delete configmaps -l rcbox.dev/store=box,rcbox.dev/state --wait=false")
+	d.takeFinalizerOff(t)
 	d.follow(t, "The state is gone, and there is a copy")
 	d.isBack(t, before)
+}
+
+// takeFinalizerOff a root that is being deleted. Before that, the leader would put it on again with its next commit.
+func (d *disasters) takeFinalizerOff(t *testing.T) {
+	t.Helper()
+	eventually(t, "the root is being deleted", changeDeadline, func() error {
+		root, found := get[podObject](t, "configmap", namespace, storeName+"-state-root")
+		if found && root.Metadata.DeletionTimestamp == "" {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	d.shell(t, `kubectl patch configmap box-state-root --type merge -p '{"metadata":{"finalizers":null}}'`)
 }
 
 func (d *disasters) rootIsMissing(t *testing.T) {
 	before := readStore(t).Status.ClusterID
 	d.follow(t, "Keeping a copy of the state")
-	d.shell(t, `kubectl patch configmap box-state-root --type merge -p '{"metadata":{"finalizers":null}}'
-		kubectl delete configmap box-state-root
-		kubectl delete pods -l `+coordinators)
+	d.shell(t, "kubectl delete configmap box-state-root --wait=false")
+	d.takeFinalizerOff(t)
+	d.shell(t, "kubectl delete pods -l "+coordinators)
 	isRefused(t, "StateIncomplete")
 	d.follow(t, "StateIncomplete, StateUnreadable")
 	d.isBack(t, before)
@@ -304,7 +317,7 @@ func (d *disasters) namespaceIsGone(t *testing.T) {
 	})
 	kubectl(t, "delete", "namespace", namespace, "--wait=false")
 	// The state outlives a namespace that is deleted by mistake, as its finalizer says; here, somebody takes that off.
-	d.shell(t, `kubectl patch configmap box-state-root --type merge -p '{"metadata":{"finalizers":null}}'`)
+	d.takeFinalizerOff(t)
 	kubectl(t, "wait", "--for=delete", "namespace/"+namespace, "--timeout=150s")
 	manifest := strings.Replace(disasterSpec, "coordinator: {", "coordinator: {rebuild: FromVolumes, ", 1)
 	if err := os.WriteFile(filepath.Join(d.folder, "store.yaml"), []byte(manifest), 0o600); err != nil {

@@ -71,8 +71,13 @@ done
 echo
 printf '%-12s %-7s %8s %8s %8s %8s\n' stage result passed failed skipped seconds
 printf '%s\n' "${TABLE[@]}"
-# A skipped test is no passed test: each is named, with its reason.
 mapfile -t json < <(find "$LOGS" -name '*.json')
+# What the failed tests said last; the logs may be on a machine that is gone.
+((${#json[@]} == 0)) || jq -rs '(map(select(.Action == "fail" and .Test) | .Package + " " + .Test)) as $failed
+	| (map(select(.Action == "output" and .Test)) | group_by(.Package + " " + .Test))[]
+	| (.[0].Package + " " + .[0].Test) as $name | select($name | IN($failed[]))
+	| "FAILED \($name)", (map(.Output) | join("") | split("\n") | map(select(. != "")) | .[-15:][] | "    | \(.[:400])")' "${json[@]}"
+# A skipped test is no passed test: each is named, with its reason.
 ((${#json[@]} == 0)) || jq -rs '(map(select(.Action == "skip" and .Test) | .Package + .Test)) as $skipped | .[]
 	| select(.Action == "output" and .Test and (.Package + .Test | IN($skipped[])) and (.Output | startswith("=== ") | not))
 	| .Output | rtrimstr("\n")' "${json[@]}"

@@ -1,14 +1,15 @@
-//! A coordinator's state with anything in it: reading it ends, what is read can be gone on with, and a coordinator that was made of it gives the
+//! A coordinator's state, or a checkpoint of it, with anything in it: reading it ends, what is read can be gone on with, and a coordinator that was made of it gives the
 //! same state again.
 #![no_main]
 
+use coordinator::checkpoint::{self, Header};
 use coordinator::state::journal::{Loaded, Writer, load};
 use coordinator::state::{Changes, Pair};
 use coordinator::{Config, Coordinator, Output};
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use wire::ids::ReplyTo;
-use wire::member::{Hello, OpenFloor, ToCoordinator, ToShard, shard};
+use wire::member::{Hello, OpenFloor, Position, ToCoordinator, ToShard, shard};
 use wire::time::Time;
 
 struct Nobody;
@@ -106,25 +107,48 @@ fn restore(pairs: Vec<Pair>) {
     restored.tick(Time(1_000_000_000), &mut Nobody);
 }
 
+/// A checkpoint of any pairs, and any bytes as one.
+fn read_checkpoint(is_whole: bool, data: &[u8]) {
+    let header = Header {
+        cluster_id: 1,
+        position: Position::default(),
+        number: 1,
+        cluster_time_ns: 0,
+    };
+    let bytes = match Changes::decode(data) {
+        Ok(changes) if is_whole => checkpoint::encode(&header, changes.puts.into_iter()),
+        _ => data.to_vec(),
+    };
+    match checkpoint::decode(&bytes) {
+        Ok((_, pairs)) => restore(pairs),
+        Err(text) => assert!(!text.is_empty()),
+    }
+}
+
+/// With bytes of it replaced, from a place on.
+fn patched(mut bytes: Vec<u8>, at: [u8; 2], patch: &[u8]) -> Vec<u8> {
+    let at = usize::from(u16::from_le_bytes(at)) % bytes.len();
+    let end = bytes.len().min(at + patch.len());
+    bytes.splice(at..end, patch.iter().copied());
+    bytes
+}
+
 fuzz_target!(|data: &[u8]| {
     let Some((&mode, data)) = data.split_first() else {
         return;
     };
+    if mode % 5 > 2 {
+        return read_checkpoint(mode % 5 == 3, data);
+    }
     let coordinator = store();
     let mut writer = Writer::new(1);
     let file = writer.snapshot(coordinator.pairs()).expect("it is small");
-    let bytes = match mode % 3 {
+    let bytes = match mode % 5 {
         // Any bytes.
         0 => data.to_vec(),
         // A file with bytes of it replaced, from a place on.
         1 => match data.split_first_chunk::<2>() {
-            Some((at, patch)) => {
-                let mut bytes = file;
-                let at = usize::from(u16::from_le_bytes(*at)) % bytes.len();
-                let end = bytes.len().min(at + patch.len());
-                bytes.splice(at..end, patch.iter().copied());
-                bytes
-            }
+            Some((at, patch)) => patched(file, *at, patch),
             None => return,
         },
         // Whole records of any changes.

@@ -189,15 +189,12 @@ impl Coordinator {
         done
     }
 
-    /// Members whose volumes a store may lose at once, and one more: so many must have a checkpoint before it counts as kept. 0: the store has no
-    /// copies, and nothing is to be made from volumes.
+    /// As many members must have a checkpoint before it counts as kept as logs have copies: what the store survives the loss of, its state does, too.
+    /// 0: the store has no copies, and nothing is to be made from volumes.
     pub(crate) fn keepers_wanted(&self) -> usize {
         let enlisted = self.members.enlisted();
         let replicas = enlisted.map(|(server, _)| server.replicas).max();
-        match replicas.unwrap_or(0) as usize {
-            0 => 0,
-            replicas => (replicas - 1).max(1),
-        }
+        replicas.unwrap_or(0) as usize
     }
 
     /// A backup has said what became of a part.

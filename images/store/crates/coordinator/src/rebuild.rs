@@ -7,7 +7,9 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::ServerId;
-use wire::member::{CheckpointPart, Hello, ReadCheckpoint, RefusedReason, shard};
+use wire::member::{
+    CheckpointPart, Hello, MAX_CHECKPOINT_BYTES, ReadCheckpoint, RefusedReason, shard,
+};
 use wire::member::{ToCoordinator, ToShard, coordinator};
 use wire::time::Time;
 
@@ -269,12 +271,17 @@ impl Rebuild {
         }
         fetch.bytes.extend_from_slice(&part.data);
         fetch.since = now;
+        let rank = fetch.header.rank();
+        if part.total_bytes.max(fetch.bytes.len() as u64) > MAX_CHECKPOINT_BYTES {
+            let text = format!("{} bytes are no checkpoint of ours", part.total_bytes);
+            self.spoiled.insert(rank, text);
+            return;
+        }
         if (fetch.bytes.len() as u64) < part.total_bytes {
             ask(connection, fetch.bytes.len(), PIECE_BYTES, out);
             self.fetch = Some(fetch);
             return;
         }
-        let rank = fetch.header.rank();
         let restored = checkpoint::decode(&fetch.bytes).and_then(|(header, pairs)| {
             let store = Coordinator::restore(self.config.clone(), pairs, now)?;
             Ok((header, Box::new(store)))
@@ -367,7 +374,8 @@ impl Rebuild {
 
     fn without_checkpoint(&self) -> String {
         let heard = self.volumes.len();
-        let spoiled: Vec<&str> = self.spoiled.values().map(String::as_str).collect();
+        let spoiled = self.spoiled.values().map(String::as_str);
+        let spoiled: Vec<&str> = spoiled.take(MAX_NAMED).collect();
         let mut text =
             format!("heard from {heard} servers, and none has a checkpoint that can be used");
         if !spoiled.is_empty() {

@@ -1,14 +1,15 @@
 //! The coordinator's checkpoints in this server's volume: docs/rebuild.md.
 
 use backup::Storage;
-use wire::member::{CheckpointKept, CheckpointPart, KeepCheckpoint, ReadCheckpoint};
+use wire::member::{
+    CheckpointKept, CheckpointPart, KeepCheckpoint, MAX_CHECKPOINT_BYTES, ReadCheckpoint,
+};
 use wire::member::{ToCoordinator, shard};
+use wire::peer::Status;
 
 use crate::output::Output;
 use crate::server::Server;
 
-/// Of one checkpoint: a hundred thousand tablets take a tenth of it.
-const MAX_BYTES: u64 = 256 << 20;
 /// Of a piece that is read: well below what a message may have.
 const MAX_PIECE_BYTES: u32 = 1 << 20;
 
@@ -61,8 +62,11 @@ impl<S: Storage> Server<S> {
         part: KeepCheckpoint,
         out: &mut impl Output,
     ) -> Result<Option<u64>, String> {
-        if part.total_bytes > MAX_BYTES {
-            return Err(format!("{} bytes are too many", part.total_bytes));
+        if part.total_bytes > MAX_CHECKPOINT_BYTES {
+            return Err(format!(
+                "{} bytes are more than the {MAX_CHECKPOINT_BYTES} that one may have: drop tables, or have fewer tablets",
+                part.total_bytes
+            ));
         }
         if part.offset == 0 {
             self.checkpoint.coming = Some((part.number, Vec::new()));
@@ -80,7 +84,10 @@ impl<S: Storage> Server<S> {
         let written = self
             .with_backup(out, |backup, out| backup.keep_checkpoint(&bytes, out))
             .ok_or("the backup's storage is not open")?;
-        let here = written.map_err(|status| format!("the backup's storage says {status:?}"))?;
+        let here = written.map_err(|status| match status {
+            Status::Full => "no frame is free for it: give the backup more (--segmentFrames, or backups.storage.size of the Store)".to_owned(),
+            status => format!("the backup's storage takes nothing ({status:?}): the status says why"),
+        })?;
         self.checkpoint.written = Some((number, here));
         self.report.changed();
         Ok(None)

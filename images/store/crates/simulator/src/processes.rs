@@ -12,7 +12,6 @@ use wire::time::Time;
 
 use crate::client::{ClientActions, ClientNode, NetworkAction};
 use crate::coordinator_node::{CoordinatorAction, CoordinatorActions, Core};
-use crate::describe::describe;
 use crate::history::{Change, History};
 use crate::leaders::{Heard, coordinator_host};
 use crate::scan::Scan;
@@ -589,39 +588,6 @@ impl World {
         Some((server_host(server), port))
     }
 
-    /// Counts what is sent again.
-    fn note_sent(&mut self, client: usize, session: u64, nonce: u64, payload: &[u8]) {
-        let opcode = rpc::header(payload).map(|header| Opcode::from_u16(header.opcode));
-        let rpc_id = match opcode {
-            Ok(Some(Opcode::Write)) => WriteRequest::decode(payload).map(|request| request.rpc_id),
-            Ok(Some(Opcode::Remove)) => {
-                RemoveRequest::decode(payload).map(|request| request.rpc_id)
-            }
-            Ok(Some(Opcode::Increment)) => {
-                IncrementRequest::decode(payload).map(|request| request.rpc_id)
-            }
-            Ok(Some(Opcode::MultiOp)) => {
-                let attempts = &mut self.clients[client].attempts;
-                match attempts.sent(session, nonce, payload, &mut self.history) {
-                    Ok(again) => self.coverage.add("parts of multi-ops sent again", again),
-                    Err(text) => self.fail(format!("client {client}: {text}")),
-                }
-                return;
-            }
-            _ => return,
-        };
-        match rpc_id {
-            Ok(rpc_id) if rpc_id <= self.clients[client].highest_rpc_id => {
-                self.coverage.hit("requests sent again");
-                if opcode == Ok(Some(Opcode::Increment)) {
-                    self.coverage.hit("increments sent again");
-                }
-            }
-            Ok(rpc_id) => self.clients[client].highest_rpc_id = rpc_id,
-            Err(status) => self.fail(format!("client {client} sent what is malformed: {status}")),
-        }
-    }
-
     pub fn client_received(&mut self, client: usize, session: u64, nonce: u64, payload: &[u8]) {
         let attempts = &mut self.clients[client].attempts;
         attempts.answered(session, nonce, payload, &mut self.history);
@@ -691,71 +657,6 @@ impl World {
                 node.start_scan(moment, now, Scan::new(moment, table, false, true), out);
             }
         });
-    }
-
-    // ---- the trace ----
-
-    fn note_request(&mut self, host: u32, to: ReplyTo, payload: &[u8]) {
-        self.trace.event(
-            self.now,
-            || host_name(host),
-            "request",
-            &[to.connection, to.nonce],
-            payload,
-            || format!("{}/{} {}", to.connection, to.nonce, describe(payload)),
-        );
-    }
-
-    fn note_reply(&mut self, host: u32, to: ReplyTo, payload: &[u8]) {
-        self.trace.event(
-            self.now,
-            || host_name(host),
-            "reply",
-            &[to.connection, to.nonce],
-            payload,
-            || {
-                let status = rpc::status(payload).map_or_else(|_| "malformed", Status::name);
-                format!(
-                    "{}/{} {status}, {} bytes",
-                    to.connection,
-                    to.nonce,
-                    payload.len()
-                )
-            },
-        );
-    }
-
-    fn note_order(&mut self, host: u32, connection: u64, message: &ToShard) {
-        self.deposed.ordered(message);
-        self.note_format(message);
-        self.moved.ordered(connection, message);
-        if let Some(member::coordinator::Kind::MigrateOut(_)) = &message.kind {
-            self.coverage.hit("migrations begun");
-            // A scan may see an object on both sides.
-            self.history.move_tablets(self.now);
-        }
-        let is_ping = matches!(message.kind, Some(member::coordinator::Kind::Ping(_)));
-        if !is_ping {
-            self.trace.event(
-                self.now,
-                || host_name(host),
-                "order",
-                &[],
-                &message.encode_to_vec(),
-                || format!("{message:?}"),
-            );
-        }
-    }
-
-    fn note_log(&mut self, host: u32, text: &str) {
-        self.trace.event(
-            self.now,
-            || host_name(host),
-            "log",
-            &[],
-            text.as_bytes(),
-            || text.to_owned(),
-        );
     }
 
     /// Ends a side of a connection without a word, as a dead process does.

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use client_core::{Client, Config as ClientConfig};
 use coordinator::state::Pair;
-use coordinator::state::objects::{Answer, Request, RequestId};
 use coordinator::{Config as CoordinatorConfig, Coordinator};
 use wire::time::Time;
 
@@ -16,9 +15,11 @@ use crate::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core};
 use crate::coverage::Coverage;
 use crate::deposed::Deposed;
 use crate::drains::{self, Drains};
+use crate::event::Scheduled;
+pub use crate::event::{Event, Party, Phase};
 use crate::history::History;
 use crate::leaders::{Api, FIRST_STANDBY, coordinator_host};
-use crate::migrations::{Between, Migrations};
+use crate::migrations::Migrations;
 use crate::moved::Moved;
 use crate::network::{Host, Network, NetworkEvent};
 use crate::random::Random;
@@ -33,134 +34,6 @@ pub const COORDINATOR: Host = 0;
 pub const FIRST_CLIENT: Host = 1000;
 pub const COORDINATOR_LOCATOR: &str = "tcp:host=coordinator,port=11100";
 
-/// Something that happens at a moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    Network(NetworkEvent),
-    Tick(Host),
-    /// What a shard had appended when this was put on its way is durable now.
-    Flushed {
-        server: usize,
-        incarnation: u64,
-        shard: usize,
-        epoch: u64,
-        position: u64,
-    },
-    OpenBackup {
-        server: usize,
-        incarnation: u64,
-        shard: usize,
-        config: backup::Config,
-    },
-    Synced {
-        server: usize,
-        incarnation: u64,
-        shard: usize,
-        scope: backup::Scope,
-    },
-    /// A shard looks for the coordinator.
-    Enlist {
-        server: usize,
-        incarnation: u64,
-        shard: usize,
-    },
-    /// A shard was not let in on this connection.
-    GiveUpLink {
-        connection: u64,
-    },
-    ClientStep(usize),
-    /// A client wants the next page of a scan.
-    PageStep(usize),
-    Fault,
-    Heal,
-    /// What is wrong with this server's disks ends.
-    RepairDisks(usize),
-    /// A connection that stalled in this direction goes on.
-    GoOn {
-        connection: u64,
-        direction: usize,
-    },
-    Restart(Host),
-    /// A paused process may go on, if no other pause holds it.
-    Resume(Host),
-    /// A long absence of client 0 begins.
-    Absence,
-    /// A coordinator looks who leads.
-    Elect {
-        process: usize,
-        incarnation: u64,
-    },
-    /// The store's address leads to this coordinator from now on.
-    Publish {
-        process: usize,
-    },
-    /// A coordinator's request gets to the API server.
-    ApiExecute {
-        process: usize,
-        incarnation: u64,
-        id: RequestId,
-        request: Box<Request>,
-        is_waited_for: bool,
-    },
-    ApiAnswer {
-        process: usize,
-        incarnation: u64,
-        id: RequestId,
-        answer: Box<Answer>,
-    },
-    /// A tablet is to move.
-    Migrate,
-    /// Members are drained, or not any more.
-    Drain,
-    Strike(Between),
-    /// Some process is to be of another build, or the upgrade finalized.
-    Upgrade,
-}
-
-/// Who sits at one side of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Party {
-    Client {
-        client: usize,
-        session: u64,
-    },
-    CoordinatorClient {
-        process: usize,
-    },
-    CoordinatorMember {
-        process: usize,
-    },
-    ShardClient {
-        server: usize,
-        shard: usize,
-    },
-    ShardLink {
-        server: usize,
-        shard: usize,
-    },
-    /// A peer that uses the shard's backup.
-    ShardPeer {
-        server: usize,
-        shard: usize,
-    },
-    /// A shard that has opened a connection to another server.
-    ShardToServer {
-        server: usize,
-        shard: usize,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Clients work, faults happen.
-    Load,
-    /// No more faults: everything under way has to end.
-    Drain,
-    /// Every key is read once more.
-    FinalReads,
-    Over,
-}
-
 /// A process's clock, pauses and timer.
 #[derive(Debug)]
 pub struct Machine {
@@ -170,29 +43,6 @@ pub struct Machine {
     held: Vec<Event>,
     /// The earliest tick that is scheduled.
     tick_at: u64,
-}
-
-struct Scheduled {
-    at: u64,
-    sequence: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.sequence) == (other.at, other.sequence)
-    }
-}
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
 }
 
 pub struct World {

@@ -9,7 +9,13 @@
 //!
 //! Messages change by optional additions only; a message of a kind that the receiver does not know ends the connection.
 
+mod checkpoint;
+mod migration;
+
 use prost::{Message, Oneof};
+
+pub use checkpoint::*;
+pub use migration::*;
 
 /// Magic and format version, little-endian, that open a member stream.
 pub const MAGIC: [u8; 6] = *b"rcbmem";
@@ -233,21 +239,6 @@ pub struct TabletLoad {
     pub uses: u64,
 }
 
-/// How far a migration is.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct MigrationProgress {
-    #[prost(uint64, tag = "1")]
-    pub migration_id: u64,
-    /// Of entries, as they were read.
-    #[prost(uint64, tag = "2")]
-    pub bytes: u64,
-    #[prost(uint64, tag = "3")]
-    pub objects: u64,
-    /// The source was asked to take no more writes.
-    #[prost(bool, tag = "4")]
-    pub is_frozen: bool,
-}
-
 /// The tablet order with this sequence number is carried out.
 #[derive(Clone, PartialEq, Message)]
 pub struct TabletDone {
@@ -307,37 +298,6 @@ pub struct BackupReport {
     /// It keeps checkpoints of the coordinator's state; older builds do not know the message.
     #[prost(bool, tag = "7")]
     pub keeps_checkpoints: bool,
-}
-
-/// What has become of a [`KeepCheckpoint`].
-#[derive(Clone, PartialEq, Message)]
-pub struct CheckpointKept {
-    #[prost(uint64, tag = "1")]
-    pub number: u64,
-    /// So many bytes of it are here.
-    #[prost(uint64, tag = "2")]
-    pub bytes: u64,
-    /// All of it is in the volume, as safe as the durability of the backup makes everything.
-    #[prost(bool, tag = "3")]
-    pub is_kept: bool,
-    /// Why it is not kept, for people; empty if all is well. The one before is still there.
-    #[prost(string, tag = "4")]
-    pub failure: String,
-}
-
-/// A piece of the newest whole checkpoint in a volume.
-#[derive(Clone, PartialEq, Message)]
-pub struct CheckpointPart {
-    /// Of the volume; 0: it belongs to no store.
-    #[prost(fixed64, tag = "1")]
-    pub cluster_id: u64,
-    /// Of the whole; 0: there is none.
-    #[prost(uint64, tag = "2")]
-    pub total_bytes: u64,
-    #[prost(uint64, tag = "3")]
-    pub offset: u64,
-    #[prost(bytes = "vec", tag = "4")]
-    pub data: Vec<u8>,
 }
 
 /// Answers [`FenceLog`], and follows every further one: what this shard's backup holds of a log. Its master is refused from now on.
@@ -416,47 +376,6 @@ pub struct Probed {
 pub struct SuspectServer {
     #[prost(fixed64, tag = "1")]
     pub server_id: u64,
-}
-
-/// The tablet of a migration is here, as durable as the store's durability asks for; or it will not be. From the shard that it moves to, and, if
-/// something goes wrong there, from the one that it moves away from.
-#[derive(Clone, PartialEq, Message)]
-pub struct Migrated {
-    #[prost(uint64, tag = "1")]
-    pub migration_id: u64,
-    /// What this server's own log holds of the tablet lies in this segment and later ones.
-    #[prost(uint64, tag = "2")]
-    pub from_segment: u64,
-    /// Why not, for people; empty if all went well.
-    #[prost(string, tag = "3")]
-    pub failure: String,
-    /// It was for want of memory.
-    #[prost(bool, tag = "4")]
-    pub is_full: bool,
-    /// Of entries, as they were read.
-    #[prost(uint64, tag = "5")]
-    pub bytes: u64,
-    #[prost(uint64, tag = "6")]
-    pub objects: u64,
-    #[prost(uint64, tag = "7")]
-    pub duration_ns: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct MigrationId {
-    #[prost(uint64, tag = "1")]
-    pub migration_id: u64,
-}
-
-/// A client of this shard wants one of its tablets to be another server's.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct MigrationWanted {
-    #[prost(uint64, tag = "1")]
-    pub sequence: u64,
-    #[prost(message, required, tag = "2")]
-    pub tablet: TabletRange,
-    #[prost(fixed64, tag = "3")]
-    pub target: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -695,31 +614,6 @@ pub struct Backup {
     pub is_draining: bool,
 }
 
-/// Keep this copy of the coordinator's state in place of the one before; a part of it. Parts come in order, each when the one before is answered.
-#[derive(Clone, PartialEq, Message)]
-pub struct KeepCheckpoint {
-    /// Counts the checkpoints of one leader.
-    #[prost(uint64, tag = "1")]
-    pub number: u64,
-    #[prost(uint64, tag = "2")]
-    pub offset: u64,
-    /// Of the whole.
-    #[prost(uint64, tag = "3")]
-    pub total_bytes: u64,
-    #[prost(bytes = "vec", tag = "4")]
-    pub data: Vec<u8>,
-}
-
-/// Answered by [`CheckpointPart`].
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct ReadCheckpoint {
-    #[prost(uint64, tag = "1")]
-    pub offset: u64,
-    /// At most; less comes at the end.
-    #[prost(uint32, tag = "2")]
-    pub bytes: u32,
-}
-
 /// Refuse this log's master for ever, and say what is here of it once no promise to it is left; see [`LogInventory`].
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Log {
@@ -775,46 +669,6 @@ pub struct Probe {
     pub locator: String,
     #[prost(uint32, tag = "4")]
     pub timeout_ms: u32,
-}
-
-/// Bring a tablet over from a server that has it and goes on serving it, and answer with [`Migrated`].
-#[derive(Clone, PartialEq, Message)]
-pub struct Migrate {
-    #[prost(uint64, tag = "1")]
-    pub migration_id: u64,
-    #[prost(message, required, tag = "2")]
-    pub tablet: TabletRange,
-    #[prost(fixed64, tag = "3")]
-    pub source: u64,
-    /// Where the source listens for other servers.
-    #[prost(string, tag = "4")]
-    pub locator: String,
-    /// Of the snapshot, at most; 0: 200 MB.
-    #[prost(uint64, tag = "5")]
-    pub bytes_per_second: u64,
-    /// What is written to the tablet from now on gets this version at least.
-    #[prost(uint64, tag = "6")]
-    pub version_floor: u64,
-}
-
-/// What became of what was asked for with [`MigrationWanted`]: a status of the wire protocol for the client.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct MigrationEnded {
-    #[prost(uint64, tag = "1")]
-    pub sequence: u64,
-    #[prost(uint32, tag = "2")]
-    pub status: u32,
-}
-
-/// Let a server read a tablet that shall become its own.
-#[derive(Clone, PartialEq, Message)]
-pub struct MigrateOut {
-    #[prost(uint64, tag = "1")]
-    pub migration_id: u64,
-    #[prost(message, required, tag = "2")]
-    pub tablet: TabletRange,
-    #[prost(fixed64, tag = "3")]
-    pub target: u64,
 }
 
 /// What is kept is written in this format.

@@ -4,6 +4,7 @@ mod admin;
 mod connections;
 mod driver;
 mod kubernetes;
+mod probe;
 mod state_file;
 
 use std::net::{SocketAddr, SocketAddrV4};
@@ -27,6 +28,7 @@ use crate::random::random_u64;
 use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
 use crate::{FORMATS, VERSION, http};
 use driver::State;
+use probe::Probe;
 use state_file::{Directory, StateFile};
 
 /// Keeps the membership and the tables of a store, and tells clients where to find what.
@@ -206,7 +208,7 @@ fn run_alone(
             handler,
             |_| Ok(()),
         )?];
-        let probe = Arc::new(admin::Probe::new(mailbox.clone(), None));
+        let probe = Arc::new(Probe::new(mailbox.clone(), None));
         run_until_signal(threads, |stop| async move {
             tokio::try_join!(
                 http::serve(http, probe, stop.clone().wait()),

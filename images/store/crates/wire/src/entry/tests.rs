@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::{FIRST_FORMAT, Formats};
+use crate::format::FIRST_FORMAT;
 
 fn written<'a>(entry: &impl Entry<'a>) -> Vec<u8> {
     let mut out = vec![0xAA; entry.entry_bytes()];
@@ -193,7 +193,8 @@ fn a_digest_whose_ids_do_not_grow_or_are_cut_is_malformed() {
 #[cfg(feature = "next-format")]
 #[test]
 fn the_next_format_lies_otherwise_and_is_refused_by_who_does_not_know_it() {
-    use crate::format::NEXT_FORMAT;
+    use crate::format::{Formats, NEXT_FORMAT};
+
     let header = SegmentHeader {
         cluster_id: 1,
         server_id: ServerId::new(9, 1),

@@ -27,6 +27,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{oneshot, watch};
 use wire::locator::Locator;
 
+use super::probe::Probe;
 use super::{Options, admin, announce, bind_admin, bound, client_base};
 use crate::http;
 use crate::locators::{
@@ -228,7 +229,7 @@ pub fn run(options: &Options, reactor: Reactor) -> Result<(), String> {
             };
             endpoints.lead_to(&place).await;
         };
-        let probe = Arc::new(admin::Probe::new(mailbox.clone(), Some(seen.clone())));
+        let probe = Arc::new(Probe::new(mailbox.clone(), Some(seen.clone())));
         let result = run_until_signal(vec![thread], |stop| async move {
             tokio::select! {
                 result = async { tokio::try_join!(
