@@ -19,6 +19,7 @@ impl Coordinator {
                     segment_bytes: report.segment_bytes,
                     is_retired: !report.retired.is_empty(),
                     is_draining: member.is_draining,
+                    is_last_resort: member.is_last_resort,
                 })
             })
             .collect();

@@ -141,13 +141,40 @@ impl Coordinator {
         member.is_some_and(|member| member.is_draining)
     }
 
+    // ---- the end ----
+
+    /// Members that nobody seems to need any more get nothing from now on, not even as the last resort. They are drained when all know that, and nobody
+    /// has put anything there before.
+    pub(crate) fn end_last_resorts(&mut self, out: &mut impl Output) {
+        for name in self.members.last_resorts() {
+            if self.tablets_at(&name) == 0 && self.why_copies_are_needed(&name).is_empty() {
+                self.members.end_last_resort(&name);
+                let text = format!("member {name:?} gets no copies any more, whatever happens");
+                out.log_message(level::NOTICE, &text);
+                self.announce_backups(None, out);
+            }
+        }
+    }
+
+    /// Why a member that is to leave and that nobody seems to need is not drained yet.
+    pub(crate) fn why_drain_goes_on(&self, name: &str) -> Option<String> {
+        let member = self.members.get(name)?;
+        let text = "it may still get copies where there are too few others, until all servers know that it gets none: ask again in a second";
+        member.is_last_resort.then(|| text.to_owned())
+    }
+
+    fn tablets_at(&self, name: &str) -> u64 {
+        let servers = self.servers_of(name);
+        let tablets = servers.iter().map(|&index| self.tables.tablets_of(index));
+        tablets.sum()
+    }
+
     // ---- how far it is ----
 
     /// How far a member that is being drained is.
     pub(crate) fn draining(&self, name: &str) -> Draining {
         let servers = self.servers_of(name);
-        let tablets = servers.iter().map(|&index| self.tables.tablets_of(index));
-        let tablets: u64 = tablets.sum();
+        let tablets = self.tablets_at(name);
         let mut waits_for = Vec::new();
         if tablets > 0 {
             let (tables, more, _) = self.list_owned(&servers.iter().copied().collect());
@@ -157,6 +184,9 @@ impl Coordinator {
             ));
         }
         waits_for.extend(self.why_copies_are_needed(name));
+        if waits_for.is_empty() {
+            waits_for.extend(self.why_drain_goes_on(name));
+        }
         waits_for.truncate(MAX_REASONS);
         let masters = self.other_masters(name);
         let copies = masters.map(|(_, server)| self.copies_at(server, name));

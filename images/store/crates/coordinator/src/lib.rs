@@ -271,6 +271,7 @@ impl Coordinator {
     fn do_what_is_due(&mut self, now: Time, out: &mut impl Output) -> Time {
         if now >= self.next_ping {
             self.end_silent_sessions(now, out);
+            self.end_last_resorts(out);
             self.ping_shards(now, out);
             self.leases.expire(self.cluster_time_ns(now));
             self.next_ping = now + self.config.ping_interval;

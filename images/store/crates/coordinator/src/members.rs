@@ -42,8 +42,10 @@ pub struct Member {
     pub incarnations: u64,
     /// `process` is dead, and no other has come yet.
     pub is_dead: bool,
-    /// It is to leave the store: it gets no tablets and no copies, and what it has goes elsewhere. Holds for its processes to come, too.
+    /// It is to leave the store: it gets no tablets, and what it has goes elsewhere. Holds for its processes to come, too.
     pub is_draining: bool,
+    /// Though it is to leave it gets copies where the others are too few. Not any more once nobody seems to need it.
+    pub is_last_resort: bool,
     past: VecDeque<Process>,
 }
 
@@ -458,6 +460,7 @@ impl Members {
             incarnations: 1,
             is_dead: false,
             is_draining: false,
+            is_last_resort: false,
             past: VecDeque::new(),
         };
         self.members.insert(hello.member.clone(), member);
@@ -552,9 +555,25 @@ impl Members {
         };
         let was_draining = std::mem::replace(&mut member.is_draining, is_draining);
         if was_draining != is_draining {
+            member.is_last_resort = is_draining;
             self.changed.insert(Key::Member(name.to_owned()));
         }
         was_draining != is_draining
+    }
+
+    /// A member gets no copies from now on, whatever happens.
+    pub fn end_last_resort(&mut self, name: &str) {
+        if let Some(member) = self.members.get_mut(name) {
+            member.is_last_resort = false;
+            self.changed.insert(Key::Member(name.to_owned()));
+        }
+    }
+
+    /// Members that are to leave and may get copies still.
+    pub fn last_resorts(&self) -> Vec<String> {
+        let members = self.members.iter();
+        let open = members.filter(|(_, member)| member.is_last_resort);
+        open.map(|(name, _)| name.clone()).collect()
     }
 
     /// Members that take tablets and have every shard connected: each one's server indexes, in order of the first.

@@ -92,6 +92,9 @@ impl Coordinator {
         }
         if !removal.gives_up_copies {
             let mut reasons = self.why_copies_are_needed(&member);
+            if self.other_masters(&member).next().is_some() {
+                reasons.extend(self.why_drain_goes_on(&member));
+            }
             reasons.truncate(MAX_REASONS);
             if !reasons.is_empty() {
                 return Err(RemoveMemberError::CopiesNeeded { member, reasons });

@@ -58,9 +58,11 @@ fn list_of(actions: &[Action], connection: u64) -> Option<Backups> {
     lists.next_back()
 }
 
-/// All who are connected answer a ping; server `number` says that so many segments of its log have copies at each draining backup of the list.
-fn pongs(store: &mut Store, list: &Backups, segments: &[(u64, u64)]) {
+/// All who are connected answer a ping; server `number` says that so many segments of its log have copies at each draining backup of the list. Returns
+/// the list that all were told before, if there was one.
+fn pongs(store: &mut Store, list: &Backups, segments: &[(u64, u64)]) -> Option<Backups> {
     let actions = store.harness.advance(Duration::from_millis(200));
+    let told = list_of(&actions, 102);
     for action in actions {
         let Action::Send(connection, Kind::Ping(ping)) = action else {
             continue;
@@ -86,6 +88,30 @@ fn pongs(store: &mut Store, list: &Backups, segments: &[(u64, u64)]) {
             .harness
             .shard_says(connection, shard::Kind::Pong(pong));
     }
+    told
+}
+
+/// Nobody has anything there; which list all know in the end.
+fn all_need_nothing(store: &mut Store, list: Backups) -> Backups {
+    pongs(store, &list, &[]);
+    let list = pongs(store, &list, &[]).unwrap_or(list);
+    pongs(store, &list, &[]);
+    list
+}
+
+fn remove(store: &mut Store, name: &str) -> Result<(), String> {
+    let harness = &mut store.harness;
+    let removed = harness
+        .coordinator
+        .remove_member(harness.now, &removal(name), &mut harness.out);
+    removed.map_err(|error| error.to_string())
+}
+
+/// What the list says of the backup of a server.
+fn said_of(list: &Backups, id: ServerId) -> (bool, bool) {
+    let mut backups = list.backups.iter();
+    let backup = backups.find(|backup| backup.server_id == id.0).unwrap();
+    (backup.is_draining, backup.is_last_resort)
 }
 
 fn migrate_to(store: &mut Store, key_hash: u64, target: ServerId) -> Result<u64, MigrateError> {
@@ -164,13 +190,9 @@ fn drained_is_who_has_nothing_that_anybody_needs() {
         text.contains("5 segments of the log of server 2.0"),
         "{text}"
     );
-    let harness = &mut store.harness;
-    let removed = harness
-        .coordinator
-        .remove_member(harness.now, &removal("m1"), &mut harness.out);
-    assert!(removed.unwrap_err().to_string().contains("5 segments"));
+    assert!(remove(&mut store, "m1").unwrap_err().contains("5 segments"));
 
-    pongs(&mut store, &list, &[]);
+    let list = all_need_nothing(&mut store, list);
     let drained = Draining {
         is_drained: true,
         ..Draining::default()
@@ -185,18 +207,67 @@ fn drained_is_who_has_nothing_that_anybody_needs() {
     );
     store.start(3, "m3", &[]);
     pongs(&mut store, &list, &[]);
-    let harness = &mut store.harness;
-    let removed = harness
-        .coordinator
-        .remove_member(harness.now, &removal("m1"), &mut harness.out);
-    assert_eq!(removed, Ok(()));
+    assert_eq!(remove(&mut store, "m1"), Ok(()));
+}
+
+#[test]
+fn what_is_drained_stays_so() {
+    let mut store = Store::new(4);
+    let one = store.ids[&1];
+    let (_, actions) = try_drain(&mut store.harness, "m1").unwrap();
+    let open = list_of(&actions, 102).unwrap();
+    assert_eq!(said_of(&open, one), (true, true));
+    let waits = |store: &Store| shown(&store.harness, "m1").unwrap().waits_for.join("; ");
+    // Nobody has anything there, but may put something there before the next list comes.
+    pongs(&mut store, &open, &[]);
+    assert!(waits(&store).contains("may still get"), "{}", waits(&store));
+    let refused = remove(&mut store, "m1").unwrap_err();
+    assert!(refused.contains("may still get"), "{refused}");
+    let closed = pongs(&mut store, &open, &[]).expect("all are told");
+    assert_eq!(said_of(&closed, one), (true, false));
+    assert!(
+        waits(&store).contains("has not said yet"),
+        "{}",
+        waits(&store)
+    );
+    // As somebody has.
+    pongs(&mut store, &closed, &[(3, 1)]);
+    assert!(waits(&store).contains("1 segments"), "{}", waits(&store));
+    assert_eq!(pongs(&mut store, &closed, &[]), None);
+    assert!(shown(&store.harness, "m1").unwrap().is_drained);
+
+    // For every list to come: those of the next coordinator, too.
+    store.start(5, "m5", &[]);
+    let list = list_of(&store.wait(0), 102);
+    assert!(list.is_none_or(|list| said_of(&list, one) == (true, false)));
+    store.harness.restart(Duration::from_secs(1));
+    let shown = shown(&store.harness, "m1").unwrap();
+    assert!(
+        !shown.waits_for.iter().any(|why| why.contains("may still")),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn one_that_was_taken_back_is_drained_from_the_beginning() {
+    let mut store = Store::new(4);
+    let list = list_of(&try_drain(&mut store.harness, "m1").unwrap().1, 102).unwrap();
+    all_need_nothing(&mut store, list);
+    assert!(shown(&store.harness, "m1").unwrap().is_drained);
+    let one = store.ids[&1];
+    let list = list_of(&undrain(&mut store.harness, "m1"), 102).unwrap();
+    assert_eq!(said_of(&list, one), (false, false));
+    let (begun, actions) = try_drain(&mut store.harness, "m1").unwrap();
+    assert!(!begun.is_drained);
+    let list = list_of(&actions, 102).unwrap();
+    assert_eq!(said_of(&list, one), (true, true));
 }
 
 #[test]
 fn what_a_master_said_on_another_connection_does_not_count() {
     let mut store = Store::new(4);
     let list = list_of(&try_drain(&mut store.harness, "m1").unwrap().1, 102).unwrap();
-    pongs(&mut store, &list, &[]);
+    let list = all_need_nothing(&mut store, list);
     assert!(shown(&store.harness, "m1").unwrap().is_drained);
     store.harness.close(102);
     let again = Hello {
@@ -360,6 +431,7 @@ fn without_copies_it_is_the_tablets_that_count() {
     };
     harness.shard_says(101, shard::Kind::Migrated(migrated));
     harness.shard_says(100, shard::Kind::Stopped(MigrationId { migration_id }));
+    harness.advance(Duration::from_millis(200));
     assert!(shown(&harness, "a").unwrap().is_drained);
 }
 

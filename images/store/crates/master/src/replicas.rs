@@ -108,6 +108,7 @@ impl Shard {
             segment_bytes: backup.segment_bytes,
             is_retired: backup.is_retired,
             is_draining: backup.is_draining,
+            is_last_resort: backup.is_last_resort,
         };
         let own = self.config.segment_bytes;
         let (fitting, small): (Vec<_>, Vec<_>) = list

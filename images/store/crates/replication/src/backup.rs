@@ -149,9 +149,9 @@ impl Backup {
         self.is_up() && self.is_listed
     }
 
-    /// Whether it can take another replica.
+    /// Whether it could take another replica; one that is drained takes it as the last resort at most.
     pub fn takes_replicas(&self, now: Time) -> bool {
-        self.is_ready() && !self.retired && !self.info.is_draining && self.avoided_until <= now
+        self.is_ready() && !self.retired && self.avoided_until <= now
     }
 
     /// It has no frame free.

@@ -1,5 +1,6 @@
 //! Backups that are to leave the store. What they have goes on to count, and is copied to others as what was lost would be; it is freed when as many
-//! replicas as are wanted are complete elsewhere, and nothing is put there any more.
+//! replicas as are wanted are complete elsewhere. Something new is put there only where the others are too few, and only as long as the coordinator
+//! says that this may be: docs/drain.md.
 
 use std::collections::BTreeSet;
 

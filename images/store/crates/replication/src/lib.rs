@@ -8,8 +8,10 @@
 mod backup;
 mod draining;
 mod floor;
+mod heads;
 mod lease;
 mod placement;
+mod placing;
 mod random;
 mod replicator;
 mod segment;
@@ -34,8 +36,10 @@ pub struct BackupInfo {
     pub segment_bytes: u32,
     /// Its storage has failed: it takes nothing.
     pub is_retired: bool,
-    /// It is to leave the store: it takes nothing new, and what it has is copied elsewhere.
+    /// It is to leave the store: what it has is copied elsewhere, and it takes nothing new,
     pub is_draining: bool,
+    /// unless there are too few others, and as long as this is set.
+    pub is_last_resort: bool,
 }
 
 /// What a replicator wants done. None of it may call back before it returns.

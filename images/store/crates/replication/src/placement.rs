@@ -15,10 +15,19 @@ pub struct Choice<'a> {
     pub segment_id: u64,
     /// What a frame must hold.
     pub segment_bytes: u32,
+    /// Also those that are drained, and may be taken where others are too few.
+    pub has_last_resort: bool,
     pub now: Time,
 }
 
 impl Choice<'_> {
+    pub fn with_last_resort(self) -> Self {
+        Self {
+            has_last_resort: true,
+            ..self
+        }
+    }
+
     /// Chooses `count` more, besides those that hold it already; fewer if there are not as many.
     ///
     /// Of two candidates that random picks, the one with fewer replicas of this log is taken: replicas are scattered over all backups, so that all
@@ -59,6 +68,7 @@ impl Choice<'_> {
     fn usable(&self) -> impl Iterator<Item = &Backup> {
         self.backups.values().filter(|backup| {
             backup.takes_replicas(self.now)
+                && (self.has_last_resort && backup.info.is_last_resort || !backup.info.is_draining)
                 && backup.info.host != self.own_host
                 && backup.info.segment_bytes >= self.segment_bytes
                 && backup.has_place_for(self.segment_id)

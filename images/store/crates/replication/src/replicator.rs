@@ -10,7 +10,6 @@ use wire::time::Time;
 
 use crate::backup::{Backup, Link, Request, UnderWay};
 use crate::floor::{Floor, Ghost};
-use crate::placement::Choice;
 use crate::random::Random;
 use crate::segment::{Replica, Segment};
 use crate::{BackupInfo, Output};
@@ -23,9 +22,6 @@ const ALL_SLOW: Duration = Duration::from_secs(1);
 const SLOW_FACTOR: u32 = 10;
 /// A connection on which a request waits for longer is closed, and an attempt to connect that takes longer is given up.
 pub(crate) const STUCK: Duration = Duration::from_secs(5);
-/// A head with fewer replicas than wanted is replaced no more often than this.
-const MORE_REPLICAS_PAUSE: Duration = Duration::from_secs(1);
-
 /// That disks are full is said as often as this, as long as it holds.
 const FULL_TOLD: Duration = Duration::from_secs(10);
 
@@ -79,6 +75,8 @@ pub struct Report {
     pub segments_short: u64,
     /// Data that waits to be copied.
     pub waiting_bytes: u64,
+    /// Replicas so far that went to backups that are to leave, as there were too few others.
+    pub last_resorts: u64,
 }
 
 /// See the crate's documentation.
@@ -97,8 +95,8 @@ pub struct Replicator {
     /// A backup has refused this log for ever: somebody recovers it.
     pub(crate) is_deposed: bool,
     /// The head must be replaced as soon as memory is free.
-    wants_new_head: bool,
-    more_replicas_at: Time,
+    pub(crate) wants_new_head: bool,
+    pub(crate) more_replicas_at: Time,
     /// No replica that was lost is made again before this.
     pub(crate) repair_at: Time,
     /// Copies that nobody waits for go out a piece at a time.
@@ -107,7 +105,8 @@ pub struct Replicator {
     pub(crate) strays_at: Time,
     /// That disks are full is not said again before this.
     full_told_until: Time,
-    random: Random,
+    pub(crate) random: Random,
+    pub(crate) last_resorts: u64,
 }
 
 impl Replicator {
@@ -131,6 +130,7 @@ impl Replicator {
             yields_to_replay: false,
             strays_at: Time::ZERO,
             full_told_until: Time::ZERO,
+            last_resorts: 0,
         }
     }
 
@@ -165,6 +165,7 @@ impl Replicator {
             segments: self.segments.len() as u64,
             segments_short: self.segments.values().filter(is_short).count() as u64,
             waiting_bytes: self.segments.values().map(waiting).sum(),
+            last_resorts: self.last_resorts,
         }
     }
 
@@ -572,122 +573,7 @@ impl Replicator {
         }
     }
 
-    /// Opens the first head, or another where the present one has lost a replica or could have more.
-    fn replace_head(&mut self, now: Time, log: &mut Log) {
-        let Some(&id) = self.heads.back() else {
-            if self.heads.is_empty() && self.segments.is_empty() {
-                log.start_new_head();
-            }
-            return;
-        };
-        let placed = self.segments[&id].replicas.len();
-        if placed > 0 && placed < self.config.replicas && !self.wants_new_head {
-            let possible = self.config.replicas.min(self.choice(now, id).hosts());
-            if possible > placed && self.more_replicas_at <= now {
-                self.more_replicas_at = now + MORE_REPLICAS_PAUSE;
-                self.wants_new_head = true;
-            }
-        }
-        // Elsewhere it must get as many replicas as it has.
-        if !self.wants_new_head
-            && self.more_replicas_at <= now
-            && self.is_on_draining(id)
-            && self.choice(now, id).hosts() >= placed
-        {
-            self.more_replicas_at = now + MORE_REPLICAS_PAUSE;
-            self.wants_new_head = true;
-        }
-        if self.wants_new_head {
-            log.start_new_head();
-        }
-    }
-
-    fn choice(&self, now: Time, segment_id: u64) -> Choice<'_> {
-        Choice {
-            backups: &self.backups,
-            own_host: &self.config.host,
-            segment_id,
-            segment_bytes: self.config.segment_bytes,
-            now,
-        }
-    }
-
-    /// Gives a segment the replicas that it lacks, as far as there are backups.
-    pub(crate) fn place(&mut self, now: Time, segment_id: u64) {
-        let Some(segment) = self.segments.get(&segment_id) else {
-            return;
-        };
-        let is_first = segment.replicas.is_empty() && !self.floor.is_haunted(segment_id);
-        let is_open_head = segment.role == Role::Head && !segment.is_closed;
-        // An open head gets all of its replicas at once, and never another one. (It is asked for with every append: nothing is allocated.)
-        let has_all = !segment.is_settled && segment.replicas.len() >= self.config.replicas;
-        if has_all || is_open_head && !is_first {
-            return;
-        }
-        // While somebody waits for it, replicas on backups that are drained are as good as others.
-        let holders = match segment.is_settled {
-            true => self.staying(segment),
-            false => segment.replicas.iter().collect(),
-        };
-        let held: Vec<ServerId> = holders.iter().map(|replica| replica.backup).collect();
-        let missing = self.config.replicas.saturating_sub(held.len());
-        if missing == 0 {
-            return;
-        }
-        let mut random = self.random.clone();
-        let picked = self
-            .choice(now, segment_id)
-            .pick(held.clone(), missing, &mut random);
-        let is_enough = picked.len() == missing
-            || held.len() + picked.len() >= self.config.min_replicas && self.all_tried();
-        if picked.is_empty() || is_open_head && !is_enough {
-            return;
-        }
-        self.random = random;
-        let role = if is_open_head { Role::Head } else { Role::Side };
-        for id in picked {
-            let Some(backup) = self.backups.get_mut(&id) else {
-                continue;
-            };
-            backup.replica_count += 1;
-            // What is there of it already is completed.
-            let is_there = backup.strays.remove(&segment_id).is_some();
-            let ghost = self.floor.revive(segment_id, id).map(Replica::again);
-            let replica = ghost.unwrap_or_else(|| {
-                if is_there {
-                    Replica::of_open_head(id)
-                } else {
-                    Replica::new(id, role)
-                }
-            });
-            if let Some(segment) = self.segments.get_mut(&segment_id) {
-                segment.replicas.push(replica);
-            }
-        }
-    }
-
-    /// Whether waiting may bring more backups.
-    fn all_tried(&self) -> bool {
-        self.backups.values().all(|backup| backup.was_tried)
-    }
-
     // ---- durability ----
-
-    /// Asks for the open floor that the present head needs, once everything older is closed.
-    fn ask_for_floor(&mut self, out: &mut impl Output) {
-        let Some(&id) = self.heads.back() else { return };
-        if self.floor.covers(id) || !self.segments[&id].all_open() {
-            return;
-        }
-        let older = self.heads.iter().rev().skip(1);
-        let is_closed = |id: &u64| {
-            let segment = &self.segments[id];
-            segment.all_closed() && segment.replicas.len() >= self.config.min_replicas
-        };
-        if older.copied().collect::<Vec<_>>().iter().all(is_closed) && self.floor.ask(id) {
-            out.raise_open_floor(id);
-        }
-    }
 
     /// Tells the log which closed segments have all the replicas that they can have.
     fn settle(&mut self, now: Time, log: &mut Log) {

@@ -2,14 +2,16 @@
 //!
 //! Chance has its own source here: seeds in which nobody is drained are what they were before anybody could be.
 
-use coordinator::Drain;
-use coordinator::status::{ClusterStatus, Draining, Member};
+use std::collections::BTreeSet;
 
-use crate::coordinator_node::Core;
+use coordinator::status::{ClusterStatus, Draining, Member};
+use coordinator::{Drain, DrainError};
+
+use crate::leaders::coordinator_host;
 use crate::random::Random;
 use crate::run::Profile;
-use crate::scenario::{MILLI, Scenario};
-use crate::world::{COORDINATOR, Event, Phase, World};
+use crate::scenario::{MILLI, SECOND, Scenario};
+use crate::world::{Event, Phase, World};
 
 /// Who is drained, and when.
 #[derive(Debug)]
@@ -17,17 +19,29 @@ pub struct Drains {
     random: Random,
     /// Between two looks, on average; 0: nobody is drained.
     interval: u64,
+    /// Members that were drained when somebody looked, and that nobody has taken back since.
+    drained: BTreeSet<String>,
 }
 
 impl Drains {
-    /// Only where they are asked for: what a store does of which too little would stay is not decided.
+    /// In one of four seeds with replicas.
     pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Drains {
         let mut random = Random::new(seed.rotate_left(32) ^ !0);
-        let happen = profile == Profile::Draining;
+        let happen = match profile {
+            Profile::Draining => true,
+            Profile::Any
+            | Profile::Replicated
+            | Profile::Migrating
+            | Profile::FailOver
+            | Profile::Upgrade => random.chance(250),
+            // What was noted is older there than what was seen; disks are lost by another count.
+            Profile::Rebuilding | Profile::Overwriting => false,
+        };
         let interval = *random.pick(&[30 * MILLI, 100 * MILLI, 400 * MILLI]);
-        let is_possible = scenario.replicated.is_some() && scenario.fail_over.is_none();
+        let is_possible = scenario.replicated.is_some() && !scenario.rebuilds;
         Drains {
             interval: if happen && is_possible { interval } else { 0 },
+            drained: BTreeSet::new(),
             random,
         }
     }
@@ -37,30 +51,36 @@ impl World {
     pub fn plan_drain(&mut self) {
         let interval = self.drains.interval;
         if interval > 0 {
-            let after = self.drains.random.between(interval / 10, 2 * interval);
+            let after = match self.phase {
+                Phase::Load => self.drains.random.between(interval / 10, 2 * interval),
+                _ => SECOND,
+            };
             self.schedule_in(after, Event::Drain);
         }
     }
 
     /// Something happens to a member; the coordinator sees to the rest.
     pub fn drain(&mut self) {
-        if self.phase != Phase::Load {
-            return;
-        }
         self.plan_drain();
         let members = self.known_members();
         if members.is_empty() {
             return;
         }
+        if self.phase != Phase::Load {
+            return self.end_hopeless_drains(&members);
+        }
+        let is_drained = |draining: &Draining| draining.is_drained;
+        for member in &members {
+            if member.draining.as_ref().is_some_and(is_drained) {
+                self.drains.drained.insert(member.name.clone());
+            }
+        }
         let member = self.drains.random.pick(&members).clone();
+        let was_drained = self.drains.drained.contains(&member.name);
         match (member.draining, self.drains.random.between(0, 99)) {
             (None, 0..25) => self.begin_drain(&member.name),
-            (
-                Some(Draining {
-                    is_drained: true, ..
-                }),
-                0..40,
-            ) => self.lose_drained(&member.name),
+            // Whoever saw it takes his time.
+            (Some(_), 0..40) if was_drained => self.lose_drained(&member.name),
             (Some(_), 40..50) => self.end_drain(&member.name),
             _ => {}
         }
@@ -68,39 +88,50 @@ impl World {
 
     /// As the coordinator shows them.
     fn known_members(&self) -> Vec<Member> {
-        let node = self.coordinators[0].node.as_ref();
-        match node.map(|node| &node.core) {
-            Some(Core::Alone(core)) => core.cluster_status(self.clock(COORDINATOR)).members,
-            _ => Vec::new(),
-        }
+        self.leading().map_or_else(Vec::new, |(process, core)| {
+            let now = self.clock(coordinator_host(process));
+            core.cluster_status(now).members
+        })
     }
 
     fn begin_drain(&mut self, name: &str) {
-        let drain = Drain {
-            name: name.to_owned(),
-            expected_cluster_id: 0,
-        };
+        let drain = drain_of(name);
         let mut begun = None;
-        self.with_coordinator(|core, now, out| {
-            begun = Some(core.drain_member(now, &drain, out));
-        });
+        match self.leading_process() {
+            Some(process) => self.with_leader(process, |leader, now| {
+                begun = Some(leader.drain_member(now, &drain));
+            }),
+            None => self.with_coordinator(|core, now, out| {
+                begun = Some(core.drain_member(now, &drain, out));
+            }),
+        }
         match begun {
             Some(Ok(_)) => self.coverage.hit("members drained"),
-            Some(Err(_)) => self.coverage.hit("drains refused"),
-            None => {}
+            Some(Err(DrainError::CannotEnd { .. })) => self.coverage.hit("drains refused"),
+            Some(Err(_)) | None => {}
         }
     }
 
     fn end_drain(&mut self, name: &str) {
         self.coverage.hit("members undrained");
-        let drain = Drain {
-            name: name.to_owned(),
-            expected_cluster_id: 0,
-        };
-        self.with_coordinator(|core, _, out| {
-            core.undrain_member(&drain, out)
-                .expect("a member that the status shows");
-        });
+        self.drains.drained.remove(name);
+        let drain = drain_of(name);
+        match self.leading_process() {
+            // It may lead no more, and not know that.
+            Some(process) => self.with_leader(process, |leader, _| {
+                drop(leader.undrain_member(&drain));
+            }),
+            None => self.with_coordinator(|core, _, out| {
+                let done = core.undrain_member(&drain, out);
+                done.expect("a member that the status shows");
+            }),
+        }
+    }
+
+    /// Of several coordinators the one that is asked, if there is one.
+    fn leading_process(&self) -> Option<usize> {
+        let (process, _) = self.scenario.fail_over.and_then(|_| self.leading())?;
+        Some(process)
     }
 
     /// The machine of a member that is drained burns down. That is no loss, whatever else has happened.
@@ -111,6 +142,34 @@ impl World {
         self.coverage.hit("drained servers lost with their disks");
         self.crash_server(server);
         self.servers[server].disks.clear();
+    }
+
+    /// All is well again. Where fewer stay than are needed, which nobody could know while some were dead, one that leaves is taken back: one that says
+    /// for what it waits, or one that is drained.
+    fn end_hopeless_drains(&mut self, members: &[Member]) {
+        let replicas = self.scenario.replicated.map_or(0, |it| it.replicas);
+        let staying = members.iter().filter(|member| member.draining.is_none());
+        if staying.count() > usize::from(replicas) {
+            return;
+        }
+        let is_hopeless = |draining: &Draining| {
+            let mut waits_for = draining.waits_for.iter();
+            draining.is_drained || waits_for.any(|why| why.contains("start another member first"))
+        };
+        let mut hopeless = members
+            .iter()
+            .filter(|member| member.draining.as_ref().is_some_and(is_hopeless));
+        if let Some(member) = hopeless.next() {
+            self.coverage.hit("drains that could not end");
+            self.end_drain(&member.name);
+        }
+    }
+}
+
+fn drain_of(name: &str) -> Drain {
+    Drain {
+        name: name.to_owned(),
+        expected_cluster_id: 0,
     }
 }
 

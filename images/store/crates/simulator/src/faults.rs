@@ -489,6 +489,12 @@ impl World {
         coverage.add("increments", stats.increments);
         coverage.add("results answered from record", stats.duplicates);
         coverage.add("log segments cleaned", stats.segments_cleaned);
+        let report = shard.core.shard().replication_report();
+        let last_resorts = report.map_or(0, |report| report.last_resorts);
+        coverage.add(
+            "copies on servers that leave for want of others",
+            last_resorts,
+        );
         let opened = shard.core.shard().head_position().0 / u64::from(self.scenario.segment_bytes);
         coverage.add("log segments opened", opened);
     }

@@ -612,6 +612,9 @@ pub struct Backup {
     /// It is to leave the store: it gets no new replicas, and those that it has are copied elsewhere.
     #[prost(bool, tag = "7")]
     pub is_draining: bool,
+    /// Though it is to leave it gets replicas of a log that has too few other backups. Not set any more once nobody seems to need it.
+    #[prost(bool, tag = "8")]
+    pub is_last_resort: bool,
 }
 
 /// Refuse this log's master for ever, and say what is here of it once no promise to it is left; see [`LogInventory`].

@@ -32,6 +32,7 @@ fn member_record(name: &str, member: &Member) -> Record {
         past: member.past.iter().map(process_record).collect(),
         is_dead: member.is_dead,
         is_draining: member.is_draining,
+        is_last_resort: member.is_last_resort,
         oldest_format: member.formats.oldest,
         newest_format: member.formats.newest,
     })
@@ -193,6 +194,7 @@ impl Members {
             past: record.past.into_iter().map(process_of).collect(),
             is_dead: record.is_dead,
             is_draining: record.is_draining,
+            is_last_resort: record.is_last_resort,
         })
     }
 }

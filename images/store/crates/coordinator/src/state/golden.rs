@@ -50,6 +50,7 @@ fn records() -> Vec<(&'static str, Record)> {
         past: vec![process("uid-1", 8)],
         is_dead: true,
         is_draining: false,
+        is_last_resort: false,
         oldest_format: 0,
         newest_format: 0,
     };
@@ -150,6 +151,10 @@ fn records() -> Vec<(&'static str, Record)> {
         is_draining: true,
         ..member.clone()
     };
+    let member_as_last_resort = Member {
+        is_last_resort: true,
+        ..member_draining.clone()
+    };
     let member_with_formats = Member {
         oldest_format: 1,
         newest_format: 2,
@@ -172,6 +177,7 @@ fn records() -> Vec<(&'static str, Record)> {
         ("member-draining", Record::Member(member_draining)),
         ("member-with-formats", Record::Member(member_with_formats)),
         ("meta-rebuilt", Record::Meta(meta_rebuilt)),
+        ("member-last-resort", Record::Member(member_as_last_resort)),
     ]
 }
 

@@ -125,6 +125,9 @@ pub struct Member {
     /// It is to leave the store.
     #[prost(bool, tag = "12")]
     pub is_draining: bool,
+    /// It may get copies still. Not set by older builds, which give none to whom is to leave.
+    #[prost(bool, tag = "14")]
+    pub is_last_resort: bool,
     /// Formats that the present process reads; 0, of older builds: the first alone.
     #[prost(uint32, tag = "10")]
     pub oldest_format: u32,

@@ -39,6 +39,8 @@ fn what_it_has_is_copied_first_and_then_freed() {
         assert_eq!(world.replicator.segments_at(id), 0);
         assert_eq!(world.replicas_of(id), []);
         assert!(!world.backups_of_head().contains(&id));
+        world.end_last_resorts();
+        world.notice();
         world.remove_drained();
         assert!(matches!(world.recover(u16::MAX), Outcome::Found { .. }));
         world.write(1, 100);
@@ -85,6 +87,80 @@ fn what_has_no_place_elsewhere_stays() {
     world.notice();
     world.pass(Duration::from_secs(3));
     assert_eq!(world.replicator.segments_at(id), 0);
+}
+
+/// All are drained, and one with the head's replica is away.
+fn nowhere_to_go(replicas: usize) -> World {
+    let mut world = with_segments(replicas, replicas + 1);
+    for at in 0..=replicas {
+        drain(&mut world, at, true);
+    }
+    world
+}
+
+fn lose_a_replica_of_the_head(world: &mut World) -> ServerId {
+    let lost = world.backups_of_head()[0];
+    world.leave_backup(lost);
+    world.notice();
+    world.write(1, 100);
+    world.pass(Duration::from_millis(50));
+    lost
+}
+
+#[test]
+fn one_that_leaves_is_better_than_none() {
+    for replicas in 1..=3 {
+        let mut world = nowhere_to_go(replicas);
+        let lost = lose_a_replica_of_the_head(&mut world);
+        assert!(world.is_all_durable());
+        let head = world.backups_of_head();
+        // As few as there must be.
+        assert_eq!(head.len(), replicas.saturating_sub(1).max(1));
+        assert!(!head.contains(&lost));
+        // There are better ones.
+        for _ in 0..=replicas {
+            world.start_backup();
+        }
+        world.notice();
+        world.pass(Duration::from_secs(3));
+        for id in head {
+            assert_eq!(world.replicator.segments_at(id), 0);
+        }
+        world.calm();
+    }
+}
+
+#[test]
+fn one_that_is_about_to_be_drained_is_not_taken_even_then() {
+    let mut world = nowhere_to_go(2);
+    world.end_last_resorts();
+    world.notice();
+    lose_a_replica_of_the_head(&mut world);
+    world.pass(Duration::from_secs(2));
+    assert!(!world.is_all_durable());
+    world.start_backup();
+    world.notice();
+    world.pass(Duration::from_secs(2));
+    assert!(world.is_all_durable());
+    let head = world.backups_of_head();
+    assert!(head.iter().all(|id| !world.replicator.is_draining(*id)));
+    world.calm();
+}
+
+#[test]
+fn one_that_stays_comes_first() {
+    let mut world = with_segments(2, 3);
+    drain(&mut world, 0, true);
+    drain(&mut world, 1, true);
+    let stays = world.infos()[2].id;
+    let lost = world.backups_of_head();
+    let lost = lost.into_iter().find(|id| *id != stays).unwrap();
+    world.leave_backup(lost);
+    world.notice();
+    world.write(1, 100);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.backups_of_head(), [stays]);
+    world.calm();
 }
 
 #[test]

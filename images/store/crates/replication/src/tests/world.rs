@@ -220,6 +220,7 @@ impl World {
                 segment_bytes: 4096,
                 is_retired: false,
                 is_draining: false,
+                is_last_resort: false,
             },
             is_alive: true,
             is_away: false,
@@ -369,25 +370,38 @@ impl World {
 
     pub fn drain(&mut self, at: usize, is_draining: bool) {
         if let Some(id) = self.info(at) {
-            self.backup(id).info.is_draining = is_draining;
+            let info = &mut self.backup(id).info;
+            (info.is_draining, info.is_last_resort) = (is_draining, is_draining);
             self.has_drained = true;
         }
     }
 
-    /// Backups that are drained, as the replicator knows.
-    pub fn drained(&self) -> Vec<ServerId> {
-        let known = self.replicator.backups.values();
-        let draining = known.filter(|backup| backup.info.is_draining);
-        let ids = draining.map(|backup| backup.info.id);
-        ids.filter(|id| self.replicator.segments_at(*id) == 0)
-            .collect()
+    /// Those that are to leave get nothing more, whatever happens.
+    pub fn end_last_resorts(&mut self) {
+        for backup in &mut self.backups {
+            backup.info.is_last_resort = false;
+        }
     }
 
-    /// One that is drained ends, and its disk is gone. That is no loss.
+    /// A backup that is to leave and that the log does not need, as the replicator knows.
+    fn not_needed(&self, is_last_resort: bool) -> Option<ServerId> {
+        let known = self.replicator.backups.values().map(|backup| &backup.info);
+        let leaving =
+            known.filter(|info| info.is_draining && info.is_last_resort == is_last_resort);
+        let mut ids = leaving.map(|info| info.id);
+        let alive = |id: &ServerId| {
+            let mut backups = self.backups.iter();
+            backups.any(|backup| backup.info.id == *id && backup.is_alive)
+        };
+        ids.find(|id| alive(id) && self.replicator.segments_at(*id) == 0)
+    }
+
+    /// One that is drained ends, and its disk is gone. That is no loss. If there is none, one that is not needed is to get nothing more.
     pub fn remove_drained(&mut self) {
-        let drained = self.drained();
-        let is_it = |backup: &&ModelBackup| backup.is_alive && drained.contains(&backup.info.id);
-        let Some(id) = self.backups.iter().find(is_it).map(|one| one.info.id) else {
+        let Some(id) = self.not_needed(false) else {
+            if let Some(id) = self.not_needed(true) {
+                self.backup(id).info.is_last_resort = false;
+            }
             return;
         };
         self.backup(id).is_alive = false;

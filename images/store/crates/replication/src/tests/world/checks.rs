@@ -130,7 +130,7 @@ impl World {
             if self.backups.len() == before {
                 // There are as many as there may be.
                 for backup in &mut self.backups {
-                    backup.info.is_draining = false;
+                    (backup.info.is_draining, backup.info.is_last_resort) = (false, false);
                 }
                 break;
             }
