@@ -53,6 +53,8 @@ pub struct CoordinatorNode {
     pub last_table: u64,
     /// Names that tables have had.
     pub table_names: BTreeSet<String>,
+    /// It hears what is on the disks.
+    pub is_rebuilding: bool,
 }
 
 impl CoordinatorNode {
@@ -63,6 +65,7 @@ impl CoordinatorNode {
             members: BTreeMap::new(),
             last_table: 0,
             table_names: BTreeSet::new(),
+            is_rebuilding: false,
         };
         node.pass_over_tables();
         node

@@ -50,6 +50,8 @@ pub const REQUIRED: &[&str] = &[
     "locks taken while another held them",
     "times at which the address led anywhere",
     "servers that told a leader of a later one",
+    "stores made again from disks",
+    "stores of several coordinators made again from disks",
     "absences of the API server",
     "absences of the API server for minutes",
     "requests to the API server that failed",

@@ -30,8 +30,8 @@ impl World {
         if self.scenario.fail_over.is_some() && self.random.chance(450) {
             return self.coordinator_fault();
         }
-        if self.scenario.rebuilds && self.random.chance(250) && self.has_checkpoint() {
-            return self.lose_all_but_disks();
+        if self.state_is_lost() {
+            return;
         }
         match self.random.between(0, 99) {
             0..15 => self.reset_connection(),
@@ -214,7 +214,7 @@ impl World {
     }
 
     /// All at once, or nearly: each with this probability in a thousand.
-    fn crash_many(&mut self, per_mille: u64) {
+    pub(crate) fn crash_many(&mut self, per_mille: u64) {
         self.coverage.hit("crashes of several servers at once");
         for server in 0..self.servers.len() {
             if self.random.chance(per_mille) {
@@ -288,30 +288,6 @@ impl World {
         for server in 0..self.servers.len() {
             self.lose_power(server);
         }
-    }
-
-    /// What the disks have of the coordinator's state is all that anybody relies on, and not too many of them were lost. (docs/rebuild.md says when
-    /// it is not enough.)
-    fn has_checkpoint(&mut self) -> bool {
-        let now = self.clock(COORDINATOR);
-        let checkpoint = self
-            .leading()
-            .and_then(|(_, core)| core.cluster_status(now).checkpoint);
-        let Some(checkpoint) = checkpoint.filter(|checkpoint| checkpoint.is_current) else {
-            return false;
-        };
-        let servers = 0..self.servers.len();
-        let lost = servers.filter(|&server| self.has_empty_disk(server));
-        lost.count() < checkpoint.members_wanted as usize
-    }
-
-    /// Every process dies, and what the coordinator has noted is lost.
-    fn lose_all_but_disks(&mut self) {
-        self.note_fault(COORDINATOR, "and all others lose everything but disks", 0);
-        self.crash_many(1000);
-        self.crash_coordinator(0);
-        self.noted.clear();
-        self.noted_count = 0;
     }
 
     /// A disk loses something that was promised, sometimes. With R replicas the store survives R - 1 of these, if they come when all is well.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coordinator::leader::{Leader, Limits, Output, Settings};
-use coordinator::state::objects::testing::{ApiServer, Change};
+use coordinator::state::objects::testing::{ApiServer, Change, Objects};
 use coordinator::state::objects::{self, Answer, Ending, Request, RequestId, Tuning};
 use coordinator::{Config, Coordinator, Finalize, FinalizeError};
 use wire::ids::ReplyTo;
@@ -76,6 +76,8 @@ pub struct Api {
     fails_until: u64,
     /// Least and greatest cluster time that the leader of each term told.
     told: BTreeMap<u64, (u64, u64)>,
+    /// By process, the first incarnation whose requests get there.
+    served_from: Vec<u64>,
 }
 
 impl Api {
@@ -89,7 +91,26 @@ impl Api {
             failures: 0,
             fails_until: 0,
             told: BTreeMap::new(),
+            served_from: Vec::new(),
         }
+    }
+
+    /// All objects are gone, and with them whatever is on its way from processes before these incarnations.
+    pub fn lose_everything(&mut self, incarnations: Vec<u64>) {
+        self.server.roll_back(Objects::new());
+        self.lock.0 = None;
+        (self.endpoint, self.former) = (None, None);
+        self.served_from = incarnations;
+    }
+
+    /// Whether nobody has led after this one.
+    pub fn is_led_by(&self, leader: &Coordinator) -> bool {
+        let position = leader.position();
+        let root = self.server.root();
+        root.is_some_and(|root| {
+            position
+                .is_some_and(|it| (it.term, it.nonce) == (root.position.term, root.position.nonce))
+        })
     }
 
     pub fn is_away(&self, now: u64) -> bool {
@@ -221,6 +242,7 @@ impl World {
             }
             self.leader_says(process, output);
         }
+        self.note_rebuilt(process);
         self.note_new_tables(process);
         self.tick_when(coordinator_host(process), next);
     }
@@ -444,7 +466,7 @@ impl World {
                 nonce,
                 leader: host_name(host),
                 new_cluster_id: nonce ^ 1,
-                awaits_seed: false,
+                awaits_seed: self.disasters.is_rebuilding(),
                 tuning: tuning(),
             },
             config,
@@ -569,6 +591,13 @@ impl World {
         let Some(api) = &mut self.api else {
             return;
         };
+        if api
+            .served_from
+            .get(process)
+            .is_some_and(|first| incarnation < *first)
+        {
+            return;
+        }
         let (answer, change) = api.server.execute(request, staleness);
         match (&answer, change) {
             (Answer::Conflict, _) => self.coverage.hit("conflicts at the API server"),

@@ -14,6 +14,7 @@ mod coordinator_node;
 mod coverage;
 mod deposed;
 mod describe;
+mod disasters;
 mod disks;
 mod drains;
 mod endings;

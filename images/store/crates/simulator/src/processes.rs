@@ -38,11 +38,8 @@ impl World {
             return;
         };
         let mut out = CoordinatorActions::default();
-        let was_rebuilding = core.is_rebuilding();
         act(core, now, &mut out);
         let next = core.tick(now, &mut out);
-        let is_rebuilt = was_rebuilding && !core.is_rebuilding();
-        let rebuilt = is_rebuilt.then(|| core.version_floor());
         // Before any of its output leaves.
         let changes = core.take_changes(now);
         self.noted_count += u64::from(!changes.is_empty());
@@ -53,13 +50,7 @@ impl World {
         for key in changes.deletes {
             self.noted.remove(&key);
         }
-        if let Some(version_floor) = rebuilt {
-            self.note_fault(COORDINATOR, "has made the store again, number", self.stores);
-            self.history.rebuild(self.now, version_floor);
-            if let Some(node) = &mut self.coordinators[0].node {
-                node.pass_over_tables();
-            }
-        }
+        self.note_rebuilt(0);
         self.note_new_tables(0);
         for action in out.0 {
             self.carry_out(0, action);
@@ -86,6 +77,7 @@ impl World {
                 }
             }
             CoordinatorAction::SendMember(connection, message) => {
+                self.note_made_again(process, &message);
                 self.note_order(host, connection, &message);
                 self.send_message(connection, 1, &message);
             }

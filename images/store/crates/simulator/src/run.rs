@@ -4,6 +4,7 @@ use wire::status::Status;
 
 use crate::checker::{self, Input, Keys, Output, Verdict};
 use crate::coverage::Coverage;
+use crate::disasters::Disasters;
 use crate::drains::Drains;
 use crate::history::Ending;
 use crate::migrations::Migrations;
@@ -34,7 +35,7 @@ pub struct Options {
 /// What kind of runs seeds stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Half of the logs have replicas; one seed in twenty is of [`Profile::FailOver`], one of [`Profile::Upgrade`].
+    /// Half of the logs have replicas; one seed in twenty is of [`Profile::FailOver`], one of [`Profile::Upgrade`], and one of [`Profile::Rebuilding`].
     #[default]
     Any,
     /// All of them have.
@@ -53,7 +54,8 @@ pub enum Profile {
     Rebuilding,
 }
 
-/// Of so many seeds of the usual kind, one has coordinators that take over from each other, and another one has processes of different builds.
+/// Of so many seeds of the usual kind, one has coordinators that take over from each other, another one has processes of different builds, and in a third one
+/// stores are made again from their disks.
 const SPECIAL_OF: u64 = 20;
 
 /// What came out.
@@ -80,6 +82,7 @@ pub fn run(seed: u64, options: Options) -> Report {
     let scenario = match options.profile {
         Profile::Any if is_special(SPECIAL_OF - 1) => Scenario::draw_fail_over(&mut random),
         Profile::Any if is_upgrading => Scenario::draw_upgrading(&mut random),
+        Profile::Any if is_special(SPECIAL_OF * 3 / 4) => Scenario::draw_rebuilding(&mut random),
         Profile::Upgrade => Scenario::draw_upgrading(&mut random),
         Profile::Any => Scenario::draw(&mut random),
         Profile::FailOver => Scenario::draw_fail_over(&mut random),
@@ -95,7 +98,10 @@ pub fn run(seed: u64, options: Options) -> Report {
     let migrations = Migrations::draw(seed, options.profile, &scenario);
     let upgrades = Upgrades::draw(seed, is_upgrading, options.profile);
     let drains = Drains::draw(seed, options.profile, &scenario);
-    let mut world = World::new(scenario, migrations, upgrades, drains, random, prints);
+    let disasters = Disasters::draw(seed, options.profile, &scenario);
+    let mut world = World::new(
+        scenario, migrations, upgrades, drains, disasters, random, prints,
+    );
     world.run();
     let overwritten = world.overwritten();
     judge(&mut world, overwritten);

@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core};
 use crate::coverage::Coverage;
 use crate::deposed::Deposed;
+use crate::disasters::Disasters;
 use crate::drains::{self, Drains};
 use crate::event::Scheduled;
 pub use crate::event::{Event, Party, Phase};
@@ -66,8 +67,7 @@ pub struct World {
     pub noted: BTreeMap<Vec<u8>, Vec<u8>>,
     /// How often it has.
     pub noted_count: u64,
-    /// The next coordinator makes the store again from the servers' disks.
-    pub is_rebuilding: bool,
+    pub disasters: Disasters,
     pub servers: Vec<ServerNode>,
     pub clients: Vec<ClientNode>,
     pub history: History,
@@ -122,6 +122,7 @@ impl World {
         migrations: Migrations,
         upgrades: Upgrades,
         drains: Drains,
+        disasters: Disasters,
         mut random: Random,
         prints: bool,
     ) -> World {
@@ -136,7 +137,7 @@ impl World {
             stores: 0,
             noted: BTreeMap::new(),
             noted_count: 0,
-            is_rebuilding: false,
+            disasters,
             servers: Vec::new(),
             clients: Vec::new(),
             history: History::default(),
@@ -231,8 +232,8 @@ impl World {
     pub fn start_coordinator(&mut self) {
         let cluster_id = self.random.next() | 1;
         let goes_on = self.scenario.coordinator_keeps_state && !self.noted.is_empty();
-        self.is_rebuilding |= self.scenario.rebuilds && self.noted.is_empty() && self.stores > 0;
-        if !goes_on && !self.is_rebuilding {
+        let is_made_again = !goes_on && self.disasters.is_rebuilding();
+        if !goes_on && !is_made_again {
             self.stores += 1;
             self.noted.clear();
             self.noted_count = 0;
@@ -245,7 +246,7 @@ impl World {
         config.balancing = self.migrations.balancing.clone();
         let now = self.clock(COORDINATOR);
         let incarnation = self.coordinators[0].incarnation;
-        if std::mem::take(&mut self.is_rebuilding) {
+        if is_made_again {
             let nonce = self.random.next();
             let core = Coordinator::rebuilding(config, nonce, true, now);
             let node = CoordinatorNode::new(Core::Alone(Box::new(core)));
