@@ -1,7 +1,7 @@
 //! What is different when a store goes on from a copy of its state that may be older than its last.
 //!
 //! Whatever counts up goes far ahead of what may have been given out since, by a random part as well, so that two stores that are made from one copy do
-//! not meet; docs/rebuild.md says for each record why that is enough.
+//! not meet; docs/rebuild.md says for each record why that is enough. Some of it is done by every leader that goes on with a state.
 
 use core::time::Duration;
 
@@ -15,14 +15,33 @@ use crate::{Coordinator, Output};
 
 /// Of generations, terms and the like.
 const JUMP: u64 = 1000;
-/// Of recoveries, leases and others of which there are many.
+/// Of recoveries and migrations.
 const LARGE_JUMP: u64 = 1 << 20;
+/// Of leases, and of tables: at least, and by how much more at random.
+const LEASES: (u64, u64) = (1 << 20, 1 << 32);
+const TABLES: (u64, u64) = (1000, 1 << 14);
 /// Cluster time may have been told so far beyond what the copy says.
 const TIME_JUMP: Duration = Duration::from_secs(600);
 /// Leases that were prolonged since end no earlier.
 const LEASE_JUMP: Duration = Duration::from_secs(60);
 
+/// How far ids go ahead; never by more than a small part of those that are left, so that they do not run out.
+fn ahead((least, range): (u64, u64), left: u64, nonce: u64) -> u64 {
+    // Of all bits of the nonce.
+    let random = nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (least + random % range).min(left >> 16)
+}
+
 impl Coordinator {
+    /// Goes on with what is noted, as a leader that cannot know whether that is the newest: somebody may have put it back to an older state. Clients keep
+    /// ids of leases and tables for as long as they please, so what is given out from now on is far from what other leaders after this state gave out.
+    pub(crate) fn leave_ids_out(&mut self, nonce: u64) {
+        let left = u64::MAX - self.leases.next_id();
+        self.leases.leave_out(ahead(LEASES, left, nonce));
+        let left = u64::from(u32::MAX - self.tables.counters().0);
+        self.tables.leave_out(ahead(TABLES, left, nonce) as u32);
+    }
+
     /// Goes on from a checkpoint, as the leader of a term that nobody has reached. All processes are dead.
     pub(crate) fn begin_again(
         &mut self,
@@ -38,10 +57,9 @@ impl Coordinator {
         let lease_jump_ns = u64::try_from(lease_jump.as_nanos()).unwrap_or(0);
         self.time_base_ns = self.time_base_ns.saturating_add(time_jump_ns);
         self.time_bound_ns = self.time_base_ns;
-        self.leases
-            .begin_again(LARGE_JUMP, time_jump_ns, lease_jump_ns);
+        self.leave_ids_out(nonce);
+        self.leases.begin_again(time_jump_ns, lease_jump_ns);
         self.recoveries.last_id += LARGE_JUMP;
-        self.tables.begin_again(jump as u32);
         let names: Vec<String> = self.members.iter().map(|(name, _)| name.clone()).collect();
         for name in names {
             if let Some(death) = self.members.end_process(&name) {
@@ -97,5 +115,55 @@ impl Coordinator {
     /// Whether a position is of a leader before the store was made again: nothing follows from it.
     pub(crate) fn is_of_former_life(&self, position: &Position) -> bool {
         position.term < self.leading.rebuilt_term
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+    use crate::leases::TERM_NS;
+
+    /// The ids that the next lease and the next table get, for a leader that goes on with this state.
+    fn next_ids(tag: u32, nonce: u64) -> (u64, u64) {
+        let mut store = Coordinator::new(Config::new(7, tag, "test"), Time(0));
+        store.leave_ids_out(nonce);
+        let table = u64::from(tag) << 32 | u64::from(store.tables.counters().0 + 1);
+        (store.leases.next_id(), table)
+    }
+
+    #[test]
+    fn leaders_that_go_on_with_one_state_give_out_ids_of_their_own() {
+        let tag = 0x8000_0000;
+        let mut leases = Vec::new();
+        let mut tables = Vec::new();
+        for nonce in 1..=20 {
+            let (lease, table) = next_ids(tag, nonce);
+            // Whoever led on with it has given out fewer since.
+            assert!(lease > (u64::from(tag) << 32) + (1 << 20));
+            assert!(table > (u64::from(tag) << 32) + 1000);
+            assert_eq!(table >> 32, u64::from(tag), "of this store");
+            leases.push(lease);
+            tables.push(table);
+        }
+        for (ids, apart) in [(&mut leases, 1 << 20), (&mut tables, 50)] {
+            ids.sort_unstable();
+            let nearest = ids.windows(2).map(|pair| pair[1] - pair[0]).min();
+            assert!(nearest > Some(apart), "{nearest:?}");
+        }
+    }
+
+    #[test]
+    fn ids_do_not_run_out_however_often_leaders_change() {
+        let mut store = Coordinator::new(Config::new(7, u32::MAX, "test"), Time(0));
+        for nonce in 0..200_000 {
+            let before = (store.leases.next_id(), store.tables.counters().0);
+            store.leave_ids_out(nonce);
+            assert!(store.leases.next_id() >= before.0 && store.tables.counters().0 >= before.1);
+            // Each gives one out, by when the one before has ended.
+            assert!(store.leases.renew(0, nonce * 2 * TERM_NS).is_some());
+        }
+        assert!(u64::MAX - store.leases.next_id() > 1 << 24);
+        assert!(u32::MAX - store.tables.counters().0 > 1 << 20);
     }
 }

@@ -26,6 +26,10 @@ impl Coordinator {
     pub fn begin_term(&mut self, nonce: u64, last_sequence: u64) {
         let leading = &mut self.leading;
         let former = leading.position.take();
+        if self.noted_meta.is_some() {
+            self.leave_ids_out(nonce);
+        }
+        let leading = &mut self.leading;
         if let Some(former) = former {
             let former = Position {
                 sequence: last_sequence,

@@ -52,7 +52,7 @@ impl Leases {
                 return None;
             }
             let id = self.next_id;
-            self.next_id += 1;
+            self.next_id = self.next_id.checked_add(1)?;
             id
         };
         self.expirations.insert(id, expiration);
@@ -148,7 +148,8 @@ mod tests {
     fn in_a_store_that_is_made_again_leases_end_later() {
         let mut leases = Leases::new(1, 10);
         leases.renew(0, 7).unwrap();
-        leases.begin_again(100, 1000, 50);
+        leases.leave_out(100);
+        leases.begin_again(1000, 50);
         // Cluster time has gone on as well, and shows no more than that.
         assert_eq!(leases.shift_ns(), 1000);
         let end = 7 + 1000 + 50 + TERM_NS;

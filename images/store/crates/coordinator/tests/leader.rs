@@ -485,6 +485,61 @@ fn objects_that_were_put_back_are_noticed_by_what_servers_were_told() {
 const FORMER: u64 = 0xf0;
 
 /// A checkpoint of a store without servers, of term 3.
+/// The lease and the table that the next who ask get.
+fn new_ids(leader: &mut Bench, server: &mut ApiServer) -> (u64, u64) {
+    leader.left.clear();
+    let to = |nonce| ReplyTo {
+        connection: 1,
+        nonce,
+    };
+    let (lease, table) = (to(1), to(2));
+    leader.leader.request(leader.now, lease, &renew_lease(0));
+    leader
+        .leader
+        .request(leader.now, table, &create_table("of the moment", 1));
+    leader.serve(server);
+    let mut ids = (0, 0);
+    for output in std::mem::take(&mut leader.left) {
+        match output {
+            Output::Reply(to, bytes) if to == lease => {
+                ids.0 = rpc::RenewLeaseResponse::decode(&bytes).unwrap().lease.id;
+            }
+            Output::SendMember(_, message) => {
+                if let Some(Kind::TakeTablet(order)) = message.kind {
+                    ids.1 = order.tablet.table_id;
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(ids.0 > 0 && ids.1 > 0, "{ids:?}");
+    ids
+}
+
+#[test]
+fn an_older_state_that_goes_on_gives_no_id_of_a_lease_or_table_out_again() {
+    let mut server = ApiServer::new(1 << 20);
+    let (mut first, _) = with_member(&mut server);
+    let older = server.objects.clone();
+    let given_out = new_ids(&mut first, &mut server);
+    // Somebody puts the older one back, and all who know of the newer one have ended.
+    server.roll_back(older);
+    let mut second = Bench::leads(3, &mut server);
+    second.leader.member_message(
+        second.now,
+        9,
+        ToCoordinator {
+            kind: Some(shard::Kind::Hello(hello("m1", 8, 0, 1))),
+        },
+    );
+    second.serve(&mut server);
+    let again = new_ids(&mut second, &mut server);
+    assert!(
+        again.0 > given_out.0 + 1000 && again.1 > given_out.1 + 100,
+        "{given_out:?} {again:?}"
+    );
+}
+
 fn checkpoint() -> Vec<u8> {
     let header = coordinator::checkpoint::Header {
         cluster_id: FORMER,

@@ -522,6 +522,9 @@ impl<A> Leader<A> {
         if let Some(position) = self.keeper.position() {
             coordinator.lead_at(position);
         }
+        if !is_new {
+            coordinator.leave_ids_out(self.keeper.nonce());
+        }
         self.coordinator = Some(coordinator);
         self.ready.push_back(Output::Leads { cluster_id, is_new });
     }

@@ -39,10 +39,14 @@ impl Leases {
         self.shift_ns
     }
 
-    /// The state may be an older one: ids go on `ids` further, cluster time `time_ns`, and leases end `longer_ns` after that. The latter is no shift: that
+    /// So many ids are never given out.
+    pub fn leave_out(&mut self, ids: u64) {
+        self.next_id = self.next_id.saturating_add(ids);
+    }
+
+    /// The state may be an older one: cluster time goes on `time_ns` further, and leases end `longer_ns` after that. The latter is no shift: that
     /// one is never more than cluster time.
-    pub fn begin_again(&mut self, ids: u64, time_ns: u64, longer_ns: u64) {
-        self.next_id += ids;
+    pub fn begin_again(&mut self, time_ns: u64, longer_ns: u64) {
         self.shift_ns = self.shift_ns.saturating_add(time_ns);
         for expiration in self.expirations.values_mut() {
             *expiration = expiration.saturating_add(longer_ns);

@@ -65,7 +65,7 @@ impl Tables {
     }
 
     /// The state may be an older one: numbers go on so much further.
-    pub fn begin_again(&mut self, numbers: u32) {
+    pub fn leave_out(&mut self, numbers: u32) {
         self.last_number = self.last_number.saturating_add(numbers);
     }
 
