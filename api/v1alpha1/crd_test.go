@@ -338,6 +338,20 @@ func TestInvalidSpecs(t *testing.T) {
 			"spec.rebalancing.maxMBps: Invalid value: 0: rebalancing.maxMBps must be from 1 to 100000",
 		},
 		{
+			"moving at once", manifest("box", "{recovery: {rescheduleAfter: 5s}}"),
+			`spec.recovery.rescheduleAfter: Invalid value: "5s": recovery.rescheduleAfter must be 0s (never), or from 10s to 168h, ` +
+				"such as 90s or 5m",
+		},
+		{
+			"moving when it is due", manifest("box", "{recovery: {rescheduleAfter: soon}}"),
+			`spec.recovery.rescheduleAfter: Invalid value: "soon": recovery.rescheduleAfter must be 0s (never), or from 10s to 168h, ` +
+				"such as 90s or 5m",
+		},
+		{
+			"moving none at a time", manifest("box", "{recovery: {maxConcurrentReplacements: 0}}"),
+			"spec.recovery.maxConcurrentReplacements: Invalid value: 0: recovery.maxConcurrentReplacements must be from 1 to 64",
+		},
+		{
 			"more copies than other members", manifest("box", "{masters: {replicas: 2}, replication: {factor: 2}}"),
 			"spec: Invalid value: replication.factor must be less than masters.replicas: each copy is on another member than its " +
 				"master, and no two are on one",

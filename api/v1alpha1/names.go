@@ -46,6 +46,7 @@ const (
 	ReasonBackupsSmall  = "BackupsSmall"
 	ReasonStateStuck    = "StateStuck"
 	ReasonStandbysDown  = "StandbysDown"
+	ReasonNodeLost      = "NodeLost"
 	// DataSafe.
 	ReasonUnreplicated        = "Unreplicated"
 	ReasonDataLost            = "DataLost"

@@ -390,6 +390,44 @@ type MemberStatus struct {
 	//
 	// +optional
 	Message string `json:"message,omitempty"`
+	// The node that it was lost with, while it has no other; absent while all is well.
+	//
+	// +optional
+	Lost *LostStatus `json:"lost,omitempty"`
+}
+
+// NodeLoss says how a node is lost.
+//
+// +kubebuilder:validation:Enum=Deleted;OutOfService;NotReady
+type NodeLoss string
+
+const (
+	// NodeDeleted means that the cluster has no such node any more.
+	NodeDeleted NodeLoss = "Deleted"
+	// NodeOutOfService means that somebody has said so, by the taint node.kubernetes.io/out-of-service.
+	NodeOutOfService NodeLoss = "OutOfService"
+	// NodeNotReady means that its kubelet does not answer, or says that it is not ready.
+	NodeNotReady NodeLoss = "NotReady"
+)
+
+// LostStatus says what is known of a member that was lost with its node. It is on record before the member moves.
+type LostStatus struct {
+	// The node.
+	Node string `json:"node"`
+	// How it is lost.
+	Cause NodeLoss `json:"cause"`
+	// When the operator saw it first.
+	Since metav1.Time `json:"since"`
+	// When it was proven that nothing is lost if the member moves: its process is dead by the coordinator's word, and what it served
+	// is served by others. Absent while that is not so.
+	//
+	// +optional
+	ProvenAt *metav1.Time `json:"provenAt,omitempty"`
+	// What the move waits for; empty while it is under way.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
 // LossCause says what ended.

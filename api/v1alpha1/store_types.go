@@ -136,6 +136,38 @@ type StoreSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Placement PlacementSpec `json:"placement,omitempty"`
+
+	// What becomes of members whose nodes are lost. The data comes back by itself within seconds; this brings capacity back.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Recovery RecoverySpec `json:"recovery,omitempty"`
+}
+
+// RecoverySpec says when a member moves away from a node that is lost. Of no effect while replication.factor is 0: what such a member
+// held is nowhere else, and its pod moves when Kubernetes gives the node up.
+type RecoverySpec struct {
+	// How long a node has to be lost before its member gets a pod elsewhere, with a new volume if its volume is on that node. It
+	// happens only if everything that the member served is served by others again, and if no more failure domains are lost than
+	// there are copies. 0s: never; somebody has to delete claim and pod.
+	//
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:XValidation:rule="self == '0s' || self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="recovery.rescheduleAfter must be 0s (never), or from 10s to 168h, such as 90s or 5m"
+	RescheduleAfter string `json:"rescheduleAfter,omitempty"`
+
+	// How many members may be on their way to another node at the same time. What looks like the loss of many nodes is mostly that
+	// of a network.
+	//
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="recovery.maxConcurrentReplacements must be from 1 to 64"
+	MaxConcurrentReplacements int32 `json:"maxConcurrentReplacements,omitempty"`
+
+	// Say what would be done (status.masters.members[].lost, condition Degraded), and do nothing.
+	//
+	// +optional
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // CoordinatorSpec describes the coordinator's pods.

@@ -70,7 +70,8 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 // independent says whether later steps are right even if this one failed.
 func independent(step planner.Step) bool {
 	switch step.(type) {
-	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember:
+	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
+		planner.MoveMember, planner.DropVolume:
 		return true
 	default:
 		return false
@@ -115,6 +116,10 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.deleteClaim(ctx, v, step.Name)
 	case planner.DeleteState:
 		return r.deleteState(ctx, v, step.Name)
+	case planner.MoveMember:
+		return r.moveMember(ctx, v, step)
+	case planner.DropVolume:
+		return r.dropVolume(ctx, v, step)
 	case planner.TellDomain:
 		return r.tellDomain(ctx, v, step)
 	case planner.DeletePod:
@@ -194,7 +199,7 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.Creat
 		return err
 	}
 	pod, err := resources.Pod(v.observed.Store, resources.PodSpec{
-		Component: step.Component, Member: step.Member, Number: step.Number, Inputs: step.Inputs,
+		Component: step.Component, Member: step.Member, Number: step.Number, Inputs: step.Inputs, Claim: step.Claim,
 	})
 	if err != nil {
 		return err

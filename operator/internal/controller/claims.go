@@ -34,7 +34,7 @@ func (r *Reconciler) createClaim(ctx context.Context, v *visit, step planner.Cre
 			"%s %s/%s is there already and is not this Store's: delete it, or make the Store under another name",
 			planner.KindClaim, store.Namespace, step.Name)}
 	}
-	claim := resources.Claim(store, step.Member, step.Component)
+	claim := resources.Claim(store, step.Member, step.Component, step.Name)
 	if err := r.Client.Apply(ctx, claim, FieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("create volume claim %s: %w", step.Name, err)
 	}

@@ -87,6 +87,7 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 		return nil, err
 	}
 	r.askCoordinator(ctx, v)
+	r.observeNodes(ctx, v)
 	return v, nil
 }
 
@@ -295,6 +296,7 @@ func podOf(pod *corev1.Pod) planner.Pod {
 		IP:              pod.Status.PodIP,
 		Node:            pod.Spec.NodeName,
 		Inputs:          inputs,
+		Claim:           claimOf(pod),
 		Domain:          domain,
 		DomainKnown:     domainKnown,
 		Trouble:         troubleOf(pod),

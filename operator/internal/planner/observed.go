@@ -27,6 +27,8 @@ type Observed struct {
 	// Domains are failure domains of nodes, as far as somebody has to be told one: by the node's name. Empty for a node that
 	// has no such label; a node that could not be read is missing.
 	Domains map[string]string
+	// Nodes are those that something that is not up was on, as far as they could be read.
+	Nodes map[string]Node
 	// Cluster is the coordinator's answer; nil when there was none.
 	Cluster *Cluster
 	// ClusterError says why there was no answer.
@@ -73,6 +75,8 @@ type Pod struct {
 	Node          string
 	// Inputs are what it was made from.
 	Inputs resources.Inputs
+	// Claim is the name of its volume claim; empty if it has none.
+	Claim string
 	// Domain is the failure domain that its process is told; DomainKnown is whether it was written to the pod already.
 	Domain      string
 	DomainKnown bool
@@ -114,6 +118,31 @@ type Claim struct {
 	Terminating bool
 	// Node is where its volume was made, as far as the claim says; a local volume is there and nowhere else.
 	Node string
+	// TiedTo is the one node on which its volume can be used; empty if there may be others, or nobody looked.
+	TiedTo string
+}
+
+// Node is one that something was on which is not up.
+type Node struct {
+	// Deleted: there is no such node any more.
+	Deleted bool
+	// OutOfService: somebody has said so, by its taint.
+	OutOfService bool
+	Ready        bool
+}
+
+// cause says how the node is lost; empty if it is not.
+func (n Node) cause() v1alpha1.NodeLoss {
+	switch {
+	case n.Deleted:
+		return v1alpha1.NodeDeleted
+	case n.OutOfService:
+		return v1alpha1.NodeOutOfService
+	case !n.Ready:
+		return v1alpha1.NodeNotReady
+	default:
+		return ""
+	}
 }
 
 // Cluster is the coordinator's answer.
@@ -228,6 +257,8 @@ type member struct {
 	// live pods, the one that counts first.
 	live     []*Pod
 	reported *Member
+	// claims of volumes that it has or had, the newest last; of a master.
+	claims []Claim
 	// highest number of any of its pods.
 	highest int64
 	// known is whether it has been a member before.
@@ -283,11 +314,33 @@ func (o *Observed) masters() []*member {
 		}
 	}
 	members := make([]*member, 0, len(ordinals))
+	claims := o.claimsByMember()
 	for ordinal, reported := range ordinals {
-		members = append(members, o.gather(v1alpha1.MasterMember(o.Store.Name, ordinal), ordinal, reported))
+		m := o.gather(v1alpha1.MasterMember(o.Store.Name, ordinal), ordinal, reported)
+		m.claims = claims[m.name]
+		members = append(members, m)
 	}
 	slices.SortFunc(members, func(a, b *member) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	return members
+}
+
+// claimsByMember are the claims of each master, the newest last.
+func (o *Observed) claimsByMember() map[string][]Claim {
+	number := func(claim Claim) int {
+		_, number, _ := resources.ParseMasterClaim(claim.Name)
+		return number
+	}
+	byMember := map[string][]Claim{}
+	for name, claim := range o.Claims {
+		if member, _, ok := resources.ParseMasterClaim(name); ok {
+			claim.Name = name
+			byMember[member] = append(byMember[member], claim)
+		}
+	}
+	for _, claims := range byMember {
+		slices.SortFunc(claims, func(a, b Claim) int { return cmp.Compare(number(a), number(b)) })
+	}
+	return byMember
 }
 
 func (o *Observed) gather(name string, ordinal int, reported *Member) *member {
@@ -342,6 +395,16 @@ func (m *member) tablets() int64 {
 		return 0
 	}
 	return m.reported.Tablets
+}
+
+// claim is the member's present one, and how many it has had at least; false if it has none.
+func (m *member) claim() (claim Claim, number int, found bool) {
+	if len(m.claims) == 0 {
+		return Claim{}, 0, false
+	}
+	claim = m.claims[len(m.claims)-1]
+	_, number, _ = resources.ParseMasterClaim(claim.Name)
+	return claim, number, true
 }
 
 // up says whether the member's present process serves.

@@ -61,6 +61,8 @@ type MemberView struct {
 	Claim string
 	// PodNumber is the greatest that a pod of it is known to have had, not counting one that this plan makes.
 	PodNumber int64
+	// Lost is set while the node that it was on is lost, and it has no other.
+	Lost *Lost
 }
 
 // Tablets is how many parts of tables the member holds.
@@ -146,6 +148,7 @@ func (p *planning) build() {
 	if len(o.recoveriesLeft()) > 0 {
 		p.lookAgainIn(UnsettledInterval)
 	}
+	p.followLost(masters)
 	// While the coordinator cannot note what it does, its word on who may go is not to be had.
 	if o.Cluster != nil && o.Cluster.StateWait == "" && !p.scaleIn(masters) {
 		p.replaceEmpty()
@@ -161,49 +164,97 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 	if component == v1alpha1.ComponentCoordinator {
 		view.Up = o.Cluster != nil && (o.LeaderPod == "" || view.Pod != nil && view.Pod.Name == o.LeaderPod)
 	}
+	if component == v1alpha1.ComponentMaster {
+		view.Lost = p.lostNode(m, &view)
+	}
 	inputs := resources.InputsFor(o.Store, component, p.plan.Image, o.StateType())
 	view.Claim = p.claim(m, component, inputs, wanted)
-	switch pod := view.Pod; {
-	case pod == nil:
-		// One that is not wanted but still owns tablets stays a member until they are dropped.
-		if wanted || m.tablets() > 0 {
-			p.createPod(m, component, inputs)
-		}
-	case pod.Process == ProcessEnded && view.Up && component == v1alpha1.ComponentMaster:
-		// Its process is still connected: it may only be replaced when it has let go.
-		p.lookAgainIn(UnsettledInterval)
-	case pod.Process == ProcessEnded:
-		if wait := endedPodInterval - o.Now.Sub(pod.CreatedAt); wait > 0 {
-			p.lookAgainIn(wait)
-		} else {
-			p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: "it has ended for good: " + orElse(pod.Trouble, "no reason given")})
-			p.lookAgainIn(UnsettledInterval)
-		}
-	default:
-		view.Pending = resources.Diff(pod.Inputs, inputs)
-		// The kubelet reports an end late: where a process serves again by now, nothing is replaced.
-		if view.Pending != "" && pod.Process == ProcessAbsent && !view.Up && (wanted || component == v1alpha1.ComponentCoordinator) {
-			p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: "no process runs in it, and the spec has changed: " + view.Pending})
-			p.lookAgainIn(UnsettledInterval)
-		}
+	if view.Pod == nil {
+		p.fill(m, &view, component, inputs)
+	} else {
+		p.keepPod(m, &view, component, inputs)
 	}
 	p.tellDomain(view.Pod)
 	p.deleteSurplus(m, component)
 	return view
 }
 
+// fill gives a member a pod that has none.
+func (p *planning) fill(m *member, view *MemberView, component string, inputs resources.Inputs) {
+	switch {
+	case view.Lost != nil && view.Lost.withVolume:
+		// It could not start: the node comes back, or the member moves.
+		p.lookAgainIn(UnsettledInterval)
+	case view.Wanted || m.tablets() > 0:
+		// One that is not wanted but still owns tablets stays a member until they are dropped.
+		p.createPod(m, component, inputs)
+	}
+}
+
+// keepPod deletes a member's pod where that costs nothing and another one would be better.
+func (p *planning) keepPod(m *member, view *MemberView, component string, inputs resources.Inputs) {
+	pod := view.Pod
+	if pod.Process == ProcessEnded {
+		p.replaceEnded(m, view, component)
+		return
+	}
+	view.Pending = resources.Diff(pod.Inputs, inputs)
+	// The kubelet reports an end late: where a process serves again by now, nothing is replaced.
+	if pod.Process != ProcessAbsent || view.Up {
+		return
+	}
+	var why string
+	switch {
+	case pod.Claim != "" && pod.Claim != view.Claim:
+		why = fmt.Sprintf("its volume claim is %s, and the member's is %s", pod.Claim, view.Claim)
+	case view.Pending != "" && (view.Wanted || component == v1alpha1.ComponentCoordinator):
+		why = "no process runs in it, and the spec has changed: " + view.Pending
+	default:
+		return
+	}
+	p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: why})
+	p.lookAgainIn(UnsettledInterval)
+}
+
+// replaceEnded: one whose process is still connected may only be replaced when it has let go.
+func (p *planning) replaceEnded(m *member, view *MemberView, component string) {
+	wait := endedPodInterval - p.observed.Now.Sub(view.Pod.CreatedAt)
+	if view.Up && component == v1alpha1.ComponentMaster {
+		wait = UnsettledInterval
+	}
+	if wait > 0 {
+		p.lookAgainIn(wait)
+		return
+	}
+	why := "it has ended for good: " + orElse(view.Pod.Trouble, "no reason given")
+	p.add(DeletePod{Member: m.name, Pod: view.Pod.Ref(), Why: why})
+	p.lookAgainIn(UnsettledInterval)
+}
+
 func (p *planning) createPod(m *member, component string, inputs resources.Inputs) {
 	p.lookAgainIn(UnsettledInterval)
-	if inputs.InVolume() && p.observed.Claims[resources.ClaimName(m.name, component)].Terminating {
-		return // until it is gone: a pod would keep it, but a volume that somebody deletes is to go
+	step := CreatePod{Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Why: whyCreate(m, inputs)}
+	if inputs.InVolume() {
+		step.Claim = claimName(m, component)
+		if p.observed.Claims[step.Claim].Terminating {
+			return // until it is gone: a pod would keep it, but a volume that somebody deletes is to go
+		}
 	}
-	p.add(CreatePod{Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Why: whyCreate(m, inputs)})
+	p.add(step)
+}
+
+// claimName is that of the volume claim that the member has, or is to get.
+func claimName(m *member, component string) string {
+	if claim, _, found := m.claim(); found && component == v1alpha1.ComponentMaster {
+		return claim.Name
+	}
+	return resources.ClaimName(m.name, component)
 }
 
 // claim sees to it that a member that needs a volume claim has one, and gives the name of the one that it has or gets. A claim is
 // never changed and, while the Store is there, never deleted.
 func (p *planning) claim(m *member, component string, inputs resources.Inputs, wanted bool) string {
-	name := resources.ClaimName(m.name, component)
+	name := claimName(m, component)
 	_, found := p.observed.Claims[name]
 	pod := m.pod()
 	needed := inputs.InVolume() && (wanted || pod != nil || m.tablets() > 0)

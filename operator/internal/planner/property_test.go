@@ -27,6 +27,15 @@ func TestReplicatedWorld(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { disturb(t, newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas")), 2) })
 }
 
+// With volumes that are on one node each: members move when these are lost, nothing is lost by it, and no volume is left over.
+func TestLocalVolumes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas"))
+		w.isLocal = true
+		disturb(t, w, 2)
+	})
+}
+
 // With several coordinators: nobody leads for no longer than it takes, and in the end there are as many as asked for, made from the spec.
 func TestStandbyWorld(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { disturb(t, newStandbyWorld(rapid.Int32Range(1, 3).Draw(t, "coordinators")), 1) })
@@ -74,7 +83,31 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 				t.Skip("no claim")
 			}
 			name := rapid.SampledFrom(names).Draw(t, "claim")
-			w.claims[name] = planner.Claim{Name: name, Terminating: true}
+			claim := w.claims[name]
+			claim.Terminating = true
+			w.claims[name] = claim
+		},
+		"node does not answer": func(t *rapid.T) {
+			if !w.isLocal {
+				t.Skip("Kubernetes moves pods")
+			}
+			if pod := anyPod(t); pod.Node != "" {
+				w.killNode(pod.Node)
+			}
+		},
+		"node is back": func(t *rapid.T) {
+			nodes := slices.Sorted(maps.Keys(w.dead))
+			if len(nodes) == 0 {
+				t.Skip("all nodes answer")
+			}
+			w.reviveNode(rapid.SampledFrom(nodes).Draw(t, "node"))
+		},
+		"cluster evicts": func(t *rapid.T) {
+			for _, pod := range w.livePods() {
+				if pod.deadNode {
+					w.end(pod)
+				}
+			}
 		},
 		"user deletes a pod": func(t *rapid.T) {
 			w.end(anyPod(t))
@@ -92,10 +125,10 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 		"node dies": func(t *rapid.T) {
 			pod := anyPod(t)
 			pod.deadNode = true
-			w.end(pod)
-			if w.cluster != nil && w.cluster.pod == pod.Name {
-				w.cluster = nil
+			if pod.Node != "" {
+				w.killNode(pod.Node)
 			}
+			w.end(pod)
 		},
 		"": func(t *rapid.T) {
 			if len(w.broken) > 0 {
@@ -107,6 +140,7 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 }
 
 func checkSettles(t *rapid.T, w *world) {
+	w.nodesComeBack()
 	plan, refused, settled := w.settle(300)
 	if !settled {
 		t.Fatalf("still busy after 300 visits: %+v", plan.Steps)
@@ -123,7 +157,7 @@ func checkSettles(t *rapid.T, w *world) {
 	}
 	for _, view := range plan.Masters {
 		if !view.Up || view.Pending != "" {
-			t.Fatalf("%s is up: %v, pending: %q", view.Name, view.Up, view.Pending)
+			t.Fatalf("%s is up: %v, pending: %q, lost: %+v, pod: %+v", view.Name, view.Up, view.Pending, view.Lost, view.Pod)
 		}
 	}
 	if len(w.broken) > 0 {
@@ -152,14 +186,37 @@ func checkSettles(t *rapid.T, w *world) {
 	checkDeletes(t, w)
 }
 
+// nodesComeBack, all but those without which the store has to do; those that coordinators are on, Kubernetes gives up.
+func (w *world) nodesComeBack() {
+	for _, pod := range w.livePods() {
+		if pod.deadNode && pod.Component == v1alpha1.ComponentCoordinator {
+			w.end(pod)
+		}
+	}
+	if w.lostDomains() > int(w.store.Spec.Replication.Factor) || w.cluster != nil && w.cluster.lost > 0 {
+		for _, name := range slices.Sorted(maps.Keys(w.dead)) {
+			w.reviveNode(name)
+		}
+	}
+}
+
 // In the end everything is where it belongs, and the status says that it is safe.
 func checkReplicated(t *rapid.T, w *world) {
 	if !w.isReplicated() {
 		return
 	}
+	held := map[string]int{}
+	for name := range w.claims {
+		if member, _, ok := resources.ParseMasterClaim(name); ok {
+			held[member]++
+		}
+	}
 	for _, pod := range w.livePods() {
-		if _, there := w.claims[resources.ClaimName(pod.Member, pod.Component)]; !there {
+		if _, there := w.claims[pod.Claim]; !there {
 			t.Fatalf("%s has no claim", pod.Member)
+		}
+		if held[pod.Member] > 1 {
+			t.Fatalf("%s has %d claims", pod.Member, held[pod.Member])
 		}
 		if pod.Component == v1alpha1.ComponentMaster && pod.Domain != "rack of "+pod.Node {
 			t.Fatalf("%s on %s was told the failure domain %q", pod.Name, pod.Node, pod.Domain)
@@ -174,14 +231,20 @@ func checkReplicated(t *rapid.T, w *world) {
 // A Store that is deleted goes, whatever its pods on dead nodes do.
 func checkDeletes(t *rapid.T, w *world) {
 	w.store.DeletionTimestamp = &metav1.Time{Time: w.now}
+	kept := 0
+	for _, claim := range w.claims {
+		if !claim.Terminating {
+			kept++
+		}
+	}
 	for range 60 {
 		w.visit(false)
 		if len(w.store.Finalizers) == 0 {
 			if live := w.livePods(); len(live) > 0 {
 				t.Fatalf("the Store went before its pods: %v", live)
 			}
-			if w.isReplicated() && len(w.claims) == 0 {
-				t.Fatal("the Store's volumes are gone, and nobody asked for that")
+			if len(w.claims) < kept {
+				t.Fatalf("of %d volumes there are %d, and nobody asked for that", kept, len(w.claims))
 			}
 			return
 		}

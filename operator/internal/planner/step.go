@@ -47,10 +47,12 @@ type CreatePod struct {
 	Member    string
 	Number    int64
 	Inputs    resources.Inputs
-	Why       string
+	// Claim is the name of its volume claim; empty if it needs none.
+	Claim string
+	Why   string
 }
 
-// CreateClaim makes a member's volume claim. It is made before the pod that needs it, and never changed.
+// CreateClaim makes a volume claim of a member. It is made before the pod that needs it, and never changed.
 type CreateClaim struct {
 	Component string
 	Member    string
@@ -62,6 +64,26 @@ type CreateClaim struct {
 type DeleteClaim struct {
 	Name string
 	Why  string
+}
+
+// MoveMember ends the pod of a member whose node is lost, and makes it another volume claim if its volume is on that node: it gets a pod
+// elsewhere then. Everything is looked at once more right before.
+type MoveMember struct {
+	Member string
+	Node   string
+	// Pod is nil when the member has none.
+	Pod *PodRef
+	// Claim is the name of the new one; empty if it goes with its volume, or has none.
+	Claim string
+	Why   string
+}
+
+// DropVolume deletes the claim of a volume that was lost with a node, once nothing in it is needed. Everything is looked at once more right
+// before.
+type DropVolume struct {
+	Member string
+	Claim  string
+	Why    string
 }
 
 // DeleteState deletes a ConfigMap of the coordinator's state, of a Store that is being deleted; the root's finalizer with it.
@@ -131,6 +153,20 @@ func (s DeleteClaim) Describe() string {
 }
 
 // Describe implements Step.
+func (s MoveMember) Describe() string {
+	text := fmt.Sprintf("move %s away from node %s", s.Member, s.Node)
+	if s.Claim != "" {
+		text += ", with the new volume claim " + s.Claim
+	}
+	return text + ": " + s.Why
+}
+
+// Describe implements Step.
+func (s DropVolume) Describe() string {
+	return fmt.Sprintf("delete volume claim %s, which %s had before: %s", s.Claim, s.Member, s.Why)
+}
+
+// Describe implements Step.
 func (s DeleteState) Describe() string { return fmt.Sprintf("delete ConfigMap %s: %s", s.Name, s.Why) }
 
 // Describe implements Step.
@@ -176,6 +212,12 @@ func (CreateClaim) Reason() string { return "ClaimCreated" }
 func (DeleteClaim) Reason() string { return "ClaimDeleted" }
 
 // Reason implements Step.
+func (MoveMember) Reason() string { return "MemberMoved" }
+
+// Reason implements Step.
+func (DropVolume) Reason() string { return "VolumeDropped" }
+
+// Reason implements Step.
 func (DeleteState) Reason() string { return "StateDeleted" }
 
 // Reason implements Step. It is a part of making a pod, which was told of.
@@ -210,6 +252,12 @@ func (s CreateClaim) Target() (kind, name string) { return KindClaim, s.Name }
 
 // Target implements Step.
 func (s DeleteClaim) Target() (kind, name string) { return KindClaim, s.Name }
+
+// Target implements Step.
+func (s MoveMember) Target() (kind, name string) { return "Pod", s.Member }
+
+// Target implements Step.
+func (s DropVolume) Target() (kind, name string) { return KindClaim, s.Claim }
 
 // Target implements Step.
 func (s DeleteState) Target() (kind, name string) { return "ConfigMap", s.Name }

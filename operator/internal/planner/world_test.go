@@ -33,6 +33,10 @@ type world struct {
 	// volume claims, and what the coordinator's volume holds
 	claims map[string]planner.Claim
 	kept   *fakeCluster
+	// with local volumes, a master's can be used on the node alone on which it was made
+	isLocal bool
+	// nodes that do not answer
+	dead map[string]bool
 	// how often the operator ended a process that held data, or copies that nobody else had
 	broken []string
 }
@@ -81,6 +85,7 @@ func newWorld(replicas int32) *world {
 		pods:    map[string]*fakePod{},
 		names:   map[string]bool{},
 		claims:  map[string]planner.Claim{},
+		dead:    map[string]bool{},
 	}
 }
 
@@ -92,6 +97,7 @@ func newReplicatedWorld(replicas int32) *world {
 	w.store.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain
 	w.store.Spec.Placement.FailureDomain = "rack"
 	w.store.Spec.Coordinator.State.Type = v1alpha1.StateVolume
+	w.store.Spec.Recovery = v1alpha1.RecoverySpec{RescheduleAfter: "10s", MaxConcurrentReplacements: 1}
 	return w
 }
 
@@ -137,6 +143,7 @@ func (w *world) observe() planner.Observed {
 		o.Pods = append(o.Pods, w.pods[name].Pod)
 		o.Domains[w.pods[name].Node] = "rack of " + w.pods[name].Node
 	}
+	o.Nodes = w.nodes()
 	asked := slices.IndexFunc(planner.Coordinators(o.Pods), func(pod *planner.Pod) bool {
 		return w.cluster != nil && pod.Name == w.cluster.pod
 	})
@@ -159,6 +166,70 @@ func (w *world) observe() planner.Observed {
 		})
 	}
 	return o
+}
+
+// nodes that pods are or were on.
+func (w *world) nodes() map[string]planner.Node {
+	nodes := map[string]planner.Node{}
+	for _, pod := range w.pods {
+		nodes[pod.Node] = planner.Node{Ready: !w.dead[pod.Node]}
+	}
+	for _, claim := range w.claims {
+		nodes[claim.TiedTo] = planner.Node{Ready: !w.dead[claim.TiedTo]}
+	}
+	delete(nodes, "")
+	return nodes
+}
+
+// killNode: its kubelet says nothing any more, so what it said last stands.
+func (w *world) killNode(name string) {
+	w.dead[name] = true
+	for _, pod := range w.pods {
+		if pod.Node != name {
+			continue
+		}
+		pod.deadNode, pod.Ready = true, false
+		if w.cluster != nil && w.cluster.pod == pod.Name {
+			w.cluster = nil
+		}
+	}
+}
+
+// reviveNode: processes on it begin anew.
+func (w *world) reviveNode(name string) {
+	delete(w.dead, name)
+	for _, pod := range w.pods {
+		if pod.Node == name {
+			pod.deadNode = false
+			w.stop(pod)
+		}
+	}
+}
+
+// lostDomains are as many as nodes that do not answer and on which the present volume of a master is, or a master.
+func (w *world) lostDomains() int {
+	present := map[string]planner.Claim{}
+	for _, name := range slices.Sorted(maps.Keys(w.claims)) {
+		if member, _, ok := resources.ParseMasterClaim(name); ok {
+			present[member] = w.claims[name]
+		}
+	}
+	lost := map[string]bool{}
+	for _, claim := range present {
+		lost[claim.TiedTo] = w.dead[claim.TiedTo]
+	}
+	for _, pod := range w.livePods() {
+		if pod.Component == v1alpha1.ComponentMaster {
+			lost[pod.Node] = w.dead[pod.Node]
+		}
+	}
+	count := 0
+	for _, isLost := range lost {
+		if isLost {
+			count++
+		}
+	}
+	return count
 }
 
 func (w *world) draining(member *fakeMember) *planner.Draining {
@@ -222,6 +293,14 @@ func (w *world) apply(step planner.Step) (refused string) {
 	case planner.TellDomain:
 		pod := w.pods[step.Pod.Name]
 		pod.Domain, pod.DomainKnown = step.Domain, true
+	case planner.MoveMember:
+		w.move(step)
+	case planner.DropVolume:
+		if member := w.cluster.members[step.Member]; w.lacksCopies() || !w.runs(step.Member, member) ||
+			w.podOf(step.Member).Claim == step.Claim {
+			panic("the volume of " + step.Claim + " is given up, and may be needed")
+		}
+		delete(w.claims, step.Claim)
 	case planner.CreatePod:
 		w.createPod(step)
 	case planner.DeletePod:
@@ -236,6 +315,33 @@ func (w *world) apply(step planner.Step) (refused string) {
 		panic(fmt.Sprintf("unknown step %T", step))
 	}
 	return ""
+}
+
+// move: nothing must be lost by it, and that must be on record.
+func (w *world) move(step planner.MoveMember) {
+	member := w.cluster.members[step.Member]
+	if !w.dead[step.Node] || member != nil && (w.runs(step.Member, member) || member.tablets > 0) {
+		panic(step.Member + " is moved from " + step.Node + ", and its process lives, or its data is nowhere else")
+	}
+	if w.lostDomains() > int(w.store.Spec.Replication.Factor) {
+		panic(step.Member + " is moved, though more nodes are lost than copies make up for")
+	}
+	isRecorded := func(m v1alpha1.MemberStatus) bool {
+		return m.Name == step.Member && m.Lost != nil && m.Lost.Node == step.Node && m.Lost.ProvenAt != nil
+	}
+	if !slices.ContainsFunc(w.store.Status.Masters.Members, isRecorded) {
+		panic(step.Member + " is moved, and why is not on record")
+	}
+	if step.Pod != nil {
+		w.end(w.pods[step.Pod.Name])
+	}
+	if step.Claim == "" {
+		return
+	}
+	if _, there := w.claims[step.Claim]; there {
+		panic("the claim " + step.Claim + " is there already")
+	}
+	w.claims[step.Claim] = planner.Claim{Name: step.Claim}
 }
 
 func (w *world) retire(step planner.RetireMember) (refused string) {
@@ -299,7 +405,7 @@ func (w *world) createPod(step planner.CreatePod) {
 			panic(fmt.Sprintf("%s gets a second pod beside %s", step.Member, pod.Name))
 		}
 	}
-	claim, there := w.claims[resources.ClaimName(step.Member, step.Component)]
+	claim, there := w.claims[step.Claim]
 	if step.Inputs.InVolume() && (!there || claim.Terminating) {
 		panic(fmt.Sprintf("a pod of %s is made with the claim %+v", step.Member, claim))
 	}
@@ -310,7 +416,7 @@ func (w *world) createPod(step planner.CreatePod) {
 	w.uids++
 	w.pods[name] = &fakePod{Pod: planner.Pod{
 		Name: name, UID: fmt.Sprintf("uid%d.", w.uids), ResourceVersion: "1", Component: step.Component, Member: step.Member,
-		Number: step.Number, CreatedAt: w.now, Inputs: step.Inputs,
+		Number: step.Number, CreatedAt: w.now, Inputs: step.Inputs, Claim: step.Claim,
 	}}
 }
 
@@ -365,8 +471,8 @@ func (w *world) tick() {
 		case pod.Terminating():
 			w.stop(pod)
 			delete(w.pods, name)
+		case pod.Process == planner.ProcessAbsent && !w.schedule(pod):
 		case pod.Process == planner.ProcessAbsent:
-			pod.Node = "node of " + name
 			pod.Process, pod.IP = planner.ProcessRunning, "10.0.0.1"
 			pod.ResourceVersion += "1"
 			pod.restarts++
@@ -397,6 +503,26 @@ func (w *world) tick() {
 		member.instance = instance(pod)
 		pod.Ready = true
 	}
+}
+
+// schedule gives a pod a node, unless its volume is on one that does not answer.
+func (w *world) schedule(pod *fakePod) bool {
+	if pod.Node != "" {
+		return true
+	}
+	claim, there := w.claims[pod.Claim]
+	if claim.TiedTo != "" && w.dead[claim.TiedTo] {
+		return false
+	}
+	pod.Node = claim.TiedTo
+	if pod.Node == "" {
+		pod.Node = "node of " + pod.Name
+	}
+	if there && w.isLocal && pod.Component == v1alpha1.ComponentMaster {
+		claim.TiedTo = pod.Node
+		w.claims[pod.Claim] = claim
+	}
+	return true
 }
 
 // startCluster: a coordinator finds in its volume what the one before knew.
@@ -444,7 +570,7 @@ func (w *world) releaseClaims() {
 	for name, claim := range w.claims {
 		used := false
 		for _, pod := range w.pods {
-			used = used || !pod.deadNode && resources.ClaimName(pod.Member, pod.Component) == name
+			used = used || !pod.deadNode && pod.Claim == name
 		}
 		if claim.Terminating && !used {
 			delete(w.claims, name)

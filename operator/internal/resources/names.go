@@ -4,6 +4,8 @@ package resources
 import (
 	"crypto/sha256"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,12 +45,44 @@ func PodName(store types.UID, member string, number int64) string {
 	return member + "-" + string(suffix)
 }
 
-// ClaimName is that of a member's volume claim.
+// What the names of volume claims end with.
+const (
+	stateClaim  = "-state"
+	copiesClaim = "-copies"
+)
+
+// ClaimName is that of a member's first volume claim.
 func ClaimName(member, component string) string {
 	if component == v1alpha1.ComponentCoordinator {
-		return member + "-state"
+		return member + stateClaim
 	}
-	return member + "-copies"
+	return member + copiesClaim
+}
+
+// MasterClaimAt is the name of a master's numberth volume claim, from 1: it gets another one when its node is lost with the volume.
+func MasterClaimAt(member string, number int) string {
+	name := ClaimName(member, v1alpha1.ComponentMaster)
+	if number > 1 {
+		name += "-" + strconv.Itoa(number)
+	}
+	return name
+}
+
+// ParseMasterClaim is the inverse of MasterClaimAt; false for any other name.
+func ParseMasterClaim(claim string) (member string, number int, ok bool) {
+	at := strings.LastIndex(claim, copiesClaim)
+	if at <= 0 {
+		return "", 0, false
+	}
+	member, number = claim[:at], 1
+	if digits, found := strings.CutPrefix(claim[at+len(copiesClaim):], "-"); found {
+		parsed, err := strconv.Atoi(digits)
+		if err != nil {
+			return "", 0, false
+		}
+		number = parsed
+	}
+	return member, number, number >= 1 && MasterClaimAt(member, number) == claim
 }
 
 // ClientService is the name of the Service that clients connect to.

@@ -33,6 +33,8 @@ type PodSpec struct {
 	// Number counts the member's pods from 1.
 	Number int64
 	Inputs Inputs
+	// Claim is the name of its volume claim, if it has one.
+	Claim string
 }
 
 // Pod builds a pod of the Store.
@@ -82,7 +84,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 		podSpec.WithPriorityClassName(spec.Inputs.PriorityClassName)
 	}
 	if spec.Inputs.InVolume() {
-		addClaim(podSpec, ClaimName(spec.Member, spec.Component))
+		addClaim(podSpec, spec.Claim)
 	}
 	if spec.Inputs.Replication != nil {
 		podSpec.WithAffinity(aNodeOfItsOwn(store))

@@ -43,6 +43,7 @@ func pod(t *testing.T, store *v1alpha1.Store, component string) *coreac.PodApply
 	}
 	built, err := resources.Pod(store, resources.PodSpec{
 		Component: component, Member: member, Number: 1, Inputs: resources.InputsFor(store, component, "store:1", state(store)),
+		Claim: resources.ClaimName(member, component),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -26,9 +26,9 @@ const (
 	fileSystemShare = 20
 )
 
-// Claim is a member's volume claim. It has no owner: what deletes it is the operator, if the Store's reclaim policy says so, and
-// never the garbage collector.
-func Claim(store *v1alpha1.Store, member, component string) *coreac.PersistentVolumeClaimApplyConfiguration {
+// Claim is a volume claim of a member, under this name. It has no owner: what deletes it is the operator, if the Store's reclaim
+// policy says so or the member has another one, and never the garbage collector.
+func Claim(store *v1alpha1.Store, member, component, name string) *coreac.PersistentVolumeClaimApplyConfiguration {
 	size, class := store.Spec.Backups.Storage.Size, store.Spec.Backups.Storage.StorageClassName
 	if component == v1alpha1.ComponentCoordinator {
 		size, class = store.Spec.Coordinator.State.Size, store.Spec.Coordinator.State.StorageClassName
@@ -42,7 +42,7 @@ func Claim(store *v1alpha1.Store, member, component string) *coreac.PersistentVo
 	labels := StoreLabels(store.Name)
 	labels[v1alpha1.LabelComponent] = component
 	labels[v1alpha1.LabelMember] = member
-	return coreac.PersistentVolumeClaim(ClaimName(member, component), store.Namespace).
+	return coreac.PersistentVolumeClaim(name, store.Namespace).
 		WithLabels(labels).
 		WithSpec(spec)
 }

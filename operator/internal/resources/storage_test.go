@@ -164,7 +164,7 @@ func TestDomainIsToldWhereItIsNotTheNode(t *testing.T) {
 func TestClaims(t *testing.T) {
 	fast := "fast"
 	store := replicated(func(s *v1alpha1.StoreSpec) { s.Backups.Storage.StorageClassName = &fast })
-	claim := resources.Claim(store, "box-master-1", v1alpha1.ComponentMaster)
+	claim := resources.Claim(store, "box-master-1", v1alpha1.ComponentMaster, "box-master-1-copies")
 	storage := (*claim.Spec.Resources.Requests)[corev1.ResourceStorage]
 	if *claim.Name != "box-master-1-copies" || storage.String() != "4Gi" || *claim.Spec.StorageClassName != "fast" ||
 		claim.Spec.AccessModes[0] != corev1.ReadWriteOnce {
@@ -176,7 +176,7 @@ func TestClaims(t *testing.T) {
 	if claim.Labels[v1alpha1.LabelStore] != "box" || claim.Labels[v1alpha1.LabelMember] != "box-master-1" {
 		t.Errorf("labels are %v", claim.Labels)
 	}
-	claim = resources.Claim(store, "box-coordinator", v1alpha1.ComponentCoordinator)
+	claim = resources.Claim(store, "box-coordinator", v1alpha1.ComponentCoordinator, "box-coordinator-state")
 	storage = (*claim.Spec.Resources.Requests)[corev1.ResourceStorage]
 	if *claim.Name != "box-coordinator-state" || storage.String() != "1Gi" || claim.Spec.StorageClassName != nil {
 		t.Errorf("the claim is %+v", claim.Spec)
@@ -247,6 +247,33 @@ func TestDurabilityOfInputs(t *testing.T) {
 	} {
 		if got := resources.InputsFor(store, v1alpha1.ComponentMaster, "i", state(store)).Durability(); got != want {
 			t.Errorf("%s instead of %s", got, want)
+		}
+	}
+}
+
+func TestNamesOfClaims(t *testing.T) {
+	for name, want := range map[string]struct {
+		member string
+		number int
+	}{
+		"box-master-1-copies":           {"box-master-1", 1},
+		"box-master-1-copies-2":         {"box-master-1", 2},
+		"box-master-10-copies-30":       {"box-master-10", 30},
+		"a-copies-3-master-0-copies":    {"a-copies-3-master-0", 1},
+		"a-copies-3-master-0-copies-12": {"a-copies-3-master-0", 12},
+		"box-coordinator-state":         {},
+		"box-master-1-copies-1":         {},
+		"box-master-1-copies-02":        {},
+		"box-master-1-copies-x":         {},
+		"box-master-1-copiesque":        {},
+		"-copies":                       {},
+	} {
+		member, number, ok := resources.ParseMasterClaim(name)
+		if ok != (want.number > 0) || ok && (member != want.member || number != want.number) {
+			t.Errorf("%s is claim %d of %s: %v", name, number, member, ok)
+		}
+		if ok && resources.MasterClaimAt(member, number) != name {
+			t.Errorf("%s is also %s", name, resources.MasterClaimAt(member, number))
 		}
 	}
 }

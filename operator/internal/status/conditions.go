@@ -16,8 +16,9 @@ const (
 	maxNamed = 3
 	// maxHindrances is how many sentences there can be about an upgrade.
 	maxHindrances = 16
-	// maxMessage bounds a message's length in bytes.
-	maxMessage = 1024
+	// maxMessage bounds a message's length in bytes, maxWaitsFor that of a sentence on what a lost member waits for.
+	maxMessage  = 1024
+	maxWaitsFor = 500
 )
 
 type verdict struct {
@@ -42,9 +43,7 @@ func setConditions(o planner.Observed, plan planner.Plan, outcome Outcome, next 
 }
 
 func set(o planner.Observed, next *v1alpha1.StoreStatus, name string, v verdict) {
-	if len(v.message) > maxMessage {
-		v.message = strings.ToValidUTF8(v.message[:maxMessage], "") + "..."
-	}
+	v.message = cut(v.message, maxMessage)
 	changed := now(o)
 	if before := meta.FindStatusCondition(next.Conditions, name); before != nil && before.Status == v.status {
 		changed = before.LastTransitionTime
@@ -53,6 +52,14 @@ func set(o planner.Observed, next *v1alpha1.StoreStatus, name string, v verdict)
 		Type: name, Status: v.status, Reason: v.reason, Message: v.message,
 		ObservedGeneration: o.Store.Generation, LastTransitionTime: changed,
 	})
+}
+
+// cut shortens a text to so many bytes, dots included.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("...")], "") + "..."
 }
 
 func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
@@ -243,6 +250,26 @@ func strandedOnNode(o planner.Observed, plan planner.Plan) string {
 	return ""
 }
 
+// nodesLost says which members were lost with their nodes, and what the move of each waits for.
+func nodesLost(lost []planner.MemberView) string {
+	parts := make([]string, 0, maxNamed)
+	for i, view := range lost {
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("%d more (status.masters.members[].lost)", len(lost)-maxNamed))
+			break
+		}
+		text := fmt.Sprintf("node %s is lost (%s) since %s, and %s with it", view.Lost.Node, view.Lost.Cause,
+			view.Lost.Since.UTC().Format("2006-01-02 15:04:05 UTC"), view.Name)
+		if view.Lost.WaitsFor == "" {
+			text += ", which moves to another node"
+		} else {
+			text += "; its move to another one waits for " + view.Lost.WaitsFor
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
 func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
 	yes := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
 	fine := verdict{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "nothing is broken"}
@@ -264,6 +291,9 @@ func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 		// A member that has not enlisted yet is on its way, not broken.
 		return !v.Up && (troubled || v.Reported != nil)
 	})
+	if lost := filter(plan.Masters, func(v planner.MemberView) bool { return v.Lost != nil }); len(lost) > 0 {
+		return yes(v1alpha1.ReasonNodeLost, nodesLost(lost))
+	}
 	if stranded := strandedOnNode(o, plan); stranded != "" {
 		return yes(v1alpha1.ReasonMembersDown, stranded)
 	}

@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -118,13 +117,6 @@ func warning(reason, note string) Event {
 	return event(corev1.EventTypeWarning, reason, note)
 }
 
-func cut(note string) string {
-	if len(note) > maxNote {
-		return strings.ToValidUTF8(note[:maxNote-3], "") + "..."
-	}
-	return note
-}
-
 func event(kind, reason, note string) Event {
-	return Event{Type: kind, Reason: reason, Action: observe, Note: cut(note)}
+	return Event{Type: kind, Reason: reason, Action: observe, Note: cut(note, maxNote)}
 }

@@ -89,6 +89,12 @@ func coordinator(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha
 			next.Standbys = append(next.Standbys, standby(one))
 		}
 	}
+	// One that is not wanted any more may still have a pod, on a node that does not answer.
+	for i := range o.Pods {
+		if pod := &o.Pods[i]; pod.Component == v1alpha1.ComponentCoordinator {
+			next.PodNumber = max(next.PodNumber, pod.Number)
+		}
+	}
 	return next
 }
 
@@ -162,13 +168,14 @@ func member(o planner.Observed, view planner.MemberView, before *v1alpha1.Member
 			entry.Message = view.Pod.Trouble
 		}
 	}
+	entry.Lost = lost(view)
 	if o.Cluster == nil {
 		entry.State = v1alpha1.MemberUnknown
 		if before != nil {
 			entry.ServerIDs, entry.Tablets = before.ServerIDs, before.Tablets
 			entry.CapacityBytes, entry.UsedPercent = before.CapacityBytes, before.UsedPercent
 			entry.Copies, entry.SegmentsShort = before.Copies, before.SegmentsShort
-			entry.Backup, entry.Domain = before.Backup, before.Domain
+			entry.Backup, entry.Domain, entry.Lost = before.Backup, before.Domain, before.Lost
 		}
 		return entry
 	}
@@ -197,6 +204,21 @@ func member(o planner.Observed, view planner.MemberView, before *v1alpha1.Member
 		entry.State = v1alpha1.MemberUnreachable
 	case view.Pod == nil:
 		entry.State = v1alpha1.MemberUnreachable
+	}
+	return entry
+}
+
+func lost(view planner.MemberView) *v1alpha1.LostStatus {
+	if view.Lost == nil {
+		return nil
+	}
+	entry := &v1alpha1.LostStatus{
+		Node: view.Lost.Node, Cause: view.Lost.Cause, Since: metav1.NewTime(view.Lost.Since.Truncate(time.Second)),
+		WaitsFor: cut(view.Lost.WaitsFor, maxWaitsFor),
+	}
+	if !view.Lost.ProvenAt.IsZero() {
+		provenAt := metav1.NewTime(view.Lost.ProvenAt.Truncate(time.Second))
+		entry.ProvenAt = &provenAt
 	}
 	return entry
 }

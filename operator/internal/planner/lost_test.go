@@ -1,0 +1,242 @@
+package planner_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+// newLocalWorld has three masters whose volumes are on one node each, and is settled.
+func newLocalWorld(t *testing.T) *world {
+	t.Helper()
+	w := newReplicatedWorld(3)
+	w.isLocal = true
+	if _, _, settled := w.settle(100); !settled {
+		t.Fatal("does not settle")
+	}
+	w.cluster.members["box-master-1"].tablets = 2
+	return w
+}
+
+// lostOf is what is on record of box-master-1.
+func (w *world) lostOf() *v1alpha1.LostStatus {
+	for _, entry := range w.store.Status.Masters.Members {
+		if entry.Name == "box-master-1" {
+			return entry.Lost
+		}
+	}
+	return nil
+}
+
+// runFor lets time pass, and gives the steps of a kind that were taken, by the second.
+func runFor[S planner.Step](w *world, seconds int) map[int]S {
+	taken := map[int]S{}
+	for second := range seconds {
+		plan, _ := w.visit(false)
+		for _, step := range plan.Steps {
+			if wanted, ok := step.(S); ok {
+				taken[second] = wanted
+			}
+		}
+		w.tick()
+	}
+	return taken
+}
+
+func TestMemberMovesFromALostNode(t *testing.T) {
+	w := newLocalWorld(t)
+	before := w.podOf("box-master-1")
+	w.killNode(before.Node)
+	moved := runFor[planner.MoveMember](w, 14)
+	if len(moved) != 1 {
+		t.Fatalf("moved %+v", moved)
+	}
+	for second, step := range moved {
+		if second < 10 || second > 12 || step.Claim != "box-master-1-copies-2" || step.Node != before.Node || step.Pod.Name != before.Name {
+			t.Errorf("after %d s: %+v", second, step)
+		}
+		if text := step.Describe(); !strings.HasPrefix(text, "move box-master-1 away from node "+before.Node+
+			", with the new volume claim box-master-1-copies-2: the node is lost (NotReady) since 2026-01-01 00:00:") {
+			t.Error(text)
+		}
+	}
+	if _, _, settled := w.settle(100); !settled {
+		t.Fatal("does not settle")
+	}
+	after := w.podOf("box-master-1")
+	if after == nil || after.Node == before.Node || after.Claim != "box-master-1-copies-2" || w.lostOf() != nil {
+		t.Errorf("it is %+v, on record: %+v", after, w.lostOf())
+	}
+	if _, there := w.claims["box-master-1-copies"]; there {
+		t.Error("the volume that was lost is still there")
+	}
+	// The node comes back, and has nothing to do any more.
+	w.reviveNode(before.Node)
+	w.settle(100)
+	if now := w.podOf("box-master-1"); now.Name != after.Name || w.pods[before.Name] != nil {
+		t.Errorf("it is %+v, and its former pod %+v", now, w.pods[before.Name])
+	}
+}
+
+func TestNodeThatComesBackIsWaitedFor(t *testing.T) {
+	w := newLocalWorld(t)
+	before := w.podOf("box-master-1")
+	w.killNode(before.Node)
+	if moved := runFor[planner.MoveMember](w, 8); len(moved) > 0 {
+		t.Fatalf("moved %+v", moved)
+	}
+	lost := w.lostOf()
+	if lost == nil || lost.Cause != v1alpha1.NodeNotReady || lost.ProvenAt == nil ||
+		!strings.HasPrefix(lost.WaitsFor, "the node to come back, until 00:00:") {
+		t.Fatalf("on record: %+v", lost)
+	}
+	degraded := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
+	if degraded.Reason != v1alpha1.ReasonNodeLost || !strings.Contains(degraded.Message, "and box-master-1 with it; its move") {
+		t.Errorf("Degraded is %+v", degraded)
+	}
+	w.reviveNode(before.Node)
+	if moved := runFor[planner.MoveMember](w, 30); len(moved) > 0 || w.lostOf() != nil {
+		t.Errorf("moved %+v, on record: %+v", moved, w.lostOf())
+	}
+	if now := w.podOf("box-master-1"); now.Name != before.Name || now.Claim != "box-master-1-copies" {
+		t.Errorf("it is %+v", now)
+	}
+}
+
+// Each says why, and moves nothing.
+func TestMembersThatDoNotMove(t *testing.T) {
+	for name, test := range map[string]struct {
+		disturb func(*world)
+		want    string
+	}{
+		"never":   {func(w *world) { w.store.Spec.Recovery.RescheduleAfter = "0s" }, "recovery.rescheduleAfter is 0s"},
+		"dry run": {func(w *world) { w.store.Spec.Recovery.DryRun = true }, "it would move now, but recovery.dryRun is set"},
+		"more nodes than copies": {
+			func(w *world) { w.killNode(w.podOf("box-master-2").Node) },
+			"2 failure domains are lost, more than the 1 that copies make up for",
+		},
+	} {
+		w := newLocalWorld(t)
+		w.killNode(w.podOf("box-master-1").Node)
+		test.disturb(w)
+		moved := runFor[planner.MoveMember](w, 60)
+		lost := w.lostOf()
+		if len(moved) > 0 || lost == nil || !strings.Contains(lost.WaitsFor, test.want) {
+			t.Errorf("%s: moved %+v, on record: %+v", name, moved, lost)
+		}
+	}
+}
+
+// observedLoss is a Store whose member 1 was lost with its node a minute ago, on record and proven.
+func observedLoss(t *testing.T) planner.Observed {
+	t.Helper()
+	w := newLocalWorld(t)
+	w.cluster.members["box-master-1"].tablets = 0
+	w.killNode(w.podOf("box-master-1").Node)
+	w.visit(false)
+	w.now = w.now.Add(time.Minute)
+	o := w.observe()
+	if moves := movesOf(planner.Make(o)); len(moves) != 1 || moves[0] != "box-master-1" {
+		t.Fatalf("moves %v", moves)
+	}
+	return o
+}
+
+func movesOf(plan planner.Plan) []string {
+	var moves []string
+	for _, step := range plan.Steps {
+		if move, ok := step.(planner.MoveMember); ok {
+			moves = append(moves, move.Member)
+		}
+	}
+	return moves
+}
+
+func TestWhatSpeaksAgainstAMove(t *testing.T) {
+	member := func(o *planner.Observed) *planner.Member {
+		i := slices.IndexFunc(o.Cluster.Members, func(m planner.Member) bool { return m.Name == "box-master-1" })
+		return &o.Cluster.Members[i]
+	}
+	for want, change := range map[string]func(*planner.Observed){
+		"the coordinator cannot note what it does: away": func(o *planner.Observed) { o.Cluster.StateWait = "away" },
+		"its recovery: tablets left: 3":                  func(o *planner.Observed) { member(o).Tablets = 3 },
+		"its process is connected to the coordinator": func(o *planner.Observed) {
+			member(o).Connected, member(o).Instance = true, "another"
+		},
+		"recovery of box-master-1 (1.1): tablets left: 1": func(o *planner.Observed) {
+			o.Cluster.Recoveries = []planner.Recovery{{ServerID: "1.1", Member: "box-master-1", TabletsLeft: 1}}
+		},
+		"a recovery that may need what is on the node: recovery of box-master-7": func(o *planner.Observed) {
+			o.Cluster.Recoveries = []planner.Recovery{{ServerID: "9.1", Member: "box-master-7", TabletsLeft: 1, CanBeGivenUp: true}}
+		},
+		"what is proven to be on record": func(o *planner.Observed) {
+			for i := range o.Store.Status.Masters.Members {
+				if lost := o.Store.Status.Masters.Members[i].Lost; lost != nil {
+					lost.ProvenAt = nil
+				}
+			}
+		},
+	} {
+		o := observedLoss(t)
+		change(&o)
+		plan := planner.Make(o)
+		lost := plan.Masters[1].Lost
+		if moves := movesOf(plan); len(moves) > 0 || lost == nil || !strings.HasPrefix(lost.WaitsFor, want) {
+			t.Errorf("%s: moves %v, lost %+v", want, moves, lost)
+		}
+	}
+	// Nobody knows whether the node is lost.
+	o := observedLoss(t)
+	o.Nodes = nil
+	if plan := planner.Make(o); len(movesOf(plan)) > 0 || plan.Masters[1].Lost != nil {
+		t.Errorf("a node that could not be read is lost: %+v", plan.Masters[1].Lost)
+	}
+}
+
+// Members whose volumes can be used elsewhere take them along.
+func TestVolumeThatIsNotTiedGoesAlong(t *testing.T) {
+	o := observedLoss(t)
+	claim := o.Claims["box-master-1-copies"]
+	claim.TiedTo = ""
+	o.Claims["box-master-1-copies"] = claim
+	for _, step := range planner.Make(o).Steps {
+		if move, ok := step.(planner.MoveMember); ok && move.Claim != "" {
+			t.Errorf("it gets the claim %s", move.Claim)
+		}
+	}
+}
+
+// One at a time, or as many as may.
+func TestMovesAreBounded(t *testing.T) {
+	for atOnce, want := range map[int32]int{1: 1, 2: 2} {
+		w := newReplicatedWorld(5)
+		w.isLocal = true
+		w.store.Spec.Replication.Factor = 2
+		w.store.Spec.Recovery.MaxConcurrentReplacements = atOnce
+		w.settle(100)
+		for _, member := range []string{"box-master-1", "box-master-3"} {
+			w.killNode(w.podOf(member).Node)
+		}
+		w.visit(false)
+		w.now = w.now.Add(time.Minute)
+		if moves := movesOf(planner.Make(w.observe())); len(moves) != want {
+			t.Errorf("%d at once: moves %v", atOnce, moves)
+		}
+	}
+}
+
+// Without copies, what a member held is nowhere else.
+func TestUnreplicatedMembersDoNotMove(t *testing.T) {
+	w := newWorld(2)
+	w.settle(100)
+	w.killNode(w.podOf("box-master-1").Node)
+	if moved := runFor[planner.MoveMember](w, 60); len(moved) > 0 || w.lostOf() != nil {
+		t.Errorf("moved %+v", moved)
+	}
+}
