@@ -24,7 +24,10 @@ generate() {
 
 	# The chart makes Roles or a ClusterRole of these rules, as its values say.
 	mkdir -p charts/rcbox/files
-	cp config/crd/bases/rcbox.dev_stores.yaml charts/rcbox/files/stores-crd.yaml
+	local kind
+	for kind in stores clusterperfs; do
+		cp "config/crd/bases/rcbox.dev_$kind.yaml" "charts/rcbox/files/$kind-crd.yaml"
+	done
 	rules_of config/rbac/role.yaml ClusterRole >charts/rcbox/files/store-rules.yaml
 	rules_of config/rbac/role.yaml Role >charts/rcbox/files/leader-election-rules.yaml
 

@@ -30,15 +30,15 @@ const (
 	maxCRDBytes = 200_000
 )
 
-// definition is the CustomResourceDefinition as an API server has it.
-func definition(t *testing.T) *apiextensions.CustomResourceDefinition {
+// definitionIn gives a file's CustomResourceDefinition as an API server has it.
+func definitionIn(t *testing.T, file string) *apiextensions.CustomResourceDefinition {
 	t.Helper()
-	text, err := os.ReadFile(crdFile)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(text) > maxCRDBytes {
-		t.Errorf("%s has %d bytes, more than %d", crdFile, len(text), maxCRDBytes)
+		t.Errorf("%s has %d bytes, more than %d", file, len(text), maxCRDBytes)
 	}
 	external := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict(text, external); err != nil {
@@ -58,23 +58,29 @@ func definition(t *testing.T) *apiextensions.CustomResourceDefinition {
 
 // An API server accepts the definition: its schema is structural, and no rule is too expensive.
 func TestDefinitionIsValid(t *testing.T) {
-	for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), definition(t)) {
-		t.Error(err)
+	for _, file := range []string{crdFile, perfCRDFile} {
+		for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), definitionIn(t, file)) {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }
 
-// apiServer does to a Store what an API server does: defaults, then validation by schema and rules.
+// apiServer does to an object what an API server does: defaults, then validation by schema and rules.
 type apiServer struct {
+	kind       string
 	structural *schema.Structural
 	validator  validation.SchemaValidator
 }
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	version := definition(t).Spec.Versions[0].Schema
-	if version == nil {
-		version = definition(t).Spec.Validation
-	}
+	return newAPIServerOf(t, crdFile)
+}
+
+func newAPIServerOf(t *testing.T, file string) *apiServer {
+	t.Helper()
+	crd := definitionIn(t, file)
+	version := schemaOf(crd)
 	structural, err := schema.NewStructural(version.OpenAPIV3Schema)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +89,14 @@ func newAPIServer(t *testing.T) *apiServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &apiServer{structural: structural, validator: validator}
+	return &apiServer{kind: crd.Spec.Names.Kind, structural: structural, validator: validator}
+}
+
+func schemaOf(crd *apiextensions.CustomResourceDefinition) *apiextensions.CustomResourceValidation {
+	if crd.Spec.Validation != nil {
+		return crd.Spec.Validation
+	}
+	return crd.Spec.Versions[0].Schema
 }
 
 // read gives a manifest's object with defaults.
@@ -104,21 +117,27 @@ func (s *apiServer) read(t *testing.T, manifest string) *unstructured.Unstructur
 // create gives the defaulted Store and the errors' texts.
 func (s *apiServer) create(t *testing.T, manifest string) (*v1alpha1.Store, []string) {
 	t.Helper()
-	kind := v1alpha1.GroupVersion.WithKind("Store")
+	store := &v1alpha1.Store{}
+	return store, s.createInto(t, manifest, store)
+}
+
+// createInto fills in the defaulted object and gives the errors' texts.
+func (s *apiServer) createInto(t *testing.T, manifest string, into any) []string {
+	t.Helper()
+	kind := v1alpha1.GroupVersion.WithKind(s.kind)
 	strategy := customresource.NewStrategy(runtime.NewScheme(), true, kind, s.validator, nil, s.structural, nil, nil, nil)
 	object := s.read(t, manifest)
 	errs := texts(strategy.Validate(genericrequest.WithNamespace(t.Context(), "default"), object))
-	store := &v1alpha1.Store{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, store); err != nil && errs == nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil && errs == nil {
 		t.Fatal(err)
 	}
-	return store, errs
+	return errs
 }
 
 // update gives the errors' texts.
 func (s *apiServer) update(t *testing.T, before, after string) []string {
 	t.Helper()
-	kind := v1alpha1.GroupVersion.WithKind("Store")
+	kind := v1alpha1.GroupVersion.WithKind(s.kind)
 	strategy := customresource.NewStrategy(runtime.NewScheme(), true, kind, s.validator, nil, s.structural, nil, nil, nil)
 	old, changed := s.read(t, before), s.read(t, after)
 	old.SetResourceVersion("1")

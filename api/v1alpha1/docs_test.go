@@ -25,18 +25,21 @@ func fields(schema apiextensions.JSONSchemaProps, path string, list map[string]b
 	}
 }
 
-// The reference names every field, every rule's text and every printer column.
-func TestReferenceIsComplete(t *testing.T) {
-	text, err := os.ReadFile("../../docs/store-reference.md")
+// The references name every field, every rule's text and every printer column.
+func TestReferencesAreComplete(t *testing.T) {
+	t.Run("Store", func(t *testing.T) { referenceIsComplete(t, "docs/store-reference.md", crdFile) })
+	t.Run("ClusterPerf", func(t *testing.T) { referenceIsComplete(t, "docs/clusterperf-resource.md", perfCRDFile) })
+}
+
+func referenceIsComplete(t *testing.T, page, crdFile string) {
+	t.Helper()
+	text, err := os.ReadFile("../../" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reference := string(text)
-	crd := definition(t)
-	schema := crd.Spec.Validation
-	if schema == nil {
-		schema = crd.Spec.Versions[0].Schema
-	}
+	crd := definitionIn(t, crdFile)
+	schema := schemaOf(crd)
 	list := map[string]bool{}
 	for _, part := range []string{"spec", "status"} {
 		fields(schema.OpenAPIV3Schema.Properties[part], part, list)
@@ -47,12 +50,12 @@ func TestReferenceIsComplete(t *testing.T) {
 	for name := range list {
 		// `name`, `parent.name`, `.name`, `name[]`
 		if !strings.Contains(reference, name+"`") && !strings.Contains(reference, name+"[]`") {
-			t.Errorf("docs/store-reference.md does not name the field %s", name)
+			t.Errorf("%s does not name the field %s", page, name)
 		}
 	}
 	for _, message := range messages(*schema.OpenAPIV3Schema) {
 		if !strings.Contains(reference, message) {
-			t.Errorf("docs/store-reference.md does not have the text %q", message)
+			t.Errorf("%s does not have the text %q", page, message)
 		}
 	}
 	columns := crd.Spec.AdditionalPrinterColumns
@@ -61,7 +64,7 @@ func TestReferenceIsComplete(t *testing.T) {
 	}
 	for _, column := range columns {
 		if !strings.Contains(reference, "`"+column.Name+"`") {
-			t.Errorf("docs/store-reference.md does not name the column %s", column.Name)
+			t.Errorf("%s does not name the column %s", page, column.Name)
 		}
 	}
 }
@@ -79,11 +82,17 @@ func messages(schema apiextensions.JSONSchemaProps) []string {
 
 // Every reason that the code can give is in the reference.
 func TestReasonsAreDocumented(t *testing.T) {
-	reference, err := os.ReadFile("../../docs/store-reference.md")
+	reasonsAreDocumented(t, "docs/store-reference.md", "names.go", 15)
+	reasonsAreDocumented(t, "docs/clusterperf-resource.md", "clusterperf_names.go", 13)
+}
+
+func reasonsAreDocumented(t *testing.T, page, file string, least int) {
+	t.Helper()
+	reference, err := os.ReadFile("../../" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := os.ReadFile("names.go")
+	source, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +104,10 @@ func TestReasonsAreDocumented(t *testing.T) {
 		}
 		found++
 		if reason := strings.Trim(strings.TrimSpace(value), `"`); !strings.Contains(string(reference), "`"+reason+"`") {
-			t.Errorf("docs/store-reference.md does not have the reason %s", reason)
+			t.Errorf("%s does not have the reason %s", page, reason)
 		}
 	}
-	if found < 15 {
+	if found < least {
 		t.Errorf("only %d reasons found", found)
 	}
 }

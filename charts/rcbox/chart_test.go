@@ -111,10 +111,12 @@ func generated[T any](t *testing.T, file string, document int) *T {
 
 func TestSameSourceAsConfig(t *testing.T) {
 	objects := mustRender(t)
-	crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", "stores.rcbox.dev")
-	want := generated[apiextensionsv1.CustomResourceDefinition](t, "crd/bases/rcbox.dev_stores.yaml", 0)
-	if !reflect.DeepEqual(crd.Spec, want.Spec) {
-		t.Error("the CustomResourceDefinition differs from the one in config")
+	for _, kind := range []string{"stores", "clusterperfs"} {
+		crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", kind+".rcbox.dev")
+		want := generated[apiextensionsv1.CustomResourceDefinition](t, "crd/bases/rcbox.dev_"+kind+".yaml", 0)
+		if !reflect.DeepEqual(crd.Spec, want.Spec) {
+			t.Errorf("the CustomResourceDefinition of %s differs from the one in config", kind)
+		}
 	}
 	stores := find[rbacv1.ClusterRole](t, objects, "ClusterRole", "rcbox-operator")
 	if want := generated[rbacv1.ClusterRole](t, "rbac/role.yaml", 0); !reflect.DeepEqual(stores.Rules, want.Rules) {
@@ -206,6 +208,7 @@ func TestSwitches(t *testing.T) {
 		there  bool
 	}{
 		{"crds.install=false", "CustomResourceDefinition /stores.rcbox.dev", false},
+		{"crds.install=false", "CustomResourceDefinition /clusterperfs.rcbox.dev", false},
 		{"uninstallGuard.enabled=false", "Job rcbox-system/rcbox-operator-check-uninstall", false},
 		{"crds.keep=true", "Job rcbox-system/rcbox-operator-check-uninstall", false},
 		{"networkPolicy.enabled=false", "NetworkPolicy rcbox-system/rcbox-operator", false},
@@ -223,10 +226,12 @@ func TestSwitches(t *testing.T) {
 func TestKeepDefinition(t *testing.T) {
 	const policy = "helm.sh/resource-policy"
 	for option, want := range map[string]string{"crds.keep=false": "", "crds.keep=true": "keep"} {
-		crd := find[apiextensionsv1.CustomResourceDefinition](
-			t, mustRender(t, "--set", option), "CustomResourceDefinition", "stores.rcbox.dev")
-		if got := crd.Annotations[policy]; got != want {
-			t.Errorf("with %s, %s is %q", option, policy, got)
+		objects := mustRender(t, "--set", option)
+		for _, name := range []string{"stores.rcbox.dev", "clusterperfs.rcbox.dev"} {
+			crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", name)
+			if got := crd.Annotations[policy]; got != want {
+				t.Errorf("with %s, %s of %s is %q", option, policy, name, got)
+			}
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -111,6 +112,9 @@ func run(command *cobra.Command, options runOptions) error {
 	if err := reconciler.SetupWithManager(manager); err != nil {
 		return fmt.Errorf("set up the controller of Stores: %w", err)
 	}
+	if err := setUpRuns(manager); err != nil {
+		return err
+	}
 	if err := errors.Join(
 		manager.AddHealthzCheck("ping", healthz.Ping),
 		manager.AddReadyzCheck("ping", healthz.Ping)); err != nil {
@@ -119,6 +123,30 @@ func run(command *cobra.Command, options runOptions) error {
 	ctrl.Log.Info("rcbox operator", "version", version, "storeImage", options.storeImage)
 	if err := manager.Start(command.Context()); err != nil {
 		return fmt.Errorf("run the operator: %w", err)
+	}
+	return nil
+}
+
+// setUpRuns looks after ClusterPerfs, if their definition is there: who upgrades the operator without the definitions still has his Stores
+// looked after.
+func setUpRuns(manager ctrl.Manager) error {
+	kind := v1alpha1.GroupVersion.WithKind("ClusterPerf")
+	switch _, err := manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); {
+	case meta.IsNoMatchError(err):
+		ctrl.Log.Info("ClusterPerfs are not looked after: install their CustomResourceDefinition and restart the operator")
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for the definition of ClusterPerfs: %w", err)
+	}
+	reconciler := &controller.PerfReconciler{
+		Client:   manager.GetClient(),
+		Live:     manager.GetAPIReader(),
+		Recorder: manager.GetEventRecorder(recorderName),
+		Clients:  controller.NewHTTPPerfReader(),
+		Now:      time.Now,
+	}
+	if err := reconciler.SetupWithManager(manager); err != nil {
+		return fmt.Errorf("set up the controller of ClusterPerfs: %w", err)
 	}
 	return nil
 }
@@ -153,6 +181,7 @@ func managerOptions(options runOptions) ctrl.Options {
 			DefaultNamespaces: namespaces,
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.Store{}:               {Transform: cache.TransformStripManagedFields()},
+				&v1alpha1.ClusterPerf{}:         {Transform: cache.TransformStripManagedFields()},
 				&corev1.Pod{}:                   pods,
 				&corev1.PersistentVolumeClaim{}: pods,
 				&corev1.Service{}:               own,

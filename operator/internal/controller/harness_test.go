@@ -77,7 +77,7 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 		},
 	}
 	h.client = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
-		WithStatusSubresource(&v1alpha1.Store{}).
+		WithStatusSubresource(&v1alpha1.Store{}, &v1alpha1.ClusterPerf{}).
 		WithObjects(append(objects, store)...).
 		WithTypeConverters(
 			withoutNullStatus{clientgoapplyconfigurations.NewTypeConverter(clientgoscheme.Scheme)},

@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddrV4;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
-use common::Store;
+use common::{Store, http_get, wait_for};
 use serde_json::Value;
 
 fn start(store: &Store, arguments: &str) -> Command {
@@ -127,6 +129,139 @@ fn clients_in_several_processes_meet() {
     assert!(outputs[1].stdout.is_empty() && outputs[2].stdout.is_empty());
 }
 
+/// A run that is watched over HTTP.
+struct Watched {
+    child: Child,
+    address: SocketAddrV4,
+}
+
+impl Watched {
+    fn start(store: &Store, arguments: &str) -> Watched {
+        let arguments = format!("--httpListen 127.0.0.1:0 --tablePrefix run- {arguments}");
+        let mut child = start(store, &arguments).spawn().unwrap();
+        let mut notes = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = notes.find_map(|line| {
+            let line = line.unwrap();
+            line.strip_prefix("# serving http://")
+                .map(|text| text.parse().unwrap())
+        });
+        // The pipe must not become full.
+        std::thread::spawn(move || notes.for_each(drop));
+        let address = address.unwrap();
+        Watched { child, address }
+    }
+
+    fn report(&self) -> Value {
+        let (status, text) = http_get(self.address, "/report");
+        assert_eq!(status, 200, "{text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn report_when(&self, state: &str) -> Value {
+        wait_for(state, || {
+            Some(self.report()).filter(|report| report["state"] == state)
+        })
+    }
+
+    /// The exit code once it was told to end.
+    fn end(mut self) -> Option<i32> {
+        let kill = Command::new("kill")
+            .arg(self.child.id().to_string())
+            .status();
+        assert!(kill.unwrap().success());
+        wait_for("the end of clusterperf", || self.child.try_wait().unwrap()).code()
+    }
+}
+
+fn table_names(store: &Store) -> Vec<String> {
+    let tables = store.coordinator.tables();
+    let list = tables.as_array().unwrap().iter();
+    list.map(|table| table["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_run_is_watched_and_leaves_no_tables() {
+    let store = Store::start(1, &[]);
+    store.cluster().create_table("test", 1).unwrap();
+    let common = "--numClients 2 --seconds 0.1 --count 50 --numObjects 200";
+    let tests = "readDist readThroughput writeDistRandom";
+    let second = start(
+        &store,
+        &format!("--tablePrefix run- {common} --clientIndex 1 {tests}"),
+    );
+    let second = { second }.spawn().unwrap();
+    let first = Watched::start(&store, &format!("{common} --clientIndex 0 {tests}"));
+    let report = first.report_when("Complete");
+    assert_eq!(report["tests_done"], 3);
+    let names = names(&report["rows"]);
+    let expected = [
+        "readDist",
+        "writeDistRandom",
+        "readThroughput.1",
+        "readThroughput.2",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(report["rows"][3]["unit"], "k/s");
+    assert_ne!(report["environment"]["kernel"], "");
+    let results = http_get(first.address, "/results.json").1;
+    let results: Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["tests"].as_array().unwrap().len(), 3);
+    assert!(
+        http_get(first.address, "/table.txt")
+            .1
+            .contains("readThroughput.2")
+    );
+    assert!(http_get(first.address, "/plot.svg").1.starts_with("<svg"));
+    // One's own tables are gone, others' are not.
+    assert_eq!(table_names(&store), ["test"]);
+    assert!(second.wait_with_output().unwrap().status.success());
+    assert_eq!(first.end(), Some(0));
+}
+
+#[test]
+fn a_run_that_is_ended_leaves_no_tables() {
+    let store = Store::start(1, &[]);
+    let run = Watched::start(&store, "--seconds 600 readDist");
+    wait_for("a table", || {
+        table_names(&store)
+            .contains(&"run-test".to_owned())
+            .then_some(())
+    });
+    assert_eq!(run.report()["state"], "Running");
+    assert_eq!(run.end(), Some(0));
+    assert_eq!(table_names(&store), [""; 0]);
+}
+
+#[test]
+fn a_run_that_fails_says_why_and_keeps_what_it_has() {
+    let store = Store::start(1, &["-t", "64"]);
+    let run = Watched::start(
+        &store,
+        "--numObjects 2000 --size 1000000 --count 10 readDist writeThroughput",
+    );
+    let report = run.report_when("Failed");
+    let error = report["error"].as_str().unwrap();
+    assert!(error.contains("the store is too small"), "{error}");
+    assert_eq!(names(&report["rows"]), ["readDist"]);
+    assert_eq!(table_names(&store), [""; 0]);
+    assert_eq!(run.end(), Some(1));
+}
+
+#[test]
+fn tables_are_dropped_by_another_process() {
+    let store = Store::start(1, &[]);
+    for name in ["run-test", "run-test0", "run-control", "other"] {
+        store.cluster().create_table(name, 1).unwrap();
+    }
+    let output = run(
+        &store,
+        "--tablePrefix run- --dropTables --numTables 2 multiRead_general",
+    );
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(table_names(&store), ["other"]);
+}
+
 #[test]
 fn basic_in_all_its_forms() {
     let store = Store::start(1, &["-t", "256"]);
@@ -187,6 +322,7 @@ fn wrong_uses_say_what_to_do() {
         ("--workload YCSB-Z workloadThroughput", "YCSB-A"),
         ("--plot plot.jpg basic", ".svg or .png"),
         ("--size 2000000 readDist", "--size: from 1 to"),
+        ("--dropTables readDist", "needs --tablePrefix"),
         ("--count 0 readDist", "--count: at least 1"),
     ] {
         let output = run(&store, arguments);

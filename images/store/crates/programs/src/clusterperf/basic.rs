@@ -10,13 +10,12 @@ use super::samples::{Collector, Samples};
 
 /// Sizes of RAMCloud's `basic`, in bytes.
 pub const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
-/// The table that RAMCloud's program uses.
-const TABLE: &str = "test";
 /// What an object takes in the log beside key and value, at most.
 const OVERHEAD_BYTES: u64 = 64;
 
 /// What is to be measured.
 pub struct Plan {
+    pub table: String,
     pub sizes: Vec<usize>,
     /// For each size, once reading, once writing.
     pub time: Duration,
@@ -34,7 +33,7 @@ struct Measured {
 /// Runs the test. Gives results by growing size.
 pub fn run(cluster: &mut Cluster, plan: &Plan) -> Result<Vec<Entry>, String> {
     let fail = |error: Error| error.to_string();
-    let table = cluster.create_table(TABLE, 1).map_err(fail)?;
+    let table = cluster.create_table(&plan.table, 1).map_err(fail)?;
     let mut random = Random::new(1);
     let mut results = Vec::new();
     // The largest first: every size then overwrites what the one before has left.

@@ -1,5 +1,7 @@
 //! Keys, objects and random numbers of the tests.
 
+use std::sync::Mutex;
+
 use client::{Cluster, Error, RejectRules, Status, TableId, WriteObject};
 
 /// Length of keys where a test says nothing else.
@@ -10,9 +12,17 @@ const KEPT_SHARE: f64 = 0.6;
 const BATCH_OBJECTS: usize = 500;
 const BATCH_BYTES: usize = 4_000_000;
 
+/// The last of them, for whoever asks over HTTP how far the run is.
+static LAST: Mutex<String> = Mutex::new(String::new());
+
 /// Progress and notes, beside the results.
 pub fn progress(text: &str) {
     eprintln!("# {text}");
+    text.clone_into(&mut *super::guarded(&LAST));
+}
+
+pub fn last_progress() -> String {
+    super::guarded(&LAST).clone()
 }
 
 /// RAMCloud's key number `index`: the number, little-endian, then 'x'.

@@ -59,7 +59,7 @@ fn entry(name: String, what: String, object_bytes: usize, objects: u32, samples:
 
 /// `readDist`: one object, read again and again.
 pub fn read_dist(cluster: &mut Cluster, options: &Options) -> Result<Vec<Entry>, Error> {
-    let table = cluster.create_table("test", 1)?;
+    let table = cluster.create_table(&options.table("test"), 1)?;
     let size = options.size_or(100);
     cluster.write(table, &key(0), &vec![b'v'; size])?;
     let mut value = Vec::new();
@@ -105,7 +105,7 @@ pub fn filled(
     options: &Options,
     size: usize,
 ) -> Result<(TableId, u32), Error> {
-    let table = cluster.create_table("test", 1)?;
+    let table = cluster.create_table(&options.table("test"), 1)?;
     let wanted = options.objects();
     progress(&format!("filling with {wanted} objects of {size} B"));
     let objects = fill(cluster, table, wanted, size)?;
@@ -114,7 +114,7 @@ pub fn filled(
 
 /// `readNotFound`: a key that nobody has.
 pub fn read_not_found(cluster: &mut Cluster, options: &Options) -> Result<Vec<Entry>, Error> {
-    let table = cluster.create_table("test", 1)?;
+    let table = cluster.create_table(&options.table("test"), 1)?;
     let missing = b"a key that no object of this table has";
     let mut value = Vec::new();
     let samples = sample(options, None, || {
@@ -134,7 +134,7 @@ pub fn varying_key_length(
     options: &Options,
     writes: bool,
 ) -> Result<Vec<Entry>, Error> {
-    let table = cluster.create_table("test", 1)?;
+    let table = cluster.create_table(&options.table("test"), 1)?;
     let size = options.size_or(100);
     let (operation, value) = (if writes { "write" } else { "read" }, vec![b'v'; size]);
     let mut read = Vec::new();
@@ -196,7 +196,7 @@ pub fn multi_read_general(cluster: &mut Cluster, options: &Options) -> Result<Ve
     let each = (options.objects() / count).max(1);
     let mut tables = Vec::new();
     for number in 0..count {
-        let table = cluster.create_table(&format!("test{number}"), 1)?;
+        let table = cluster.create_table(&options.table(&format!("test{number}")), 1)?;
         let objects = fill(cluster, table, each, size)?;
         tables.push((table, objects));
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use client::{Cluster, Error, RejectRules, Status, TableId};
 
-/// How long one client waits for the others.
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::Options;
+
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_millis(2);
 const COMMAND: &[u8] = b"command";
@@ -23,6 +23,8 @@ pub struct Meeting {
     /// The leader has seen this client.
     is_seen: bool,
     interval: Duration,
+    /// How long one client waits for the others.
+    patience: Duration,
 }
 
 /// What the leader has the others do.
@@ -61,17 +63,19 @@ fn answer_of(index: u32) -> Vec<u8> {
     format!("answer {index}").into_bytes()
 }
 
-fn late(what: &str) -> Error {
+fn late(what: &str, patience: Duration) -> Error {
     Error::Io(std::io::Error::other(format!(
-        "waited {} s for {what}: are all clients running, each with its own --clientIndex and the same --numClients?",
-        PATIENCE.as_secs()
+        "waited {} s for {what}: are all clients running, each with its own --clientIndex and the same --numClients? \
+         Clients that need longer to start need a longer --patience",
+        patience.as_secs()
     )))
 }
 
 impl Meeting {
     /// Meets the others; returns when all are there, for the leader, or when the leader may command, for the others.
-    pub fn join(cluster: &mut Cluster, index: u32, count: u32) -> Result<Meeting, Error> {
-        let table = cluster.create_table("control", 1)?;
+    pub fn join(cluster: &mut Cluster, options: &Options, index: u32) -> Result<Meeting, Error> {
+        let table = cluster.create_table(&options.table("control"), 1)?;
+        let count = options.num_clients;
         let mut meeting = Meeting {
             table,
             index,
@@ -79,6 +83,7 @@ impl Meeting {
             last: 0,
             is_seen: false,
             interval: INTERVAL,
+            patience: options.patience(),
         };
         if index == 0 {
             meeting.clear(cluster)?;
@@ -123,8 +128,8 @@ impl Meeting {
 
     /// The next command, which comes when all have done their `work`.
     pub fn next(&mut self, cluster: &mut Cluster, work: Duration) -> Result<Command, Error> {
-        let deadline = Instant::now() + PATIENCE + 10 * work;
-        let mut told = Instant::now() - PATIENCE;
+        let deadline = Instant::now() + self.patience + 10 * work;
+        let mut told: Option<Instant> = None;
         loop {
             match cluster.read(self.table, COMMAND) {
                 Ok(object) if object.version > self.last => {
@@ -138,12 +143,13 @@ impl Meeting {
                 Err(error) => return Err(error),
             }
             // The leader may have come later than this client, and cleared the table.
-            if told.elapsed() > Duration::from_millis(100) && !self.is_seen {
+            let is_due = told.is_none_or(|at| at.elapsed() > Duration::from_millis(100));
+            if is_due && !self.is_seen {
                 cluster.write(self.table, &presence_of(self.index), b"here")?;
-                told = Instant::now();
+                told = Some(Instant::now());
             }
             if Instant::now() > deadline {
-                return Err(late("client 0"));
+                return Err(late("client 0", self.patience));
             }
             self.pause();
         }
@@ -174,7 +180,7 @@ impl Meeting {
         start: &str,
         what: &str,
     ) -> Result<String, Error> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.patience;
         loop {
             match cluster.read(self.table, key) {
                 Ok(object) => {
@@ -187,7 +193,7 @@ impl Meeting {
                 Err(error) => return Err(error),
             }
             if Instant::now() > deadline {
-                return Err(late(what));
+                return Err(late(what, self.patience));
             }
             self.pause();
         }

@@ -8,9 +8,12 @@ mod meeting;
 mod plot;
 mod report;
 mod samples;
+mod serve;
 mod together;
 
+use std::net::SocketAddrV4;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
@@ -20,6 +23,7 @@ use self::data::{WORKLOADS, Workload};
 use self::report::Results;
 use self::together::Load;
 use crate::VERSION;
+use crate::locators::host_port;
 
 /// Measures a store: RAMCloud's ClusterPerf, with the names that its results have there.
 ///
@@ -93,6 +97,18 @@ pub struct Options {
         value_name = "MICROSECONDS"
     )]
     poll_micros: u64,
+    /// How long to wait for clients that have yet to start, and for their answers
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    patience: u64,
+    /// Put this before the names of all tables: they are then of this run only, and dropped at its end
+    #[arg(long = "tablePrefix", default_value = "", value_name = "TEXT")]
+    table_prefix: String,
+    /// Drop the tables that the same options without this one make, and measure nothing
+    #[arg(long = "dropTables")]
+    drop_tables: bool,
+    /// Serve progress and results over HTTP, at /report, /results.json, /table.txt and /plot.svg, from the start until SIGTERM
+    #[arg(long = "httpListen", value_name = "HOST:PORT", value_parser = host_port)]
+    http_listen: Option<SocketAddrV4>,
     /// Print one JSON object instead of text; notes go to standard error
     #[arg(long)]
     json: bool,
@@ -164,6 +180,24 @@ impl Options {
         self.size.unwrap_or(size)
     }
 
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.patience)
+    }
+
+    /// The name of one of this run's tables.
+    fn table(&self, name: &str) -> String {
+        format!("{}{name}", self.table_prefix)
+    }
+
+    /// Every table that the tests may make.
+    fn tables(&self) -> Vec<String> {
+        let general = self.tests.iter().any(|test| test == "multiRead_general");
+        let numbered = (0..if general { self.num_tables } else { 0 })
+            .map(|number| self.table(&format!("test{number}")));
+        let fixed = ["test", "large", "control"].map(|name| self.table(name));
+        fixed.into_iter().chain(numbered).collect()
+    }
+
     fn objects(&self) -> u32 {
         self.num_objects
     }
@@ -198,29 +232,45 @@ impl Options {
     }
 }
 
+fn clients_of(test: &str) -> Option<Clients> {
+    let mut tests = TESTS.iter();
+    tests
+        .find(|(name, _)| *name == test)
+        .map(|(_, clients)| *clients)
+}
+
 /// Checks what the command line parser cannot; a wrong use, not a failure.
 pub fn check(options: &Options) -> Result<(), String> {
     for test in &options.tests {
-        let Some((_, clients)) = TESTS.iter().find(|(name, _)| name == test) else {
+        let Some(clients) = clients_of(test) else {
             let names: Vec<&str> = TESTS.iter().map(|(name, _)| *name).collect();
             return Err(format!(
                 "there is no test {test:?} in this version; there are: {}",
                 names.join(", ")
             ));
         };
-        match (clients, options.num_clients) {
-            (Clients::One, 2..) => {
-                return Err(format!(
-                    "{test} is a test of one client: leave --numClients out"
-                ));
-            }
-            (Clients::Several, 1) => {
-                return Err(format!(
-                    "{test} needs others to measure beside: --numClients 2 or more"
-                ));
-            }
-            _ => {}
+        if clients == Clients::Several && options.num_clients == 1 {
+            return Err(format!(
+                "{test} needs others to measure beside: --numClients 2 or more"
+            ));
         }
+    }
+    // Beside others, a test of one client is client 0's alone.
+    if options.num_clients > 1
+        && options
+            .tests
+            .iter()
+            .all(|test| clients_of(test) == Some(Clients::One))
+    {
+        return Err(format!(
+            "{} is for one client: leave --numClients out",
+            options.tests.join(" ")
+        ));
+    }
+    if options.drop_tables && options.table_prefix.is_empty() {
+        return Err(
+            "--dropTables needs --tablePrefix: other tables may be somebody else's".to_owned(),
+        );
     }
     if !(1..=MAX_CLIENTS).contains(&options.num_clients) {
         return Err(format!("--numClients: from 1 to {MAX_CLIENTS}"));
@@ -267,11 +317,31 @@ pub fn check(options: &Options) -> Result<(), String> {
     options.plot.as_deref().map_or(Ok(()), plot::check)
 }
 
+/// How far a run is.
+#[derive(Default)]
+struct Board {
+    /// Of the tests that have ended, in order.
+    results: Mutex<Vec<Results>>,
+    /// How the run ended.
+    end: Mutex<Option<Result<(), String>>>,
+}
+
 /// Runs the tests; the results go to standard output.
 pub fn run(options: &Options) -> Result<(), String> {
+    if options.drop_tables {
+        return drop_tables(options);
+    }
     if let Some(index) = options.client_index.filter(|index| *index > 0) {
         return follow(options, index);
     }
+    match options.http_listen {
+        Some(address) => serve::run(options, address),
+        None => measure(options, &Board::default()),
+    }
+}
+
+/// Client 0's part, with that of all others if they are in this process.
+fn measure(options: &Options, board: &Board) -> Result<(), String> {
     let others = match options.client_index {
         Some(_) => 0..0,
         None => 1..options.num_clients,
@@ -282,25 +352,50 @@ pub fn run(options: &Options) -> Result<(), String> {
             std::thread::spawn(move || follow(&options, index))
         })
         .collect();
-    let results = lead(options)?;
-    for thread in threads {
-        thread
-            .join()
-            .map_err(|_| "a client ended unexpectedly".to_owned())??;
+    let mut result = lead(options, board);
+    if result.is_ok() {
+        for thread in threads {
+            let ended = thread
+                .join()
+                .unwrap_or_else(|_| Err("a client ended unexpectedly".to_owned()));
+            result = result.and(ended);
+        }
     }
+    if !options.table_prefix.is_empty() {
+        result = result.and(drop_tables(options));
+    }
+    result.and_then(|()| show(options, &guarded(&board.results)))
+}
+
+fn show(options: &Options, results: &[Results]) -> Result<(), String> {
     if options.json {
-        println!("{}", report::json(&results)?);
+        println!("{}", report::json(results)?);
     } else {
-        print!("{}", report::text(&results));
+        print!("{}", report::text(results));
         if options.compare.is_some() {
-            print!("{}", compare::table(&results));
+            print!("{}", compare::table(results));
         }
     }
     if let Some(file) = &options.plot {
-        plot::plot(&results, file)?;
+        plot::plot(results, file)?;
         data::progress(&format!("plot: {}", file.display()));
     }
     Ok(())
+}
+
+fn drop_tables(options: &Options) -> Result<(), String> {
+    let mut cluster = connect(options)?;
+    for table in options.tables() {
+        cluster
+            .drop_table(&table)
+            .map_err(|error| format!("drop table {table}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// What a thread that panicked has left is as good as before.
+fn guarded<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn connect(options: &Options) -> Result<Cluster, String> {
@@ -314,7 +409,8 @@ fn connect(options: &Options) -> Result<Cluster, String> {
 /// The other clients, test by test.
 fn follow(options: &Options, index: u32) -> Result<(), String> {
     let mut cluster = connect(options)?;
-    for test in &options.tests {
+    let together = |test: &&String| clients_of(test) != Some(Clients::One);
+    for test in options.tests.iter().filter(together) {
         together::follow(&mut cluster, options, index, options.load(test))
             .map_err(|error| format!("client {index}: {error}"))?;
     }
@@ -322,9 +418,8 @@ fn follow(options: &Options, index: u32) -> Result<(), String> {
 }
 
 /// Client 0: runs the tests, and tells the others what to do.
-fn lead(options: &Options) -> Result<Vec<Results>, String> {
+fn lead(options: &Options, board: &Board) -> Result<(), String> {
     let mut cluster = connect(options)?;
-    let mut all = Vec::new();
     for test in &options.tests {
         let mut results = if test == "basic" {
             basic(&mut cluster, options)?
@@ -332,14 +427,14 @@ fn lead(options: &Options) -> Result<Vec<Results>, String> {
             one_test(&mut cluster, options, test).map_err(|error| format!("{test}: {error}"))?
         };
         test.clone_into(&mut results.test);
-        all.push(results);
+        guarded(&board.results).push(results);
     }
-    finish(&mut cluster)?;
-    Ok(all)
+    finish(&mut cluster)
 }
 
 fn basic(cluster: &mut Cluster, options: &Options) -> Result<Results, String> {
     let plan = basic::Plan {
+        table: options.table("test"),
         sizes: options
             .size
             .map_or_else(|| basic::SIZES.to_vec(), |size| vec![size]),

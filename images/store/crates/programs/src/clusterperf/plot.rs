@@ -24,10 +24,25 @@ pub fn check(file: &Path) -> Result<(), String> {
     }
 }
 
-pub fn plot(tests: &[Results], file: &Path) -> Result<(), String> {
+fn register() -> Result<(), String> {
     // Text is drawn here for PNG only; SVG leaves it to whoever shows it. A bare machine has no fonts.
     register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
-        .map_err(|_| "the built-in font cannot be used".to_owned())?;
+        .map_err(|_| "the built-in font cannot be used".to_owned())
+}
+
+/// The plot as SVG.
+pub fn svg(tests: &[Results]) -> Result<String, String> {
+    register()?;
+    let mut text = String::new();
+    draw(
+        tests,
+        SVGBackend::with_string(&mut text, SIZE).into_drawing_area(),
+    )?;
+    Ok(text)
+}
+
+pub fn plot(tests: &[Results], file: &Path) -> Result<(), String> {
+    register()?;
     let drawn = if file.extension().is_some_and(|ending| ending == "png") {
         draw(tests, BitMapBackend::new(file, SIZE).into_drawing_area())
     } else {

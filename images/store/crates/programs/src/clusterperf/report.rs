@@ -94,6 +94,68 @@ pub fn text(tests: &[Results]) -> String {
     text
 }
 
+/// A line of the table of a run: one figure, in a unit that is the same in every run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    pub name: String,
+    pub value: String,
+    pub unit: &'static str,
+    pub description: String,
+    /// Of times, of which `value` is the median.
+    #[serde(flatten)]
+    pub spread: Option<Spread>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spread {
+    pub best: String,
+    pub p99: String,
+    pub worst: String,
+}
+
+/// The results as one list, in RAMCloud's order: latencies by size, each with its bandwidth, then throughputs.
+pub fn rows(tests: &[Results]) -> Vec<Row> {
+    let figure = |number: f64| format!("{number:.1}");
+    let mut rows = Vec::new();
+    for entry in tests.iter().flat_map(|test| &test.entries) {
+        let summary = &entry.summary;
+        rows.push(Row {
+            name: entry.name.clone(),
+            value: figure(summary.median_us),
+            unit: "us",
+            description: format!("{}, median", entry.what),
+            spread: Some(Spread {
+                best: figure(summary.best_us),
+                p99: figure(summary.p99_us),
+                worst: figure(summary.worst_us),
+            }),
+        });
+        if let Some(name) = &entry.bandwidth_name {
+            rows.push(Row {
+                name: name.clone(),
+                value: figure(summary.bytes_per_second / MIB),
+                unit: "MB/s",
+                description: entry.bandwidth_what.clone(),
+                spread: None,
+            });
+        }
+    }
+    for rate in tests.iter().flat_map(|test| &test.rates) {
+        rows.push(Row {
+            name: rate.name.clone(),
+            value: figure(rate.objects_per_second / 1000.0),
+            unit: "k/s",
+            description: format!(
+                "{}B objects per second, clients: {}",
+                size_name(rate.object_bytes),
+                rate.clients
+            ),
+            spread: None,
+        });
+    }
+    rows
+}
+
 fn lines(text: &mut String, entry: &Entry) {
     let Entry {
         name,
@@ -266,6 +328,29 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\nis not in\n{text}");
         }
+    }
+
+    #[test]
+    fn rows_have_one_unit_for_each_kind() {
+        let rows = rows(&results());
+        let short: Vec<String> = rows
+            .iter()
+            .map(|row| format!("{} {} {}", row.name, row.value, row.unit))
+            .collect();
+        assert_eq!(
+            short,
+            [
+                "basic.read100 13.0 us",
+                "basic.readBw100 7.3 MB/s",
+                "basic.write1M 4600.0 us",
+                "basic.writeBw1M 207.3 MB/s",
+                "readThroughput.2 200.0 k/s",
+            ]
+        );
+        let json = serde_json::to_value(&rows).unwrap();
+        assert_eq!(json[0]["p99"], "13.0");
+        assert!(json[1].get("p99").is_none(), "{json}");
+        assert_eq!(rows[4].description, "100B objects per second, clients: 2");
     }
 
     #[test]

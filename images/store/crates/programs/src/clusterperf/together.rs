@@ -94,7 +94,7 @@ pub fn follow(
     index: u32,
     load: Option<Load>,
 ) -> Result<(), Error> {
-    let mut meeting = Meeting::join(cluster, index, options.num_clients)?;
+    let mut meeting = Meeting::join(cluster, options, index)?;
     if load.is_none() {
         meeting.look_always();
     }
@@ -131,7 +131,7 @@ fn existing(cluster: &mut Cluster, options: &Options, load: Load) -> Result<Targ
         Load::LargeRead | Load::LargeWrite => ("large", LARGE_OBJECTS),
         _ => ("test", options.objects()),
     };
-    let table = cluster.table_id(name)?;
+    let table = cluster.table_id(&options.table(name))?;
     Ok(Target {
         table,
         objects,
@@ -153,7 +153,7 @@ pub fn throughput(
             "the store is too small for these objects: give fewer with --numObjects",
         ));
     }
-    let mut meeting = Meeting::join(cluster, 0, options.num_clients)?;
+    let mut meeting = Meeting::join(cluster, options, 0)?;
     let target = existing(cluster, options, load)?;
     let mut rates = Vec::new();
     for clients in 1..=options.num_clients {
@@ -202,11 +202,11 @@ pub fn interference(
     } else {
         Load::LargeRead
     };
-    let large = cluster.create_table("large", 1)?;
+    let large = cluster.create_table(&options.table("large"), 1)?;
     super::data::fill(cluster, large, LARGE_OBJECTS, LARGE_BYTES)?;
     let size = options.size_or(100);
     let (table, objects) = filled(cluster, options, size)?;
-    let mut meeting = Meeting::join(cluster, 0, options.num_clients)?;
+    let mut meeting = Meeting::join(cluster, options, 0)?;
     let mut entries = Vec::new();
     for clients in [1, options.num_clients] {
         if clients > 1 {
@@ -260,7 +260,7 @@ pub fn interference(
 
 /// `broadcast`: how long it takes until all others have seen an object that one writes, and have said so.
 pub fn broadcast(cluster: &mut Cluster, options: &Options) -> Result<Vec<Entry>, Error> {
-    let mut meeting = Meeting::join(cluster, 0, options.num_clients)?;
+    let mut meeting = Meeting::join(cluster, options, 0)?;
     meeting.look_always();
     let samples = sample(options, Some(BROADCASTS), || {
         meeting.command(cluster, &Command::Work(options.num_clients))?;
