@@ -1,6 +1,7 @@
 //! The open floor: below which id open replicas of heads do not count.
 
 use wire::ids::ServerId;
+use wire::peer::Role;
 use wire::time::Time;
 
 use crate::segment::Replica;
@@ -74,6 +75,17 @@ impl Floor {
             |ghost: &Ghost| ghost.segment_id == segment_id && ghost.replica.backup == backup;
         let at = self.ghosts.iter().position(is_it)?;
         Some(self.ghosts.swap_remove(at).replica)
+    }
+
+    /// A backup has said what it holds. Of what it had acknowledged and holds no more it gets a copy at most: a recovery would believe an open head with
+    /// a part of it.
+    pub fn listed(&mut self, backup: ServerId, is_there: impl Fn(u64) -> bool) {
+        let ghosts = self.ghosts.iter_mut();
+        for ghost in ghosts.filter(|ghost| ghost.replica.backup == backup) {
+            if ghost.replica.is_open() && !is_there(ghost.segment_id) {
+                ghost.replica = Replica::new(backup, Role::Side);
+            }
+        }
     }
 
     /// Ghosts that are laid by this.

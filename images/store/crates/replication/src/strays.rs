@@ -50,6 +50,11 @@ impl Replicator {
                 self.lose_replica(segment_id, id);
             }
         }
+        let holds = |segment_id| {
+            let held: Option<&Held> = strays.get(&segment_id);
+            held.is_some_and(|held| *held != Held::Nothing)
+        };
+        self.floor.listed(id, holds);
         let Some(backup) = self.backups.get_mut(&id) else {
             return;
         };

@@ -238,3 +238,29 @@ fn a_head_whose_closing_was_not_heard_of_is_not_waited_for_for_ever() {
         assert!(world.replicator.is_serving(world.now), "seed {seed}");
     }
 }
+
+/// What a backup has lost of a head that is durable it gets as a copy: as an open head, with a part of it, a recovery would believe it.
+#[test]
+fn what_a_backup_has_lost_of_a_head_it_gets_as_a_copy() {
+    let mut world = World::new(2, 1, 2, 5);
+    world.pass(Duration::from_millis(5));
+    for key in 0..3 {
+        world.write(key, 1000);
+        world.pass(Duration::from_millis(1));
+    }
+    assert!(world.is_all_durable());
+    // The floor stays where it is, so that the head counts.
+    world.coordinator_gone(true);
+    let backup = world.backups_of_head()[1];
+    let at = world.infos().iter().position(|info| info.id == backup);
+    world.harm(backup, 0, true);
+    world.break_connection_of(backup);
+    for _ in 0..5000 {
+        world.pass(Duration::from_micros(10));
+        world.check(1 << at.unwrap());
+    }
+    let segments = world.replicator.segments.values();
+    assert!(segments.clone().any(|segment| segment.is_closed));
+    assert!(!world.replicas_of(backup).is_empty());
+    world.calm();
+}
