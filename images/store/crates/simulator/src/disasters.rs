@@ -31,6 +31,10 @@ impl Disasters {
         }
     }
 
+    pub fn happen(&self) -> bool {
+        self.loses_state
+    }
+
     /// Coordinators are told to make the store again if there is no state.
     pub fn is_rebuilding(&self) -> bool {
         self.is_rebuilding

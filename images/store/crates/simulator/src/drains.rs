@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use coordinator::status::{ClusterStatus, Draining, Member};
 use coordinator::{Drain, DrainError};
 
+use crate::disasters::Disasters;
 use crate::leaders::coordinator_host;
 use crate::random::Random;
 use crate::run::Profile;
@@ -24,8 +25,9 @@ pub struct Drains {
 }
 
 impl Drains {
-    /// In one of four seeds with replicas.
-    pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Drains {
+    /// In one of four seeds with replicas. Not where what the coordinators have noted is lost: who has seen a member drained before that has to look again,
+    /// and disks are lost by another count.
+    pub fn draw(seed: u64, profile: Profile, scenario: &Scenario, disasters: &Disasters) -> Drains {
         let mut random = Random::new(seed.rotate_left(32) ^ !0);
         let happen = match profile {
             Profile::Draining => true,
@@ -34,11 +36,10 @@ impl Drains {
             | Profile::Migrating
             | Profile::FailOver
             | Profile::Upgrade => random.chance(250),
-            // What was noted is older there than what was seen; disks are lost by another count.
             Profile::Rebuilding | Profile::Overwriting => false,
         };
         let interval = *random.pick(&[30 * MILLI, 100 * MILLI, 400 * MILLI]);
-        let is_possible = scenario.replicated.is_some() && !scenario.rebuilds;
+        let is_possible = scenario.replicated.is_some() && !disasters.happen();
         Drains {
             interval: if happen && is_possible { interval } else { 0 },
             drained: BTreeSet::new(),

@@ -97,8 +97,8 @@ pub fn run(seed: u64, options: Options) -> Report {
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));
     let migrations = Migrations::draw(seed, options.profile, &scenario);
     let upgrades = Upgrades::draw(seed, is_upgrading, options.profile);
-    let drains = Drains::draw(seed, options.profile, &scenario);
     let disasters = Disasters::draw(seed, options.profile, &scenario);
+    let drains = Drains::draw(seed, options.profile, &scenario, &disasters);
     let mut world = World::new(
         scenario, migrations, upgrades, drains, disasters, random, prints,
     );
