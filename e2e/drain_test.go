@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -31,6 +33,7 @@ func TestScaleIn(t *testing.T) {
 		{"ItsVolumeIsNotNeeded", s.volumeIsNotNeeded},
 		{"ScaleInBeyondTheCopiesIsRefused", s.scaleInBeyondTheCopiesIsRefused},
 		{"ScaledOutAgain", s.scaledOutAgain},
+		{"ChangedSpecRollsOverAllMasters", s.changedSpecRolls},
 		{"ClientsSawNothingWrong", func(t *testing.T) { s.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
 	} {
@@ -91,4 +94,36 @@ func (s *scaledIn) scaledOutAgain(t *testing.T) {
 		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
 	})
 	s.clients.goOn(t, "clients go on", 5)
+}
+
+// changedSpecRolls: each master restarts, one after the other, and clients see no more of it than a moment.
+func (s *scaledIn) changedSpecRolls(t *testing.T) {
+	before, since, started := storePods(t, storeName), now(t), time.Now()
+	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p",
+		`{"spec":{"masters":{"resources":{"requests":{"cpu":"90m"}}}}}`)
+	waitForStore(t, "all masters are made from the new spec", startDeadline, func(store v1alpha1.Store) error {
+		now := storePods(t, storeName)
+		for member, pod := range before {
+			if strings.Contains(member, "-master-") && now[member].Metadata.UID == pod.Metadata.UID {
+				progressing := meta.FindStatusCondition(store.Status.Conditions, v1alpha1.ConditionProgressing)
+				return fmt.Errorf("%s is still the same: %s", member, progressing.Message)
+			}
+		}
+		return errors.Join(
+			conditionIs(store, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified),
+			conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated))
+	})
+	took := time.Since(started)
+	s.clients.goOn(t, "clients go on", 5)
+	longest := s.clients.slowest(since, "")
+	t.Logf("four masters restarted in %.1f s; the longest that a client waited: %.2f s", took.Seconds(), longest.Seconds())
+	if losses := readStore(t).Status.LossCount; losses != 0 {
+		t.Errorf("%d losses", losses)
+	}
+	events := kubectl(t, "get", "events", "-n", namespace, "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
+	for _, want := range []string{"MemberRestarted restart box-master-", "resources.requests: cpu=100m -> cpu=90m"} {
+		if !strings.Contains(events, want) {
+			t.Errorf("no event %q among\n%s", want, events)
+		}
+	}
 }

@@ -17,25 +17,28 @@ const (
 kind: Store
 metadata: {name: box}
 spec:
-  masters: {replicas: 2, memory: 256Mi, resources: {requests: {cpu: 100m}}}
+  masters: {replicas: 3, memory: 256Mi, resources: {requests: {cpu: 100m}}}
   replication: {factor: 1}
   backups: {storage: {size: 512Mi}}
   coordinator: {replicas: 2, state: {type: Kubernetes}}
   reclaimPolicy: Delete
   recovery: {rescheduleAfter: 10s, dryRun: true}
+  placement:
+    tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]
 `
-	lostMember   = "box-master-1"
-	formerVolume = lostMember + "-copies"
-	nextVolume   = formerVolume + "-2"
 )
 
 // nodeLoss is what one step leaves for the next.
 type nodeLoss struct {
 	clients *clients
-	// node that is lost, and since when.
-	node  string
-	since time.Time
-	uids  map[string]string
+	// node that is lost, with this member, since when.
+	node   string
+	member string
+	since  time.Time
+	// former volume of the member, and its next one, by the names of their claims.
+	former, next string
+	// uids of all claims before.
+	uids map[string]string
 	// isBack: it was started again.
 	isBack bool
 }
@@ -76,18 +79,24 @@ func (n *nodeLoss) storeBecomesSafe(t *testing.T) {
 	n.uids = claimUIDs(t)
 }
 
-// nodeIsLost: what the master held is back without anybody's help.
+// nodeIsLost: what the master held is back without anybody's help. The node with the API server has to stay.
 func (n *nodeLoss) nodeIsLost(t *testing.T) {
-	n.node, n.since = storePods(t, storeName)[lostMember].Spec.NodeName, time.Now()
+	nodes := list[podObject](t, "nodes", "", "-l", "node-role.kubernetes.io/control-plane")
+	for member, pod := range storePods(t, storeName) {
+		if strings.Contains(member, "-master-") && pod.Spec.NodeName != nodes[0].Metadata.Name {
+			n.member, n.node = member, pod.Spec.NodeName
+		}
+	}
+	n.former, n.next, n.since = n.member+"-copies", n.member+"-copies-2", time.Now()
 	docker(t, killedNode.away, n.node)
 	n.clients.goOn(t, "clients go on, also at the tablets of the master that is away", 10)
 	t.Logf("node killed: all keys are used again after %.1f s", time.Since(n.since).Seconds())
 }
 
-// lostOf is what is on record of the member.
-func lostOf(store v1alpha1.Store) *v1alpha1.LostStatus {
+// lost is what is on record of the member.
+func (n *nodeLoss) lost(store v1alpha1.Store) *v1alpha1.LostStatus {
 	for _, member := range store.Status.Masters.Members {
-		if member.Name == lostMember {
+		if member.Name == n.member {
 			return member.Lost
 		}
 	}
@@ -96,14 +105,14 @@ func lostOf(store v1alpha1.Store) *v1alpha1.LostStatus {
 
 func (n *nodeLoss) dryRunSays(t *testing.T) {
 	waitForStore(t, "the loss is on record, and proven", startDeadline, func(store v1alpha1.Store) error {
-		if lost := lostOf(store); lost == nil || lost.Node != n.node || lost.Cause != v1alpha1.NodeNotReady || lost.ProvenAt == nil {
+		if lost := n.lost(store); lost == nil || lost.Node != n.node || lost.Cause != v1alpha1.NodeNotReady || lost.ProvenAt == nil {
 			return fmt.Errorf("on record: %+v", lost)
 		}
 		return nil
 	})
 	t.Logf("node killed: on record after %.1f s", time.Since(n.since).Seconds())
 	store := waitForStore(t, "it would move now", startDeadline, func(store v1alpha1.Store) error {
-		if lost := lostOf(store); lost == nil || !strings.Contains(lost.WaitsFor, "it would move now, but recovery.dryRun is set") {
+		if lost := n.lost(store); lost == nil || !strings.Contains(lost.WaitsFor, "it would move now, but recovery.dryRun is set") {
 			return fmt.Errorf("on record: %+v", lost)
 		}
 		return nil
@@ -111,17 +120,17 @@ func (n *nodeLoss) dryRunSays(t *testing.T) {
 	if err := conditionIs(store, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNodeLost); err != nil {
 		t.Error(err)
 	}
-	if claims := claimUIDs(t); claims[nextVolume] != "" {
+	if claims := claimUIDs(t); claims[n.next] != "" {
 		t.Errorf("a dry run made a claim: %v", claims)
 	}
 }
 
 func (n *nodeLoss) memberMoves(t *testing.T) {
-	beside := fingerprints(storePods(t, storeName))["box-master-0"]
+	beside := fingerprints(storePods(t, storeName))
 	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p", `{"spec":{"recovery":{"dryRun":false}}}`)
 	started := time.Now()
 	eventually(t, "it has a pod on the spare node", startDeadline, func() error {
-		pod := storePods(t, storeName)[lostMember]
+		pod := storePods(t, storeName)[n.member]
 		if statuses := pod.Status.ContainerStatuses; pod.Spec.NodeName == n.node || len(statuses) == 0 || !statuses[0].Ready {
 			return fmt.Errorf("pod %q on %q", pod.Metadata.Name, pod.Spec.NodeName)
 		}
@@ -129,27 +138,33 @@ func (n *nodeLoss) memberMoves(t *testing.T) {
 	})
 	t.Logf("told to move: on the spare node after %.1f s", time.Since(started).Seconds())
 	waitForStore(t, "everything has its copies again", startDeadline, func(store v1alpha1.Store) error {
-		if lost := lostOf(store); lost != nil || store.Status.LossCount != 0 {
+		if lost := n.lost(store); lost != nil || store.Status.LossCount != 0 {
 			return fmt.Errorf("on record: %+v, losses %+v", lost, store.Status.Losses)
 		}
 		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
 	})
 	eventually(t, "the volume that was lost is given up", changeDeadline, func() error {
-		claim, found := get[podObject](t, "persistentvolumeclaim", namespace, formerVolume)
+		claim, found := get[podObject](t, "persistentvolumeclaim", namespace, n.former)
 		if found && claim.Metadata.DeletionTimestamp == "" {
 			return errors.New("its claim is there")
 		}
 		return nil
 	})
-	if claims := claimUIDs(t); claims[nextVolume] == "" || claims["box-master-0-copies"] != n.uids["box-master-0-copies"] {
-		t.Errorf("claims are %v, before %v", claims, n.uids)
+	claims, now := claimUIDs(t), fingerprints(storePods(t, storeName))
+	for member, former := range beside {
+		if member == n.member || !strings.Contains(member, "-master-") {
+			continue
+		}
+		if now[member] != former || claims[member+"-copies"] != n.uids[member+"-copies"] {
+			t.Errorf("%s was %s and is %s; claims are %v, before %v", member, former, now[member], claims, n.uids)
+		}
 	}
-	if now := fingerprints(storePods(t, storeName))["box-master-0"]; now != beside {
-		t.Errorf("box-master-0 was restarted: %s, before %s", now, beside)
+	if claims[n.next] == "" {
+		t.Errorf("claims are %v, before %v", claims, n.uids)
 	}
 	events := kubectl(t, "get", "events", "-n", namespace, "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
 	for _, want := range []string{
-		"MemberMoved move " + lostMember + " away from node " + n.node, "VolumeDropped delete volume claim " + formerVolume,
+		"MemberMoved move " + n.member + " away from node " + n.node, "VolumeDropped delete volume claim " + n.former,
 	} {
 		if !strings.Contains(events, want) {
 			t.Errorf("no event %q among\n%s", want, events)
@@ -164,11 +179,11 @@ func (n *nodeLoss) nodeComesBack(t *testing.T) {
 	n.isBack = true
 	kubectl(t, "wait", "--for=condition=Ready", "node/"+n.node, "--timeout=150s")
 	eventually(t, "nothing of what was there is left", startDeadline, func() error {
-		if claims := claimUIDs(t); claims[formerVolume] != "" {
+		if claims := claimUIDs(t); claims[n.former] != "" {
 			return fmt.Errorf("claims %v", claims)
 		}
 		for _, pod := range list[podObject](t, "pods", namespace) {
-			if pod.Spec.NodeName == n.node && strings.HasPrefix(pod.Metadata.Name, lostMember) {
+			if pod.Spec.NodeName == n.node && strings.HasPrefix(pod.Metadata.Name, n.member+"-") {
 				return errors.New(pod.Metadata.Name + " is there")
 			}
 		}
@@ -176,9 +191,9 @@ func (n *nodeLoss) nodeComesBack(t *testing.T) {
 	})
 	waitUntilSafe(t, "the Store is safe")
 	now := fingerprints(storePods(t, storeName))
-	for _, member := range []string{"box-master-0", lostMember} {
-		if before[member] != now[member] {
-			t.Errorf("%s was %s, and is %s", member, before[member], now[member])
+	for member, former := range before {
+		if strings.Contains(member, "-master-") && now[member] != former {
+			t.Errorf("%s was %s, and is %s", member, former, now[member])
 		}
 	}
 }

@@ -100,9 +100,10 @@ func inCoordinator(t *testing.T, arguments ...string) (string, error) {
 	return got.stdout, err
 }
 
-// coordinatorSaysSafe: four masters are connected and serve, no recovery is under way, and no segment lacks a copy.
+// coordinatorSaysSafe: as many masters as asked for are connected and serve, no recovery is under way, and no segment lacks a copy.
 func coordinatorSaysSafe(t *testing.T) func() error {
 	t.Helper()
+	masters := int(readStore(t).Spec.Masters.Replicas)
 	return func() error {
 		text, err := inCoordinator(t, "status", "--json")
 		if err != nil {
@@ -125,7 +126,7 @@ func coordinatorSaysSafe(t *testing.T) func() error {
 		if err := json.Unmarshal([]byte(text), &status); err != nil {
 			return fmt.Errorf("%w in %s", err, text)
 		}
-		if len(status.Members) != 4 {
+		if len(status.Members) != masters {
 			return fmt.Errorf("%d members", len(status.Members))
 		}
 		for _, member := range status.Members {

@@ -36,6 +36,7 @@ const (
 	ReasonWaiting        = "Waiting"
 	ReasonScaleInBlocked = "ScaleInBlocked"
 	ReasonDraining       = "Draining"
+	ReasonRolling        = "Rolling"
 	ReasonRestartPending = "RestartPending"
 	ReasonNameTaken      = "NameTaken"
 	ReasonApplyFailed    = "ApplyFailed"

@@ -137,12 +137,32 @@ type StoreSpec struct {
 	// +kubebuilder:default={}
 	Placement PlacementSpec `json:"placement,omitempty"`
 
+	// What happens to pods that were made from another spec than the present one, where they hold data and copies bring it back.
+	// RollingUpdate: they are restarted one after the other, each only while everything has its copies. OnDelete: nothing, until
+	// somebody deletes them. Without copies, a restart loses data and is always yours.
+	//
+	// +optional
+	// +kubebuilder:default=RollingUpdate
+	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
+
 	// What becomes of members whose nodes are lost. The data comes back by itself within seconds; this brings capacity back.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Recovery RecoverySpec `json:"recovery,omitempty"`
 }
+
+// UpdateStrategy says who restarts outdated pods that hold data.
+//
+// +kubebuilder:validation:Enum=RollingUpdate;OnDelete
+type UpdateStrategy string
+
+const (
+	// UpdateRolling means that the operator does, one after the other.
+	UpdateRolling UpdateStrategy = "RollingUpdate"
+	// UpdateOnDelete means that somebody deletes them.
+	UpdateOnDelete UpdateStrategy = "OnDelete"
+)
 
 // RecoverySpec says when a member moves away from a node that is lost. Of no effect while replication.factor is 0: what such a member
 // held is nowhere else, and its pod moves when Kubernetes gives the node up.

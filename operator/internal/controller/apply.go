@@ -71,7 +71,7 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 func independent(step planner.Step) bool {
 	switch step.(type) {
 	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
-		planner.MoveMember, planner.DropVolume:
+		planner.MoveMember, planner.DropVolume, planner.RestartMember:
 		return true
 	default:
 		return false
@@ -116,6 +116,11 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.deleteClaim(ctx, v, step.Name)
 	case planner.DeleteState:
 		return r.deleteState(ctx, v, step.Name)
+	case planner.RestartMember:
+		if err := r.stillPlanned(ctx, v, step); err != nil {
+			return err
+		}
+		return r.deletePod(ctx, v, step.Pod)
 	case planner.MoveMember:
 		return r.moveMember(ctx, v, step)
 	case planner.DropVolume:

@@ -61,6 +61,8 @@ type MemberView struct {
 	Claim string
 	// PodNumber is the greatest that a pod of it is known to have had, not counting one that this plan makes.
 	PodNumber int64
+	// Rolls: it is outdated, and the operator restarts it as soon as that costs nothing.
+	Rolls bool
 	// Lost is set while the node that it was on is lost, and it has no other.
 	Lost *Lost
 }
@@ -150,8 +152,8 @@ func (p *planning) build() {
 	}
 	p.followLost(masters)
 	// While the coordinator cannot note what it does, its word on who may go is not to be had.
-	if o.Cluster != nil && o.Cluster.StateWait == "" && !p.scaleIn(masters) {
-		p.replaceEmpty()
+	if o.Cluster != nil && o.Cluster.StateWait == "" && !p.scaleIn(masters) && !p.replaceEmpty() {
+		p.roll()
 	}
 }
 
@@ -173,6 +175,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 		p.fill(m, &view, component, inputs)
 	} else {
 		p.keepPod(m, &view, component, inputs)
+		view.Rolls = p.rolls(&view, component)
 	}
 	p.tellDomain(view.Pod)
 	p.deleteSurplus(m, component)
@@ -292,8 +295,8 @@ func (p *planning) deleteSurplus(m *member, component string) {
 }
 
 // replaceEmpty replaces the pod of a master that holds nothing, if its pod was made from another spec or its process is stranded: one at a
-// time. One that serves waits until all others do, so that there is always somewhere to put a new table.
-func (p *planning) replaceEmpty() {
+// time. One that serves waits until all others do, so that there is always somewhere to put a new table. True if there is one.
+func (p *planning) replaceEmpty() bool {
 	var first *MemberView
 	allUp := true
 	for i := range p.plan.Masters {
@@ -306,12 +309,16 @@ func (p *planning) replaceEmpty() {
 			first = view
 		}
 	}
-	if first == nil || first.Up && !allUp || !p.mayRemove(first.Name) {
-		return
+	if first == nil {
+		return false
+	}
+	if first.Up && !allUp || !p.mayRemove(first.Name) {
+		return true
 	}
 	ref := first.Pod.Ref()
 	p.add(RetireMember{Member: first.Name, Pod: &ref, Why: p.whyReplace(first)})
 	p.lookAgainIn(UnsettledInterval)
+	return true
 }
 
 // whyReplace says why an empty master with a running process should have another pod; empty when it should not.

@@ -148,6 +148,13 @@ func checkSettles(t *rapid.T, w *world) {
 	if refused == "" && len(w.masters()) != int(w.store.Spec.Masters.Replicas) {
 		t.Fatalf("there are masters %v, but %d are asked for", w.masters(), w.store.Spec.Masters.Replicas)
 	}
+	if settled && refused == "" && w.isReplicated() {
+		for _, view := range append(plan.Masters, plan.Coordinator) {
+			if view.Pending != "" && view.Pod.Inputs.Replication != nil {
+				t.Fatalf("%s was not restarted: %s", view.Name, view.Pending)
+			}
+		}
+	}
 	// Without data nothing is refused, and every master is made anew from the spec.
 	w.dropTables()
 	plan, refused, settled = w.settle(300)

@@ -66,6 +66,14 @@ type DeleteClaim struct {
 	Why  string
 }
 
+// RestartMember ends the pod of a process whose loss costs nothing at the moment, so that it gets one that is made from the present spec.
+// Everything is looked at once more right before.
+type RestartMember struct {
+	Member string
+	Pod    PodRef
+	Why    string
+}
+
 // MoveMember ends the pod of a member whose node is lost, and makes it another volume claim if its volume is on that node: it gets a pod
 // elsewhere then. Everything is looked at once more right before.
 type MoveMember struct {
@@ -153,6 +161,9 @@ func (s DeleteClaim) Describe() string {
 }
 
 // Describe implements Step.
+func (s RestartMember) Describe() string { return fmt.Sprintf("restart %s: %s", s.Member, s.Why) }
+
+// Describe implements Step.
 func (s MoveMember) Describe() string {
 	text := fmt.Sprintf("move %s away from node %s", s.Member, s.Node)
 	if s.Claim != "" {
@@ -212,6 +223,9 @@ func (CreateClaim) Reason() string { return "ClaimCreated" }
 func (DeleteClaim) Reason() string { return "ClaimDeleted" }
 
 // Reason implements Step.
+func (RestartMember) Reason() string { return "MemberRestarted" }
+
+// Reason implements Step.
 func (MoveMember) Reason() string { return "MemberMoved" }
 
 // Reason implements Step.
@@ -252,6 +266,9 @@ func (s CreateClaim) Target() (kind, name string) { return KindClaim, s.Name }
 
 // Target implements Step.
 func (s DeleteClaim) Target() (kind, name string) { return KindClaim, s.Name }
+
+// Target implements Step.
+func (s RestartMember) Target() (kind, name string) { return "Pod", s.Pod.Name }
 
 // Target implements Step.
 func (s MoveMember) Target() (kind, name string) { return "Pod", s.Member }

@@ -293,6 +293,8 @@ func (w *world) apply(step planner.Step) (refused string) {
 	case planner.TellDomain:
 		pod := w.pods[step.Pod.Name]
 		pod.Domain, pod.DomainKnown = step.Domain, true
+	case planner.RestartMember:
+		w.restart(step)
 	case planner.MoveMember:
 		w.move(step)
 	case planner.DropVolume:
@@ -315,6 +317,23 @@ func (w *world) apply(step planner.Step) (refused string) {
 		panic(fmt.Sprintf("unknown step %T", step))
 	}
 	return ""
+}
+
+// restart: of a process that others make up for, while none of these is away.
+func (w *world) restart(step planner.RestartMember) {
+	pod := w.pods[step.Pod.Name]
+	if !w.isReplicated() || pod.Inputs.Replication == nil && pod.Component == v1alpha1.ComponentMaster {
+		panic(step.Member + " is restarted, and what it holds is nowhere else")
+	}
+	if w.lacksCopies() {
+		w.broken = append(w.broken, pod.Name)
+	}
+	for name, member := range w.cluster.members {
+		if !w.runs(name, member) {
+			panic(fmt.Sprintf("%s is restarted while %s is away", step.Member, name))
+		}
+	}
+	w.end(pod)
 }
 
 // move: nothing must be lost by it, and that must be on record.

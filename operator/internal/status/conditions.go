@@ -125,6 +125,9 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	if leaving := planner.Leaving(plan.Masters); len(leaving) > 0 {
 		return moving(v1alpha1.ReasonDraining, drainingMessage(leaving))
 	}
+	if rolling := rollingMessage(plan); rolling != "" {
+		return moving(v1alpha1.ReasonRolling, rolling)
+	}
 	if pending := pendingMembers(plan, outcome); len(pending) > 0 {
 		return stuck(v1alpha1.ReasonRestartPending, pendingMessage(o.Store, pending))
 	}
@@ -146,6 +149,28 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	default:
 		return stuck(v1alpha1.ReasonAsSpecified, "the Store is as its spec says")
 	}
+}
+
+// rollingMessage says which process is restarted, or what that waits for, and how many come after it; empty if none does.
+func rollingMessage(plan planner.Plan) string {
+	views := append(append([]planner.MemberView{}, plan.Masters...), plan.Coordinators...)
+	outdated := filter(views, func(v planner.MemberView) bool { return v.Rolls })
+	if len(outdated) == 0 {
+		return ""
+	}
+	left := fmt.Sprintf("%s left to restart, first %s (%s)", count(int64(len(outdated)), "pod"), outdated[0].Name, outdated[0].Pending)
+	for _, step := range plan.Steps {
+		if restart, ok := step.(planner.RestartMember); ok {
+			return restart.Describe() + "; " + left
+		}
+	}
+	if plan.Shortfall != nil {
+		return left + "; the next one when everything has its copies: " + plan.Shortfall.Message
+	}
+	if missing := filter(plan.Masters, isMissing); len(missing) > 0 {
+		return left + "; the next one when all masters are up: waiting for " + names(missing)
+	}
+	return left
 }
 
 // drainingMessage says what the members that leave have left, and what the first of them that is not drained waits for.
@@ -197,7 +222,7 @@ func pendingMembers(plan planner.Plan, outcome Outcome) []planner.MemberView {
 		views = append([]planner.MemberView{plan.Coordinator}, views...)
 	}
 	return filter(views, func(v planner.MemberView) bool {
-		if v.Pending == "" || replaced[v.Name] {
+		if v.Pending == "" || v.Rolls || replaced[v.Name] {
 			return false
 		}
 		// An empty master has only to wait for its turn.

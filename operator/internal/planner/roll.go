@@ -1,0 +1,53 @@
+package planner
+
+import (
+	"slices"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// rolls says whether the operator restarts an outdated process that runs: nothing that it holds is lost by that.
+func (p *planning) rolls(view *MemberView, component string) bool {
+	pod, strategy := view.Pod, p.observed.Store.Spec.UpdateStrategy
+	if view.Pending == "" || !view.Wanted || pod.Process != ProcessRunning || strategy == v1alpha1.UpdateOnDelete {
+		return false
+	}
+	if component == v1alpha1.ComponentCoordinator {
+		return pod.Inputs.State != "" && pod.Inputs.State != v1alpha1.StateMemory
+	}
+	return pod.Inputs.Replication != nil && p.observed.Store.Spec.Replication.Factor > 0
+}
+
+// roll restarts one outdated process, if everything has all its copies, everybody is up, and nobody is on the way out: then the loss of any
+// one costs nothing but the moment until others serve what it held. A coordinator that is alone comes last, for what does not start with
+// the new spec is better found out with a master.
+func (p *planning) roll() {
+	o := p.observed
+	isAway := func(v MemberView) bool { return v.Wanted && !v.Up || !v.Wanted }
+	if p.plan.Shortfall != nil || slices.ContainsFunc(p.plan.Masters, isAway) || slices.ContainsFunc(o.Pods, p.isEnding) {
+		return
+	}
+	standbys := len(p.plan.Coordinators) > 1
+	isOutdated := func(v MemberView) bool { return v.Pending != "" || v.Pod == nil || v.Pod.Process != ProcessRunning }
+	if standbys && slices.ContainsFunc(p.plan.Coordinators, isOutdated) {
+		return // those first, in their own way
+	}
+	views := slices.Clone(p.plan.Masters)
+	if !standbys && o.Store.Spec.Replication.Factor > 0 {
+		views = append(views, p.plan.Coordinators...)
+	}
+	first := slices.IndexFunc(views, func(v MemberView) bool { return v.Rolls })
+	if first < 0 {
+		return
+	}
+	view := &views[first]
+	ref := view.Pod.Ref()
+	ref.ResourceVersion = "" // its state may change at any time, and is no matter
+	p.add(RestartMember{Member: view.Name, Pod: ref, Why: "the spec has changed, and everything has its copies: " + view.Pending})
+	p.lookAgainIn(UnsettledInterval)
+}
+
+// isEnding says whether a pod of the Store's processes was told to end, and has time left for it.
+func (p *planning) isEnding(pod Pod) bool {
+	return pod.Terminating() && p.observed.Now.Before(pod.EndsAt)
+}
