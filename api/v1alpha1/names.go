@@ -37,6 +37,7 @@ const (
 	ReasonScaleInBlocked = "ScaleInBlocked"
 	ReasonDraining       = "Draining"
 	ReasonRolling        = "Rolling"
+	ReasonPaused         = "Paused"
 	ReasonRestartPending = "RestartPending"
 	ReasonNameTaken      = "NameTaken"
 	ReasonApplyFailed    = "ApplyFailed"

@@ -137,6 +137,12 @@ type StoreSpec struct {
 	// +kubebuilder:default={}
 	Placement PlacementSpec `json:"placement,omitempty"`
 
+	// While set, the operator changes nothing of this Store; it looks, and says in the condition Progressing what it would do. The
+	// store itself goes on: it serves, elects leaders, and recovers what lost masters held. Deleting the Store works as ever.
+	//
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
 	// What happens to pods that were made from another spec than the present one, where they hold data and copies bring it back.
 	// RollingUpdate: they are restarted one after the other, each only while everything has its copies. OnDelete: nothing, until
 	// somebody deletes them. Without copies, a restart loses data and is always yours.

@@ -200,6 +200,8 @@ func (p *planning) whyNotMoved(m *member, lost *Lost, domains, room int) string 
 		return "what is proven to be on record"
 	case room <= 0:
 		return fmt.Sprintf("others that are on their way (recovery.maxConcurrentReplacements: %d)", spec.Recovery.MaxConcurrentReplacements)
+	case spec.Paused:
+		return "spec.paused to be taken back"
 	case spec.Recovery.DryRun:
 		return "nothing: it would move now, but recovery.dryRun is set"
 	default:

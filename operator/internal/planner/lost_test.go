@@ -117,6 +117,7 @@ func TestMembersThatDoNotMove(t *testing.T) {
 	}{
 		"never":   {func(w *world) { w.store.Spec.Recovery.RescheduleAfter = "0s" }, "recovery.rescheduleAfter is 0s"},
 		"dry run": {func(w *world) { w.store.Spec.Recovery.DryRun = true }, "it would move now, but recovery.dryRun is set"},
+		"paused":  {func(w *world) { w.store.Spec.Paused = true }, "spec.paused to be taken back"},
 		"more nodes than copies": {
 			func(w *world) { w.killNode(w.podOf("box-master-2").Node) },
 			"2 failure domains are lost, more than the 1 that copies make up for",

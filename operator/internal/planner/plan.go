@@ -31,6 +31,8 @@ const (
 type Plan struct {
 	// Steps in order. Each is right only if those before it succeeded.
 	Steps []Step
+	// Withheld are steps that would be taken if the Store were not paused.
+	Withheld []Step
 	// Image is that of new pods.
 	Image string
 	// Coordinators and Masters, by ordinal, are what is and what should be.
@@ -83,6 +85,9 @@ func Make(o Observed) Plan {
 		p.tearDown()
 	default:
 		p.build()
+		if o.Store.Spec.Paused {
+			p.plan.Steps, p.plan.Withheld = nil, p.plan.Steps
+		}
 	}
 	return p.plan
 }

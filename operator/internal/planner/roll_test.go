@@ -138,3 +138,31 @@ func TestWhatDoesNotRoll(t *testing.T) {
 		}
 	}
 }
+
+func TestPausedStoreIsLeftAlone(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.store.Spec.Paused = true
+	w.store.Spec.Masters.Replicas = 4
+	w.end(w.podOf("box-master-1"))
+	for range 30 {
+		if plan, _ := w.visit(false); len(plan.Steps) > 0 {
+			t.Fatalf("steps %+v", plan.Steps)
+		}
+		w.tick()
+	}
+	progressing := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionProgressing)
+	if progressing.Status != metav1.ConditionFalse || progressing.Reason != v1alpha1.ReasonPaused ||
+		!strings.HasPrefix(progressing.Message, "spec.paused is set; without it: create pod 2 of box-master-1: its pod is gone") {
+		t.Errorf("Progressing is %+v", progressing)
+	}
+	w.store.Spec.Paused = false
+	if _, _, settled := w.settle(100); !settled || len(w.masters()) != 4 {
+		t.Errorf("masters %v", w.masters())
+	}
+	w.store.Spec.Paused = true
+	w.visit(false)
+	progressing = meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionProgressing)
+	if progressing.Message != "spec.paused is set; there is nothing to do" {
+		t.Errorf("Progressing is %+v", progressing)
+	}
+}

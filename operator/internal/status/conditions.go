@@ -116,6 +116,8 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 		return stuck(v1alpha1.ReasonApplyFailed, outcome.Failed)
 	case o.Store.DeletionTimestamp != nil:
 		return moving(v1alpha1.ReasonDeleting, "waiting for the Store's pods to end")
+	case o.Store.Spec.Paused:
+		return stuck(v1alpha1.ReasonPaused, pausedMessage(plan))
 	case len(excess) > 0 && outcome.Refused != "":
 		return stuck(v1alpha1.ReasonScaleInBlocked, scaleInMessage(o.Store, outcome))
 	}
@@ -149,6 +151,13 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	default:
 		return stuck(v1alpha1.ReasonAsSpecified, "the Store is as its spec says")
 	}
+}
+
+func pausedMessage(plan planner.Plan) string {
+	if len(plan.Withheld) == 0 {
+		return "spec.paused is set; there is nothing to do"
+	}
+	return "spec.paused is set; without it: " + describe(plan.Withheld)
 }
 
 // rollingMessage says which process is restarted, or what that waits for, and how many come after it; empty if none does.
