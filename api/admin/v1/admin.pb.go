@@ -298,9 +298,11 @@ type GetClusterStatusResponse struct {
 	// The coordinator that answers.
 	Leader *Leader `protobuf:"bytes,14,opt,name=leader,proto3" json:"leader,omitempty"`
 	// Those that have ended, the last ones, those under way, and those that wait.
-	Migrations    []*Migration `protobuf:"bytes,15,rep,name=migrations,proto3" json:"migrations,omitempty"`
-	Upgrade       *Upgrade     `protobuf:"bytes,20,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
-	Balance       *Balance     `protobuf:"bytes,22,opt,name=balance,proto3" json:"balance,omitempty"`
+	Migrations []*Migration `protobuf:"bytes,15,rep,name=migrations,proto3" json:"migrations,omitempty"`
+	Upgrade    *Upgrade     `protobuf:"bytes,20,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
+	Balance    *Balance     `protobuf:"bytes,22,opt,name=balance,proto3" json:"balance,omitempty"`
+	// Set if the store was ever made again from its volumes: the last time.
+	Rebuilt       *Rebuilt `protobuf:"bytes,23,opt,name=rebuilt,proto3" json:"rebuilt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -454,6 +456,92 @@ func (x *GetClusterStatusResponse) GetBalance() *Balance {
 	return nil
 }
 
+func (x *GetClusterStatusResponse) GetRebuilt() *Rebuilt {
+	if x != nil {
+		return x.Rebuilt
+	}
+	return nil
+}
+
+// A store that was made again from its volumes. What was noted after this checkpoint is not known.
+type Rebuilt struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	ClusterTimeNs    uint64                 `protobuf:"varint,1,opt,name=cluster_time_ns,json=clusterTimeNs,proto3" json:"cluster_time_ns,omitempty"`
+	CheckpointTerm   uint64                 `protobuf:"varint,2,opt,name=checkpoint_term,json=checkpointTerm,proto3" json:"checkpoint_term,omitempty"`
+	CheckpointNumber uint64                 `protobuf:"varint,3,opt,name=checkpoint_number,json=checkpointNumber,proto3" json:"checkpoint_number,omitempty"`
+	// Members whose volumes were not there.
+	Without []string `protobuf:"bytes,4,rep,name=without,proto3" json:"without,omitempty"`
+	// Those of them that were given up, with which a newer checkpoint may have been lost.
+	GivenUp       []string `protobuf:"bytes,5,rep,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rebuilt) Reset() {
+	*x = Rebuilt{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rebuilt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rebuilt) ProtoMessage() {}
+
+func (x *Rebuilt) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rebuilt.ProtoReflect.Descriptor instead.
+func (*Rebuilt) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Rebuilt) GetClusterTimeNs() uint64 {
+	if x != nil {
+		return x.ClusterTimeNs
+	}
+	return 0
+}
+
+func (x *Rebuilt) GetCheckpointTerm() uint64 {
+	if x != nil {
+		return x.CheckpointTerm
+	}
+	return 0
+}
+
+func (x *Rebuilt) GetCheckpointNumber() uint64 {
+	if x != nil {
+		return x.CheckpointNumber
+	}
+	return 0
+}
+
+func (x *Rebuilt) GetWithout() []string {
+	if x != nil {
+		return x.Without
+	}
+	return nil
+}
+
+func (x *Rebuilt) GetGivenUp() []string {
+	if x != nil {
+		return x.GivenUp
+	}
+	return nil
+}
+
 // Whether a newer format can be put in force.
 type Upgrade struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -469,7 +557,7 @@ type Upgrade struct {
 
 func (x *Upgrade) Reset() {
 	*x = Upgrade{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +569,7 @@ func (x *Upgrade) String() string {
 func (*Upgrade) ProtoMessage() {}
 
 func (x *Upgrade) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +582,7 @@ func (x *Upgrade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upgrade.ProtoReflect.Descriptor instead.
 func (*Upgrade) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Upgrade) GetOldestFormat() uint32 {
@@ -540,7 +628,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +640,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +653,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Leader) GetName() string {
@@ -629,7 +717,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +729,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +742,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Checkpoint) GetTerm() uint64 {
@@ -722,7 +810,7 @@ type CheckpointKeeper struct {
 
 func (x *CheckpointKeeper) Reset() {
 	*x = CheckpointKeeper{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +822,7 @@ func (x *CheckpointKeeper) String() string {
 func (*CheckpointKeeper) ProtoMessage() {}
 
 func (x *CheckpointKeeper) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +835,7 @@ func (x *CheckpointKeeper) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointKeeper.ProtoReflect.Descriptor instead.
 func (*CheckpointKeeper) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CheckpointKeeper) GetServerId() uint64 {
@@ -793,7 +881,7 @@ type StateWait struct {
 
 func (x *StateWait) Reset() {
 	*x = StateWait{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +893,7 @@ func (x *StateWait) String() string {
 func (*StateWait) ProtoMessage() {}
 
 func (x *StateWait) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +906,7 @@ func (x *StateWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateWait.ProtoReflect.Descriptor instead.
 func (*StateWait) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StateWait) GetWaitedMs() uint64 {
@@ -853,7 +941,7 @@ type Durability struct {
 
 func (x *Durability) Reset() {
 	*x = Durability{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -865,7 +953,7 @@ func (x *Durability) String() string {
 func (*Durability) ProtoMessage() {}
 
 func (x *Durability) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -878,7 +966,7 @@ func (x *Durability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Durability.ProtoReflect.Descriptor instead.
 func (*Durability) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Durability) GetMode() DurabilityMode {
@@ -920,7 +1008,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1020,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1033,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Member) GetName() string {
@@ -1042,7 +1130,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1142,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1155,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Draining) GetDrained() bool {
@@ -1126,7 +1214,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1226,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1239,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Shard) GetServerId() uint64 {
@@ -1261,7 +1349,7 @@ type BackupStorage struct {
 
 func (x *BackupStorage) Reset() {
 	*x = BackupStorage{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1361,7 @@ func (x *BackupStorage) String() string {
 func (*BackupStorage) ProtoMessage() {}
 
 func (x *BackupStorage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1374,7 @@ func (x *BackupStorage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStorage.ProtoReflect.Descriptor instead.
 func (*BackupStorage) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BackupStorage) GetFrames() uint32 {
@@ -1352,7 +1440,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1452,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1465,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Recovery) GetServerId() uint64 {
@@ -1470,7 +1558,7 @@ type MissingLog struct {
 
 func (x *MissingLog) Reset() {
 	*x = MissingLog{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1570,7 @@ func (x *MissingLog) String() string {
 func (*MissingLog) ProtoMessage() {}
 
 func (x *MissingLog) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1583,7 @@ func (x *MissingLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingLog.ProtoReflect.Descriptor instead.
 func (*MissingLog) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *MissingLog) GetServerId() uint64 {
@@ -1580,7 +1668,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1680,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1693,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Migration) GetMigrationId() uint64 {
@@ -1749,7 +1837,7 @@ type Balance struct {
 
 func (x *Balance) Reset() {
 	*x = Balance{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1849,7 @@ func (x *Balance) String() string {
 func (*Balance) ProtoMessage() {}
 
 func (x *Balance) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1862,7 @@ func (x *Balance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Balance.ProtoReflect.Descriptor instead.
 func (*Balance) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Balance) GetOn() bool {
@@ -1847,7 +1935,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +1947,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +1960,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Loss) GetClusterTimeNs() uint64 {
@@ -1950,7 +2038,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2050,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2063,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTablesRequest) GetPageSize() uint32 {
@@ -2003,7 +2091,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2103,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2116,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListTablesResponse) GetTables() []*Table {
@@ -2056,7 +2144,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2156,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2169,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Table) GetTableId() uint64 {
@@ -2124,7 +2212,7 @@ type Tablet struct {
 
 func (x *Tablet) Reset() {
 	*x = Tablet{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2224,7 @@ func (x *Tablet) String() string {
 func (*Tablet) ProtoMessage() {}
 
 func (x *Tablet) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2237,7 @@ func (x *Tablet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tablet.ProtoReflect.Descriptor instead.
 func (*Tablet) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Tablet) GetStartKeyHash() uint64 {
@@ -2224,7 +2312,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2324,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2337,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -2288,7 +2376,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2388,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2401,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 type DrainMemberRequest struct {
@@ -2327,7 +2415,7 @@ type DrainMemberRequest struct {
 
 func (x *DrainMemberRequest) Reset() {
 	*x = DrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2427,7 @@ func (x *DrainMemberRequest) String() string {
 func (*DrainMemberRequest) ProtoMessage() {}
 
 func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2440,7 @@ func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*DrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DrainMemberRequest) GetName() string {
@@ -2379,7 +2467,7 @@ type DrainMemberResponse struct {
 
 func (x *DrainMemberResponse) Reset() {
 	*x = DrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2479,7 @@ func (x *DrainMemberResponse) String() string {
 func (*DrainMemberResponse) ProtoMessage() {}
 
 func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2492,7 @@ func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*DrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DrainMemberResponse) GetDraining() *Draining {
@@ -2425,7 +2513,7 @@ type UndrainMemberRequest struct {
 
 func (x *UndrainMemberRequest) Reset() {
 	*x = UndrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2525,7 @@ func (x *UndrainMemberRequest) String() string {
 func (*UndrainMemberRequest) ProtoMessage() {}
 
 func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2538,7 @@ func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*UndrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UndrainMemberRequest) GetName() string {
@@ -2475,7 +2563,7 @@ type UndrainMemberResponse struct {
 
 func (x *UndrainMemberResponse) Reset() {
 	*x = UndrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2575,7 @@ func (x *UndrainMemberResponse) String() string {
 func (*UndrainMemberResponse) ProtoMessage() {}
 
 func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2588,7 @@ func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*UndrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 type AcceptLossRequest struct {
@@ -2517,7 +2605,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2529,7 +2617,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2542,7 +2630,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AcceptLossRequest) GetServerId() uint64 {
@@ -2576,7 +2664,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2676,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2689,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AcceptLossResponse) GetLoss() *Loss {
@@ -2623,7 +2711,7 @@ type FinalizeUpgradeRequest struct {
 
 func (x *FinalizeUpgradeRequest) Reset() {
 	*x = FinalizeUpgradeRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2635,7 +2723,7 @@ func (x *FinalizeUpgradeRequest) String() string {
 func (*FinalizeUpgradeRequest) ProtoMessage() {}
 
 func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2648,7 +2736,7 @@ func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FinalizeUpgradeRequest) GetFormat() uint32 {
@@ -2675,7 +2763,7 @@ type FinalizeUpgradeResponse struct {
 
 func (x *FinalizeUpgradeResponse) Reset() {
 	*x = FinalizeUpgradeResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2775,7 @@ func (x *FinalizeUpgradeResponse) String() string {
 func (*FinalizeUpgradeResponse) ProtoMessage() {}
 
 func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2788,7 @@ func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeResponse.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FinalizeUpgradeResponse) GetFormatVersion() uint32 {
@@ -2736,7 +2824,7 @@ type MigrateTabletRequest struct {
 
 func (x *MigrateTabletRequest) Reset() {
 	*x = MigrateTabletRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +2836,7 @@ func (x *MigrateTabletRequest) String() string {
 func (*MigrateTabletRequest) ProtoMessage() {}
 
 func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +2849,7 @@ func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletRequest.ProtoReflect.Descriptor instead.
 func (*MigrateTabletRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MigrateTabletRequest) GetTable() isMigrateTabletRequest_Table {
@@ -2876,7 +2964,7 @@ type MigrateTabletResponse struct {
 
 func (x *MigrateTabletResponse) Reset() {
 	*x = MigrateTabletResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2888,7 +2976,7 @@ func (x *MigrateTabletResponse) String() string {
 func (*MigrateTabletResponse) ProtoMessage() {}
 
 func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2901,7 +2989,7 @@ func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletResponse.ProtoReflect.Descriptor instead.
 func (*MigrateTabletResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MigrateTabletResponse) GetMigration() *Migration {
@@ -2922,7 +3010,7 @@ type GiveUpMigrationRequest struct {
 
 func (x *GiveUpMigrationRequest) Reset() {
 	*x = GiveUpMigrationRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3022,7 @@ func (x *GiveUpMigrationRequest) String() string {
 func (*GiveUpMigrationRequest) ProtoMessage() {}
 
 func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3035,7 @@ func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GiveUpMigrationRequest) GetMigrationId() uint64 {
@@ -2972,7 +3060,7 @@ type GiveUpMigrationResponse struct {
 
 func (x *GiveUpMigrationResponse) Reset() {
 	*x = GiveUpMigrationResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +3072,7 @@ func (x *GiveUpMigrationResponse) String() string {
 func (*GiveUpMigrationResponse) ProtoMessage() {}
 
 func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +3085,97 @@ func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+}
+
+type GiveUpVolumesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Their names; at least one.
+	Members []string `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	// The store that the caller means; 0: whichever answers.
+	ExpectedClusterId uint64 `protobuf:"fixed64,2,opt,name=expected_cluster_id,json=expectedClusterId,proto3" json:"expected_cluster_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *GiveUpVolumesRequest) Reset() {
+	*x = GiveUpVolumesRequest{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GiveUpVolumesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GiveUpVolumesRequest) ProtoMessage() {}
+
+func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GiveUpVolumesRequest.ProtoReflect.Descriptor instead.
+func (*GiveUpVolumesRequest) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *GiveUpVolumesRequest) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *GiveUpVolumesRequest) GetExpectedClusterId() uint64 {
+	if x != nil {
+		return x.ExpectedClusterId
+	}
+	return 0
+}
+
+type GiveUpVolumesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GiveUpVolumesResponse) Reset() {
+	*x = GiveUpVolumesResponse{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GiveUpVolumesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GiveUpVolumesResponse) ProtoMessage() {}
+
+func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GiveUpVolumesResponse.ProtoReflect.Descriptor instead.
+func (*GiveUpVolumesResponse) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -3005,7 +3183,7 @@ var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
 const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x18api/admin/v1/admin.proto\x12\x0ercbox.admin.v1\"\x19\n" +
-	"\x17GetClusterStatusRequest\"\xa5\x06\n" +
+	"\x17GetClusterStatusRequest\"\xd8\x06\n" +
 	"\x18GetClusterStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\x06R\tclusterId\x12\x1f\n" +
@@ -3034,7 +3212,14 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"migrations\x18\x0f \x03(\v2\x19.rcbox.admin.v1.MigrationR\n" +
 	"migrations\x121\n" +
 	"\aupgrade\x18\x14 \x01(\v2\x17.rcbox.admin.v1.UpgradeR\aupgrade\x121\n" +
-	"\abalance\x18\x16 \x01(\v2\x17.rcbox.admin.v1.BalanceR\abalance\"s\n" +
+	"\abalance\x18\x16 \x01(\v2\x17.rcbox.admin.v1.BalanceR\abalance\x121\n" +
+	"\arebuilt\x18\x17 \x01(\v2\x17.rcbox.admin.v1.RebuiltR\arebuilt\"\xbc\x01\n" +
+	"\aRebuilt\x12&\n" +
+	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12'\n" +
+	"\x0fcheckpoint_term\x18\x02 \x01(\x04R\x0echeckpointTerm\x12+\n" +
+	"\x11checkpoint_number\x18\x03 \x01(\x04R\x10checkpointNumber\x12\x18\n" +
+	"\awithout\x18\x04 \x03(\tR\awithout\x12\x19\n" +
+	"\bgiven_up\x18\x05 \x03(\tR\agivenUp\"s\n" +
 	"\aUpgrade\x12#\n" +
 	"\roldest_format\x18\x01 \x01(\rR\foldestFormat\x12#\n" +
 	"\rnewest_format\x18\x02 \x01(\rR\fnewestFormat\x12\x1e\n" +
@@ -3246,7 +3431,11 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x16GiveUpMigrationRequest\x12!\n" +
 	"\fmigration_id\x18\x01 \x01(\x04R\vmigrationId\x12.\n" +
 	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"\x19\n" +
-	"\x17GiveUpMigrationResponse*s\n" +
+	"\x17GiveUpMigrationResponse\"`\n" +
+	"\x14GiveUpVolumesRequest\x12\x18\n" +
+	"\amembers\x18\x01 \x03(\tR\amembers\x12.\n" +
+	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"\x17\n" +
+	"\x15GiveUpVolumesResponse*s\n" +
 	"\x0eDurabilityMode\x12\x1f\n" +
 	"\x1bDURABILITY_MODE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cDURABILITY_MODE_UNREPLICATED\x10\x01\x12\x1e\n" +
@@ -3263,7 +3452,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vTabletState\x12\x1c\n" +
 	"\x18TABLET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TABLET_STATE_NORMAL\x10\x01\x12\x1b\n" +
-	"\x17TABLET_STATE_RECOVERING\x10\x022\xcf\x06\n" +
+	"\x17TABLET_STATE_RECOVERING\x10\x022\xad\a\n" +
 	"\x05Admin\x12e\n" +
 	"\x10GetClusterStatus\x12'.rcbox.admin.v1.GetClusterStatusRequest\x1a(.rcbox.admin.v1.GetClusterStatusResponse\x12S\n" +
 	"\n" +
@@ -3275,7 +3464,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\rMigrateTablet\x12$.rcbox.admin.v1.MigrateTabletRequest\x1a%.rcbox.admin.v1.MigrateTabletResponse\x12V\n" +
 	"\vDrainMember\x12\".rcbox.admin.v1.DrainMemberRequest\x1a#.rcbox.admin.v1.DrainMemberResponse\x12\\\n" +
 	"\rUndrainMember\x12$.rcbox.admin.v1.UndrainMemberRequest\x1a%.rcbox.admin.v1.UndrainMemberResponse\x12b\n" +
-	"\x0fGiveUpMigration\x12&.rcbox.admin.v1.GiveUpMigrationRequest\x1a'.rcbox.admin.v1.GiveUpMigrationResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
+	"\x0fGiveUpMigration\x12&.rcbox.admin.v1.GiveUpMigrationRequest\x1a'.rcbox.admin.v1.GiveUpMigrationResponse\x12\\\n" +
+	"\rGiveUpVolumes\x12$.rcbox.admin.v1.GiveUpVolumesRequest\x1a%.rcbox.admin.v1.GiveUpVolumesResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_api_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -3290,7 +3480,7 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_api_admin_v1_admin_proto_goTypes = []any{
 	(DurabilityMode)(0),              // 0: rcbox.admin.v1.DurabilityMode
 	(StateKind)(0),                   // 1: rcbox.admin.v1.StateKind
@@ -3298,88 +3488,94 @@ var file_api_admin_v1_admin_proto_goTypes = []any{
 	(TabletState)(0),                 // 3: rcbox.admin.v1.TabletState
 	(*GetClusterStatusRequest)(nil),  // 4: rcbox.admin.v1.GetClusterStatusRequest
 	(*GetClusterStatusResponse)(nil), // 5: rcbox.admin.v1.GetClusterStatusResponse
-	(*Upgrade)(nil),                  // 6: rcbox.admin.v1.Upgrade
-	(*Leader)(nil),                   // 7: rcbox.admin.v1.Leader
-	(*Checkpoint)(nil),               // 8: rcbox.admin.v1.Checkpoint
-	(*CheckpointKeeper)(nil),         // 9: rcbox.admin.v1.CheckpointKeeper
-	(*StateWait)(nil),                // 10: rcbox.admin.v1.StateWait
-	(*Durability)(nil),               // 11: rcbox.admin.v1.Durability
-	(*Member)(nil),                   // 12: rcbox.admin.v1.Member
-	(*Draining)(nil),                 // 13: rcbox.admin.v1.Draining
-	(*Shard)(nil),                    // 14: rcbox.admin.v1.Shard
-	(*BackupStorage)(nil),            // 15: rcbox.admin.v1.BackupStorage
-	(*Recovery)(nil),                 // 16: rcbox.admin.v1.Recovery
-	(*MissingLog)(nil),               // 17: rcbox.admin.v1.MissingLog
-	(*Migration)(nil),                // 18: rcbox.admin.v1.Migration
-	(*Balance)(nil),                  // 19: rcbox.admin.v1.Balance
-	(*Loss)(nil),                     // 20: rcbox.admin.v1.Loss
-	(*ListTablesRequest)(nil),        // 21: rcbox.admin.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),       // 22: rcbox.admin.v1.ListTablesResponse
-	(*Table)(nil),                    // 23: rcbox.admin.v1.Table
-	(*Tablet)(nil),                   // 24: rcbox.admin.v1.Tablet
-	(*RemoveMemberRequest)(nil),      // 25: rcbox.admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 26: rcbox.admin.v1.RemoveMemberResponse
-	(*DrainMemberRequest)(nil),       // 27: rcbox.admin.v1.DrainMemberRequest
-	(*DrainMemberResponse)(nil),      // 28: rcbox.admin.v1.DrainMemberResponse
-	(*UndrainMemberRequest)(nil),     // 29: rcbox.admin.v1.UndrainMemberRequest
-	(*UndrainMemberResponse)(nil),    // 30: rcbox.admin.v1.UndrainMemberResponse
-	(*AcceptLossRequest)(nil),        // 31: rcbox.admin.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 32: rcbox.admin.v1.AcceptLossResponse
-	(*FinalizeUpgradeRequest)(nil),   // 33: rcbox.admin.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),  // 34: rcbox.admin.v1.FinalizeUpgradeResponse
-	(*MigrateTabletRequest)(nil),     // 35: rcbox.admin.v1.MigrateTabletRequest
-	(*MigrateTabletResponse)(nil),    // 36: rcbox.admin.v1.MigrateTabletResponse
-	(*GiveUpMigrationRequest)(nil),   // 37: rcbox.admin.v1.GiveUpMigrationRequest
-	(*GiveUpMigrationResponse)(nil),  // 38: rcbox.admin.v1.GiveUpMigrationResponse
+	(*Rebuilt)(nil),                  // 6: rcbox.admin.v1.Rebuilt
+	(*Upgrade)(nil),                  // 7: rcbox.admin.v1.Upgrade
+	(*Leader)(nil),                   // 8: rcbox.admin.v1.Leader
+	(*Checkpoint)(nil),               // 9: rcbox.admin.v1.Checkpoint
+	(*CheckpointKeeper)(nil),         // 10: rcbox.admin.v1.CheckpointKeeper
+	(*StateWait)(nil),                // 11: rcbox.admin.v1.StateWait
+	(*Durability)(nil),               // 12: rcbox.admin.v1.Durability
+	(*Member)(nil),                   // 13: rcbox.admin.v1.Member
+	(*Draining)(nil),                 // 14: rcbox.admin.v1.Draining
+	(*Shard)(nil),                    // 15: rcbox.admin.v1.Shard
+	(*BackupStorage)(nil),            // 16: rcbox.admin.v1.BackupStorage
+	(*Recovery)(nil),                 // 17: rcbox.admin.v1.Recovery
+	(*MissingLog)(nil),               // 18: rcbox.admin.v1.MissingLog
+	(*Migration)(nil),                // 19: rcbox.admin.v1.Migration
+	(*Balance)(nil),                  // 20: rcbox.admin.v1.Balance
+	(*Loss)(nil),                     // 21: rcbox.admin.v1.Loss
+	(*ListTablesRequest)(nil),        // 22: rcbox.admin.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),       // 23: rcbox.admin.v1.ListTablesResponse
+	(*Table)(nil),                    // 24: rcbox.admin.v1.Table
+	(*Tablet)(nil),                   // 25: rcbox.admin.v1.Tablet
+	(*RemoveMemberRequest)(nil),      // 26: rcbox.admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 27: rcbox.admin.v1.RemoveMemberResponse
+	(*DrainMemberRequest)(nil),       // 28: rcbox.admin.v1.DrainMemberRequest
+	(*DrainMemberResponse)(nil),      // 29: rcbox.admin.v1.DrainMemberResponse
+	(*UndrainMemberRequest)(nil),     // 30: rcbox.admin.v1.UndrainMemberRequest
+	(*UndrainMemberResponse)(nil),    // 31: rcbox.admin.v1.UndrainMemberResponse
+	(*AcceptLossRequest)(nil),        // 32: rcbox.admin.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 33: rcbox.admin.v1.AcceptLossResponse
+	(*FinalizeUpgradeRequest)(nil),   // 34: rcbox.admin.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),  // 35: rcbox.admin.v1.FinalizeUpgradeResponse
+	(*MigrateTabletRequest)(nil),     // 36: rcbox.admin.v1.MigrateTabletRequest
+	(*MigrateTabletResponse)(nil),    // 37: rcbox.admin.v1.MigrateTabletResponse
+	(*GiveUpMigrationRequest)(nil),   // 38: rcbox.admin.v1.GiveUpMigrationRequest
+	(*GiveUpMigrationResponse)(nil),  // 39: rcbox.admin.v1.GiveUpMigrationResponse
+	(*GiveUpVolumesRequest)(nil),     // 40: rcbox.admin.v1.GiveUpVolumesRequest
+	(*GiveUpVolumesResponse)(nil),    // 41: rcbox.admin.v1.GiveUpVolumesResponse
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
-	12, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
-	11, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
-	20, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
-	16, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
+	13, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
+	12, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
+	21, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
+	17, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
 	1,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
-	7,  // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
-	18, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
-	6,  // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
-	19, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
-	10, // 9: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
-	8,  // 10: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
-	9,  // 11: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
-	0,  // 12: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
-	2,  // 13: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
-	14, // 14: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
-	13, // 15: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
-	15, // 16: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
-	17, // 17: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
-	23, // 18: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
-	24, // 19: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
-	3,  // 20: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
-	13, // 21: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
-	20, // 22: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
-	18, // 23: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
-	4,  // 24: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
-	21, // 25: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
-	25, // 26: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
-	31, // 27: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
-	33, // 28: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
-	35, // 29: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
-	27, // 30: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
-	29, // 31: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
-	37, // 32: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
-	5,  // 33: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	22, // 34: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	26, // 35: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	32, // 36: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
-	34, // 37: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
-	36, // 38: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
-	28, // 39: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
-	30, // 40: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
-	38, // 41: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
-	33, // [33:42] is the sub-list for method output_type
-	24, // [24:33] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	8,  // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
+	19, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
+	7,  // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
+	20, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
+	6,  // 9: rcbox.admin.v1.GetClusterStatusResponse.rebuilt:type_name -> rcbox.admin.v1.Rebuilt
+	11, // 10: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
+	9,  // 11: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
+	10, // 12: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
+	0,  // 13: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
+	2,  // 14: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
+	15, // 15: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
+	14, // 16: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
+	16, // 17: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
+	18, // 18: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
+	24, // 19: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
+	25, // 20: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
+	3,  // 21: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
+	14, // 22: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
+	21, // 23: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
+	19, // 24: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
+	4,  // 25: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
+	22, // 26: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
+	26, // 27: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
+	32, // 28: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
+	34, // 29: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
+	36, // 30: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
+	28, // 31: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
+	30, // 32: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
+	38, // 33: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
+	40, // 34: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
+	5,  // 35: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	23, // 36: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	27, // 37: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	33, // 38: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
+	35, // 39: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
+	37, // 40: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
+	29, // 41: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
+	31, // 42: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
+	39, // 43: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
+	41, // 44: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
+	35, // [35:45] is the sub-list for method output_type
+	25, // [25:35] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_api_admin_v1_admin_proto_init() }
@@ -3387,7 +3583,7 @@ func file_api_admin_v1_admin_proto_init() {
 	if File_api_admin_v1_admin_proto != nil {
 		return
 	}
-	file_api_admin_v1_admin_proto_msgTypes[31].OneofWrappers = []any{
+	file_api_admin_v1_admin_proto_msgTypes[32].OneofWrappers = []any{
 		(*MigrateTabletRequest_TableId)(nil),
 		(*MigrateTabletRequest_TableName)(nil),
 		(*MigrateTabletRequest_ServerId)(nil),
@@ -3399,7 +3595,7 @@ func file_api_admin_v1_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   35,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,7 @@ const (
 	Admin_DrainMember_FullMethodName      = "/rcbox.admin.v1.Admin/DrainMember"
 	Admin_UndrainMember_FullMethodName    = "/rcbox.admin.v1.Admin/UndrainMember"
 	Admin_GiveUpMigration_FullMethodName  = "/rcbox.admin.v1.Admin/GiveUpMigration"
+	Admin_GiveUpVolumes_FullMethodName    = "/rcbox.admin.v1.Admin/GiveUpVolumes"
 )
 
 // AdminClient is the client API for Admin service.
@@ -78,6 +79,11 @@ type AdminClient interface {
 	// Ends a migration that waits or is under way: its source has the tablet as before. NOT_FOUND if there is none of that number, or it
 	// has ended; ABORTED by another store than the one meant.
 	GiveUpMigration(ctx context.Context, in *GiveUpMigrationRequest, opts ...grpc.CallOption) (*GiveUpMigrationResponse, error)
+	// Lets a store that is being made again from its volumes do without those of these members, which are gone for good. Holds until the
+	// coordinator ends; the store is made again once each member that is waited for (Leader.refusal names them) is given up or there. NOT_FOUND, and
+	// nothing is given up, if one of them is not waited for; FAILED_PRECONDITION while nothing is made again, or no checkpoint is known yet;
+	// ABORTED by another store than the one meant.
+	GiveUpVolumes(ctx context.Context, in *GiveUpVolumesRequest, opts ...grpc.CallOption) (*GiveUpVolumesResponse, error)
 }
 
 type adminClient struct {
@@ -178,6 +184,16 @@ func (c *adminClient) GiveUpMigration(ctx context.Context, in *GiveUpMigrationRe
 	return out, nil
 }
 
+func (c *adminClient) GiveUpVolumes(ctx context.Context, in *GiveUpVolumesRequest, opts ...grpc.CallOption) (*GiveUpVolumesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GiveUpVolumesResponse)
+	err := c.cc.Invoke(ctx, Admin_GiveUpVolumes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -219,6 +235,11 @@ type AdminServer interface {
 	// Ends a migration that waits or is under way: its source has the tablet as before. NOT_FOUND if there is none of that number, or it
 	// has ended; ABORTED by another store than the one meant.
 	GiveUpMigration(context.Context, *GiveUpMigrationRequest) (*GiveUpMigrationResponse, error)
+	// Lets a store that is being made again from its volumes do without those of these members, which are gone for good. Holds until the
+	// coordinator ends; the store is made again once each member that is waited for (Leader.refusal names them) is given up or there. NOT_FOUND, and
+	// nothing is given up, if one of them is not waited for; FAILED_PRECONDITION while nothing is made again, or no checkpoint is known yet;
+	// ABORTED by another store than the one meant.
+	GiveUpVolumes(context.Context, *GiveUpVolumesRequest) (*GiveUpVolumesResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -255,6 +276,9 @@ func (UnimplementedAdminServer) UndrainMember(context.Context, *UndrainMemberReq
 }
 func (UnimplementedAdminServer) GiveUpMigration(context.Context, *GiveUpMigrationRequest) (*GiveUpMigrationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GiveUpMigration not implemented")
+}
+func (UnimplementedAdminServer) GiveUpVolumes(context.Context, *GiveUpVolumesRequest) (*GiveUpVolumesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GiveUpVolumes not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -439,6 +463,24 @@ func _Admin_GiveUpMigration_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_GiveUpVolumes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GiveUpVolumesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).GiveUpVolumes(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_GiveUpVolumes_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).GiveUpVolumes(ctx, req.(*GiveUpVolumesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -481,6 +523,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GiveUpMigration",
 			Handler:    _Admin_GiveUpMigration_Handler,
+		},
+		{
+			MethodName: "GiveUpVolumes",
+			Handler:    _Admin_GiveUpVolumes_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

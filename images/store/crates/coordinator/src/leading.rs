@@ -3,6 +3,7 @@
 use wire::member::Position;
 
 use crate::state::objects::{Leadership, covers, described, remember};
+use crate::state::records::Rebuilt;
 use crate::{Coordinator, Output, level};
 
 /// Where this coordinator stands among all that the store has had.
@@ -16,6 +17,8 @@ pub(crate) struct Leading {
     pub is_noted: bool,
     /// The store was made again from volumes in this term; 0: never.
     pub rebuilt_term: u64,
+    /// When it was last, and from what.
+    pub rebuilt: Option<Rebuilt>,
     /// Why it must not lead, for people.
     pub refusal: Option<String>,
 }

@@ -15,6 +15,8 @@ use wire::time::Time;
 
 use crate::checkpoint::{self, HEADER_BYTES, Header};
 use crate::sessions::refuse;
+use crate::state::records::Rebuilt;
+use crate::status::{OtherStore, Surrender, SurrenderError};
 use crate::{Config, Coordinator, Output, level};
 
 /// Servers are asked again, so that both sides know that the other is there.
@@ -75,6 +77,15 @@ pub(crate) struct Rebuild {
     candidate: Option<(Header, Box<Coordinator>)>,
     /// Checkpoints that cannot be used, and why.
     spoiled: BTreeMap<(u64, u64), String>,
+    /// Members whose volumes are gone for good, as somebody has said.
+    given_up: BTreeSet<String>,
+}
+
+/// Which members with volumes there are, by the newest checkpoint, and which of them have yet to show theirs.
+struct Expected {
+    members: usize,
+    unheard: BTreeSet<String>,
+    missing: BTreeSet<String>,
 }
 
 /// Whether the volumes suffice.
@@ -100,6 +111,7 @@ impl Coordinator {
             fetch: None,
             candidate: None,
             spoiled: BTreeMap::new(),
+            given_up: BTreeSet::new(),
         };
         let mut coordinator = Coordinator::new(config, now);
         coordinator.leading.refusal =
@@ -110,6 +122,20 @@ impl Coordinator {
 
     pub fn is_rebuilding(&self) -> bool {
         self.rebuild.is_some()
+    }
+
+    /// Somebody says that volumes that are waited for are gone for good. Holds for this coordinator alone: another one that makes the store again has
+    /// to be told again.
+    ///
+    /// # Errors
+    /// They are not waited for.
+    pub fn give_up_volumes(&mut self, surrender: &Surrender) -> Result<(), SurrenderError> {
+        let why = self.refusal().unwrap_or_default().to_owned();
+        match &mut self.rebuild {
+            Some(rebuild) => rebuild.give_up(surrender, why),
+            None if why.is_empty() => Err(SurrenderError::NotRebuilding),
+            None => Err(SurrenderError::DoesNotLead(why)),
+        }
     }
 
     /// What is written in tablets that are brought back gets this version at least; 0 while nothing was given up and the store was not made again.
@@ -165,6 +191,16 @@ impl Coordinator {
             out.close_member(*connection);
         }
         store.begin_again(now, &header, rebuild.nonce, rebuild.notes_term, out);
+        let given_up = missing
+            .iter()
+            .filter(|name| rebuild.given_up.contains(*name));
+        store.leading.rebuilt = Some(Rebuilt {
+            cluster_time_ns: store.cluster_time_ns(now),
+            checkpoint_term: header.position.term,
+            checkpoint_number: header.number,
+            without: missing.to_vec(),
+            given_up: given_up.cloned().collect(),
+        });
         let without = match missing {
             [] => String::new(),
             names => format!(", without the volumes of {}", names.join(", ")),
@@ -389,27 +425,23 @@ impl Rebuild {
         let Some((_, store)) = &self.candidate else {
             return Verdict::Wait("reading the checkpoint".to_owned());
         };
-        let expected = store.places_of_backups();
-        let members: BTreeSet<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
-        let found = |place: &Place| self.volumes.get(place).map(|volume| &volume.found);
-        let names = |is_meant: fn(Option<&Found>) -> bool| -> BTreeSet<&str> {
-            let places = expected.iter().filter(|place| is_meant(found(place)));
-            places.map(|(name, _)| name.as_str()).collect()
-        };
-        let unheard = names(|found| matches!(found, None | Some(Found::Unknown)));
-        let lost = names(|found| matches!(found, Some(Found::Empty | Found::Unreadable(_))));
-        let missing: BTreeSet<&str> = unheard.union(&lost).copied().collect();
+        let Expected {
+            members,
+            unheard,
+            missing,
+        } = self.expected(store);
         let wanted = store.keepers_wanted();
         let may_lack = missing.len() < wanted.max(1);
         let until = self.news_at + PATIENCE;
-        if may_lack && (unheard.is_empty() || now >= until) {
-            return Verdict::Enough(missing.into_iter().map(str::to_owned).collect());
+        let may_come = !unheard.is_subset(&self.given_up) && now < until;
+        if may_lack && !may_come || missing.is_subset(&self.given_up) {
+            return Verdict::Enough(missing.into_iter().collect());
         }
-        let named: Vec<&str> = missing.iter().copied().take(MAX_NAMED).collect();
+        let named: Vec<&str> = missing.iter().map(String::as_str).take(MAX_NAMED).collect();
         let mut text = format!(
             "heard from {} of {} members with volumes of store {:016x}, newest checkpoint {} of term {}; waiting for {}",
-            members.len() - missing.len(),
-            members.len(),
+            members - missing.len(),
+            members,
             newest.cluster_id,
             newest.number,
             newest.position.term,
@@ -418,9 +450,50 @@ impl Rebuild {
         text += &match may_lack {
             true => format!(", for {} s after the last one at most", PATIENCE.as_secs()),
             false => format!(
-                ": a newer checkpoint may lie where fewer than {wanted} of them are missing"
+                ": a newer checkpoint may lie with {wanted} of them. Only if their volumes are gone for good: rcbox rebuild give-up {}",
+                named.join(" ")
             ),
         };
         Verdict::Wait(text)
+    }
+
+    fn expected(&self, store: &Coordinator) -> Expected {
+        let places = store.places_of_backups();
+        let found = |place: &Place| self.volumes.get(place).map(|volume| &volume.found);
+        let names = |is_meant: fn(Option<&Found>) -> bool| -> BTreeSet<String> {
+            let places = places.iter().filter(|place| is_meant(found(place)));
+            places.map(|(name, _)| name.clone()).collect()
+        };
+        let unheard = names(|found| matches!(found, None | Some(Found::Unknown)));
+        let lost = names(|found| matches!(found, Some(Found::Empty | Found::Unreadable(_))));
+        Expected {
+            members: names(|_| true).len(),
+            missing: unheard.union(&lost).cloned().collect(),
+            unheard,
+        }
+    }
+
+    fn give_up(&mut self, surrender: &Surrender, why: String) -> Result<(), SurrenderError> {
+        let Some((header, store)) = &self.candidate else {
+            return Err(SurrenderError::TooEarly(why));
+        };
+        let expected_cluster_id = surrender.expected_cluster_id;
+        if expected_cluster_id != 0 && expected_cluster_id != header.cluster_id {
+            return Err(SurrenderError::OtherStore(OtherStore {
+                expected_cluster_id,
+                cluster_id: header.cluster_id,
+            }));
+        }
+        let missing = self.expected(store).missing;
+        let named = surrender.members.iter();
+        let others: Vec<String> = named.filter(|it| !missing.contains(*it)).cloned().collect();
+        if !others.is_empty() {
+            return Err(SurrenderError::NotMissing {
+                members: others,
+                missing: missing.into_iter().take(MAX_NAMED).collect(),
+            });
+        }
+        self.given_up.extend(surrender.members.iter().cloned());
+        Ok(())
     }
 }

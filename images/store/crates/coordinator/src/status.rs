@@ -39,6 +39,8 @@ pub struct ClusterStatus {
     pub refusal: String,
     /// What the volumes have of the coordinator's state; `None`: the store has no copies.
     pub checkpoint: Option<Checkpoint>,
+    /// When the store was made again from volumes last, and from what.
+    pub rebuilt: Option<Rebuilt>,
     /// Set while what is shown here may not be noted yet: nothing is to be done that relies on it.
     pub state_wait: Option<StateWait>,
 }
@@ -315,6 +317,70 @@ impl core::fmt::Display for GiveUpMigrationError {
 }
 
 impl core::error::Error for GiveUpMigrationError {}
+
+/// A store that was made again from volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rebuilt {
+    pub cluster_time_ns: u64,
+    /// The checkpoint that it was made from: what was noted after it is not known.
+    pub checkpoint_term: u64,
+    pub checkpoint_number: u64,
+    /// Members whose volumes were not there.
+    pub without: Vec<String>,
+    /// Those of them that were given up: with as many missing, a newer checkpoint may have been there.
+    pub given_up: Vec<String>,
+}
+
+/// Somebody's word that what these members' volumes held is gone for good, and that the store shall be made again without it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surrender {
+    pub members: Vec<String>,
+    /// The store that is meant; 0 for whichever this is.
+    pub expected_cluster_id: u64,
+}
+
+/// Why volumes are not given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SurrenderError {
+    /// No store is being made again.
+    NotRebuilding,
+    /// What volumes are needed is not known yet; with what is waited for.
+    TooEarly(String),
+    /// These are not waited for; and those that are.
+    NotMissing {
+        members: Vec<String>,
+        missing: Vec<String>,
+    },
+    OtherStore(OtherStore),
+    /// This coordinator does not lead; with the reason.
+    DoesNotLead(String),
+}
+
+impl core::fmt::Display for SurrenderError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SurrenderError::NotRebuilding => {
+                f.write_str("the store is not being made again from its volumes")
+            }
+            SurrenderError::TooEarly(why) => {
+                write!(f, "it is not known yet which volumes are needed: {why}")
+            }
+            SurrenderError::NotMissing { members, missing } => write!(
+                f,
+                "the volumes of {} are not waited for; those of {} are",
+                members.join(", "),
+                match missing.is_empty() {
+                    true => "nobody".to_owned(),
+                    false => missing.join(", "),
+                }
+            ),
+            SurrenderError::OtherStore(other) => other.fmt(f),
+            SurrenderError::DoesNotLead(why) => f.write_str(why),
+        }
+    }
+}
+
+impl core::error::Error for SurrenderError {}
 
 /// Which tablet is to go where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,11 +7,22 @@ use wire::time::Time;
 
 use crate::Coordinator;
 use crate::members::Server;
+use crate::state::records;
 use crate::status::{
-    BackupStorage, ClusterStatus, Member, MemberState, Migration, Shard, Table, TablePage, Tablet,
-    TabletState,
+    BackupStorage, ClusterStatus, Member, MemberState, Migration, Rebuilt, Shard, Table, TablePage,
+    Tablet, TabletState,
 };
 use crate::tables;
+
+fn rebuilt_view(rebuilt: &records::Rebuilt) -> Rebuilt {
+    Rebuilt {
+        cluster_time_ns: rebuilt.cluster_time_ns,
+        checkpoint_term: rebuilt.checkpoint_term,
+        checkpoint_number: rebuilt.checkpoint_number,
+        without: rebuilt.without.clone(),
+        given_up: rebuilt.given_up.clone(),
+    }
+}
 
 impl Coordinator {
     /// The whole store at one moment.
@@ -38,6 +49,7 @@ impl Coordinator {
             sequence: position.sequence,
             refusal: self.refusal().unwrap_or_default().to_owned(),
             checkpoint: self.checkpoint_status(now),
+            rebuilt: self.leading.rebuilt.as_ref().map(rebuilt_view),
             state_wait: None,
         }
     }

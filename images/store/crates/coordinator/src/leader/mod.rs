@@ -38,7 +38,7 @@ use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
 use crate::status::{
     AcceptLossError, Acceptance, ClusterStatus, Drain, DrainError, Draining, Finalize,
     FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder, Removal,
-    RemoveMemberError, StateWait,
+    RemoveMemberError, StateWait, Surrender, SurrenderError,
 };
 use crate::{Config, Coordinator};
 use held::{Held, needs_no_commit};
@@ -296,6 +296,15 @@ impl<A> Leader<A> {
             coordinator.give_up_migration(now, migration_id, expected_cluster_id, out)
         });
         done.unwrap_or_else(|| Err(GiveUpMigrationError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`Coordinator::give_up_volumes`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// They are not waited for.
+    pub fn give_up_volumes(&mut self, surrender: &Surrender) -> Result<(), SurrenderError> {
+        let done = self.act(|coordinator, _| coordinator.give_up_volumes(surrender));
+        done.unwrap_or_else(|| Err(SurrenderError::DoesNotLead(NOT_YET.to_owned())))
     }
 
     /// Something of the driver's own that may show what the coordinator knows: comes out as [`Output::Deferred`] once all that it may show is noted.

@@ -38,6 +38,7 @@ fn records() -> Vec<(&'static str, Record)> {
         nonce: 0,
         past: Vec::new(),
         rebuilt_term: 0,
+        rebuilt: None,
     };
     let member = Member {
         name: "box-0".to_owned(),
@@ -135,6 +136,7 @@ fn records() -> Vec<(&'static str, Record)> {
     };
     let meta_rebuilt = Meta {
         rebuilt_term: 1500,
+        rebuilt: None,
         ..meta.clone()
     };
     let log_left = Log {

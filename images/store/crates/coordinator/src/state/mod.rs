@@ -185,6 +185,7 @@ impl Coordinator {
             nonce: noted.map_or(0, |position| position.nonce),
             past: self.leading.past.clone(),
             rebuilt_term: self.leading.rebuilt_term,
+            rebuilt: self.leading.rebuilt.clone(),
         }
     }
 

@@ -89,6 +89,27 @@ pub struct Meta {
     /// The term in which the store was made again from volumes: positions of earlier ones say nothing. 0: never.
     #[prost(uint64, tag = "21")]
     pub rebuilt_term: u64,
+    /// When it was last, and from what.
+    #[prost(message, optional, tag = "22")]
+    pub rebuilt: Option<Rebuilt>,
+}
+
+/// The store was made again from volumes.
+#[derive(Clone, PartialEq, Message)]
+pub struct Rebuilt {
+    /// Of the store made again.
+    #[prost(uint64, tag = "1")]
+    pub cluster_time_ns: u64,
+    /// The checkpoint that it was made from.
+    #[prost(uint64, tag = "2")]
+    pub checkpoint_term: u64,
+    #[prost(uint64, tag = "3")]
+    pub checkpoint_number: u64,
+    /// Members whose volumes were not there, and those of them that somebody has given up.
+    #[prost(string, repeated, tag = "4")]
+    pub without: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
+    pub given_up: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -164,6 +164,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.version_floor = meta.version_floor;
     coordinator.leading.past.clone_from(&meta.past);
     coordinator.leading.rebuilt_term = meta.rebuilt_term;
+    coordinator.leading.rebuilt.clone_from(&meta.rebuilt);
     // Whoever goes on says so, and with which sequence number.
     coordinator.leading.is_noted = meta.term > 0;
     coordinator.leading.position = (meta.term > 0).then_some(Position {
@@ -279,6 +280,7 @@ mod tests {
                 last_sequence: 17,
             }],
             rebuilt_term: 2,
+            rebuilt: None,
         };
         let pairs = [Pair::from(Record::Meta(meta.clone()))];
         let restored = Coordinator::restore(Config::new(0, 0, "test"), pairs, Time(77)).unwrap();

@@ -6,7 +6,7 @@ use admin::admin_server::{Admin, AdminServer};
 use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
 use coordinator::status::{
     self, AcceptLossError, Drain, DrainError, FinalizeError, GiveUpMigrationError, MigrateError,
-    MigrationOrder, MigrationTarget, RemoveMemberError, TabletTable,
+    MigrationOrder, MigrationTarget, RemoveMemberError, SurrenderError, TabletTable,
 };
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
@@ -19,6 +19,9 @@ use crate::mailbox::{Mailbox, NoAnswer};
 
 /// Longest name of a member that is looked up.
 const MAX_NAME_BYTES: usize = 1024;
+
+/// Members of a store, at most.
+const MAX_GIVEN_UP: usize = 1024;
 
 /// Longest token of a loss that is looked at.
 const MAX_TOKEN_BYTES: usize = 64;
@@ -318,6 +321,37 @@ impl Admin for Service {
         })?;
         Ok(Response::new(admin::GiveUpMigrationResponse {}))
     }
+
+    async fn give_up_volumes(
+        &self,
+        request: Request<admin::GiveUpVolumesRequest>,
+    ) -> Result<Response<admin::GiveUpVolumesResponse>, Status> {
+        let admin::GiveUpVolumesRequest {
+            members,
+            expected_cluster_id,
+        } = request.into_inner();
+        let is_long = |name: &String| name.is_empty() || name.len() > MAX_NAME_BYTES;
+        if members.is_empty() || members.len() > MAX_GIVEN_UP || members.iter().any(is_long) {
+            return Err(Status::invalid_argument(format!(
+                "name 1 to {MAX_GIVEN_UP} members, of 1 to {MAX_NAME_BYTES} bytes each"
+            )));
+        }
+        let surrender = status::Surrender {
+            members,
+            expected_cluster_id,
+        };
+        let given_up = self
+            .ask(|answer| Question::GiveUpVolumes { surrender, answer })
+            .await?;
+        given_up.map_err(|error| match error {
+            SurrenderError::NotMissing { .. } => Status::not_found(error.to_string()),
+            SurrenderError::NotRebuilding
+            | SurrenderError::TooEarly(_)
+            | SurrenderError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
+            SurrenderError::OtherStore(_) => Status::aborted(error.to_string()),
+        })?;
+        Ok(Response::new(admin::GiveUpVolumesResponse {}))
+    }
 }
 
 fn drain(name: String, expected_cluster_id: u64) -> Result<Drain, Status> {
@@ -433,6 +467,13 @@ fn cluster_status(
             hindrances: status.upgrade.hindrances,
         }),
         balance: Some(balance(status.balance)),
+        rebuilt: status.rebuilt.map(|rebuilt| admin::Rebuilt {
+            cluster_time_ns: rebuilt.cluster_time_ns,
+            checkpoint_term: rebuilt.checkpoint_term,
+            checkpoint_number: rebuilt.checkpoint_number,
+            without: rebuilt.without,
+            given_up: rebuilt.given_up,
+        }),
     }
 }
 

@@ -13,7 +13,7 @@ use coordinator::state::journal::Writer;
 use coordinator::status::{
     AcceptLossError, Acceptance, ClusterStatus, Drain, DrainError, Draining, Finalize,
     FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder, Removal,
-    RemoveMemberError, TablePage,
+    RemoveMemberError, Surrender, SurrenderError, TablePage,
 };
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
@@ -84,6 +84,10 @@ pub enum Question {
         migration_id: u64,
         expected_cluster_id: u64,
         answer: oneshot::Sender<Result<(), GiveUpMigrationError>>,
+    },
+    GiveUpVolumes {
+        surrender: Surrender,
+        answer: oneshot::Sender<Result<(), SurrenderError>>,
     },
 }
 
@@ -232,6 +236,10 @@ impl Driver {
             } => {
                 let given_up =
                     coordinator.give_up_migration(now, migration_id, expected_cluster_id, &mut out);
+                Box::new(move || drop(answer.send(given_up)))
+            }
+            Question::GiveUpVolumes { surrender, answer } => {
+                let given_up = coordinator.give_up_volumes(&surrender);
                 Box::new(move || drop(answer.send(given_up)))
             }
         };

@@ -6,8 +6,8 @@ use admin::admin_client::AdminClient;
 use admin::{
     AcceptLossRequest, AcceptLossResponse, DrainMemberRequest, Draining, FinalizeUpgradeRequest,
     FinalizeUpgradeResponse, GetClusterStatusRequest, GetClusterStatusResponse,
-    GiveUpMigrationRequest, ListTablesRequest, MigrateTabletRequest, MigrateTabletResponse,
-    RemoveMemberRequest, Table, UndrainMemberRequest,
+    GiveUpMigrationRequest, GiveUpVolumesRequest, ListTablesRequest, MigrateTabletRequest,
+    MigrateTabletResponse, RemoveMemberRequest, Table, UndrainMemberRequest,
 };
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -157,6 +157,18 @@ pub fn give_up_migration(
 ) -> Result<(), String> {
     call(coordinator, async |client| {
         client.give_up_migration(*request).await
+    })
+    .map(|_| ())
+}
+
+/// A store that is made again does without these members' volumes.
+pub fn give_up_volumes(coordinator: &str, members: Vec<String>) -> Result<(), String> {
+    let request = GiveUpVolumesRequest {
+        members,
+        expected_cluster_id: 0,
+    };
+    call(coordinator, async |client| {
+        client.give_up_volumes(request.clone()).await
     })
     .map(|_| ())
 }

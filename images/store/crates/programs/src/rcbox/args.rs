@@ -209,6 +209,9 @@ Examples:
     /// Recoveries that wait for what is gone
     #[command(subcommand)]
     Recovery(Recovery),
+    /// A store that is being made again from its volumes
+    #[command(subcommand)]
+    Rebuild(Rebuild),
     /// Members of the store
     #[command(subcommand)]
     Member(Member),
@@ -299,6 +302,32 @@ Examples:
         token: Option<String>,
         /// Do not ask
         #[arg(long, short, requires = "token")]
+        yes: bool,
+    },
+}
+
+/// What can be done about a store that is being made again from its volumes.
+#[derive(Subcommand, Debug)]
+pub enum Rebuild {
+    /// Makes the store again without the volumes of these members, which are gone for good; asks on a terminal
+    ///
+    /// A coordinator with --rebuild waits for the volumes of as many members as may have the newest copy of its state, and the status names those that are
+    /// missing. Each that will never come again has to be named, at once or one after the other; whose volume comes all the same is heard.
+    #[command(after_help = "\
+What may be lost: what the coordinator noted after the newest copy that is there, such as tables that were made, and what was written since a
+change of who has a tablet or which copies count. `rcbox status` shows afterwards from which copy the store was made, and without whom. Objects whose
+copies were all in these volumes are another matter: recoveries wait for them; see `rcbox recovery accept-loss --help`.
+
+It asks if standard input is a terminal; scripts are not asked.
+
+Examples:
+  rcbox rebuild give-up box-master-2
+  rcbox rebuild give-up box-master-2 box-master-5 --yes")]
+    GiveUp {
+        #[arg(required = true, value_name = "MEMBER")]
+        members: Vec<String>,
+        /// Do not ask
+        #[arg(long, short)]
         yes: bool,
     },
 }

@@ -10,6 +10,7 @@ mod notation;
 mod objects;
 mod operate;
 mod out;
+mod rebuild;
 mod scan;
 mod session;
 mod shell;
@@ -25,7 +26,7 @@ use clap::CommandFactory;
 use clap::error::ErrorKind;
 
 pub use args::Options;
-use args::{Command, Member, ProgramCommand, Recovery, Upgrade};
+use args::{Command, Member, ProgramCommand, Rebuild, Recovery, Upgrade};
 use out::{Out, Stop};
 use session::{Session, Settings};
 
@@ -157,6 +158,13 @@ fn question(command: &Command) -> Option<String> {
                 "Take member {name:?} out of the store for good{copies}? [y/N] "
             ))
         }
+        Command::Rebuild(Rebuild::GiveUp {
+            members,
+            yes: false,
+        }) => Some(format!(
+            "Make the store again without what the volumes of {} had of its coordinator's state? [y/N] ",
+            members.join(", ")
+        )),
         Command::Upgrade(Upgrade::Finalize { yes: false }) => Some(
             "Put the newest format in force, so that there is no way back to the version before? [y/N] "
                 .to_owned(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use client::{Cluster, Error, Options, Status};
 
-use super::args::Command;
+use super::args::{Command, Rebuild};
 use super::notation::escape;
 use super::out::Out;
 use super::{Failure, admin_api, objects, operate, scan, show, tablet, upgrade, watch};
@@ -102,6 +102,10 @@ impl Session {
                 dropped.map_err(|error| self.about_table(&error, &table))
             }
             Command::Recovery(recovery) => operate::recovery(&self.settings, &recovery, out),
+            Command::Rebuild(Rebuild::GiveUp { members, .. }) => Ok(admin_api::give_up_volumes(
+                &self.settings.coordinator,
+                members,
+            )?),
             Command::Member(member) => operate::member(&self.settings, &member, out),
             Command::Upgrade(upgrade) => upgrade::run(&self.settings, &upgrade, out),
             Command::Tablet(tablet) => tablet::run(&self.settings, &tablet, out),

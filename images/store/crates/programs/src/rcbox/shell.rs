@@ -275,6 +275,7 @@ fn changes(command: &Command) -> bool {
         | Command::CreateTable { .. }
         | Command::DropTable { .. }
         | Command::Recovery(_)
+        | Command::Rebuild(_)
         | Command::Member(_)
         | Command::Upgrade(_)
         | Command::Tablet(_)

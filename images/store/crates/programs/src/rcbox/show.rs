@@ -11,6 +11,7 @@ use wire::opcode::Service;
 use super::drain;
 use super::leader;
 use super::notation::escape;
+use super::rebuild;
 use super::tablet;
 use super::upgrade;
 
@@ -63,6 +64,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
         status.client_lease_count
     );
     leader::lines(&mut text, status.leader.as_ref());
+    rebuild::line(&mut text, status);
     members(&mut text, status, colors);
     retired(&mut text, status);
     drain::under_way(&mut text, status);
@@ -428,6 +430,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
         "stateKind": leader::state_kind(status),
         "leader": leader::leader_json(status.leader.as_ref()),
         "balance": status.balance.as_ref().map(tablet::balance_json),
+        "rebuilt": rebuild::json(status),
         "migrations": status.migrations.iter().map(tablet::json).collect::<Vec<_>>(),
     })
 }

@@ -215,6 +215,10 @@ impl Driver {
                 let given_up = leader.give_up_migration(now, migration_id, expected_cluster_id);
                 Box::new(move || drop(answer.send(given_up)))
             }
+            Question::GiveUpVolumes { surrender, answer } => {
+                let given_up = leader.give_up_volumes(&surrender);
+                Box::new(move || drop(answer.send(given_up)))
+            }
         };
         if let Some(leader) = &mut self.leader {
             leader.defer(answer);

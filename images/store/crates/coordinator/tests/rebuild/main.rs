@@ -1,6 +1,8 @@
 //! Checkpoints in volumes, and a store that is made again from them: a test for each rule of docs/rebuild.md.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod given_up;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
