@@ -99,7 +99,15 @@ const (
 	// AnnotationAcknowledgedLosses on a Store is set by its user to the number of the newest loss that he has taken note
 	// of. DataSafe has the reason DataLost while there are newer ones.
 	AnnotationAcknowledgedLosses = "rcbox.dev/acknowledged-losses"
+	// AnnotationDrained on a Store names members, with commas between them, whose drain is somebody's order: the operator does
+	// not take it back, though the spec has a place for them.
+	AnnotationDrained = "rcbox.dev/drained"
 )
+
+// DrainedMembers are those that AnnotationDrained names.
+func (s *Store) DrainedMembers() []string {
+	return strings.FieldsFunc(s.Annotations[AnnotationDrained], func(r rune) bool { return r == ',' || r == ' ' })
+}
 
 // FinalizerState keeps the root of a coordinator's state from being deleted in passing.
 const FinalizerState = "rcbox.dev/state"

@@ -1433,7 +1433,9 @@ type Recovery struct {
 	// What no backup that answers has. It goes on when the disks that have it return, or by AcceptLoss.
 	Missing []*MissingLog `protobuf:"bytes,9,rep,name=missing,proto3" json:"missing,omitempty"`
 	// Stands for exactly what is missing and what is left; empty while nothing is missing.
-	LossToken     string `protobuf:"bytes,10,opt,name=loss_token,json=lossToken,proto3" json:"loss_token,omitempty"`
+	LossToken string `protobuf:"bytes,10,opt,name=loss_token,json=lossToken,proto3" json:"loss_token,omitempty"`
+	// In how many parts its tablets come back, tablets_left of them included.
+	TabletCount   uint64 `protobuf:"varint,11,opt,name=tablet_count,json=tabletCount,proto3" json:"tablet_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1536,6 +1538,13 @@ func (x *Recovery) GetLossToken() string {
 		return x.LossToken
 	}
 	return ""
+}
+
+func (x *Recovery) GetTabletCount() uint64 {
+	if x != nil {
+		return x.TabletCount
+	}
+	return 0
 }
 
 // What of a dead server's log cannot be found.
@@ -3298,7 +3307,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"framesFree\x12%\n" +
 	"\x0eframes_damaged\x18\x03 \x01(\rR\rframesDamaged\x12#\n" +
 	"\rsegment_bytes\x18\x04 \x01(\rR\fsegmentBytes\x12%\n" +
-	"\x0eretired_reason\x18\x05 \x01(\tR\rretiredReason\"\xcb\x02\n" +
+	"\x0eretired_reason\x18\x05 \x01(\tR\rretiredReason\"\xee\x02\n" +
 	"\bRecovery\x12\x1b\n" +
 	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -3314,7 +3323,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\amissing\x18\t \x03(\v2\x1a.rcbox.admin.v1.MissingLogR\amissing\x12\x1d\n" +
 	"\n" +
 	"loss_token\x18\n" +
-	" \x01(\tR\tlossToken\"\xe1\x01\n" +
+	" \x01(\tR\tlossToken\x12!\n" +
+	"\ftablet_count\x18\v \x01(\x04R\vtabletCount\"\xe1\x01\n" +
 	"\n" +
 	"MissingLog\x12\x1b\n" +
 	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x1a\n" +

@@ -561,6 +561,7 @@ fn recovery(recovery: status::Recovery) -> admin::Recovery {
         },
         missing: recovery.missing.into_iter().map(missing_log).collect(),
         loss_token: recovery.loss_token,
+        tablet_count: recovery.tablet_count,
     }
 }
 

@@ -455,6 +455,7 @@ pub fn recovery_json(recovery: &admin::Recovery) -> Value {
         "serverId": ServerId(recovery.server_id).to_string(),
         "member": recovery.member,
         "startedNs": recovery.started_ns,
+        "tabletCount": recovery.tablet_count,
         "tabletsLeft": recovery.tablets_left,
         "waitsFor": recovery.waits_for,
         "bytes": recovery.bytes,
