@@ -1,10 +1,10 @@
 # Every target is one script of hack/, which says what it does and what it takes.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help up down test store local python bench lint generate faults simulate soak fuzz images e2e clean
+.PHONY: help up down test store local kubectl-rcbox python bench lint generate faults simulate soak fuzz images e2e clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 up: ## from a bare machine to a Store under load, on a local kind cluster
 	@hack/up.sh
@@ -20,6 +20,9 @@ store: ## build the store's programs into images/store/target/release
 
 local: store ## a store on loopback, as plain processes: no root, no Kubernetes
 	@hack/local.sh
+
+kubectl-rcbox: ## build the kubectl plugin into .build/bin
+	@hack/kubectl-rcbox.sh
 
 python: ## build the Python package of the client: a wheel in .build/python
 	@hack/python.sh --wheel .build/python

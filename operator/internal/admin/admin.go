@@ -58,6 +58,15 @@ func Dial(ip string, port int) (Client, error) {
 
 // DialTarget makes a Client for a gRPC target.
 func DialTarget(target string, options ...grpc.DialOption) (Client, error) {
+	connection, err := Connect(target, options...)
+	if err != nil {
+		return nil, err
+	}
+	return &client{connection: connection, admin: adminv1.NewAdminClient(connection)}, nil
+}
+
+// Connect makes a connection for the admin API to a gRPC target. It does not wait for it.
+func Connect(target string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	options = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxStatusBytes)),
@@ -67,7 +76,7 @@ func DialTarget(target string, options ...grpc.DialOption) (Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", target, err)
 	}
-	return &client{connection: connection, admin: adminv1.NewAdminClient(connection)}, nil
+	return connection, nil
 }
 
 type client struct {

@@ -231,6 +231,19 @@ func TestReplicatedPlans(t *testing.T) {
 			"undrain box-master-2: masters.replicas is 3",
 		},
 		{
+			"somebody has ordered the drain of one that has a place", func(w *world) {
+				w.store.Annotations = map[string]string{v1alpha1.AnnotationDrained: "box-master-0,box-master-2"}
+				w.cluster.members["box-master-2"].isDraining = true
+			}, "",
+		},
+		{
+			"somebody has ordered another drain", func(w *world) {
+				w.store.Annotations = map[string]string{v1alpha1.AnnotationDrained: "box-master-0"}
+				w.cluster.members["box-master-2"].isDraining = true
+			},
+			"undrain box-master-2: masters.replicas is 3",
+		},
+		{
 			"scale in of a pod that never enlisted, while copies are missing", func(w *world) {
 				w.store.Spec.Masters.Replicas = 2
 				delete(w.cluster.members, "box-master-2")

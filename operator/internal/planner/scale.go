@@ -29,10 +29,11 @@ func (p *planning) scaleIn(masters []*member) bool {
 	return true
 }
 
-// keepWanted takes drains back: there is a place for the member again.
+// keepWanted takes drains back: there is a place for the member again. What somebody has ordered by annotation stays.
 func (p *planning) keepWanted(masters []*member) {
+	ordered := p.observed.Store.DrainedMembers()
 	for _, m := range masters {
-		if m.ordinal < int(p.observed.Store.Spec.Masters.Replicas) && m.draining() != nil {
+		if m.ordinal < int(p.observed.Store.Spec.Masters.Replicas) && m.draining() != nil && !slices.Contains(ordered, m.name) {
 			p.add(UndrainMember{Member: m.name, Why: fmt.Sprintf("masters.replicas is %d", p.observed.Store.Spec.Masters.Replicas)})
 			p.lookAgainIn(UnsettledInterval)
 		}

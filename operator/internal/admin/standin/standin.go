@@ -36,6 +36,7 @@ type Coordinator struct {
 	removed  []string
 	keptOut  []string
 	asked    int
+	tables   []*adminv1.Table
 }
 
 // Start serves until Stop.
@@ -60,13 +61,48 @@ func (c *Coordinator) Stop() { c.server.Stop() }
 // Dial is an admin.Dialer that reaches the stand-in whatever the address.
 func (c *Coordinator) Dial(string, int) (admin.Client, error) {
 	return admin.DialTarget("passthrough:///stand-in", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.down {
-			return nil, errors.New("the stand-in is down")
-		}
-		return c.listener.DialContext(ctx)
+		return c.Connect(ctx)
 	}))
+}
+
+// Connect is a connection to it, for whoever has a way of his own.
+func (c *Coordinator) Connect(ctx context.Context) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return nil, errors.New("the stand-in is down")
+	}
+	connection, err := c.listener.DialContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the stand-in: %w", err)
+	}
+	return connection, nil
+}
+
+// SetTables are what it lists, two to a page.
+func (c *Coordinator) SetTables(tables ...*adminv1.Table) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tables = tables
+}
+
+// ListTables implements adminv1.AdminServer.
+func (c *Coordinator) ListTables(_ context.Context, request *adminv1.ListTablesRequest) (*adminv1.ListTablesResponse, error) {
+	const page = 2
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	response := &adminv1.ListTablesResponse{}
+	for _, table := range c.tables {
+		switch {
+		case table.GetTableId() <= request.GetAfterTableId():
+		case len(response.Tables) == page:
+			response.NextAfterTableId = response.Tables[page-1].GetTableId()
+			return response, nil
+		default:
+			response.Tables = append(response.Tables, proto.CloneOf(table))
+		}
+	}
+	return response, nil
 }
 
 // Change lets a test change the answer.

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/admin/standin"
+	"rcbox.dev/rcbox/operator/internal/plugin/view"
+)
+
+// contains fails for each part that is not in the text.
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%s", part, text)
+		}
+	}
+}
+
+func TestStatus(t *testing.T) {
+	h := newHarness(t)
+	contains(t, h.must("status"), "team/box", "2 of 2 up", "node-of-box-master-1")
+
+	var document view.StatusDocument
+	if err := json.Unmarshal([]byte(h.must("status", "box", "-o", "json")), &document); err != nil {
+		t.Fatal(err)
+	}
+	if !document.Available || len(document.Members) != 2 || document.Members[1].State != view.StateUp || document.CoordinatorError != "" {
+		t.Errorf("as JSON: %+v", document)
+	}
+
+	broken := h.storeNow()
+	broken.Status.Conditions[0].Status = metav1.ConditionFalse
+	if err := h.client.Status().Update(t.Context(), broken); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := h.run("status", "box"); code != exitNotAvailable || !strings.Contains(out, "team/box") || errs != "" {
+		t.Errorf("not Available: exit code %d, %s", code, errs)
+	}
+}
+
+// What the operator has seen is shown without the right to forward ports; what needs the coordinator says which right is missing.
+func TestWithoutTheRightToForward(t *testing.T) {
+	h := newHarness(t)
+	h.mayForward = false
+	contains(t, h.must("status", "box"), "what the operator has seen last", "pods/portforward")
+	for _, arguments := range [][]string{{"recover", "box"}, {"top", "box"}, {"locate", "box", "fruit", "apple"}, {"drain", "box", "0"}} {
+		code, _, errs := h.run(arguments...)
+		if code != exitFailed {
+			t.Errorf("%v: exit code %d", arguments, code)
+		}
+		contains(t, errs, "create and get on pods/portforward", "docs/kubectl-rcbox.md")
+	}
+}
+
+func TestWrongUse(t *testing.T) {
+	h := newHarness(t, store("crate"))
+	for _, test := range []struct {
+		arguments []string
+		code      int
+		text      string
+	}{
+		{[]string{"status", "a", "b"}, exitUsage, "kubectl rcbox status --help"},
+		{[]string{"status", "-o", "xml"}, exitUsage, "json is all that there is"},
+		{[]string{"status", "--nonsense"}, exitUsage, "unknown flag"},
+		{[]string{"locate", "box", "fruit", "xyz", "--hex"}, exitUsage, "KEY"},
+		{[]string{"recover", "--interval", "1ms"}, exitUsage, "at least 100ms"},
+		{[]string{"drain", "box"}, exitUsage, "accepts 2 arg"},
+		{[]string{"nonsense"}, exitUsage, "unknown command"},
+		{[]string{"recover"}, exitFailed, "name one of box, crate"},
+		{[]string{"status", "nowhere"}, exitFailed, "not found"},
+	} {
+		code, out, errs := h.run(test.arguments...)
+		if code != test.code || !strings.Contains(errs, test.text) || out != "" {
+			t.Errorf("%v: exit code %d, %s%s", test.arguments, code, out, errs)
+		}
+	}
+}
+
+func TestLocate(t *testing.T) {
+	h := newHarness(t)
+	const middle = 1 << 63
+	tablets := []*adminv1.Tablet{
+		{StartKeyHash: 0, EndKeyHash: middle - 1, ServerId: 1, Member: "box-master-0"},
+		{
+			StartKeyHash: middle, EndKeyHash: 1<<64 - 1, ServerId: 2, Member: "box-master-1",
+			State: adminv1.TabletState_TABLET_STATE_RECOVERING,
+		},
+	}
+	h.coordinator.SetTables(&adminv1.Table{TableId: 1, Name: "fruit", Tablets: tablets}, &adminv1.Table{TableId: 2, Name: "1"},
+		&adminv1.Table{TableId: 3, Name: "third"})
+	// The hashes are in keyhash's test.
+	contains(t, h.must("locate", "box", "fruit", "0"), "0x360ba730dc0bd1ee", "box-master-0 (up)", "node-of-box-master-0", "10.0.0.1")
+	contains(t, h.must("locate", "box", "fruit", "616263", "--hex"), "0x9c88be4e9a8a61f0", "box-master-1", "recovering")
+	contains(t, h.must("locate", "box", "0x1", "abc", "-o", "json"), `"keyHash": "0x9c88be4e9a8a61f0"`, `"serverId": "2.0"`)
+	for table, text := range map[string]string{"1": "has no tablet", "third": "has no tablet", "nothing": "there is no table"} {
+		if code, _, errs := h.run("locate", "box", table, "abc"); code != exitFailed || !strings.Contains(errs, text) {
+			t.Errorf("table %s: exit code %d, %s", table, code, errs)
+		}
+	}
+}
+
+func TestTop(t *testing.T) {
+	h := newHarness(t)
+	h.coordinator.SetTables(
+		&adminv1.Table{TableId: 1, Name: "cold", Tablets: []*adminv1.Tablet{{Member: "box-master-0", OperationsPerSecond: 1}}},
+		&adminv1.Table{TableId: 2, Name: "hot", Tablets: []*adminv1.Tablet{{Member: "box-master-1", OperationsPerSecond: 70_000}}})
+	lines := strings.Split(h.must("top", "box"), "\n")
+	for i, part := range map[int]string{1: "box-master-1", 2: "box-master-0", 5: "hot", 6: "cold"} {
+		contains(t, lines[i], part)
+	}
+	contains(t, lines[1], "70.0k")
+	if out := h.must("top", "box", "--tablets", "1"); strings.Contains(out, "cold") {
+		t.Errorf("more tablets than asked for:\n%s", out)
+	}
+	contains(t, h.must("top", "box", "-o", "json"), `"operationsPerSecond": 70000`, `"cpuMillicores": null`)
+}
+
+func TestRecover(t *testing.T) {
+	h := newHarness(t)
+	contains(t, h.must("recover", "box", "--watch"), "No master was lost")
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
+		r.Recoveries = []*adminv1.Recovery{{ServerId: 1, Member: "box-master-0", TabletsLeft: 1, TabletCount: 4, LossToken: "t"}}
+	})
+	contains(t, h.must("recover", "box"), "75%", "accept-loss 1.0 --token t")
+	contains(t, h.must("recover", "box", "-o", "json"), `"tabletsLeft": 1`, `"lossToken": "t"`)
+}
+
+// The operator leaves alone what is noted; a drain that is refused leaves no note.
+func TestDrain(t *testing.T) {
+	h := newHarness(t)
+	drained := func() string { return h.storeNow().Annotations[v1alpha1.AnnotationDrained] }
+	draining := func() (is bool) {
+		h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { is = r.GetMembers()[1].GetDraining() != nil })
+		return is
+	}
+	contains(t, h.must("drain", "box", "1"), "box-master-1 is draining")
+	if drained() != "box-master-1" || !draining() {
+		t.Errorf("noted: %q", drained())
+	}
+	code, _, errs := h.run("drain", "box", "box-master-0")
+	if code != exitFailed || !strings.Contains(errs, "nobody else stays") || drained() != "box-master-1" {
+		t.Errorf("refused: exit code %d, %s, noted: %q", code, errs, drained())
+	}
+	if code, _, errs := h.run("drain", "box", "7"); code != exitFailed || !strings.Contains(errs, "is no member") {
+		t.Errorf("no such member: exit code %d, %s", code, errs)
+	}
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
+	contains(t, h.must("drain", "box", "1", "--wait"), "box-master-1: drained")
+	contains(t, h.must("status"), "drained")
+	contains(t, h.must("drain", "box", "1", "--undo"), "box-master-1 stays")
+	if drained() != "" || draining() {
+		t.Errorf("taken back, but noted: %q", drained())
+	}
+}
+
+func TestHelpHasExamples(t *testing.T) {
+	h := newHarness(t)
+	for _, command := range rootCommand(nil).Commands() {
+		out := h.must(command.Name(), "--help")
+		contains(t, out, "Examples:", "kubectl rcbox "+command.Name())
+	}
+}
