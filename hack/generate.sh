@@ -30,6 +30,7 @@ generate() {
 	done
 	rules_of config/rbac/role.yaml ClusterRole >charts/rcbox/files/store-rules.yaml
 	rules_of config/rbac/role.yaml Role >charts/rcbox/files/leader-election-rules.yaml
+	sed -n '/^spec:/,$ { /^spec:/d; s/^  //; p }' config/prometheus/prometheus_rule.yaml >charts/rcbox/files/alerts.yaml
 
 	protoc -I . \
 		--plugin=protoc-gen-go="$protoc_gen_go" --go_out=. --go_opt=module=rcbox.dev/rcbox \

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -214,6 +216,7 @@ func TestSwitches(t *testing.T) {
 		{"networkPolicy.enabled=false", "NetworkPolicy rcbox-system/rcbox-operator", false},
 		{"rbac.aggregate=false", "ClusterRole /rcbox-operator-store-editor", false},
 		{"podMonitor.enabled=true", "PodMonitor rcbox-system/rcbox-operator-stores", true},
+		{"prometheusRule.enabled=true", "PrometheusRule rcbox-system/rcbox-operator", true},
 	} {
 		before := slices.Contains(kinds(mustRender(t)), test.object)
 		after := slices.Contains(kinds(mustRender(t, "--set", test.option)), test.object)
@@ -257,5 +260,69 @@ func TestNumericNames(t *testing.T) {
 	}
 	if role := find[rbacv1.RoleBinding](t, objects, "RoleBinding", "rcbox-operator"); role.Namespace != "5678" {
 		t.Errorf("the RoleBinding is in %q", role.Namespace)
+	}
+}
+
+// prometheusRule is what the tests look at in an object of that kind.
+type prometheusRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Groups []struct {
+			Name  string `json:"name"`
+			Rules []struct {
+				Alert       string            `json:"alert"`
+				Expr        string            `json:"expr"`
+				For         string            `json:"for"`
+				Labels      map[string]string `json:"labels"`
+				Annotations map[string]string `json:"annotations"`
+			} `json:"rules"`
+		} `json:"groups"`
+	} `json:"spec"`
+}
+
+// Each alert has a runbook, a severity and a summary, and asks for metrics that somebody exposes.
+func TestAlerts(t *testing.T) {
+	objects := mustRender(t, "--set", "prometheusRule.enabled=true,prometheusRule.labels.team=stores",
+		"--set", "prometheusRule.runbooks=https://docs.example/runbooks.md")
+	rule := find[prometheusRule](t, objects, "PrometheusRule", "rcbox-operator")
+	runbooks, err := os.ReadFile("../../docs/runbooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Programs name metrics without their prefix and their unit.
+	var sources strings.Builder
+	for _, file := range []string{
+		"../../operator/internal/controller/metrics.go", "../../images/store/crates/programs/src/coordinator/probe.rs",
+		"../../images/store/crates/programs/src/server/probe.rs",
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources.Write(text)
+	}
+	alerts := 0
+	for _, group := range rule.Spec.Groups {
+		for _, alert := range group.Rules {
+			alerts++
+			if !strings.Contains(string(runbooks), "\n## "+alert.Alert+"\n") {
+				t.Errorf("docs/runbooks.md has nothing on %s", alert.Alert)
+			}
+			want := "https://docs.example/runbooks.md#" + strings.ToLower(alert.Alert)
+			if alert.Annotations["runbook_url"] != want || alert.Annotations["summary"] == "" || alert.Labels["severity"] == "" {
+				t.Errorf("%s has labels %v and annotations %v", alert.Alert, alert.Labels, alert.Annotations)
+			}
+			for _, metric := range regexp.MustCompile("rcbox_[a-z_]+").FindAllString(alert.Expr, -1) {
+				name := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(metric, "rcbox_"), "_bytes"), "_total")
+				known := strings.Contains(sources.String(), `"`+metric+`"`) || strings.Contains(sources.String(), `"`+name+`"`)
+				if !known && metric != "rcbox_dev_store" {
+					t.Errorf("%s: nobody exposes %s", alert.Alert, metric)
+				}
+			}
+		}
+	}
+	if alerts < 10 || alerts != strings.Count(string(runbooks), "\n## ") {
+		t.Errorf("%d alerts, %d runbooks", alerts, strings.Count(string(runbooks), "\n## "))
 	}
 }
