@@ -64,6 +64,7 @@ func TestBox(t *testing.T) {
 		{"AppliedStoreBecomesAvailable", appliedStoreBecomesAvailable},
 		{"ClientInAPodReadsAndWrites", clientInAPodReadsAndWrites},
 		{"ClusterPerfRuns", clusterPerfRuns},
+		{"ClusterPerfKeepsFigures", clusterPerfKeepsFigures},
 		{"ScalesOutWhileOperatorRestarts", scalesOutWhileOperatorRestarts},
 		{"OperatorUpgradeRestartsNothing", operatorUpgradeRestartsNothing},
 		{"ScaleInIsRefusedWhileTabletsAreThere", scaleInIsRefusedWhileTabletsAreThere},

@@ -260,7 +260,7 @@ func fingerprints(pods map[string]podObject) map[string]string {
 // diagnose prints what one looks at first when something went wrong.
 func diagnose(t *testing.T) {
 	for _, args := range [][]string{
-		{"get", "stores,pods", "-A", "-o", "wide"},
+		{"get", "stores,clusterperfs,pods", "-A", "-o", "wide"},
 		{"describe", "stores", "-n", namespace},
 		{"get", "events", "-n", namespace, "--sort-by=.lastTimestamp"},
 		{"logs", "-n", operatorNamespace, "deployment/rcbox-operator", "--tail=60"},

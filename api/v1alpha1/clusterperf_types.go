@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Throughput",type=string,JSONPath=`.status.summary.throughput`,description="Highest throughput"
 // +kubebuilder:printcolumn:name="Clients",type=integer,priority=1,JSONPath=`.spec.clients.replicas`,description="Clients that measure together"
 // +kubebuilder:printcolumn:name="Compared",type=string,priority=1,JSONPath=`.status.comparedTo`,description="The run before this one that asked the same"
+// +kubebuilder:printcolumn:name="Disturbed by",type=string,priority=1,JSONPath=`.status.disturbedBy`,description="What happened to the Store meanwhile"
 // +kubebuilder:printcolumn:name="Image",type=string,priority=1,JSONPath=`.status.environment.image`,description="The Store's image"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters long: the names of the run's pods are made from it"
@@ -296,10 +297,15 @@ type ClusterPerfStatus struct {
 	// +optional
 	ResultsConfigMap string `json:"resultsConfigMap,omitempty"`
 
-	// The last complete run before this one against the same Store with the same tests, clients and options.
+	// The last complete run before this one against the same Store with the same tests, clients and options that nothing disturbed.
 	//
 	// +optional
 	ComparedTo string `json:"comparedTo,omitempty"`
+
+	// What happened to the Store while the run measured, for the first time: its figures are not those of a Store at rest.
+	//
+	// +optional
+	DisturbedBy string `json:"disturbedBy,omitempty"`
 
 	// What is put before the names of the run's tables.
 	//

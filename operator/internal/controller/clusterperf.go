@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +50,9 @@ type PerfReconciler struct {
 	Clients PerfReader
 	// Now is the clock.
 	Now func() time.Time
+
+	// turn is held from the look at who has begun until it is on record that this run has.
+	turn sync.Mutex
 }
 
 // +kubebuilder:rbac:groups=rcbox.dev,resources=clusterperfs,verbs=get;list;watch;delete
@@ -85,6 +90,10 @@ func (r *PerfReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	plan := perf.Make(observed)
+	if slices.Contains(plan.Steps, perf.Step(perf.CheckTurn{})) {
+		r.turn.Lock()
+		defer r.turn.Unlock()
+	}
 	gone, applyErr := r.apply(ctx, observed, plan.Steps)
 	if gone || errors.Is(applyErr, errStale) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil

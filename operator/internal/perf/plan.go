@@ -197,6 +197,8 @@ func (p *planning) storeIsGone() bool {
 // underWay sees a run that has begun through to its end.
 func (p *planning) underWay() {
 	p.Next = runInterval
+	p.takeNodes()
+	p.takeDisturbance()
 	p.takeReport()
 	first := p.client(0)
 	switch failed := p.failedClient(); {
@@ -237,11 +239,46 @@ func (p *planning) failedClient() *Pod {
 	return nil
 }
 
-// start makes the clients' pods and waits until all run.
+// takeNodes notes when all clients run, and where. They may have measured everything by the time when that is first seen.
+func (p *planning) takeNodes() {
+	nodes := make([]string, 0, p.Run.Spec.Clients.Replicas)
+	for index := range int(p.Run.Spec.Clients.Replicas) {
+		if pod := p.client(index); pod != nil && pod.State != PodPending {
+			nodes = append(nodes, pod.Node)
+		}
+	}
+	if p.Status.RunningTime == nil && len(nodes) == cap(nodes) {
+		now := metav1.NewTime(p.Now)
+		p.Status.RunningTime, p.Status.Environment.ClientNodes = &now, nodes
+	}
+}
+
+// takeDisturbance notes the first thing that makes figures others than those of a Store at rest.
+func (p *planning) takeDisturbance() {
+	if p.Status.RunningTime == nil || p.Status.DisturbedBy != "" || p.storeIsGone() {
+		return
+	}
+	for _, rest := range []struct {
+		condition string
+		status    metav1.ConditionStatus
+	}{
+		{v1alpha1.ConditionAvailable, metav1.ConditionTrue},
+		{v1alpha1.ConditionRecovering, metav1.ConditionFalse},
+		{v1alpha1.ConditionProgressing, metav1.ConditionFalse},
+	} {
+		is := meta.FindStatusCondition(p.Store.Status.Conditions, rest.condition)
+		// Unknown is the operator's trouble, and not known to be the Store's.
+		if is != nil && is.Status != rest.status && is.Status != metav1.ConditionUnknown {
+			p.Status.DisturbedBy = bounded(fmt.Sprintf("%s was %s (%s): %s", is.Type, is.Status, is.Reason, is.Message))
+			return
+		}
+	}
+}
+
+// start makes the clients' pods and says why they do not all run yet.
 func (p *planning) start() {
 	replicas := int(p.Run.Spec.Clients.Replicas)
 	running, trouble := 0, ""
-	nodes := make([]string, 0, replicas)
 	for index := range replicas {
 		pod := p.client(index)
 		switch {
@@ -253,15 +290,7 @@ func (p *planning) start() {
 			}
 		default:
 			running++
-			nodes = append(nodes, pod.Node)
 		}
-	}
-	if running == replicas {
-		now := metav1.NewTime(p.Now)
-		p.Status.RunningTime = &now
-		p.Status.Environment.ClientNodes = nodes
-		p.watch()
-		return
 	}
 	p.say(metav1.ConditionTrue, v1alpha1.ReasonStarting, bounded(fmt.Sprintf("%d of %d clients run%s", running, replicas, trouble)))
 }
@@ -279,12 +308,14 @@ func (p *planning) watch() {
 			return
 		}
 	}
-	// What the client does at the moment is not told: it would rewrite the status all the time.
-	message := "it measures; " + p.Status.Progress.Text
-	if p.ReportError != "" {
-		message = bounded("client 0 does not say how far it is: " + p.ReportError)
+	message := p.Status.Progress.Text
+	switch {
+	case p.ReportError != "":
+		message = "client 0 does not say how far it is: " + p.ReportError
+	case p.Report != nil && p.Report.Note != "":
+		message += "; " + cut(p.Report.Note)
 	}
-	p.say(metav1.ConditionTrue, v1alpha1.ReasonRunning, message)
+	p.say(metav1.ConditionTrue, v1alpha1.ReasonRunning, bounded(message))
 }
 
 // takeReport notes what the first client says. Results are saved as they come, so that a run that fails later keeps them.

@@ -387,6 +387,56 @@ func TestAPodThatGoesBeforeAllRun(t *testing.T) {
 	}
 }
 
+// What happened to the Store while a run measured is on record, the first thing only; what happened before is not.
+func TestDisturbances(t *testing.T) {
+	w := newWorld(t, nil)
+	set := func(condition string, status metav1.ConditionStatus, reason string) {
+		meta.SetStatusCondition(&w.o.Store.Status.Conditions, metav1.Condition{
+			Type: condition, Status: status, Reason: reason, Message: "because",
+		})
+	}
+	set(v1alpha1.ConditionRecovering, metav1.ConditionTrue, v1alpha1.ReasonRecoveryRuns)
+	w.visit()
+	w.visit()
+	set(v1alpha1.ConditionRecovering, metav1.ConditionFalse, v1alpha1.ReasonNoneUnderWay)
+	set(v1alpha1.ConditionAvailable, metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown)
+	w.visit()
+	if got := w.o.Run.Status; got.RunningTime == nil || got.DisturbedBy != "" {
+		t.Errorf("disturbed by %q", got.DisturbedBy)
+	}
+	set(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonDraining)
+	w.visit()
+	set(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonMembersDown)
+	w.visit()
+	if got := w.o.Run.Status.DisturbedBy; got != "Progressing was True (Draining): because" {
+		t.Errorf("disturbed by %q", got)
+	}
+}
+
+// A short run has measured everything by the time when its pods are first seen to run.
+func TestARunThatIsShort(t *testing.T) {
+	w := newWorld(t, nil)
+	w.visit()
+	w.visit()
+	w.o.Report = report(perf.StateComplete, 1)
+	w.visit()
+	w.want(v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
+	if status := w.o.Run.Status; status.RunningTime == nil || !slices.Equal(status.Environment.ClientNodes, []string{"node-c"}) {
+		t.Errorf("status is %+v", status)
+	}
+}
+
+func TestMessageWhileItRuns(t *testing.T) {
+	w := newWorld(t, nil).running()
+	w.o.Report = report(perf.StateRunning, 0)
+	w.o.Report.Note = "1000 B: reading"
+	w.visit()
+	message := w.want(v1alpha1.ConditionComplete, metav1.ConditionFalse, v1alpha1.ReasonRunning)
+	if message != "0 of 1 tests, 0 %; 1000 B: reading" {
+		t.Errorf("it says %q", message)
+	}
+}
+
 func TestFirstClientThatDoesNotAnswer(t *testing.T) {
 	w := newWorld(t, nil).running()
 	w.o.ReportError = "connection refused"
@@ -484,6 +534,7 @@ func TestCompared(t *testing.T) {
 	w.o.Others = []v1alpha1.ClusterPerf{
 		former("oldest", 3*time.Hour, nil), former("former", 2*time.Hour, nil),
 		former("another-question", time.Hour, func(run *v1alpha1.ClusterPerf) { run.Spec.Options.Seconds = 9 }),
+		former("disturbed", time.Hour, func(run *v1alpha1.ClusterPerf) { run.Status.DisturbedBy = "Recovering was True" }),
 		former("failed", time.Hour, func(run *v1alpha1.ClusterPerf) { run.Status.Conditions[0].Status = metav1.ConditionFalse }),
 	}
 	w.running()

@@ -75,13 +75,13 @@ func summary(list []v1alpha1.PerfResult) *v1alpha1.PerfSummary {
 	return s
 }
 
-// previous is the last complete run before this one that asked the same.
+// previous is the last complete run before this one that asked the same, and that nothing disturbed.
 func previous(run *v1alpha1.ClusterPerf, others []v1alpha1.ClusterPerf) *v1alpha1.ClusterPerf {
 	var found *v1alpha1.ClusterPerf
 	for i := range others {
 		other := &others[i]
 		if !meta.IsStatusConditionTrue(other.Status.Conditions, v1alpha1.ConditionComplete) || !sameQuestion(&other.Spec, &run.Spec) ||
-			other.Status.CompletionTime.After(run.Status.StartTime.Time) {
+			other.Status.DisturbedBy != "" || other.Status.CompletionTime.After(run.Status.StartTime.Time) {
 			continue
 		}
 		if found == nil || found.Status.CompletionTime.Before(other.Status.CompletionTime) {
