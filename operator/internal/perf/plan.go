@@ -177,8 +177,7 @@ func Blocker(run *v1alpha1.ClusterPerf, others []v1alpha1.ClusterPerf) *v1alpha1
 
 // active says whether a run has its Store: from its start until its pods are gone and its tables dropped.
 func active(run *v1alpha1.ClusterPerf) bool {
-	progressing := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionProgressing)
-	over := run.Ended() && progressing != nil && progressing.Status == metav1.ConditionFalse
+	over := run.Ended() && (progressesBy(&run.Status, v1alpha1.ReasonEnded) || progressesBy(&run.Status, v1alpha1.ReasonTablesLeft))
 	return run.Status.StartTime != nil && !over
 }
 
@@ -212,13 +211,17 @@ func (p *planning) underWay() {
 		p.fail(v1alpha1.ReasonClientFailed, bounded("client 0: "+p.Report.Error))
 	case first != nil && first.State == PodSucceeded:
 		p.fail(v1alpha1.ReasonClientLost, "client 0 was ended before its results could be read")
-	case p.Now.Sub(p.Status.StartTime.Time) > time.Duration(p.Run.Spec.TimeoutSeconds)*time.Second:
+	case p.isLate():
 		p.timeOut()
 	case p.Status.RunningTime == nil:
 		p.start()
 	default:
 		p.watch()
 	}
+}
+
+func (p *planning) isLate() bool {
+	return p.Now.Sub(p.Status.StartTime.Time) > time.Duration(p.Run.Spec.TimeoutSeconds)*time.Second
 }
 
 func (p *planning) client(index int) *Pod {
@@ -329,8 +332,11 @@ func (p *planning) takeReport() {
 	if done > p.Status.Progress.TestsDone {
 		p.Status.Results, p.Status.ResultsOmitted = results(r)
 		p.Status.Summary = summary(p.Status.Results)
-		p.Status.ResultsConfigMap = ResultsName(p.Run)
-		p.do(SaveResults{IP: first.IP})
+		// Documents that cannot be saved are not tried for ever: others wait for the Store.
+		if !p.isLate() || !progressesBy(&p.Status, v1alpha1.ReasonApplyFailed) {
+			p.Status.ResultsConfigMap = ResultsName(p.Run)
+			p.do(SaveResults{IP: first.IP})
+		}
 	}
 	p.Status.Progress = progress(done, tests)
 	e := p.Status.Environment
@@ -353,8 +359,12 @@ func (p *planning) complete() {
 		p.fail(v1alpha1.ReasonClientFailed, "client 0 has ended without all tests: is its image of another version?")
 		return
 	}
-	message := fmt.Sprintf("%d figures; all of them in ConfigMap %s",
-		len(p.Status.Results)+int(p.Status.ResultsOmitted), p.Status.ResultsConfigMap)
+	message := fmt.Sprintf("%d figures", len(p.Status.Results)+int(p.Status.ResultsOmitted))
+	if p.Status.ResultsConfigMap != "" {
+		message += "; all of them in ConfigMap " + p.Status.ResultsConfigMap
+	} else {
+		message += "; their documents could not be saved"
+	}
 	p.end(message)
 	p.set(v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonCompleted, message)
 	p.set(v1alpha1.ConditionFailed, metav1.ConditionFalse, v1alpha1.ReasonNotFailed, "nothing has failed")
@@ -397,7 +407,7 @@ func (p *planning) afterEnd() {
 		p.Next = runInterval
 		return
 	}
-	if !p.Status.TablesDropped && !p.leaves(v1alpha1.ReasonTablesLeft) && !p.dropTables() {
+	if !p.Status.TablesDropped && !progressesBy(&p.Status, v1alpha1.ReasonTablesLeft) && !p.dropTables() {
 		p.Next = runInterval
 		return
 	}
@@ -436,8 +446,9 @@ func (p *planning) endPods(cleanup bool, why string) bool {
 	return left
 }
 
-func (p *planning) leaves(reason string) bool {
-	progressing := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionProgressing)
+// progressesBy says whether Progressing has this reason.
+func progressesBy(status *v1alpha1.ClusterPerfStatus, reason string) bool {
+	progressing := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionProgressing)
 	return progressing != nil && progressing.Reason == reason
 }
 

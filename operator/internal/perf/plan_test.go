@@ -211,10 +211,12 @@ func TestWhatARunWaitsFor(t *testing.T) {
 	younger := func(run *v1alpha1.ClusterPerf) { run.CreationTimestamp = metav1.NewTime(start.Add(-time.Minute)) }
 	allow := func(run *v1alpha1.ClusterPerf) { run.Spec.Concurrency = v1alpha1.PerfAllow }
 	started := func(run *v1alpha1.ClusterPerf) { run.Status.StartTime = &metav1.Time{Time: start} }
-	progressing := func(status metav1.ConditionStatus) func(*v1alpha1.ClusterPerf) {
+	progressing := func(status metav1.ConditionStatus, reason string) func(*v1alpha1.ClusterPerf) {
 		return func(run *v1alpha1.ClusterPerf) {
 			run.Status.CompletionTime = &metav1.Time{Time: start}
-			meta.SetStatusCondition(&run.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: status})
+			meta.SetStatusCondition(&run.Status.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionProgressing, Status: status, Reason: reason,
+			})
 		}
 	}
 	other := func(name string, changes ...func(*v1alpha1.ClusterPerf)) []v1alpha1.ClusterPerf {
@@ -247,11 +249,14 @@ func TestWhatARunWaitsFor(t *testing.T) {
 			v1alpha1.ReasonWaitsForTurn, "z is measuring Store box",
 		},
 		{"one that cleans up", func(o *perf.Observed) {
-			o.Others = other("a", started, progressing(metav1.ConditionTrue))
+			o.Others = other("a", started, progressing(metav1.ConditionTrue, v1alpha1.ReasonCleaningUp))
 		}, v1alpha1.ReasonWaitsForTurn, "a is measuring"},
 		{"one that is over", func(o *perf.Observed) {
-			o.Others = other("a", started, progressing(metav1.ConditionFalse))
+			o.Others = other("a", started, progressing(metav1.ConditionFalse, v1alpha1.ReasonEnded))
 		}, v1alpha1.ReasonStarting, ""},
+		{"one that cannot clean up", func(o *perf.Observed) {
+			o.Others = other("a", started, progressing(metav1.ConditionFalse, v1alpha1.ReasonApplyFailed))
+		}, v1alpha1.ReasonWaitsForTurn, "a is measuring"},
 		{"one of another Store", func(o *perf.Observed) {
 			o.Others = other("a", started, func(run *v1alpha1.ClusterPerf) { run.Spec.StoreRef.Name = "other" })
 		}, v1alpha1.ReasonStarting, ""},
@@ -479,6 +484,27 @@ func TestTablesThatAreLeft(t *testing.T) {
 	}
 }
 
+// Documents that cannot be saved keep the Store from others until the run's time is up, and no longer; its figures are kept all the same.
+func TestDocumentsThatCannotBeSaved(t *testing.T) {
+	w := newWorld(t, nil).running()
+	refused := func() {
+		w.o.Report = report(perf.StateComplete, 1, perf.Row{Name: "readDist", Value: "1.0", Unit: "us"})
+		meta.SetStatusCondition(&w.o.Run.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonApplyFailed, Message: "forbidden",
+		})
+	}
+	refused()
+	if plan := perf.Make(w.o); len(plan.Steps) != 1 {
+		t.Errorf("steps are %v", plan.Steps)
+	}
+	w.o.Now = w.o.Now.Add(time.Hour)
+	w.visit()
+	message := w.want(v1alpha1.ConditionComplete, metav1.ConditionTrue, v1alpha1.ReasonCompleted)
+	if message != "1 figures; their documents could not be saved" || w.saved != 0 || len(w.o.Run.Status.Results) != 1 {
+		t.Errorf("it says %q, saved %d times, status %+v", message, w.saved, w.o.Run.Status)
+	}
+}
+
 func TestAPodOnADeadNodeKeepsNobodyWaiting(t *testing.T) {
 	w := newWorld(t, nil).running()
 	w.o.Report = report(perf.StateComplete, 1)
@@ -522,7 +548,7 @@ func TestCompared(t *testing.T) {
 				Results: []v1alpha1.PerfResult{row("basic.read100", "10.0"), row("basic.write100", "0.0")},
 				Conditions: []metav1.Condition{
 					{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue},
-					{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse},
+					{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEnded},
 				},
 			}
 			if change != nil {
