@@ -265,7 +265,9 @@ impl Coordinator {
         let server = self.members.server(index);
         match server.filter(|server| server.link.is_some()) {
             Some(server) => Ok(server),
-            None => refused(&format!("server {} is not connected", self.id_of(index))),
+            None => Err(MigrateError::NotConnected {
+                server: self.id_of(index),
+            }),
         }
     }
 

@@ -428,6 +428,10 @@ pub enum MigrateError {
     },
     /// One of the two is in another migration, and more wait than fit.
     Busy(String),
+    /// One of the two has no connection to the coordinator.
+    NotConnected {
+        server: ServerId,
+    },
     /// Something stands against it.
     Refused(String),
     OtherStore(OtherStore),
@@ -443,6 +447,12 @@ impl core::fmt::Display for MigrateError {
             | MigrateError::DoesNotLead(text) => f.write_str(text),
             MigrateError::IsThere { server } => {
                 write!(f, "server {server} has this tablet already")
+            }
+            MigrateError::NotConnected { server } => {
+                write!(
+                    f,
+                    "the tablet cannot move: server {server} is not connected"
+                )
             }
             MigrateError::Refused(text) => write!(f, "the tablet cannot move: {text}"),
             MigrateError::OtherStore(other) => other.fmt(f),

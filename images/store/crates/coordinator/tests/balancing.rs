@@ -243,6 +243,50 @@ fn orders_wait_for_each_other_and_begin_in_order() {
 }
 
 #[test]
+fn an_order_whose_server_is_away_for_a_moment_waits_for_it() {
+    let mut store = with_memory(3);
+    store.harness.request(&common::split_tablet("t", 1 << 62));
+    let [two, three] = [2, 3].map(|number| store.ids[&number]);
+    let first = order(&mut store, &to(0, two)).unwrap();
+    let second = order(&mut store, &to(1 << 62, three)).unwrap();
+    store.harness.close(103);
+    carry_out(&mut store, 2, 1, first.id);
+    assert_eq!(begun(&store.wait(2000)), []);
+    let waiting = shown(&store).into_iter().find(|one| one.id == second.id);
+    let waits_for = waiting.unwrap().waits_for;
+    assert!(waits_for.contains("is not connected"), "{waits_for}");
+    let again = order(&mut store, &to(1 << 62, three));
+    assert!(
+        matches!(again, Err(MigrateError::NotConnected { .. })),
+        "a new one is refused: {again:?}"
+    );
+    store.resume(3);
+    let next = begun(&store.wait(3000));
+    assert_eq!(next[0].1.migration_id, second.id);
+}
+
+#[test]
+fn an_order_does_not_wait_for_ever_for_a_server_that_is_away() {
+    let mut store = with_memory(3);
+    store.harness.request(&common::split_tablet("t", 1 << 62));
+    let [two, three] = [2, 3].map(|number| store.ids[&number]);
+    let first = order(&mut store, &to(0, two)).unwrap();
+    let second = order(&mut store, &to(1 << 62, three)).unwrap();
+    store.harness.close(103);
+    carry_out(&mut store, 2, 1, first.id);
+    let ended = |store: &Store| {
+        let all = shown(store);
+        let one = all.iter().find(|one| one.id == second.id).unwrap();
+        (one.ended_ns > 0).then(|| one.failure.clone())
+    };
+    store.wait(50_000);
+    assert_eq!(ended(&store), None);
+    store.wait(15_000);
+    let failure = ended(&store).expect("it has ended");
+    assert!(failure.contains("is not connected"), "{failure}");
+}
+
+#[test]
 fn no_more_wait_than_fit() {
     let mut store = with_memory(3);
     let step = u64::MAX / 70;

@@ -1,5 +1,6 @@
 //! Migrations that somebody has ordered and that wait until both servers are free. In memory only: a new coordinator knows of none.
 
+use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
 use wire::time::Time;
@@ -9,6 +10,8 @@ use crate::{Coordinator, Output};
 
 /// More are refused.
 const MAX_WAITING: usize = 64;
+/// A server that is not connected is waited for as long as this.
+const AWAY_AT_MOST: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue(VecDeque<Waiting>);
@@ -17,6 +20,8 @@ pub(crate) struct Queue(VecDeque<Waiting>);
 struct Waiting {
     order: MigrationOrder,
     shown: Migration,
+    /// Since when one of its servers is not connected.
+    away_since: Option<Time>,
 }
 
 impl Queue {
@@ -72,6 +77,7 @@ impl Coordinator {
         let waiting = Waiting {
             order,
             shown: shown.clone(),
+            away_since: None,
         };
         self.balance.queue.0.push_back(waiting);
         Ok(shown)
@@ -84,6 +90,13 @@ impl Coordinator {
             let servers = [one.shown.source_id, one.shown.target_id];
             let is_behind = servers.iter().any(|server| awaited.contains(server));
             let found = self.find_migration(&one.order);
+            one.away_since = match found {
+                Err(MigrateError::NotConnected { .. }) => one.away_since.or(Some(now)),
+                _ => None,
+            };
+            let is_waited_for = one
+                .away_since
+                .is_none_or(|since| now.since(since) < AWAY_AT_MOST);
             match found {
                 Ok((tablet, source, target)) => {
                     one.shown.source_id = self.id_of(source).0;
@@ -99,6 +112,9 @@ impl Coordinator {
                     }
                 }
                 Err(MigrateError::Busy(why)) => one.shown.waits_for = why,
+                Err(error @ MigrateError::NotConnected { .. }) if is_waited_for => {
+                    one.shown.waits_for = error.to_string();
+                }
                 Err(error) => {
                     self.end_waiting(now, one.shown, &error.to_string());
                     continue;

@@ -290,9 +290,9 @@ impl Admin for Service {
             MigrateError::NotFound(_) => Status::not_found(error.to_string()),
             MigrateError::IsThere { .. } => Status::already_exists(error.to_string()),
             MigrateError::Busy(_) => Status::resource_exhausted(error.to_string()),
-            MigrateError::Refused(_) | MigrateError::DoesNotLead(_) => {
-                Status::failed_precondition(error.to_string())
-            }
+            MigrateError::NotConnected { .. }
+            | MigrateError::Refused(_)
+            | MigrateError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
             MigrateError::OtherStore(_) => Status::aborted(error.to_string()),
         })?;
         let migration = Some(migration(begun));
