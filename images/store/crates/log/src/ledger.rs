@@ -12,7 +12,7 @@ use crate::position::LogPosition;
 use crate::segment::State;
 
 /// What a log's replicas must follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     Opened {
         segment_id: u64,
@@ -25,6 +25,8 @@ pub enum Change {
     /// A head that held nothing, and whose place another has taken. No digest names it.
     Discarded {
         segment_id: u64,
+        /// What stood in it: a header and a digest.
+        bytes: Vec<u8>,
     },
     /// No recovery will ask for it: its replicas can go.
     Freed {
@@ -171,8 +173,8 @@ impl Log {
         self.ledger.changes.push_back(opened);
     }
 
-    pub(crate) fn note_discarded(&mut self, segment_id: u64) {
-        let discarded = Change::Discarded { segment_id };
+    pub(crate) fn note_discarded(&mut self, segment_id: u64, bytes: Vec<u8>) {
+        let discarded = Change::Discarded { segment_id, bytes };
         self.ledger.changes.push_back(discarded);
     }
 

@@ -594,8 +594,10 @@ impl Log {
         let Some(number) = self.head.take() else {
             return;
         };
+        let id = self.segments[number as usize].id;
+        let bytes = self.segment(id).map_or_else(Vec::new, <[u8]>::to_vec);
         let head = &mut self.segments[number as usize];
-        let (id, start) = (head.id, head.start);
+        let start = head.start;
         *head = Segment::free();
         while self.append_ends.back().copied() > start {
             self.append_ends.pop_back();
@@ -603,7 +605,7 @@ impl Log {
         self.forget_head(number);
         self.by_id.remove(&id);
         self.free.push(number);
-        self.note_discarded(id);
+        self.note_discarded(id, bytes);
     }
 
     /// Takes a free segment and writes its header.

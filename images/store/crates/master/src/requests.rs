@@ -385,7 +385,7 @@ impl Shard {
     }
 
     /// Up to where replies may show the log.
-    pub(crate) fn durable_position(&self) -> LogPosition {
+    pub fn durable_position(&self) -> LogPosition {
         if is_planted(Bug::OpenGateEarly) {
             return LogPosition::END;
         }

@@ -13,6 +13,10 @@ pub struct Ghost {
     pub replica: Replica,
     /// From when on its backup keeps the log from recovery, as far as was known when it was given up.
     pub lease_from: Time,
+    /// What was sent of it has arrived or is on its way, so that the rest can follow.
+    pub is_in_step: bool,
+    /// All that there is of a head that was discarded.
+    pub discarded: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
@@ -69,12 +73,35 @@ impl Floor {
         self.asked.filter(|&asked| Some(asked) > self.raised)
     }
 
-    /// The ghost of a segment at a backup, which gets its place among the replicas again.
+    pub fn ghost_mut(&mut self, segment_id: u64, backup: ServerId) -> Option<&mut Ghost> {
+        self.ghosts
+            .iter_mut()
+            .find(|ghost| ghost.segment_id == segment_id && ghost.replica.backup == backup)
+    }
+
+    /// A head was discarded, and its replicas were given up.
+    pub fn keep_bytes(&mut self, segment_id: u64, bytes: &[u8]) {
+        let ghosts = self.ghosts.iter_mut();
+        for ghost in ghosts.filter(|ghost| ghost.segment_id == segment_id) {
+            ghost.discarded = Some(bytes.to_vec());
+        }
+    }
+
+    /// The ghost of a segment at a backup, which gets its place among the replicas again, as far as it is known how to go on with it.
     pub fn revive(&mut self, segment_id: u64, backup: ServerId) -> Option<Replica> {
+        let ghost = self.ghost_mut(segment_id, backup)?;
+        if !ghost.is_in_step {
+            return None;
+        }
+        self.lay(segment_id, backup).map(|ghost| ghost.replica)
+    }
+
+    /// A backup's replica of this head misleads nobody any more.
+    pub fn lay(&mut self, segment_id: u64, backup: ServerId) -> Option<Ghost> {
         let is_it =
             |ghost: &Ghost| ghost.segment_id == segment_id && ghost.replica.backup == backup;
         let at = self.ghosts.iter().position(is_it)?;
-        Some(self.ghosts.swap_remove(at).replica)
+        Some(self.ghosts.swap_remove(at))
     }
 
     /// A backup has said what it holds. Of what it had acknowledged and holds no more it gets a copy at most: a recovery would believe an open head with

@@ -8,6 +8,7 @@
 mod backup;
 mod draining;
 mod floor;
+mod ghosts;
 mod heads;
 mod lease;
 mod placement;

@@ -50,7 +50,7 @@ impl Replicator {
             self.last_resorts += u64::from(backup.info.is_draining);
             // What is there of it already is completed.
             let is_there = backup.strays.remove(&segment_id).is_some();
-            let ghost = self.floor.revive(segment_id, id).map(Replica::again);
+            let ghost = self.floor.revive(segment_id, id);
             let replica = ghost.unwrap_or_else(|| {
                 if is_there {
                     Replica::of_open_head(id)

@@ -257,17 +257,6 @@ impl Replicator {
         }
     }
 
-    /// The coordinator has noted the open floor.
-    pub fn floor_raised(&mut self, segment_id: u64) {
-        for ghost in self.floor.raise(segment_id) {
-            if let Some(backup) = self.backups.get_mut(&ghost.replica.backup)
-                && !backup.strays.contains_key(&ghost.segment_id)
-            {
-                backup.free(ghost.segment_id);
-            }
-        }
-    }
-
     /// There is a coordinator again, or another one.
     pub fn coordinator_found(&mut self, out: &mut impl Output) {
         if let Some(segment_id) = self.floor.ask_again() {
@@ -330,11 +319,13 @@ impl Replicator {
                 backup.promises(request.sent_at);
                 backup.is_full = false;
                 let segment = self.segments.get_mut(&segment_id);
-                let Some(replica) = segment.and_then(|segment| segment.replica_mut(id)) else {
-                    return;
-                };
-                replica.acked_bytes = replica.acked_bytes.max(end);
-                replica.is_closed |= closes;
+                match segment.and_then(|segment| segment.replica_mut(id)) {
+                    Some(replica) => {
+                        replica.acked_bytes = replica.acked_bytes.max(end);
+                        replica.is_closed |= closes;
+                    }
+                    None => self.ghost_answered(segment_id, id, end, closes),
+                }
             }
         }
     }
@@ -371,6 +362,7 @@ impl Replicator {
             replica.open_sent = None;
         }
         self.lose_replica(segment_id, id);
+        self.ghost_refused(segment_id, id);
     }
 
     /// Says, from time to time, that writes wait because backups have no room.
@@ -419,8 +411,10 @@ impl Replicator {
         };
         let replica = segment.replicas.remove(at);
         let haunts = replica.is_candidate() && self.floor.lets_count(segment_id);
+        let mut is_in_step = false;
         if let Some(backup) = self.backups.get_mut(&id) {
             backup.replica_count -= 1;
+            is_in_step = backup.is_ready();
             // One that has retired frees nothing, and what is closed there may be the last copy.
             if !haunts && replica.open_sent.is_some() && !backup.retired {
                 backup.free(segment_id);
@@ -433,6 +427,8 @@ impl Replicator {
                 segment_id,
                 replica,
                 lease_from,
+                is_in_step,
+                discarded: None,
             });
         }
         self.unfinished.insert(segment_id);
@@ -541,19 +537,20 @@ impl Replicator {
                         self.unfinished.insert(segment_id);
                     }
                 }
-                Change::Discarded { segment_id } => self.discard(segment_id),
+                Change::Discarded { segment_id, bytes } => self.discard(segment_id, &bytes),
                 Change::Freed { segment_id } => self.free(segment_id, out),
             }
         }
     }
 
     /// A head that held nothing is gone. Its replicas are open, and could be believed as long as the floor is not above them.
-    fn discard(&mut self, segment_id: u64) {
+    fn discard(&mut self, segment_id: u64, bytes: &[u8]) {
         let replicas = self.segments.get(&segment_id).map(|head| &head.replicas);
         let backups = replicas.into_iter().flatten().map(|replica| replica.backup);
         for backup in backups.collect::<Vec<_>>() {
             self.lose_replica(segment_id, backup);
         }
+        self.floor.keep_bytes(segment_id, bytes);
         self.heads.retain(|head| *head != segment_id);
         self.segments.remove(&segment_id);
         self.unfinished.remove(&segment_id);

@@ -13,8 +13,14 @@ pub struct Segment {
     /// The log was told that all replicas are closed.
     pub is_settled: bool,
     pub replicas: Vec<Replica>,
-    /// How far a checksum was last computed, and what it was.
-    pub crc: (u32, u32),
+    pub sums: Sums,
+}
+
+/// Checksums of a segment's beginnings, each with its length.
+#[derive(Debug, Default)]
+pub struct Sums {
+    /// The one that was computed last.
+    pub newest: (u32, u32),
     /// Length and checksum of the whole, once it is closed and they are known.
     pub complete: Option<(u32, u32)>,
 }
@@ -71,13 +77,8 @@ impl Replica {
     }
 
     /// Everything is sent once more; its backup passes over what it holds.
-    pub fn again(self) -> Replica {
-        Replica {
-            sent_bytes: 0,
-            sent_crc: 0,
-            close_sent: false,
-            ..self
-        }
+    pub fn start_again(&mut self) {
+        (self.sent_bytes, self.sent_crc, self.close_sent) = (0, 0, false);
     }
 
     /// Its backup has said that it is there. What opens a replica carries data.
@@ -91,6 +92,17 @@ impl Replica {
     }
 }
 
+impl Sums {
+    /// Of everything up to `end`, where `data` are the last bytes of it and `before` is the checksum of those before them; computed once for all
+    /// replicas that get the same.
+    pub fn up_to(&mut self, end: u32, before: u32, data: &[u8]) -> u32 {
+        if self.newest.0 != end {
+            self.newest = (end, crc32c::crc32c_append(before, data));
+        }
+        self.newest.1
+    }
+}
+
 impl Segment {
     pub fn new(role: Role) -> Segment {
         Segment {
@@ -98,8 +110,7 @@ impl Segment {
             is_closed: false,
             is_settled: false,
             replicas: Vec::new(),
-            crc: (0, 0),
-            complete: None,
+            sums: Sums::default(),
         }
     }
 

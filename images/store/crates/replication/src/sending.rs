@@ -12,7 +12,7 @@ use crate::Output;
 use crate::backup::{Backup, Link, Request};
 use crate::floor::Floor;
 use crate::replicator::{Replicator, STUCK};
-use crate::segment::Segment;
+use crate::segment::{Replica, Segment, Sums};
 
 impl Replicator {
     /// Sends what the log has that backups do not have.
@@ -20,16 +20,11 @@ impl Replicator {
         for at in 0..self.heads.len() {
             let id = self.heads[at];
             self.place(now, id);
-            // There must always be an open head with nothing but closed ones before it.
-            let may_close = match self.heads.get(at + 1) {
-                Some(next) => {
-                    self.segments[next].is_open_head() || self.segments[next].all_closed()
-                }
-                None => false,
-            };
+            let may_close = self.may_close(id);
             let window_bytes = self.config.window_bytes();
             self.send_segment(now, id, may_close, window_bytes, log, out);
         }
+        self.send_ghosts(now, log, out);
         let window_bytes = match self.yields_to_replay {
             true => self.config.copy_bytes,
             false => self.config.window_bytes(),
@@ -51,6 +46,13 @@ impl Replicator {
                 self.repair_at = now + time_for(sent, self.config.repair_bytes_per_second);
             }
         }
+    }
+
+    /// There must always be an open head with nothing but closed ones before it.
+    pub(crate) fn may_close(&self, head: u64) -> bool {
+        let next = self.heads.iter().find(|id| **id > head);
+        let next = next.and_then(|id| self.segments.get(id));
+        next.is_some_and(|next| next.is_open_head() || next.all_closed())
     }
 
     /// A segment that had all of its replicas before. Nothing waits for it but safety; for the others the cleaner or a recovery waits.
@@ -84,25 +86,22 @@ impl Replicator {
         let Some(data) = log.segment(segment_id) else {
             return;
         };
-        for at in 0..segment.replicas.len() {
-            let id = segment.replicas[at].backup;
+        for replica in &mut segment.replicas {
+            let id = replica.backup;
             if let Some(backup) = self.backups.get_mut(&id).filter(|backup| backup.is_ready()) {
-                let replica = ReplicaId {
-                    log: log_id,
-                    segment_id,
-                };
-                let mut sender = Sender {
+                let sender = Sender {
                     now,
-                    replica,
+                    id: ReplicaId {
+                        log: log_id,
+                        segment_id,
+                    },
                     data,
                     log,
                     may_close: may_close && segment.is_closed,
                     append_bytes,
                     copy_bytes,
                 };
-                while backup.has_window(window_bytes) && sender.send_next(segment, at, backup, out)
-                {
-                }
+                sender.send(replica, &mut segment.sums, backup, window_bytes, out);
             }
         }
     }
@@ -196,27 +195,38 @@ fn promising<'a>(
 }
 
 /// Sends one segment to one backup.
-struct Sender<'a> {
-    now: Time,
-    replica: ReplicaId,
-    data: &'a [u8],
-    log: &'a Log,
-    may_close: bool,
-    append_bytes: u32,
-    copy_bytes: u32,
+pub(crate) struct Sender<'a> {
+    pub now: Time,
+    pub id: ReplicaId,
+    pub data: &'a [u8],
+    pub log: &'a Log,
+    pub may_close: bool,
+    pub append_bytes: u32,
+    pub copy_bytes: u32,
 }
 
 impl Sender<'_> {
+    /// Sends what there is, as far as the window goes.
+    pub fn send(
+        &self,
+        replica: &mut Replica,
+        sums: &mut Sums,
+        backup: &mut Backup,
+        window_bytes: u32,
+        out: &mut impl Output,
+    ) {
+        while backup.has_window(window_bytes) && self.send_next(replica, sums, backup, out) {}
+    }
+
     /// Sends a piece; false if there is nothing to send.
     fn send_next(
-        &mut self,
-        segment: &mut Segment,
-        at: usize,
+        &self,
+        replica: &mut Replica,
+        sums: &mut Sums,
         backup: &mut Backup,
         out: &mut impl Output,
     ) -> bool {
-        let segment_id = self.replica.segment_id;
-        let replica = &segment.replicas[at];
+        let segment_id = self.id.segment_id;
         let (offset, length) = (replica.sent_bytes, self.data.len() as u32);
         let end = match replica.role {
             Role::Head => self
@@ -229,10 +239,9 @@ impl Sender<'_> {
             return false;
         }
         let data = &self.data[offset as usize..end as usize];
-        let crc = checksum(segment, at, end, data);
-        let replica = &mut segment.replicas[at];
+        let crc = sums.up_to(end, replica.sent_crc, data);
         let append = Append {
-            replica: self.replica,
+            replica: self.id,
             role: replica.role,
             offset,
             closes,
@@ -244,7 +253,7 @@ impl Sender<'_> {
         replica.close_sent = closes;
         replica.open_sent.get_or_insert(self.now);
         if closes {
-            segment.complete = Some((end, crc));
+            sums.complete = Some((end, crc));
         }
         let request = Request::Append {
             segment_id,
@@ -256,13 +265,4 @@ impl Sender<'_> {
         backup.send(self.now, request, &[&append.fixed_bytes(), data], out);
         true
     }
-}
-
-/// The checksum of the segment up to `end`; computed once for all replicas that get the same.
-fn checksum(segment: &mut Segment, at: usize, end: u32, data: &[u8]) -> u32 {
-    let replica = &segment.replicas[at];
-    if segment.crc.0 != end {
-        segment.crc = (end, crc32c::crc32c_append(replica.sent_crc, data));
-    }
-    segment.crc.1
 }

@@ -69,6 +69,7 @@ impl Replicator {
         backup.strays = strays;
         backup.is_listed = true;
         backup.was_tried = true;
+        self.ghosts_again(id);
         self.strays_at = Time::ZERO;
     }
 
@@ -78,6 +79,7 @@ impl Replicator {
         let known = known.filter(|(_, segment)| segment.replica(id).is_some());
         let is_there = |(&segment_id, segment): (&u64, &Segment)| {
             let complete = segment
+                .sums
                 .complete
                 .map(|(bytes, crc)| Held::Closed { bytes, crc });
             let is_there = complete.is_some() && listed.get(&segment_id) == complete.as_ref();
@@ -135,7 +137,7 @@ impl Replicator {
                 backup.strays.remove(&segment_id);
                 backup.replica_count += 1;
                 // Closed, no recovery takes it for the newest head.
-                self.floor.revive(segment_id, id);
+                self.floor.lay(segment_id, id);
                 if let Some(segment) = self.segments.get_mut(&segment_id) {
                     segment.replicas.push(Replica::found(id, bytes, crc));
                 }
@@ -162,7 +164,7 @@ impl Replicator {
         };
         match held {
             Held::Nothing | Held::OpenHead => Verdict::Free,
-            Held::Closed { bytes, crc } => match segment.complete {
+            Held::Closed { bytes, crc } => match segment.sums.complete {
                 None => Verdict::Keep,
                 Some(complete) if complete != (bytes, crc) => Verdict::Free,
                 Some(_) if self.lacks_replica_on_host_of(id, segment_id) => {
@@ -196,11 +198,11 @@ impl Replicator {
     fn know_complete(&mut self, segment_id: u64, log: &Log, may_compute: &mut bool) {
         if let Some(segment) = self.segments.get_mut(&segment_id)
             && segment.is_closed
-            && segment.complete.is_none()
+            && segment.sums.complete.is_none()
             && let Some(data) = log.segment(segment_id)
             && std::mem::take(may_compute)
         {
-            segment.complete = Some((data.len() as u32, crc32c::crc32c(data)));
+            segment.sums.complete = Some((data.len() as u32, crc32c::crc32c(data)));
         }
     }
 }

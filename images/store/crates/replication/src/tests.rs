@@ -3,6 +3,7 @@
 
 mod backup;
 mod draining;
+mod ghosts;
 mod returning;
 mod store;
 mod world;

@@ -54,6 +54,8 @@ pub const REQUIRED: &[&str] = &[
     "stores of several coordinators made again from disks",
     "absences of the API server",
     "absences of the API server for minutes",
+    "absences of the API server with late backups",
+    "masters that went on without a floor",
     "requests to the API server that failed",
     "conflicts at the API server",
     "roots written after their leader was gone",

@@ -64,7 +64,7 @@ impl World {
     pub fn drain(&mut self) {
         self.plan_drain();
         let members = self.known_members();
-        if members.is_empty() {
+        if members.is_empty() || self.is_only_late() {
             return;
         }
         if self.phase != Phase::Load {

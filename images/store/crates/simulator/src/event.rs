@@ -84,6 +84,8 @@ pub enum Event {
     Migrate,
     /// Members are drained, or not any more.
     Drain,
+    /// Backups are late while the API server is away.
+    Late,
     Strike(Between),
     /// Some process is to be of another build, or the upgrade finalized.
     Upgrade,

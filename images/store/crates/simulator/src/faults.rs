@@ -18,9 +18,11 @@ impl World {
         if self.phase != Phase::Load || self.faults_left == 0 {
             return;
         }
-        self.faults_left -= 1;
-        if !self.damage_if_safe() {
-            self.some_fault();
+        if !self.is_only_late() {
+            self.faults_left -= 1;
+            if !self.damage_if_safe() {
+                self.some_fault();
+            }
         }
         let next = self.random.between(MICRO, 2 * self.scenario.fault_interval);
         self.schedule_in(next, Event::Fault);

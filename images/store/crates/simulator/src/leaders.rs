@@ -717,6 +717,14 @@ impl World {
 
     fn api_fails(&mut self, failures: u64, most: u64) {
         let after = self.random.between(MILLI, most);
+        self.api_fails_for(failures, after);
+    }
+
+    pub fn api_is_away_for(&mut self, after: u64) {
+        self.api_fails_for(1000, after);
+    }
+
+    fn api_fails_for(&mut self, failures: u64, after: u64) {
         if failures == 1000 {
             self.coverage.hit("absences of the API server");
             if after > 60 * SECOND {

@@ -21,6 +21,7 @@ mod endings;
 mod event;
 mod faults;
 mod history;
+mod lateness;
 mod leaders;
 mod migrations;
 mod moved;

@@ -200,7 +200,7 @@ impl World {
 
     /// Something happens to those between whom a tablet is on its way, or was.
     pub fn strike(&mut self, between: Between) {
-        if self.phase != Phase::Load || self.faults_left == 0 {
+        if self.phase != Phase::Load || self.faults_left == 0 || self.is_only_late() {
             return;
         }
         self.faults_left -= 1;

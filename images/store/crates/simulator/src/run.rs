@@ -102,6 +102,7 @@ pub fn run(seed: u64, options: Options) -> Report {
     let mut world = World::new(
         scenario, migrations, upgrades, drains, disasters, random, prints,
     );
+    world.plan_lateness(seed);
     world.run();
     let overwritten = world.overwritten();
     judge(&mut world, overwritten);

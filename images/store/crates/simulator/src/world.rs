@@ -19,6 +19,7 @@ use crate::drains::{self, Drains};
 use crate::event::Scheduled;
 pub use crate::event::{Event, Party, Phase};
 use crate::history::History;
+use crate::lateness::Lateness;
 use crate::leaders::{Api, FIRST_STANDBY, coordinator_host};
 use crate::migrations::Migrations;
 use crate::moved::Moved;
@@ -53,6 +54,7 @@ pub struct World {
     pub migrations: Migrations,
     pub upgrades: Upgrades,
     pub drains: Drains,
+    pub lateness: Lateness,
     pub network: Network,
     pub machines: BTreeMap<Host, Machine>,
     /// By connection and side.
@@ -161,6 +163,7 @@ impl World {
             migrations,
             upgrades,
             drains,
+            lateness: Lateness::default(),
             random,
         };
         world.populate();
@@ -386,6 +389,7 @@ impl World {
             | Event::Absence
             | Event::Migrate
             | Event::Drain
+            | Event::Late
             | Event::Strike(_)
             | Event::Upgrade => None,
         }
@@ -466,6 +470,7 @@ impl World {
             } => self.api_answer(process, incarnation, id, *answer),
             Event::Migrate => self.migrate(),
             Event::Drain => self.drain(),
+            Event::Late => self.late(),
             Event::Strike(between) => self.strike(between),
             Event::Upgrade => self.upgrade(),
         }

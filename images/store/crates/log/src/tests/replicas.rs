@@ -60,7 +60,7 @@ impl Replicas {
                     assert!(self.copies.insert(segment_id, copy).is_none());
                 }
                 Change::Closed { segment_id } => self.closed.push_back(segment_id),
-                Change::Discarded { segment_id } | Change::Freed { segment_id } => {
+                Change::Discarded { segment_id, .. } | Change::Freed { segment_id } => {
                     assert!(self.copies.remove(&segment_id).is_some());
                 }
             }

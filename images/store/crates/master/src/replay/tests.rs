@@ -210,7 +210,7 @@ impl Original {
                     self.replicas.insert(segment_id, (role, Vec::new()));
                 }
                 Change::Closed { segment_id } => self.closed.push_back(segment_id),
-                Change::Discarded { segment_id } | Change::Freed { segment_id } => {
+                Change::Discarded { segment_id, .. } | Change::Freed { segment_id } => {
                     self.replicas.remove(&segment_id);
                 }
             }

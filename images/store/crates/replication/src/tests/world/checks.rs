@@ -117,6 +117,24 @@ impl World {
         }
     }
 
+    /// All backups are there again and answer; the coordinator is still gone.
+    pub fn calm_without_coordinator(&mut self) {
+        while self.come_back(0, true).is_some() {}
+        for backup in &mut self.backups {
+            backup.delay = DELAY;
+        }
+        for _ in 0..200 {
+            self.pass(Duration::from_millis(50));
+            self.clean(1 << 20);
+        }
+        assert!(
+            self.is_all_durable() && self.replicator.is_serving(self.now),
+            "{:?}: {}",
+            self.replicator.report(),
+            self.picture()
+        );
+    }
+
     /// Faults end: everything gets durable, and is found.
     pub fn calm(&mut self) {
         self.coordinator_gone(false);
