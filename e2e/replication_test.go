@@ -56,6 +56,7 @@ func TestReplicatedBox(t *testing.T) {
 		{"DeletedCoordinatorForgetsNothing", box.deletedCoordinatorForgetsNothing},
 		{"AllPodsDeletedAtOnce", box.allPodsDeletedAtOnce},
 		{"StoreMadeAnewFindsEverything", box.storeMadeAnewFindsEverything},
+		{"StoreSleepsAndWakesUp", b.storeSleepsAndWakesUp},
 		{"ReclaimPolicyDeleteLeavesNoVolume", box.reclaimPolicyDeleteLeavesNoVolume},
 	} {
 		if !t.Run(step.name, step.test) {
@@ -346,6 +347,29 @@ func (b *replicatedBox) storeMadeAnewFindsEverything(t *testing.T) {
 	apply(t, replicatedSpec)
 	waitUntilSafe(t, "the Store is safe again")
 	b.verify(t, "verify-made-anew")
+}
+
+// storeSleepsAndWakesUp: nothing of it runs, and afterwards everything is there.
+func (b *replicatedBox) storeSleepsAndWakesUp(t *testing.T) {
+	hibernated := func(value string) {
+		kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p", `{"spec":{"hibernated":`+value+`}}`)
+	}
+	hibernated("true")
+	waitForStore(t, "it sleeps", changeDeadline, func(store v1alpha1.Store) error {
+		if pods := storePods(t, storeName); len(pods) > 0 {
+			return fmt.Errorf("%d pods", len(pods))
+		}
+		return errors.Join(
+			conditionIs(store, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonHibernated),
+			conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonHibernated))
+	})
+	hibernated("false")
+	waitForStore(t, "it is awake", startDeadline, func(store v1alpha1.Store) error {
+		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
+	})
+	waitUntilSafe(t, "the Store is safe again")
+	b.sameClaims(t)
+	b.verify(t, "verify-awake")
 }
 
 func (b *replicatedBox) reclaimPolicyDeleteLeavesNoVolume(t *testing.T) {

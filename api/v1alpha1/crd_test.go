@@ -228,6 +228,7 @@ func TestUpdates(t *testing.T) {
 	)
 	for _, test := range []struct{ name, before, after, want string }{
 		{"nothing", copies, copies, ""},
+		{"sleep", copies, "{hibernated: true, masters: {replicas: 4}, replication: {factor: 2}}", ""},
 		{"a store of the time before copies", "{masters: {replicas: 2}}", "{masters: {replicas: 3, cores: 2}}", ""},
 		{"more copies", copies, "{masters: {replicas: 4}, replication: {factor: 3, durability: Flushed}}", ""},
 		{"copies at last", "{masters: {replicas: 4}, backups: {storage: {type: Memory}}}", copies, ""},
@@ -355,6 +356,17 @@ func TestInvalidSpecs(t *testing.T) {
 		{
 			"moving nothing at all", manifest("box", "{rebalancing: {maxMBps: 0}}"),
 			"spec.rebalancing.maxMBps: Invalid value: 0: rebalancing.maxMBps must be from 1 to 100000",
+		},
+		{
+			"sleep without copies", manifest("box", "{hibernated: true}"),
+			"spec: Invalid value: hibernated needs replication.factor above 0, backups.storage.type: Volume, and a coordinator.state " +
+				"that is not Memory: what is in memory alone would be lost",
+		},
+		{
+			"sleep with copies in memory",
+			manifest("box", "{hibernated: true, masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {type: Memory}}}"),
+			"spec: Invalid value: hibernated needs replication.factor above 0, backups.storage.type: Volume, and a coordinator.state " +
+				"that is not Memory: what is in memory alone would be lost",
 		},
 		{
 			"moving at once", manifest("box", "{recovery: {rescheduleAfter: 5s}}"),

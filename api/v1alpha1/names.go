@@ -38,6 +38,8 @@ const (
 	ReasonDraining       = "Draining"
 	ReasonRolling        = "Rolling"
 	ReasonPaused         = "Paused"
+	ReasonHibernating    = "Hibernating"
+	ReasonHibernated     = "Hibernated"
 	ReasonRestartPending = "RestartPending"
 	ReasonNameTaken      = "NameTaken"
 	ReasonApplyFailed    = "ApplyFailed"

@@ -32,6 +32,11 @@ type StoreStatus struct {
 	// +optional
 	FormedAt *metav1.Time `json:"formedAt,omitempty"`
 
+	// Since when the Store's pods are ended, or have ended, because it is hibernated.
+	//
+	// +optional
+	HibernatedSince *metav1.Time `json:"hibernatedSince,omitempty"`
+
 	// The durability in force: the weakest of what the masters run with.
 	//
 	// +optional

@@ -55,6 +55,7 @@ type StoreList struct {
 
 // StoreSpec says what a Store should be.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.hibernated) || !self.hibernated || (has(self.replication) && self.replication.factor > 0 && self.backups.storage.type == 'Volume' && (!has(self.coordinator.state.type) || self.coordinator.state.type != 'Memory'))",message="hibernated needs replication.factor above 0, backups.storage.type: Volume, and a coordinator.state that is not Memory: what is in memory alone would be lost"
 // +kubebuilder:validation:XValidation:rule="!has(self.replication) || self.replication.factor == 0 || self.replication.factor < self.masters.replicas",message="replication.factor must be less than masters.replicas: each copy is on another member than its master, and no two are on one"
 // +kubebuilder:validation:XValidation:rule="!has(self.replication) || self.replication.factor == 0 || quantity(string(self.backups.storage.size)).asApproximateFloat() >= quantity(string(self.masters.memory)).asApproximateFloat() * double(self.replication.factor)",message="backups.storage.size must be at least replication.factor times masters.memory: each member keeps that many copies of what a master holds"
 // +kubebuilder:validation:XValidation:rule="!has(self.replication) || self.replication.durability != 'Flushed' || self.backups.storage.type != 'Memory'",message="replication.durability: Flushed needs backups.storage.type: Volume: what is in memory does not survive a loss of power"
@@ -142,6 +143,12 @@ type StoreSpec struct {
 	//
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+
+	// While set, nothing of the Store runs: all its pods are ended, as soon as everything has its copies, and its volumes and the
+	// coordinator's state are kept. It comes back with everything when this is taken back.
+	//
+	// +optional
+	Hibernated bool `json:"hibernated,omitempty"`
 
 	// What happens to pods that were made from another spec than the present one, where they hold data and copies bring it back.
 	// RollingUpdate: they are restarted one after the other, each only while everything has its copies. OnDelete: nothing, until

@@ -848,6 +848,10 @@ func (in *StoreStatus) DeepCopyInto(out *StoreStatus) {
 		in, out := &in.FormedAt, &out.FormedAt
 		*out = (*in).DeepCopy()
 	}
+	if in.HibernatedSince != nil {
+		in, out := &in.HibernatedSince, &out.HibernatedSince
+		*out = (*in).DeepCopy()
+	}
 	out.Replication = in.Replication
 	if in.Recoveries != nil {
 		in, out := &in.Recoveries, &out.Recoveries

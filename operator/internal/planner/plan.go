@@ -33,6 +33,8 @@ type Plan struct {
 	Steps []Step
 	// Withheld are steps that would be taken if the Store were not paused.
 	Withheld []Step
+	// Hibernation is set for a Store that is to sleep.
+	Hibernation *Hibernation
 	// Image is that of new pods.
 	Image string
 	// Coordinators and Masters, by ordinal, are what is and what should be.
@@ -85,6 +87,9 @@ func Make(o Observed) Plan {
 		p.tearDown()
 	default:
 		p.build()
+		if o.Store.Spec.Hibernated {
+			p.hibernate()
+		}
 		if o.Store.Spec.Paused {
 			p.plan.Steps, p.plan.Withheld = nil, p.plan.Steps
 		}

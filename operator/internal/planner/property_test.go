@@ -66,6 +66,12 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 			images++
 			w.store.Spec.Image = fmt.Sprintf("store:new%d", images)
 		},
+		"hibernate": func(t *rapid.T) {
+			if !w.isReplicated() {
+				t.Skip("the schema refuses it")
+			}
+			w.store.Spec.Hibernated = !w.store.Spec.Hibernated
+		},
 		"create table": func(t *rapid.T) {
 			if w.cluster == nil || len(w.cluster.members) == 0 {
 				t.Skip("nowhere to put it")
@@ -141,6 +147,7 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 
 func checkSettles(t *rapid.T, w *world) {
 	w.nodesComeBack()
+	checkSleeps(t, w)
 	plan, refused, settled := w.settle(300)
 	if !settled {
 		t.Fatalf("still busy after 300 visits: %+v", plan.Steps)
@@ -191,6 +198,28 @@ func checkSettles(t *rapid.T, w *world) {
 		t.Fatal("the same observation gave another plan")
 	}
 	checkDeletes(t, w)
+}
+
+// checkSleeps: a Store that is to sleep comes to rest without a pod, and keeps its volumes.
+func checkSleeps(t *rapid.T, w *world) {
+	if !w.store.Spec.Hibernated {
+		return
+	}
+	claims := 0
+	for _, claim := range w.claims {
+		if !claim.Terminating {
+			claims++
+		}
+	}
+	w.settle(300)
+	for range 45 { // a pod on a node that does not answer is waited for
+		w.visit(false)
+		w.tick()
+	}
+	if len(w.livePods()) > 0 || len(w.claims) < claims {
+		t.Fatalf("%d pods, %d of %d claims: %+v", len(w.livePods()), len(w.claims), claims, w.store.Status.Conditions)
+	}
+	w.store.Spec.Hibernated = false
 }
 
 // nodesComeBack, all but those without which the store has to do; those that coordinators are on, Kubernetes gives up.

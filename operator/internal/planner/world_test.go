@@ -445,7 +445,8 @@ func (w *world) deletePod(ref planner.PodRef) {
 	if pod == nil || pod.UID != ref.UID || (ref.ResourceVersion != "" && pod.ResourceVersion != ref.ResourceVersion) {
 		return
 	}
-	if w.store.DeletionTimestamp == nil && pod.Process == planner.ProcessRunning && w.holdsData(pod) {
+	asleep := w.store.Spec.Hibernated && w.store.Status.HibernatedSince != nil && pod.Inputs.InVolume()
+	if w.store.DeletionTimestamp == nil && pod.Process == planner.ProcessRunning && w.holdsData(pod) && !asleep {
 		w.broken = append(w.broken, pod.Name)
 	}
 	w.end(pod)

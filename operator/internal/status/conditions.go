@@ -67,6 +67,9 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 	if o.Store.DeletionTimestamp != nil {
 		return no(v1alpha1.ReasonDeleting, "the Store is being deleted")
 	}
+	if isAsleep(plan) {
+		return no(v1alpha1.ReasonHibernated, asleepMessage(plan))
+	}
 	if waits, is := strings.CutPrefix(o.Refusal, "Rebuilding: "); is {
 		return no(v1alpha1.ReasonRebuilding, "the store is being made again from its volumes: "+waits)
 	}
@@ -118,6 +121,10 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 		return moving(v1alpha1.ReasonDeleting, "waiting for the Store's pods to end")
 	case o.Store.Spec.Paused:
 		return stuck(v1alpha1.ReasonPaused, pausedMessage(plan))
+	case isAsleep(plan) && plan.Hibernation.PodsLeft == 0:
+		return stuck(v1alpha1.ReasonHibernated, asleepMessage(plan))
+	case plan.Hibernation != nil:
+		return moving(v1alpha1.ReasonHibernating, asleepMessage(plan))
 	case len(excess) > 0 && outcome.Refused != "":
 		return stuck(v1alpha1.ReasonScaleInBlocked, scaleInMessage(o.Store, outcome))
 	}
@@ -150,6 +157,20 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 			o.Cluster.Format.Active, o.Cluster.Format.Newest))
 	default:
 		return stuck(v1alpha1.ReasonAsSpecified, "the Store is as its spec says")
+	}
+}
+
+// isAsleep: its pods are being ended, or have ended, because it is hibernated.
+func isAsleep(plan planner.Plan) bool { return plan.Hibernation != nil && plan.Hibernation.Begun }
+
+func asleepMessage(plan planner.Plan) string {
+	switch state := plan.Hibernation; {
+	case !state.Begun:
+		return "it goes to sleep when nothing keeps it awake: " + state.WaitsFor
+	case state.PodsLeft > 0:
+		return fmt.Sprintf("it goes to sleep; left to end: %s", count(int64(state.PodsLeft), "pod"))
+	default:
+		return "it sleeps, with everything in its volumes; set hibernated to false to have it back"
 	}
 }
 
@@ -307,7 +328,7 @@ func nodesLost(lost []planner.MemberView) string {
 func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
 	yes := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
 	fine := verdict{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "nothing is broken"}
-	if o.Store.DeletionTimestamp != nil {
+	if o.Store.DeletionTimestamp != nil || isAsleep(plan) {
 		return fine
 	}
 	if o.Cluster == nil {
@@ -360,6 +381,8 @@ func dataSafe(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 		}
 	case store.DeletionTimestamp != nil:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Store is being deleted"}
+	case isAsleep(plan):
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonHibernated, asleepMessage(plan)}
 	case short != nil && short.Reason == v1alpha1.ReasonCoordinatorDown:
 		return verdict{metav1.ConditionUnknown, short.Reason, short.Message}
 	case short != nil:

@@ -54,8 +54,21 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 			next.FormedAt = &formedAt
 		}
 	}
+	next.HibernatedSince = hibernatedSince(o, plan)
 	setConditions(o, plan, outcome, &next)
 	return next
+}
+
+func hibernatedSince(o planner.Observed, plan planner.Plan) *metav1.Time {
+	switch {
+	case plan.Hibernation == nil || !plan.Hibernation.Begun:
+		return nil
+	case o.Store.Status.HibernatedSince != nil:
+		return o.Store.Status.HibernatedSince
+	default:
+		since := now(o)
+		return &since
+	}
 }
 
 // bounded is a list as the Store has room for.

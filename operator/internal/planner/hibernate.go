@@ -1,0 +1,82 @@
+package planner
+
+import (
+	"slices"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// Hibernation is how far a Store is that is to sleep.
+type Hibernation struct {
+	// Begun: its pods are being ended, or have ended.
+	Begun bool
+	// PodsLeft have not ended yet.
+	PodsLeft int
+	// WaitsFor says why it has not begun.
+	WaitsFor string
+}
+
+// hibernate ends all pods: first those of masters, which write out what their volumes do not have yet, and those of coordinators when they are
+// gone. It begins when nothing is short of copies, as whatever is wrong is better put right while somebody runs; that it has begun is on record
+// before the first pod ends, for afterwards it cannot be seen any more. Until then, everything else is as ever.
+func (p *planning) hibernate() {
+	o := p.observed
+	state := &Hibernation{Begun: o.Store.Status.HibernatedSince != nil, WaitsFor: p.whyAwake()}
+	p.plan.Hibernation = state
+	p.plan.Next = UnsettledInterval
+	if !state.Begun {
+		state.Begun = state.WaitsFor == ""
+		return
+	}
+	state.WaitsFor = ""
+	p.plan.Steps = slices.DeleteFunc(p.plan.Steps, func(step Step) bool {
+		switch step.(type) {
+		case AddFinalizer, ApplyObject:
+			return false
+		default:
+			return true
+		}
+	})
+	if state.PodsLeft = p.endAll(v1alpha1.ComponentMaster); state.PodsLeft == 0 {
+		state.PodsLeft = p.endAll(v1alpha1.ComponentCoordinator)
+	}
+	if state.PodsLeft == 0 {
+		p.plan.Next = SettledInterval
+	}
+}
+
+// whyAwake says what keeps the Store from going to sleep; empty if nothing does.
+func (p *planning) whyAwake() string {
+	isAway := func(v MemberView) bool { return v.Wanted && !v.Up }
+	switch {
+	case p.observed.StateType() == v1alpha1.StateMemory:
+		return "the coordinator keeps what it knows in memory, and all tables would be lost"
+	case p.plan.Shortfall != nil:
+		return p.plan.Shortfall.Message
+	case slices.ContainsFunc(p.plan.Masters, isAway):
+		return "not all masters are up"
+	default:
+		return ""
+	}
+}
+
+// endAll ends the pods of a component, and gives how many have not ended. One on a node that does not answer keeps nobody waiting.
+func (p *planning) endAll(component string) int {
+	left := 0
+	for i := range p.observed.Pods {
+		pod := &p.observed.Pods[i]
+		if pod.Component != component {
+			continue
+		}
+		switch {
+		case !pod.Terminating():
+			ref := pod.Ref()
+			ref.ResourceVersion = "" // whatever it does meanwhile, it goes
+			p.add(DeletePod{Member: pod.Member, Pod: ref, Why: "the Store is hibernated"})
+			left++
+		case p.observed.Now.Before(pod.EndsAt.Add(goneAfter)):
+			left++
+		}
+	}
+	return left
+}
