@@ -56,7 +56,7 @@ func TestReplicatedBox(t *testing.T) {
 		{"DeletedCoordinatorForgetsNothing", box.deletedCoordinatorForgetsNothing},
 		{"AllPodsDeletedAtOnce", box.allPodsDeletedAtOnce},
 		{"StoreMadeAnewFindsEverything", box.storeMadeAnewFindsEverything},
-		{"StoreSleepsAndWakesUp", b.storeSleepsAndWakesUp},
+		{"StoreSleepsAndWakesUp", box.storeSleepsAndWakesUp},
 		{"ReclaimPolicyDeleteLeavesNoVolume", box.reclaimPolicyDeleteLeavesNoVolume},
 	} {
 		if !t.Run(step.name, step.test) {
