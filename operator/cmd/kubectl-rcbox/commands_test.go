@@ -1,10 +1,17 @@
 package main
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
@@ -165,5 +172,64 @@ func TestHelpHasExamples(t *testing.T) {
 	for _, command := range rootCommand(nil).Commands() {
 		out := h.must(command.Name(), "--help")
 		contains(t, out, "Examples:", "kubectl rcbox "+command.Name())
+	}
+}
+
+// The report has what could be read, says what could not, and no Secret.
+func TestReport(t *testing.T) {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "box-secret"}, StringData: map[string]string{"a": "hunter2"},
+	}
+	h := newHarness(t, secret)
+	h.coordinator.SetTables(&adminv1.Table{TableId: 1, Name: "orchard"})
+	path := filepath.Join(t.TempDir(), "report.tar.gz")
+	contains(t, h.must("report", "box", "-f", path), path, "without metrics of box-master-0-bcdfg")
+	files := unpack(t, path)
+	contains(t, files["README.txt"], "Report of Store team/box", "metrics of box-master-0-bcdfg", "logs/box-master-0-bcdfg.log")
+	contains(t, files["logs/box-master-0-bcdfg.log"], "a line", "Bearer REDACTED")
+	contains(t, files["cluster-status.json"], "box-master-1")
+	contains(t, files["tables.json"], "table-")
+	for name, text := range files {
+		if strings.Contains(text, "hunter2") || strings.Contains(text, "orchard") {
+			t.Errorf("%s has what it should not:\n%s", name, text)
+		}
+	}
+	// Nothing is overwritten.
+	if code, _, errs := h.run("report", "box", "-f", path); code != exitFailed || !strings.Contains(errs, "exists") {
+		t.Errorf("the file is there: exit code %d, %s", code, errs)
+	}
+	if code, out, _ := h.run("report", "box", "-f", "-"); code != 0 || !strings.HasPrefix(out, "\x1f\x8b") {
+		t.Errorf("to standard output: exit code %d, %.10q", code, out)
+	}
+}
+
+// unpack gives the files of a report by their paths within its folder.
+func unpack(t *testing.T, path string) map[string]string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	zip, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	archive := tar.NewReader(zip)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, name, _ := strings.Cut(header.Name, "/")
+		files[name] = string(text)
 	}
 }

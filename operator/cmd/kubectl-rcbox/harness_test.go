@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,8 +56,16 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 	return h
 }
 
-// forward is the API server's part: a port of a pod over a WebSocket.
+// forward is the API server's part: logs, and the coordinator's admin port over a WebSocket.
 func (h *harness) forward(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/log") {
+		_, _ = io.WriteString(w, "a line\nAuthorization: Bearer hunter2\n")
+		return
+	}
+	if r.URL.Query().Get("ports") != "11300" {
+		http.NotFound(w, r)
+		return
+	}
 	if !h.mayForward {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = io.WriteString(w, `{"kind":"Status","status":"Failure","reason":"Forbidden","message":"pods/portforward: no","code":403}`)

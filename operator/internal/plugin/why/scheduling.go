@@ -19,11 +19,11 @@ type reason struct {
 // reasons takes apart what the scheduler says, such as
 // "0/4 nodes are available: 1 node(s) had untolerated taint(s), 3 Insufficient memory. preemption: ...".
 func reasons(message string) []reason {
-	message, _, _ = strings.Cut(message, " preemption: ")
 	_, list, found := strings.Cut(message, "nodes are available: ")
 	if !found {
 		return nil
 	}
+	list, _, _ = strings.Cut(list, ". ") // what follows is about preemption
 	var all []reason
 	for part := range strings.SplitSeq(strings.TrimRight(list, ". "), ", ") {
 		number, text, _ := strings.Cut(part, " ")

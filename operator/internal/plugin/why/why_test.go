@@ -99,7 +99,7 @@ func TestExplain(t *testing.T) {
 
 		{"no room", func(e *why.Evidence) {
 			unscheduled(e, "0/4 nodes are available: 1 node(s) had untolerated taint(s), 1 Insufficient cpu, 3 Insufficient memory. "+
-				"preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling.")
+				"no new claims to deallocate, preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling.")
 		}, []string{
 			"No node takes pod box-master-0-bcdfg: 3 nodes, each has not enough memory left (it asks for 1Gi); 1 node has a taint",
 			"1 node has not enough cpu left (it asks for 2)",
