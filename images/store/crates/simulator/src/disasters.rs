@@ -1,11 +1,14 @@
-//! The coordinators' state is lost, and the store is made again from its disks, as people would do it: docs/disaster.md.
+//! The coordinators' state is lost, and the store is made again from its disks, as people would do it: docs/disaster.md. [`crate::put_back`] is about one
+//! that is put back to an older state.
 //!
 //! Chance has its own source where it is decided which seeds are about that: the others are what they were before any was.
 
 use wire::member::ToShard;
 use wire::member::coordinator::Kind;
 
+use crate::lateness::is_late;
 use crate::leaders::coordinator_host;
+use crate::put_back::PutBack;
 use crate::random::Random;
 use crate::run::Profile;
 use crate::scenario::Scenario;
@@ -18,21 +21,28 @@ pub struct Disasters {
     loses_state: bool,
     /// From now on coordinators are started to make the store again, until that is done.
     is_rebuilding: bool,
+    pub put_back: PutBack,
 }
 
 impl Disasters {
-    /// In every seed that is about that, and in half of those with several coordinators.
+    /// In every seed that is about that, and in half of those with several coordinators; in some of the others an older state is put back.
     pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Disasters {
         let mut random = Random::new(seed.rotate_left(48) ^ !0);
         let is_led = scenario.fail_over.is_some() && profile != Profile::Upgrade;
+        let loses_state = scenario.rebuilds || is_led && random.chance(500);
+        let is_put_back = is_led && !loses_state && random.chance(500) && !is_late(seed);
         Disasters {
-            loses_state: scenario.rebuilds || is_led && random.chance(500),
+            loses_state,
             is_rebuilding: false,
+            put_back: match is_put_back {
+                true => PutBack::with(random),
+                false => PutBack::default(),
+            },
         }
     }
 
     pub fn happen(&self) -> bool {
-        self.loses_state
+        self.loses_state || self.put_back.happens()
     }
 
     /// Coordinators are told to make the store again if there is no state.
@@ -54,22 +64,29 @@ impl World {
     /// What the disks have of the coordinator's state is all that anybody relies on, and not too many of them were lost. (docs/rebuild.md says when
     /// it is not enough.)
     fn has_checkpoint(&mut self) -> bool {
-        let Some((process, core)) = self.leading() else {
-            return false;
-        };
+        let kept_by = self.kept_by();
+        kept_by.is_some_and(|members| self.lost_disks() < members)
+    }
+
+    /// So many members have a checkpoint that is current.
+    pub fn kept_by(&self) -> Option<usize> {
+        let (process, core) = self.leading()?;
         let is_deposed = self.api.as_ref().is_some_and(|api| !api.is_led_by(core));
         let now = self.clock(coordinator_host(process));
         let checkpoint = core.cluster_status(now).checkpoint;
-        let Some(checkpoint) = checkpoint.filter(|it| it.is_current && !is_deposed) else {
-            return false;
-        };
+        let checkpoint = checkpoint.filter(|it| it.is_current && !is_deposed)?;
+        Some(checkpoint.members_wanted as usize)
+    }
+
+    pub fn lost_disks(&mut self) -> usize {
         let servers = 0..self.servers.len();
-        let lost = servers.filter(|&server| self.has_empty_disk(server));
-        lost.count() < checkpoint.members_wanted as usize
+        servers
+            .filter(|&server| self.has_empty_disk(server))
+            .count()
     }
 
     /// Every process dies, and what the coordinators have noted is lost.
-    fn lose_all_but_disks(&mut self) {
+    pub fn lose_all_but_disks(&mut self) {
         self.note_fault(COORDINATOR, "and all others lose everything but disks", 0);
         self.crash_many(1000);
         for process in 0..self.coordinators.len() {

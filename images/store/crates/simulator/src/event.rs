@@ -4,6 +4,7 @@ use coordinator::state::objects::{Answer, Request, RequestId};
 
 use crate::migrations::Between;
 use crate::network::{Host, NetworkEvent};
+use crate::put_back::Step;
 
 /// Something that happens at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +90,8 @@ pub enum Event {
     Strike(Between),
     /// Some process is to be of another build, or the upgrade finalized.
     Upgrade,
+    /// Somebody keeps a copy of the coordinators' state, or puts it back.
+    PutBack(Step),
 }
 
 /// Who sits at one side of a connection.

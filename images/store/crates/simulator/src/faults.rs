@@ -20,7 +20,9 @@ impl World {
         }
         if !self.is_only_late() {
             self.faults_left -= 1;
-            if !self.damage_if_safe() {
+            if self.is_put_back() {
+                self.coordinator_fault();
+            } else if !self.damage_if_safe() {
                 self.some_fault();
             }
         }

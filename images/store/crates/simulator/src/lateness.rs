@@ -34,6 +34,11 @@ struct Mark {
     appended: LogPosition,
 }
 
+/// Whether a seed with several coordinators is about that.
+pub fn is_late(seed: u64) -> bool {
+    seed % OF_SEEDS == 1
+}
+
 #[derive(Debug)]
 pub struct Lateness {
     stage: Stage,
@@ -52,7 +57,7 @@ impl Default for Lateness {
 impl World {
     /// Decides whether the seed is about that. Chance has its own source here.
     pub fn plan_lateness(&mut self, seed: u64) {
-        if self.scenario.fail_over.is_none() || seed % OF_SEEDS != 1 {
+        if self.scenario.fail_over.is_none() || !is_late(seed) {
             return;
         }
         self.lateness = Lateness {

@@ -11,7 +11,7 @@ use coordinator::state::objects::{self, Answer, Ending, Request, RequestId, Tuni
 use coordinator::{Config, Coordinator, Finalize, FinalizeError};
 use wire::ids::ReplyTo;
 use wire::member::coordinator::Kind;
-use wire::member::{ToCoordinator, ToShard};
+use wire::member::{Position, ToCoordinator, ToShard};
 use wire::time::Time;
 
 use crate::client::Purpose;
@@ -57,13 +57,21 @@ pub struct Election {
     cut_until: u64,
     /// It leads on although it cannot renew the lock.
     goes_on: bool,
+    /// It must not lead, and holds the lock until people have done something.
+    pub is_refused: bool,
     /// It dies when it has said so much more.
     pub dies_after: Option<u64>,
 }
 
+impl Election {
+    pub fn cut_until(&self) -> u64 {
+        self.cut_until
+    }
+}
+
 /// The API server, and what it keeps.
 pub struct Api {
-    server: ApiServer,
+    pub server: ApiServer,
     /// Process and incarnation that hold the lock, and how often it was renewed or taken.
     lock: (Option<(usize, u64)>, u64),
     /// Whom the store's address leads to, and whom it led to before: some have not heard yet.
@@ -103,14 +111,20 @@ impl Api {
         self.served_from = incarnations;
     }
 
+    /// Of the root.
+    pub fn position(&self) -> Option<Position> {
+        self.server.root().map(|root| root.position)
+    }
+
     /// Whether nobody has led after this one.
     pub fn is_led_by(&self, leader: &Coordinator) -> bool {
-        let position = leader.position();
-        let root = self.server.root();
-        root.is_some_and(|root| {
-            position
-                .is_some_and(|it| (it.term, it.nonce) == (root.position.term, root.position.nonce))
-        })
+        let leadership = |at: Position| (at.term, at.nonce);
+        let root = self.position().map(leadership);
+        root.is_some() && root == leader.position().map(leadership)
+    }
+
+    pub fn fails_until(&self) -> u64 {
+        self.fails_until
     }
 
     pub fn is_away(&self, now: u64) -> bool {
@@ -307,6 +321,7 @@ impl World {
                 self.coordinator_is_too_old(process);
                 self.stand_by(process);
             }
+            Output::Ended(ending, text) if self.older_state_is_noticed(process, ending, &text) => {}
             Output::Ended(ending, text) => {
                 let name = host_name(coordinator_host(process));
                 self.fail(format!("{name} ended with {ending:?}: {text}"));
@@ -357,6 +372,9 @@ impl World {
             Some(Kind::Welcome(it)) => it.position.map(|at| (at.term, it.cluster_time_ns)),
             _ => None,
         };
+        if self.may_tell_older_time() {
+            return;
+        }
         let (Some((term, time_ns)), Some(api)) = (told, &mut self.api) else {
             return;
         };
@@ -478,7 +496,7 @@ impl World {
     }
 
     /// The leadership is over, and the process begins anew.
-    fn stand_by(&mut self, process: usize) {
+    pub fn stand_by(&mut self, process: usize) {
         self.end_coordinator(process);
         let host = coordinator_host(process);
         self.note_fault(host, "stands by", 0);
@@ -636,6 +654,7 @@ impl World {
 
     /// Something happens to the coordinators, or to the API server.
     pub fn coordinator_fault(&mut self) {
+        self.excuse_coordinators();
         let leading = self.leading().map(|(process, _)| process);
         let process = match (leading, self.random.chance(800)) {
             (Some(leading), true) => leading,
@@ -739,6 +758,7 @@ impl World {
 
     /// All is well again with whoever leads, and with the API server.
     pub fn end_coordinator_faults(&mut self) {
+        self.end_put_back();
         if let Some(api) = &mut self.api {
             api.fails_until = 0;
             api.wavers_until = 0;

@@ -30,6 +30,7 @@ mod notes;
 mod oracle;
 mod peers;
 mod processes;
+mod put_back;
 mod random;
 mod run;
 mod scan;

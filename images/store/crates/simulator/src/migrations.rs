@@ -200,7 +200,8 @@ impl World {
 
     /// Something happens to those between whom a tablet is on its way, or was.
     pub fn strike(&mut self, between: Between) {
-        if self.phase != Phase::Load || self.faults_left == 0 || self.is_only_late() {
+        let is_calm = self.is_only_late() || self.is_put_back();
+        if self.phase != Phase::Load || self.faults_left == 0 || is_calm {
             return;
         }
         self.faults_left -= 1;

@@ -102,7 +102,7 @@ pub struct World {
 /// What a coordinator says that does not read the format of the state.
 pub const TOO_OLD: &str = "by a newer build";
 /// By then the servers are in, unless the network is slow.
-const START_OF_LOAD: u64 = 100 * MILLI;
+pub const START_OF_LOAD: u64 = 100 * MILLI;
 /// Simulated time after which the load ends, whatever was done of it.
 const MAX_LOAD: u64 = 90 * SECOND;
 /// Simulated time in which everything has to end once faults have stopped. The longest thing there is: a client that was
@@ -201,6 +201,7 @@ impl World {
         self.plan_migration();
         self.plan_upgrade();
         self.plan_drain();
+        self.plan_put_back();
         if self.scenario.lease_expires {
             let at = START_OF_LOAD + self.random.between(MILLI, 300 * MILLI);
             self.schedule_in(at, Event::Absence);
@@ -391,7 +392,8 @@ impl World {
             | Event::Drain
             | Event::Late
             | Event::Strike(_)
-            | Event::Upgrade => None,
+            | Event::Upgrade
+            | Event::PutBack(_) => None,
         }
     }
 
@@ -473,6 +475,7 @@ impl World {
             Event::Late => self.late(),
             Event::Strike(between) => self.strike(between),
             Event::Upgrade => self.upgrade(),
+            Event::PutBack(step) => self.put_back_step(step),
         }
     }
 
