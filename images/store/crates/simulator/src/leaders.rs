@@ -162,6 +162,7 @@ fn tuning() -> Tuning {
         max_reads: 2,
         max_deletes: 5,
         sweep_interval: Duration::from_secs(5),
+        look_interval: Duration::from_secs(2),
     }
 }
 

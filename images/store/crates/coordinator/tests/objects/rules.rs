@@ -24,7 +24,10 @@ struct Desk {
     ended: Option<(Ending, String)>,
 }
 
-fn keeper(nonce: u64) -> Keeper {
+/// It does not look at the root unless it writes, but where that is what is tested.
+const NO_LOOKS: Duration = Duration::from_secs(86_400);
+
+fn keeper(nonce: u64, look_interval: Duration) -> Keeper {
     Keeper::new(Settings {
         nonce,
         leader: format!("leader-{nonce}"),
@@ -32,6 +35,7 @@ fn keeper(nonce: u64) -> Keeper {
         awaits_seed: false,
         tuning: Tuning {
             sweep_interval: Tuning::default().sweep_interval,
+            look_interval,
             ..tuning()
         },
     })
@@ -39,8 +43,12 @@ fn keeper(nonce: u64) -> Keeper {
 
 impl Desk {
     fn start(nonce: u64) -> Desk {
+        Desk::start_looking(nonce, NO_LOOKS)
+    }
+
+    fn start_looking(nonce: u64, look_interval: Duration) -> Desk {
         let mut desk = Desk {
-            keeper: keeper(nonce),
+            keeper: keeper(nonce, look_interval),
             now: Time(1_000),
             open: Vec::new(),
             loaded: None,
@@ -674,6 +682,44 @@ fn a_leader_whose_root_was_put_back_ends() {
     desk.serve(&mut server);
     desk.assert_ended(Ending::RolledBack, "Put the newer ones back");
     assert_eq!(desk.committed, 1);
+}
+
+#[test]
+fn a_leader_that_writes_nothing_looks_at_the_root() {
+    const INTERVAL: Duration = Duration::from_secs(5);
+    let (mut server, _) = with_chunks();
+    let looking = |nonce, server: &mut ApiServer| {
+        let mut desk = Desk::start_looking(nonce, INTERVAL);
+        desk.serve(server);
+        assert!(desk.keeper.next_wake() <= desk.now + INTERVAL);
+        desk
+    };
+    let mut desk = looking(2, &mut server);
+    let backup = server.objects.clone();
+    desk.commit("b", "1");
+    desk.serve(&mut server);
+    desk.pass(INTERVAL - Duration::from_millis(1));
+    assert_eq!(desk.open, [], "a commit is a look");
+    for _ in 0..3 {
+        desk.pass(INTERVAL);
+        let (id, request) = desk.only();
+        assert_eq!(request, Request::Get(Name::Root));
+        // It is tried again where nothing came, and all is well.
+        desk.answer(id, failed());
+        desk.pass(Duration::from_millis(200));
+        desk.serve(&mut server);
+        assert_eq!(desk.ended, None);
+    }
+    server.roll_back(backup);
+    desk.pass(INTERVAL);
+    desk.serve(&mut server);
+    desk.assert_ended(Ending::RolledBack, "Put the newer ones back");
+
+    let mut old = looking(3, &mut server);
+    Desk::leading(4, &mut server);
+    old.pass(INTERVAL);
+    old.serve(&mut server);
+    old.assert_ended(Ending::Deposed, "\"leader-4\" leads now");
 }
 
 #[test]

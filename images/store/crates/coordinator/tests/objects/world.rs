@@ -123,6 +123,7 @@ pub fn tuning() -> Tuning {
         max_reads: 3,
         max_deletes: 5,
         sweep_interval: Duration::from_secs(2),
+        look_interval: Duration::from_secs(1),
     }
 }
 

@@ -7,6 +7,7 @@ use wire::time::Time;
 use super::call::{Call, Outbox};
 use super::chunks::{Namer, Pairs, Writing};
 use super::format::{ChunkId, Root};
+use super::look::{Look, Seen};
 use super::position::Standing;
 use super::swap::{Swap, Verdict};
 use super::sweep::{self, Sweep};
@@ -31,6 +32,8 @@ pub struct Lead {
     delta: Option<Delta>,
     base: Option<Base>,
     sweep: Sweep,
+    /// At the root, when nothing was written for a while: each write looks at it as well.
+    look: Look,
 }
 
 /// A swap on its way.
@@ -72,6 +75,7 @@ impl Lead {
         };
         Lead {
             sweep: Sweep::new(tuning.sweep_interval, now),
+            look: Look::new(now + tuning.look_interval),
             tuning,
             namer,
             root,
@@ -102,7 +106,7 @@ impl Lead {
         let swap = self.swap.iter().map(|commit| commit.swap.call());
         let delta = self.delta.iter().map(|delta| delta.writing.call());
         let base = self.base.iter().map(|base| base.writing.call());
-        let calls = swap.chain(delta).chain(base);
+        let calls = swap.chain(delta).chain(base).chain([self.look.call()]);
         calls.filter_map(Call::trouble).chain(self.sweep.trouble())
     }
 
@@ -110,7 +114,9 @@ impl Lead {
         let swap = self.swap.iter().map(|commit| commit.swap.call().wake());
         let delta = self.delta.iter().map(|delta| delta.writing.wake());
         let base = self.base.iter().map(|base| base.writing.wake());
-        let wakes = swap.chain(delta).chain(base).chain([self.sweep.wake()]);
+        let look = self.swap.is_none().then(|| self.look.call().wake());
+        let wakes = swap.chain(delta).chain(base).chain(look);
+        let wakes = wakes.chain([self.sweep.wake()]);
         wakes.min().unwrap_or(Time::NEVER)
     }
 
@@ -128,8 +134,9 @@ impl Lead {
                 self.swap = self.next_commit(now);
             }
         }
-        if let Some(commit) = &mut self.swap {
-            commit.swap.poll(now, out);
+        match &mut self.swap {
+            Some(commit) => commit.swap.poll(now, out),
+            None => self.look.poll(now, self.root.position, out),
         }
         self.sweep.poll(now, self.root.position, out);
     }
@@ -200,6 +207,15 @@ impl Lead {
         if let Some(verdict) = swap.and_then(|swap| swap.answered(now, id, answer)) {
             return self.swapped(now, verdict, out);
         }
+        match self.look.answered(now, id, answer) {
+            None => {}
+            Some(Seen::Open) => return Ok(()),
+            Some(Seen::Mine) => {
+                self.look = Look::new(now + self.tuning.look_interval);
+                return Ok(());
+            }
+            Some(Seen::Ended(ending, text)) => return Err((ending, text)),
+        }
         let delta = self.delta.iter_mut().map(|delta| &mut delta.writing);
         let base = self.base.iter_mut().map(|base| &mut base.writing);
         for writing in delta.chain(base) {
@@ -260,6 +276,7 @@ impl Lead {
     fn done(&mut self, now: Time, commit: Commit, version: Version, out: &mut Outbox) {
         self.root = commit.swap.root;
         self.version = version;
+        self.look = Look::new(now + self.tuning.look_interval);
         commit.batch.apply_to(&mut self.pairs);
         if commit.commits_to > self.committed {
             self.committed = commit.commits_to;

@@ -26,9 +26,9 @@ pub enum Seen {
 }
 
 impl Look {
-    pub fn new(now: Time) -> Look {
+    pub fn new(due: Time) -> Look {
         Look {
-            call: Call::new("read the root", now),
+            call: Call::new("read the root", due),
             known: None,
         }
     }

@@ -67,6 +67,8 @@ pub struct Tuning {
     pub max_deletes: usize,
     /// So often it is looked for chunks that can be deleted, if none are known to be.
     pub sweep_interval: Duration,
+    /// A leader that writes nothing reads the root as often as this: it may have been put back, or be another one's.
+    pub look_interval: Duration,
 }
 
 impl Default for Tuning {
@@ -78,6 +80,7 @@ impl Default for Tuning {
             max_reads: 8,
             max_deletes: 32,
             sweep_interval: Duration::from_secs(600),
+            look_interval: Duration::from_secs(5),
         }
     }
 }
