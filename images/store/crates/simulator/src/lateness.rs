@@ -12,6 +12,9 @@ const OF_SEEDS: u64 = 3;
 /// From the last trouble to the moment at which all must be well: backups that were late are avoided for a second, and connections tried again after two.
 const CALM: u64 = 6 * SECOND;
 
+/// Clients have begun, and have tables.
+const MIN_OPERATIONS: usize = 30;
+
 /// How far it is.
 #[derive(Debug, Default)]
 enum Stage {
@@ -101,7 +104,7 @@ impl World {
 
     fn await_safety(&mut self) {
         self.end_faults();
-        if !self.is_safe() || !self.all_serve() {
+        if !self.is_safe() || !self.all_serve() || self.history.records.len() < MIN_OPERATIONS {
             self.lateness.stage = Stage::Awaited;
             let again = self.lateness.random.between(MILLI, 300 * MILLI);
             return self.schedule_in(again, Event::Late);
