@@ -45,7 +45,8 @@ func clusterPerfKeepsFigures(t *testing.T) {
 			t.Errorf("%s has no %s: %.300s", document, part, text)
 		}
 	}
-	if columns := kubectl(t, "get", "rcperf", "-n", namespace); !strings.Contains(columns, "Completed") || !strings.Contains(columns, " us ") {
+	columns := kubectl(t, "get", "rcperf", "-n", namespace)
+	if !strings.Contains(columns, "Completed") || !strings.Contains(columns, " us ") {
 		t.Errorf("kubectl get rcperf shows\n%s", columns)
 	}
 

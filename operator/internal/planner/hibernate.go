@@ -16,9 +16,9 @@ type Hibernation struct {
 	WaitsFor string
 }
 
-// hibernate ends all pods: first those of masters, which write out what their volumes do not have yet, and those of coordinators when they are
-// gone. It begins when nothing is short of copies, as whatever is wrong is better put right while somebody runs; that it has begun is on record
-// before the first pod ends, for afterwards it cannot be seen any more. Until then, everything else is as ever.
+// hibernate ends all pods: first those of masters, which write out what their volumes do not have yet, and those of coordinators
+// when they are gone. It begins when nothing is short of copies, as whatever is wrong is better put right while somebody runs. That
+// it has begun is on record before the first pod ends, for afterwards it cannot be seen any more. Until then, all else is as ever.
 func (p *planning) hibernate() {
 	o := p.observed
 	state := &Hibernation{Begun: o.Store.Status.HibernatedSince != nil, WaitsFor: p.whyAwake()}

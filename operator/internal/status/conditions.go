@@ -121,10 +121,8 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 		return moving(v1alpha1.ReasonDeleting, "waiting for the Store's pods to end")
 	case o.Store.Spec.Paused:
 		return stuck(v1alpha1.ReasonPaused, pausedMessage(plan))
-	case isAsleep(plan) && plan.Hibernation.PodsLeft == 0:
-		return stuck(v1alpha1.ReasonHibernated, asleepMessage(plan))
 	case plan.Hibernation != nil:
-		return moving(v1alpha1.ReasonHibernating, asleepMessage(plan))
+		return hibernating(plan)
 	case len(excess) > 0 && outcome.Refused != "":
 		return stuck(v1alpha1.ReasonScaleInBlocked, scaleInMessage(o.Store, outcome))
 	}
@@ -163,12 +161,19 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 // isAsleep: its pods are being ended, or have ended, because it is hibernated.
 func isAsleep(plan planner.Plan) bool { return plan.Hibernation != nil && plan.Hibernation.Begun }
 
+func hibernating(plan planner.Plan) verdict {
+	if isAsleep(plan) && plan.Hibernation.PodsLeft == 0 {
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonHibernated, asleepMessage(plan)}
+	}
+	return verdict{metav1.ConditionTrue, v1alpha1.ReasonHibernating, asleepMessage(plan)}
+}
+
 func asleepMessage(plan planner.Plan) string {
 	switch state := plan.Hibernation; {
 	case !state.Begun:
 		return "it goes to sleep when nothing keeps it awake: " + state.WaitsFor
 	case state.PodsLeft > 0:
-		return fmt.Sprintf("it goes to sleep; left to end: %s", count(int64(state.PodsLeft), "pod"))
+		return "it goes to sleep; left to end: " + count(int64(state.PodsLeft), "pod")
 	default:
 		return "it sleeps, with everything in its volumes; set hibernated to false to have it back"
 	}
