@@ -228,7 +228,11 @@ fn a_run_that_is_ended_leaves_no_tables() {
             .contains(&"run-test".to_owned())
             .then_some(())
     });
-    assert_eq!(run.report()["state"], "Running");
+    let report = run.report();
+    assert_eq!(
+        (&report["state"], &report["note"]),
+        (&"Running".into(), &"readDist".into())
+    );
     assert_eq!(run.end(), Some(0));
     assert_eq!(table_names(&store), [""; 0]);
 }

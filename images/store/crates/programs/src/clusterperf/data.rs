@@ -21,6 +21,11 @@ pub fn progress(text: &str) {
     text.clone_into(&mut *super::guarded(&LAST));
 }
 
+/// A test begins; its notes follow, if it has any.
+pub fn begin(test: &str) {
+    test.clone_into(&mut *super::guarded(&LAST));
+}
+
 pub fn last_progress() -> String {
     super::guarded(&LAST).clone()
 }

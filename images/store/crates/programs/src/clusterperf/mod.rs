@@ -421,6 +421,7 @@ fn follow(options: &Options, index: u32) -> Result<(), String> {
 fn lead(options: &Options, board: &Board) -> Result<(), String> {
     let mut cluster = connect(options)?;
     for test in &options.tests {
+        data::begin(test);
         let mut results = if test == "basic" {
             basic(&mut cluster, options)?
         } else {

@@ -119,7 +119,7 @@ pub fn run(options: &Options, address: SocketAddrV4) -> Result<(), String> {
     let result = tokio_runtime()?.block_on(async {
         let listener = http::bind(address).await?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
-        data::progress(&format!("serving http://{address}"));
+        eprintln!("# serving http://{address}");
         std::thread::Builder::new()
             .name("measure".to_owned())
             .spawn(move || {
