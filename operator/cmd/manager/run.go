@@ -112,7 +112,7 @@ func run(command *cobra.Command, options runOptions) error {
 	if err := reconciler.SetupWithManager(manager); err != nil {
 		return fmt.Errorf("set up the controller of Stores: %w", err)
 	}
-	if err := setUpRuns(manager); err != nil {
+	if err := setUpRuns(manager, options.namespace); err != nil {
 		return err
 	}
 	if err := errors.Join(
@@ -129,7 +129,7 @@ func run(command *cobra.Command, options runOptions) error {
 
 // setUpRuns looks after ClusterPerfs, if their definition is there: who upgrades the operator without the definitions still has his Stores
 // looked after.
-func setUpRuns(manager ctrl.Manager) error {
+func setUpRuns(manager ctrl.Manager, namespace string) error {
 	kind := v1alpha1.GroupVersion.WithKind("ClusterPerf")
 	switch _, err := manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); {
 	case meta.IsNoMatchError(err):
@@ -139,11 +139,12 @@ func setUpRuns(manager ctrl.Manager) error {
 		return fmt.Errorf("look for the definition of ClusterPerfs: %w", err)
 	}
 	reconciler := &controller.PerfReconciler{
-		Client:   manager.GetClient(),
-		Live:     manager.GetAPIReader(),
-		Recorder: manager.GetEventRecorder(recorderName),
-		Clients:  controller.NewHTTPPerfReader(),
-		Now:      time.Now,
+		Client:    manager.GetClient(),
+		Live:      manager.GetAPIReader(),
+		Recorder:  manager.GetEventRecorder(recorderName),
+		Clients:   controller.NewHTTPPerfReader(),
+		Now:       time.Now,
+		Namespace: namespace,
 	}
 	if err := reconciler.SetupWithManager(manager); err != nil {
 		return fmt.Errorf("set up the controller of ClusterPerfs: %w", err)

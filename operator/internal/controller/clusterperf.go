@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,6 +51,8 @@ type PerfReconciler struct {
 	Clients PerfReader
 	// Now is the clock.
 	Now func() time.Time
+	// Namespace is the operator's own, from which it may reach the first clients.
+	Namespace string
 
 	// turn is held from the look at who has begun until it is on record that this run has.
 	turn sync.Mutex
@@ -227,8 +230,7 @@ func (r *PerfReconciler) apply(ctx context.Context, o perf.Observed, steps []per
 		case perf.CheckTurn:
 			err = r.checkTurn(ctx, o.Run)
 		case perf.CreateClient:
-			pod := resources.PerfClient(o.Run, o.Store, step.Index)
-			err = r.Client.Apply(ctx, pod, FieldManager, client.ForceOwnership)
+			err = r.createClient(ctx, o, step.Index)
 		case perf.CreateCleanup:
 			pod := resources.PerfCleanup(o.Run, o.Store)
 			err = r.Client.Apply(ctx, pod, FieldManager, client.ForceOwnership)
@@ -263,6 +265,40 @@ func (r *PerfReconciler) checkTurn(ctx context.Context, run *v1alpha1.ClusterPer
 	return nil
 }
 
+// createClient opens the first client's port before there is one.
+func (r *PerfReconciler) createClient(ctx context.Context, o perf.Observed, index int) error {
+	if index == 0 {
+		policy := resources.PerfPolicy(o.Run, r.Namespace)
+		if err := r.refuseOthers(ctx, o.Run, "NetworkPolicy", *policy.Name, &networkingv1.NetworkPolicy{}); err != nil {
+			return err
+		}
+		if err := r.Client.Apply(ctx, policy, FieldManager, client.ForceOwnership); err != nil {
+			return fmt.Errorf("apply NetworkPolicy %s: %w", *policy.Name, err)
+		}
+	}
+	pod := resources.PerfClient(o.Run, o.Store, index)
+	if err := r.Client.Apply(ctx, pod, FieldManager, client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply Pod %s: %w", *pod.Name, err)
+	}
+	return nil
+}
+
+// refuseOthers fails if there is an object of that name that is not the run's. The API server itself is asked: the cache holds only the
+// operator's own.
+func (r *PerfReconciler) refuseOthers(ctx context.Context, run *v1alpha1.ClusterPerf, kind, name string, object client.Object) error {
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: run.Namespace, Name: name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for a %s %s: %w", kind, name, err)
+	case !metav1.IsControlledBy(object, run):
+		return fmt.Errorf("%s %s/%s is there already and is not this run's: delete it, or make the run under another name",
+			kind, run.Namespace, name)
+	}
+	return nil
+}
+
 func (r *PerfReconciler) deletePod(ctx context.Context, run *v1alpha1.ClusterPerf, step perf.DeletePod) error {
 	uid := types.UID(step.UID)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: run.Namespace, Name: step.Name}}
@@ -272,13 +308,8 @@ func (r *PerfReconciler) deletePod(ctx context.Context, run *v1alpha1.ClusterPer
 
 func (r *PerfReconciler) saveResults(ctx context.Context, run *v1alpha1.ClusterPerf, ip string) error {
 	name := perf.ResultsName(run)
-	there := &corev1.ConfigMap{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: run.Namespace, Name: name}, there)
-	switch {
-	case err != nil && !apierrors.IsNotFound(err):
-		return fmt.Errorf("look for ConfigMap %s: %w", name, err)
-	case err == nil && !metav1.IsControlledBy(there, run):
-		return fmt.Errorf("ConfigMap %s/%s is there already and is not this run's: delete it", run.Namespace, name)
+	if err := r.refuseOthers(ctx, run, "ConfigMap", name, &corev1.ConfigMap{}); err != nil {
+		return err
 	}
 	documents, err := r.Clients.Documents(ctx, ip)
 	if err != nil {

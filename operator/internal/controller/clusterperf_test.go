@@ -13,9 +13,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,6 +51,7 @@ func newPerfHarness(t *testing.T) *perfHarness {
 	h := &perfHarness{harness: settled(t)}
 	h.runs = &PerfReconciler{
 		Client: h.client, Live: h.client, Recorder: h.events, Clients: h, Now: func() time.Time { return h.now },
+		Namespace: "rcbox-system",
 	}
 	return h
 }
@@ -153,6 +156,15 @@ func TestRunIsCarriedOut(t *testing.T) {
 	if pods[0].Spec.Containers[0].Image != "store:1" || pods[0].Spec.RestartPolicy != corev1.RestartPolicyNever ||
 		*pods[0].Spec.AutomountServiceAccountToken || pods[0].Spec.Affinity.PodAntiAffinity == nil {
 		t.Errorf("the pod is %+v", pods[0].Spec)
+	}
+	policy := &networkingv1.NetworkPolicy{}
+	if err := h.client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "first-client"}, policy); err != nil {
+		t.Fatal(err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	rule := policy.Spec.Ingress[0]
+	if err != nil || !selector.Matches(labels.Set(pods[0].Labels)) || rule.Ports[0].Port.IntValue() != 11500 || len(rule.From) != 1 {
+		t.Errorf("the policy is %+v", policy.Spec)
 	}
 	h.report = &perf.Report{State: perf.StateRunning}
 	h.mustLook("first", 2)

@@ -5,8 +5,10 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
+	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
@@ -45,6 +47,24 @@ func PerfResults(run *v1alpha1.ClusterPerf, name string, documents map[string]st
 		WithLabels(perfLabels(run)).
 		WithOwnerReferences(perfOwner(run)).
 		WithData(documents)
+}
+
+// PerfPolicy opens the first client's port to the operator; nothing else has to reach a client. An operator that does not run in a pod
+// (no namespace) is let in with everybody.
+func PerfPolicy(run *v1alpha1.ClusterPerf, operatorNamespace string) *networkingac.NetworkPolicyApplyConfiguration {
+	rule := ingress(policyPort(PerfHTTPPort))
+	if operatorNamespace != "" {
+		rule.WithFrom(operatorIn(operatorNamespace))
+	}
+	return networkingac.NetworkPolicy(run.Name+"-client", run.Namespace).
+		WithLabels(perfLabels(run)).
+		WithOwnerReferences(perfOwner(run)).
+		WithSpec(networkingac.NetworkPolicySpec().
+			WithPodSelector(metaac.LabelSelector().WithMatchLabels(map[string]string{
+				v1alpha1.LabelClusterPerf: run.Name, v1alpha1.LabelComponent: v1alpha1.ComponentPerfClient,
+			})).
+			WithPolicyTypes(networkingv1.PolicyTypeIngress).
+			WithIngress(rule))
 }
 
 // PerfClient builds the pod of a run's client. Its name is the same each time, so that making it twice makes one.

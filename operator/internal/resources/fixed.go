@@ -63,11 +63,7 @@ func NetworkPolicies(store *v1alpha1.Store, operatorNamespace string) []*network
 			WithMatchLabels(map[string]string{v1alpha1.LabelAdminClient: store.Name})),
 	}
 	if operatorNamespace != "" {
-		admins = append(admins, networkingac.NetworkPolicyPeer().
-			WithNamespaceSelector(metaac.LabelSelector().
-				WithMatchLabels(map[string]string{namespaceNameLabel: operatorNamespace})).
-			WithPodSelector(metaac.LabelSelector().
-				WithMatchLabels(map[string]string{v1alpha1.LabelName: v1alpha1.ManagedByValue})))
+		admins = append(admins, operatorIn(operatorNamespace))
 	}
 	master := []*networkingac.NetworkPolicyIngressRuleApplyConfiguration{
 		ingress(policyPort(MasterClientPort).WithEndPort(MasterClientPort+MaxShards-1), policyPort(MasterHTTPPort)),
@@ -82,6 +78,14 @@ func NetworkPolicies(store *v1alpha1.Store, operatorNamespace string) []*network
 			ingress(policyPort(CoordinatorAdminPort)).WithFrom(admins...)),
 		networkPolicy(store, v1alpha1.ComponentMaster, master...),
 	}
+}
+
+func operatorIn(namespace string) *networkingac.NetworkPolicyPeerApplyConfiguration {
+	return networkingac.NetworkPolicyPeer().
+		WithNamespaceSelector(metaac.LabelSelector().
+			WithMatchLabels(map[string]string{namespaceNameLabel: namespace})).
+		WithPodSelector(metaac.LabelSelector().
+			WithMatchLabels(map[string]string{v1alpha1.LabelName: v1alpha1.ManagedByValue}))
 }
 
 func networkPolicy(
