@@ -137,7 +137,7 @@ func recovering(o planner.Observed, next *v1alpha1.StoreStatus) verdict {
 	case o.Store.Spec.Replication.Factor == 0:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonUnreplicated, "there are no copies to recover anything from"}
 	case next.HibernatedSince != nil:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonHibernated, "nothing runs; what masters held comes back when the Store wakes up"}
+		return verdict{metav1.ConditionFalse, v1alpha1.ReasonHibernated, "nothing runs; what masters held comes back when it wakes up"}
 	case o.Cluster == nil:
 		return verdict{
 			metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown,
