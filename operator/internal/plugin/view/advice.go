@@ -102,6 +102,12 @@ func (s *Snapshot) memberAdvice() []Advice {
 
 func (s *Snapshot) laterAdvice() []Advice {
 	var list []Advice
+	if s.Store.Spec.Paused {
+		list = append(list, Advice{"The operator changes nothing, for spec.paused is set. To have it go on", s.setFalse("paused")})
+	}
+	if s.Store.Spec.Hibernated {
+		list = append(list, Advice{"The Store sleeps, for spec.hibernated is set. To wake it up", s.setFalse("hibernated")})
+	}
 	switch progressing := s.condition(v1alpha1.ConditionProgressing); progressing.Reason {
 	case v1alpha1.ReasonRestartPending:
 		// The message ends with the command; it has more reason than can be made up here.
@@ -118,6 +124,11 @@ func (s *Snapshot) laterAdvice() []Advice {
 		list = append(list, Advice{"The operator cannot go on: " + progressing.Message, ""})
 	}
 	return list
+}
+
+// setFalse is the command that takes a switch of the spec back.
+func (s *Snapshot) setFalse(field string) string {
+	return fmt.Sprintf(`kubectl patch -n %s store/%s --type merge -p '{"spec":{"%s":false}}'`, s.Store.Namespace, s.Store.Name, field)
 }
 
 // rcbox is the store's own command line, in the coordinator's pod.

@@ -41,6 +41,8 @@ func mark(state State) string {
 		return "p"
 	case StateNoPod:
 		return "-"
+	case StateAsleep:
+		return "z"
 	case StateFree:
 		return "."
 	case StateNotReady:
@@ -52,7 +54,8 @@ func mark(state State) string {
 
 // states in the order of the legend: what is good first.
 var states = []State{
-	StateUp, StateDraining, StateDrained, StateStarting, StatePending, StateNoPod, StateRecovering, StateDown, StateUnknown,
+	StateUp, StateDraining, StateDrained, StateStarting, StatePending, StateNoPod, StateAsleep, StateRecovering, StateDown,
+	StateUnknown,
 	StateFree, StateNotReady,
 }
 
@@ -282,7 +285,8 @@ func foldDomains(domains []Domain) []Domain {
 
 func worst(tally map[State]int) State {
 	for _, state := range []State{
-		StateDown, StateRecovering, StateNotReady, StateNoPod, StatePending, StateStarting, StateDraining, StateDrained, StateUp,
+		StateDown, StateRecovering, StateNotReady, StateNoPod, StatePending, StateStarting, StateDraining, StateDrained, StateAsleep,
+		StateUp,
 	} {
 		if tally[state] > 0 {
 			return state

@@ -4,6 +4,7 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,7 @@ const (
 	StateStarting   State = "starting"
 	StatePending    State = "pending"
 	StateNoPod      State = "no pod"
+	StateAsleep     State = "asleep"
 	StateUnknown    State = "unknown"
 	StateFree       State = "free"
 	StateNotReady   State = "not ready"
@@ -174,6 +176,12 @@ func (s sources) member(name string) Member {
 	}
 	m.Domain = s.domain(&m)
 	m.State, m.Note = s.state(&m, reported, recorded, pod)
+	switch {
+	case s.Store.Spec.Hibernated && pod == nil:
+		m.State, m.Note = StateAsleep, ""
+	case recorded != nil && recorded.Lost != nil && m.State != StateUp:
+		m.Note = LostText(recorded.Lost)
+	}
 	return m
 }
 
@@ -295,6 +303,15 @@ func stateUnasked(recorded *v1alpha1.MemberStatus, pod *corev1.Pod) (state State
 	default:
 		return StateUnknown, note
 	}
+}
+
+// LostText says what becomes of a member that was lost with its node.
+func LostText(lost *v1alpha1.LostStatus) string {
+	text := fmt.Sprintf("lost with node %s (%s)", lost.Node, lost.Cause)
+	if lost.WaitsFor != "" {
+		return text + "; it moves to another when that may be: " + lost.WaitsFor
+	}
+	return text + "; it moves to another"
 }
 
 // PodTrouble says in Kubernetes' words why a pod does not run; empty where it does, or is on its way.

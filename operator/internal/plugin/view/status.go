@@ -219,8 +219,10 @@ func conditionColour(condition *metav1.Condition) string {
 		switch {
 		case isTrue:
 			return yellow
-		case condition.Reason == v1alpha1.ReasonAsSpecified:
+		case condition.Reason == v1alpha1.ReasonAsSpecified, condition.Reason == v1alpha1.ReasonHibernated:
 			return green
+		case condition.Reason == v1alpha1.ReasonPaused, condition.Reason == v1alpha1.ReasonCanBeFinalized:
+			return yellow
 		default:
 			return red
 		}

@@ -226,6 +226,29 @@ func TestPictureWithoutTheCoordinator(t *testing.T) {
 	golden(t, "unasked.txt", s.Picture(view.Style{}, false))
 }
 
+// Nothing of a Store that sleeps is in trouble.
+func TestPictureOfSleep(t *testing.T) {
+	s := scene(2, 0)
+	s.Cluster, s.ClusterError, s.LeaderPod, s.Pods = nil, "no coordinator runs", "", nil
+	s.Store.Spec.Hibernated, s.Store.Spec.Paused = true, true
+	set(s, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "it sleeps")
+	set(s, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "it sleeps")
+	golden(t, "asleep.txt", s.Picture(view.Style{}, false))
+}
+
+// A member that was lost with its node has the operator's word.
+func TestLostMember(t *testing.T) {
+	s := scene(2, 0)
+	s.Cluster.Members = s.Cluster.Members[:1]
+	s.Pods = s.Pods[:2]
+	s.Store.Status.Masters.Members = []v1alpha1.MemberStatus{{Name: "box-master-1", Lost: &v1alpha1.LostStatus{
+		Node: "node-1", Cause: v1alpha1.NodeDeleted,
+	}}}
+	if note := s.Members()[1].Note; note != "lost with node node-1 (Deleted); it moves to another" {
+		t.Errorf("its note is %q", note)
+	}
+}
+
 // A Store that was made this moment has nothing yet, and that is no reason to fail.
 func TestPictureOfNothing(t *testing.T) {
 	store := &v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "box", CreationTimestamp: ago(0)}}

@@ -41,7 +41,7 @@ func colourOf(state State) string {
 		return green
 	case StateDown, StateRecovering, StateNotReady:
 		return red
-	case StateFree, StateUnknown:
+	case StateFree, StateUnknown, StateAsleep:
 		return ""
 	default:
 		return yellow

@@ -145,9 +145,9 @@ func (e *Evidence) refusedByNodes(message string) Finding {
 		Details:  []string{"the scheduler: " + message},
 	}
 	if stranded {
-		finding.Details = append(finding.Details, "It goes on by itself when that node is back. If the node is gone for good, and "+
-			"the Store's condition Recovering is False, deleting claim and pod gives the member a new volume; "+
-			"what the old one held is copied anew.")
+		finding.Details = append(finding.Details, "It goes on by itself when that node is back. If the node is lost, the operator "+
+			"moves the member after recovery.rescheduleAfter; by hand, while the Store's condition Recovering is False, deleting claim "+
+			"and pod gives the member a new volume, and what the old one held is copied anew.")
 	}
 	return finding
 }

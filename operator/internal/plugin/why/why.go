@@ -12,6 +12,7 @@ import (
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/plugin/view"
 )
 
 // maxEvents is how many of the last warnings are told.
@@ -59,6 +60,9 @@ func Explain(e *Evidence) Finding {
 	finding.Commands = append([]string{}, finding.Commands...)
 	if finding.Ready {
 		return finding
+	}
+	if lost := e.lost(); lost != nil {
+		finding.Details = append(finding.Details, "Its member is "+view.LostText(lost)+".")
 	}
 	for _, event := range e.warnings() {
 		text := strings.TrimSpace(event.Message)
@@ -132,6 +136,12 @@ func (e *Evidence) noPod() Finding {
 	if ordinal, isMaster := v1alpha1.MasterOrdinal(e.Store.Name, e.Member); isMaster && ordinal >= int(e.Store.Spec.Masters.Replicas) {
 		return Finding{Sentence: fmt.Sprintf("%s: masters.replicas is %d, so that the Store has no place for it.",
 			name, e.Store.Spec.Masters.Replicas)}
+	}
+	if e.Store.Spec.Hibernated {
+		return Finding{Sentence: name + ": the Store sleeps (spec.hibernated)."}
+	}
+	if e.Store.Spec.Paused {
+		return Finding{Sentence: name + ", and gets none: the operator changes nothing of this Store (spec.paused)."}
 	}
 	for claimName, claim := range e.Claims {
 		if claim != nil && claim.DeletionTimestamp != nil {
@@ -210,6 +220,19 @@ func (e *Evidence) ready() Finding {
 		}
 	}
 	return finding
+}
+
+// lost is what the operator has on record of a member that was lost with its node.
+func (e *Evidence) lost() *v1alpha1.LostStatus {
+	if e.Store == nil {
+		return nil
+	}
+	for i := range e.Store.Status.Masters.Members {
+		if member := &e.Store.Status.Masters.Members[i]; member.Name == e.Member {
+			return member.Lost
+		}
+	}
+	return nil
 }
 
 // pending is how the pod differs from the Store's spec.

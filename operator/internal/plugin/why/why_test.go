@@ -235,6 +235,14 @@ func TestExplain(t *testing.T) {
 			e.Pod = nil
 			claim(e, func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{Time: now} })
 		}, []string{"its claim box-master-0-copies is being deleted"}},
+		{"no pod, it sleeps", func(e *why.Evidence) { e.Pod, e.Store.Spec.Hibernated = nil, true }, []string{"the Store sleeps"}},
+		{"no pod, and nobody makes one", func(e *why.Evidence) { e.Pod, e.Store.Spec.Paused = nil, true }, []string{"spec.paused"}},
+		{"lost with its node", func(e *why.Evidence) {
+			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{{Name: e.Member, Lost: &v1alpha1.LostStatus{
+				Node: "node-1", Cause: v1alpha1.NodeNotReady, WaitsFor: "5m0s are not over",
+			}}}
+			unscheduled(e, "x")
+		}, []string{"lost with node node-1 (NotReady)", "5m0s are not over"}},
 		{"no pod yet", func(e *why.Evidence) { e.Pod = nil }, []string{"has not made one yet", "whether the operator runs"}},
 		{"somebody else's pod", func(e *why.Evidence) {
 			e.Store, e.Pod.Labels, e.Reported = nil, nil, nil
