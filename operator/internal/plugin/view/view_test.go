@@ -128,9 +128,9 @@ func pod(member, name, node, component string) corev1.Pod {
 	}
 }
 
-func set(s *view.Snapshot, name string, status metav1.ConditionStatus, reason, message string) {
+func setFalse(s *view.Snapshot, name, reason, message string) {
 	meta.SetStatusCondition(&s.Store.Status.Conditions, metav1.Condition{
-		Type: name, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(8 * time.Second),
+		Type: name, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: ago(8 * time.Second),
 	})
 }
 
@@ -166,8 +166,8 @@ func breakThings(s *view.Snapshot) {
 		Tablets: 2, Objects: 1000, Bytes: 5 * mib,
 	}}
 	s.Store.Status.LossCount = 1
-	set(s, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonRecoveryBlocked, "some keys cannot be read or written yet")
-	set(s, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRestartPending,
+	setFalse(s, v1alpha1.ConditionAvailable, v1alpha1.ReasonRecoveryBlocked, "some keys cannot be read or written yet")
+	setFalse(s, v1alpha1.ConditionProgressing, v1alpha1.ReasonRestartPending,
 		"outdated pods: box-master-3-qrstv (memory: 1Gi -> 2Gi); it is yours to delete it: kubectl delete pod -n team box-master-3-qrstv")
 }
 
@@ -231,8 +231,8 @@ func TestPictureOfSleep(t *testing.T) {
 	s := scene(2, 0)
 	s.Cluster, s.ClusterError, s.LeaderPod, s.Pods = nil, "no coordinator runs", "", nil
 	s.Store.Spec.Hibernated, s.Store.Spec.Paused = true, true
-	set(s, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "it sleeps")
-	set(s, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "it sleeps")
+	setFalse(s, v1alpha1.ConditionAvailable, v1alpha1.ReasonHibernated, "it sleeps")
+	setFalse(s, v1alpha1.ConditionProgressing, v1alpha1.ReasonHibernated, "it sleeps")
 	golden(t, "asleep.txt", s.Picture(view.Style{}, false))
 }
 
