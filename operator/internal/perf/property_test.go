@@ -22,7 +22,7 @@ func TestRunsEnd(t *testing.T) {
 			run.Spec.Tests = []v1alpha1.PerfTest{"readDist", "readThroughput"}
 			run.Spec.Clients.Replicas = 3
 		})
-		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // the same every time
+		random := rand.New(rand.NewPCG(seed, 0))
 		for range 40 {
 			happen(w, random)
 			carefulVisit(w, random.IntN(10) == 0)
@@ -56,7 +56,8 @@ func TestRunsEnd(t *testing.T) {
 	}
 	// The seeds are of some use only if they end in every way.
 	for _, reason := range []string{
-		v1alpha1.ReasonCompleted, v1alpha1.ReasonClientFailed, v1alpha1.ReasonClientLost, v1alpha1.ReasonStoreDeleted, v1alpha1.ReasonTimedOut,
+		v1alpha1.ReasonCompleted, v1alpha1.ReasonClientFailed, v1alpha1.ReasonClientLost, v1alpha1.ReasonStoreDeleted,
+		v1alpha1.ReasonTimedOut,
 	} {
 		if outcomes[reason] == 0 {
 			t.Errorf("no run ended by %s: %v", reason, outcomes)
