@@ -150,3 +150,34 @@ func TestRebuildWaitsForVolumes(t *testing.T) {
 	s.coordinator.waitLogged("the store is made again from checkpoint")
 	s.waitMoved()
 }
+
+// TestRebuildGivesVolumesUp: the volumes of two members are gone for good, and the store waits for them until somebody says so of both.
+func TestRebuildGivesVolumesUp(t *testing.T) {
+	s := withServers(t, 4, replicated...)
+	if output, err := s.tell("create-table", "t"); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	s.waitCheckpoint()
+	s.loseAllButDisks()
+	s.startAgain("--rebuild")
+	for _, member := range []string{"m0", "m1"} {
+		s.restart(member)
+	}
+	s.coordinator.waitLogged("waiting for m2, m3", "gone for good: rcbox rebuild give-up m2 m3")
+	if output, err := s.tell("rebuild", "give-up", "m0", "m2"); err == nil || !strings.Contains(output, "those of m2, m3 are") {
+		t.Fatalf("a volume that is there was given up: %v: %s", err, output)
+	}
+	for _, member := range []string{"m2", "m3"} {
+		if output, err := s.tell("rebuild", "give-up", member); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+	}
+	s.coordinator.waitLogged("the store is made again from checkpoint", "without the volumes of m2, m3")
+	waitFor(t, "the status to say so", func() error {
+		output, err := s.tell("status")
+		if err == nil && !strings.Contains(output, "those of m2, m3 were given up") {
+			err = errors.New(output)
+		}
+		return err
+	})
+}
