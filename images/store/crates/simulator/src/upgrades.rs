@@ -68,6 +68,9 @@ impl World {
             return;
         }
         self.plan_upgrade();
+        if self.is_only_late() {
+            return;
+        }
         self.choose_goal();
         match self.upgrades.random.between(0, 99) {
             0..30 => self.finalize(),

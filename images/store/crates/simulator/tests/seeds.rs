@@ -239,6 +239,7 @@ fn a_root_that_is_written_whatever_its_version_is_found() {
     let expected = [
         "told cluster time",
         "RolledBack",
+        "ended with Incomplete",
         "obeys a coordinator of term",
         WRONG,
     ];
