@@ -123,9 +123,9 @@ func TestEmptyStateLosesNoVolume(t *testing.T) {
 	})
 }
 
-// TestRebuildWaitsForVolumes: with two copies each volume may have the only newest checkpoint, so all are waited for; the status says for
-// whom.
-func TestRebuildWaitsForVolumes(t *testing.T) {
+// rebuiltByHalf is a store of four that is to be made again, and two of its volumes are there.
+func rebuiltByHalf(t *testing.T) *store {
+	t.Helper()
 	s := withServers(t, 4, replicated...)
 	if output, err := s.tell("create-table", "t"); err != nil {
 		t.Fatalf("%v: %s", err, output)
@@ -136,14 +136,27 @@ func TestRebuildWaitsForVolumes(t *testing.T) {
 	for _, member := range []string{"m0", "m1"} {
 		s.restart(member)
 	}
-	s.coordinator.waitLogged("Rebuilding: heard from 2 of 4 members", "waiting for m2, m3")
-	waitFor(t, "the status to say so", func() error {
+	return s
+}
+
+// statusSays waits until it does.
+func (s *store) statusSays(text string) {
+	s.t.Helper()
+	waitFor(s.t, "the status to say "+text, func() error {
 		output, err := s.tell("status")
-		if err == nil && !strings.Contains(output, "waiting for m2, m3") {
+		if err == nil && !strings.Contains(output, text) {
 			err = errors.New(output)
 		}
 		return err
 	})
+}
+
+// TestRebuildWaitsForVolumes: with two copies, two volumes may be the only ones with the newest checkpoint, so that two that are missing
+// are waited for; the status says for whom.
+func TestRebuildWaitsForVolumes(t *testing.T) {
+	s := rebuiltByHalf(t)
+	s.coordinator.waitLogged("Rebuilding: heard from 2 of 4 members", "waiting for m2, m3")
+	s.statusSays("waiting for m2, m3")
 	for _, member := range []string{"m2", "m3"} {
 		s.restart(member)
 	}
@@ -153,16 +166,7 @@ func TestRebuildWaitsForVolumes(t *testing.T) {
 
 // TestRebuildGivesVolumesUp: the volumes of two members are gone for good, and the store waits for them until somebody says so of both.
 func TestRebuildGivesVolumesUp(t *testing.T) {
-	s := withServers(t, 4, replicated...)
-	if output, err := s.tell("create-table", "t"); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
-	s.waitCheckpoint()
-	s.loseAllButDisks()
-	s.startAgain("--rebuild")
-	for _, member := range []string{"m0", "m1"} {
-		s.restart(member)
-	}
+	s := rebuiltByHalf(t)
 	s.coordinator.waitLogged("waiting for m2, m3", "gone for good: rcbox rebuild give-up m2 m3")
 	if output, err := s.tell("rebuild", "give-up", "m0", "m2"); err == nil || !strings.Contains(output, "those of m2, m3 are") {
 		t.Fatalf("a volume that is there was given up: %v: %s", err, output)
@@ -173,11 +177,5 @@ func TestRebuildGivesVolumesUp(t *testing.T) {
 		}
 	}
 	s.coordinator.waitLogged("the store is made again from checkpoint", "without the volumes of m2, m3")
-	waitFor(t, "the status to say so", func() error {
-		output, err := s.tell("status")
-		if err == nil && !strings.Contains(output, "those of m2, m3 were given up") {
-			err = errors.New(output)
-		}
-		return err
-	})
+	s.statusSays("those of m2, m3 were given up")
 }
