@@ -25,12 +25,10 @@ impl Coordinator {
             .collect();
         let is_new = backups != self.announced_backups;
         self.announcements += u64::from(is_new);
-        let message = ToShard {
-            kind: Some(coordinator::Kind::Backups(Backups {
-                backups: backups.clone(),
-                number: self.announcements,
-            })),
-        };
+        let message = ToShard::from(coordinator::Kind::Backups(Backups {
+            backups: backups.clone(),
+            number: self.announcements,
+        }));
         self.announced_backups = backups;
         if is_new {
             for (_, _, link) in self.members.linked() {
@@ -113,9 +111,7 @@ impl Coordinator {
         let raised = OpenFloor {
             segment_id: raised.unwrap_or(floor.segment_id),
         };
-        let message = ToShard {
-            kind: Some(coordinator::Kind::OpenFloorRaised(raised)),
-        };
+        let message = ToShard::from(coordinator::Kind::OpenFloorRaised(raised));
         out.send_member(connection, message);
     }
 }

@@ -159,8 +159,8 @@ impl Coordinator {
                 locator: locator.clone(),
                 timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
             };
-            let kind = Some(coordinator::Kind::Probe(probe));
-            out.send_member(link.connection, ToShard { kind });
+            let kind = coordinator::Kind::Probe(probe);
+            out.send_member(link.connection, ToShard::from(kind));
         }
     }
 

@@ -473,7 +473,7 @@ fn send_part(keeper: &mut Keeper, made: Arc<Made>, offset: usize, out: &mut impl
         total_bytes: made.bytes.len() as u64,
         data,
     };
-    let kind = Some(coordinator::Kind::KeepCheckpoint(part));
-    out.send_member(keeper.connection, ToShard { kind });
+    let kind = coordinator::Kind::KeepCheckpoint(part);
+    out.send_member(keeper.connection, ToShard::from(kind));
     keeper.sending = Some((made, sent));
 }

@@ -1,6 +1,6 @@
 //! Which of a store's leaders this coordinator is, and whether it may lead at all.
 
-use wire::member::Position;
+use wire::member::{Position, ToShard};
 
 use crate::state::objects::{Leadership, covers, described, remember};
 use crate::state::records::Rebuilt;
@@ -74,6 +74,13 @@ impl Coordinator {
     /// What others are told of.
     pub fn position(&self) -> Option<Position> {
         self.leading.position
+    }
+
+    /// To be called with each message to a member when it leaves, which is when all that it may come of is noted: the member is told of that.
+    pub fn sign(&self, message: &mut ToShard) {
+        if message.wants_position() {
+            message.position = self.position();
+        }
     }
 
     /// Why this coordinator does not lead; then it serves nobody, and notes nothing.

@@ -358,7 +358,7 @@ impl Coordinator {
     fn tell(&self, index: u32, kind: coordinator::Kind, out: &mut impl Output) {
         let server = self.members.server(index);
         if let Some(link) = server.and_then(|server| server.link.as_ref()) {
-            out.send_member(link.connection, ToShard { kind: Some(kind) });
+            out.send_member(link.connection, ToShard::from(kind));
         }
     }
 
@@ -440,7 +440,7 @@ impl Coordinator {
         if let Some(link) = server.and_then(|server| server.link.as_mut()) {
             let sequence = link.sequence();
             let order = coordinator::Kind::DropTablet(TabletOrder { sequence, tablet });
-            out.send_member(link.connection, ToShard { kind: Some(order) });
+            out.send_member(link.connection, ToShard::from(order));
         }
     }
 
@@ -616,6 +616,6 @@ fn answer(connection: u64, sequence: u64, status: Status, out: &mut impl Output)
         sequence,
         status: status.into(),
     };
-    let kind = Some(coordinator::Kind::MigrationEnded(ended));
-    out.send_member(connection, ToShard { kind });
+    let kind = coordinator::Kind::MigrationEnded(ended);
+    out.send_member(connection, ToShard::from(kind));
 }

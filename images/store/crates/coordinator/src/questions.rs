@@ -198,8 +198,8 @@ impl Coordinator {
             cluster_time_ns,
             position,
         };
-        let kind = Some(coordinator::Kind::Ping(ping));
-        out.send_member(link.connection, ToShard { kind });
+        let kind = coordinator::Kind::Ping(ping);
+        out.send_member(link.connection, ToShard::from(kind));
         let goal = Goal::ProxyPing {
             sent: now,
             reply_ns: rpc::ProxyPingResponse::TIMED_OUT,

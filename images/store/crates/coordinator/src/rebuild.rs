@@ -228,8 +228,8 @@ fn ask(connection: u64, offset: usize, bytes: u32, out: &mut impl Output) {
         offset: offset as u64,
         bytes,
     };
-    let kind = Some(coordinator::Kind::ReadCheckpoint(read));
-    out.send_member(connection, ToShard { kind });
+    let kind = coordinator::Kind::ReadCheckpoint(read);
+    out.send_member(connection, ToShard::from(kind));
 }
 
 impl Rebuild {

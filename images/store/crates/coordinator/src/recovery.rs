@@ -479,8 +479,8 @@ impl Coordinator {
             segments: segments.to_vec(),
             version_floor: self.version_floor,
         };
-        let kind = Some(coordinator::Kind::Recover(recover));
-        out.send_member(link.connection, ToShard { kind });
+        let kind = coordinator::Kind::Recover(recover);
+        out.send_member(link.connection, ToShard::from(kind));
         self.recoveries
             .ordered
             .extend(order.tablets.iter().copied());
@@ -566,10 +566,8 @@ impl Coordinator {
             recovery_id,
         };
         if !self.choose_heads(&order.heads) {
-            let kind = Some(coordinator::Kind::GiveUpRecovery(RecoveryId {
-                recovery_id,
-            }));
-            out.send_member(connection, ToShard { kind });
+            let kind = coordinator::Kind::GiveUpRecovery(RecoveryId { recovery_id });
+            out.send_member(connection, ToShard::from(kind));
             return;
         }
         for tablet in &order.tablets {
@@ -587,10 +585,8 @@ impl Coordinator {
         }
         self.recoveries
             .retain_waits(|sources| *sources != order.sources);
-        let kind = Some(coordinator::Kind::CommitRecovery(RecoveryId {
-            recovery_id,
-        }));
-        out.send_member(connection, ToShard { kind });
+        let kind = coordinator::Kind::CommitRecovery(RecoveryId { recovery_id });
+        out.send_member(connection, ToShard::from(kind));
     }
 
     /// What a master has got with a recovery is on its own backups.
@@ -610,8 +606,8 @@ impl Coordinator {
         let sources = tablets.filter(had_it).flat_map(|tablet| &tablet.sources);
         let logs: BTreeSet<ServerId> = sources.map(|source| source.log).collect();
         self.tables.release_sources(index, recovery_id);
-        let kind = Some(coordinator::Kind::SourcesReleased(recovery));
-        out.send_member(connection, ToShard { kind });
+        let kind = coordinator::Kind::SourcesReleased(recovery);
+        out.send_member(connection, ToShard::from(kind));
         self.forget_logs(logs.into_iter().collect(), out);
     }
 
@@ -635,10 +631,8 @@ impl Coordinator {
             let order = self.recoveries.take_order(recovery_id);
             let master = order.and_then(|order| self.members.server(order.master));
             if let Some(link) = master.and_then(|master| master.link.as_ref()) {
-                let kind = Some(coordinator::Kind::GiveUpRecovery(RecoveryId {
-                    recovery_id,
-                }));
-                out.send_member(link.connection, ToShard { kind });
+                let kind = coordinator::Kind::GiveUpRecovery(RecoveryId { recovery_id });
+                out.send_member(link.connection, ToShard::from(kind));
             }
         }
         let sources = table.tablets.iter().flat_map(|tablet| &tablet.sources);
@@ -699,6 +693,6 @@ fn send_forget_logs(connection: u64, logs: &[ServerId], out: &mut impl Output) {
         return;
     }
     let logs = logs.iter().map(|log| log.0).collect();
-    let kind = Some(coordinator::Kind::ForgetLogs(Logs { logs }));
-    out.send_member(connection, ToShard { kind });
+    let kind = coordinator::Kind::ForgetLogs(Logs { logs });
+    out.send_member(connection, ToShard::from(kind));
 }

@@ -310,7 +310,7 @@ impl Coordinator {
             } else {
                 coordinator::Kind::TakeTablet(order)
             };
-            out.send_member(link.connection, ToShard { kind: Some(kind) });
+            out.send_member(link.connection, ToShard::from(kind));
         }
         let deadline = now + self.config.silence_timeout;
         self.pending.start(number, goal, to, asked, deadline);
@@ -395,8 +395,8 @@ impl Coordinator {
             table_id,
             key_hash,
         };
-        let kind = Some(coordinator::Kind::SplitTablet(split));
-        out.send_member(link.connection, ToShard { kind });
+        let kind = coordinator::Kind::SplitTablet(split);
+        out.send_member(link.connection, ToShard::from(kind));
         Ok(Some(number))
     }
 
@@ -464,8 +464,8 @@ impl Coordinator {
                 op: request.control_op,
                 input: request.input.to_vec(),
             };
-            let kind = Some(coordinator::Kind::Control(control));
-            out.send_member(link.connection, ToShard { kind });
+            let kind = coordinator::Kind::Control(control);
+            out.send_member(link.connection, ToShard::from(kind));
         }
         let goal = Goal::Control {
             server_count: asked,

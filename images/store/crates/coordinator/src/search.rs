@@ -71,8 +71,8 @@ impl Search {
             }
             self.asked.insert(id.index(), (connection, now));
             let log = Log { log: self.log.0 };
-            let kind = Some(coordinator::Kind::FenceLog(log));
-            out.send_member(connection, ToShard { kind });
+            let kind = coordinator::Kind::FenceLog(log);
+            out.send_member(connection, ToShard::from(kind));
         }
     }
 

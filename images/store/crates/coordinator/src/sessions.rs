@@ -16,7 +16,7 @@ use crate::status::Loss;
 use crate::{Coordinator, Output, level};
 
 fn send(connection: u64, kind: coordinator::Kind, out: &mut impl Output) {
-    out.send_member(connection, ToShard { kind: Some(kind) });
+    out.send_member(connection, ToShard::from(kind));
 }
 
 pub(crate) fn refuse(connection: u64, reason: RefusedReason, text: String, out: &mut impl Output) {

@@ -56,9 +56,7 @@ impl Coordinator {
             ),
         );
         self.format = format;
-        let message = ToShard {
-            kind: Some(coordinator::Kind::Activate(Format { format })),
-        };
+        let message = ToShard::from(coordinator::Kind::Activate(Format { format }));
         for (_, _, link) in self.members.linked() {
             out.send_member(link.connection, message.clone());
         }

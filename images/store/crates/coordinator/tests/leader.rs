@@ -239,6 +239,12 @@ fn nothing_leaves_before_it_is_noted_but_pings() {
     let position = welcome.position.unwrap();
     assert_eq!((position.term, position.nonce), (1, 11));
     assert!(position.sequence < server.root().unwrap().position.sequence);
+    // What it leaves with is that root: whoever is welcomed knows of what it is told.
+    let left_with = outputs.iter().find_map(|output| match output {
+        Output::SendMember(_, message) => message.position,
+        _ => None,
+    });
+    assert_eq!(left_with, Some(server.root().unwrap().position));
     bench.now += Duration::from_millis(200);
     let outputs = bench.take();
     let told = pings_in(&outputs)[0].position;
@@ -571,6 +577,7 @@ impl Bench {
                     on,
                     ToShard {
                         kind: Some(Kind::ReadCheckpoint(read)),
+                        ..
                     },
                 ) = &output
                 else {

@@ -63,8 +63,8 @@ impl Bed {
             silence_timeout_ms: 1000,
             ..Default::default()
         };
-        let kind = Some(coordinator::Kind::Welcome(welcome));
-        let message = ToShard { kind };
+        let kind = coordinator::Kind::Welcome(welcome);
+        let message = ToShard::from(kind);
         self.shard
             .coordinator_message(Time::ZERO, message, &mut Silence);
     }

@@ -82,8 +82,8 @@ impl Bed {
             silence_timeout_ms: 1000,
             ..Default::default()
         };
-        let kind = Some(coordinator::Kind::Welcome(welcome));
-        let message = ToShard { kind };
+        let kind = coordinator::Kind::Welcome(welcome);
+        let message = ToShard::from(kind);
         bed.shard
             .coordinator_message(Time::ZERO, message, &mut bed.out);
         for key in 0..KEYS {

@@ -158,6 +158,9 @@ impl Shard {
         };
         if let Some(link) = &mut self.membership.link {
             link.heard = now;
+            if self.hear_position(message.position, out) == Session::Close {
+                return Session::Close;
+            }
         } else if let Kind::Ping(ping) = &kind {
             // Asked of a process that is about to take the place of another: is it alive itself?
             self.pong(now, ping.sequence, out);
@@ -170,7 +173,10 @@ impl Shard {
             return Session::Close;
         }
         match kind {
-            Kind::Welcome(welcome) => self.welcome(now, welcome, out),
+            Kind::Welcome(welcome) => match self.welcome(now, welcome, out) {
+                Session::Continue => self.hear_position(message.position, out),
+                Session::Close => Session::Close,
+            },
             Kind::Refused(refused) => self.refused(refused, out),
             Kind::Ping(ping) => self.pinged(now, &ping, out),
             Kind::TakeTablet(order) => self.take_tablet(Some(order.sequence), order.tablet, out),
@@ -364,8 +370,19 @@ impl Shard {
     }
 
     fn pinged(&mut self, now: Time, ping: &member::Ping, out: &mut impl Output) -> Session {
+        if self.hear_position(ping.position, out) == Session::Close {
+            return Session::Close;
+        }
+        self.leases.learn_time(now, ping.cluster_time_ns);
+        self.pong(now, ping.sequence, out);
+        Session::Continue
+    }
+
+    /// The coordinator that let this server in says how far it is, with a ping or an order. Before anything is done that comes of it: whoever leads with an
+    /// older state is told of this one.
+    pub fn hear_position(&mut self, told: Option<Position>, out: &mut impl Output) -> Session {
         let leader = self.membership.link.as_ref().and_then(|link| link.leader);
-        if let (Some(leader), Some(told)) = (leader, ping.position)
+        if let (Some(leader), Some(told)) = (leader, told)
             && !told.is_of_same_leader(&leader)
         {
             let text = format!(
@@ -375,9 +392,7 @@ impl Shard {
             out.log_message(1, &text);
             return Session::Close;
         }
-        self.membership.learn_position(ping.position);
-        self.leases.learn_time(now, ping.cluster_time_ns);
-        self.pong(now, ping.sequence, out);
+        self.membership.learn_position(told);
         Session::Continue
     }
 
@@ -389,6 +404,11 @@ impl Shard {
             self.store.tablets.split(table_id, tablet.start_key_hash);
             if let Some(next) = tablet.end_key_hash.checked_add(1) {
                 self.store.tablets.split(table_id, next);
+            }
+            // A state from before a split knows the parts by one name: it is the same data, too.
+            let is_merged = self.store.tablets.merge(tablet);
+            if is_merged {
+                self.forget_outgoing(tablet);
             }
         }
         let surplus: Vec<_> = self.store.tablets.all().to_vec();

@@ -128,6 +128,29 @@ impl Tablets {
         true
     }
 
+    /// Makes this one tablet of those that are owned, if they are all of it and nothing else. Answers whether there were several.
+    pub fn merge(&mut self, whole: &TabletRange) -> bool {
+        let Some(first) = self.place_of(TableId(whole.table_id), whole.start_key_hash) else {
+            return false;
+        };
+        let mut next = Some(whole.start_key_hash);
+        let parts = self.ranges[first..].iter().take_while(|part| {
+            let continues = part.table_id == whole.table_id
+                && Some(part.start_key_hash) == next
+                && part.end_key_hash <= whole.end_key_hash;
+            next = part.end_key_hash.checked_add(1);
+            continues
+        });
+        let end = first + parts.count();
+        let is_whole = end - first > 1 && self.ranges[end - 1].end_key_hash == whole.end_key_hash;
+        if is_whole {
+            self.ranges.splice(first..end, [*whole]);
+            let uses = self.uses.drain(first..end).map(Cell::into_inner).sum();
+            self.uses.insert(first, Cell::new(uses));
+        }
+        is_whole
+    }
+
     /// Takes a tablet; answers no if it overlaps one that is owned already (having exactly this one is fine).
     pub fn take(&mut self, range: TabletRange) -> bool {
         if self.ranges.contains(&range) {
@@ -257,6 +280,40 @@ mod tests {
         assert_eq!(uses, [0, 2, 0]);
         tablets.drop_within(&parts[0]);
         assert_eq!(tablets.uses().next(), Some((parts[1], 2)));
+    }
+
+    #[test]
+    fn parts_that_are_all_of_a_tablet_become_one() {
+        let mut tablets = Tablets::default();
+        for part in [range(1, 10, 14), range(1, 15, 19), range(1, 20, u64::MAX)] {
+            assert!(tablets.take(part));
+            let first = TableId(1);
+            assert_eq!(
+                tablets.count_use(first, part.start_key_hash, Use::Read),
+                Ok(())
+            );
+        }
+        assert!(tablets.take(range(2, 15, 20)));
+        let others = [
+            range(1, 10, 14),
+            range(1, 10, 18),
+            range(1, 11, 19),
+            range(1, 0, 19),
+            range(3, 10, 19),
+        ];
+        for other in others {
+            assert!(!tablets.merge(&other), "{other:?}");
+        }
+        assert!(tablets.merge(&range(1, 10, 19)));
+        assert_eq!(tablets.uses().next(), Some((range(1, 10, 19), 2)));
+        assert!(tablets.merge(&range(1, 10, u64::MAX)));
+        let uses: Vec<_> = tablets.uses().collect();
+        assert_eq!(uses, [(range(1, 10, u64::MAX), 3), (range(2, 15, 20), 0)]);
+
+        // What lies between is somebody else's.
+        let mut tablets = Tablets::default();
+        assert!(tablets.take(range(1, 0, 4)) && tablets.take(range(1, 6, 9)));
+        assert!(!tablets.merge(&range(1, 0, 9)));
     }
 
     #[test]

@@ -82,8 +82,8 @@ fn enlisted(out: &mut Replies) -> Shard {
         silence_timeout_ms: 1000,
         ..Default::default()
     };
-    let kind = Some(coordinator::Kind::Welcome(welcome));
-    shard.coordinator_message(Time::ZERO, ToShard { kind }, out);
+    let kind = coordinator::Kind::Welcome(welcome);
+    shard.coordinator_message(Time::ZERO, ToShard::from(kind), out);
     shard
 }
 

@@ -114,17 +114,14 @@ impl<S: Storage> Server<S> {
         use coordinator::Kind;
         match message.kind {
             // What comes before a welcome is out of order, whatever it is: the master says so.
-            Some(Kind::FenceLog(log)) if self.is_welcome => {
-                self.fence_log(now, ServerId(log.log), out);
-                Session::Continue
-            }
-            Some(Kind::ForgetLogs(logs)) if self.is_welcome => {
-                self.forget_logs(&logs.logs, out);
-                Session::Continue
-            }
-            Some(Kind::KeepCheckpoint(part)) if self.is_welcome => {
-                self.keep_checkpoint(part, out);
-                Session::Continue
+            Some(kind @ (Kind::FenceLog(_) | Kind::ForgetLogs(_) | Kind::KeepCheckpoint(_)))
+                if self.is_welcome =>
+            {
+                let session = self.shard.hear_position(message.position, out);
+                if session == Session::Continue {
+                    self.backup_order(now, kind, out);
+                }
+                session
             }
             Some(Kind::ReadCheckpoint(read)) if !self.is_welcome => {
                 self.read_checkpoint(read, out);
@@ -134,7 +131,10 @@ impl<S: Storage> Server<S> {
             Some(Kind::Welcome(welcome)) if self.backup_only && !welcome.tablets.is_empty() => {
                 refuse_tablets(out)
             }
-            Some(Kind::Welcome(welcome)) => self.welcome(now, welcome, out),
+            Some(Kind::Welcome(ref welcome)) => {
+                let cluster_id = welcome.cluster_id;
+                self.welcome(now, cluster_id, message, out)
+            }
             Some(Kind::Refused(refused)) if self.is_of_wrong_version(&refused) => {
                 self.end(refused.text);
                 Session::Close
@@ -148,16 +148,28 @@ impl<S: Storage> Server<S> {
         }
     }
 
+    /// What a shard has no part in.
+    fn backup_order(&mut self, now: Time, kind: coordinator::Kind, out: &mut impl Output) {
+        match kind {
+            coordinator::Kind::FenceLog(log) => self.fence_log(now, ServerId(log.log), out),
+            coordinator::Kind::ForgetLogs(logs) => self.forget_logs(&logs.logs, out),
+            coordinator::Kind::KeepCheckpoint(part) => self.keep_checkpoint(part, out),
+            _ => {}
+        }
+    }
+
     /// Whether this build will never be let in. One that holds something goes on asking.
     fn is_of_wrong_version(&self, refused: &Refused) -> bool {
         refused.reason() == RefusedReason::Version && !self.shard.is_enlisted()
     }
 
-    fn welcome(&mut self, now: Time, welcome: member::Welcome, out: &mut impl Output) -> Session {
-        let cluster_id = welcome.cluster_id;
-        let message = member::ToShard {
-            kind: Some(coordinator::Kind::Welcome(welcome)),
-        };
+    fn welcome(
+        &mut self,
+        now: Time,
+        cluster_id: u64,
+        message: member::ToShard,
+        out: &mut impl Output,
+    ) -> Session {
         let session = self.shard.coordinator_message(now, message, out);
         if session == Session::Continue {
             self.is_welcome = true;

@@ -154,7 +154,7 @@ impl Node {
     }
 
     fn order(&mut self, kind: coordinator::Kind) {
-        let message = ToShard { kind: Some(kind) };
+        let message = ToShard::from(kind);
         self.work(|server, said| {
             server.coordinator_message(Time::ZERO, message, said);
         });

@@ -50,6 +50,11 @@ impl World {
         for key in changes.deletes {
             self.noted.remove(&key);
         }
+        for action in &mut out.0 {
+            if let CoordinatorAction::SendMember(_, message) = action {
+                core.sign(message);
+            }
+        }
         self.note_rebuilt(0);
         self.note_new_tables(0);
         for action in out.0 {

@@ -385,6 +385,31 @@ pub struct ToShard {
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 30, 31, 32"
     )]
     pub kind: Option<coordinator::Kind>,
+    /// What was noted when the message left, which may come of it: a shard that obeys knows of that state, and can tell whoever leads with an older one. A
+    /// ping has its own, and a welcome one of before; older builds send none.
+    #[prost(message, optional, tag = "60")]
+    pub position: Option<Position>,
+}
+
+impl From<coordinator::Kind> for ToShard {
+    /// Yet without a position.
+    fn from(kind: coordinator::Kind) -> ToShard {
+        ToShard {
+            kind: Some(kind),
+            position: None,
+        }
+    }
+}
+
+impl ToShard {
+    /// Whether it may come of what is noted, and does not say of what by itself.
+    pub fn wants_position(&self) -> bool {
+        use coordinator::Kind;
+        !matches!(
+            self.kind,
+            None | Some(Kind::Ping(_) | Kind::Refused(_) | Kind::ReadCheckpoint(_))
+        )
+    }
 }
 
 pub mod coordinator {

@@ -419,8 +419,8 @@ impl<A> Leader<A> {
             reason: RefusedReason::Invalid.into(),
             text: "the server knows of another leader than this coordinator, which looks whether it still leads: try again".to_owned(),
         };
-        let kind = Some(Kind::Refused(refused));
-        let message = Output::SendMember(connection, ToShard { kind });
+        let kind = Kind::Refused(refused);
+        let message = Output::SendMember(connection, ToShard::from(kind));
         self.closing.insert(connection);
         self.ready.push_back(message);
         self.ready.push_back(Output::CloseMember(connection));
@@ -471,7 +471,20 @@ impl<A> Leader<A> {
             self.commits.push_back(commit);
         }
         self.held.end_round(self.awaited);
-        self.ready.extend(self.held.release(self.committed));
+        self.release();
+    }
+
+    /// Lets out what waits no more, with what is noted by now.
+    fn release(&mut self) {
+        let released = self.held.release(self.committed);
+        let coordinator = self.coordinator.as_ref();
+        self.ready.extend(released.map(|mut output| {
+            if let (Output::SendMember(_, message), Some(coordinator)) = (&mut output, coordinator)
+            {
+                coordinator.sign(message);
+            }
+            output
+        }));
     }
 
     fn hear_keeper(&mut self, now: Time) {
@@ -552,7 +565,7 @@ impl<A> Leader<A> {
             coordinator.lead_at(position);
         }
         self.committed = number;
-        self.ready.extend(self.held.release(number));
+        self.release();
     }
 
     fn end(&mut self, ending: Ending, text: String) {

@@ -172,7 +172,7 @@ impl Driver {
     }
 
     pub fn order(&mut self, kind: coordinator::Kind) -> Session {
-        let message = ToShard { kind: Some(kind) };
+        let message = ToShard::from(kind);
         self.shard
             .coordinator_message(self.now, message, &mut self.said)
     }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use wire::ids::ServerId;
-use wire::member::{self, TabletOrder, coordinator, shard};
+use wire::member::{self, TabletOrder, TabletRange, TabletSplit, coordinator, shard};
 use wire::rpc::{ServerControlResponse, control_op};
 use wire::status::Status;
 use wire::time::Time;
@@ -224,7 +224,7 @@ fn orders_before_the_welcome_and_unknown_messages_end_the_session() {
     let mut driver = Driver::new(small(Durability::Unreplicated));
     assert_eq!(driver.order(take(1, 1)), Session::Close);
     driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[]);
-    let unknown = member::ToShard { kind: None };
+    let unknown = member::ToShard::default();
     let session = driver
         .shard
         .coordinator_message(driver.now, unknown, &mut driver.said);
@@ -274,6 +274,17 @@ fn control_operations() {
     assert!(text.unwrap().1.contains("no time trace"));
     assert_eq!(control(1000, b""), (Status::UnimplementedRequest, None));
     assert_eq!(control(control_op::GET_PERF_STATS, b"").0, Status::Ok);
+}
+
+/// An order, and what was noted when it left.
+fn order_at(driver: &mut Driver, kind: coordinator::Kind, position: member::Position) -> Session {
+    let message = member::ToShard {
+        kind: Some(kind),
+        position: Some(position),
+    };
+    let now = driver.now;
+    let said = &mut driver.said;
+    driver.shard.coordinator_message(now, message, said)
 }
 
 fn welcomed_by(driver: &mut Driver, cluster_id: u64, term: u64, nonce: u64) -> Session {
@@ -356,4 +367,62 @@ fn pings_tell_how_far_the_coordinator_is_and_one_of_another_leader_ends_the_sess
         assert_eq!(driver.order(ping(term, nonce, 40)), Session::Close);
     }
     assert_eq!(driver.shard.hello().position.unwrap().sequence, 35);
+}
+
+#[test]
+fn orders_tell_how_far_the_coordinator_is_and_one_of_another_leader_is_not_obeyed() {
+    let mut driver = Driver::new(small(Durability::Unreplicated));
+    assert_eq!(welcomed_by(&mut driver, 9, 3, 33), Session::Continue);
+    let at = |term, nonce, sequence| member::Position {
+        term,
+        nonce,
+        sequence,
+    };
+    let session = order_at(&mut driver, take(1, 1), at(3, 33, 36));
+    assert_eq!(session, Session::Continue);
+    assert_eq!(driver.shard.hello().position, Some(at(3, 33, 36)));
+    assert_eq!(driver.shard.store.tablets.all().len(), 1);
+
+    let session = order_at(&mut driver, take(2, 2), at(3, 34, 40));
+    assert_eq!(session, Session::Close);
+    assert_eq!(
+        driver.shard.store.tablets.all().len(),
+        1,
+        "it was not carried out"
+    );
+    assert_eq!(driver.shard.hello().position, Some(at(3, 33, 36)));
+}
+
+#[test]
+fn a_welcome_from_before_a_split_drops_nothing() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    for key in 0..20_u8 {
+        let (status, _) = driver.write(1 + u64::from(key), &[key], b"value");
+        assert_eq!(status, Status::Ok);
+    }
+    for (sequence, key_hash) in [(1, 1 << 63), (2, 1 << 62)] {
+        driver.order(coordinator::Kind::SplitTablet(TabletSplit {
+            sequence,
+            table_id: WHOLE_TABLE.table_id,
+            key_hash,
+        }));
+    }
+    assert_eq!(driver.shard.store.tablets.all().len(), 3);
+    let half = TabletRange {
+        end_key_hash: (1 << 63) - 1,
+        ..WHOLE_TABLE
+    };
+    let other_half = TabletRange {
+        start_key_hash: 1 << 63,
+        ..WHOLE_TABLE
+    };
+    for tablets in [&[half, other_half][..], &[WHOLE_TABLE]] {
+        driver.shard.coordinator_lost(driver.now);
+        let session = driver.welcome(CLUSTER, ServerId::new(1, 0), 1, tablets);
+        assert_eq!(session, Session::Continue);
+        assert_eq!(driver.shard.store.tablets.all(), tablets);
+        for key in 0..20_u8 {
+            assert_eq!(driver.read(&[key]).0, Status::Ok);
+        }
+    }
 }

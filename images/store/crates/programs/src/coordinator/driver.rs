@@ -124,6 +124,8 @@ enum Action {
         connection: u64,
         nonce: u64,
         message: Range<usize>,
+        /// It is to say what was noted when it leaves.
+        wants_position: bool,
     },
     Close(u64),
     /// To another thread.
@@ -278,6 +280,12 @@ impl Driver {
             }
             self.coordinator.noted(state.sequence());
         }
+        // One encoded message behind another is one with the fields of both.
+        let position = ToShard {
+            kind: None,
+            position: self.coordinator.position(),
+        }
+        .encode_to_vec();
         let held = &mut self.held;
         for action in held.actions.drain(..) {
             match action {
@@ -285,8 +293,10 @@ impl Driver {
                     connection,
                     nonce,
                     message,
+                    wants_position,
                 } => {
-                    io.send(connection, nonce, &[&held.bytes[message]]);
+                    let position = if wants_position { &*position } else { &[] };
+                    io.send(connection, nonce, &[&held.bytes[message], position]);
                 }
                 Action::Close(connection) => io.close(connection),
                 Action::Answer(answer) => answer(),
@@ -367,12 +377,13 @@ struct Actions<'a> {
 
 impl Actions<'_> {
     /// What was put behind the held bytes since `start` is a message.
-    fn send(&mut self, connection: u64, nonce: u64, start: usize) {
+    fn send(&mut self, connection: u64, nonce: u64, start: usize, wants_position: bool) {
         let message = start..self.held.bytes.len();
         self.held.actions.push(Action::Send {
             connection,
             nonce,
             message,
+            wants_position,
         });
     }
 }
@@ -381,14 +392,14 @@ impl Output for Actions<'_> {
     fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
         let start = self.held.bytes.len();
         self.held.bytes.extend_from_slice(payload);
-        self.send(to.connection, to.nonce, start);
+        self.send(to.connection, to.nonce, start, false);
     }
 
     fn send_member(&mut self, connection: u64, message: ToShard) {
         let start = self.held.bytes.len();
         // A vector takes any message.
         if message.encode(&mut self.held.bytes).is_ok() {
-            self.send(connection, 0, start);
+            self.send(connection, 0, start, message.wants_position());
         }
     }
 

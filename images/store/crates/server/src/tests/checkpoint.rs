@@ -3,7 +3,8 @@
 use backup::{Durability, Scope, owner};
 use master::Session;
 use wire::member::{
-    CheckpointKept, CheckpointPart, KeepCheckpoint, ReadCheckpoint, coordinator, shard,
+    CheckpointKept, CheckpointPart, KeepCheckpoint, Logs, Position, ReadCheckpoint, Welcome,
+    coordinator, shard,
 };
 
 use super::harness::*;
@@ -132,4 +133,36 @@ fn an_empty_volume_holds_nothing() {
         rig.said.to_open, None,
         "nobody knows yet which store's it will be"
     );
+}
+
+#[test]
+fn what_a_backup_is_told_tells_how_far_the_coordinator_is() {
+    let mut rig = Rig::new("m", with_backup(Durability::Buffered));
+    let at = |nonce, sequence| Position {
+        term: 1,
+        nonce,
+        sequence,
+    };
+    let welcome = Welcome {
+        cluster_id: CLUSTER,
+        server_id: OWN.0,
+        position: Some(at(11, 4)),
+        ..Default::default()
+    };
+    let orders = [
+        (coordinator::Kind::Welcome(welcome), 5),
+        (coordinator::Kind::ForgetLogs(Logs { logs: Vec::new() }), 6),
+        (
+            coordinator::Kind::KeepCheckpoint(KeepCheckpoint::default()),
+            7,
+        ),
+    ];
+    for (kind, sequence) in orders {
+        assert_eq!(rig.order_at(kind, at(11, sequence)), Session::Continue);
+        assert_eq!(rig.server.hello().position, Some(at(11, sequence)));
+    }
+    rig.said.messages.clear();
+    let part = coordinator::Kind::KeepCheckpoint(KeepCheckpoint::default());
+    assert_eq!(rig.order_at(part, at(12, 8)), Session::Close);
+    assert!(rig.kept().is_none(), "of another leader");
 }

@@ -159,7 +159,17 @@ impl Rig {
     }
 
     pub fn order(&mut self, kind: coordinator::Kind) -> Session {
-        let message = ToShard { kind: Some(kind) };
+        let message = ToShard::from(kind);
+        self.server
+            .coordinator_message(self.now, message, &mut self.said)
+    }
+
+    /// An order, and what was noted when it left.
+    pub fn order_at(&mut self, kind: coordinator::Kind, position: member::Position) -> Session {
+        let message = ToShard {
+            kind: Some(kind),
+            position: Some(position),
+        };
         self.server
             .coordinator_message(self.now, message, &mut self.said)
     }

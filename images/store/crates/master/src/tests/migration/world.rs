@@ -372,7 +372,7 @@ impl Nodes {
     pub fn order(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         if let Some(kind) = node.orders.pop_front() {
-            let message = ToShard { kind: Some(kind) };
+            let message = ToShard::from(kind);
             let said = &mut node.driver.said;
             let session = node
                 .driver
