@@ -280,6 +280,7 @@ func TestValidSpecs(t *testing.T) {
 		"many copies":  "{masters: {replicas: 9}, replication: {factor: 8, min: 8}, backups: {storage: {size: 8Gi}}}",
 		"copies in memory": "{masters: {replicas: 2, memory: 256Mi}, replication: {factor: 1, min: 1}, " +
 			"backups: {storage: {type: Memory, size: 256Mi}}, coordinator: {state: {type: Memory}}}",
+		"target":  "{recovery: {target: 1m30s, capacityPolicy: Refuse}}",
 		"flushed": "{replication: {factor: 2, durability: Flushed}, backups: {storage: {storageClassName: fast}}}",
 	} {
 		if _, errs := server.create(t, manifest("box", spec)); errs != nil {
@@ -367,6 +368,11 @@ func TestInvalidSpecs(t *testing.T) {
 			manifest("box", "{hibernated: true, masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {type: Memory}}}"),
 			"spec: Invalid value: hibernated needs replication.factor above 0, backups.storage.type: Volume, and a coordinator.state " +
 				"that is not Memory: what is in memory alone would be lost",
+		},
+		{
+			"a target that nothing meets", manifest("box", "{recovery: {target: 100ms}}"),
+			`spec.recovery.target: Invalid value: "100ms": recovery.target must be from 500ms to 24h, such as 2s: 250 ms go by before ` +
+				"anything is replayed",
 		},
 		{
 			"moving at once", manifest("box", "{recovery: {rescheduleAfter: 5s}}"),

@@ -17,6 +17,8 @@ const (
 	ConditionDataSafe = "DataSafe"
 	// ConditionRecovering is True while tablets of a lost master are on their way to others.
 	ConditionRecovering = "Recovering"
+	// ConditionRecoveryOnTarget is True while the loss of a failure domain would be made up for within recovery.target.
+	ConditionRecoveryOnTarget = "RecoveryOnTarget"
 )
 
 // Reasons of the conditions; docs/store-reference.md explains each.
@@ -44,6 +46,7 @@ const (
 	ReasonNameTaken      = "NameTaken"
 	ReasonApplyFailed    = "ApplyFailed"
 	ReasonStateFixed     = "StateFixed"
+	ReasonHeldBack       = "HeldBack"
 	// Degraded.
 	ReasonAsExpected    = "AsExpected"
 	ReasonBackupsFailed = "BackupsFailed"
@@ -61,6 +64,12 @@ const (
 	ReasonNoneUnderWay    = "NoneUnderWay"
 	ReasonRecoveryRuns    = "RecoveryRuns"
 	ReasonRecoveryBlocked = "RecoveryBlocked"
+	// RecoveryOnTarget.
+	ReasonOnTarget        = "OnTarget"
+	ReasonOnTargetSoFar   = "OnTargetSoFar"
+	ReasonTooSlow         = "TooSlow"
+	ReasonNoRoomForCopies = "NoRoomForCopies"
+	ReasonNoRoomForData   = "NoRoomForData"
 )
 
 // Labels of everything that the operator makes for a Store.

@@ -9,7 +9,7 @@ type StoreStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Available, Progressing, Degraded, DataSafe and Recovering; all of them from the operator's first visit on.
+	// Available, Progressing, Degraded, DataSafe, Recovering and RecoveryOnTarget; all of them from the operator's first visit on.
 	//
 	// +optional
 	// +listType=map
@@ -54,6 +54,11 @@ type StoreStatus struct {
 	// +listMapKey=serverId
 	// +kubebuilder:validation:MaxItems=32
 	Recoveries []RecoveryStatus `json:"recoveries,omitempty"`
+
+	// What the loss of a failure domain would cost; absent without copies, and while nobody knows.
+	//
+	// +optional
+	Capacity *CapacityStatus `json:"capacity,omitempty"`
 
 	// The image of new pods.
 	//
@@ -183,6 +188,41 @@ type RecoveryStatus struct {
 	//
 	// +optional
 	MeasuredMs int64 `json:"measuredMs,omitempty"`
+}
+
+// CapacityStatus is what the loss of one failure domain would cost.
+type CapacityStatus struct {
+	// How long it would take until everything is served again, in milliseconds, with what logs have in them now: the worst
+	// domain. 0 if nobody could take over.
+	//
+	// +optional
+	ExpectedMs int64 `json:"expectedMs"`
+	// The same if all logs were full.
+	//
+	// +optional
+	ExpectedFullMs int64 `json:"expectedFullMs"`
+	// How much of a log a core is taken to replay in a second, in MiB.
+	//
+	// +optional
+	CoreMiBps int64 `json:"coreMiBps"`
+	// The recovery that has shown it; absent where it is a default.
+	//
+	// +optional
+	Measured *MeasuredRecovery `json:"measured,omitempty"`
+}
+
+// MeasuredRecovery is the last recovery that was large enough to tell how fast they are.
+type MeasuredRecovery struct {
+	// The master that was lost.
+	Member string `json:"member"`
+	// When its loss was found.
+	Since metav1.Time `json:"since"`
+	// Bytes of its logs.
+	Bytes int64 `json:"bytes"`
+	// How long it took until the last tablet was served, in milliseconds.
+	Ms int64 `json:"ms"`
+	// Cores of the other masters at that time.
+	Cores int64 `json:"cores"`
 }
 
 // BackupStatus describes a member's storage for copies. A frame holds the copy of one piece of a master's log.

@@ -201,7 +201,34 @@ type RecoverySpec struct {
 	//
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
+
+	// How long it may take until everything is served again that the members of a failure domain held, from when their loss was found.
+	// The condition RecoveryOnTarget says whether this store can do that, and what to change where it cannot.
+	//
+	// +optional
+	// +kubebuilder:default="2s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('500ms') && duration(self) <= duration('24h')",message="recovery.target must be from 500ms to 24h, such as 2s: 250 ms go by before anything is replayed"
+	Target string `json:"target,omitempty"`
+
+	// What the operator does about it. Warn: it says so. Refuse: it also takes no master out, and gives none less memory, if the store
+	// would not be on target afterwards, or would not have the room for what a lost failure domain held. It never touches what runs.
+	//
+	// +optional
+	// +kubebuilder:default=Warn
+	CapacityPolicy CapacityPolicy `json:"capacityPolicy,omitempty"`
 }
+
+// CapacityPolicy says what the operator does where a change would leave a store too small to recover in time.
+//
+// +kubebuilder:validation:Enum=Warn;Refuse
+type CapacityPolicy string
+
+const (
+	// CapacityWarn means that the condition RecoveryOnTarget says so.
+	CapacityWarn CapacityPolicy = "Warn"
+	// CapacityRefuse means that the change waits as well.
+	CapacityRefuse CapacityPolicy = "Refuse"
+)
 
 // CoordinatorSpec describes the coordinator's pods.
 //

@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"math"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +34,14 @@ var (
 		Name: "rcbox_store_recoveries",
 		Help: "Recoveries under way: lost masters some of whose tablets are not served yet.",
 	}, []string{"namespace", "name"})
+	expectedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_recovery_expected_seconds",
+		Help: "How long the recovery of what a lost failure domain held would take: with what logs have in them now, and with full ones.",
+	}, []string{"namespace", "name", "logs"})
+	targetGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_recovery_target_seconds",
+		Help: "How long it may take: recovery.target.",
+	}, []string{"namespace", "name"})
 	stepsCounter = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rcbox_operator_steps_total",
 		Help: "Steps that the operator carried out, by kind.",
@@ -39,7 +49,8 @@ var (
 )
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is global
-	metrics.Registry.MustRegister(conditionGauge, mastersGauge, lossesGauge, shortGauge, recoveriesGauge, stepsCounter)
+	metrics.Registry.MustRegister(conditionGauge, mastersGauge, lossesGauge, shortGauge, recoveriesGauge, expectedGauge, targetGauge,
+		stepsCounter)
 }
 
 func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
@@ -65,6 +76,27 @@ func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
 		}
 	}
 	recoveriesGauge.WithLabelValues(store.Namespace, store.Name).Set(underWay)
+	observeCapacity(store, next)
+}
+
+// observeCapacity has nothing to say of a Store without copies.
+func observeCapacity(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
+	target, err := time.ParseDuration(store.Spec.Recovery.Target)
+	if next.Capacity == nil || err != nil {
+		labels := prometheus.Labels{"namespace": store.Namespace, "name": store.Name}
+		expectedGauge.DeletePartialMatch(labels)
+		targetGauge.DeletePartialMatch(labels)
+		return
+	}
+	seconds := func(ms int64) float64 {
+		if ms == 0 {
+			return math.Inf(1) // nobody could take over
+		}
+		return (time.Duration(ms) * time.Millisecond).Seconds()
+	}
+	expectedGauge.WithLabelValues(store.Namespace, store.Name, "now").Set(seconds(next.Capacity.ExpectedMs))
+	expectedGauge.WithLabelValues(store.Namespace, store.Name, "full").Set(seconds(next.Capacity.ExpectedFullMs))
+	targetGauge.WithLabelValues(store.Namespace, store.Name).Set(target.Seconds())
 }
 
 // forget a Store that is gone.
@@ -75,6 +107,8 @@ func forget(key types.NamespacedName) {
 	lossesGauge.DeletePartialMatch(labels)
 	shortGauge.DeletePartialMatch(labels)
 	recoveriesGauge.DeletePartialMatch(labels)
+	expectedGauge.DeletePartialMatch(labels)
+	targetGauge.DeletePartialMatch(labels)
 }
 
 func countStep(step planner.Step) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/capacity"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -44,6 +45,10 @@ type Plan struct {
 	Coordinator MemberView
 	// Shortfall is what keeps the data from having all its copies; nil when nothing does, and for a Store without copies.
 	Shortfall *Shortfall
+	// Capacity is what the loss of a failure domain would cost; nil without copies, and while nobody knows.
+	Capacity *capacity.Check
+	// HeldBack says which change waits because of that, and why; empty when none does.
+	HeldBack string
 	// Next is when to look again, if nothing happens before.
 	Next time.Duration
 }
@@ -157,6 +162,7 @@ func (p *planning) build() {
 		p.lookAgainIn(UnsettledInterval)
 	}
 	p.plan.Shortfall = shortfall(o, p.plan.Masters)
+	p.plan.Capacity = p.checkCapacity()
 	if len(o.recoveriesLeft()) > 0 {
 		p.lookAgainIn(UnsettledInterval)
 	}

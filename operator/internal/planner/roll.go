@@ -41,6 +41,10 @@ func (p *planning) roll() {
 		return
 	}
 	view := &views[first]
+	if why := p.whyNotSmaller(view.Pod); why != "" {
+		p.plan.HeldBack = why
+		return
+	}
 	ref := view.Pod.Ref()
 	ref.ResourceVersion = "" // its state may change at any time, and is no matter
 	p.add(RestartMember{Member: view.Name, Pod: ref, Why: "the spec has changed, and everything has its copies: " + view.Pending})

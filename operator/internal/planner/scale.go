@@ -48,6 +48,10 @@ func (p *planning) drainExcess(masters []*member, why string) {
 			return
 		}
 		if p.needsDrain(m) && m.draining() == nil {
+			if why := p.whyNotFewer(); why != "" {
+				p.plan.HeldBack = why
+				return
+			}
 			p.add(DrainMember{Member: m.name, Why: why})
 			return
 		}

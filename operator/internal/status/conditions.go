@@ -37,6 +37,7 @@ func setConditions(o planner.Observed, plan planner.Plan, outcome Outcome, next 
 		{v1alpha1.ConditionDegraded, degraded(o, plan, next)},
 		{v1alpha1.ConditionDataSafe, dataSafe(o, plan, next)},
 		{v1alpha1.ConditionRecovering, recovering(o, next)},
+		{v1alpha1.ConditionRecoveryOnTarget, onTarget(o, plan, next)},
 	} {
 		set(o, next, condition.name, condition.verdict)
 	}
@@ -126,8 +127,8 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	case len(excess) > 0 && outcome.Refused != "":
 		return stuck(v1alpha1.ReasonScaleInBlocked, scaleInMessage(o.Store, outcome))
 	}
-	if refused := o.StateRefused(); refused != "" {
-		return stuck(v1alpha1.ReasonStateFixed, refused)
+	if reason, message := withheld(o, plan); reason != "" {
+		return stuck(reason, message)
 	}
 	if leaving := planner.Leaving(plan.Masters); len(leaving) > 0 {
 		return moving(v1alpha1.ReasonDraining, drainingMessage(leaving))
@@ -156,6 +157,17 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	default:
 		return stuck(v1alpha1.ReasonAsSpecified, "the Store is as its spec says")
 	}
+}
+
+// withheld is what the operator does not do, though the spec asks for it; an empty reason where there is no such thing.
+func withheld(o planner.Observed, plan planner.Plan) (reason, message string) {
+	if plan.HeldBack != "" {
+		return v1alpha1.ReasonHeldBack, plan.HeldBack
+	}
+	if refused := o.StateRefused(); refused != "" {
+		return v1alpha1.ReasonStateFixed, refused
+	}
+	return "", ""
 }
 
 // isAsleep: its pods are being ended, or have ended, because it is hibernated.

@@ -76,6 +76,7 @@ func TestConditions(t *testing.T) {
 			progressing + "=False AsSpecified: the Store is as its spec says",
 			degraded + "=False AsExpected: nothing is broken",
 			v1alpha1.ConditionDataSafe + "=False Unreplicated: each object is in the memory of one master only",
+			v1alpha1.ConditionRecoveryOnTarget + "=False Unreplicated: there are no copies to recover anything from",
 		}},
 		{"the coordinator cannot note anything", func(s *scene) { s.observed.Cluster.StateWait = "cannot write the root" }, []string{
 			available + "=True Serving: 2 of 2 masters are up",
@@ -201,7 +202,7 @@ func TestConditions(t *testing.T) {
 			s := newScene()
 			test.change(s)
 			got := status.Compute(s.observed, s.plan, s.outcome)
-			if len(got.Conditions) != 5 {
+			if len(got.Conditions) != 6 {
 				t.Errorf("there are %d conditions", len(got.Conditions))
 			}
 			for _, want := range test.want {

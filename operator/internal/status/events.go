@@ -108,6 +108,9 @@ func isBad(condition *metav1.Condition) bool {
 	case v1alpha1.ConditionDataSafe:
 		return condition.Status != metav1.ConditionTrue && condition.Reason != v1alpha1.ReasonUnreplicated &&
 			condition.Reason != v1alpha1.ReasonDeleting
+	case v1alpha1.ConditionRecoveryOnTarget:
+		return condition.Status == metav1.ConditionFalse && condition.Reason != v1alpha1.ReasonUnreplicated &&
+			condition.Reason != v1alpha1.ReasonDeleting
 	default:
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/capacity"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/resources"
 	"rcbox.dev/rcbox/operator/internal/status"
@@ -56,6 +57,7 @@ func TestConditionsWithCopies(t *testing.T) {
 		degraded    = v1alpha1.ConditionDegraded
 		safe        = v1alpha1.ConditionDataSafe
 		recovering  = v1alpha1.ConditionRecovering
+		onTarget    = v1alpha1.ConditionRecoveryOnTarget
 	)
 	for _, test := range []struct {
 		name   string
@@ -66,6 +68,21 @@ func TestConditionsWithCopies(t *testing.T) {
 			available + "=True Serving", degraded + "=False AsExpected", recovering + "=False NoneUnderWay: no master was lost",
 			safe + "=True Replicated: each object has 1 copy on other nodes than its master's, Buffered: they survive the end of all " +
 				"processes and pods, and the loss of power of all but one of their nodes",
+		}},
+		{"nobody has looked at the capacity", func(*scene) {}, []string{onTarget + "=Unknown Forming: no master is up"}},
+		{"on target", func(s *scene) { s.plan.Capacity = &capacity.Check{Verdict: capacity.OnTarget, MiBPerSecond: 150} }, []string{
+			onTarget + "=True OnTarget: loss of",
+		}},
+		{"on target so far", func(s *scene) {
+			s.plan.Capacity = &capacity.Check{Verdict: capacity.OnTargetSoFar, MiBPerSecond: 150}
+		}, []string{
+			onTarget + "=True OnTargetSoFar: loss of",
+		}},
+		{"too slow", func(s *scene) { s.plan.Capacity = &capacity.Check{Verdict: capacity.TooSlow, MiBPerSecond: 150} }, []string{
+			onTarget + "=False TooSlow: loss of", degraded + "=False AsExpected",
+		}},
+		{"a change is held back", func(s *scene) { s.plan.HeldBack = "scaling in to 3 masters is held back" }, []string{
+			progressing + "=False HeldBack: scaling in to 3 masters is held back",
 		}},
 		{"in memory", func(s *scene) {
 			s.observed.Store.Spec.Backups.Storage.Type = v1alpha1.StorageMemory
@@ -99,7 +116,9 @@ func TestConditionsWithCopies(t *testing.T) {
 		{"the coordinator is down", func(s *scene) {
 			s.noCoordinator()
 			s.plan.Shortfall = &planner.Shortfall{Reason: v1alpha1.ReasonCoordinatorDown, Message: "m"}
-		}, []string{safe + "=Unknown CoordinatorDown: m", recovering + "=Unknown CoordinatorDown"}},
+		}, []string{
+			safe + "=Unknown CoordinatorDown: m", recovering + "=Unknown CoordinatorDown", onTarget + "=Unknown CoordinatorDown",
+		}},
 		{"something was lost all the same", func(s *scene) {
 			s.observed.Store.Status.LossCount = 1
 			s.observed.Store.Status.Losses = []v1alpha1.Loss{{Number: 1, Cause: v1alpha1.LossOfMember, Member: "box-master-0"}}

@@ -55,6 +55,7 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 		}
 	}
 	next.HibernatedSince = hibernatedSince(o, plan)
+	next.Capacity = capacityStatus(o, plan, &next)
 	setConditions(o, plan, outcome, &next)
 	return next
 }

@@ -177,7 +177,7 @@ func (s *Snapshot) drawConditions(out *strings.Builder, style Style) {
 	lines := table{}
 	for _, name := range []string{
 		v1alpha1.ConditionAvailable, v1alpha1.ConditionDataSafe, v1alpha1.ConditionRecovering, v1alpha1.ConditionDegraded,
-		v1alpha1.ConditionProgressing,
+		v1alpha1.ConditionProgressing, v1alpha1.ConditionRecoveryOnTarget,
 	} {
 		condition := meta.FindStatusCondition(s.Store.Status.Conditions, name)
 		if condition == nil {
@@ -202,7 +202,7 @@ func conditionWord(condition *metav1.Condition) string {
 	}
 }
 
-// conditionColour: two of the conditions are good news, two are bad, and one is neither.
+// conditionColour: three of the conditions are good news, two are bad, and one is neither.
 func conditionColour(condition *metav1.Condition) string {
 	isTrue := condition.Status == metav1.ConditionTrue
 	switch condition.Type {
@@ -215,6 +215,11 @@ func conditionColour(condition *metav1.Condition) string {
 		default:
 			return red
 		}
+	case v1alpha1.ConditionRecoveryOnTarget:
+		if isTrue {
+			return green
+		}
+		return yellow
 	case v1alpha1.ConditionProgressing:
 		switch {
 		case isTrue:

@@ -85,6 +85,7 @@ func scene(masters, perRack int) *view.Snapshot {
 		{Type: "Recovering", Status: metav1.ConditionFalse, Reason: "NoneUnderWay", Message: "no master was lost"},
 		{Type: "Degraded", Status: metav1.ConditionFalse, Reason: "AsExpected", Message: "nothing is broken"},
 		{Type: "Progressing", Status: metav1.ConditionFalse, Reason: "AsSpecified", Message: "the Store is as its spec says"},
+		{Type: "RecoveryOnTarget", Status: metav1.ConditionTrue, Reason: "OnTarget", Message: "loss of box-master-0: 667 ms; target 2s"},
 	} {
 		condition.LastTransitionTime = ago(3 * time.Hour)
 		store.Status.Conditions = append(store.Status.Conditions, condition)
