@@ -3,7 +3,7 @@
 # from running; at the end comes a table, and one line "N passed, M failed".
 #
 # usage: hack/test.sh [STAGE...]     (default: all, in this order)
-# stages: lint generate rust python go faults simulator fuzz e2e
+# stages: lint generate rust python go apiserver faults simulator fuzz e2e
 #   RCBOX_FUZZ_SECONDS=10     per fuzz target
 #   KEEP=1                    keep the cluster of the end-to-end tests
 set -euo pipefail
@@ -13,7 +13,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 STORE=$ROOT/images/store
 FUZZ_SECONDS=${RCBOX_FUZZ_SECONDS:-10}
 STAGES=("$@")
-((${#STAGES[@]})) || STAGES=(lint generate rust python go faults simulator fuzz e2e)
+((${#STAGES[@]})) || STAGES=(lint generate rust python go apiserver faults simulator fuzz e2e)
 
 # The step of hack/python.sh that runs them.
 PYTEST_LOG=$(log_of "Python: tests against real processes")
@@ -51,14 +51,15 @@ run_stage() {
 	python) stage python pytest "" "$ROOT/hack/python.sh" ;;
 	go)
 		stage go go "Go: unit and property tests" "$ROOT/hack/go-test.sh" go . \
-			./api/... ./operator/... ./charts/... ./config/...
+			./api/... ./operator/cmd/... ./operator/internal/... ./charts/... ./config/...
 		stage node go "Go: node image programs" "$ROOT/hack/go-test.sh" node images/node ./...
 		;;
+	apiserver) stage apiserver go "" "$ROOT/hack/apiserver.sh" ;;
 	faults) stage faults go "" "$ROOT/hack/faults.sh" ;;
 	simulator) stage simulator none "simulator: quick set, every seed twice" "$ROOT/hack/simulate.sh" --seeds 0..900 --quick ;;
 	fuzz) stage fuzz none "fuzz: $FUZZ_SECONDS s per target" "$STORE/fuzz/run.sh" "$FUZZ_SECONDS" ;;
 	e2e) stage e2e go "" "$ROOT/hack/e2e.sh" ;;
-	*) die "hack/test.sh: unknown stage '$1'; stages: lint generate rust python go faults simulator fuzz e2e" ;;
+	*) die "hack/test.sh: unknown stage '$1'; stages: lint generate rust python go apiserver faults simulator fuzz e2e" ;;
 	esac
 }
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -172,12 +173,35 @@ func (r *Reconciler) applyObject(ctx context.Context, v *visit, step planner.App
 				return err
 			}
 		}
-		if err := r.Client.Apply(ctx, fixed.desired, FieldManager, client.ForceOwnership); err != nil {
+		err := r.Client.Apply(ctx, fixed.desired, FieldManager, client.ForceOwnership)
+		if apierrors.IsInvalid(err) && !step.Create {
+			err = r.replaceSpec(ctx, v, fixed)
+		}
+		if err != nil {
 			return fmt.Errorf("apply %s %s: %w", fixed.kind, fixed.name, err)
 		}
 		return nil
 	}
 	return fmt.Errorf("apply %s %s: the Store needs no such object", step.Kind, step.Name)
+}
+
+// replaceSpec is for what server-side apply cannot put right: somebody has changed the key of a list's entry, such as a port's number. To
+// the API server that is an entry of his beside the operator's, and the two together are not valid. A merge patch replaces whole lists.
+func (r *Reconciler) replaceSpec(ctx context.Context, v *visit, fixed fixedObject) error {
+	fields, err := fieldsOf(fixed.desired)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(map[string]any{"spec": fields["spec"]})
+	if err != nil {
+		return fmt.Errorf("encode the spec: %w", err)
+	}
+	fixed.object.SetNamespace(v.observed.Store.Namespace)
+	fixed.object.SetName(fixed.name)
+	if err := r.Client.Patch(ctx, fixed.object, client.RawPatch(types.MergePatchType, text), FieldManager); err != nil {
+		return fmt.Errorf("replace its spec: %w", err)
+	}
+	return r.Client.Apply(ctx, fixed.desired, FieldManager, client.ForceOwnership) //nolint:wrapcheck // the caller does
 }
 
 // refuseTaken asks the API server itself, because the cache holds only the operator's own objects.

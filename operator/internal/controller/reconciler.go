@@ -139,7 +139,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if errors.Is(applyErr, errStale) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	}
-	return ctrl.Result{RequeueAfter: plan.Next}, applyErr
+	if applyErr != nil {
+		return ctrl.Result{}, applyErr // again after a pause that grows
+	}
+	return ctrl.Result{RequeueAfter: plan.Next}, nil
 }
 
 // writeStatus writes the status if it changed, and tells of what is new in it.

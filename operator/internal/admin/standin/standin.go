@@ -55,6 +55,11 @@ func Start() *Coordinator {
 	return c
 }
 
+// Serve answers at another listener as well, until that is closed or Stop.
+func (c *Coordinator) Serve(listener net.Listener) {
+	go func() { _ = c.server.Serve(listener) }() // ends with the listener
+}
+
 // Stop ends it.
 func (c *Coordinator) Stop() { c.server.Stop() }
 

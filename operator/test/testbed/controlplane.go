@@ -1,0 +1,258 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+const (
+	// operatorUser is what the API server calls the operator's ServiceAccount, so that the operator has the rights of config/rbac, no more.
+	operatorUser      = "system:serviceaccount:" + OperatorNamespace + ":rcbox-operator"
+	operatorNamespace = OperatorNamespace
+	// OperatorNamespace is where the operator's Lease is.
+	OperatorNamespace = "rcbox-system"
+	// StorageClass is the default one: local volumes, made where the first pod comes to be.
+	StorageClass = "testbed-local"
+	provisioner  = "rcbox.dev/testbed"
+
+	startTimeout = 2 * time.Minute
+	pollInterval = 100 * time.Millisecond
+)
+
+// auditPolicy has the API server note every call of the operator's, and no others.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+  - level: Metadata
+    users: ["` + operatorUser + `"]
+  - level: None
+`
+
+// Cluster is a control plane, and nodes of which only their kubelets' word is there.
+type Cluster struct {
+	t      *testing.T
+	folder string // of this run's files
+	env    *envtest.Environment
+
+	// Config is that of an administrator.
+	Config *rest.Config
+	// Client does not cache.
+	Client    client.WithWatch
+	Clientset *kubernetes.Clientset
+	Kubelets  *Kubelets
+	Stores    *Stores
+	Calls     *Calls
+}
+
+// Options of a Cluster.
+type Options struct {
+	// NodesPerChassis, one entry for each chassis.
+	NodesPerChassis []int
+	// Heartbeat is how often each kubelet renews its Lease; a node that has not for four times as long counts as lost.
+	Heartbeat time.Duration
+}
+
+// Start makes a cluster that ends with the test.
+func Start(t *testing.T, options Options) *Cluster {
+	t.Helper()
+	binaries := Programs(t)
+	c := &Cluster{t: t, folder: t.TempDir()}
+	c.startAPIServer(binaries)
+	c.install()
+	c.Stores = newStores(t)
+	c.Kubelets = startKubelets(t, c.Clientset, c.Stores, options)
+	startProvisioner(t, c.Clientset)
+	grace := max(4*options.Heartbeat, 10*time.Second)
+	c.startProgram(binaries, "kube-controller-manager", "--node-monitor-grace-period="+grace.String(),
+		"--controllers=*,-horizontal-pod-autoscaler-controller,-cronjob-controller", "--leader-elect=false", "--secure-port=0")
+	c.startProgram(binaries, "kube-scheduler", "--leader-elect=false", "--secure-port=0")
+	return c
+}
+
+func (c *Cluster) startAPIServer(binaries string) {
+	c.t.Helper()
+	policy := filepath.Join(c.folder, "audit-policy.yaml")
+	c.must(os.WriteFile(policy, []byte(auditPolicy), 0o600))
+	c.Calls = &Calls{t: c.t, path: filepath.Join(c.folder, "audit.log")}
+	c.env = &envtest.Environment{
+		BinaryAssetsDirectory:    binaries,
+		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  startTimeout,
+	}
+	server := c.env.ControlPlane.GetAPIServer()
+	server.Configure().
+		Append("audit-policy-file", policy).Append("audit-log-path", c.Calls.path).
+		// As strict as a cluster may be: who names an owner that blocks must have rights on it.
+		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	config, err := c.env.Start()
+	if err != nil {
+		c.t.Fatalf("start etcd and kube-apiserver: %v", err)
+	}
+	c.t.Cleanup(func() {
+		if err := c.env.Stop(); err != nil {
+			c.t.Errorf("stop etcd and kube-apiserver: %v", err)
+		}
+	})
+	config.QPS = -1
+	c.Config = config
+	scheme := runtime.NewScheme()
+	c.must(clientgoscheme.AddToScheme(scheme))
+	c.must(v1alpha1.AddToScheme(scheme))
+	c.Client, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	c.must(err)
+	c.Clientset, err = kubernetes.NewForConfig(config)
+	c.must(err)
+}
+
+// install brings the operator's definitions and rights, as `kubectl apply -k config/default` would, and a class of local volumes.
+func (c *Cluster) install() {
+	c.t.Helper()
+	_, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{
+		Paths: []string{filepath.Join(root(c.t), "config/crd/bases")}, ErrorIfPathMissing: true, MaxTime: startTimeout,
+	})
+	c.must(err)
+	for _, file := range []string{
+		"default/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_binding.yaml", "rbac/lease.yaml",
+	} {
+		c.apply(filepath.Join(root(c.t), "config", file))
+	}
+	waiting, deleting := storagev1.VolumeBindingWaitForFirstConsumer, corev1.PersistentVolumeReclaimDelete
+	c.must(c.Client.Create(c.t.Context(), &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: StorageClass, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"},
+		},
+		Provisioner: provisioner, VolumeBindingMode: &waiting, ReclaimPolicy: &deleting,
+	}))
+}
+
+// apply creates what a manifest has.
+func (c *Cluster) apply(path string) {
+	c.t.Helper()
+	file, err := os.Open(path) //nolint:gosec // a file of this project
+	c.must(err)
+	defer func() { _ = file.Close() }() // read only
+	const bufferBytes = 4096
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, bufferBytes); ; {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); err != nil {
+			break // the end
+		}
+		if object.Object != nil {
+			c.must(c.Client.Create(c.t.Context(), object))
+		}
+	}
+}
+
+// kubeconfig writes one for a user of some groups, and gives its path.
+func (c *Cluster) kubeconfig(user string, groups ...string) string {
+	c.t.Helper()
+	path := filepath.Join(c.folder, fmt.Sprintf("kubeconfig-%x", user))
+	authenticated, err := c.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
+	c.must(err)
+	text, err := authenticated.KubeConfig()
+	c.must(err)
+	c.must(os.WriteFile(path, text, 0o600))
+	return path
+}
+
+func (c *Cluster) startProgram(binaries, program string, arguments ...string) {
+	c.t.Helper()
+	// As many calls as it likes: otherwise their own limits are what is measured.
+	arguments = append(arguments, "--kubeconfig="+c.kubeconfig("system:"+program, "system:masters"),
+		"--kube-api-qps=2000", "--kube-api-burst=4000")
+	StartProcess(c.t, filepath.Join(binaries, program), arguments...)
+}
+
+// Eventually waits until a condition holds; it says what is missing while it does not.
+func (c *Cluster) Eventually(within time.Duration, missing func() string) {
+	c.t.Helper()
+	text := "nothing was looked at"
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
+		if text = missing(); text == "" {
+			return
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-c.t.Context().Done():
+			c.t.Fatal(c.t.Context().Err())
+		}
+	}
+	c.t.Fatalf("after %s: %s", within, text)
+}
+
+// Get reads an object; false if there is none.
+func (c *Cluster) Get(object client.Object, namespace, name string) bool {
+	c.t.Helper()
+	err := c.Client.Get(c.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	c.must(err)
+	return true
+}
+
+// Store reads a Store that must be there.
+func (c *Cluster) Store(name string) *v1alpha1.Store {
+	c.t.Helper()
+	store := &v1alpha1.Store{}
+	if !c.Get(store, metav1.NamespaceDefault, name) {
+		c.t.Fatalf("there is no Store %s", name)
+	}
+	return store
+}
+
+// Change changes a Store as a user would who tries again after a conflict.
+func (c *Cluster) Change(name string, change func(*v1alpha1.Store)) {
+	c.t.Helper()
+	c.Eventually(time.Minute, func() string {
+		store := c.Store(name)
+		change(store)
+		if err := c.Client.Update(c.t.Context(), store); apierrors.IsConflict(err) {
+			return err.Error()
+		} else if err != nil {
+			c.t.Fatal(err)
+		}
+		return ""
+	})
+}
+
+// Pods of a Store that were not told to end, by member.
+func (c *Cluster) Pods(store string) map[string]*corev1.Pod {
+	c.t.Helper()
+	list := &corev1.PodList{}
+	c.must(c.Client.List(context.WithoutCancel(c.t.Context()), list, client.MatchingLabels{v1alpha1.LabelStore: store}))
+	pods := map[string]*corev1.Pod{}
+	for i := range list.Items {
+		if pod := &list.Items[i]; pod.DeletionTimestamp == nil {
+			pods[pod.Labels[v1alpha1.LabelMember]] = pod
+		}
+	}
+	return pods
+}
+
+func (c *Cluster) must(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
