@@ -385,6 +385,10 @@ func TestInvalidSpecs(t *testing.T) {
 				"such as 90s or 5m",
 		},
 		{
+			"another policy for drained nodes", manifest("box", "{recovery: {drainedNodes: Evict}}"),
+			`spec.recovery.drainedNodes: Unsupported value: "Evict": supported values: "Move", "Wait"`,
+		},
+		{
 			"moving none at a time", manifest("box", "{recovery: {maxConcurrentReplacements: 0}}"),
 			"spec.recovery.maxConcurrentReplacements: Invalid value: 0: recovery.maxConcurrentReplacements must be from 1 to 64",
 		},

@@ -439,11 +439,15 @@ type MemberStatus struct {
 	//
 	// +optional
 	Lost *LostStatus `json:"lost,omitempty"`
+	// How it leaves its node, which is drained; absent while all is well.
+	//
+	// +optional
+	Evacuation *EvacuationStatus `json:"evacuation,omitempty"`
 }
 
 // NodeLoss says how a node is lost.
 //
-// +kubebuilder:validation:Enum=Deleted;OutOfService;NotReady
+// +kubebuilder:validation:Enum=Deleted;OutOfService;NotReady;Drained
 type NodeLoss string
 
 const (
@@ -453,6 +457,8 @@ const (
 	NodeOutOfService NodeLoss = "OutOfService"
 	// NodeNotReady means that its kubelet does not answer, or says that it is not ready.
 	NodeNotReady NodeLoss = "NotReady"
+	// NodeDrained means that it is drained, and the member's process ended there before the member could leave.
+	NodeDrained NodeLoss = "Drained"
 )
 
 // LostStatus says what is known of a member that was lost with its node. It is on record before the member moves.

@@ -158,7 +158,8 @@ type StoreSpec struct {
 	// +kubebuilder:default=RollingUpdate
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
 
-	// What becomes of members whose nodes are lost. The data comes back by itself within seconds; this brings capacity back.
+	// What becomes of members whose nodes are lost or drained. The data comes back by itself within seconds; this brings capacity
+	// back.
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -175,59 +176,6 @@ const (
 	UpdateRolling UpdateStrategy = "RollingUpdate"
 	// UpdateOnDelete means that somebody deletes them.
 	UpdateOnDelete UpdateStrategy = "OnDelete"
-)
-
-// RecoverySpec says when a member moves away from a node that is lost. Of no effect while replication.factor is 0: what such a member
-// held is nowhere else, and its pod moves when Kubernetes gives the node up.
-type RecoverySpec struct {
-	// How long a node has to be lost before its member gets a pod elsewhere, with a new volume if its volume is on that node. It
-	// happens only if everything that the member served is served by others again, and if no more failure domains are lost than
-	// there are copies. 0s: never; somebody has to delete claim and pod.
-	//
-	// +optional
-	// +kubebuilder:default="5m"
-	// +kubebuilder:validation:XValidation:rule="self == '0s' || self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="recovery.rescheduleAfter must be 0s (never), or from 10s to 168h, such as 90s or 5m"
-	RescheduleAfter string `json:"rescheduleAfter,omitempty"`
-
-	// How many members may be on their way to another node at the same time. What looks like the loss of many nodes is mostly that
-	// of a network.
-	//
-	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="recovery.maxConcurrentReplacements must be from 1 to 64"
-	MaxConcurrentReplacements int32 `json:"maxConcurrentReplacements,omitempty"`
-
-	// Say what would be done (status.masters.members[].lost, condition Degraded), and do nothing.
-	//
-	// +optional
-	DryRun bool `json:"dryRun,omitempty"`
-
-	// How long it may take until everything is served again that the members of a failure domain held, from when their loss was found.
-	// The condition RecoveryOnTarget says whether this store can do that, and what to change where it cannot.
-	//
-	// +optional
-	// +kubebuilder:default="2s"
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('500ms') && duration(self) <= duration('24h')",message="recovery.target must be from 500ms to 24h, such as 2s: 250 ms go by before anything is replayed"
-	Target string `json:"target,omitempty"`
-
-	// What the operator does about it. Warn: it says so. Refuse: it also takes no master out, and gives none less memory, if the store
-	// would not be on target afterwards, or would not have the room for what a lost failure domain held. It never touches what runs.
-	//
-	// +optional
-	// +kubebuilder:default=Warn
-	CapacityPolicy CapacityPolicy `json:"capacityPolicy,omitempty"`
-}
-
-// CapacityPolicy says what the operator does where a change would leave a store too small to recover in time.
-//
-// +kubebuilder:validation:Enum=Warn;Refuse
-type CapacityPolicy string
-
-const (
-	// CapacityWarn means that the condition RecoveryOnTarget says so.
-	CapacityWarn CapacityPolicy = "Warn"
-	// CapacityRefuse means that the change waits as well.
-	CapacityRefuse CapacityPolicy = "Refuse"
 )
 
 // CoordinatorSpec describes the coordinator's pods.

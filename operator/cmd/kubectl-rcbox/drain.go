@@ -39,9 +39,9 @@ MEMBER is a name, or its number.
 
 The order is noted on the Store (annotation rcbox.dev/drained), so that the operator does not take it back, and stays
 until --undo, also for the member's next pod. To have a store with fewer masters, set masters.replicas instead:
-then the operator drains those with the highest numbers, and removes them.`,
+then the operator drains those with the highest numbers, and removes them. For a node that is to go it takes
+kubectl drain alone: the operator drains the member there, and moves it.`,
 		Example: `  kubectl rcbox drain box box-master-2 --wait
-  kubectl rcbox drain box 2 --wait && kubectl drain NODE --ignore-daemonsets
   kubectl rcbox drain box 2 --undo`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, arguments []string) error {

@@ -269,17 +269,20 @@ func (r *Reconciler) deletePod(ctx context.Context, v *visit, ref planner.PodRef
 	return stale(err, "delete pod "+ref.Name)
 }
 
-// retireMember is the one place where a process that runs is ended, and the coordinator's word is what allows it.
+// instanceOf is what the coordinator is to let in no more: a pod's uid is the instance of its processes.
+func instanceOf(pod *planner.PodRef) string {
+	if pod == nil {
+		return ""
+	}
+	return pod.UID
+}
+
+// retireMember ends a process that runs, and the coordinator's word is what allows it, as for a member that moves away from a drained node.
 func (r *Reconciler) retireMember(ctx context.Context, v *visit, step planner.RetireMember) error {
 	if v.coordinator == nil {
 		return fmt.Errorf("retire %s: the coordinator was not reached", step.Member)
 	}
-	// A pod's uid is the instance of its processes.
-	instance := ""
-	if step.Pod != nil {
-		instance = step.Pod.UID
-	}
-	if err := v.coordinator.RemoveMember(ctx, step.Member, instance); err != nil {
+	if err := v.coordinator.RemoveMember(ctx, step.Member, instanceOf(step.Pod)); err != nil {
 		return err
 	}
 	if step.Pod == nil {

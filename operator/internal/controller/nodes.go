@@ -3,7 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,56 +19,156 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
-// maxNodesRead bounds how many members' nodes are looked at in one visit; as many as a chassis has and more.
-const maxNodesRead = 64
+const (
+	// maxNodesRead bounds how many nodes are read in one visit; as many as a chassis has and more.
+	maxNodesRead = 64
+	// nodeAge is how old what is known of a node may be whose masters are up.
+	nodeAge = 10 * time.Second
+	// maxNodesKept bounds what is kept of nodes.
+	maxNodesKept = 4096
+)
 
-// observeNodes reads the nodes, and where they are tied to one the volumes, of masters that are not up. That is rare, so neither is
-// watched. Where the operator may read neither (it has rights in some namespaces only), members do not move by themselves.
-func (r *Reconciler) observeNodes(ctx context.Context, v *visit) {
+// nodeCache has what was last read of nodes, for all Stores. It is no watch: kubelets write to their nodes all the time, and what matters
+// here changes rarely.
+type nodeCache struct {
+	mu     sync.Mutex
+	nodes  map[string]readNode
+	hidden bool
+}
+
+type readNode struct {
+	node planner.Node
+	at   time.Time
+}
+
+func (c *nodeCache) get(name string) (readNode, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen, found := c.nodes[name]
+	return seen, found
+}
+
+func (c *nodeCache) put(name string, seen readNode) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes == nil || len(c.nodes) >= maxNodesKept {
+		c.nodes = map[string]readNode{}
+	}
+	c.nodes[name], c.hidden = seen, false
+}
+
+// hide notes that the operator has no right to read nodes.
+func (c *nodeCache) hide() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hidden = true
+}
+
+// areHidden says whether nodes could not be read: then nobody moves away from a drained one, and evictions must not wait for that.
+func (c *nodeCache) areHidden() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hidden
+}
+
+// observeMemberNodes looks at the nodes that masters are on, those first of which the least is known; with many masters it takes some
+// visits to see all.
+func (r *Reconciler) observeMemberNodes(ctx context.Context, v *visit) {
 	o := &v.observed
 	o.Nodes = map[string]planner.Node{}
-	if o.Cluster == nil || o.Store.Spec.Replication.Factor == 0 {
+	if o.Store.Spec.Replication.Factor == 0 {
 		return
 	}
-	for i, down := range planner.Down(o) {
-		if i == maxNodesRead {
-			return
+	lastRead := map[string]time.Time{}
+	for i := range o.Pods {
+		if pod := &o.Pods[i]; pod.Component == v1alpha1.ComponentMaster && pod.Node != "" {
+			seen, _ := r.nodes.get(pod.Node)
+			lastRead[pod.Node] = seen.at
 		}
-		if err := r.observeNode(ctx, v, down); err != nil {
-			log.FromContext(ctx).Info("it is not known whether a node is lost", "member", down.Member, "error", err.Error())
+	}
+	names := slices.SortedFunc(maps.Keys(lastRead), func(a, b string) int { return lastRead[a].Compare(lastRead[b]) })
+	for i, name := range names {
+		if i < maxNodesRead && o.Now.Sub(lastRead[name]) >= nodeAge {
+			if err := r.readNode(ctx, v, name); err != nil {
+				log.FromContext(ctx).Info("it is not known whether a node is drained", "node", name, "error", err.Error())
+			}
+			continue
+		}
+		if seen, found := r.nodes.get(name); found {
+			o.Nodes[name] = seen.node
 		}
 	}
 }
 
-func (r *Reconciler) observeNode(ctx context.Context, v *visit, down planner.DownMember) error {
-	names := []string{down.Node}
-	if claim, found := v.observed.Claims[down.Claim]; found {
+// readNode asks the API server.
+func (r *Reconciler) readNode(ctx context.Context, v *visit, name string) error {
+	node := &corev1.Node{}
+	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, node)
+	if err != nil && !apierrors.IsNotFound(err) {
+		if apierrors.IsForbidden(err) {
+			r.nodes.hide()
+		}
+		return fmt.Errorf("read node %s: %w", name, err)
+	}
+	seen := nodeOf(node, apierrors.IsNotFound(err))
+	r.nodes.put(name, readNode{node: seen, at: v.observed.Now})
+	v.observed.Nodes[name] = seen
+	return nil
+}
+
+// observeDisplaced looks once more at the nodes, and where they are tied to one at the volumes, of masters that are not up or whose nodes
+// are drained. Where the operator may read neither (it has rights in some namespaces only), members do not move by themselves.
+func (r *Reconciler) observeDisplaced(ctx context.Context, v *visit) {
+	o := &v.observed
+	if o.Cluster == nil || o.Store.Spec.Replication.Factor == 0 {
+		return
+	}
+	read := map[string]bool{}
+	for i, displaced := range planner.Displaced(o) {
+		if i == maxNodesRead {
+			return
+		}
+		if err := r.observeHome(ctx, v, displaced, read); err != nil {
+			log.FromContext(ctx).Info("it is not known whether a node is lost", "member", displaced.Member, "error", err.Error())
+		}
+	}
+}
+
+// observeHome leaves out nodes that were read in this visit.
+func (r *Reconciler) observeHome(ctx context.Context, v *visit, displaced planner.DownMember, read map[string]bool) error {
+	names := []string{displaced.Node}
+	if claim, found := v.observed.Claims[displaced.Claim]; found {
 		tiedTo, err := r.tiedTo(ctx, v.observed.Store.Namespace, claim)
 		if err != nil {
 			return err
 		}
 		claim.TiedTo = tiedTo
-		v.observed.Claims[down.Claim] = claim
+		v.observed.Claims[displaced.Claim] = claim
 		names = append(names, tiedTo)
 	}
 	for _, name := range names {
-		if _, read := v.observed.Nodes[name]; name == "" || read {
+		if name == "" || read[name] {
 			continue
 		}
-		node := &corev1.Node{}
-		err := r.Live.Get(ctx, client.ObjectKey{Name: name}, node)
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("read node %s: %w", name, err)
+		read[name] = true
+		delete(v.observed.Nodes, name) // what was known of it does not count if it cannot be read now
+		if err := r.readNode(ctx, v, name); err != nil {
+			return err
 		}
-		v.observed.Nodes[name] = nodeOf(node, apierrors.IsNotFound(err))
 	}
 	return nil
 }
 
 func nodeOf(node *corev1.Node, deleted bool) planner.Node {
 	seen := planner.Node{Deleted: deleted}
+	if node.Spec.Unschedulable {
+		seen.Drained = v1alpha1.DrainCordoned
+	}
 	for _, taint := range node.Spec.Taints {
 		seen.OutOfService = seen.OutOfService || taint.Key == corev1.TaintNodeOutOfService
+		if drain, known := drainTaints[taint.Key]; known && taint.Effect != corev1.TaintEffectPreferNoSchedule {
+			seen.Drained = drain
+		}
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -72,6 +176,14 @@ func nodeOf(node *corev1.Node, deleted bool) planner.Node {
 		}
 	}
 	return seen
+}
+
+// drainTaints are those by which nodes are marked that are about to be emptied.
+var drainTaints = map[string]v1alpha1.NodeDrain{
+	corev1.TaintNodeUnschedulable:    v1alpha1.DrainCordoned,
+	"ToBeDeletedByClusterAutoscaler": v1alpha1.DrainClusterAutoscaler,
+	"karpenter.sh/disrupted":         v1alpha1.DrainKarpenter,
+	"karpenter.sh/disruption":        v1alpha1.DrainKarpenter, // before Karpenter's version 1
 }
 
 // tiedTo is the one node on which the claim's volume can be used; empty if it has none yet, or may be used on others as well.
@@ -137,12 +249,13 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step planner.St
 		return fmt.Errorf("%s: ask the coordinator once more: %w", step.Describe(), err)
 	}
 	again := &visit{observed: v.observed}
+	again.observed.Nodes = maps.Clone(v.observed.Nodes)
 	if err := r.observeClaims(ctx, again); err != nil {
 		return err
 	}
 	cluster := clusterOf(response)
 	again.observed.Cluster, again.observed.Now = &cluster, r.Now()
-	r.observeNodes(ctx, again)
+	r.observeDisplaced(ctx, again)
 	for _, planned := range planner.Make(again.observed).Steps {
 		if reflect.DeepEqual(planned, step) {
 			return nil
@@ -152,21 +265,37 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step planner.St
 }
 
 // moveMember ends the pod first: should this be interrupted, the next visit makes a pod that cannot start, and moves the member again.
+// Where its process may run, the coordinator lets it go before, and the pod is last, so that it is known until then that the member is to
+// move.
 func (r *Reconciler) moveMember(ctx context.Context, v *visit, step planner.MoveMember) error {
 	if err := r.stillPlanned(ctx, v, step); err != nil {
 		return err
 	}
-	if step.Pod != nil {
-		if err := r.deletePod(ctx, v, *step.Pod); err != nil {
+	endPod := func() error {
+		if step.Pod == nil {
+			return nil
+		}
+		return r.deletePod(ctx, v, *step.Pod)
+	}
+	makeClaim := func() error {
+		if step.Claim == "" {
+			return nil
+		}
+		return r.createClaim(ctx, v, planner.CreateClaim{
+			Component: v1alpha1.ComponentMaster, Member: step.Member, Name: step.Claim, Why: step.Why,
+		})
+	}
+	inOrder := []func() error{endPod, makeClaim}
+	if step.Drained {
+		letGo := func() error { return v.coordinator.RemoveMember(ctx, step.Member, instanceOf(step.Pod)) }
+		inOrder = []func() error{letGo, makeClaim, endPod}
+	}
+	for _, do := range inOrder {
+		if err := do(); err != nil {
 			return err
 		}
 	}
-	if step.Claim == "" {
-		return nil
-	}
-	return r.createClaim(ctx, v, planner.CreateClaim{
-		Component: v1alpha1.ComponentMaster, Member: step.Member, Name: step.Claim, Why: step.Why,
-	})
+	return nil
 }
 
 func (r *Reconciler) dropVolume(ctx context.Context, v *visit, step planner.DropVolume) error {

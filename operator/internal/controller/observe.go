@@ -83,11 +83,12 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 		return v, r.observeState(ctx, v)
 	}
 	r.observeDomains(ctx, v)
+	r.observeMemberNodes(ctx, v)
 	if err := r.observeFixed(ctx, v); err != nil {
 		return nil, err
 	}
 	r.askCoordinator(ctx, v)
-	r.observeNodes(ctx, v)
+	r.observeDisplaced(ctx, v)
 	return v, nil
 }
 
@@ -188,7 +189,7 @@ func (r *Reconciler) observeFixed(ctx context.Context, v *visit) error {
 			return err
 		}
 	}
-	budget := resources.DisruptionBudget(store)
+	budget := resources.DisruptionBudget(store, store.Spec.MovesFromDrained() && !r.nodes.areHidden())
 	return compare(ctx, r, v, "PodDisruptionBudget", *budget.Name, &policyv1.PodDisruptionBudget{}, budget,
 		policyac.ExtractPodDisruptionBudget)
 }

@@ -62,6 +62,9 @@ type Reconciler struct {
 	DefaultImage string
 	// Namespace is the operator's own, from which it may reach the coordinators' admin ports.
 	Namespace string
+
+	// nodes that were read lately.
+	nodes nodeCache
 }
 
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch

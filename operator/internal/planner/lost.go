@@ -26,7 +26,7 @@ type Lost struct {
 	withVolume bool
 }
 
-// DownMember is a master that is not up, and what would tell why.
+// DownMember is a master that is not up, or not to stay where it is, and what would tell why.
 type DownMember struct {
 	Member string
 	// Node of its pod, and its Claim; empty where there is none.
@@ -34,11 +34,11 @@ type DownMember struct {
 	Claim string
 }
 
-// Down are the masters that are not up, and that have been somewhere.
-func Down(o *Observed) []DownMember {
+// Displaced are the masters that are not up, and that have been somewhere, and those whose nodes are drained.
+func Displaced(o *Observed) []DownMember {
 	var list []DownMember
 	for _, m := range o.masters() {
-		if m.up() {
+		if node, _ := m.home(); m.up() && o.Nodes[node].Drained == "" {
 			continue
 		}
 		down := DownMember{Member: m.name}
@@ -92,19 +92,16 @@ func (p *planning) lostNode(m *member, view *MemberView) *Lost {
 	if view.Up || !view.Wanted || p.observed.Cluster == nil || p.observed.Store.Spec.Replication.Factor == 0 {
 		return nil
 	}
-	node := ""
-	if pod := m.pod(); pod != nil {
-		node = pod.Node
-	}
-	claim, _, found := m.claim()
-	if found && claim.TiedTo != "" {
-		node = claim.TiedTo
-	}
+	node, withVolume := m.home()
 	state, known := p.observed.Nodes[node]
-	if node == "" || !known || state.cause() == "" {
+	cause := state.cause()
+	if cause == "" && state.Drained != "" && p.observed.Store.Spec.MovesFromDrained() && !m.hasNothing() {
+		cause = v1alpha1.NodeDrained
+	}
+	if node == "" || !known || cause == "" {
 		return nil
 	}
-	lost := &Lost{Node: node, Cause: state.cause(), Since: p.observed.Now, withVolume: found && claim.TiedTo == node}
+	lost := &Lost{Node: node, Cause: cause, Since: p.observed.Now, withVolume: withVolume}
 	if before := p.observed.recordedLoss(m.name); before != nil && before.Node == node {
 		lost.Since = before.Since.Time
 		if before.ProvenAt != nil {

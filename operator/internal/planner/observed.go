@@ -27,7 +27,7 @@ type Observed struct {
 	// Domains are failure domains of nodes, as far as somebody has to be told one: by the node's name. Empty for a node that
 	// has no such label; a node that could not be read is missing.
 	Domains map[string]string
-	// Nodes are those that something that is not up was on, as far as they could be read.
+	// Nodes are those that masters are or were on, as far as they could be read.
 	Nodes map[string]Node
 	// Cluster is the coordinator's answer; nil when there was none.
 	Cluster *Cluster
@@ -122,13 +122,15 @@ type Claim struct {
 	TiedTo string
 }
 
-// Node is one that something was on which is not up.
+// Node is one that a master is or was on.
 type Node struct {
 	// Deleted: there is no such node any more.
 	Deleted bool
 	// OutOfService: somebody has said so, by its taint.
 	OutOfService bool
 	Ready        bool
+	// Drained says who has it drained; empty if nobody has.
+	Drained v1alpha1.NodeDrain
 }
 
 // cause says how the node is lost; empty if it is not.

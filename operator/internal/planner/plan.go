@@ -74,6 +74,8 @@ type MemberView struct {
 	Rolls bool
 	// Lost is set while the node that it was on is lost, and it has no other.
 	Lost *Lost
+	// Evacuation is set while the node that it is on is drained, and then until it is up on another one.
+	Evacuation *Evacuation
 }
 
 // Tablets is how many parts of tables the member holds.
@@ -167,6 +169,9 @@ func (p *planning) build() {
 		p.lookAgainIn(UnsettledInterval)
 	}
 	p.followLost(masters)
+	if o.Cluster != nil {
+		p.followEvacuations(masters)
+	}
 	// While the coordinator cannot note what it does, its word on who may go is not to be had.
 	if o.Cluster != nil && o.Cluster.StateWait == "" && !p.scaleIn(masters) && !p.replaceEmpty() {
 		p.roll()
@@ -183,7 +188,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 		view.Up = o.Cluster != nil && (o.LeaderPod == "" || view.Pod != nil && view.Pod.Name == o.LeaderPod)
 	}
 	if component == v1alpha1.ComponentMaster {
-		view.Lost = p.lostNode(m, &view)
+		view.Lost, view.Evacuation = p.lostNode(m, &view), p.evacuation(m, &view)
 	}
 	inputs := resources.InputsFor(o.Store, component, p.plan.Image, o.StateType())
 	view.Claim = p.claim(m, component, inputs, wanted)
@@ -201,7 +206,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 // fill gives a member a pod that has none.
 func (p *planning) fill(m *member, view *MemberView, component string, inputs resources.Inputs) {
 	switch {
-	case view.Lost != nil && view.Lost.withVolume:
+	case view.Lost != nil && view.Lost.withVolume, p.isLeaving(view) && view.Evacuation.withVolume:
 		// It could not start: the node comes back, or the member moves.
 		p.lookAgainIn(UnsettledInterval)
 	case view.Wanted || m.tablets() > 0:
@@ -340,7 +345,7 @@ func (p *planning) replaceEmpty() bool {
 // whyReplace says why an empty master with a running process should have another pod; empty when it should not.
 func (p *planning) whyReplace(view *MemberView) string {
 	pod := view.Pod
-	if pod == nil || pod.Process != ProcessRunning || view.Tablets() > 0 {
+	if pod == nil || pod.Process != ProcessRunning || view.Tablets() > 0 || view.Evacuation != nil {
 		return ""
 	}
 	if view.Pending != "" && (view.Reported.Runs(pod) || !pod.Ready) {

@@ -108,6 +108,22 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 			}
 			w.reviveNode(rapid.SampledFrom(nodes).Draw(t, "node"))
 		},
+		"node is cordoned": func(t *rapid.T) {
+			if pod := anyPod(t); pod.Node != "" {
+				w.cordoned[pod.Node] = true
+			}
+		},
+		"node is uncordoned": func(t *rapid.T) {
+			nodes := slices.Sorted(maps.Keys(w.cordoned))
+			if len(nodes) == 0 {
+				t.Skip("none is cordoned")
+			}
+			delete(w.cordoned, rapid.SampledFrom(nodes).Draw(t, "node"))
+		},
+		"members wait on drained nodes, or move": func(t *rapid.T) {
+			w.store.Spec.Recovery.DrainedNodes = rapid.SampledFrom(
+				[]v1alpha1.DrainedNodes{v1alpha1.DrainedMove, v1alpha1.DrainedWait}).Draw(t, "policy")
+		},
 		"cluster evicts": func(t *rapid.T) {
 			for _, pod := range w.livePods() {
 				if pod.deadNode {
@@ -229,11 +245,28 @@ func (w *world) nodesComeBack() {
 			w.end(pod)
 		}
 	}
+	if !w.store.Spec.MovesFromDrained() || w.stuckDomains() > int(w.store.Spec.Replication.Factor) {
+		clear(w.cordoned)
+	}
 	if w.lostDomains() > int(w.store.Spec.Replication.Factor) || w.cluster != nil && w.cluster.lost > 0 {
 		for _, name := range slices.Sorted(maps.Keys(w.dead)) {
 			w.reviveNode(name)
 		}
 	}
+}
+
+// stuckDomains are as many as nodes on which a member cannot be up: those that do not answer, and cordoned ones where none runs.
+func (w *world) stuckDomains() int {
+	stuck := w.lostDomains()
+	for name := range w.cordoned {
+		runs := slices.ContainsFunc(w.livePods(), func(pod *fakePod) bool {
+			return pod.Node == name && pod.Process == planner.ProcessRunning && pod.Component == v1alpha1.ComponentMaster
+		})
+		if !runs && !w.dead[name] {
+			stuck++
+		}
+	}
+	return stuck
 }
 
 // In the end everything is where it belongs, and the status says that it is safe.
@@ -253,6 +286,9 @@ func checkReplicated(t *rapid.T, w *world) {
 		}
 		if held[pod.Member] > 1 {
 			t.Fatalf("%s has %d claims", pod.Member, held[pod.Member])
+		}
+		if pod.Component == v1alpha1.ComponentMaster && w.cordoned[pod.Node] {
+			t.Fatalf("%s is on the cordoned node %s: %+v", pod.Member, pod.Node, w.store.Status.Conditions)
 		}
 		if pod.Component == v1alpha1.ComponentMaster && pod.Domain != "rack of "+pod.Node {
 			t.Fatalf("%s on %s was told the failure domain %q", pod.Name, pod.Node, pod.Domain)

@@ -36,7 +36,11 @@ func (p *planning) roll() {
 	if !standbys && o.Store.Spec.Replication.Factor > 0 {
 		views = append(views, p.plan.Coordinators...)
 	}
-	first := slices.IndexFunc(views, func(v MemberView) bool { return v.Rolls })
+	// Where a node is drained, no pod would start; and one change at a time.
+	if slices.ContainsFunc(views, func(v MemberView) bool { return p.isLeaving(&v) && v.Reported.Draining != nil }) {
+		return
+	}
+	first := slices.IndexFunc(views, func(v MemberView) bool { return v.Rolls && v.Evacuation == nil })
 	if first < 0 {
 		return
 	}

@@ -29,14 +29,21 @@ func (p *planning) scaleIn(masters []*member) bool {
 	return true
 }
 
-// keepWanted takes drains back: there is a place for the member again. What somebody has ordered by annotation stays.
+// keepWanted takes drains back: there is a place for the member again, and its node is not drained. What somebody has ordered by annotation
+// stays.
 func (p *planning) keepWanted(masters []*member) {
 	ordered := p.observed.Store.DrainedMembers()
-	for _, m := range masters {
-		if m.ordinal < int(p.observed.Store.Spec.Masters.Replicas) && m.draining() != nil && !slices.Contains(ordered, m.name) {
-			p.add(UndrainMember{Member: m.name, Why: fmt.Sprintf("masters.replicas is %d", p.observed.Store.Spec.Masters.Replicas)})
-			p.lookAgainIn(UnsettledInterval)
+	for i, m := range masters {
+		view := &p.plan.Masters[i]
+		if !view.Wanted || m.draining() == nil || slices.Contains(ordered, m.name) || p.isLeaving(view) {
+			continue
 		}
+		why := fmt.Sprintf("masters.replicas is %d", p.observed.Store.Spec.Masters.Replicas)
+		if p.observed.recordedEvacuation(m.name) != nil {
+			why = "it stays, or is where it can stay: its node is not drained, or members wait there (recovery.drainedNodes)"
+		}
+		p.add(UndrainMember{Member: m.name, Why: why})
+		p.lookAgainIn(UnsettledInterval)
 	}
 }
 

@@ -89,9 +89,11 @@ func shortMembers(factor int32, masters []MemberView) *Shortfall {
 		view := &masters[i]
 		reported := view.Reported
 		switch {
-		case reported == nil && view.Wanted:
-			away = append(away, view.Name)
 		case reported == nil:
+			// One that has left a drained node had nothing that anybody needs.
+			if view.Wanted && !view.Evacuation.Moved() {
+				away = append(away, view.Name)
+			}
 		case !view.Up:
 			if view.Wanted || reported.Tablets > 0 {
 				away = append(away, view.Name)

@@ -74,11 +74,13 @@ type RestartMember struct {
 	Why    string
 }
 
-// MoveMember ends the pod of a member whose node is lost, and makes it another volume claim if its volume is on that node: it gets a pod
-// elsewhere then. Everything is looked at once more right before.
+// MoveMember ends the pod of a member whose node is lost or drained, and makes it another volume claim if its volume is on that node: it
+// gets a pod elsewhere then. Everything is looked at once more right before.
 type MoveMember struct {
 	Member string
 	Node   string
+	// Drained: its process may run, and the coordinator is asked to let it go, as for RetireMember.
+	Drained bool
 	// Pod is nil when the member has none.
 	Pod *PodRef
 	// Claim is the name of the new one; empty if it goes with its volume, or has none.

@@ -35,8 +35,11 @@ type world struct {
 	kept   *fakeCluster
 	// with local volumes, a master's can be used on the node alone on which it was made
 	isLocal bool
-	// nodes that do not answer
-	dead map[string]bool
+	// nodes that do not answer, and those that take no more pods
+	dead     map[string]bool
+	cordoned map[string]bool
+	// isFull: there is no other node.
+	isFull bool
 	// how often the operator ended a process that held data, or copies that nobody else had
 	broken []string
 }
@@ -85,7 +88,7 @@ func newWorld(replicas int32) *world {
 		pods:    map[string]*fakePod{},
 		names:   map[string]bool{},
 		claims:  map[string]planner.Claim{},
-		dead:    map[string]bool{},
+		dead:    map[string]bool{}, cordoned: map[string]bool{},
 	}
 }
 
@@ -171,11 +174,18 @@ func (w *world) observe() planner.Observed {
 // nodes that pods are or were on.
 func (w *world) nodes() map[string]planner.Node {
 	nodes := map[string]planner.Node{}
+	see := func(name string) {
+		node := planner.Node{Ready: !w.dead[name]}
+		if w.cordoned[name] {
+			node.Drained = v1alpha1.DrainCordoned
+		}
+		nodes[name] = node
+	}
 	for _, pod := range w.pods {
-		nodes[pod.Node] = planner.Node{Ready: !w.dead[pod.Node]}
+		see(pod.Node)
 	}
 	for _, claim := range w.claims {
-		nodes[claim.TiedTo] = planner.Node{Ready: !w.dead[claim.TiedTo]}
+		see(claim.TiedTo)
 	}
 	delete(nodes, "")
 	return nodes
@@ -339,7 +349,11 @@ func (w *world) restart(step planner.RestartMember) {
 // move: nothing must be lost by it, and that must be on record.
 func (w *world) move(step planner.MoveMember) {
 	member := w.cluster.members[step.Member]
-	if !w.dead[step.Node] || member != nil && (w.runs(step.Member, member) || member.tablets > 0) {
+	if step.Drained {
+		w.leave(step, member)
+		return
+	}
+	if !w.dead[step.Node] && !w.cordoned[step.Node] || member != nil && (w.runs(step.Member, member) || member.tablets > 0) {
 		panic(step.Member + " is moved from " + step.Node + ", and its process lives, or its data is nowhere else")
 	}
 	if w.lostDomains() > int(w.store.Spec.Replication.Factor) {
@@ -351,6 +365,19 @@ func (w *world) move(step planner.MoveMember) {
 	if !slices.ContainsFunc(w.store.Status.Masters.Members, isRecorded) {
 		panic(step.Member + " is moved, and why is not on record")
 	}
+	w.moveAway(step)
+}
+
+// leave: a member that moves away from a drained node has nothing that anybody needs, by the coordinator's word.
+func (w *world) leave(step planner.MoveMember, member *fakeMember) {
+	if !w.cordoned[step.Node] || member != nil && !member.isDrained(w) {
+		panic(step.Member + " leaves " + step.Node + ", and is not drained, or has no reason to")
+	}
+	delete(w.cluster.members, step.Member)
+	w.moveAway(step)
+}
+
+func (w *world) moveAway(step planner.MoveMember) {
 	if step.Pod != nil {
 		w.end(w.pods[step.Pod.Name])
 	}
@@ -391,6 +418,7 @@ func (w *world) drain(name string) (refused string) {
 	if member.isDraining {
 		panic(name + " is drained twice")
 	}
+	w.checkOneLeaves(name)
 	for other, staying := range w.cluster.members {
 		if other != name && !staying.isDraining {
 			member.isDraining, member.copies = true, int64(3*w.store.Spec.Replication.Factor)
@@ -398,6 +426,27 @@ func (w *world) drain(name string) (refused string) {
 		}
 	}
 	return "nobody would stay but " + name
+}
+
+// checkOneLeaves: of members that the spec has a place for, one at a time is drained, and only while nobody is away.
+func (w *world) checkOneLeaves(name string) {
+	replicas := int(w.store.Spec.Masters.Replicas)
+	if ordinal, _ := v1alpha1.MasterOrdinal("box", name); ordinal >= replicas {
+		return
+	}
+	if home := w.podOf(name).Node; !w.cordoned[home] {
+		panic(name + " is drained, and may stay where it is")
+	}
+	for ordinal := range replicas {
+		other := v1alpha1.MasterMember("box", ordinal)
+		member := w.cluster.members[other]
+		if other != name && (member == nil || member.isDraining || !w.runs(other, member)) {
+			panic(name + " is drained while " + other + " is away, or is drained")
+		}
+	}
+	if w.lacksCopies() {
+		panic(name + " is drained while something is short of copies")
+	}
 }
 
 // evacuate moves a tablet, and a copy, of each member that leaves.
@@ -531,10 +580,14 @@ func (w *world) schedule(pod *fakePod) bool {
 		return true
 	}
 	claim, there := w.claims[pod.Claim]
-	if claim.TiedTo != "" && w.dead[claim.TiedTo] {
+	if claim.TiedTo != "" && (w.dead[claim.TiedTo] || w.cordoned[claim.TiedTo]) {
 		return false
 	}
-	pod.Node = claim.TiedTo
+	if claim.TiedTo == "" && w.isFull {
+		pod.Trouble = "Unschedulable: 0/3 nodes are available"
+		return false
+	}
+	pod.Node, pod.Trouble = claim.TiedTo, ""
 	if pod.Node == "" {
 		pod.Node = "node of " + pod.Name
 	}

@@ -110,14 +110,19 @@ func policyPort(number int32) *networkingac.NetworkPolicyPortApplyConfiguration 
 	return networkingac.NetworkPolicyPort().WithProtocol(corev1.ProtocolTCP).WithPort(intstr.FromInt32(number))
 }
 
-// DisruptionBudget lets a drain take one master at a time, and never waits for one that is broken anyway. Without copies it does
-// not save what an evicted master holds: only a budget that blocks every drain would.
-func DisruptionBudget(store *v1alpha1.Store) *policyac.PodDisruptionBudgetApplyConfiguration {
+// DisruptionBudget lets an eviction take one master at a time, and never waits for one that is broken anyway. Without copies it does
+// not save what an evicted master holds: only a budget that blocks every drain would. Where members move away from drained nodes, an
+// eviction would be faster than they are, so there it takes none: the operator ends their pods, with nothing in them.
+func DisruptionBudget(store *v1alpha1.Store, moves bool) *policyac.PodDisruptionBudgetApplyConfiguration {
+	evictable := int32(1)
+	if moves {
+		evictable = 0
+	}
 	return policyac.PodDisruptionBudget(store.Name+"-"+v1alpha1.ComponentMaster, store.Namespace).
 		WithLabels(StoreLabels(store.Name)).
 		WithOwnerReferences(Owner(store)).
 		WithSpec(policyac.PodDisruptionBudgetSpec().
-			WithMaxUnavailable(intstr.FromInt32(1)).
+			WithMaxUnavailable(intstr.FromInt32(evictable)).
 			WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow).
 			WithSelector(metaac.LabelSelector().
 				WithMatchLabels(ComponentLabels(store.Name, v1alpha1.ComponentMaster))))

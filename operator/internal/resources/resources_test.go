@@ -133,7 +133,7 @@ func TestNames(t *testing.T) {
 		member := v1alpha1.MasterMember(store.Name, ordinal)
 		for _, name := range []string{
 			resources.PodName(store.UID, member, 1), resources.ClientService(store), resources.InternalService(store),
-			*resources.DisruptionBudget(store).Name,
+			*resources.DisruptionBudget(store, true).Name,
 		} {
 			if errs := validation.IsDNS1035Label(name); len(errs) > 0 {
 				t.Fatalf("%s: %v", name, errs)

@@ -133,8 +133,8 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	if leaving := planner.Leaving(plan.Masters); len(leaving) > 0 {
 		return moving(v1alpha1.ReasonDraining, drainingMessage(leaving))
 	}
-	if rolling := rollingMessage(plan); rolling != "" {
-		return moving(v1alpha1.ReasonRolling, rolling)
+	if changing := evacuatingOrRolling(o, plan, outcome); changing != nil {
+		return *changing
 	}
 	if pending := pendingMembers(plan, outcome); len(pending) > 0 {
 		return stuck(v1alpha1.ReasonRestartPending, pendingMessage(o.Store, pending))
@@ -168,6 +168,16 @@ func withheld(o planner.Observed, plan planner.Plan) (reason, message string) {
 		return v1alpha1.ReasonStateFixed, refused
 	}
 	return "", ""
+}
+
+func evacuatingOrRolling(o planner.Observed, plan planner.Plan, outcome Outcome) *verdict {
+	if leaving := evacuating(o, plan, outcome); leaving != nil {
+		return leaving
+	}
+	if rolling := rollingMessage(plan); rolling != "" {
+		return &verdict{metav1.ConditionTrue, v1alpha1.ReasonRolling, rolling}
+	}
+	return nil
 }
 
 // isAsleep: its pods are being ended, or have ended, because it is hibernated.

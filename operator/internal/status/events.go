@@ -40,6 +40,7 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 			"the coordinator's process ended; it had no tables when it was last looked at"))
 	}
 	list = append(list, recoveryEvents(old, next)...)
+	list = append(list, evacuationEvents(old, next)...)
 	for i := range next.Conditions {
 		condition := &next.Conditions[i]
 		before := meta.FindStatusCondition(old.Conditions, condition.Type)

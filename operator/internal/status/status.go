@@ -141,7 +141,7 @@ func masters(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Ma
 	for i := range plan.Masters {
 		view := plan.Masters[i]
 		before := find(old.Members, view.Name)
-		entry := member(o, view, before)
+		entry := member(o, view, before, outcome)
 		entry.PodNumber = podNumber(view, outcome)
 		next.Members = append(next.Members, entry)
 		next.Replicas++
@@ -174,7 +174,9 @@ func find(members []v1alpha1.MemberStatus, name string) *v1alpha1.MemberStatus {
 	return &members[i]
 }
 
-func member(o planner.Observed, view planner.MemberView, before *v1alpha1.MemberStatus) v1alpha1.MemberStatus {
+func member(
+	o planner.Observed, view planner.MemberView, before *v1alpha1.MemberStatus, outcome Outcome,
+) v1alpha1.MemberStatus {
 	entry := v1alpha1.MemberStatus{Name: view.Name, State: v1alpha1.MemberStarting, Pending: view.Pending, Claim: view.Claim}
 	if view.Pod != nil {
 		entry.Pod, entry.Node = view.Pod.Name, view.Pod.Node
@@ -182,7 +184,7 @@ func member(o planner.Observed, view planner.MemberView, before *v1alpha1.Member
 			entry.Message = view.Pod.Trouble
 		}
 	}
-	entry.Lost = lost(view)
+	entry.Lost, entry.Evacuation = lost(view), evacuation(o, view, outcome)
 	if o.Cluster == nil {
 		entry.State = v1alpha1.MemberUnknown
 		if before != nil {
@@ -190,6 +192,7 @@ func member(o planner.Observed, view planner.MemberView, before *v1alpha1.Member
 			entry.CapacityBytes, entry.UsedPercent = before.CapacityBytes, before.UsedPercent
 			entry.Copies, entry.SegmentsShort = before.Copies, before.SegmentsShort
 			entry.Backup, entry.Domain, entry.Lost = before.Backup, before.Domain, before.Lost
+			entry.Evacuation = before.Evacuation
 		}
 		return entry
 	}

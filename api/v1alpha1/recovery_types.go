@@ -1,0 +1,114 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// RecoverySpec says when a member moves away from a node that is lost or drained. Of no effect while replication.factor is 0: what such a
+// member held is nowhere else, and its pod moves when Kubernetes gives the node up.
+type RecoverySpec struct {
+	// How long a node has to be lost before its member gets a pod elsewhere, with a new volume if its volume is on that node. It
+	// happens only if everything that the member served is served by others again, and if no more failure domains are lost than
+	// there are copies. 0s: never; somebody has to delete claim and pod.
+	//
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:XValidation:rule="self == '0s' || self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="recovery.rescheduleAfter must be 0s (never), or from 10s to 168h, such as 90s or 5m"
+	RescheduleAfter string `json:"rescheduleAfter,omitempty"`
+
+	// How many members may be on their way to another node at the same time. What looks like the loss of many nodes is mostly that
+	// of a network.
+	//
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="recovery.maxConcurrentReplacements must be from 1 to 64"
+	MaxConcurrentReplacements int32 `json:"maxConcurrentReplacements,omitempty"`
+
+	// What becomes of a member whose node is drained: cordoned, or marked by an autoscaler that is about to remove it. Move: it is
+	// drained, which takes nothing from anybody, and gets a pod elsewhere, one member at a time; until then its pod is not evicted.
+	// Wait: nothing, and one pod at a time may be evicted, with what it has; copies make up for it.
+	//
+	// +optional
+	// +kubebuilder:default=Move
+	DrainedNodes DrainedNodes `json:"drainedNodes,omitempty"`
+
+	// Say what would be done (status.masters.members[].lost and .evacuation, conditions Degraded and Progressing), and do nothing.
+	//
+	// +optional
+	DryRun bool `json:"dryRun,omitempty"`
+
+	// How long it may take until everything is served again that the members of a failure domain held, from when their loss was found.
+	// The condition RecoveryOnTarget says whether this store can do that, and what to change where it cannot.
+	//
+	// +optional
+	// +kubebuilder:default="2s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('500ms') && duration(self) <= duration('24h')",message="recovery.target must be from 500ms to 24h, such as 2s: 250 ms go by before anything is replayed"
+	Target string `json:"target,omitempty"`
+
+	// What the operator does about it. Warn: it says so. Refuse: it also takes no master out, and gives none less memory, if the store
+	// would not be on target afterwards, or would not have the room for what a lost failure domain held. It never touches what runs.
+	//
+	// +optional
+	// +kubebuilder:default=Warn
+	CapacityPolicy CapacityPolicy `json:"capacityPolicy,omitempty"`
+}
+
+// CapacityPolicy says what the operator does where a change would leave a store too small to recover in time.
+//
+// +kubebuilder:validation:Enum=Warn;Refuse
+type CapacityPolicy string
+
+const (
+	// CapacityWarn means that the condition RecoveryOnTarget says so.
+	CapacityWarn CapacityPolicy = "Warn"
+	// CapacityRefuse means that the change waits as well.
+	CapacityRefuse CapacityPolicy = "Refuse"
+)
+
+// DrainedNodes says what becomes of members whose nodes are drained.
+//
+// +kubebuilder:validation:Enum=Move;Wait
+type DrainedNodes string
+
+const (
+	// DrainedMove means that they move to other nodes.
+	DrainedMove DrainedNodes = "Move"
+	// DrainedWait means that they stay until somebody ends their pods.
+	DrainedWait DrainedNodes = "Wait"
+)
+
+// MovesFromDrained says whether members move away from nodes that are drained. A Store from before the field moves them.
+func (s *StoreSpec) MovesFromDrained() bool {
+	return s.Replication.Factor > 0 && s.Recovery.DrainedNodes != DrainedWait
+}
+
+// NodeDrain says who drains a node.
+//
+// +kubebuilder:validation:Enum=Cordoned;ClusterAutoscaler;Karpenter
+type NodeDrain string
+
+const (
+	// DrainCordoned means that the node is unschedulable, as kubectl cordon and kubectl drain make it.
+	DrainCordoned NodeDrain = "Cordoned"
+	// DrainClusterAutoscaler means that the cluster autoscaler is about to remove it.
+	DrainClusterAutoscaler NodeDrain = "ClusterAutoscaler"
+	// DrainKarpenter means that Karpenter is about to replace it.
+	DrainKarpenter NodeDrain = "Karpenter"
+)
+
+// EvacuationStatus says how far a member is with leaving a node that is drained.
+type EvacuationStatus struct {
+	// The node.
+	Node string `json:"node"`
+	// Who drains it.
+	Cause NodeDrain `json:"cause"`
+	// When the operator saw it first.
+	Since metav1.Time `json:"since"`
+	// When its pod there was told to end, with nothing in it that anybody needs. Its next one is on its way since.
+	//
+	// +optional
+	MovedAt *metav1.Time `json:"movedAt,omitempty"`
+	// What it waits for; empty while it is under way.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	WaitsFor string `json:"waitsFor,omitempty"`
+}

@@ -1,0 +1,174 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/admin/standin"
+)
+
+// withADrainedNode is a settled Store one of whose masters is on a node of its own, with its volume, and that node is cordoned.
+func withADrainedNode(t *testing.T) *harness {
+	t.Helper()
+	h := settledWithCopies(t)
+	for _, object := range []client.Object{
+		volumeOn("pv-1", "node-b"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}, Spec: corev1.NodeSpec{Unschedulable: true}},
+	} {
+		if err := h.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := h.claims()["box-master-1-copies"]
+	claim.Spec.VolumeName = "pv-1"
+	if err := h.client.Update(t.Context(), &claim); err != nil {
+		t.Fatal(err)
+	}
+	pod := h.pods()["box-master-1"]
+	pod.Spec.NodeName = "node-b"
+	if err := h.client.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *harness) evictable() int {
+	h.t.Helper()
+	budget := &policyv1.PodDisruptionBudget{}
+	if err := h.client.Get(h.t.Context(), client.ObjectKey{Namespace: "default", Name: "box-master"}, budget); err != nil {
+		h.t.Fatal(err)
+	}
+	return budget.Spec.MaxUnavailable.IntValue()
+}
+
+// draining is what the coordinator knows of the drain of box-master-1.
+func (h *harness) draining() *adminv1.Draining {
+	var draining *adminv1.Draining
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
+		for _, member := range r.GetMembers() {
+			if member.GetName() == "box-master-1" {
+				draining = member.GetDraining()
+			}
+		}
+	})
+	return draining
+}
+
+func TestMemberLeavesADrainedNode(t *testing.T) {
+	h := withADrainedNode(t)
+	old := h.pods()["box-master-1"]
+	if h.evictable() != 0 {
+		t.Error("an eviction would be faster than the operator")
+	}
+	for range 4 {
+		h.mustVisit()
+	}
+	if h.draining() == nil || len(h.claims()) != 3 || h.pods()["box-master-1"].UID != old.UID {
+		t.Fatalf("draining %v, claims %v", h.draining(), h.claims())
+	}
+	h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonEvacuating)
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { standin.SetDrained(r, "box-master-1") })
+	h.mustVisit()
+	if _, there := h.claims()["box-master-1-copies-2"]; !there || h.pods()["box-master-1"] != nil ||
+		!slices.Contains(h.coordinator.Removed(), "box-master-1") || !slices.Contains(h.coordinator.KeptOut(), string(old.UID)) {
+		t.Fatalf("it has not left: %v, pod %v, removed %v", h.claims(), h.pods()["box-master-1"], h.coordinator.Removed())
+	}
+	if leaves := h.store().Status.Masters.Members[1].Evacuation; leaves == nil || leaves.Node != "node-b" || leaves.MovedAt == nil {
+		t.Fatalf("on record: %+v", leaves)
+	}
+	h.mustVisit()
+	h.run() // on node-a
+	h.withCopies()
+	h.mustVisit()
+	h.mustVisit()
+	if status := h.store().Status.Masters.Members[1]; status.Evacuation != nil || status.Claim != "box-master-1-copies-2" ||
+		len(h.claims()) != 3 {
+		t.Errorf("status is %+v, claims are %v", status, h.claims())
+	}
+	h.want(v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
+	events := strings.Join(h.takeEvents(), "\n")
+	for _, want := range []string{
+		"NodeDrained node node-b of box-master-1 is drained (Cordoned)", "MemberDraining", "MemberMoved",
+		"MemberArrived box-master-1, which had left node node-b, is up on node-a", "VolumeDropped",
+	} {
+		if !strings.Contains(events, want) {
+			t.Errorf("no event %q among\n%s", want, events)
+		}
+	}
+}
+
+// The coordinator refuses: the member stays, and it is said why and what to do.
+func TestDrainThatIsRefusedWaits(t *testing.T) {
+	h := withADrainedNode(t)
+	h.change(func(s *v1alpha1.Store) { s.Annotations = map[string]string{v1alpha1.AnnotationDrained: "box-master-0"} })
+	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) { r.Members[0].Draining = &adminv1.Draining{} })
+	for range 4 {
+		h.mustVisit()
+	}
+	message := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonEvacuationBlocked)
+	if !strings.HasPrefix(message, "box-master-1 stays on node node-b, which is drained (Cordoned); the coordinator says: member "+
+		"box-master-1 cannot be drained now: nobody else stays. Raise masters.replicas") {
+		t.Error(message)
+	}
+	if h.pods()["box-master-1"] == nil || len(h.claims()) != 3 {
+		t.Error("it has left")
+	}
+}
+
+// Where nodes cannot be read, nobody leaves, and evictions take one at a time as ever.
+func TestDrainsAreNotSeenWithoutRights(t *testing.T) {
+	h := withADrainedNode(t)
+	h.reconciler.Live = forbidden{h.client}
+	for range 4 {
+		h.mustVisit()
+	}
+	if h.evictable() != 1 || h.draining() != nil || h.store().Status.Masters.Members[1].Evacuation != nil {
+		t.Errorf("evictable %d, draining %v", h.evictable(), h.draining())
+	}
+	h.reconciler.Live = h.client
+	for range 4 {
+		h.mustVisit()
+	}
+	if h.evictable() != 0 || h.draining() == nil {
+		t.Errorf("with the right: evictable %d, draining %v", h.evictable(), h.draining())
+	}
+}
+
+func TestWhoMembersWaitFor(t *testing.T) {
+	h := withADrainedNode(t)
+	h.change(func(s *v1alpha1.Store) { s.Spec.Recovery.DrainedNodes = v1alpha1.DrainedWait })
+	for range 4 {
+		h.mustVisit()
+	}
+	if h.evictable() != 1 || h.draining() != nil {
+		t.Errorf("evictable %d, draining %v", h.evictable(), h.draining())
+	}
+	h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified)
+}
+
+func TestHowNodesAreDrained(t *testing.T) {
+	for want, spec := range map[v1alpha1.NodeDrain]corev1.NodeSpec{
+		"":                      {Taints: []corev1.Taint{{Key: "other", Effect: corev1.TaintEffectNoSchedule}}},
+		v1alpha1.DrainCordoned:  {Unschedulable: true},
+		v1alpha1.DrainKarpenter: {Taints: []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}}},
+		v1alpha1.DrainClusterAutoscaler: {Taints: []corev1.Taint{{
+			Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule,
+		}}},
+	} {
+		if got := nodeOf(&corev1.Node{Spec: spec}, false).Drained; got != want {
+			t.Errorf("%+v: drained by %q, not %q", spec, got, want)
+		}
+	}
+	candidate := corev1.NodeSpec{Taints: []corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectPreferNoSchedule}}}
+	if got := nodeOf(&corev1.Node{Spec: candidate}, false).Drained; got != "" {
+		t.Errorf("a node that takes pods is drained by %q", got)
+	}
+}

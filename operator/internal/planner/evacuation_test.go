@@ -1,0 +1,226 @@
+package planner_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+// evacuationOf is what is on record of a member.
+func (w *world) evacuationOf(member string) *v1alpha1.EvacuationStatus {
+	for _, entry := range w.store.Status.Masters.Members {
+		if entry.Name == member {
+			return entry.Evacuation
+		}
+	}
+	return nil
+}
+
+// cordon has no more pods go to the node of a member, and gives its name.
+func (w *world) cordon(member string) string {
+	node := w.podOf(member).Node
+	w.cordoned[node] = true
+	return node
+}
+
+func (w *world) condition(name string) *metav1.Condition {
+	return meta.FindStatusCondition(w.store.Status.Conditions, name)
+}
+
+func TestMemberLeavesADrainedNode(t *testing.T) {
+	w := newLocalWorld(t)
+	before := w.podOf("box-master-1")
+	node := w.cordon("box-master-1")
+	w.visit(false)
+	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.Node != node || leaves.Cause != v1alpha1.DrainCordoned ||
+		leaves.MovedAt != nil || leaves.WaitsFor != "" {
+		t.Fatalf("on record: %+v", leaves)
+	}
+	w.visit(false)
+	if got := w.condition(v1alpha1.ConditionProgressing); got.Reason != v1alpha1.ReasonEvacuating || got.Status != metav1.ConditionTrue ||
+		!strings.HasPrefix(got.Message, "node "+node+" is drained (Cordoned), and box-master-1 leaves: 2 tablets, 3 copies left") {
+		t.Errorf("Progressing is %+v", got)
+	}
+	moved := runFor[planner.MoveMember](w, 8)
+	if len(moved) != 1 {
+		t.Fatalf("moved %+v", moved)
+	}
+	for _, step := range moved {
+		if !step.Drained || step.Claim != "box-master-1-copies-2" || step.Pod.Name != before.Name {
+			t.Errorf("%+v", step)
+		}
+		if want := "move box-master-1 away from node " + node + ", with the new volume claim box-master-1-copies-2: the node is drained " +
+			"(Cordoned), and nobody needs anything that the member has"; step.Describe() != want {
+			t.Error(step.Describe())
+		}
+	}
+	if safe := w.condition(v1alpha1.ConditionDataSafe); safe.Status != metav1.ConditionTrue {
+		t.Errorf("DataSafe is %+v", safe)
+	}
+	if _, _, settled := w.settle(100); !settled {
+		t.Fatal("does not settle")
+	}
+	after := w.podOf("box-master-1")
+	if after == nil || after.Node == node || after.Claim != "box-master-1-copies-2" || w.evacuationOf("box-master-1") != nil {
+		t.Errorf("it is %+v, on record: %+v", after, w.evacuationOf("box-master-1"))
+	}
+	if _, there := w.claims["box-master-1-copies"]; there {
+		t.Error("the volume on the drained node is still there")
+	}
+	if w.cluster.members["box-master-1"].isDraining {
+		t.Error("it is still drained")
+	}
+}
+
+// Two nodes at once: one member after the other, and the second only when the first is up elsewhere.
+func TestTwoDrainedNodes(t *testing.T) {
+	w := newLocalWorld(t)
+	nodes := []string{w.cordon("box-master-0"), w.cordon("box-master-1")}
+	w.visit(false)
+	w.visit(false)
+	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.WaitsFor != "box-master-0, which leaves first" {
+		t.Errorf("on record: %+v", leaves)
+	}
+	moved := runFor[planner.MoveMember](w, 60)
+	if len(moved) != 2 {
+		t.Fatalf("moved %+v", moved)
+	}
+	for _, member := range []string{"box-master-0", "box-master-1"} {
+		if pod := w.podOf(member); pod == nil || slices.Contains(nodes, pod.Node) || w.evacuationOf(member) != nil {
+			t.Errorf("%s is %+v", member, pod)
+		}
+	}
+}
+
+// A node that is uncordoned half-way has its member back.
+func TestUncordonedHalfWay(t *testing.T) {
+	w := newLocalWorld(t)
+	before := w.podOf("box-master-1")
+	node := w.cordon("box-master-1")
+	w.visit(false)
+	if !w.cluster.members["box-master-1"].isDraining {
+		t.Fatal("it is not drained")
+	}
+	delete(w.cordoned, node)
+	if moved := runFor[planner.MoveMember](w, 20); len(moved) > 0 {
+		t.Errorf("moved %+v", moved)
+	}
+	if w.cluster.members["box-master-1"].isDraining || w.podOf("box-master-1").Name != before.Name {
+		t.Errorf("it is %+v, and its pod %+v", w.cluster.members["box-master-1"], w.podOf("box-master-1"))
+	}
+}
+
+// A pod that was evicted all the same is as one that was lost with its node: it moves when that is proven to cost nothing.
+func TestEvictedFromADrainedNode(t *testing.T) {
+	w := newLocalWorld(t)
+	node := w.cordon("box-master-1")
+	w.end(w.podOf("box-master-1"))
+	moved := runFor[planner.MoveMember](w, 30)
+	if len(moved) != 1 {
+		t.Fatalf("moved %+v, on record %+v", moved, w.lostOf())
+	}
+	for second, step := range moved {
+		if second < 10 || step.Drained || step.Node != node || step.Claim != "box-master-1-copies-2" {
+			t.Errorf("after %d s: %+v", second, step)
+		}
+	}
+}
+
+// observedDrain is a Store whose member 1 is on a cordoned node, before anything was done about it.
+func observedDrain(t *testing.T, change func(*world)) planner.Plan {
+	t.Helper()
+	w := newLocalWorld(t)
+	w.cordon("box-master-1")
+	change(w)
+	return planner.Make(w.observe())
+}
+
+func TestWhatKeepsAMemberOnADrainedNode(t *testing.T) {
+	for want, change := range map[string]func(*world){
+		"somebody to end its pod: recovery.drainedNodes is Wait": func(w *world) {
+			w.store.Spec.Recovery.DrainedNodes = v1alpha1.DrainedWait
+		},
+		"nothing: it would leave now, but recovery.dryRun is set": func(w *world) { w.store.Spec.Recovery.DryRun = true },
+		"spec.paused to be taken back":                            func(w *world) { w.store.Spec.Paused = true },
+		"everything to have its copies: ":                         func(w *world) { w.cluster.short = 3 },
+		"box-master-2 to be up":                                   func(w *world) { w.stop(w.podOf("box-master-2")) },
+		"a pod to end": func(w *world) {
+			gone := *w.podOf("box-master-2")
+			gone.Name, gone.EndsAt = "another", w.now.Add(time.Second)
+			w.pods["another"] = &gone
+		},
+		"the drain of another one to be taken back": func(w *world) { w.cluster.members["box-master-2"].isDraining = true },
+		"it to be up, or to move as one that was lost with its node": func(w *world) {
+			w.stop(w.podOf("box-master-1"))
+		},
+	} {
+		plan := observedDrain(t, change)
+		leaves := plan.Masters[1].Evacuation
+		if leaves == nil || !strings.HasPrefix(leaves.WaitsFor, want) {
+			t.Errorf("%s: %+v", want, leaves)
+		}
+		for _, step := range plan.Steps {
+			switch step.(type) {
+			case planner.DrainMember, planner.MoveMember:
+				t.Errorf("%s: %s", want, step.Describe())
+			}
+		}
+	}
+	// Nobody knows that the node is drained.
+	if plan := observedDrain(t, func(w *world) { clear(w.cordoned) }); plan.Masters[1].Evacuation != nil || len(plan.Steps) > 0 {
+		t.Errorf("nothing is drained, and %+v", plan.Steps)
+	}
+}
+
+// Without a spare node its next pod has none: that is said, with what to do, and the next member waits.
+func TestNoSpareNode(t *testing.T) {
+	w := newLocalWorld(t)
+	node := w.cordon("box-master-1")
+	w.isFull = true
+	if moved := runFor[planner.MoveMember](w, 10); len(moved) != 1 {
+		t.Fatalf("moved %+v", moved)
+	}
+	w.cordon("box-master-2")
+	plan, _ := w.visit(false)
+	want := "a node for its next pod (Unschedulable: 0/3 nodes are available): add one with room for a master, or uncordon " + node
+	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.MovedAt == nil || leaves.WaitsFor != want {
+		t.Errorf("on record: %+v", leaves)
+	}
+	if leaves := w.evacuationOf("box-master-2"); leaves == nil || !strings.HasPrefix(leaves.WaitsFor, "box-master-1 to be up (") {
+		t.Errorf("on record: %+v", leaves)
+	}
+	if len(plan.Steps) > 0 {
+		t.Errorf("%+v", plan.Steps)
+	}
+	if got := w.condition(v1alpha1.ConditionProgressing); got.Reason != v1alpha1.ReasonEvacuating || !strings.Contains(got.Message, want) {
+		t.Errorf("Progressing is %+v", got)
+	}
+	w.isFull = false
+	if moved := runFor[planner.MoveMember](w, 30); len(moved) != 1 {
+		t.Errorf("with a node to spare: moved %+v", moved)
+	}
+}
+
+// The coordinator refuses where too few would be left: then the drain waits, and it is said what to do.
+func TestRefusedEvacuation(t *testing.T) {
+	w := newLocalWorld(t)
+	for _, member := range []string{"box-master-0", "box-master-2"} {
+		w.cluster.members[member].isDraining = true
+	}
+	w.store.Annotations = map[string]string{v1alpha1.AnnotationDrained: "box-master-0,box-master-2"}
+	node := w.podOf("box-master-1").Node
+	w.visit(false)
+	o := w.observe()
+	o.Nodes[node] = planner.Node{Ready: true, Drained: v1alpha1.DrainKarpenter}
+	plan := planner.Make(o)
+	if len(plan.Steps) != 1 || plan.Steps[0].Describe() != "drain box-master-1: node "+node+" is drained (Karpenter)" {
+		t.Fatalf("%+v", plan.Steps)
+	}
+}

@@ -1,0 +1,121 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+// evacuation is what the status says of a member that leaves its node. That it has left goes on record with the step that ends its pod.
+func evacuation(o planner.Observed, view planner.MemberView, outcome Outcome) *v1alpha1.EvacuationStatus {
+	leaves := view.Evacuation
+	if leaves == nil {
+		return nil
+	}
+	entry := &v1alpha1.EvacuationStatus{
+		Node: leaves.Node, Cause: leaves.Cause, Since: metav1.NewTime(leaves.Since.Truncate(time.Second)),
+		WaitsFor: cut(leaves.WaitsFor, maxWaitsFor),
+	}
+	isMove := func(step planner.Step) bool {
+		move, ok := step.(planner.MoveMember)
+		return ok && move.Drained && move.Member == view.Name
+	}
+	switch {
+	case leaves.Moved():
+		movedAt := metav1.NewTime(leaves.MovedAt.Truncate(time.Second))
+		entry.MovedAt = &movedAt
+	case slices.ContainsFunc(outcome.Done, isMove):
+		movedAt := now(o)
+		entry.MovedAt = &movedAt
+	}
+	return entry
+}
+
+// evacuating says which members leave nodes that are drained, how far the first one is, and what to do if it cannot go.
+func evacuating(o planner.Observed, plan planner.Plan, outcome Outcome) *verdict {
+	leaving := planner.Evacuating(plan.Masters)
+	if len(leaving) == 0 {
+		return nil
+	}
+	isRefused := func(v planner.MemberView) bool { return outcome.Refused != "" && v.Name == outcome.RefusedMember }
+	if i := slices.IndexFunc(leaving, isRefused); i >= 0 {
+		return &verdict{metav1.ConditionFalse, v1alpha1.ReasonEvacuationBlocked, fmt.Sprintf(
+			"%s stays on node %s, which is drained (%s); the coordinator says: %s. Raise masters.replicas with a node for the new master, "+
+				"or uncordon the node; until then its pod is not evicted", leaving[i].Name, leaving[i].Evacuation.Node,
+			leaving[i].Evacuation.Cause, strings.TrimSuffix(outcome.Refused, "."))}
+	}
+	parts := make([]string, 0, maxNamed)
+	isMoving := false
+	for i, view := range leaving {
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("%d more (status.masters.members[].evacuation)", len(leaving)-maxNamed))
+			break
+		}
+		parts = append(parts, describeEvacuation(view))
+	}
+	for _, view := range leaving {
+		isMoving = isMoving || view.Evacuation.WaitsFor == "" || view.Evacuation.Moved()
+	}
+	if !isMoving && !o.Store.Spec.MovesFromDrained() {
+		return nil // nothing is to happen by itself
+	}
+	return &verdict{metav1.ConditionTrue, v1alpha1.ReasonEvacuating, strings.Join(parts, "; ")}
+}
+
+func describeEvacuation(view planner.MemberView) string {
+	leaves := view.Evacuation
+	text := fmt.Sprintf("node %s is drained (%s), and %s ", leaves.Node, leaves.Cause, view.Name)
+	switch {
+	case leaves.Moved():
+		return text + "has left; it waits for " + leaves.WaitsFor
+	case leaves.WaitsFor != "":
+		return text + "waits for " + leaves.WaitsFor
+	case view.Reported != nil && view.Reported.Draining != nil:
+		draining := view.Reported.Draining
+		text += "leaves: " + describeDraining(draining)
+		if len(draining.WaitsFor) > 0 {
+			text += " (" + strings.Join(draining.WaitsFor, "; ") + ")"
+		}
+		return text
+	default:
+		return text + "leaves"
+	}
+}
+
+// evacuationEvents tells whose node is drained since the last look, and whose is not any more though it has not left.
+func evacuationEvents(old, next *v1alpha1.StoreStatus) []Event {
+	var list []Event
+	for i := range next.Masters.Members {
+		member := &next.Masters.Members[i]
+		before := find(old.Masters.Members, member.Name)
+		var was *v1alpha1.EvacuationStatus
+		if before != nil {
+			was = before.Evacuation
+		}
+		is := member.Evacuation
+		var told Event
+		switch {
+		case is != nil && is.MovedAt == nil && (was == nil || was.Node != is.Node || was.Cause != is.Cause):
+			told = event(corev1.EventTypeNormal, "NodeDrained",
+				fmt.Sprintf("node %s of %s is drained (%s)", is.Node, member.Name, is.Cause))
+		case is == nil && was != nil && was.MovedAt == nil:
+			told = event(corev1.EventTypeNormal, "NodeDrainEnded",
+				fmt.Sprintf("node %s is not drained any more, or %s is not there", was.Node, member.Name))
+		case is == nil && was != nil:
+			told = event(corev1.EventTypeNormal, "MemberArrived",
+				fmt.Sprintf("%s, which had left node %s, is up on %s", member.Name, was.Node, member.Node))
+		default:
+			continue
+		}
+		told.Action = "Evacuate " + member.Name
+		list = append(list, told)
+	}
+	return list
+}
