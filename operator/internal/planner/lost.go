@@ -161,12 +161,16 @@ func (p *planning) unproven(m *member) string {
 	return ""
 }
 
-// starting is how many members have a new pod that is on its way.
+// starting is how many members have a new pod that is on its way, or get one now: between the end of the old one and the next visit there
+// is none.
 func (p *planning) starting() int {
 	count := 0
 	for i := range p.plan.Masters {
 		view := &p.plan.Masters[i]
-		if view.Wanted && !view.Up && view.Lost == nil && view.Pod != nil && p.observed.Now.Sub(view.Pod.CreatedAt) < startingFor {
+		if !view.Wanted || view.Up || view.Lost != nil {
+			continue
+		}
+		if view.Pod == nil || p.observed.Now.Sub(view.Pod.CreatedAt) < startingFor {
 			count++
 		}
 	}

@@ -232,6 +232,37 @@ func TestMovesAreBounded(t *testing.T) {
 	}
 }
 
+// From the moment that a member is told to move until it is up elsewhere it counts: also while it has no pod at all.
+func TestMovesAreBoundedOverTime(t *testing.T) {
+	w := newReplicatedWorld(5)
+	w.isLocal = true
+	w.store.Spec.Replication.Factor = 2
+	w.settle(100)
+	for _, member := range []string{"box-master-1", "box-master-3"} {
+		w.killNode(w.podOf(member).Node)
+	}
+	moved := map[string]bool{}
+	for range 60 {
+		plan, _ := w.visit(false)
+		for _, member := range movesOf(plan) {
+			moved[member] = true
+		}
+		onTheirWay := 0
+		for member := range moved {
+			if !w.runs(member, w.cluster.members[member]) {
+				onTheirWay++
+			}
+		}
+		if onTheirWay > 1 {
+			t.Fatalf("%d members are on their way, and one may be (moved: %v)", onTheirWay, moved)
+		}
+		w.tick()
+	}
+	if len(moved) != 2 {
+		t.Errorf("moved %v", moved)
+	}
+}
+
 // Without copies, what a member held is nowhere else.
 func TestUnreplicatedMembersDoNotMove(t *testing.T) {
 	w := newWorld(2)
