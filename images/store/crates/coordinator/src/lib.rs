@@ -29,6 +29,7 @@ mod requests;
 mod room;
 mod search;
 mod sessions;
+mod settings;
 pub mod state;
 pub mod status;
 mod tables;
@@ -47,7 +48,8 @@ pub use balance::{Balancing, Rules as BalancingRules};
 pub use leases::TERM_NS as LEASE_TERM_NS;
 pub use status::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
-    MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, TabletTable,
+    MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,
+    SettingsOrder, TabletTable,
 };
 
 /// What a coordinator is created with.
@@ -186,6 +188,7 @@ pub struct Coordinator {
     recoveries: recovery::Recoveries,
     migrations: migration::Migrations,
     balance: balance::Balance,
+    settings: settings::InForce,
     /// What shards were told last.
     announced_backups: Vec<wire::member::Backup>,
     /// How often they were told something new.
@@ -231,6 +234,7 @@ impl Coordinator {
             recoveries: recovery::Recoveries::default(),
             migrations: migration::Migrations::default(),
             balance: balance::Balance::default(),
+            settings: settings::InForce::default(),
             announced_backups: Vec::new(),
             announcements: 0,
             backups_are_full: false,

@@ -127,6 +127,8 @@ pub struct Link {
     next_sequence: u64,
     /// Sequence number that was given out last when it was told which backups there are.
     told_at: u64,
+    /// The build of its process takes settings.
+    pub takes_settings: bool,
     /// Orders and controls that were sent and not yet answered: sequence number to the operation that waits.
     pub unanswered: BTreeMap<u64, u64>,
 }
@@ -328,6 +330,7 @@ impl Members {
             last_heard: now,
             next_sequence: 0,
             told_at: 0,
+            takes_settings: hello.takes_settings,
             unanswered: BTreeMap::new(),
         };
         let server = self
@@ -343,6 +346,7 @@ impl Members {
         // What it said on another connection says nothing of what it was told on this one.
         server.pong.sequence = 0;
         server.pong.on_draining = None;
+        server.pong.settings = 0;
         let replaced = server.link.replace(link);
         if let Some(old) = &replaced {
             self.connections.remove(&old.connection);

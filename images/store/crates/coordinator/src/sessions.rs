@@ -67,6 +67,7 @@ impl Coordinator {
                 self.is_well(index);
                 self.pinged(now, index, pong.sequence, out);
                 self.note_versions(pong.next_version);
+                self.note_settings(index, &pong);
                 if let Some(progress) = &pong.migration {
                     self.migration_progress(index, progress);
                 }
@@ -340,6 +341,7 @@ impl Coordinator {
             version_floor: self.version_floor,
             position: self.position(),
             format: self.format,
+            settings: self.settings.in_force(),
         };
         out.log_message(
             level::NOTICE,

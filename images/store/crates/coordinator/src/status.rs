@@ -2,6 +2,7 @@
 
 use wire::format::Formats;
 use wire::ids::ServerId;
+use wire::member::Settings;
 
 /// The whole store at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct ClusterStatus {
     /// The one in force: what is kept is written in it.
     pub format_version: u32,
     pub upgrade: Upgrade,
+    /// What people have set; its number is 0 if they have set nothing.
+    pub settings: Settings,
     pub build_version: String,
     pub members: Vec<Member>,
     pub table_count: u64,
@@ -154,6 +157,8 @@ pub struct Shard {
     pub serving: bool,
     /// `None` if it has no backup, or one that has not opened its storage yet.
     pub backup: Option<BackupStorage>,
+    /// [`Settings::number`] of what is in force there, as last reported; 0: nothing, or a build that takes no settings.
+    pub settings: u64,
 }
 
 /// What a backup has for replicas: frames, of one segment each.
@@ -644,6 +649,36 @@ impl core::fmt::Display for RemoveMemberError {
 }
 
 impl core::error::Error for RemoveMemberError {}
+
+/// What is to be set, in the place of all that was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SettingsOrder {
+    /// Its number is of no account.
+    pub settings: Settings,
+    /// The store that is meant; 0 for whichever this is.
+    pub expected_cluster_id: u64,
+}
+
+/// Why settings are not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingsError {
+    /// A text that names what cannot be, and what to do.
+    NotPossible(String),
+    OtherStore(OtherStore),
+    /// This coordinator does not lead; with the reason.
+    DoesNotLead(String),
+}
+
+impl core::fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SettingsError::NotPossible(why) | SettingsError::DoesNotLead(why) => f.write_str(why),
+            SettingsError::OtherStore(other) => other.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SettingsError {}
 
 /// Which format is to be in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

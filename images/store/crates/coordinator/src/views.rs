@@ -35,6 +35,7 @@ impl Coordinator {
             cluster_time_ns,
             format_version: self.format,
             upgrade: self.upgrade_view(),
+            settings: self.settings(),
             build_version: self.config.build_version.clone(),
             members: self.member_views(),
             table_count: self.tables.len() as u64,
@@ -196,6 +197,7 @@ impl Coordinator {
                     backups_usable: server.pong.backups,
                     serving: server.pong.serving,
                     backup: backup_view(server),
+                    settings: server.pong.settings,
                 })
             })
             .collect()

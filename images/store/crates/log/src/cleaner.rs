@@ -52,6 +52,8 @@ pub struct CleanerStats {
 pub(crate) struct Cleaner {
     victim: Option<Victim>,
     round: Round,
+    /// It runs while no more of the segments than this is free; `None`: one in 64.
+    free_percent: Option<u32>,
     pub stats: CleanerStats,
 }
 
@@ -98,6 +100,14 @@ impl Log {
     pub fn wants_cleaning(&self) -> bool {
         self.cleaner.victim.is_some()
             || self.free.len() <= self.low_free_count() && !self.is_resting()
+    }
+
+    /// The cleaner runs while no more than this is free; `None`: as it does by itself. The more the sooner it runs, and the less is dead then.
+    pub fn keep_free(&mut self, percent: Option<u32>) {
+        if self.cleaner.free_percent != percent {
+            self.cleaner.free_percent = percent;
+            self.cleaner.wake();
+        }
     }
 
     /// A whole round of cleaning has gained nothing, and little was written or killed since.
@@ -182,7 +192,12 @@ impl Log {
 
     fn low_free_count(&self) -> usize {
         // One more than new objects leave.
-        (1 + self.reserve()).max(self.reserve() + self.segments.len() / 64)
+        let segments = self.segments.len();
+        let kept_free = match self.cleaner.free_percent {
+            None => segments / 64,
+            Some(percent) => segments * percent as usize / 100,
+        };
+        (1 + self.reserve()).max(self.reserve() + kept_free)
     }
 
     /// Chooses a victim if one is wanted.

@@ -25,6 +25,7 @@ mod replay;
 mod replicas;
 mod requests;
 mod results;
+mod settings;
 mod settling;
 mod shard;
 mod stats;

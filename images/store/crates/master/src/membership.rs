@@ -26,6 +26,8 @@ pub(crate) struct Membership {
     superseded: bool,
     /// The highest that a coordinator of this cluster has told; older ones are not obeyed any more.
     position: Option<Position>,
+    /// Number of the settings in force; 0: what the shard was started with.
+    pub settings: u64,
     /// Set while there is a session that the coordinator has welcomed.
     link: Option<Link>,
     /// Orders to take a tablet that some objects of are still here from before; with the number to report, if any.
@@ -249,6 +251,10 @@ impl Shard {
                 Session::Continue
             }
             Kind::CommitMigration(migration) => self.commit_migration(migration.migration_id, out),
+            Kind::Settings(settings) => {
+                self.use_settings(settings, out);
+                Session::Continue
+            }
             Kind::Activate(order) => self.activate(order.format, out),
             // To a backup.
             Kind::FenceLog(_)
@@ -311,6 +317,7 @@ impl Shard {
         self.membership.learn_position(position);
         self.store.raise_version_floor(welcome.version_floor);
         self.leases.learn_time(now, welcome.cluster_time_ns);
+        self.use_settings(welcome.settings.unwrap_or_default(), out);
         self.ask_for_open_floor(out);
         for question in self.proxies.questions() {
             out.send_coordinator(message(shard::Kind::LocateServer(question)));
@@ -488,6 +495,8 @@ impl Shard {
             migration: self.migrations.progress(),
             on_draining: Some(self.on_draining()),
             loads,
+            settings: self.membership.settings,
+            replicas: Some(self.config.replication.map_or(0, |it| it.replicas.into())),
         };
         out.send_coordinator(message(shard::Kind::Pong(pong)));
     }

@@ -1,7 +1,7 @@
 //! What a shard says to its driver.
 
 use wire::ids::{ReplyTo, ServerId};
-use wire::member::ToCoordinator;
+use wire::member::{Settings, ToCoordinator};
 
 /// What a connection to a backup is for. A shard may have one of each to the same backup; nonces are of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,6 +32,10 @@ pub trait Output {
     /// Sends a request; the parts, one behind the other, are its payload. The answer comes to [`crate::Shard::backup_answer`].
     fn send_backup(&mut self, _channel: Channel, _backup: ServerId, _nonce: u64, _parts: &[&[u8]]) {
     }
+
+    /// What of these is the process's and not the log's is in force from now on. Told with each welcome, too; what is open counts as it was when the process
+    /// was started.
+    fn use_settings(&mut self, _settings: &Settings) {}
 
     // What follows serves administration. A driver that has no network, and no process to end, leaves it out.
 

@@ -10,7 +10,7 @@ use wire::member;
 use wire::time::Time;
 
 use crate::backups::KnownBackups;
-use crate::config::{Config, Identity};
+use crate::config::{Config, Identity, Replication};
 use crate::fill::Fill;
 use crate::gate::Gate;
 use crate::leases::Leases;
@@ -38,7 +38,10 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// See the crate's documentation.
 pub struct Shard {
+    /// As it is now.
     pub(crate) config: Config,
+    /// How the log was to be replicated when the shard was made.
+    pub(crate) started_with: Option<Replication>,
     pub(crate) identity: Identity,
     pub(crate) membership: Membership,
     pub(crate) store: Store,
@@ -96,6 +99,7 @@ impl Shard {
             cleaned_at: 0,
             next_expiry: now + EXPIRY_INTERVAL,
             expiry_cursor: 0,
+            started_with: config.replication,
             config,
             identity,
         }
@@ -137,6 +141,7 @@ impl Shard {
             oldest_format: self.config.formats.oldest,
             newest_format: self.config.formats.newest,
             volume_cluster_id: 0,
+            takes_settings: true,
         }
     }
 

@@ -10,6 +10,7 @@ use mio::{Interest, Registry, Token, Waker};
 use transport::{member, rpc};
 use wire::time::Time;
 
+use crate::Options;
 use crate::address::{Address, Resolver};
 use crate::clock;
 use crate::connection::{CloseReason, Link, Protocol, Stage};
@@ -76,6 +77,8 @@ pub struct Io {
     free: Vec<usize>,
     next_serial: u64,
     pub(crate) limits: Limits,
+    /// As in [`crate::Options`].
+    pub(crate) spin: Duration,
     pub(crate) counters: Counters,
     registry: Registry,
     resolver: Resolver,
@@ -92,7 +95,8 @@ pub struct Io {
 }
 
 impl Io {
-    pub(crate) fn new(limits: Limits, registry: Registry, waker: Arc<Waker>) -> Io {
+    pub(crate) fn new(options: Options, registry: Registry, waker: Arc<Waker>) -> Io {
+        let Options { spin, limits } = options;
         // Where there is little memory, no connection may have much of it.
         let throttle_bytes = limits.throttle_bytes.min(limits.buffer_bytes / 16);
         let limits = Limits {
@@ -104,6 +108,7 @@ impl Io {
             free: Vec::new(),
             next_serial: 1,
             limits,
+            spin,
             counters: Counters::default(),
             registry,
             resolver: Resolver::new(waker),
@@ -113,6 +118,16 @@ impl Io {
             resumed: Vec::new(),
             watched: false,
         }
+    }
+
+    /// From now on the thread spins for so long after the last message before it sleeps.
+    pub fn set_spin(&mut self, spin: Duration) {
+        self.spin = spin;
+    }
+
+    /// No connection is taken from now on while there are so many. Those that are there stay.
+    pub fn set_max_connections(&mut self, connections: usize) {
+        self.limits.connections = connections;
     }
 
     /// Sends one message: `parts`, one after the other, behind the protocol's header. `nonce` is left out on a member

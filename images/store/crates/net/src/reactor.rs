@@ -117,7 +117,6 @@ pub struct Reactor {
     /// Connections that may have unread bytes, to be read in the next round.
     unread: Vec<usize>,
     spin: Spin,
-    spin_budget: Duration,
     /// Until then more connections than [`HOT`] count as active, and epoll is asked in every round.
     many_until: Time,
     rounds: u32,
@@ -136,11 +135,7 @@ impl Reactor {
     pub fn new(options: Options) -> io::Result<Reactor> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let io = Io::new(
-            options.limits,
-            poll.registry().try_clone()?,
-            Arc::clone(&waker),
-        );
+        let io = Io::new(options, poll.registry().try_clone()?, Arc::clone(&waker));
         Ok(Reactor {
             poll,
             events: Events::with_capacity(EVENTS),
@@ -149,8 +144,7 @@ impl Reactor {
             listeners: Vec::new(),
             hot: Vec::with_capacity(HOT + 1),
             unread: Vec::new(),
-            spin: Spin::new(options.spin),
-            spin_budget: options.spin,
+            spin: Spin::default(),
             many_until: Time::ZERO,
             rounds: 0,
             last_poll: Time::ZERO,
@@ -259,7 +253,7 @@ impl Reactor {
             // The handler has more to do. Giving the core away after each piece of it would leave most of the core to others.
             return Ok(());
         }
-        match self.spin.idle(now) {
+        match self.spin.idle(now, self.io.spin) {
             Idle::Spin => std::thread::yield_now(),
             Idle::Block => self.block(now, handler)?,
         }
@@ -719,7 +713,7 @@ impl Reactor {
 
     /// Forgets connections that have been silent for as long as this thread spins.
     fn cool(&mut self, now: Time) {
-        let budget = self.spin_budget;
+        let budget = self.io.spin;
         self.hot.retain(|(_, last)| now.since(*last) < budget);
     }
 }

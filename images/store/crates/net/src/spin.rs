@@ -18,9 +18,8 @@ pub(crate) enum Idle {
 }
 
 /// The polling policy of one thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Spin {
-    budget: Duration,
     last_work: Time,
     /// When the round before this one ended idle; `None` after work or sleep.
     last_idle: Option<Time>,
@@ -29,23 +28,14 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    pub(crate) fn new(budget: Duration) -> Spin {
-        Spin {
-            budget,
-            last_work: Time::ZERO,
-            last_idle: None,
-            contended_until: Time::ZERO,
-            spun: Duration::ZERO,
-        }
-    }
-
     /// Frames were handled, or something was sent that will be answered.
     pub(crate) fn worked(&mut self, now: Time) {
         self.last_work = now;
         self.last_idle = None;
     }
 
-    pub(crate) fn idle(&mut self, now: Time) -> Idle {
+    /// `budget`: how long to spin after the last work.
+    pub(crate) fn idle(&mut self, now: Time, budget: Duration) -> Idle {
         if let Some(before) = self.last_idle {
             let gap = now.since(before);
             if gap > PREEMPTED {
@@ -54,7 +44,7 @@ impl Spin {
                 self.spun += gap;
             }
         }
-        if now.since(self.last_work) >= self.budget || now < self.contended_until {
+        if now.since(self.last_work) >= budget || now < self.contended_until {
             self.last_idle = None;
             return Idle::Block;
         }
@@ -73,38 +63,49 @@ mod tests {
 
     #[test]
     fn spins_for_the_budget_after_work_and_then_blocks() {
-        let mut spin = Spin::new(Duration::from_micros(100));
+        let mut spin = Spin::default();
+        let budget = Duration::from_micros(100);
         spin.worked(at(1000));
-        assert_eq!(spin.idle(at(1001)), Idle::Spin);
-        assert_eq!(spin.idle(at(1040)), Idle::Spin);
-        assert_eq!(spin.idle(at(1080)), Idle::Spin);
-        assert_eq!(spin.idle(at(1100)), Idle::Block);
+        assert_eq!(spin.idle(at(1001), budget), Idle::Spin);
+        assert_eq!(spin.idle(at(1040), budget), Idle::Spin);
+        assert_eq!(spin.idle(at(1080), budget), Idle::Spin);
+        assert_eq!(spin.idle(at(1100), budget), Idle::Block);
         assert_eq!(spin.spun, Duration::from_micros(99));
-        assert_eq!(spin.idle(at(5000)), Idle::Block, "sleep is no spinning");
+        assert_eq!(
+            spin.idle(at(5000), budget),
+            Idle::Block,
+            "sleep is no spinning"
+        );
         assert_eq!(spin.spun, Duration::from_micros(99));
     }
 
     #[test]
     fn a_budget_of_zero_never_spins() {
-        let mut spin = Spin::new(Duration::ZERO);
+        let mut spin = Spin::default();
+        let budget = Duration::ZERO;
         spin.worked(at(1000));
-        assert_eq!(spin.idle(at(1000)), Idle::Block);
+        assert_eq!(spin.idle(at(1000), budget), Idle::Block);
     }
 
     #[test]
     fn sleeps_for_a_while_where_others_want_the_core() {
-        let mut spin = Spin::new(Duration::from_secs(1));
+        let mut spin = Spin::default();
+        let budget = Duration::from_secs(1);
         spin.worked(at(0));
-        assert_eq!(spin.idle(at(1)), Idle::Spin);
+        assert_eq!(spin.idle(at(1), budget), Idle::Spin);
         assert_eq!(
-            spin.idle(at(100)),
+            spin.idle(at(100), budget),
             Idle::Block,
             "99 us in an idle round: others had the core"
         );
         spin.worked(at(10_000));
-        assert_eq!(spin.idle(at(10_001)), Idle::Block);
+        assert_eq!(spin.idle(at(10_001), budget), Idle::Block);
         spin.worked(at(30_000));
-        assert_eq!(spin.idle(at(30_001)), Idle::Spin, "forgotten after a while");
+        assert_eq!(
+            spin.idle(at(30_001), budget),
+            Idle::Spin,
+            "forgotten after a while"
+        );
         assert_eq!(
             spin.spun,
             Duration::ZERO,

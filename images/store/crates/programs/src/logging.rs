@@ -1,5 +1,7 @@
 //! Log lines, on standard error.
 
+use std::sync::{Mutex, OnceLock};
+
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -54,23 +56,74 @@ impl Logging {
             Level::Debug => LevelFilter::DEBUG,
             Level::Trace => LevelFilter::TRACE,
         };
-        // Libraries below the admin API have nothing to say that an owner of a store needs at these levels.
-        let filter = EnvFilter::default()
-            .add_directive(level.into())
-            .add_directive(quiet("h2"))
-            .add_directive(quiet("hyper"))
-            .add_directive(quiet("tower"))
-            // Whoever asks the API server says itself what came of it.
-            .add_directive(silent("kube_client"));
         let builder = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+            .with_env_filter(filter(level))
             .with_writer(std::io::stderr)
             .with_target(false);
-        match self.format {
-            Format::Text => builder.with_ansi(false).init(),
-            Format::Json => builder.json().flatten_event(true).init(),
-        }
+        let reload: Box<dyn Fn(LevelFilter) + Send + Sync> = match self.format {
+            Format::Text => {
+                let builder = builder.with_ansi(false).with_filter_reloading();
+                let handle = builder.reload_handle();
+                builder.init();
+                // Fails when nobody logs any more.
+                Box::new(move |level| drop(handle.reload(filter(level))))
+            }
+            Format::Json => {
+                let builder = builder.json().flatten_event(true).with_filter_reloading();
+                let handle = builder.reload_handle();
+                builder.init();
+                Box::new(move |level| drop(handle.reload(filter(level))))
+            }
+        };
+        let in_force = Mutex::new(level);
+        drop(SWITCH.set(Switch {
+            started_with: level,
+            in_force,
+            reload,
+        }));
     }
+}
+
+/// What changes the level of a process that logs.
+struct Switch {
+    started_with: LevelFilter,
+    in_force: Mutex<LevelFilter>,
+    reload: Box<dyn Fn(LevelFilter) + Send + Sync>,
+}
+
+static SWITCH: OnceLock<Switch> = OnceLock::new();
+
+/// From now on this level and those above are logged, numbered as in [`wire::member::Settings`]; `None`: as when the process was started.
+pub fn set_log_level(level: Option<u32>) {
+    let Some(switch) = SWITCH.get() else {
+        return;
+    };
+    let level = match level {
+        None => switch.started_with,
+        Some(0 | 1) => LevelFilter::ERROR,
+        Some(2) => LevelFilter::WARN,
+        Some(3) => LevelFilter::INFO,
+        Some(4) => LevelFilter::DEBUG,
+        Some(_) => LevelFilter::TRACE,
+    };
+    // Every thread of a process is told; one tells the others' subscriber.
+    if let Ok(mut in_force) = switch.in_force.lock()
+        && *in_force != level
+    {
+        *in_force = level;
+        (switch.reload)(level);
+    }
+}
+
+/// Libraries below the admin API have nothing to say that an owner of a store needs at these levels.
+fn filter(level: LevelFilter) -> EnvFilter {
+    EnvFilter::default()
+        .add_directive(level.into())
+        .add_directive(quiet("h2"))
+        .add_directive(quiet("hyper"))
+        .add_directive(quiet("tower"))
+        // Whoever asks the API server says itself what came of it.
+        .add_directive(silent("kube_client"))
 }
 
 fn quiet(target: &str) -> tracing_subscriber::filter::Directive {

@@ -382,6 +382,42 @@ fn an_upgrade_is_shown_and_finalized() {
 }
 
 #[test]
+fn settings_are_changed_while_the_store_runs() {
+    let store = Store::start(2, &[]);
+    assert!(
+        call(&store, "settings show")
+            .good()
+            .contains("logLevel            as started")
+    );
+    assert_eq!(
+        call(&store, "settings set logLevel=debug pollMicros=0").good(),
+        ""
+    );
+    let shown = wait_for("all servers to have them", || {
+        let shown = call(&store, "settings show").good();
+        (!shown.contains("Not in force")).then_some(shown)
+    });
+    assert!(shown.contains("logLevel            debug"), "{shown}");
+    assert!(shown.contains("pollMicros          0"), "{shown}");
+    let left = call(&store, "--json settings unset logLevel").good();
+    assert_eq!(left, "{\"pollMicros\":0}\n");
+
+    let refused = call(&store, "settings set replicas=2");
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.error.contains("runs without copies"),
+        "{}",
+        refused.error
+    );
+    let unknown = call(&store, "settings set copies=2");
+    assert!(
+        unknown.error.contains("there is no setting"),
+        "{}",
+        unknown.error
+    );
+}
+
+#[test]
 fn status_check_tells_scripts_whether_all_are_up() {
     let mut store = Store::start(2, &[]);
     assert!(call(&store, "status --check").good().contains("2 up"));

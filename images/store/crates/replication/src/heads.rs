@@ -8,7 +8,7 @@ use wire::time::Time;
 use crate::Output;
 use crate::replicator::Replicator;
 
-/// A head with fewer replicas than wanted is replaced no more often than this.
+/// A head with fewer replicas than wanted, or more, is replaced no more often than this.
 const MORE_REPLICAS_PAUSE: Duration = Duration::from_secs(1);
 
 impl Replicator {
@@ -28,11 +28,13 @@ impl Replicator {
                 self.wants_new_head = true;
             }
         }
-        // Elsewhere it must get as many replicas as it has.
+        // Elsewhere it must get as many replicas as it has, or as are wanted by now.
+        let wanted = placed.min(self.config.replicas);
+        let has_too_many = placed > wanted;
         if !self.wants_new_head
             && self.more_replicas_at <= now
-            && self.is_on_draining(id)
-            && self.choice(now, id).hosts() >= placed
+            && (has_too_many || self.is_on_draining(id))
+            && self.choice(now, id).hosts() >= wanted
         {
             self.more_replicas_at = now + MORE_REPLICAS_PAUSE;
             self.wants_new_head = true;

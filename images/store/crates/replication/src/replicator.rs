@@ -134,6 +134,22 @@ impl Replicator {
         }
     }
 
+    /// So many replicas and at least so many are wanted from now on, also of what is there: those that are missing are made, those that are too many freed
+    /// once enough are complete; the open head is replaced by one that has as many.
+    ///
+    /// # Panics
+    /// If the numbers make no sense, as in [`Replicator::new`].
+    pub fn want(&mut self, (replicas, min_replicas): (usize, usize), repair_bytes_per_second: u64) {
+        assert!(min_replicas >= 1 && replicas >= min_replicas);
+        assert!(repair_bytes_per_second > 0);
+        self.config.repair_bytes_per_second = repair_bytes_per_second;
+        if (replicas, min_replicas) != (self.config.replicas, self.config.min_replicas) {
+            self.config.replicas = replicas;
+            self.config.min_replicas = min_replicas;
+            self.unfinished.extend(self.segments.keys());
+        }
+    }
+
     /// While this master replays, copies of side segments take what time is left: what it brings back is in other logs still, and its
     /// clients wait.
     pub fn yield_to_replay(&mut self, is_replaying: bool) {

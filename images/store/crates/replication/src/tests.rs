@@ -63,6 +63,11 @@ enum Step {
     },
     /// A backup that is drained goes, with its disk.
     RemoveDrained,
+    /// People want another number of replicas.
+    Want {
+        replicas: u8,
+        is_least: bool,
+    },
     /// The server list catches up with who is alive.
     Notice,
     CoordinatorGone {
@@ -94,6 +99,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         3 => (any::<u8>(), prop::bool::weighted(0.7))
             .prop_map(|(backup, is_draining)| Step::Drain { backup, is_draining }),
         3 => Just(Step::RemoveDrained),
+        2 => (1u8..4, any::<bool>()).prop_map(|(replicas, is_least)| Step::Want { replicas, is_least }),
         4 => Just(Step::Notice),
         2 => any::<bool>().prop_map(|is_gone| Step::CoordinatorGone { is_gone }),
         6 => any::<u16>().prop_map(|mask| Step::Recover { mask }),
@@ -130,6 +136,11 @@ fn run(world: &mut World, step: &Step) {
             is_draining,
         } => world.drain(backup.into(), is_draining),
         Step::RemoveDrained => world.remove_drained(),
+        Step::Want { replicas, is_least } => {
+            let replicas = usize::from(replicas);
+            let fewer = replicas.saturating_sub(1).max(1);
+            world.want(replicas, if is_least { replicas } else { fewer });
+        }
         Step::Notice => world.notice(),
         Step::CoordinatorGone { is_gone } => world.coordinator_gone(is_gone),
         Step::Recover { mask } => world.check(mask),
@@ -391,6 +402,54 @@ fn what_was_on_a_lost_backup_is_made_again() {
     world.pass(Duration::from_millis(500));
     assert_eq!(world.replicator.report().segments_short, 0);
     assert!(matches!(world.recover(u16::MAX), Outcome::Found { .. }));
+}
+
+#[test]
+fn another_number_of_replicas_is_made_of_what_is_there_and_of_what_comes() {
+    let mut world = World::new(2, 1, 4, 9);
+    let write_all = |world: &mut World| {
+        for key in 0..60 {
+            world.write(key, 800);
+            world.pass(Duration::from_millis(2));
+        }
+    };
+    write_all(&mut world);
+    for (replicas, min_replicas) in [(3, 3), (1, 1), (2, 2), (4, 3), (2, 1)] {
+        world.want(replicas, min_replicas);
+        // The open head, too: within a second there is another one.
+        for _ in 0..80 {
+            world.pass(Duration::from_millis(50));
+        }
+        assert_eq!(world.replicator.report().segments_short, 0);
+        for (id, segment) in &world.replicator.segments {
+            let count = segment.replicas.len();
+            assert_eq!(count, replicas, "replicas of segment {id}");
+        }
+        assert!(world.replicator.segments.len() > 5);
+        assert!(matches!(world.recover(u16::MAX), Outcome::Found { .. }));
+        write_all(&mut world);
+        world.pass(Duration::from_millis(20));
+        assert!(world.is_all_durable());
+    }
+    world.calm();
+}
+
+#[test]
+fn with_more_wanted_at_least_than_there_are_writes_wait_and_what_was_durable_stays() {
+    let mut world = World::new(2, 1, 2, 9);
+    world.write(1, 100);
+    world.pass(Duration::from_millis(5));
+    assert!(world.is_all_durable());
+    world.want(3, 3);
+    world.pass(Duration::from_millis(50));
+    assert!(world.is_all_durable(), "what was said cannot be unsaid");
+    world.write(2, 100);
+    world.pass(Duration::from_secs(2));
+    assert!(!world.is_all_durable());
+    world.start_backup();
+    world.notice();
+    world.pass(Duration::from_secs(2));
+    assert!(world.is_all_durable());
 }
 
 #[test]

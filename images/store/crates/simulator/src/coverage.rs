@@ -77,6 +77,8 @@ pub const REQUIRED: &[&str] = &[
     "drains refused",
     "drains that could not end",
     "members undrained",
+    "settings changed",
+    "numbers of copies changed",
     "drained servers lost with their disks",
     "copies on servers that leave for want of others",
     "processes paused",

@@ -130,7 +130,7 @@ impl World {
     }
 
     /// Of several coordinators the one that is asked, if there is one.
-    fn leading_process(&self) -> Option<usize> {
+    pub fn leading_process(&self) -> Option<usize> {
         let (process, _) = self.scenario.fail_over.and_then(|_| self.leading())?;
         Some(process)
     }

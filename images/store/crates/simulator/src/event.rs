@@ -85,6 +85,8 @@ pub enum Event {
     Migrate,
     /// Members are drained, or not any more.
     Drain,
+    /// Settings are changed.
+    Tune,
     /// Backups are late while the API server is away.
     Late,
     Strike(Between),

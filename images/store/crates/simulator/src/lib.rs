@@ -37,6 +37,7 @@ mod scan;
 mod scenario;
 mod server;
 mod trace;
+mod tuning;
 mod upgrades;
 mod values;
 mod wires;

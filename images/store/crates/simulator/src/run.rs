@@ -11,6 +11,7 @@ use crate::migrations::Migrations;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::trace;
+use crate::tuning::Tuning;
 use crate::upgrades::Upgrades;
 use crate::world::World;
 
@@ -99,8 +100,9 @@ pub fn run(seed: u64, options: Options) -> Report {
     let upgrades = Upgrades::draw(seed, is_upgrading, options.profile);
     let disasters = Disasters::draw(seed, options.profile, &scenario);
     let drains = Drains::draw(seed, options.profile, &scenario, &disasters);
+    let tuning = Tuning::draw(seed, options.profile, &scenario);
     let mut world = World::new(
-        scenario, migrations, upgrades, drains, disasters, random, prints,
+        scenario, migrations, upgrades, drains, tuning, disasters, random, prints,
     );
     world.plan_lateness(seed);
     world.run();

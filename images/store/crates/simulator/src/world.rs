@@ -29,6 +29,7 @@ use crate::run::OVERWRITES;
 use crate::scenario::{MILLI, SECOND, Scenario};
 use crate::server::{ServerNode, frame_count};
 use crate::trace::Trace;
+use crate::tuning::Tuning;
 use crate::upgrades::Upgrades;
 
 /// The coordinator's machine; servers' follow, clients' come from [`FIRST_CLIENT`] on.
@@ -54,6 +55,7 @@ pub struct World {
     pub migrations: Migrations,
     pub upgrades: Upgrades,
     pub drains: Drains,
+    pub tuning: Tuning,
     pub lateness: Lateness,
     pub network: Network,
     pub machines: BTreeMap<Host, Machine>,
@@ -124,6 +126,7 @@ impl World {
         migrations: Migrations,
         upgrades: Upgrades,
         drains: Drains,
+        tuning: Tuning,
         disasters: Disasters,
         mut random: Random,
         prints: bool,
@@ -163,6 +166,7 @@ impl World {
             migrations,
             upgrades,
             drains,
+            tuning,
             lateness: Lateness::default(),
             random,
         };
@@ -201,6 +205,7 @@ impl World {
         self.plan_migration();
         self.plan_upgrade();
         self.plan_drain();
+        self.plan_tuning();
         self.plan_put_back();
         if self.scenario.lease_expires {
             let at = START_OF_LOAD + self.random.between(MILLI, 300 * MILLI);
@@ -390,6 +395,7 @@ impl World {
             | Event::Absence
             | Event::Migrate
             | Event::Drain
+            | Event::Tune
             | Event::Late
             | Event::Strike(_)
             | Event::Upgrade
@@ -472,6 +478,7 @@ impl World {
             } => self.api_answer(process, incarnation, id, *answer),
             Event::Migrate => self.migrate(),
             Event::Drain => self.drain(),
+            Event::Tune => self.tune(),
             Event::Late => self.late(),
             Event::Strike(between) => self.strike(between),
             Event::Upgrade => self.upgrade(),

@@ -11,11 +11,13 @@
 
 mod checkpoint;
 mod migration;
+mod settings;
 
 use prost::{Message, Oneof};
 
 pub use checkpoint::*;
 pub use migration::*;
+pub use settings::*;
 
 /// Magic and format version, little-endian, that open a member stream.
 pub const MAGIC: [u8; 6] = *b"rcbmem";
@@ -141,6 +143,9 @@ pub struct Hello {
     /// The store that this shard's volume belongs to, whether the shard is in it yet or not; 0: it has no volume, or an empty one.
     #[prost(fixed64, tag = "20")]
     pub volume_cluster_id: u64,
+    /// This build carries out [`coordinator::Kind::Settings`].
+    #[prost(bool, tag = "21")]
+    pub takes_settings: bool,
 }
 
 /// Where in a store's life a coordinator was when it said something: the last that it had noted of the store's state. A leader of a later term has
@@ -203,6 +208,12 @@ pub struct Pong {
     /// Of tablets of which there is something new to say; some of them.
     #[prost(message, repeated, tag = "11")]
     pub loads: Vec<TabletLoad>,
+    /// [`Settings::number`] of those in force here; 0: none.
+    #[prost(uint64, tag = "12")]
+    pub settings: u64,
+    /// As in [`Hello::replicas`], by these settings. Not set by older builds.
+    #[prost(uint32, optional, tag = "13")]
+    pub replicas: Option<u32>,
 }
 
 /// What of a log is on backups that are being drained, as its master sees it.
@@ -382,7 +393,7 @@ pub struct SuspectServer {
 pub struct ToShard {
     #[prost(
         oneof = "coordinator::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 30, 31, 32"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 30, 31, 32"
     )]
     pub kind: Option<coordinator::Kind>,
     /// What was noted when the message left, which may come of it: a shard that obeys knows of that state, and can tell whoever leads with an older one. A
@@ -476,6 +487,9 @@ pub mod coordinator {
         CommitMigration(MigrationId),
         #[prost(message, tag = "24")]
         MigrationEnded(MigrationEnded),
+        /// To who takes settings, after every change; with a welcome they come in it.
+        #[prost(message, tag = "25")]
+        Settings(Settings),
         /// Everybody reads it: it is in force from now on. Not answered; whoever is away learns it from its welcome.
         #[prost(message, tag = "30")]
         Activate(Format),
@@ -520,6 +534,9 @@ pub struct Welcome {
     /// The one in force; 0, of older builds: the first.
     #[prost(uint32, tag = "10")]
     pub format: u32,
+    /// Those in force; none: nobody has changed any.
+    #[prost(message, optional, tag = "11")]
+    pub settings: Option<Settings>,
 }
 
 /// A closed range of key hashes of a table.

@@ -145,7 +145,7 @@ impl Coordinator {
         let mut shown = self.new_migration(now, &tablet, display_name, servers);
         shown.reason.clone_from(&step.why);
         self.balance.shown.moves_begun += 1;
-        let bytes_per_second = self.config.balancing.bytes_per_second;
+        let (_, bytes_per_second) = self.evens_out();
         self.begin_migration(tablet, servers, bytes_per_second, shown, out);
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Coordinator {
             servers,
             tablets,
             under_way: under_way.len(),
-            evens_out: self.config.balancing.evens_out && waits_for.is_none(),
+            evens_out: self.evens_out().0 && waits_for.is_none(),
             was_uneven: self.balance.was_uneven,
         };
         (view, waits_for.into_iter().collect())
@@ -263,7 +263,7 @@ impl Coordinator {
     }
 
     fn why_not_even_out(&self, unknown: usize) -> Option<String> {
-        if !self.config.balancing.evens_out {
+        if !self.evens_out().0 {
             return None;
         }
         let recoveries = self.recoveries.count_under_way();
@@ -299,7 +299,7 @@ impl Coordinator {
             }
         }
         self.balance.shown = status::Balance {
-            is_on: self.config.balancing.evens_out,
+            is_on: self.evens_out().0,
             doing: doing.join("; "),
             waits_for: waits_for.join("; "),
             tablets_to_evacuate: plan.tablets_to_evacuate,

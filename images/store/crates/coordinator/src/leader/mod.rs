@@ -38,7 +38,7 @@ use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
 use crate::status::{
     AcceptLossError, Acceptance, ClusterStatus, Drain, DrainError, Draining, Finalize,
     FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder, Removal,
-    RemoveMemberError, StateWait, Surrender, SurrenderError,
+    RemoveMemberError, SettingsError, SettingsOrder, StateWait, Surrender, SurrenderError,
 };
 use crate::{Config, Coordinator};
 use held::{Held, needs_no_commit};
@@ -280,6 +280,18 @@ impl<A> Leader<A> {
     pub fn finalize_upgrade(&mut self, finalize: &Finalize) -> Result<u32, FinalizeError> {
         let done = self.act(|coordinator, out| coordinator.finalize_upgrade(finalize, out));
         done.unwrap_or_else(|| Err(FinalizeError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`Coordinator::set_settings`]. The result is to be told with [`Leader::defer`].
+    ///
+    /// # Errors
+    /// They are not possible.
+    pub fn set_settings(
+        &mut self,
+        order: &SettingsOrder,
+    ) -> Result<wire::member::Settings, SettingsError> {
+        let done = self.act(|coordinator, out| coordinator.set_settings(order, out));
+        done.unwrap_or_else(|| Err(SettingsError::DoesNotLead(NOT_YET.to_owned())))
     }
 
     /// See [`Coordinator::give_up_migration`]. The result is to be told with [`Leader::defer`].

@@ -1,5 +1,7 @@
 //! Records and files are what they were.
 
+use wire::member::Settings;
+
 use super::*;
 use crate::state::journal::{Writer, load};
 use crate::state::records::{
@@ -39,6 +41,7 @@ fn records() -> Vec<(&'static str, Record)> {
         past: Vec::new(),
         rebuilt_term: 0,
         rebuilt: None,
+        settings: None,
     };
     let member = Member {
         name: "box-0".to_owned(),
@@ -139,6 +142,20 @@ fn records() -> Vec<(&'static str, Record)> {
         rebuilt: None,
         ..meta.clone()
     };
+    let meta_with_settings = Meta {
+        settings: Some(Settings {
+            number: 7,
+            replicas: Some(3),
+            min_replicas: Some(2),
+            repair_mbps: Some(200),
+            poll_micros: Some(0),
+            cleaner_free_percent: Some(5),
+            max_connections: Some(4096),
+            log_level: Some(4),
+            rebalance_mbps: Some(0),
+        }),
+        ..meta.clone()
+    };
     let log_left = Log {
         id: 5,
         head_segment_id: 9,
@@ -180,6 +197,7 @@ fn records() -> Vec<(&'static str, Record)> {
         ("member-with-formats", Record::Member(member_with_formats)),
         ("meta-rebuilt", Record::Meta(meta_rebuilt)),
         ("member-last-resort", Record::Member(member_as_last_resort)),
+        ("meta-with-settings", Record::Meta(meta_with_settings)),
     ]
 }
 

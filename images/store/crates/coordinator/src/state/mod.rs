@@ -186,6 +186,7 @@ impl Coordinator {
             past: self.leading.past.clone(),
             rebuilt_term: self.leading.rebuilt_term,
             rebuilt: self.leading.rebuilt.clone(),
+            settings: self.settings.in_force(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! ([`wire::format`]). The one in force stands in the one [`Meta`] record, and a build that does not read it does not go on with the state.
 
 use prost::{Message, Oneof};
+use wire::member::Settings;
 
 pub use super::objects::Leadership;
 
@@ -92,6 +93,9 @@ pub struct Meta {
     /// When it was last, and from what.
     #[prost(message, optional, tag = "22")]
     pub rebuilt: Option<Rebuilt>,
+    /// What people have set; unset: nothing. A build that does not know them goes on without.
+    #[prost(message, optional, tag = "23")]
+    pub settings: Option<Settings>,
 }
 
 /// The store was made again from volumes.

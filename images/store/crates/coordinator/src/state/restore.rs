@@ -165,6 +165,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.leading.past.clone_from(&meta.past);
     coordinator.leading.rebuilt_term = meta.rebuilt_term;
     coordinator.leading.rebuilt.clone_from(&meta.rebuilt);
+    coordinator.settings = crate::settings::InForce::noted(meta.settings);
     // Whoever goes on says so, and with which sequence number.
     coordinator.leading.is_noted = meta.term > 0;
     coordinator.leading.position = (meta.term > 0).then_some(Position {
@@ -281,6 +282,7 @@ mod tests {
             }],
             rebuilt_term: 2,
             rebuilt: None,
+            settings: None,
         };
         let pairs = [Pair::from(Record::Meta(meta.clone()))];
         let restored = Coordinator::restore(Config::new(0, 0, "test"), pairs, Time(77)).unwrap();

@@ -51,6 +51,7 @@ pub struct Said {
     pub migrations_connected: Vec<ServerId>,
     pub migrations_disconnected: Vec<ServerId>,
     pub to_migrations: Vec<(ServerId, u64, Vec<u8>)>,
+    pub settings: Option<member::Settings>,
 }
 
 impl Output for Said {
@@ -75,6 +76,9 @@ impl Output for Said {
     }
     fn close_server(&mut self, connection: u64) {
         self.closed.push(connection);
+    }
+    fn use_settings(&mut self, settings: &member::Settings) {
+        self.settings = Some(*settings);
     }
     fn end_process(&mut self) {
         self.ended = true;

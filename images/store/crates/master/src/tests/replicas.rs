@@ -302,3 +302,45 @@ fn a_pong_says_what_is_on_backups_that_are_drained() {
     let at = said.backups.iter().map(|at| (at.backup, at.segments > 0));
     assert_eq!(at.collect::<Vec<_>>(), [(11, true), (12, false)]);
 }
+
+#[test]
+fn settings_are_in_force_at_once_and_until_they_are_taken_back() {
+    let mut driver = with_backups();
+    let copies = |driver: &mut Driver| {
+        driver.order(coordinator::Kind::Ping(member::Ping::default()));
+        let Some(shard::Kind::Pong(pong)) = driver.said.messages.pop() else {
+            panic!("no answer to a ping");
+        };
+        let wanted = driver.shard.config.replication.unwrap();
+        assert_eq!(pong.replicas, Some(wanted.replicas.into()));
+        assert_eq!(driver.shard.hello().replicas, u32::from(wanted.replicas));
+        (pong.settings, wanted.replicas, wanted.min_replicas)
+    };
+    assert_eq!(copies(&mut driver), (0, 2, 1));
+    let three = member::Settings {
+        number: 4,
+        replicas: Some(3),
+        repair_mbps: Some(7),
+        poll_micros: Some(0),
+        ..member::Settings::default()
+    };
+    driver.order(coordinator::Kind::Settings(three));
+    assert_eq!(copies(&mut driver), (4, 3, 2));
+    let wanted = driver.shard.config.replication.unwrap();
+    assert_eq!(wanted.repair_bytes_per_second, 7_000_000);
+    assert_eq!(driver.said.settings, Some(three), "polling is the driver's");
+
+    // What makes no sense is passed over.
+    let none = member::Settings {
+        replicas: Some(0),
+        ..three
+    };
+    driver.order(coordinator::Kind::Settings(none));
+    assert_eq!(copies(&mut driver), (4, 3, 2));
+
+    // The next coordinator may not know of any.
+    driver.shard.coordinator_lost(driver.now);
+    driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &[WHOLE_TABLE]);
+    assert_eq!(copies(&mut driver), (0, 2, 1));
+    assert_eq!(driver.said.settings, Some(member::Settings::default()));
+}

@@ -6,11 +6,12 @@ use admin::admin_server::{Admin, AdminServer};
 use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
 use coordinator::status::{
     self, AcceptLossError, Drain, DrainError, FinalizeError, GiveUpMigrationError, MigrateError,
-    MigrationOrder, MigrationTarget, RemoveMemberError, SurrenderError, TabletTable,
+    MigrationOrder, MigrationTarget, RemoveMemberError, SettingsError, SurrenderError, TabletTable,
 };
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 use wire::ids::ServerId;
+use wire::member::Settings;
 
 use super::driver::{Keeping, Question, Shown};
 use super::kubernetes::standing::{self, Role};
@@ -278,6 +279,32 @@ impl Admin for Service {
         }))
     }
 
+    async fn set_settings(
+        &self,
+        request: Request<admin::SetSettingsRequest>,
+    ) -> Result<Response<admin::SetSettingsResponse>, Status> {
+        let request = request.into_inner();
+        let Some(asked) = request.settings else {
+            return Err(Status::invalid_argument(
+                "no settings are given; give an empty message to take all of them back",
+            ));
+        };
+        let order = status::SettingsOrder {
+            settings: settings_of(&asked),
+            expected_cluster_id: request.expected_cluster_id,
+        };
+        let set = self
+            .ask(|answer| Question::SetSettings { order, answer })
+            .await?;
+        let set = set.map_err(|error| match error {
+            SettingsError::NotPossible(_) => Status::invalid_argument(error.to_string()),
+            SettingsError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
+            SettingsError::OtherStore(_) => Status::aborted(error.to_string()),
+        })?;
+        let settings = Some(settings_view(&set));
+        Ok(Response::new(admin::SetSettingsResponse { settings }))
+    }
+
     async fn migrate_tablet(
         &self,
         request: Request<admin::MigrateTabletRequest>,
@@ -474,6 +501,37 @@ fn cluster_status(
             without: rebuilt.without,
             given_up: rebuilt.given_up,
         }),
+        settings: (status.settings.number > 0).then(|| settings_view(&status.settings)),
+    }
+}
+
+fn settings_view(settings: &Settings) -> admin::Settings {
+    let level = settings.log_level.and_then(|level| level.try_into().ok());
+    admin::Settings {
+        number: settings.number,
+        replicas: settings.replicas,
+        min_replicas: settings.min_replicas,
+        repair_mbps: settings.repair_mbps,
+        poll_micros: settings.poll_micros,
+        cleaner_free_percent: settings.cleaner_free_percent,
+        max_connections: settings.max_connections,
+        log_level: level.unwrap_or_default(),
+        rebalance_mbps: settings.rebalance_mbps,
+    }
+}
+
+fn settings_of(asked: &admin::Settings) -> Settings {
+    let level = u32::try_from(asked.log_level).unwrap_or(u32::MAX);
+    Settings {
+        number: 0,
+        replicas: asked.replicas,
+        min_replicas: asked.min_replicas,
+        repair_mbps: asked.repair_mbps,
+        poll_micros: asked.poll_micros,
+        cleaner_free_percent: asked.cleaner_free_percent,
+        max_connections: asked.max_connections,
+        log_level: Some(level).filter(|level| *level > 0),
+        rebalance_mbps: asked.rebalance_mbps,
     }
 }
 
@@ -531,6 +589,7 @@ fn shard(shard: status::Shard) -> admin::Shard {
         backups_usable: shard.backups_usable,
         serving: shard.serving,
         backup: shard.backup.map(backup),
+        settings: shard.settings,
     }
 }
 

@@ -13,19 +13,19 @@ use coordinator::state::journal::Writer;
 use coordinator::status::{
     AcceptLossError, Acceptance, ClusterStatus, Drain, DrainError, Draining, Finalize,
     FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder, Removal,
-    RemoveMemberError, Surrender, SurrenderError, TablePage,
+    RemoveMemberError, SettingsError, SettingsOrder, Surrender, SurrenderError, TablePage,
 };
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
 use tokio::sync::oneshot;
 use wire::ids::ReplyTo;
-use wire::member::{ToCoordinator, ToShard};
+use wire::member::{Settings, ToCoordinator, ToShard};
 use wire::time::Time;
 
 use super::connections::{MemberConnections, log_end};
 use super::state_file::{Directory, StateFile, Stats};
-use crate::logging::log_message;
+use crate::logging::{log_message, set_log_level};
 use crate::runtime::end_process;
 
 /// More output than this does not wait for the end of the round.
@@ -75,6 +75,11 @@ pub enum Question {
         finalize: Finalize,
         /// The format in force.
         answer: oneshot::Sender<Result<u32, FinalizeError>>,
+    },
+    SetSettings {
+        order: SettingsOrder,
+        /// Those in force.
+        answer: oneshot::Sender<Result<Settings, SettingsError>>,
     },
     MigrateTablet {
         order: MigrationOrder,
@@ -227,6 +232,10 @@ impl Driver {
                 let finalized = coordinator.finalize_upgrade(&finalize, &mut out);
                 Box::new(move || drop(answer.send(finalized)))
             }
+            Question::SetSettings { order, answer } => {
+                let set = coordinator.set_settings(&order, &mut out);
+                Box::new(move || drop(answer.send(set)))
+            }
             Question::MigrateTablet { order, answer } => {
                 let begun = coordinator.migrate_tablet(now, &order, &mut out);
                 Box::new(move || drop(answer.send(begun)))
@@ -366,6 +375,7 @@ impl Handler for Driver {
         let (coordinator, mut out) = self.split();
         let next = coordinator.tick(now, &mut out).min(next_stranger);
         self.release(now, io);
+        set_log_level(self.coordinator.settings().log_level);
         next
     }
 }

@@ -7,7 +7,8 @@ use admin::{
     AcceptLossRequest, AcceptLossResponse, DrainMemberRequest, Draining, FinalizeUpgradeRequest,
     FinalizeUpgradeResponse, GetClusterStatusRequest, GetClusterStatusResponse,
     GiveUpMigrationRequest, GiveUpVolumesRequest, ListTablesRequest, MigrateTabletRequest,
-    MigrateTabletResponse, RemoveMemberRequest, Table, UndrainMemberRequest,
+    MigrateTabletResponse, RemoveMemberRequest, SetSettingsRequest, Settings, Table,
+    UndrainMemberRequest,
 };
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -114,6 +115,14 @@ pub fn finalize_upgrade(
     call(coordinator, async |client| {
         client.finalize_upgrade(request).await
     })
+}
+
+/// Changes what can be changed while the store runs.
+pub fn set_settings(coordinator: &str, request: SetSettingsRequest) -> Result<Settings, String> {
+    let set = call(coordinator, async |client| {
+        client.set_settings(request).await
+    })?;
+    Ok(set.settings.unwrap_or_default())
 }
 
 /// A member is to leave the store.

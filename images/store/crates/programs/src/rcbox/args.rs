@@ -218,6 +218,9 @@ Examples:
     /// Upgrades to a version with another format
     #[command(subcommand)]
     Upgrade(Upgrade),
+    /// What can be changed while the store runs: copies, polling, cleaner, connections, logging
+    #[command(subcommand)]
+    Settings(Settings),
     /// Tablets, the parts of tables that servers have
     #[command(subcommand)]
     Tablet(Tablet),
@@ -378,6 +381,42 @@ Examples:
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+    },
+}
+
+/// What can be done with settings.
+#[derive(Subcommand, Debug)]
+pub enum Settings {
+    /// Shows what is set, and where it is not in force yet
+    Show,
+    /// Changes settings; nothing is restarted
+    ///
+    /// What is not set is as servers and coordinator were started. Where an operator manages the store, it sets what the Store resource says.
+    #[command(after_help = "\
+Settings:
+  replicas            copies of each object on other servers, 1 to 8
+  minReplicas         with fewer, writes wait; set with replicas [default: one less, at least 1]
+  repairMBps          how fast each log's lost copies are made again
+  pollMicros          how long a shard polls after its last request before it sleeps
+  cleanerFreePercent  the cleaner runs while no more of a log's memory than this is free, 1 to 50
+  maxConnections      connections of clients to each shard
+  logLevel            error, warn, info, debug or trace
+  rebalanceMBps       of each tablet that is moved by itself; 0: none is, but from drained members
+
+Examples:
+  rcbox settings set replicas=3
+  rcbox settings set logLevel=debug pollMicros=0")]
+    Set {
+        #[arg(required = true, value_name = "NAME=VALUE")]
+        values: Vec<String>,
+    },
+    /// Takes settings back: what programs were started with counts again
+    #[command(after_help = "\
+Examples:
+  rcbox settings unset logLevel")]
+    Unset {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
     },
 }
 

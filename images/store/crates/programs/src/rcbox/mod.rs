@@ -13,6 +13,7 @@ mod out;
 mod rebuild;
 mod scan;
 mod session;
+mod settings;
 mod shell;
 mod show;
 mod tablet;

@@ -7,7 +7,7 @@ use client::{Cluster, Error, Options, Status};
 use super::args::{Command, Rebuild};
 use super::notation::escape;
 use super::out::Out;
-use super::{Failure, admin_api, objects, operate, scan, show, tablet, upgrade, watch};
+use super::{Failure, admin_api, objects, operate, scan, settings, show, tablet, upgrade, watch};
 
 /// Which store, and how it is talked to.
 #[derive(Clone)]
@@ -108,6 +108,7 @@ impl Session {
             )?),
             Command::Member(member) => operate::member(&self.settings, &member, out),
             Command::Upgrade(upgrade) => upgrade::run(&self.settings, &upgrade, out),
+            Command::Settings(command) => settings::run(&self.settings, &command, out),
             Command::Tablet(tablet) => tablet::run(&self.settings, &tablet, out),
             Command::Split { table, key_hash } => {
                 let split = self.cluster()?.split_tablet(&table, key_hash);

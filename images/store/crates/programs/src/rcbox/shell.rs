@@ -11,7 +11,7 @@ use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 
-use super::args::{Command, Line, LineCommand, Recovery};
+use super::args::{self, Command, Line, LineCommand, Recovery};
 use super::complete::Completions;
 use super::interrupt::{Ended, Interrupts};
 use super::out::{Out, Stop};
@@ -268,6 +268,7 @@ fn changes(command: &Command) -> bool {
         | Command::Get(_)
         | Command::Scan(_)
         | Command::Watch(_)
+        | Command::Settings(args::Settings::Show)
         | Command::Recovery(Recovery::AcceptLoss { token: None, .. }) => false,
         Command::Put(_)
         | Command::Rm(_)
@@ -278,6 +279,7 @@ fn changes(command: &Command) -> bool {
         | Command::Rebuild(_)
         | Command::Member(_)
         | Command::Upgrade(_)
+        | Command::Settings(_)
         | Command::Tablet(_)
         | Command::Split { .. } => true,
     }

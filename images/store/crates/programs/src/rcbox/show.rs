@@ -13,7 +13,7 @@ use super::leader;
 use super::notation::escape;
 use super::rebuild;
 use super::tablet;
-use super::upgrade;
+use super::{settings, upgrade};
 
 /// Whether there is a member, and all are up.
 pub fn is_all_up(status: &GetClusterStatusResponse) -> bool {
@@ -419,6 +419,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
         "clusterTimeNs": status.cluster_time_ns,
         "formatVersion": status.format_version,
         "upgrade": upgrade::json(status),
+        "settings": settings::json(status),
         "buildVersion": status.build_version,
         "durability": { "mode": durability_name(durability.mode()), "replicas": durability.replicas },
         "members": members.collect::<Vec<_>>(),

@@ -1,16 +1,18 @@
 //! Carries out what a server wants done.
 
+use std::time::Duration;
+
 use master::{Channel, DriverCounters};
-use net::{Address, Io, Protocol};
+use net::{Address, Io, Options, Protocol};
 use prost::Message;
 use server::Output;
 use wire::ids::{ReplyTo, ServerId};
 use wire::locator::parse_list;
-use wire::member::ToCoordinator;
+use wire::member::{Settings, ToCoordinator};
 
 use super::links::{Link, Links};
 use super::storage::{self, AnyStorage, Event, Reporter};
-use crate::logging::log_message;
+use crate::logging::{log_message, set_log_level};
 use crate::runtime::end_process;
 
 /// A storage until the server wants it.
@@ -26,6 +28,7 @@ pub struct Actions<'a> {
     pub links: &'a mut Links,
     pub unopened: &'a mut Option<Unopened>,
     pub reporter: &'a Reporter,
+    pub started_with: &'a Options,
     /// Room for messages, used again and again.
     pub encoded: &'a mut Vec<u8>,
 }
@@ -113,6 +116,17 @@ impl master::Output for Actions<'_> {
         if let Some(connection) = self.links.of_backup(channel, backup) {
             self.io.send(connection, nonce, parts);
         }
+    }
+
+    fn use_settings(&mut self, settings: &Settings) {
+        let micros = |micros: u32| Duration::from_micros(micros.into());
+        let spin = settings.poll_micros.map(micros);
+        self.io.set_spin(spin.unwrap_or(self.started_with.spin));
+        let connections = settings.max_connections.map(|count| count as usize);
+        let started_with = self.started_with.limits.connections;
+        self.io
+            .set_max_connections(connections.unwrap_or(started_with));
+        set_log_level(settings.log_level);
     }
 
     fn end_process(&mut self) {

@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use master::{Output as _, Session as Verdict, Stats};
-use net::{CloseReason, Counters, Handler, Io, Protocol};
+use net::{CloseReason, Counters, Handler, Io, Options, Protocol};
 use prost::Message;
 use server::Server;
 use tokio::sync::oneshot;
@@ -51,6 +51,8 @@ pub struct Parts {
     pub place: String,
     pub events: Receiver<Event>,
     pub reporter: Reporter,
+    /// How this thread polls, and whom it serves, where settings say nothing else.
+    pub started_with: Options,
 }
 
 pub struct Driver {
@@ -89,6 +91,7 @@ impl Driver {
             session,
             unopened,
             reporter,
+            started_with,
             ..
         } = &mut self.parts;
         (
@@ -99,6 +102,7 @@ impl Driver {
                 links: &mut self.links,
                 unopened,
                 reporter,
+                started_with,
                 encoded: &mut self.encoded,
             },
         )

@@ -119,20 +119,24 @@ impl Process<'_> {
             place: backup.place,
             events,
             reporter,
+            started_with: self.reactor_options(),
         });
         Loop::spawn(format!("shard-{index}"), reactor, driver, Driver::finish)
     }
 
-    fn reactor(&self) -> Result<Reactor, String> {
-        Reactor::new(ReactorOptions {
+    fn reactor_options(&self) -> ReactorOptions {
+        ReactorOptions {
             spin: Duration::from_micros(self.options.poll_micros),
             limits: Limits {
                 connections: self.options.max_connections,
                 buffer_bytes: self.settings.buffer_bytes(),
                 ..Limits::default()
             },
-        })
-        .map_err(|error| format!("cannot poll: {error}"))
+        }
+    }
+
+    fn reactor(&self) -> Result<Reactor, String> {
+        Reactor::new(self.reactor_options()).map_err(|error| format!("cannot poll: {error}"))
     }
 
     fn prepare_backup(

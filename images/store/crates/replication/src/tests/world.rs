@@ -108,6 +108,8 @@ pub struct World {
     pump_at: Time,
     seed: u64,
     replicas: usize,
+    /// The fewest that were ever wanted: what was about to be freed then may be freed later.
+    fewest_replicas: usize,
     /// A backup has gone with its disk.
     has_lost: bool,
     /// Backups were drained.
@@ -149,6 +151,7 @@ impl World {
             pump_at: Time::ZERO,
             seed,
             replicas,
+            fewest_replicas: replicas,
             has_lost: false,
             has_drained: false,
             freeing: BTreeMap::new(),
@@ -513,7 +516,7 @@ impl World {
         let others = others.filter(|backup| self.replicator.backups.contains_key(&backup.info.id));
         let others = others.filter(is_complete).count();
         assert!(
-            others >= self.replicas,
+            others >= self.fewest_replicas,
             "segment {segment_id} is freed at {id}, and complete on {others} others only"
         );
     }
@@ -668,6 +671,15 @@ impl World {
     }
 
     /// What a backup holds.
+    /// Of everything, from now on.
+    pub fn want(&mut self, replicas: usize, min_replicas: usize) {
+        let rate = self.replicator.config.repair_bytes_per_second;
+        self.replicator.want((replicas, min_replicas), rate);
+        self.replicas = replicas;
+        self.fewest_replicas = self.fewest_replicas.min(replicas);
+        self.pump_at = self.now;
+    }
+
     pub fn replicas_of(&self, id: ServerId) -> Vec<u64> {
         let backup = self.backups.iter().find(|backup| backup.info.id == id);
         backup.unwrap().replicas.keys().copied().collect()

@@ -150,6 +150,7 @@ impl Nodes {
                 version_floor: 0,
                 position: None,
                 format: FIRST_FORMAT,
+                settings: None,
             }));
         assert_eq!(session, Session::Continue, "{:?}", node.driver.said.texts);
         let backup = member::Backup {

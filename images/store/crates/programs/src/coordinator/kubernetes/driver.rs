@@ -19,7 +19,7 @@ use wire::time::Time;
 use super::standing::{Role, Sender};
 use crate::coordinator::connections::{MemberConnections, log_end};
 use crate::coordinator::driver::{Keeping, Question, Shown};
-use crate::logging::log_message;
+use crate::logging::{log_message, set_log_level};
 use crate::runtime::end_process;
 
 /// Exit code of a leader that another one has followed: nothing is wrong, and the next process in its place is a standby.
@@ -202,6 +202,10 @@ impl Driver {
             Question::FinalizeUpgrade { finalize, answer } => {
                 let finalized = leader.finalize_upgrade(&finalize);
                 Box::new(move || drop(answer.send(finalized)))
+            }
+            Question::SetSettings { order, answer } => {
+                let set = leader.set_settings(&order);
+                Box::new(move || drop(answer.send(set)))
             }
             Question::MigrateTablet { order, answer } => {
                 let begun = leader.migrate_tablet(now, &order);
@@ -396,6 +400,9 @@ impl Handler for Driver {
         self.carry_out(io);
         self.say_what_keeps_it(now);
         self.show_what_waits(now, io.counters());
+        if let Some(coordinator) = self.leader.as_ref().and_then(Leader::coordinator) {
+            set_log_level(coordinator.settings().log_level);
+        }
         next.unwrap_or(Time::NEVER)
             .min(self.members.next_deadline())
     }
