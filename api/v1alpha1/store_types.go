@@ -158,6 +158,11 @@ type StoreSpec struct {
 	// +kubebuilder:default=RollingUpdate
 	UpdateStrategy UpdateStrategy `json:"updateStrategy,omitempty"`
 
+	// What masters and coordinators log: this and what is worse. Left empty, it is Info. It is changed while they run.
+	//
+	// +optional
+	LogLevel LogLevel `json:"logLevel,omitempty"`
+
 	// What becomes of members whose nodes are lost or drained. The data comes back by itself within seconds; this brings capacity
 	// back.
 	//
@@ -165,6 +170,11 @@ type StoreSpec struct {
 	// +kubebuilder:default={}
 	Recovery RecoverySpec `json:"recovery,omitempty"`
 }
+
+// LogLevel is the least that is logged.
+//
+// +kubebuilder:validation:Enum=Error;Warn;Info;Debug;Trace
+type LogLevel string
 
 // UpdateStrategy says who restarts outdated pods that hold data.
 //
@@ -372,6 +382,12 @@ type ReplicationSpec struct {
 	// +optional
 	// +kubebuilder:default=Buffered
 	Durability DurabilityMode `json:"durability,omitempty"`
+
+	// How fast each core makes copies again that were lost, in megabytes per second. Left empty, it is 200. It is changed while masters run.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="replication.repairMBps must be from 1 to 100000"
+	RepairMBps *int32 `json:"repairMBps,omitempty"`
 }
 
 // MastersSpec describes the masters, which are all alike.
@@ -408,6 +424,26 @@ type MastersSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(!has(self.requests) || !('memory' in self.requests)) && (!has(self.limits) || !('memory' in self.limits))",message="masters.resources must not name memory: set masters.memory, from which the size of the log is derived"
 	Resources *ComputeResources `json:"resources,omitempty"`
+
+	// How long a core polls after its last request before it sleeps, in microseconds. More saves wake-ups, 0 saves power. Left empty, it is
+	// 100. It is changed while masters run.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 10000000",message="masters.pollMicros must be from 0 to 10000000"
+	PollMicros *int32 `json:"pollMicros,omitempty"`
+
+	// The cleaner runs while no more of a log's memory than this is free, in percent. The more the sooner it runs, and the more often it
+	// copies what is still needed. Left empty, it is one part in 64. It is changed while masters run.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 50",message="masters.cleanerFreePercent must be from 1 to 50"
+	CleanerFreePercent *int32 `json:"cleanerFreePercent,omitempty"`
+
+	// Connections of clients to each core at one time; more are refused. Left empty, it is 4096. It is changed while masters run.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= 16 && self <= 1000000",message="masters.maxConnections must be from 16 to 1000000"
+	MaxConnections *int32 `json:"maxConnections,omitempty"`
 }
 
 // ComputeResources is what a container reserves and may use.

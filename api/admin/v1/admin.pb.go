@@ -28,6 +28,65 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type LogLevel int32
+
+const (
+	// As programs were started.
+	LogLevel_LOG_LEVEL_UNSPECIFIED LogLevel = 0
+	LogLevel_LOG_LEVEL_ERROR       LogLevel = 1
+	LogLevel_LOG_LEVEL_WARN        LogLevel = 2
+	LogLevel_LOG_LEVEL_INFO        LogLevel = 3
+	LogLevel_LOG_LEVEL_DEBUG       LogLevel = 4
+	LogLevel_LOG_LEVEL_TRACE       LogLevel = 5
+)
+
+// Enum value maps for LogLevel.
+var (
+	LogLevel_name = map[int32]string{
+		0: "LOG_LEVEL_UNSPECIFIED",
+		1: "LOG_LEVEL_ERROR",
+		2: "LOG_LEVEL_WARN",
+		3: "LOG_LEVEL_INFO",
+		4: "LOG_LEVEL_DEBUG",
+		5: "LOG_LEVEL_TRACE",
+	}
+	LogLevel_value = map[string]int32{
+		"LOG_LEVEL_UNSPECIFIED": 0,
+		"LOG_LEVEL_ERROR":       1,
+		"LOG_LEVEL_WARN":        2,
+		"LOG_LEVEL_INFO":        3,
+		"LOG_LEVEL_DEBUG":       4,
+		"LOG_LEVEL_TRACE":       5,
+	}
+)
+
+func (x LogLevel) Enum() *LogLevel {
+	p := new(LogLevel)
+	*p = x
+	return p
+}
+
+func (x LogLevel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LogLevel) Descriptor() protoreflect.EnumDescriptor {
+	return file_api_admin_v1_admin_proto_enumTypes[0].Descriptor()
+}
+
+func (LogLevel) Type() protoreflect.EnumType {
+	return &file_api_admin_v1_admin_proto_enumTypes[0]
+}
+
+func (x LogLevel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LogLevel.Descriptor instead.
+func (LogLevel) EnumDescriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
 type DurabilityMode int32
 
 const (
@@ -63,11 +122,11 @@ func (x DurabilityMode) String() string {
 }
 
 func (DurabilityMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_api_admin_v1_admin_proto_enumTypes[0].Descriptor()
+	return file_api_admin_v1_admin_proto_enumTypes[1].Descriptor()
 }
 
 func (DurabilityMode) Type() protoreflect.EnumType {
-	return &file_api_admin_v1_admin_proto_enumTypes[0]
+	return &file_api_admin_v1_admin_proto_enumTypes[1]
 }
 
 func (x DurabilityMode) Number() protoreflect.EnumNumber {
@@ -76,7 +135,7 @@ func (x DurabilityMode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DurabilityMode.Descriptor instead.
 func (DurabilityMode) EnumDescriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{1}
 }
 
 // Where the coordinator keeps what it knows.
@@ -119,11 +178,11 @@ func (x StateKind) String() string {
 }
 
 func (StateKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_api_admin_v1_admin_proto_enumTypes[1].Descriptor()
+	return file_api_admin_v1_admin_proto_enumTypes[2].Descriptor()
 }
 
 func (StateKind) Type() protoreflect.EnumType {
-	return &file_api_admin_v1_admin_proto_enumTypes[1]
+	return &file_api_admin_v1_admin_proto_enumTypes[2]
 }
 
 func (x StateKind) Number() protoreflect.EnumNumber {
@@ -132,7 +191,7 @@ func (x StateKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StateKind.Descriptor instead.
 func (StateKind) EnumDescriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{2}
 }
 
 type MemberState int32
@@ -170,11 +229,11 @@ func (x MemberState) String() string {
 }
 
 func (MemberState) Descriptor() protoreflect.EnumDescriptor {
-	return file_api_admin_v1_admin_proto_enumTypes[2].Descriptor()
+	return file_api_admin_v1_admin_proto_enumTypes[3].Descriptor()
 }
 
 func (MemberState) Type() protoreflect.EnumType {
-	return &file_api_admin_v1_admin_proto_enumTypes[2]
+	return &file_api_admin_v1_admin_proto_enumTypes[3]
 }
 
 func (x MemberState) Number() protoreflect.EnumNumber {
@@ -183,7 +242,7 @@ func (x MemberState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use MemberState.Descriptor instead.
 func (MemberState) EnumDescriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 type TabletState int32
@@ -220,11 +279,11 @@ func (x TabletState) String() string {
 }
 
 func (TabletState) Descriptor() protoreflect.EnumDescriptor {
-	return file_api_admin_v1_admin_proto_enumTypes[3].Descriptor()
+	return file_api_admin_v1_admin_proto_enumTypes[4].Descriptor()
 }
 
 func (TabletState) Type() protoreflect.EnumType {
-	return &file_api_admin_v1_admin_proto_enumTypes[3]
+	return &file_api_admin_v1_admin_proto_enumTypes[4]
 }
 
 func (x TabletState) Number() protoreflect.EnumNumber {
@@ -233,7 +292,7 @@ func (x TabletState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TabletState.Descriptor instead.
 func (TabletState) EnumDescriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 type GetClusterStatusRequest struct {
@@ -302,7 +361,9 @@ type GetClusterStatusResponse struct {
 	Upgrade    *Upgrade     `protobuf:"bytes,20,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
 	Balance    *Balance     `protobuf:"bytes,22,opt,name=balance,proto3" json:"balance,omitempty"`
 	// Set if the store was ever made again from its volumes: the last time.
-	Rebuilt       *Rebuilt `protobuf:"bytes,23,opt,name=rebuilt,proto3" json:"rebuilt,omitempty"`
+	Rebuilt *Rebuilt `protobuf:"bytes,23,opt,name=rebuilt,proto3" json:"rebuilt,omitempty"`
+	// What was set; its number is 0 if nothing ever was. Unset: an older build, which takes none.
+	Settings      *Settings `protobuf:"bytes,24,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -463,6 +524,131 @@ func (x *GetClusterStatusResponse) GetRebuilt() *Rebuilt {
 	return nil
 }
 
+func (x *GetClusterStatusResponse) GetSettings() *Settings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+// What can be changed while the store runs. For each field that is not set, what a program was started with counts.
+type Settings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counts the changes, from 1. Of no account in a request.
+	Number uint64 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Copies of each object on other servers, 1 to 8, and with how few writes go on (1 to replicas; not set: one less than replicas, at least 1). Those that
+	// are missing are made of what there is, those that are too many freed. Not for a store that was started without copies.
+	Replicas    *uint32 `protobuf:"varint,2,opt,name=replicas,proto3,oneof" json:"replicas,omitempty"`
+	MinReplicas *uint32 `protobuf:"varint,3,opt,name=min_replicas,json=minReplicas,proto3,oneof" json:"min_replicas,omitempty"`
+	// How fast each log's lost copies are made again, in megabytes per second.
+	RepairMbps *uint32 `protobuf:"varint,4,opt,name=repair_mbps,json=repairMbps,proto3,oneof" json:"repair_mbps,omitempty"`
+	// How long a shard polls after its last request before it sleeps.
+	PollMicros *uint32 `protobuf:"varint,5,opt,name=poll_micros,json=pollMicros,proto3,oneof" json:"poll_micros,omitempty"`
+	// The cleaner runs while no more than this part of a log's memory is free, 1 to 50.
+	CleanerFreePercent *uint32 `protobuf:"varint,6,opt,name=cleaner_free_percent,json=cleanerFreePercent,proto3,oneof" json:"cleaner_free_percent,omitempty"`
+	// Connections of clients to each shard at one time; those that are there stay.
+	MaxConnections *uint32 `protobuf:"varint,7,opt,name=max_connections,json=maxConnections,proto3,oneof" json:"max_connections,omitempty"`
+	// Of servers and coordinators.
+	LogLevel LogLevel `protobuf:"varint,8,opt,name=log_level,json=logLevel,proto3,enum=rcbox.admin.v1.LogLevel" json:"log_level,omitempty"`
+	// Of each tablet that the coordinator moves by itself; 0: it moves none but those of members that are drained.
+	RebalanceMbps *uint32 `protobuf:"varint,9,opt,name=rebalance_mbps,json=rebalanceMbps,proto3,oneof" json:"rebalance_mbps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Settings) Reset() {
+	*x = Settings{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Settings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Settings) ProtoMessage() {}
+
+func (x *Settings) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Settings.ProtoReflect.Descriptor instead.
+func (*Settings) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Settings) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Settings) GetReplicas() uint32 {
+	if x != nil && x.Replicas != nil {
+		return *x.Replicas
+	}
+	return 0
+}
+
+func (x *Settings) GetMinReplicas() uint32 {
+	if x != nil && x.MinReplicas != nil {
+		return *x.MinReplicas
+	}
+	return 0
+}
+
+func (x *Settings) GetRepairMbps() uint32 {
+	if x != nil && x.RepairMbps != nil {
+		return *x.RepairMbps
+	}
+	return 0
+}
+
+func (x *Settings) GetPollMicros() uint32 {
+	if x != nil && x.PollMicros != nil {
+		return *x.PollMicros
+	}
+	return 0
+}
+
+func (x *Settings) GetCleanerFreePercent() uint32 {
+	if x != nil && x.CleanerFreePercent != nil {
+		return *x.CleanerFreePercent
+	}
+	return 0
+}
+
+func (x *Settings) GetMaxConnections() uint32 {
+	if x != nil && x.MaxConnections != nil {
+		return *x.MaxConnections
+	}
+	return 0
+}
+
+func (x *Settings) GetLogLevel() LogLevel {
+	if x != nil {
+		return x.LogLevel
+	}
+	return LogLevel_LOG_LEVEL_UNSPECIFIED
+}
+
+func (x *Settings) GetRebalanceMbps() uint32 {
+	if x != nil && x.RebalanceMbps != nil {
+		return *x.RebalanceMbps
+	}
+	return 0
+}
+
 // A store that was made again from its volumes. What was noted after this checkpoint is not known.
 type Rebuilt struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
@@ -479,7 +665,7 @@ type Rebuilt struct {
 
 func (x *Rebuilt) Reset() {
 	*x = Rebuilt{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +677,7 @@ func (x *Rebuilt) String() string {
 func (*Rebuilt) ProtoMessage() {}
 
 func (x *Rebuilt) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[2]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +690,7 @@ func (x *Rebuilt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rebuilt.ProtoReflect.Descriptor instead.
 func (*Rebuilt) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Rebuilt) GetClusterTimeNs() uint64 {
@@ -557,7 +743,7 @@ type Upgrade struct {
 
 func (x *Upgrade) Reset() {
 	*x = Upgrade{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -569,7 +755,7 @@ func (x *Upgrade) String() string {
 func (*Upgrade) ProtoMessage() {}
 
 func (x *Upgrade) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[3]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -582,7 +768,7 @@ func (x *Upgrade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upgrade.ProtoReflect.Descriptor instead.
 func (*Upgrade) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Upgrade) GetOldestFormat() uint32 {
@@ -628,7 +814,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +826,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[4]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +839,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Leader) GetName() string {
@@ -717,7 +903,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +915,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[5]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +928,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Checkpoint) GetTerm() uint64 {
@@ -810,7 +996,7 @@ type CheckpointKeeper struct {
 
 func (x *CheckpointKeeper) Reset() {
 	*x = CheckpointKeeper{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +1008,7 @@ func (x *CheckpointKeeper) String() string {
 func (*CheckpointKeeper) ProtoMessage() {}
 
 func (x *CheckpointKeeper) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[6]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1021,7 @@ func (x *CheckpointKeeper) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointKeeper.ProtoReflect.Descriptor instead.
 func (*CheckpointKeeper) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CheckpointKeeper) GetServerId() uint64 {
@@ -881,7 +1067,7 @@ type StateWait struct {
 
 func (x *StateWait) Reset() {
 	*x = StateWait{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +1079,7 @@ func (x *StateWait) String() string {
 func (*StateWait) ProtoMessage() {}
 
 func (x *StateWait) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[7]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +1092,7 @@ func (x *StateWait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateWait.ProtoReflect.Descriptor instead.
 func (*StateWait) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StateWait) GetWaitedMs() uint64 {
@@ -941,7 +1127,7 @@ type Durability struct {
 
 func (x *Durability) Reset() {
 	*x = Durability{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1139,7 @@ func (x *Durability) String() string {
 func (*Durability) ProtoMessage() {}
 
 func (x *Durability) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[8]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1152,7 @@ func (x *Durability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Durability.ProtoReflect.Descriptor instead.
 func (*Durability) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Durability) GetMode() DurabilityMode {
@@ -1008,7 +1194,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1206,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[9]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1219,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Member) GetName() string {
@@ -1130,7 +1316,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1328,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[10]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1341,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Draining) GetDrained() bool {
@@ -1207,14 +1393,16 @@ type Shard struct {
 	// Whether it answers requests now.
 	Serving bool `protobuf:"varint,12,opt,name=serving,proto3" json:"serving,omitempty"`
 	// What its backup has for copies of other shards' segments; absent without a backup that has opened its storage.
-	Backup        *BackupStorage `protobuf:"bytes,13,opt,name=backup,proto3" json:"backup,omitempty"`
+	Backup *BackupStorage `protobuf:"bytes,13,opt,name=backup,proto3" json:"backup,omitempty"`
+	// Settings.number of those in force here, as last reported; 0: none.
+	Settings      uint64 `protobuf:"varint,14,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1414,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1427,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Shard) GetServerId() uint64 {
@@ -1333,6 +1521,13 @@ func (x *Shard) GetBackup() *BackupStorage {
 	return nil
 }
 
+func (x *Shard) GetSettings() uint64 {
+	if x != nil {
+		return x.Settings
+	}
+	return 0
+}
+
 // A frame holds the copy of one segment.
 type BackupStorage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1349,7 +1544,7 @@ type BackupStorage struct {
 
 func (x *BackupStorage) Reset() {
 	*x = BackupStorage{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1556,7 @@ func (x *BackupStorage) String() string {
 func (*BackupStorage) ProtoMessage() {}
 
 func (x *BackupStorage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1569,7 @@ func (x *BackupStorage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStorage.ProtoReflect.Descriptor instead.
 func (*BackupStorage) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BackupStorage) GetFrames() uint32 {
@@ -1442,7 +1637,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1649,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1662,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Recovery) GetServerId() uint64 {
@@ -1567,7 +1762,7 @@ type MissingLog struct {
 
 func (x *MissingLog) Reset() {
 	*x = MissingLog{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1774,7 @@ func (x *MissingLog) String() string {
 func (*MissingLog) ProtoMessage() {}
 
 func (x *MissingLog) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1787,7 @@ func (x *MissingLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingLog.ProtoReflect.Descriptor instead.
 func (*MissingLog) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *MissingLog) GetServerId() uint64 {
@@ -1677,7 +1872,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1884,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1897,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Migration) GetMigrationId() uint64 {
@@ -1846,7 +2041,7 @@ type Balance struct {
 
 func (x *Balance) Reset() {
 	*x = Balance{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +2053,7 @@ func (x *Balance) String() string {
 func (*Balance) ProtoMessage() {}
 
 func (x *Balance) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +2066,7 @@ func (x *Balance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Balance.ProtoReflect.Descriptor instead.
 func (*Balance) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Balance) GetOn() bool {
@@ -1944,7 +2139,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2151,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2164,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Loss) GetClusterTimeNs() uint64 {
@@ -2047,7 +2242,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2254,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2267,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListTablesRequest) GetPageSize() uint32 {
@@ -2100,7 +2295,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2307,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2320,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListTablesResponse) GetTables() []*Table {
@@ -2153,7 +2348,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2360,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2373,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Table) GetTableId() uint64 {
@@ -2221,7 +2416,7 @@ type Tablet struct {
 
 func (x *Tablet) Reset() {
 	*x = Tablet{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2428,7 @@ func (x *Tablet) String() string {
 func (*Tablet) ProtoMessage() {}
 
 func (x *Tablet) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +2441,7 @@ func (x *Tablet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tablet.ProtoReflect.Descriptor instead.
 func (*Tablet) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Tablet) GetStartKeyHash() uint64 {
@@ -2321,7 +2516,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2528,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2541,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -2385,7 +2580,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2592,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2605,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 type DrainMemberRequest struct {
@@ -2424,7 +2619,7 @@ type DrainMemberRequest struct {
 
 func (x *DrainMemberRequest) Reset() {
 	*x = DrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2631,7 @@ func (x *DrainMemberRequest) String() string {
 func (*DrainMemberRequest) ProtoMessage() {}
 
 func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2644,7 @@ func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*DrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DrainMemberRequest) GetName() string {
@@ -2476,7 +2671,7 @@ type DrainMemberResponse struct {
 
 func (x *DrainMemberResponse) Reset() {
 	*x = DrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2683,7 @@ func (x *DrainMemberResponse) String() string {
 func (*DrainMemberResponse) ProtoMessage() {}
 
 func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2696,7 @@ func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*DrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DrainMemberResponse) GetDraining() *Draining {
@@ -2522,7 +2717,7 @@ type UndrainMemberRequest struct {
 
 func (x *UndrainMemberRequest) Reset() {
 	*x = UndrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2534,7 +2729,7 @@ func (x *UndrainMemberRequest) String() string {
 func (*UndrainMemberRequest) ProtoMessage() {}
 
 func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2742,7 @@ func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*UndrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UndrainMemberRequest) GetName() string {
@@ -2572,7 +2767,7 @@ type UndrainMemberResponse struct {
 
 func (x *UndrainMemberResponse) Reset() {
 	*x = UndrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2584,7 +2779,7 @@ func (x *UndrainMemberResponse) String() string {
 func (*UndrainMemberResponse) ProtoMessage() {}
 
 func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2597,7 +2792,7 @@ func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*UndrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 type AcceptLossRequest struct {
@@ -2614,7 +2809,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2821,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2834,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AcceptLossRequest) GetServerId() uint64 {
@@ -2673,7 +2868,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2685,7 +2880,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2698,7 +2893,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AcceptLossResponse) GetLoss() *Loss {
@@ -2720,7 +2915,7 @@ type FinalizeUpgradeRequest struct {
 
 func (x *FinalizeUpgradeRequest) Reset() {
 	*x = FinalizeUpgradeRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2927,7 @@ func (x *FinalizeUpgradeRequest) String() string {
 func (*FinalizeUpgradeRequest) ProtoMessage() {}
 
 func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2940,7 @@ func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FinalizeUpgradeRequest) GetFormat() uint32 {
@@ -2772,7 +2967,7 @@ type FinalizeUpgradeResponse struct {
 
 func (x *FinalizeUpgradeResponse) Reset() {
 	*x = FinalizeUpgradeResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2979,7 @@ func (x *FinalizeUpgradeResponse) String() string {
 func (*FinalizeUpgradeResponse) ProtoMessage() {}
 
 func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2992,7 @@ func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeResponse.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FinalizeUpgradeResponse) GetFormatVersion() uint32 {
@@ -2805,6 +3000,104 @@ func (x *FinalizeUpgradeResponse) GetFormatVersion() uint32 {
 		return x.FormatVersion
 	}
 	return 0
+}
+
+type SetSettingsRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Settings *Settings              `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	// The store that the caller means; 0: whichever answers.
+	ExpectedClusterId uint64 `protobuf:"fixed64,2,opt,name=expected_cluster_id,json=expectedClusterId,proto3" json:"expected_cluster_id,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *SetSettingsRequest) Reset() {
+	*x = SetSettingsRequest{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSettingsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSettingsRequest) ProtoMessage() {}
+
+func (x *SetSettingsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSettingsRequest.ProtoReflect.Descriptor instead.
+func (*SetSettingsRequest) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SetSettingsRequest) GetSettings() *Settings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *SetSettingsRequest) GetExpectedClusterId() uint64 {
+	if x != nil {
+		return x.ExpectedClusterId
+	}
+	return 0
+}
+
+type SetSettingsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In force from now on.
+	Settings      *Settings `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSettingsResponse) Reset() {
+	*x = SetSettingsResponse{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSettingsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSettingsResponse) ProtoMessage() {}
+
+func (x *SetSettingsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSettingsResponse.ProtoReflect.Descriptor instead.
+func (*SetSettingsResponse) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SetSettingsResponse) GetSettings() *Settings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
 }
 
 type MigrateTabletRequest struct {
@@ -2833,7 +3126,7 @@ type MigrateTabletRequest struct {
 
 func (x *MigrateTabletRequest) Reset() {
 	*x = MigrateTabletRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +3138,7 @@ func (x *MigrateTabletRequest) String() string {
 func (*MigrateTabletRequest) ProtoMessage() {}
 
 func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +3151,7 @@ func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletRequest.ProtoReflect.Descriptor instead.
 func (*MigrateTabletRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MigrateTabletRequest) GetTable() isMigrateTabletRequest_Table {
@@ -2973,7 +3266,7 @@ type MigrateTabletResponse struct {
 
 func (x *MigrateTabletResponse) Reset() {
 	*x = MigrateTabletResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3278,7 @@ func (x *MigrateTabletResponse) String() string {
 func (*MigrateTabletResponse) ProtoMessage() {}
 
 func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3291,7 @@ func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletResponse.ProtoReflect.Descriptor instead.
 func (*MigrateTabletResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MigrateTabletResponse) GetMigration() *Migration {
@@ -3019,7 +3312,7 @@ type GiveUpMigrationRequest struct {
 
 func (x *GiveUpMigrationRequest) Reset() {
 	*x = GiveUpMigrationRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3031,7 +3324,7 @@ func (x *GiveUpMigrationRequest) String() string {
 func (*GiveUpMigrationRequest) ProtoMessage() {}
 
 func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3337,7 @@ func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GiveUpMigrationRequest) GetMigrationId() uint64 {
@@ -3069,7 +3362,7 @@ type GiveUpMigrationResponse struct {
 
 func (x *GiveUpMigrationResponse) Reset() {
 	*x = GiveUpMigrationResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3374,7 @@ func (x *GiveUpMigrationResponse) String() string {
 func (*GiveUpMigrationResponse) ProtoMessage() {}
 
 func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3387,7 @@ func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 type GiveUpVolumesRequest struct {
@@ -3109,7 +3402,7 @@ type GiveUpVolumesRequest struct {
 
 func (x *GiveUpVolumesRequest) Reset() {
 	*x = GiveUpVolumesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3414,7 @@ func (x *GiveUpVolumesRequest) String() string {
 func (*GiveUpVolumesRequest) ProtoMessage() {}
 
 func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3427,7 @@ func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GiveUpVolumesRequest) GetMembers() []string {
@@ -3159,7 +3452,7 @@ type GiveUpVolumesResponse struct {
 
 func (x *GiveUpVolumesResponse) Reset() {
 	*x = GiveUpVolumesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +3464,7 @@ func (x *GiveUpVolumesResponse) String() string {
 func (*GiveUpVolumesResponse) ProtoMessage() {}
 
 func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3477,7 @@ func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -3192,7 +3485,7 @@ var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
 const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"\x18api/admin/v1/admin.proto\x12\x0ercbox.admin.v1\"\x19\n" +
-	"\x17GetClusterStatusRequest\"\xd8\x06\n" +
+	"\x17GetClusterStatusRequest\"\x8e\a\n" +
 	"\x18GetClusterStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\x06R\tclusterId\x12\x1f\n" +
@@ -3222,7 +3515,27 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"migrations\x121\n" +
 	"\aupgrade\x18\x14 \x01(\v2\x17.rcbox.admin.v1.UpgradeR\aupgrade\x121\n" +
 	"\abalance\x18\x16 \x01(\v2\x17.rcbox.admin.v1.BalanceR\abalance\x121\n" +
-	"\arebuilt\x18\x17 \x01(\v2\x17.rcbox.admin.v1.RebuiltR\arebuilt\"\xbc\x01\n" +
+	"\arebuilt\x18\x17 \x01(\v2\x17.rcbox.admin.v1.RebuiltR\arebuilt\x124\n" +
+	"\bsettings\x18\x18 \x01(\v2\x18.rcbox.admin.v1.SettingsR\bsettings\"\xfd\x03\n" +
+	"\bSettings\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1f\n" +
+	"\breplicas\x18\x02 \x01(\rH\x00R\breplicas\x88\x01\x01\x12&\n" +
+	"\fmin_replicas\x18\x03 \x01(\rH\x01R\vminReplicas\x88\x01\x01\x12$\n" +
+	"\vrepair_mbps\x18\x04 \x01(\rH\x02R\n" +
+	"repairMbps\x88\x01\x01\x12$\n" +
+	"\vpoll_micros\x18\x05 \x01(\rH\x03R\n" +
+	"pollMicros\x88\x01\x01\x125\n" +
+	"\x14cleaner_free_percent\x18\x06 \x01(\rH\x04R\x12cleanerFreePercent\x88\x01\x01\x12,\n" +
+	"\x0fmax_connections\x18\a \x01(\rH\x05R\x0emaxConnections\x88\x01\x01\x125\n" +
+	"\tlog_level\x18\b \x01(\x0e2\x18.rcbox.admin.v1.LogLevelR\blogLevel\x12*\n" +
+	"\x0erebalance_mbps\x18\t \x01(\rH\x06R\rrebalanceMbps\x88\x01\x01B\v\n" +
+	"\t_replicasB\x0f\n" +
+	"\r_min_replicasB\x0e\n" +
+	"\f_repair_mbpsB\x0e\n" +
+	"\f_poll_microsB\x17\n" +
+	"\x15_cleaner_free_percentB\x12\n" +
+	"\x10_max_connectionsB\x11\n" +
+	"\x0f_rebalance_mbps\"\xbc\x01\n" +
 	"\aRebuilt\x12&\n" +
 	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12'\n" +
 	"\x0fcheckpoint_term\x18\x02 \x01(\x04R\x0echeckpointTerm\x12+\n" +
@@ -3285,7 +3598,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\adrained\x18\x01 \x01(\bR\adrained\x12\x18\n" +
 	"\atablets\x18\x02 \x01(\x04R\atablets\x12\x16\n" +
 	"\x06copies\x18\x03 \x01(\x04R\x06copies\x12\x1b\n" +
-	"\twaits_for\x18\x04 \x03(\tR\bwaitsFor\"\xcd\x03\n" +
+	"\twaits_for\x18\x04 \x03(\tR\bwaitsFor\"\xe9\x03\n" +
 	"\x05Shard\x12\x1b\n" +
 	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x18\n" +
 	"\alocator\x18\x02 \x01(\tR\alocator\x12\x1c\n" +
@@ -3300,7 +3613,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	" \x01(\x04R\rsegmentsShort\x12%\n" +
 	"\x0ebackups_usable\x18\v \x01(\x04R\rbackupsUsable\x12\x18\n" +
 	"\aserving\x18\f \x01(\bR\aserving\x125\n" +
-	"\x06backup\x18\r \x01(\v2\x1d.rcbox.admin.v1.BackupStorageR\x06backup\"\xbb\x01\n" +
+	"\x06backup\x18\r \x01(\v2\x1d.rcbox.admin.v1.BackupStorageR\x06backup\x12\x1a\n" +
+	"\bsettings\x18\x0e \x01(\x04R\bsettings\"\xbb\x01\n" +
 	"\rBackupStorage\x12\x16\n" +
 	"\x06frames\x18\x01 \x01(\rR\x06frames\x12\x1f\n" +
 	"\vframes_free\x18\x02 \x01(\rR\n" +
@@ -3424,7 +3738,12 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12.\n" +
 	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"@\n" +
 	"\x17FinalizeUpgradeResponse\x12%\n" +
-	"\x0eformat_version\x18\x01 \x01(\rR\rformatVersion\"\x95\x02\n" +
+	"\x0eformat_version\x18\x01 \x01(\rR\rformatVersion\"z\n" +
+	"\x12SetSettingsRequest\x124\n" +
+	"\bsettings\x18\x01 \x01(\v2\x18.rcbox.admin.v1.SettingsR\bsettings\x12.\n" +
+	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"K\n" +
+	"\x13SetSettingsResponse\x124\n" +
+	"\bsettings\x18\x01 \x01(\v2\x18.rcbox.admin.v1.SettingsR\bsettings\"\x95\x02\n" +
 	"\x14MigrateTabletRequest\x12\x1b\n" +
 	"\btable_id\x18\x01 \x01(\x04H\x00R\atableId\x12\x1f\n" +
 	"\n" +
@@ -3445,7 +3764,14 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x14GiveUpVolumesRequest\x12\x18\n" +
 	"\amembers\x18\x01 \x03(\tR\amembers\x12.\n" +
 	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"\x17\n" +
-	"\x15GiveUpVolumesResponse*s\n" +
+	"\x15GiveUpVolumesResponse*\x8c\x01\n" +
+	"\bLogLevel\x12\x19\n" +
+	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fLOG_LEVEL_ERROR\x10\x01\x12\x12\n" +
+	"\x0eLOG_LEVEL_WARN\x10\x02\x12\x12\n" +
+	"\x0eLOG_LEVEL_INFO\x10\x03\x12\x13\n" +
+	"\x0fLOG_LEVEL_DEBUG\x10\x04\x12\x13\n" +
+	"\x0fLOG_LEVEL_TRACE\x10\x05*s\n" +
 	"\x0eDurabilityMode\x12\x1f\n" +
 	"\x1bDURABILITY_MODE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cDURABILITY_MODE_UNREPLICATED\x10\x01\x12\x1e\n" +
@@ -3462,7 +3788,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vTabletState\x12\x1c\n" +
 	"\x18TABLET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TABLET_STATE_NORMAL\x10\x01\x12\x1b\n" +
-	"\x17TABLET_STATE_RECOVERING\x10\x022\xad\a\n" +
+	"\x17TABLET_STATE_RECOVERING\x10\x022\x85\b\n" +
 	"\x05Admin\x12e\n" +
 	"\x10GetClusterStatus\x12'.rcbox.admin.v1.GetClusterStatusRequest\x1a(.rcbox.admin.v1.GetClusterStatusResponse\x12S\n" +
 	"\n" +
@@ -3470,7 +3796,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\fRemoveMember\x12#.rcbox.admin.v1.RemoveMemberRequest\x1a$.rcbox.admin.v1.RemoveMemberResponse\x12S\n" +
 	"\n" +
 	"AcceptLoss\x12!.rcbox.admin.v1.AcceptLossRequest\x1a\".rcbox.admin.v1.AcceptLossResponse\x12b\n" +
-	"\x0fFinalizeUpgrade\x12&.rcbox.admin.v1.FinalizeUpgradeRequest\x1a'.rcbox.admin.v1.FinalizeUpgradeResponse\x12\\\n" +
+	"\x0fFinalizeUpgrade\x12&.rcbox.admin.v1.FinalizeUpgradeRequest\x1a'.rcbox.admin.v1.FinalizeUpgradeResponse\x12V\n" +
+	"\vSetSettings\x12\".rcbox.admin.v1.SetSettingsRequest\x1a#.rcbox.admin.v1.SetSettingsResponse\x12\\\n" +
 	"\rMigrateTablet\x12$.rcbox.admin.v1.MigrateTabletRequest\x1a%.rcbox.admin.v1.MigrateTabletResponse\x12V\n" +
 	"\vDrainMember\x12\".rcbox.admin.v1.DrainMemberRequest\x1a#.rcbox.admin.v1.DrainMemberResponse\x12\\\n" +
 	"\rUndrainMember\x12$.rcbox.admin.v1.UndrainMemberRequest\x1a%.rcbox.admin.v1.UndrainMemberResponse\x12b\n" +
@@ -3489,103 +3816,113 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_api_admin_v1_admin_proto_rawDescData
 }
 
-var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_api_admin_v1_admin_proto_goTypes = []any{
-	(DurabilityMode)(0),              // 0: rcbox.admin.v1.DurabilityMode
-	(StateKind)(0),                   // 1: rcbox.admin.v1.StateKind
-	(MemberState)(0),                 // 2: rcbox.admin.v1.MemberState
-	(TabletState)(0),                 // 3: rcbox.admin.v1.TabletState
-	(*GetClusterStatusRequest)(nil),  // 4: rcbox.admin.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 5: rcbox.admin.v1.GetClusterStatusResponse
-	(*Rebuilt)(nil),                  // 6: rcbox.admin.v1.Rebuilt
-	(*Upgrade)(nil),                  // 7: rcbox.admin.v1.Upgrade
-	(*Leader)(nil),                   // 8: rcbox.admin.v1.Leader
-	(*Checkpoint)(nil),               // 9: rcbox.admin.v1.Checkpoint
-	(*CheckpointKeeper)(nil),         // 10: rcbox.admin.v1.CheckpointKeeper
-	(*StateWait)(nil),                // 11: rcbox.admin.v1.StateWait
-	(*Durability)(nil),               // 12: rcbox.admin.v1.Durability
-	(*Member)(nil),                   // 13: rcbox.admin.v1.Member
-	(*Draining)(nil),                 // 14: rcbox.admin.v1.Draining
-	(*Shard)(nil),                    // 15: rcbox.admin.v1.Shard
-	(*BackupStorage)(nil),            // 16: rcbox.admin.v1.BackupStorage
-	(*Recovery)(nil),                 // 17: rcbox.admin.v1.Recovery
-	(*MissingLog)(nil),               // 18: rcbox.admin.v1.MissingLog
-	(*Migration)(nil),                // 19: rcbox.admin.v1.Migration
-	(*Balance)(nil),                  // 20: rcbox.admin.v1.Balance
-	(*Loss)(nil),                     // 21: rcbox.admin.v1.Loss
-	(*ListTablesRequest)(nil),        // 22: rcbox.admin.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),       // 23: rcbox.admin.v1.ListTablesResponse
-	(*Table)(nil),                    // 24: rcbox.admin.v1.Table
-	(*Tablet)(nil),                   // 25: rcbox.admin.v1.Tablet
-	(*RemoveMemberRequest)(nil),      // 26: rcbox.admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 27: rcbox.admin.v1.RemoveMemberResponse
-	(*DrainMemberRequest)(nil),       // 28: rcbox.admin.v1.DrainMemberRequest
-	(*DrainMemberResponse)(nil),      // 29: rcbox.admin.v1.DrainMemberResponse
-	(*UndrainMemberRequest)(nil),     // 30: rcbox.admin.v1.UndrainMemberRequest
-	(*UndrainMemberResponse)(nil),    // 31: rcbox.admin.v1.UndrainMemberResponse
-	(*AcceptLossRequest)(nil),        // 32: rcbox.admin.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 33: rcbox.admin.v1.AcceptLossResponse
-	(*FinalizeUpgradeRequest)(nil),   // 34: rcbox.admin.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),  // 35: rcbox.admin.v1.FinalizeUpgradeResponse
-	(*MigrateTabletRequest)(nil),     // 36: rcbox.admin.v1.MigrateTabletRequest
-	(*MigrateTabletResponse)(nil),    // 37: rcbox.admin.v1.MigrateTabletResponse
-	(*GiveUpMigrationRequest)(nil),   // 38: rcbox.admin.v1.GiveUpMigrationRequest
-	(*GiveUpMigrationResponse)(nil),  // 39: rcbox.admin.v1.GiveUpMigrationResponse
-	(*GiveUpVolumesRequest)(nil),     // 40: rcbox.admin.v1.GiveUpVolumesRequest
-	(*GiveUpVolumesResponse)(nil),    // 41: rcbox.admin.v1.GiveUpVolumesResponse
+	(LogLevel)(0),                    // 0: rcbox.admin.v1.LogLevel
+	(DurabilityMode)(0),              // 1: rcbox.admin.v1.DurabilityMode
+	(StateKind)(0),                   // 2: rcbox.admin.v1.StateKind
+	(MemberState)(0),                 // 3: rcbox.admin.v1.MemberState
+	(TabletState)(0),                 // 4: rcbox.admin.v1.TabletState
+	(*GetClusterStatusRequest)(nil),  // 5: rcbox.admin.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 6: rcbox.admin.v1.GetClusterStatusResponse
+	(*Settings)(nil),                 // 7: rcbox.admin.v1.Settings
+	(*Rebuilt)(nil),                  // 8: rcbox.admin.v1.Rebuilt
+	(*Upgrade)(nil),                  // 9: rcbox.admin.v1.Upgrade
+	(*Leader)(nil),                   // 10: rcbox.admin.v1.Leader
+	(*Checkpoint)(nil),               // 11: rcbox.admin.v1.Checkpoint
+	(*CheckpointKeeper)(nil),         // 12: rcbox.admin.v1.CheckpointKeeper
+	(*StateWait)(nil),                // 13: rcbox.admin.v1.StateWait
+	(*Durability)(nil),               // 14: rcbox.admin.v1.Durability
+	(*Member)(nil),                   // 15: rcbox.admin.v1.Member
+	(*Draining)(nil),                 // 16: rcbox.admin.v1.Draining
+	(*Shard)(nil),                    // 17: rcbox.admin.v1.Shard
+	(*BackupStorage)(nil),            // 18: rcbox.admin.v1.BackupStorage
+	(*Recovery)(nil),                 // 19: rcbox.admin.v1.Recovery
+	(*MissingLog)(nil),               // 20: rcbox.admin.v1.MissingLog
+	(*Migration)(nil),                // 21: rcbox.admin.v1.Migration
+	(*Balance)(nil),                  // 22: rcbox.admin.v1.Balance
+	(*Loss)(nil),                     // 23: rcbox.admin.v1.Loss
+	(*ListTablesRequest)(nil),        // 24: rcbox.admin.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),       // 25: rcbox.admin.v1.ListTablesResponse
+	(*Table)(nil),                    // 26: rcbox.admin.v1.Table
+	(*Tablet)(nil),                   // 27: rcbox.admin.v1.Tablet
+	(*RemoveMemberRequest)(nil),      // 28: rcbox.admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 29: rcbox.admin.v1.RemoveMemberResponse
+	(*DrainMemberRequest)(nil),       // 30: rcbox.admin.v1.DrainMemberRequest
+	(*DrainMemberResponse)(nil),      // 31: rcbox.admin.v1.DrainMemberResponse
+	(*UndrainMemberRequest)(nil),     // 32: rcbox.admin.v1.UndrainMemberRequest
+	(*UndrainMemberResponse)(nil),    // 33: rcbox.admin.v1.UndrainMemberResponse
+	(*AcceptLossRequest)(nil),        // 34: rcbox.admin.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 35: rcbox.admin.v1.AcceptLossResponse
+	(*FinalizeUpgradeRequest)(nil),   // 36: rcbox.admin.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),  // 37: rcbox.admin.v1.FinalizeUpgradeResponse
+	(*SetSettingsRequest)(nil),       // 38: rcbox.admin.v1.SetSettingsRequest
+	(*SetSettingsResponse)(nil),      // 39: rcbox.admin.v1.SetSettingsResponse
+	(*MigrateTabletRequest)(nil),     // 40: rcbox.admin.v1.MigrateTabletRequest
+	(*MigrateTabletResponse)(nil),    // 41: rcbox.admin.v1.MigrateTabletResponse
+	(*GiveUpMigrationRequest)(nil),   // 42: rcbox.admin.v1.GiveUpMigrationRequest
+	(*GiveUpMigrationResponse)(nil),  // 43: rcbox.admin.v1.GiveUpMigrationResponse
+	(*GiveUpVolumesRequest)(nil),     // 44: rcbox.admin.v1.GiveUpVolumesRequest
+	(*GiveUpVolumesResponse)(nil),    // 45: rcbox.admin.v1.GiveUpVolumesResponse
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
-	13, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
-	12, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
-	21, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
-	17, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
-	1,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
-	8,  // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
-	19, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
-	7,  // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
-	20, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
-	6,  // 9: rcbox.admin.v1.GetClusterStatusResponse.rebuilt:type_name -> rcbox.admin.v1.Rebuilt
-	11, // 10: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
-	9,  // 11: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
-	10, // 12: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
-	0,  // 13: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
-	2,  // 14: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
-	15, // 15: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
-	14, // 16: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
-	16, // 17: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
-	18, // 18: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
-	24, // 19: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
-	25, // 20: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
-	3,  // 21: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
-	14, // 22: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
-	21, // 23: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
-	19, // 24: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
-	4,  // 25: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
-	22, // 26: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
-	26, // 27: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
-	32, // 28: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
-	34, // 29: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
-	36, // 30: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
-	28, // 31: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
-	30, // 32: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
-	38, // 33: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
-	40, // 34: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
-	5,  // 35: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	23, // 36: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	27, // 37: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	33, // 38: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
-	35, // 39: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
-	37, // 40: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
-	29, // 41: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
-	31, // 42: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
-	39, // 43: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
-	41, // 44: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
-	35, // [35:45] is the sub-list for method output_type
-	25, // [25:35] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	15, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
+	14, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
+	23, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
+	19, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
+	2,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
+	10, // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
+	21, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
+	9,  // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
+	22, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
+	8,  // 9: rcbox.admin.v1.GetClusterStatusResponse.rebuilt:type_name -> rcbox.admin.v1.Rebuilt
+	7,  // 10: rcbox.admin.v1.GetClusterStatusResponse.settings:type_name -> rcbox.admin.v1.Settings
+	0,  // 11: rcbox.admin.v1.Settings.log_level:type_name -> rcbox.admin.v1.LogLevel
+	13, // 12: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
+	11, // 13: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
+	12, // 14: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
+	1,  // 15: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
+	3,  // 16: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
+	17, // 17: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
+	16, // 18: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
+	18, // 19: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
+	20, // 20: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
+	26, // 21: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
+	27, // 22: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
+	4,  // 23: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
+	16, // 24: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
+	23, // 25: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
+	7,  // 26: rcbox.admin.v1.SetSettingsRequest.settings:type_name -> rcbox.admin.v1.Settings
+	7,  // 27: rcbox.admin.v1.SetSettingsResponse.settings:type_name -> rcbox.admin.v1.Settings
+	21, // 28: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
+	5,  // 29: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
+	24, // 30: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
+	28, // 31: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
+	34, // 32: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
+	36, // 33: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
+	38, // 34: rcbox.admin.v1.Admin.SetSettings:input_type -> rcbox.admin.v1.SetSettingsRequest
+	40, // 35: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
+	30, // 36: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
+	32, // 37: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
+	42, // 38: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
+	44, // 39: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
+	6,  // 40: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	25, // 41: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	29, // 42: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	35, // 43: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
+	37, // 44: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
+	39, // 45: rcbox.admin.v1.Admin.SetSettings:output_type -> rcbox.admin.v1.SetSettingsResponse
+	41, // 46: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
+	31, // 47: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
+	33, // 48: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
+	43, // 49: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
+	45, // 50: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
+	40, // [40:51] is the sub-list for method output_type
+	29, // [29:40] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_api_admin_v1_admin_proto_init() }
@@ -3593,7 +3930,8 @@ func file_api_admin_v1_admin_proto_init() {
 	if File_api_admin_v1_admin_proto != nil {
 		return
 	}
-	file_api_admin_v1_admin_proto_msgTypes[32].OneofWrappers = []any{
+	file_api_admin_v1_admin_proto_msgTypes[2].OneofWrappers = []any{}
+	file_api_admin_v1_admin_proto_msgTypes[35].OneofWrappers = []any{
 		(*MigrateTabletRequest_TableId)(nil),
 		(*MigrateTabletRequest_TableName)(nil),
 		(*MigrateTabletRequest_ServerId)(nil),
@@ -3604,8 +3942,8 @@ func file_api_admin_v1_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   38,
+			NumEnums:      5,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,7 @@ const (
 	Admin_RemoveMember_FullMethodName     = "/rcbox.admin.v1.Admin/RemoveMember"
 	Admin_AcceptLoss_FullMethodName       = "/rcbox.admin.v1.Admin/AcceptLoss"
 	Admin_FinalizeUpgrade_FullMethodName  = "/rcbox.admin.v1.Admin/FinalizeUpgrade"
+	Admin_SetSettings_FullMethodName      = "/rcbox.admin.v1.Admin/SetSettings"
 	Admin_MigrateTablet_FullMethodName    = "/rcbox.admin.v1.Admin/MigrateTablet"
 	Admin_DrainMember_FullMethodName      = "/rcbox.admin.v1.Admin/DrainMember"
 	Admin_UndrainMember_FullMethodName    = "/rcbox.admin.v1.Admin/UndrainMember"
@@ -61,6 +62,10 @@ type AdminClient interface {
 	// do not read it have no part in the store any more; there is no way back. Answers also if it is in force already. FAILED_PRECONDITION
 	// while some member does not read it (the message names them, and what to do); ABORTED by another store than the one meant.
 	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
+	// Changes what can be changed while the store runs, in the place of all that was set before; servers are told at once, and those that come later when
+	// they do. Nothing is restarted. Shard.settings shows where it is in force. INVALID_ARGUMENT for what cannot be (the message names it and says what can);
+	// ABORTED by another store than the one meant.
+	SetSettings(ctx context.Context, in *SetSettingsRequest, opts ...grpc.CallOption) (*SetSettingsResponse, error)
 	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
 	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not
 	// there; ALREADY_EXISTS if the tablet is there already; FAILED_PRECONDITION for all else that stands against it; ABORTED by another
@@ -144,6 +149,16 @@ func (c *adminClient) FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRe
 	return out, nil
 }
 
+func (c *adminClient) SetSettings(ctx context.Context, in *SetSettingsRequest, opts ...grpc.CallOption) (*SetSettingsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetSettingsResponse)
+	err := c.cc.Invoke(ctx, Admin_SetSettings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminClient) MigrateTablet(ctx context.Context, in *MigrateTabletRequest, opts ...grpc.CallOption) (*MigrateTabletResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MigrateTabletResponse)
@@ -217,6 +232,10 @@ type AdminServer interface {
 	// do not read it have no part in the store any more; there is no way back. Answers also if it is in force already. FAILED_PRECONDITION
 	// while some member does not read it (the message names them, and what to do); ABORTED by another store than the one meant.
 	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
+	// Changes what can be changed while the store runs, in the place of all that was set before; servers are told at once, and those that come later when
+	// they do. Nothing is restarted. Shard.settings shows where it is in force. INVALID_ARGUMENT for what cannot be (the message names it and says what can);
+	// ABORTED by another store than the one meant.
+	SetSettings(context.Context, *SetSettingsRequest) (*SetSettingsResponse, error)
 	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
 	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not
 	// there; ALREADY_EXISTS if the tablet is there already; FAILED_PRECONDITION for all else that stands against it; ABORTED by another
@@ -264,6 +283,9 @@ func (UnimplementedAdminServer) AcceptLoss(context.Context, *AcceptLossRequest) 
 }
 func (UnimplementedAdminServer) FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FinalizeUpgrade not implemented")
+}
+func (UnimplementedAdminServer) SetSettings(context.Context, *SetSettingsRequest) (*SetSettingsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSettings not implemented")
 }
 func (UnimplementedAdminServer) MigrateTablet(context.Context, *MigrateTabletRequest) (*MigrateTabletResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method MigrateTablet not implemented")
@@ -391,6 +413,24 @@ func _Admin_FinalizeUpgrade_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_SetSettings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSettingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).SetSettings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_SetSettings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).SetSettings(ctx, req.(*SetSettingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Admin_MigrateTablet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(MigrateTabletRequest)
 	if err := dec(in); err != nil {
@@ -507,6 +547,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FinalizeUpgrade",
 			Handler:    _Admin_FinalizeUpgrade_Handler,
+		},
+		{
+			MethodName: "SetSettings",
+			Handler:    _Admin_SetSettings_Handler,
 		},
 		{
 			MethodName: "MigrateTablet",

@@ -30,6 +30,8 @@ type Client interface {
 	// enlist (empty: none). nil when it is out or was never in; a *RefusedError when it holds data. A store other than the
 	// one that Status told of removes nothing.
 	RemoveMember(ctx context.Context, name, instance string) error
+	// SetSettings changes what can be changed while the store runs, in the place of what was set before.
+	SetSettings(ctx context.Context, settings *adminv1.Settings) error
 	// DrainMember has everything that a member has go to others; Status tells how far that is. A *RefusedError where it could not
 	// end. A store other than the one that Status told of drains nothing.
 	DrainMember(ctx context.Context, name string) error
@@ -111,6 +113,15 @@ func (c *client) RemoveMember(ctx context.Context, name, instance string) error 
 	default:
 		return fmt.Errorf("remove member %s from the store: %w", name, err)
 	}
+}
+
+func (c *client) SetSettings(ctx context.Context, settings *adminv1.Settings) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := c.admin.SetSettings(ctx, &adminv1.SetSettingsRequest{Settings: settings, ExpectedClusterId: c.clusterID}); err != nil {
+		return fmt.Errorf("change settings of the store: %w", err)
+	}
+	return nil
 }
 
 func (c *client) DrainMember(ctx context.Context, name string) error {

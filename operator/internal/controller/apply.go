@@ -71,7 +71,7 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 // independent says whether later steps are right even if this one failed.
 func independent(step planner.Step) bool {
 	switch step.(type) {
-	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
+	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember, planner.SetSettings,
 		planner.MoveMember, planner.DropVolume, planner.RestartMember:
 		return true
 	default:
@@ -132,6 +132,11 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.deletePod(ctx, v, step.Pod)
 	case planner.RetireMember:
 		return r.retireMember(ctx, v, step)
+	case planner.SetSettings:
+		if v.coordinator == nil {
+			return errors.New("change settings: the coordinator was not reached")
+		}
+		return v.coordinator.SetSettings(ctx, adminSettings(step.Settings))
 	case planner.DrainMember:
 		if v.coordinator == nil {
 			return fmt.Errorf("drain %s: the coordinator was not reached", step.Member)

@@ -110,6 +110,7 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 			Newest:     int64(response.GetUpgrade().GetNewestFormat()),
 			Hindrances: response.GetUpgrade().GetHindrances(),
 		},
+		Settings: settingsOf(response.GetSettings()),
 	}
 	for _, member := range response.GetMembers() {
 		cluster.Members = append(cluster.Members, memberOf(member))

@@ -164,6 +164,8 @@ type Cluster struct {
 	// Recoveries under way and the last ones that have ended.
 	Recoveries []Recovery
 	Format     Format
+	// Settings in force; nil if its build takes none.
+	Settings *Settings
 }
 
 // Format is the format in force, the newest that the coordinator reads, and who does not read that one.

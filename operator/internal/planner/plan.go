@@ -163,6 +163,7 @@ func (p *planning) build() {
 	if o.Cluster == nil || !allUp {
 		p.lookAgainIn(UnsettledInterval)
 	}
+	p.keepSettings()
 	p.plan.Shortfall = shortfall(o, p.plan.Masters)
 	p.plan.Capacity = p.checkCapacity()
 	if len(o.recoveriesLeft()) > 0 {
@@ -222,7 +223,7 @@ func (p *planning) keepPod(m *member, view *MemberView, component string, inputs
 		p.replaceEnded(m, view, component)
 		return
 	}
-	view.Pending = resources.Diff(pod.Inputs, inputs)
+	view.Pending = p.outdated(pod.Inputs, inputs)
 	// The kubelet reports an end late: where a process serves again by now, nothing is replaced.
 	if pod.Process != ProcessAbsent || view.Up {
 		return

@@ -24,7 +24,11 @@ func TestWorld(t *testing.T) {
 
 // With copies as well: and no process is ended while something is short of them, no pod is without its claim, no claim is deleted.
 func TestReplicatedWorld(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { disturb(t, newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas")), 2) })
+	rapid.Check(t, func(t *rapid.T) {
+		w := newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas"))
+		w.takesSettings = rapid.Bool().Draw(t, "takesSettings")
+		disturb(t, w, 2)
+	})
 }
 
 // With volumes that are on one node each: members move when these are lost, nothing is lost by it, and no volume is left over.

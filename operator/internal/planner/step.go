@@ -126,6 +126,12 @@ type RetireMember struct {
 	Why string
 }
 
+// SetSettings has the coordinator change what can be changed while the store runs.
+type SetSettings struct {
+	Settings Settings
+	Why      string
+}
+
 // DrainMember asks the coordinator to have everything that a member has go to others. It refuses where that could not end.
 type DrainMember struct {
 	Member string
@@ -196,6 +202,9 @@ func (s DeletePod) Describe() string {
 func (s RetireMember) Describe() string { return fmt.Sprintf("retire %s: %s", s.Member, s.Why) }
 
 // Describe implements Step.
+func (s SetSettings) Describe() string { return "change settings: " + s.Why }
+
+// Describe implements Step.
 func (s DrainMember) Describe() string { return fmt.Sprintf("drain %s: %s", s.Member, s.Why) }
 
 // Describe implements Step.
@@ -246,6 +255,9 @@ func (DeletePod) Reason() string { return "PodDeleted" }
 func (RetireMember) Reason() string { return "MemberRetired" }
 
 // Reason implements Step.
+func (SetSettings) Reason() string { return "SettingsChanged" }
+
+// Reason implements Step.
 func (DrainMember) Reason() string { return "MemberDraining" }
 
 // Reason implements Step.
@@ -289,6 +301,9 @@ func (s DeletePod) Target() (kind, name string) { return "Pod", s.Pod.Name }
 
 // Target implements Step.
 func (s RetireMember) Target() (kind, name string) { return "Pod", s.Member }
+
+// Target implements Step.
+func (SetSettings) Target() (kind, name string) { return "", "" }
 
 // Target implements Step.
 func (s DrainMember) Target() (kind, name string) { return "Pod", s.Member }

@@ -20,6 +20,8 @@ import (
 // world is a stand-in for everything outside the planner: API server, kubelets, scheduler, coordinator, masters. What must never happen,
 // panics here.
 type world struct {
+	// builds take settings
+	takesSettings bool
 	now     time.Time
 	store   *v1alpha1.Store
 	objects map[string]planner.ObjectState
@@ -58,6 +60,8 @@ type fakeCluster struct {
 	// with copies: tablets of dead members, and for how many seconds copies are still being made anew
 	lost  int64
 	short int
+	// nil for a build that takes none
+	settings *planner.Settings
 }
 
 type fakeMember struct {
@@ -156,6 +160,7 @@ func (w *world) observe() planner.Observed {
 	}
 	o.LeaderPod = w.cluster.pod
 	o.Cluster = &planner.Cluster{ID: w.cluster.id, State: w.pods[w.cluster.pod].Inputs.State}
+	o.Cluster.Settings = w.cluster.settings
 	if w.cluster.lost > 0 {
 		o.Cluster.Recoveries = []planner.Recovery{{Member: "somebody", TabletsLeft: w.cluster.lost}}
 	}
@@ -319,6 +324,8 @@ func (w *world) apply(step planner.Step) (refused string) {
 		w.deletePod(step.Pod)
 	case planner.RetireMember:
 		return w.retire(step)
+	case planner.SetSettings:
+		w.cluster.settings = &step.Settings
 	case planner.DrainMember:
 		return w.drain(step.Member)
 	case planner.UndrainMember:
@@ -608,6 +615,9 @@ func (w *world) startCluster(coordinator *fakePod) {
 	w.clusters++
 	w.cluster = &fakeCluster{
 		id: fmt.Sprintf("cluster%d", w.clusters), pod: coordinator.Name, members: map[string]*fakeMember{},
+	}
+	if w.takesSettings {
+		w.cluster.settings = &planner.Settings{}
 	}
 	w.kept = w.cluster
 }

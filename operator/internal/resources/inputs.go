@@ -107,13 +107,15 @@ func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.St
 	return inputs
 }
 
+// DefaultRebalanceMBps is what coordinators do by default.
+const DefaultRebalanceMBps = 50
+
 // rebalancing is empty for what coordinators do by default, so that those that run are not outdated.
 func rebalancing(spec v1alpha1.RebalancingSpec) string {
-	const defaultMBps = 50
 	switch {
 	case spec.Enabled != nil && !*spec.Enabled:
 		return "off"
-	case spec.MaxMBps != 0 && spec.MaxMBps != defaultMBps:
+	case spec.MaxMBps != 0 && spec.MaxMBps != DefaultRebalanceMBps:
 		return strconv.Itoa(int(spec.MaxMBps))
 	default:
 		return ""

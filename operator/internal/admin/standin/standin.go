@@ -183,6 +183,16 @@ func (c *Coordinator) RemoveMember(
 	return &adminv1.RemoveMemberResponse{}, nil
 }
 
+// SetSettings implements adminv1.AdminServer: the answer has them from then on.
+func (c *Coordinator) SetSettings(_ context.Context, request *adminv1.SetSettingsRequest) (*adminv1.SetSettingsResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	settings := proto.CloneOf(request.GetSettings())
+	settings.Number = c.response.GetSettings().GetNumber() + 1
+	c.response.Settings = settings
+	return &adminv1.SetSettingsResponse{Settings: settings}, nil
+}
+
 // DrainMember implements adminv1.AdminServer. The member is drained once a test says so, with SetDrained.
 func (c *Coordinator) DrainMember(
 	_ context.Context, request *adminv1.DrainMemberRequest,

@@ -501,7 +501,7 @@ fn cluster_status(
             without: rebuilt.without,
             given_up: rebuilt.given_up,
         }),
-        settings: (status.settings.number > 0).then(|| settings_view(&status.settings)),
+        settings: Some(settings_view(&status.settings)),
     }
 }
 
