@@ -280,6 +280,8 @@ func TestValidSpecs(t *testing.T) {
 		"many copies":  "{masters: {replicas: 9}, replication: {factor: 8, min: 8}, backups: {storage: {size: 8Gi}}}",
 		"copies in memory": "{masters: {replicas: 2, memory: 256Mi}, replication: {factor: 1, min: 1}, " +
 			"backups: {storage: {type: Memory, size: 256Mi}}, coordinator: {state: {type: Memory}}}",
+		"drills":  "{recovery: {drill: {schedule: '30 2 * * 1-5', timeZone: Europe/Berlin, window: 90m}}}",
+		"daily":   "{recovery: {drill: {schedule: '@daily'}}}",
 		"target":  "{recovery: {target: 1m30s, capacityPolicy: Refuse}}",
 		"flushed": "{replication: {factor: 2, durability: Flushed}, backups: {storage: {storageClassName: fast}}}",
 	} {
@@ -373,6 +375,20 @@ func TestInvalidSpecs(t *testing.T) {
 			"a target that nothing meets", manifest("box", "{recovery: {target: 100ms}}"),
 			`spec.recovery.target: Invalid value: "100ms": recovery.target must be from 500ms to 24h, such as 2s: 250 ms go by before ` +
 				"anything is replayed",
+		},
+		{
+			"drills without a minute", manifest("box", "{recovery: {drill: {schedule: '2 * * *'}}}"),
+			`spec.recovery.drill.schedule: Invalid value: "2 * * *": recovery.drill.schedule must have the five fields of cron, such as ` +
+				"'0 3 * * 6', or be @hourly, @daily, @weekly, @monthly or @yearly",
+		},
+		{
+			"drills in a zone of their own", manifest("box", "{recovery: {drill: {schedule: '@daily', timeZone: 'a b'}}}"),
+			`spec.recovery.drill.timeZone: Invalid value: "a b": recovery.drill.timeZone must be the name of a time zone, such as ` +
+				"Etc/UTC or Europe/Berlin",
+		},
+		{
+			"drills at once or never", manifest("box", "{recovery: {drill: {schedule: '@daily', window: 1s}}}"),
+			`spec.recovery.drill.window: Invalid value: "1s": recovery.drill.window must be from 1m to 168h, such as 1h`,
 		},
 		{
 			"moving at once", manifest("box", "{recovery: {rescheduleAfter: 5s}}"),

@@ -49,6 +49,37 @@ type RecoverySpec struct {
 	// +optional
 	// +kubebuilder:default=Warn
 	CapacityPolicy CapacityPolicy `json:"capacityPolicy,omitempty"`
+
+	// Drills by the clock: a master's process is ended while everything has its copies, and what its recovery took is noted in
+	// status.drills. Left empty, there are drills by order only (annotation rcbox.dev/drill).
+	//
+	// +optional
+	Drill *DrillSpec `json:"drill,omitempty"`
+}
+
+// DrillSpec says when drills are due.
+type DrillSpec struct {
+	// When, in five fields as cron has them (minute, hour, day, month, day of the week), or @hourly, @daily, @weekly,
+	// @monthly, @yearly.
+	//
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(@(hourly|daily|weekly|monthly|yearly)|[^ @=]+( [^ @=]+){4})$')",message="recovery.drill.schedule must have the five fields of cron, such as '0 3 * * 6', or be @hourly, @daily, @weekly, @monthly or @yearly"
+	Schedule string `json:"schedule"`
+
+	// The time zone of the schedule, such as Europe/Berlin.
+	//
+	// +optional
+	// +kubebuilder:default="Etc/UTC"
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_+/-]+$')",message="recovery.drill.timeZone must be the name of a time zone, such as Etc/UTC or Europe/Berlin"
+	TimeZone string `json:"timeZone,omitempty"`
+
+	// How long after its time a drill may begin, if something keeps it from beginning. After that it is missed.
+	//
+	// +optional
+	// +kubebuilder:default="1h"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="recovery.drill.window must be from 1m to 168h, such as 1h"
+	Window string `json:"window,omitempty"`
 }
 
 // CapacityPolicy says what the operator does where a change would leave a store too small to recover in time.

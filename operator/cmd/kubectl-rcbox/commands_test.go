@@ -5,9 +5,12 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -164,6 +167,57 @@ func TestDrain(t *testing.T) {
 	contains(t, h.must("drain", "box", "1", "--undo"), "box-master-1 stays")
 	if drained() != "" || draining() {
 		t.Errorf("taken back, but noted: %q", drained())
+	}
+}
+
+func TestDrill(t *testing.T) {
+	h := newHarness(t)
+	if code, _, errs := h.run("drill", "box"); code != exitUsage || !strings.Contains(errs, "say --yes") {
+		t.Errorf("without --yes: exit code %d, %s", code, errs)
+	}
+	if order := h.storeNow().Annotations[v1alpha1.AnnotationDrill]; order != "" {
+		t.Errorf("without --yes: %q is ordered", order)
+	}
+	if code, _, errs := h.run("drill", "box", "--member", "crate-master-0", "--yes"); code != exitFailed ||
+		!strings.Contains(errs, "is no master of Store team/box") {
+		t.Errorf("another's member: exit code %d, %s", code, errs)
+	}
+	contains(t, h.must("drill", "box", "--member", "1", "--yes"), "ordered")
+	first := h.storeNow().Annotations[v1alpha1.AnnotationDrill]
+	if !strings.HasSuffix(first, " box-master-1") {
+		t.Errorf("%q is ordered", first)
+	}
+	// What becomes of it, as an operator would say.
+	for state, ends := range map[v1alpha1.DrillState]int{v1alpha1.DrillSucceeded: 0, v1alpha1.DrillRefused: exitFailed} {
+		ended := make(chan string, 1)
+		go func() {
+			code, out, errs := h.run("drill", "box", "--yes", "--wait")
+			ended <- fmt.Sprintf("%d %s%s", code, out, errs)
+		}()
+		h.answerDrill(first, state)
+		first = h.storeNow().Annotations[v1alpha1.AnnotationDrill]
+		said := "drill 7 " + string(state) + ": said the operator"
+		if got := <-ended; !strings.HasPrefix(got, strconv.Itoa(ends)) || !strings.Contains(got, said) {
+			t.Errorf("%s: %s", state, got)
+		}
+	}
+}
+
+// answerDrill ends the drill that is ordered next.
+func (h *harness) answerDrill(last string, state v1alpha1.DrillState) {
+	h.t.Helper()
+	for {
+		store := h.storeNow()
+		order := store.Annotations[v1alpha1.AnnotationDrill]
+		if order == last {
+			runtime.Gosched()
+			continue
+		}
+		store.Status.Drills = []v1alpha1.Drill{{Number: 7, Order: order, State: state, Message: "said the operator"}}
+		if err := h.client.Status().Update(h.t.Context(), store); err != nil {
+			h.t.Fatal(err)
+		}
+		return
 	}
 }
 

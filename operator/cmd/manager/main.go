@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"os"
+	_ "time/tzdata" // of the schedules of drills: the image has none
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"

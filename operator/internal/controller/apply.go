@@ -118,10 +118,9 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 	case planner.DeleteState:
 		return r.deleteState(ctx, v, step.Name)
 	case planner.RestartMember:
-		if err := r.stillPlanned(ctx, v, step); err != nil {
-			return err
-		}
-		return r.deletePod(ctx, v, step.Pod)
+		return r.endProcess(ctx, v, step, step.Pod)
+	case planner.DrillMember:
+		return r.endProcess(ctx, v, step, step.Pod)
 	case planner.MoveMember:
 		return r.moveMember(ctx, v, step)
 	case planner.DropVolume:
@@ -150,6 +149,14 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 	default:
 		return fmt.Errorf("no way to carry out %T", step)
 	}
+}
+
+// endProcess ends a pod whose process holds something, which others serve in a moment.
+func (r *Reconciler) endProcess(ctx context.Context, v *visit, step planner.Step, pod planner.PodRef) error {
+	if err := r.stillPlanned(ctx, v, step); err != nil {
+		return err
+	}
+	return r.deletePod(ctx, v, pod)
 }
 
 func (r *Reconciler) patchFinalizers(ctx context.Context, v *visit, change func(client.Object, string) bool) error {

@@ -42,6 +42,14 @@ var (
 		Name: "rcbox_store_recovery_target_seconds",
 		Help: "How long it may take: recovery.target.",
 	}, []string{"namespace", "name"})
+	drillGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_drill_seconds",
+		Help: "Of the last drill whose recovery was measured: how long it took, was expected to take, and may take.",
+	}, []string{"namespace", "name", "time"})
+	drillEndGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_drill_end_timestamp_seconds",
+		Help: "When the last drill ended that ended so: Succeeded, TooSlow, Failed, Missed, Refused.",
+	}, []string{"namespace", "name", "state"})
 	stepsCounter = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rcbox_operator_steps_total",
 		Help: "Steps that the operator carried out, by kind.",
@@ -50,7 +58,7 @@ var (
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is global
 	metrics.Registry.MustRegister(conditionGauge, mastersGauge, lossesGauge, shortGauge, recoveriesGauge, expectedGauge, targetGauge,
-		stepsCounter)
+		drillGauge, drillEndGauge, stepsCounter)
 }
 
 func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
@@ -77,6 +85,23 @@ func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
 	}
 	recoveriesGauge.WithLabelValues(store.Namespace, store.Name).Set(underWay)
 	observeCapacity(store, next)
+	for i := range next.Drills {
+		observeDrill(store, &next.Drills[i])
+	}
+}
+
+// observeDrill in the order in which they were: the last one of a kind counts.
+func observeDrill(store *v1alpha1.Store, drill *v1alpha1.Drill) {
+	if !drill.HasEnded() || drill.EndedAt == nil {
+		return
+	}
+	drillEndGauge.WithLabelValues(store.Namespace, store.Name, string(drill.State)).Set(float64(drill.EndedAt.Unix()))
+	if drill.MeasuredMs == 0 {
+		return
+	}
+	for kind, ms := range map[string]int64{"measured": drill.MeasuredMs, "expected": drill.PromisedMs, "target": drill.TargetMs} {
+		drillGauge.WithLabelValues(store.Namespace, store.Name, kind).Set((time.Duration(ms) * time.Millisecond).Seconds())
+	}
 }
 
 // observeCapacity has nothing to say of a Store without copies.
@@ -109,6 +134,8 @@ func forget(key types.NamespacedName) {
 	recoveriesGauge.DeletePartialMatch(labels)
 	expectedGauge.DeletePartialMatch(labels)
 	targetGauge.DeletePartialMatch(labels)
+	drillGauge.DeletePartialMatch(labels)
+	drillEndGauge.DeletePartialMatch(labels)
 }
 
 func countStep(step planner.Step) {

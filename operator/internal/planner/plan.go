@@ -49,6 +49,8 @@ type Plan struct {
 	Capacity *capacity.Check
 	// HeldBack says which change waits because of that, and why; empty when none does.
 	HeldBack string
+	// Drills is what becomes of them.
+	Drills Drills
 	// Next is when to look again, if nothing happens before.
 	Next time.Duration
 }
@@ -88,7 +90,7 @@ func (v *MemberView) Tablets() int64 {
 
 // Make decides what to do next.
 func Make(o Observed) Plan {
-	p := &planning{observed: &o, plan: Plan{Next: SettledInterval, Image: resolveImage(&o)}}
+	p := &planning{observed: &o, plan: Plan{Next: SettledInterval, Image: resolveImage(&o), Drills: drillsOf(o.Store)}}
 	switch {
 	case o.Store.DeletionTimestamp != nil:
 		p.tearDown()
@@ -177,6 +179,7 @@ func (p *planning) build() {
 	if o.Cluster != nil && o.Cluster.StateWait == "" && !p.scaleIn(masters) && !p.replaceEmpty() {
 		p.roll()
 	}
+	p.drill()
 }
 
 // keep sees to it that a member has one pod, made from the spec as far as that costs nothing.

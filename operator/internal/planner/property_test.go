@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,17 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 			}
 			w.store.Spec.Hibernated = !w.store.Spec.Hibernated
 		},
+		"pause": func(*rapid.T) { w.store.Spec.Paused = !w.store.Spec.Paused },
+		"drill": func(t *rapid.T) {
+			member := rapid.SampledFrom([]string{"", " box-master-1"}).Draw(t, "member")
+			w.store.Annotations = map[string]string{v1alpha1.AnnotationDrill: fmt.Sprintf("%d%s", w.now.Unix(), member)}
+		},
+		"schedule drills": func(t *rapid.T) {
+			w.store.Spec.Recovery.Drill = rapid.SampledFrom([]*v1alpha1.DrillSpec{
+				nil, {Schedule: "* * * * *", Window: "1m"}, {Schedule: "@hourly"}, {Schedule: "61 * * * *"},
+			}).Draw(t, "drill")
+		},
+		"a minute goes by": func(*rapid.T) { w.now = w.now.Add(time.Minute) },
 		"create table": func(t *rapid.T) {
 			if w.cluster == nil || len(w.cluster.members) == 0 {
 				t.Skip("nowhere to put it")
@@ -167,6 +179,7 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 
 func checkSettles(t *rapid.T, w *world) {
 	w.nodesComeBack()
+	w.store.Spec.Paused, w.store.Spec.Recovery.Drill = false, nil
 	checkSleeps(t, w)
 	plan, refused, settled := w.settle(300)
 	if !settled {
@@ -196,6 +209,9 @@ func checkSettles(t *rapid.T, w *world) {
 	}
 	if len(w.broken) > 0 {
 		t.Fatalf("the operator ended processes that held data: %v", w.broken)
+	}
+	if current := plan.Drills.Current(); current != nil && current.State == v1alpha1.DrillWaiting || len(plan.Drills.List) > 10 {
+		t.Fatalf("drills: %+v", plan.Drills)
 	}
 	for name, member := range w.cluster.members {
 		if member.isDraining {

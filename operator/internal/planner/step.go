@@ -74,6 +74,16 @@ type RestartMember struct {
 	Why    string
 }
 
+// DrillMember ends the pod of a process whose loss costs nothing at the moment, to see what its recovery takes. That it is about to is on
+// record, and everything is looked at once more right before.
+type DrillMember struct {
+	Member string
+	Pod    PodRef
+	// Number of the drill.
+	Number int64
+	Why    string
+}
+
 // MoveMember ends the pod of a member whose node is lost or drained, and makes it another volume claim if its volume is on that node: it
 // gets a pod elsewhere then. Everything is looked at once more right before.
 type MoveMember struct {
@@ -181,6 +191,11 @@ func (s MoveMember) Describe() string {
 }
 
 // Describe implements Step.
+func (s DrillMember) Describe() string {
+	return fmt.Sprintf("drill %d: end %s: %s", s.Number, s.Member, s.Why)
+}
+
+// Describe implements Step.
 func (s DropVolume) Describe() string {
 	return fmt.Sprintf("delete volume claim %s, which %s had before: %s", s.Claim, s.Member, s.Why)
 }
@@ -237,6 +252,9 @@ func (DeleteClaim) Reason() string { return "ClaimDeleted" }
 func (RestartMember) Reason() string { return "MemberRestarted" }
 
 // Reason implements Step.
+func (DrillMember) Reason() string { return "MemberDrilled" }
+
+// Reason implements Step.
 func (MoveMember) Reason() string { return "MemberMoved" }
 
 // Reason implements Step.
@@ -283,6 +301,9 @@ func (s DeleteClaim) Target() (kind, name string) { return KindClaim, s.Name }
 
 // Target implements Step.
 func (s RestartMember) Target() (kind, name string) { return "Pod", s.Pod.Name }
+
+// Target implements Step.
+func (s DrillMember) Target() (kind, name string) { return "Pod", s.Pod.Name }
 
 // Target implements Step.
 func (s MoveMember) Target() (kind, name string) { return "Pod", s.Member }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,10 +23,10 @@ import (
 type world struct {
 	// builds take settings
 	takesSettings bool
-	now     time.Time
-	store   *v1alpha1.Store
-	objects map[string]planner.ObjectState
-	pods    map[string]*fakePod
+	now           time.Time
+	store         *v1alpha1.Store
+	objects       map[string]planner.ObjectState
+	pods          map[string]*fakePod
 	// names of pods that the operator has put on record (in a status that it wrote)
 	names map[string]bool
 	// the coordinator's state; nil while its process does not run
@@ -44,6 +45,8 @@ type world struct {
 	isFull bool
 	// how often the operator ended a process that held data, or copies that nobody else had
 	broken []string
+	// the members whose processes were ended for drills
+	drilled []string
 }
 
 type fakePod struct {
@@ -62,6 +65,8 @@ type fakeCluster struct {
 	short int
 	// nil for a build that takes none
 	settings *planner.Settings
+	// recoveries that have ended
+	recovered []planner.Recovery
 }
 
 type fakeMember struct {
@@ -164,12 +169,14 @@ func (w *world) observe() planner.Observed {
 	if w.cluster.lost > 0 {
 		o.Cluster.Recoveries = []planner.Recovery{{Member: "somebody", TabletsLeft: w.cluster.lost}}
 	}
+	o.Cluster.Recoveries = append(o.Cluster.Recoveries, w.cluster.recovered...)
 	for _, name := range slices.Sorted(maps.Keys(w.cluster.members)) {
 		member := w.cluster.members[name]
 		o.Cluster.Tables += member.tablets
 		o.Cluster.Members = append(o.Cluster.Members, planner.Member{
 			Name: name, Connected: w.runs(name, member), Instance: member.instance, Tablets: member.tablets,
 			Draining: w.draining(member), Copies: w.store.Spec.Replication.Factor, Serving: true,
+			ServerIDs:     []string{member.instance},
 			SegmentsShort: int64(w.cluster.short), Segments: 10,
 		})
 	}
@@ -310,6 +317,8 @@ func (w *world) apply(step planner.Step) (refused string) {
 		pod.Domain, pod.DomainKnown = step.Domain, true
 	case planner.RestartMember:
 		w.restart(step)
+	case planner.DrillMember:
+		w.drill(step)
 	case planner.MoveMember:
 		w.move(step)
 	case planner.DropVolume:
@@ -334,6 +343,26 @@ func (w *world) apply(step planner.Step) (refused string) {
 		panic(fmt.Sprintf("unknown step %T", step))
 	}
 	return ""
+}
+
+// drill: of a process that others make up for, if that is on record, and never of a Store that its user wants to be left alone.
+func (w *world) drill(step planner.DrillMember) {
+	member := w.cluster.members[step.Member]
+	isRecorded := func(drill v1alpha1.Drill) bool {
+		return drill.Number == step.Number && drill.State == v1alpha1.DrillWaiting && drill.Member == step.Member &&
+			slices.Equal(drill.ServerIDs, []string{member.instance})
+	}
+	safe := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDataSafe)
+	switch {
+	case !slices.ContainsFunc(w.store.Status.Drills, isRecorded):
+		panic(step.Member + " is ended for a drill, and that is not on record")
+	case safe.Status != metav1.ConditionTrue:
+		panic(step.Member + " is ended for a drill, and DataSafe is not True")
+	case w.store.Spec.Paused || w.store.Spec.Hibernated:
+		panic(step.Member + " is ended for a drill of a Store that is to be left alone")
+	}
+	w.drilled = append(w.drilled, step.Member)
+	w.restart(planner.RestartMember{Member: step.Member, Pod: step.Pod})
 }
 
 // restart: of a process that others make up for, while none of these is away.
@@ -636,6 +665,11 @@ func (w *world) recover() {
 			continue
 		}
 		w.cluster.lost += member.tablets
+		if member.tablets > 0 {
+			w.cluster.recovered = append(w.cluster.recovered, planner.Recovery{
+				Member: name, ServerID: member.instance, Bytes: 100 * mib, PromisedMs: 900, MeasuredMs: 1000,
+			})
+		}
 		member.tablets = 0
 		if !member.isDead {
 			member.isDead, w.cluster.short = true, 3

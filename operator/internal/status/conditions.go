@@ -174,8 +174,8 @@ func evacuatingOrRolling(o planner.Observed, plan planner.Plan, outcome Outcome)
 	if leaving := evacuating(o, plan, outcome); leaving != nil {
 		return leaving
 	}
-	if rolling := rollingMessage(plan); rolling != "" {
-		return &verdict{metav1.ConditionTrue, v1alpha1.ReasonRolling, rolling}
+	if reason, message := restarting(plan); reason != "" {
+		return &verdict{metav1.ConditionTrue, reason, message}
 	}
 	return nil
 }
@@ -206,6 +206,17 @@ func pausedMessage(plan planner.Plan) string {
 		return "spec.paused is set; there is nothing to do"
 	}
 	return "spec.paused is set; without it: " + describe(plan.Withheld)
+}
+
+// restarting is the drill or the rolling restart that is under way; an empty reason where there is none.
+func restarting(plan planner.Plan) (reason, message string) {
+	if drill := plan.Drills.Current(); drill != nil && drill.State == v1alpha1.DrillRunning {
+		return v1alpha1.ReasonDrilling, fmt.Sprintf("drill %d: the process of %s was ended; %s", drill.Number, drill.Member, drill.Message)
+	}
+	if rolling := rollingMessage(plan); rolling != "" {
+		return v1alpha1.ReasonRolling, rolling
+	}
+	return "", ""
 }
 
 // rollingMessage says which process is restarted, or what that waits for, and how many come after it; empty if none does.

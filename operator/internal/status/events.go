@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,6 +42,7 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 	}
 	list = append(list, recoveryEvents(old, next)...)
 	list = append(list, evacuationEvents(old, next)...)
+	list = append(list, drillEvents(old, next)...)
 	for i := range next.Conditions {
 		condition := &next.Conditions[i]
 		before := meta.FindStatusCondition(old.Conditions, condition.Type)
@@ -78,6 +80,32 @@ func recoveryEvents(old, next *v1alpha1.StoreStatus) []Event {
 			ended.Action = id
 			list = append(list, ended)
 		}
+	}
+	return list
+}
+
+// drillEvents tells of each drill that has begun, or has ended in whatever way.
+func drillEvents(old, next *v1alpha1.StoreStatus) []Event {
+	var list []Event
+	for _, drill := range next.Drills {
+		i := slices.IndexFunc(old.Drills, func(before v1alpha1.Drill) bool { return before.Number == drill.Number })
+		if drill.State == v1alpha1.DrillWaiting || i >= 0 && old.Drills[i].State == drill.State {
+			continue
+		}
+		text := fmt.Sprintf("drill %d", drill.Number)
+		if drill.Member != "" {
+			text += " of " + drill.Member
+		}
+		told := event(corev1.EventTypeNormal, "Drill"+string(drill.State), text+": "+drill.Message)
+		switch drill.State {
+		case v1alpha1.DrillWaiting, v1alpha1.DrillSucceeded:
+		case v1alpha1.DrillRunning:
+			told.Note = text + ": its process was told to end, to see what the recovery takes"
+		case v1alpha1.DrillTooSlow, v1alpha1.DrillFailed, v1alpha1.DrillMissed, v1alpha1.DrillRefused:
+			told.Type = corev1.EventTypeWarning
+		}
+		told.Action = text
+		list = append(list, told)
 	}
 	return list
 }

@@ -56,8 +56,22 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 	}
 	next.HibernatedSince = hibernatedSince(o, plan)
 	next.Capacity = capacityStatus(o, plan, &next)
+	next.Drills, next.DrillNotes = drills(o, plan, outcome)
 	setConditions(o, plan, outcome, &next)
 	return next
+}
+
+// drills as planned; one whose process was told to end runs, whatever may become of the next visit.
+func drills(o planner.Observed, plan planner.Plan, outcome Outcome) ([]v1alpha1.Drill, v1alpha1.DrillNotes) {
+	planned := plan.Drills
+	for _, step := range outcome.Done {
+		if step, ok := step.(planner.DrillMember); ok {
+			if current := planned.Current(); current != nil && current.Number == step.Number {
+				planner.BeginDrill(current, o.Now)
+			}
+		}
+	}
+	return planned.List, planned.Notes
 }
 
 func hibernatedSince(o planner.Observed, plan planner.Plan) *metav1.Time {
