@@ -1,7 +1,7 @@
 # Every target is one script of hack/, which says what it does and what it takes.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help up down test store local kubectl-rcbox python bench lint generate faults simulate soak fuzz images e2e clean
+.PHONY: scale help up down test store local kubectl-rcbox python bench lint generate faults simulate soak fuzz images e2e clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: ## all linters
 
 generate: ## generate CRDs, RBAC, deep copies and the admin API's Go code
 	@hack/generate.sh
+
+scale: ## the operator with 736 simulated nodes and a real control plane
+	@hack/scale.sh
 
 faults: ## real processes that are killed, stopped, cut off; one: hack/faults.sh -run NAME
 	@hack/faults.sh

@@ -46,6 +46,7 @@ type runOptions struct {
 	leaderElect     bool
 	metricsAddress  string
 	healthAddress   string
+	pprofAddress    string
 	humanLogs       bool
 }
 
@@ -77,6 +78,8 @@ func runCommand() *cobra.Command {
 	flags.BoolVar(&options.leaderElect, "leader-elect", false, "let only one of several operators act, by a Lease in --namespace")
 	flags.StringVar(&options.metricsAddress, "metrics-bind-address", ":8080", "where Prometheus metrics are served; 0 for nowhere")
 	flags.StringVar(&options.healthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
+	flags.StringVar(&options.pprofAddress, "pprof-bind-address", "",
+		"where Go's profiles are served, without authentication: a loopback address; default: nowhere")
 	flags.BoolVar(&options.humanLogs, "human-logs", false, "write log lines for people instead of JSON")
 	return command
 }
@@ -197,6 +200,7 @@ func managerOptions(options runOptions) ctrl.Options {
 		},
 		Metrics:                 metricsserver.Options{BindAddress: options.metricsAddress},
 		HealthProbeBindAddress:  options.healthAddress,
+		PprofBindAddress:        options.pprofAddress,
 		LeaderElection:          options.leaderElect,
 		LeaderElectionID:        leaderElectionID,
 		LeaderElectionNamespace: options.namespace,

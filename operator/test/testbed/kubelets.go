@@ -82,7 +82,10 @@ func startKubelets(t *testing.T, clientset *kubernetes.Clientset, stores *Stores
 func ChassisName(chassis int) string { return fmt.Sprintf("chassis-%02d", chassis) }
 
 // NodeName is that of the node in a slot of a chassis.
-func NodeName(chassis, slot int) string { return fmt.Sprintf("node-%02d-%02d", chassis, slot) }
+func NodeName(chassis, slot int) string { return fmt.Sprintf("%s%02d", NodePrefix(chassis), slot) }
+
+// NodePrefix is what the names of a chassis' nodes begin with.
+func NodePrefix(chassis int) string { return fmt.Sprintf("node-%02d-", chassis) }
 
 // inParallel calls a function for each, as many at a time as there are workers.
 func inParallel(names []string, call func(string)) {
@@ -205,6 +208,39 @@ func (k *Kubelets) podsOn(nodes ...string) []*corev1.Pod {
 		}
 	}
 	return list
+}
+
+// PodCounts are how many pods of Stores there are that were not told to end, on a node, and ready.
+type PodCounts struct{ Made, Placed, Ready int }
+
+// Counts is a look at the watched pods: it asks the API server nothing.
+func (k *Kubelets) Counts() PodCounts {
+	var counts PodCounts
+	for _, object := range k.pods.GetStore().List() {
+		pod, isPod := object.(*corev1.Pod)
+		if !isPod || pod.DeletionTimestamp != nil {
+			continue
+		}
+		counts.Made++
+		if pod.Spec.NodeName != "" {
+			counts.Placed++
+		}
+		if pod.Status.Phase == corev1.PodRunning {
+			counts.Ready++
+		}
+	}
+	return counts
+}
+
+// Pods are the watched ones, by name.
+func (k *Kubelets) Pods() map[string]*corev1.Pod {
+	pods := map[string]*corev1.Pod{}
+	for _, object := range k.pods.GetStore().List() {
+		if pod, isPod := object.(*corev1.Pod); isPod {
+			pods[pod.Name] = pod
+		}
+	}
+	return pods
 }
 
 func (k *Kubelets) isDead(node string) bool {

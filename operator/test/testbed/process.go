@@ -133,7 +133,7 @@ func (p *Process) number(text string) int64 {
 type Operator struct {
 	*Process
 
-	metrics string
+	metrics, pprof string
 }
 
 // BuildOperator gives the path of the program.
@@ -151,10 +151,11 @@ func BuildOperator(t *testing.T) string {
 // StartOperator runs it as one that is elected, like the chart does.
 func (c *Cluster) StartOperator(program string, arguments ...string) *Operator {
 	c.t.Helper()
-	operator := &Operator{metrics: freeAddress(c.t)}
+	operator := &Operator{metrics: freeAddress(c.t), pprof: freeAddress(c.t)}
 	arguments = append([]string{
 		"run", "--store-image=stand-in", "--namespace=" + operatorNamespace, "--leader-elect",
 		"--metrics-bind-address=" + operator.metrics, "--health-probe-bind-address=0",
+		"--pprof-bind-address=" + operator.pprof,
 	}, arguments...)
 	environment := []string{
 		"KUBECONFIG=" + c.kubeconfig(operatorUser, "system:serviceaccounts", "system:authenticated"),
@@ -193,18 +194,29 @@ func (o *Operator) Metric(name string, contains ...string) float64 {
 
 func (o *Operator) metricsText() string {
 	o.t.Helper()
-	request, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, "http://"+o.metrics+"/metrics", http.NoBody)
+	return o.get("http://" + o.metrics + "/metrics")
+}
+
+// Profile is one of Go's, such as heap, or profile?seconds=10.
+func (o *Operator) Profile(name string) []byte {
+	o.t.Helper()
+	return []byte(o.get("http://" + o.pprof + "/debug/pprof/" + name))
+}
+
+func (o *Operator) get(url string) string {
+	o.t.Helper()
+	request, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
 		o.t.Fatal(err)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		o.t.Fatalf("read the operator's metrics: %v\n%s", err, o.tail())
+		o.t.Fatalf("read %s of the operator: %v\n%s", url, err, o.tail())
 	}
 	defer func() { _ = response.Body.Close() }() // read only
 	text, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		o.t.Fatalf("read the operator's metrics: %s, %v", response.Status, err)
+		o.t.Fatalf("read %s of the operator: %s, %v", url, response.Status, err)
 	}
 	return string(text)
 }
