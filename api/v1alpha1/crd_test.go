@@ -401,6 +401,20 @@ func TestInvalidSpecs(t *testing.T) {
 				"such as 90s or 5m",
 		},
 		{
+			"a remediation without a template", manifest("box", "{recovery: {fencing: {type: Remediation}}}"),
+			"spec.recovery.fencing: Invalid value: recovery.fencing.remediationTemplate is for type: Remediation, which needs it",
+		},
+		{
+			"fencing at once", manifest("box", "{recovery: {fencing: {type: OutOfServiceTaint, after: 1s}}}"),
+			`spec.recovery.fencing.after: Invalid value: "1s": recovery.fencing.after must be from 30s to 168h, such as 3m`,
+		},
+		{
+			"a remediation that is no template", manifest("box", "{recovery: {fencing: {type: Remediation, remediationTemplate: "+
+				"{apiVersion: a.example/v1, kind: Reboot, name: a, namespace: b}}}}"),
+			`spec.recovery.fencing.remediationTemplate.kind: Invalid value: "Reboot": recovery.fencing.remediationTemplate.kind must ` +
+				"end with Template, such as SelfNodeRemediationTemplate",
+		},
+		{
 			"another policy for drained nodes", manifest("box", "{recovery: {drainedNodes: Evict}}"),
 			`spec.recovery.drainedNodes: Unsupported value: "Evict": supported values: "Move", "Wait"`,
 		},

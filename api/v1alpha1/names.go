@@ -121,6 +121,9 @@ const (
 	AnnotationDrill = "rcbox.dev/drill"
 )
 
+// AnnotationFencedBy on a node, or on a remediation, names the Store by whose word it is there, as namespace/name.
+const AnnotationFencedBy = "rcbox.dev/fenced-by"
+
 // DrainedMembers are those that AnnotationDrained names.
 func (s *Store) DrainedMembers() []string {
 	return strings.FieldsFunc(s.Annotations[AnnotationDrained], func(r rune) bool { return r == ',' || r == ' ' })

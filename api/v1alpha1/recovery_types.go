@@ -35,6 +35,12 @@ type RecoverySpec struct {
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 
+	// What is done with a node that is lost, so that what is attached to it can be attached elsewhere.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Fencing FencingSpec `json:"fencing,omitempty"`
+
 	// How long it may take until everything is served again that the members of a failure domain held, from when their loss was found.
 	// The condition RecoveryOnTarget says whether this store can do that, and what to change where it cannot.
 	//

@@ -99,6 +99,14 @@ type StoreStatus struct {
 	// +optional
 	Masters MastersStatus `json:"masters,omitempty"`
 
+	// Nodes that are fenced by this Store's word, or are to be, until they are back.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=16
+	Fences []FenceStatus `json:"fences,omitempty"`
+
 	// What was lost, the last ten times, oldest first.
 	//
 	// +optional

@@ -383,7 +383,8 @@ type ReplicationSpec struct {
 	// +kubebuilder:default=Buffered
 	Durability DurabilityMode `json:"durability,omitempty"`
 
-	// How fast each core makes copies again that were lost, in megabytes per second. Left empty, it is 200. It is changed while masters run.
+	// How fast each core makes copies again that were lost, in megabytes per second. Left empty, it is 200. It is changed while masters
+	// run.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 100000",message="replication.repairMBps must be from 1 to 100000"

@@ -71,8 +71,8 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 // independent says whether later steps are right even if this one failed.
 func independent(step planner.Step) bool {
 	switch step.(type) {
-	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember, planner.SetSettings,
-		planner.MoveMember, planner.DropVolume, planner.RestartMember:
+	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
+		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.RestartMember, planner.FenceNode, planner.UnfenceNode:
 		return true
 	default:
 		return false
@@ -125,26 +125,32 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.moveMember(ctx, v, step)
 	case planner.DropVolume:
 		return r.dropVolume(ctx, v, step)
+	case planner.FenceNode:
+		return r.fenceNode(ctx, v, step)
+	case planner.UnfenceNode:
+		return r.unfenceNode(ctx, v, step)
 	case planner.TellDomain:
 		return r.tellDomain(ctx, v, step)
 	case planner.DeletePod:
 		return r.deletePod(ctx, v, step.Pod)
 	case planner.RetireMember:
 		return r.retireMember(ctx, v, step)
+	default:
+		return r.tellCoordinator(ctx, v, step)
+	}
+}
+
+// tellCoordinator carries out the steps that are nothing but a word to it.
+func (r *Reconciler) tellCoordinator(ctx context.Context, v *visit, step planner.Step) error {
+	if v.coordinator == nil {
+		return fmt.Errorf("%s: the coordinator was not reached", step.Describe())
+	}
+	switch step := step.(type) {
 	case planner.SetSettings:
-		if v.coordinator == nil {
-			return errors.New("change settings: the coordinator was not reached")
-		}
 		return v.coordinator.SetSettings(ctx, adminSettings(step.Settings))
 	case planner.DrainMember:
-		if v.coordinator == nil {
-			return fmt.Errorf("drain %s: the coordinator was not reached", step.Member)
-		}
 		return v.coordinator.DrainMember(ctx, step.Member)
 	case planner.UndrainMember:
-		if v.coordinator == nil {
-			return fmt.Errorf("undrain %s: the coordinator was not reached", step.Member)
-		}
 		return v.coordinator.UndrainMember(ctx, step.Member)
 	default:
 		return fmt.Errorf("no way to carry out %T", step)

@@ -256,6 +256,7 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step planner.St
 	cluster := clusterOf(response)
 	again.observed.Cluster, again.observed.Now = &cluster, r.Now()
 	r.observeDisplaced(ctx, again)
+	r.observeFences(ctx, again)
 	for _, planned := range planner.Make(again.observed).Steps {
 		if reflect.DeepEqual(planned, step) {
 			return nil

@@ -24,7 +24,7 @@ type silent struct{ err error }
 
 func (s silent) Status(context.Context) (*adminv1.GetClusterStatusResponse, error) { return nil, s.err }
 func (s silent) RemoveMember(context.Context, string, string) error                { return s.err }
-func (s silent) SetSettings(context.Context, *adminv1.Settings) error             { return s.err }
+func (s silent) SetSettings(context.Context, *adminv1.Settings) error              { return s.err }
 func (s silent) DrainMember(context.Context, string) error                         { return s.err }
 func (s silent) UndrainMember(context.Context, string) error                       { return s.err }
 func (s silent) Close() error                                                      { return nil }

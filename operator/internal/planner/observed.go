@@ -29,6 +29,8 @@ type Observed struct {
 	Domains map[string]string
 	// Nodes are those that masters are or were on, as far as they could be read.
 	Nodes map[string]Node
+	// Fences are how far nodes on record in status.fences are fenced, as far as that could be seen.
+	Fences map[string]FenceState
 	// Cluster is the coordinator's answer; nil when there was none.
 	Cluster *Cluster
 	// ClusterError says why there was no answer.

@@ -51,6 +51,8 @@ type Plan struct {
 	HeldBack string
 	// Drills is what becomes of them.
 	Drills Drills
+	// Fences are the nodes that are fenced, or are to be.
+	Fences []v1alpha1.FenceStatus
 	// Next is when to look again, if nothing happens before.
 	Next time.Duration
 }
@@ -175,6 +177,7 @@ func (p *planning) build() {
 	if o.Cluster != nil {
 		p.followEvacuations(masters)
 	}
+	p.followFencing()
 	// While the coordinator cannot note what it does, its word on who may go is not to be had.
 	if o.Cluster != nil && o.Cluster.StateWait == "" && !p.scaleIn(masters) && !p.replaceEmpty() {
 		p.roll()
@@ -393,6 +396,7 @@ func (p *planning) tearDown() {
 	for _, name := range o.StateObjects {
 		p.add(DeleteState{Name: name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
 	}
+	p.releaseFences()
 	p.add(RemoveFinalizer{Why: "its pods have ended"})
 }
 

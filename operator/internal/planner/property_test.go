@@ -136,6 +136,10 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 			}
 			delete(w.cordoned, rapid.SampledFrom(nodes).Draw(t, "node"))
 		},
+		"fencing": func(t *rapid.T) {
+			w.store.Spec.Recovery.Fencing = v1alpha1.FencingSpec{After: "4s", Type: rapid.SampledFrom(
+				[]v1alpha1.FencingType{v1alpha1.FencingNone, v1alpha1.FencingOutOfServiceTaint}).Draw(t, "type")}
+		},
 		"members wait on drained nodes, or move": func(t *rapid.T) {
 			w.store.Spec.Recovery.DrainedNodes = rapid.SampledFrom(
 				[]v1alpha1.DrainedNodes{v1alpha1.DrainedMove, v1alpha1.DrainedWait}).Draw(t, "policy")
@@ -216,6 +220,11 @@ func checkSettles(t *rapid.T, w *world) {
 	for name, member := range w.cluster.members {
 		if member.isDraining {
 			t.Fatalf("%s is drained, and the spec has a place for it", name)
+		}
+	}
+	for node := range w.fenced {
+		if !w.dead[node] || w.store.Spec.Recovery.Fencing.Type == v1alpha1.FencingNone {
+			t.Fatalf("node %s is fenced, and it is back, or nobody wants that: %+v", node, w.store.Status.Fences)
 		}
 	}
 	checkReplicated(t, w)

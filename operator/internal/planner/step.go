@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 
+	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -106,6 +107,18 @@ type DropVolume struct {
 	Why    string
 }
 
+// FenceNode has a node be fenced that is lost. Everything is looked at once more right before.
+type FenceNode struct {
+	Fence v1alpha1.FenceStatus
+	Why   string
+}
+
+// UnfenceNode takes that back.
+type UnfenceNode struct {
+	Fence v1alpha1.FenceStatus
+	Why   string
+}
+
 // DeleteState deletes a ConfigMap of the coordinator's state, of a Store that is being deleted; the root's finalizer with it.
 type DeleteState struct {
 	Name string
@@ -201,6 +214,16 @@ func (s DropVolume) Describe() string {
 }
 
 // Describe implements Step.
+func (s FenceNode) Describe() string {
+	return fmt.Sprintf("fence node %s (%s): %s", s.Fence.Node, s.Fence.Type, s.Why)
+}
+
+// Describe implements Step.
+func (s UnfenceNode) Describe() string {
+	return fmt.Sprintf("release node %s (%s): %s", s.Fence.Node, s.Fence.Type, s.Why)
+}
+
+// Describe implements Step.
 func (s DeleteState) Describe() string { return fmt.Sprintf("delete ConfigMap %s: %s", s.Name, s.Why) }
 
 // Describe implements Step.
@@ -261,6 +284,12 @@ func (MoveMember) Reason() string { return "MemberMoved" }
 func (DropVolume) Reason() string { return "VolumeDropped" }
 
 // Reason implements Step.
+func (FenceNode) Reason() string { return "NodeFenced" }
+
+// Reason implements Step.
+func (UnfenceNode) Reason() string { return "NodeReleased" }
+
+// Reason implements Step.
 func (DeleteState) Reason() string { return "StateDeleted" }
 
 // Reason implements Step. It is a part of making a pod, which was told of.
@@ -310,6 +339,12 @@ func (s MoveMember) Target() (kind, name string) { return "Pod", s.Member }
 
 // Target implements Step.
 func (s DropVolume) Target() (kind, name string) { return KindClaim, s.Claim }
+
+// Target implements Step.
+func (s FenceNode) Target() (kind, name string) { return "Node", s.Fence.Node }
+
+// Target implements Step.
+func (s UnfenceNode) Target() (kind, name string) { return "Node", s.Fence.Node }
 
 // Target implements Step.
 func (s DeleteState) Target() (kind, name string) { return "ConfigMap", s.Name }

@@ -41,6 +41,10 @@ type world struct {
 	// nodes that do not answer, and those that take no more pods
 	dead     map[string]bool
 	cordoned map[string]bool
+	// fenced nodes
+	fenced map[string]bool
+	// foreign is one that somebody else has fenced
+	foreign string
 	// isFull: there is no other node.
 	isFull bool
 	// how often the operator ended a process that held data, or copies that nobody else had
@@ -97,7 +101,7 @@ func newWorld(replicas int32) *world {
 		pods:    map[string]*fakePod{},
 		names:   map[string]bool{},
 		claims:  map[string]planner.Claim{},
-		dead:    map[string]bool{}, cordoned: map[string]bool{},
+		dead:    map[string]bool{}, cordoned: map[string]bool{}, fenced: map[string]bool{},
 	}
 }
 
@@ -155,7 +159,12 @@ func (w *world) observe() planner.Observed {
 		o.Pods = append(o.Pods, w.pods[name].Pod)
 		o.Domains[w.pods[name].Node] = "rack of " + w.pods[name].Node
 	}
-	o.Nodes = w.nodes()
+	o.Nodes, o.Fences = w.nodes(), map[string]planner.FenceState{}
+	for _, fence := range w.store.Status.Fences {
+		o.Fences[fence.Node] = planner.FenceState{
+			Requested: w.fenced[fence.Node], Done: w.fenced[fence.Node] || w.foreign == fence.Node,
+		}
+	}
 	asked := slices.IndexFunc(planner.Coordinators(o.Pods), func(pod *planner.Pod) bool {
 		return w.cluster != nil && pod.Name == w.cluster.pod
 	})
@@ -198,6 +207,9 @@ func (w *world) nodes() map[string]planner.Node {
 	}
 	for _, claim := range w.claims {
 		see(claim.TiedTo)
+	}
+	for _, fence := range w.store.Status.Fences {
+		see(fence.Node)
 	}
 	delete(nodes, "")
 	return nodes
@@ -339,6 +351,10 @@ func (w *world) apply(step planner.Step) (refused string) {
 		return w.drain(step.Member)
 	case planner.UndrainMember:
 		w.cluster.members[step.Member].isDraining = false
+	case planner.FenceNode:
+		w.fence(step.Fence.Node)
+	case planner.UnfenceNode:
+		delete(w.fenced, step.Fence.Node)
 	default:
 		panic(fmt.Sprintf("unknown step %T", step))
 	}
@@ -402,6 +418,15 @@ func (w *world) move(step planner.MoveMember) {
 		panic(step.Member + " is moved, and why is not on record")
 	}
 	w.moveAway(step)
+}
+
+// fence: only what is on record, does not answer, and has no process of a master that lives.
+func (w *world) fence(node string) {
+	isRecorded := func(f v1alpha1.FenceStatus) bool { return f.Node == node }
+	if !w.dead[node] || !slices.ContainsFunc(w.store.Status.Fences, isRecorded) || len(w.fenced) >= int(w.store.Spec.Replication.Factor) {
+		panic(fmt.Sprintf("node %s is fenced: dead %v, on record %+v, fenced before %v", node, w.dead, w.store.Status.Fences, w.fenced))
+	}
+	w.fenced[node] = true
 }
 
 // leave: a member that moves away from a drained node has nothing that anybody needs, by the coordinator's word.

@@ -344,7 +344,7 @@ func strandedOnNode(o planner.Observed, plan planner.Plan) string {
 }
 
 // nodesLost says which members were lost with their nodes, and what the move of each waits for.
-func nodesLost(lost []planner.MemberView) string {
+func nodesLost(plan planner.Plan, lost []planner.MemberView) string {
 	parts := make([]string, 0, maxNamed)
 	for i, view := range lost {
 		if i == maxNamed {
@@ -358,6 +358,7 @@ func nodesLost(lost []planner.MemberView) string {
 		} else {
 			text += "; its move to another one waits for " + view.Lost.WaitsFor
 		}
+		text += describeFence(plan, view.Lost.Node)
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
@@ -385,7 +386,7 @@ func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 		return !v.Up && (troubled || v.Reported != nil)
 	})
 	if lost := filter(plan.Masters, func(v planner.MemberView) bool { return v.Lost != nil }); len(lost) > 0 {
-		return yes(v1alpha1.ReasonNodeLost, nodesLost(lost))
+		return yes(v1alpha1.ReasonNodeLost, nodesLost(plan, lost))
 	}
 	if stranded := strandedOnNode(o, plan); stranded != "" {
 		return yes(v1alpha1.ReasonMembersDown, stranded)

@@ -55,6 +55,9 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 		}
 	}
 	next.HibernatedSince = hibernatedSince(o, plan)
+	if o.Store.DeletionTimestamp == nil {
+		next.Fences = fences(o, plan, outcome)
+	}
 	next.Capacity = capacityStatus(o, plan, &next)
 	next.Drills, next.DrillNotes = drills(o, plan, outcome)
 	setConditions(o, plan, outcome, &next)
