@@ -1,7 +1,7 @@
 # Every target is one script of hack/, which says what it does and what it takes.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: scale help up down test store local kubectl-rcbox python bench lint generate faults simulate soak fuzz images e2e clean
+.PHONY: scale help up down test store local kubectl-rcbox python bench lint generate faults simulate soak fuzz images e2e clean dist
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ soak: ## simulator on new seeds for an hour: make soak SEEDS=20000..30000 MINUTE
 
 fuzz: ## every fuzz target for a minute
 	@images/store/fuzz/run.sh $(or $(RCBOX_FUZZ_SECONDS),60)
+
+dist: ## what a release has beside its images: install.yaml, chart, bills of materials
+	@hack/dist.sh
 
 images: ## build the images rcbox/store and rcbox/operator
 	@hack/build-images.sh

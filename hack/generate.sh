@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes everything that is generated: deep copies, CustomResourceDefinitions and
-# RBAC (into config and charts), and the Go code of admin.proto.
+# RBAC (into config and charts), the reference of the API, and the Go code of admin.proto.
 #
 # usage: hack/generate.sh          write into the source tree
 #        hack/generate.sh --check  generate into a copy; fail where it differs
@@ -8,19 +8,23 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-GENERATED=(api config/crd/bases config/rbac/role.yaml charts/rcbox/files)
+GENERATED=(api config/crd/bases config/rbac/role.yaml charts/rcbox/files docs/api.md)
 
 # generate TREE: in the source tree at TREE.
 generate() {
 	cd "$1"
-	local controller_gen protoc_gen_go protoc_gen_go_grpc
+	local controller_gen crd_ref_docs protoc_gen_go protoc_gen_go_grpc
 	controller_gen=$("$ROOT/hack/tool.sh" controller-gen)
+	crd_ref_docs=$("$ROOT/hack/tool.sh" crd-ref-docs)
 	protoc_gen_go=$("$ROOT/hack/tool.sh" protoc-gen-go)
 	protoc_gen_go_grpc=$("$ROOT/hack/tool.sh" protoc-gen-go-grpc)
 
 	"$controller_gen" object paths=./api/v1alpha1
 	"$controller_gen" crd paths=./api/v1alpha1 output:crd:artifacts:config=config/crd/bases
 	"$controller_gen" rbac:roleName=rcbox-operator paths=./operator/... output:rbac:artifacts:config=config/rbac
+
+	"$crd_ref_docs" --source-path=api/v1alpha1 --config=config/crd/reference.yaml --renderer=markdown --output-path=docs/api.md \
+		--log-level=ERROR
 
 	# The chart makes Roles or a ClusterRole of these rules, as its values say.
 	mkdir -p charts/rcbox/files
@@ -30,6 +34,7 @@ generate() {
 	done
 	rules_of config/rbac/role.yaml ClusterRole >charts/rcbox/files/store-rules.yaml
 	rules_of config/rbac/role.yaml Role >charts/rcbox/files/leader-election-rules.yaml
+	cp config/grafana/dashboard.json charts/rcbox/files/dashboard.json
 	sed -n '/^spec:/,$ { /^spec:/d; s/^  //; p }' config/prometheus/prometheus_rule.yaml >charts/rcbox/files/alerts.yaml
 
 	protoc -I . \
@@ -53,7 +58,7 @@ check() {
 	copy=$(mktemp -d)
 	# shellcheck disable=SC2064 # now, not later
 	trap "rm -rf '$copy'" EXIT
-	cp -r "$ROOT"/{go.mod,go.sum,api,operator,config,charts} "$copy/"
+	cp -r "$ROOT"/{go.mod,go.sum,api,operator,config,charts,docs} "$copy/"
 	(generate "$copy")
 	for path in "${GENERATED[@]}"; do
 		diff -ru "$ROOT/$path" "$copy/$path" || die "$path is out of date; run hack/generate.sh and commit what it changes"

@@ -3,7 +3,7 @@
 # prints where it is.
 #
 # usage: hack/tool.sh NAME...
-# names: kind kubectl helm controller-gen golangci-lint protoc-gen-go protoc-gen-go-grpc
+# names: kind kubectl helm controller-gen crd-ref-docs golangci-lint protoc-gen-go protoc-gen-go-grpc
 #
 # example: "$(hack/tool.sh kubectl)" version --client
 set -euo pipefail
@@ -16,6 +16,7 @@ package() {
 	kind) echo "sigs.k8s.io/kind@$KIND_VERSION" ;;
 	helm) echo "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" ;;
 	controller-gen) echo "sigs.k8s.io/controller-tools/cmd/controller-gen@$CONTROLLER_GEN_VERSION" ;;
+	crd-ref-docs) echo "github.com/elastic/crd-ref-docs@$CRD_REF_DOCS_VERSION" ;;
 	golangci-lint) echo "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$GOLANGCI_LINT_VERSION" ;;
 	protoc-gen-go) echo "google.golang.org/protobuf/cmd/protoc-gen-go@$PROTOC_GEN_GO_VERSION" ;;
 	protoc-gen-go-grpc) echo "google.golang.org/grpc/cmd/protoc-gen-go-grpc@$PROTOC_GEN_GO_GRPC_VERSION" ;;

@@ -346,3 +346,49 @@ func TestAlerts(t *testing.T) {
 		t.Errorf("%d alerts, %d runbooks", alerts, strings.Count(string(runbooks), "\n## "))
 	}
 }
+
+// TestDashboard: Grafana's sidecar gets what is imported by hand, and nothing in it, or in the alerts, asks for a number that nobody has.
+func TestDashboard(t *testing.T) {
+	objects := mustRender(t, "--set", "dashboard.enabled=true", "--set", "dashboard.labels.team=stores")
+	config := find[corev1.ConfigMap](t, objects, "ConfigMap", "rcbox-operator-dashboard")
+	if config.Labels["grafana_dashboard"] != "1" || config.Labels["team"] != "stores" {
+		t.Errorf("labels %v", config.Labels)
+	}
+	var dashboard struct {
+		Panels []struct {
+			ID      int
+			GridPos struct{ H, W, X, Y int }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(config.Data["rcbox.json"]), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	if len(dashboard.Panels) < 20 {
+		t.Errorf("%d panels", len(dashboard.Panels))
+	}
+	taken := map[[2]int]int{}
+	for _, panel := range dashboard.Panels {
+		for x := panel.GridPos.X; x < panel.GridPos.X+panel.GridPos.W; x++ {
+			for y := panel.GridPos.Y; y < panel.GridPos.Y+panel.GridPos.H; y++ {
+				if other := taken[[2]int{x, y}]; other != 0 || x >= 24 {
+					t.Fatalf("panel %d lies on panel %d, or beside the page", panel.ID, other)
+				}
+				taken[[2]int{x, y}] = panel.ID
+			}
+		}
+	}
+	known, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts, err := os.ReadFile("files/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Not the labels: Prometheus makes those of the pods' labels.
+	for _, name := range regexp.MustCompile(`rcbox_[a-z_]+`).FindAllString(config.Data["rcbox.json"]+string(alerts), -1) {
+		if !strings.HasPrefix(name, "rcbox_dev_") && !strings.Contains(string(known), "| `"+name+"` |") {
+			t.Errorf("docs/metrics.md has no %s", name)
+		}
+	}
+}

@@ -414,6 +414,16 @@ fn health_is_told_over_http() {
         assert_eq!(http_get(address, "/healthz"), (200, "ok\n".to_owned()));
         assert_eq!(http_get(address, "/readyz"), (200, "ok\n".to_owned()));
         assert_eq!(http_get(address, "/nothing").0, 404);
+        let metrics = http_get(address, "/metrics").1;
+        let types = metrics
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "));
+        let documented = include_str!("../../../../../docs/metrics.md");
+        for (name, kind) in types.filter_map(|line| line.split_once(' ')) {
+            let total = if kind == "counter" { "_total" } else { "" };
+            let row = format!("| `{name}{total}` | {kind} |");
+            assert!(documented.contains(&row), "docs/metrics.md has no {row}");
+        }
     }
     assert!(
         http_get(store.coordinator.http, "/metrics")
