@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +35,7 @@ func TestScaleIn(t *testing.T) {
 		{"ItsVolumeIsNotNeeded", s.volumeIsNotNeeded},
 		{"ScaleInBeyondTheCopiesIsRefused", s.scaleInBeyondTheCopiesIsRefused},
 		{"ScaledOutAgain", s.scaledOutAgain},
+		{"SettingsChangeWhileTheStoreRuns", s.settingsChange},
 		{"ChangedSpecRollsOverAllMasters", s.changedSpecRolls},
 		{"ClientsSawNothingWrong", func(t *testing.T) { s.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
@@ -94,6 +97,40 @@ func (s *scaledIn) scaledOutAgain(t *testing.T) {
 		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
 	})
 	s.clients.goOn(t, "clients go on", 5)
+}
+
+// settingsChange: one copy less of everything, and then one more again, and no process is touched.
+func (s *scaledIn) settingsChange(t *testing.T) {
+	before := fingerprints(storePods(t, storeName))
+	for _, factor := range []int32{1, 2} {
+		started := time.Now()
+		kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p",
+			fmt.Sprintf(`{"spec":{"replication":{"factor":%d},"masters":{"pollMicros":0},"logLevel":"Debug"}}`, factor))
+		waitForStore(t, "everything has another number of copies", startDeadline, func(store v1alpha1.Store) error {
+			if store.Status.Replication.Factor != factor {
+				return fmt.Errorf("%d copies are in force", store.Status.Replication.Factor)
+			}
+			return errors.Join(
+				conditionIs(store, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonAsSpecified),
+				conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated))
+		})
+		t.Logf("%d copies of everything after %.1f s", factor, time.Since(started).Seconds())
+		s.clients.goOn(t, "clients go on", 5)
+	}
+	var shown struct {
+		Settings     struct{ LogLevel string }
+		NotInForceAt []string
+	}
+	text, err := inCoordinator(t, "settings", "show", "--json")
+	if err = errors.Join(err, json.Unmarshal([]byte(text), &shown)); err != nil {
+		t.Fatal(err)
+	}
+	if shown.Settings.LogLevel != "debug" || len(shown.NotInForceAt) > 0 {
+		t.Errorf("settings %s", text)
+	}
+	if after := fingerprints(storePods(t, storeName)); !maps.Equal(before, after) {
+		t.Errorf("before %v, after %v", before, after)
+	}
 }
 
 // changedSpecRolls: each master restarts, one after the other, and clients see no more of it than a moment.
