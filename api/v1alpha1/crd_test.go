@@ -217,12 +217,14 @@ func TestUpdates(t *testing.T) {
 	const (
 		copies  = "{masters: {replicas: 4}, replication: {factor: 2}}"
 		never0  = "spec: Invalid value: replication.factor cannot become 0 again: what only copies hold would be lost; make another Store"
-		storage = "spec: Invalid value: backups.storage cannot be changed while there are copies in it: a member's room for copies is " +
-			"laid out once; make another Store"
+		storage = "spec: Invalid value: backups.storage cannot be changed while there are copies in it, but for a size that grows: a " +
+			"member's room for copies is laid out once; make another Store"
+		segments = "spec: Invalid value: backups.storage.size cannot grow past 1536Mi or 3Gi for each of masters.cores while there are " +
+			"copies: pieces of logs are larger from there on, and those that there are keep theirs; make another Store"
 		cores = "spec: Invalid value: masters.cores cannot be changed while there are copies: each core has a file of its own for " +
 			"them; make another Store"
-		state = "spec: Invalid value: coordinator.state cannot be changed once it outlives the coordinator: the tables are " +
-			"there; make another Store"
+		state = "spec: Invalid value: coordinator.state cannot be changed once it outlives the coordinator, but for a size that grows: " +
+			"the tables are there; make another Store"
 		tooLittle = "spec: Invalid value: replication.factor must be less than masters.replicas: each copy is on another member than " +
 			"its master, and no two are on one"
 	)
@@ -248,12 +250,26 @@ func TestUpdates(t *testing.T) {
 		{"state from a volume elsewhere", "{coordinator: {state: {type: Volume}}}", "{coordinator: {state: {type: Kubernetes}}}", state},
 		{"state from Kubernetes to memory", "{coordinator: {state: {type: Kubernetes}}}", "{coordinator: {state: {type: Memory}}}", state},
 		{"no copies any more", copies, "{masters: {replicas: 4}, coordinator: {state: {type: Volume}}}", never0},
-		{"another size", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {size: 5Gi}}}", storage},
+		{"more room", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {size: 5Gi}}}", ""},
+		{"less room", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {size: 3584Mi}}}", storage},
+		{
+			"more room than segments are for", "{replication: {factor: 1}, backups: {storage: {size: 3071Mi}}}",
+			"{replication: {factor: 1}, backups: {storage: {size: 3Gi}}}", segments,
+		},
+		{
+			"more room for two cores", "{masters: {cores: 2}, replication: {factor: 1}, backups: {storage: {size: 4Gi}}}",
+			"{masters: {cores: 2}, replication: {factor: 1}, backups: {storage: {size: 6143Mi}}}", "",
+		},
+		{
+			"too much room for two cores", "{masters: {cores: 2}, replication: {factor: 1}, backups: {storage: {size: 4Gi}}}",
+			"{masters: {cores: 2}, replication: {factor: 1}, backups: {storage: {size: 6Gi}}}", segments,
+		},
 		{"another type", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {type: Memory}}}", storage},
 		{"another class", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {storageClassName: a}}}", storage},
 		{"more cores", copies, "{masters: {replicas: 4, cores: 2}, replication: {factor: 2}}", cores},
 		{"state back to memory", copies, "{masters: {replicas: 4}, replication: {factor: 2}, coordinator: {state: {type: Memory}}}", state},
-		{"state of another size", "{coordinator: {state: {type: Volume}}}", "{coordinator: {state: {type: Volume, size: 2Gi}}}", state},
+		{"state with more room", "{coordinator: {state: {type: Volume}}}", "{coordinator: {state: {type: Volume, size: 2Gi}}}", ""},
+		{"state with less room", "{coordinator: {state: {type: Volume}}}", "{coordinator: {state: {type: Volume, size: 512Mi}}}", state},
 		{"fewer masters than copies need", copies, "{masters: {replicas: 2}, replication: {factor: 2}}", tooLittle},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -72,7 +72,8 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 func independent(step planner.Step) bool {
 	switch step.(type) {
 	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
-		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.RestartMember, planner.FenceNode, planner.UnfenceNode:
+		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.GrowClaim, planner.RestartMember, planner.DrillMember,
+		planner.FenceNode, planner.UnfenceNode:
 		return true
 	default:
 		return false
@@ -117,6 +118,8 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.deleteClaim(ctx, v, step.Name)
 	case planner.DeleteState:
 		return r.deleteState(ctx, v, step.Name)
+	case planner.GrowClaim:
+		return r.growClaim(ctx, v, step)
 	case planner.RestartMember:
 		return r.endProcess(ctx, v, step, step.Pod)
 	case planner.DrillMember:

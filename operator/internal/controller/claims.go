@@ -41,6 +41,16 @@ func (r *Reconciler) createClaim(ctx context.Context, v *visit, step planner.Cre
 	return nil
 }
 
+// growClaim asks for a larger volume. There is nothing else to be changed of a claim; what is not the operator's in it stays.
+func (r *Reconciler) growClaim(ctx context.Context, v *visit, step planner.GrowClaim) error {
+	claim := resources.Claim(v.observed.Store, step.Member, step.Component, step.Name)
+	if err := r.Client.Apply(ctx, claim, FieldManager, client.ForceOwnership); err != nil {
+		return fmt.Errorf("grow volume claim %s (its StorageClass must have allowVolumeExpansion: true; "+
+			"docs/store-reference.md says what to do without): %w", step.Name, err)
+	}
+	return nil
+}
+
 func (r *Reconciler) deleteClaim(ctx context.Context, v *visit, name string) error {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: name}}
 	if err := r.Client.Delete(ctx, claim); err != nil && !apierrors.IsNotFound(err) {

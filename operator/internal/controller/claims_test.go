@@ -231,6 +231,36 @@ func TestStoresWithoutCopiesStayAsTheyAre(t *testing.T) {
 	}
 }
 
+// A claim asks for more, and keeps whatever else is in it.
+func TestClaimsGrow(t *testing.T) {
+	h := settledWithCopies(t)
+	before := h.claims()["box-master-0-copies"]
+	before.Annotations = map[string]string{"somebody": "else"}
+	before.Spec.VolumeName = "pv-0"
+	if err := h.client.Update(t.Context(), &before); err != nil {
+		t.Fatal(err)
+	}
+	h.change(func(s *v1alpha1.Store) { s.Spec.Backups.Storage.Size = resource.MustParse("6Gi") })
+	h.mustVisit()
+	grown := func(name string) string {
+		size := h.claims()[name].Spec.Resources.Requests[corev1.ResourceStorage]
+		return size.String()
+	}
+	if first, second := grown("box-master-0-copies"), grown("box-master-1-copies"); first != "6Gi" || second != "4Gi" {
+		t.Errorf("they ask for %s and %s", first, second)
+	}
+	after := h.claims()["box-master-0-copies"]
+	if after.Spec.VolumeName != "pv-0" || after.Annotations["somebody"] != "else" || after.UID != before.UID {
+		t.Errorf("the claim is %+v", after)
+	}
+	for range 3 {
+		h.mustVisit()
+	}
+	if second, state := grown("box-master-1-copies"), grown("box-coordinator-state"); second != "6Gi" || state != "1Gi" {
+		t.Errorf("they ask for %s and %s", second, state)
+	}
+}
+
 func TestStoreOfClaim(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Name: "c", Namespace: "n", Labels: map[string]string{v1alpha1.LabelStore: "box"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"google.golang.org/grpc/codes"
@@ -106,6 +107,10 @@ func (r *Reconciler) observeClaims(ctx context.Context, v *visit) error {
 		claim := &claims.Items[i]
 		v.observed.Claims[claim.Name] = planner.Claim{
 			Name: claim.Name, Terminating: claim.DeletionTimestamp != nil, Node: claim.Annotations[annotationSelectedNode],
+			AskedFor: claim.Spec.Resources.Requests[corev1.ResourceStorage], Size: claim.Status.Capacity[corev1.ResourceStorage],
+			GrowsWithPod: slices.ContainsFunc(claim.Status.Conditions, func(condition corev1.PersistentVolumeClaimCondition) bool {
+				return condition.Type == corev1.PersistentVolumeClaimFileSystemResizePending && condition.Status == corev1.ConditionTrue
+			}),
 		}
 	}
 	return nil

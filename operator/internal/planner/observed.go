@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
@@ -122,6 +124,10 @@ type Claim struct {
 	Node string
 	// TiedTo is the one node on which its volume can be used; empty if there may be others, or nobody looked.
 	TiedTo string
+	// AskedFor is the size that it asks for, Size that of its volume; zero while that is not known.
+	AskedFor, Size resource.Quantity
+	// GrowsWithPod: the volume has grown, and its file system does when a pod is started with it.
+	GrowsWithPod bool
 }
 
 // Node is one that a master is or was on.

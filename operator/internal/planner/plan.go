@@ -182,6 +182,7 @@ func (p *planning) build() {
 	if o.Cluster != nil && o.Cluster.StateWait == "" && !p.scaleIn(masters) && !p.replaceEmpty() {
 		p.roll()
 	}
+	p.growClaim()
 	p.drill()
 }
 
@@ -199,6 +200,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 	}
 	inputs := resources.InputsFor(o.Store, component, p.plan.Image, o.StateType())
 	view.Claim = p.claim(m, component, inputs, wanted)
+	inputs = p.asFarAsThereIsRoom(m, view.Claim, inputs)
 	if view.Pod == nil {
 		p.fill(m, &view, component, inputs)
 	} else {
@@ -283,7 +285,7 @@ func claimName(m *member, component string) string {
 }
 
 // claim sees to it that a member that needs a volume claim has one, and gives the name of the one that it has or gets. A claim is
-// never changed and, while the Store is there, never deleted.
+// never changed, but for its size, and, while the Store is there, never deleted.
 func (p *planning) claim(m *member, component string, inputs resources.Inputs, wanted bool) string {
 	name := claimName(m, component)
 	_, found := p.observed.Claims[name]

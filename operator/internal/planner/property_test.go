@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -87,6 +88,14 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 				nil, {Schedule: "* * * * *", Window: "1m"}, {Schedule: "@hourly"}, {Schedule: "61 * * * *"},
 			}).Draw(t, "drill")
 		},
+		"storage grows": func(t *rapid.T) {
+			if !w.isReplicated() {
+				t.Skip("no volumes")
+			}
+			w.store.Spec.Backups.Storage.Size.Add(resource.MustParse("1Gi"))
+			w.rigid = rapid.Bool().Draw(t, "rigid")
+		},
+		"volumes grow":     func(*rapid.T) { w.rigid = false },
 		"a minute goes by": func(*rapid.T) { w.now = w.now.Add(time.Minute) },
 		"create table": func(t *rapid.T) {
 			if w.cluster == nil || len(w.cluster.members) == 0 {
@@ -183,6 +192,7 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 
 func checkSettles(t *rapid.T, w *world) {
 	w.nodesComeBack()
+	w.rigid = false
 	w.store.Spec.Paused, w.store.Spec.Recovery.Drill = false, nil
 	checkSleeps(t, w)
 	plan, refused, settled := w.settle(300)

@@ -61,6 +61,14 @@ type CreateClaim struct {
 	Why       string
 }
 
+// GrowClaim has a claim ask for a larger volume.
+type GrowClaim struct {
+	Component string
+	Member    string
+	Name      string
+	Why       string
+}
+
 // DeleteClaim deletes a volume claim of a Store that is being deleted, and with it what the volume holds.
 type DeleteClaim struct {
 	Name string
@@ -232,6 +240,11 @@ func (s TellDomain) Describe() string {
 }
 
 // Describe implements Step.
+func (s GrowClaim) Describe() string {
+	return fmt.Sprintf("grow volume claim %s of %s: %s", s.Name, s.Member, s.Why)
+}
+
+// Describe implements Step.
 func (s DeletePod) Describe() string {
 	return fmt.Sprintf("delete pod %s of %s: %s", s.Pod.Name, s.Member, s.Why)
 }
@@ -267,6 +280,9 @@ func (CreatePod) Reason() string { return "PodCreated" }
 
 // Reason implements Step.
 func (CreateClaim) Reason() string { return "ClaimCreated" }
+
+// Reason implements Step.
+func (GrowClaim) Reason() string { return "ClaimGrown" }
 
 // Reason implements Step.
 func (DeleteClaim) Reason() string { return "ClaimDeleted" }
@@ -324,6 +340,9 @@ func (s CreatePod) Target() (kind, name string) { return "Pod", s.Member }
 
 // Target implements Step.
 func (s CreateClaim) Target() (kind, name string) { return KindClaim, s.Name }
+
+// Target implements Step.
+func (s GrowClaim) Target() (kind, name string) { return KindClaim, s.Name }
 
 // Target implements Step.
 func (s DeleteClaim) Target() (kind, name string) { return KindClaim, s.Name }

@@ -38,6 +38,8 @@ type world struct {
 	kept   *fakeCluster
 	// with local volumes, a master's can be used on the node alone on which it was made
 	isLocal bool
+	// volumes do not get larger
+	rigid bool
 	// nodes that do not answer, and those that take no more pods
 	dead     map[string]bool
 	cordoned map[string]bool
@@ -318,7 +320,9 @@ func (w *world) apply(step planner.Step) (refused string) {
 		if _, there := w.claims[step.Name]; there {
 			panic("the claim " + step.Name + " is there already")
 		}
-		w.claims[step.Name] = planner.Claim{Name: step.Name}
+		w.claims[step.Name] = w.newClaim(step.Name)
+	case planner.GrowClaim:
+		w.growClaim(step)
 	case planner.DeleteClaim:
 		if w.store.DeletionTimestamp == nil || w.store.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete || len(w.livePods()) > 0 {
 			panic("the claim " + step.Name + " is deleted")
@@ -359,6 +363,40 @@ func (w *world) apply(step planner.Step) (refused string) {
 		panic(fmt.Sprintf("unknown step %T", step))
 	}
 	return ""
+}
+
+// growClaim: to what the spec asks for, and never twice.
+func (w *world) growClaim(step planner.GrowClaim) {
+	claim, there := w.claims[step.Name]
+	wanted := w.store.Spec.Backups.Storage.Size
+	if step.Component == v1alpha1.ComponentCoordinator {
+		wanted = w.store.Spec.Coordinator.State.Size
+	}
+	if !there || claim.Terminating || claim.AskedFor.Cmp(wanted) >= 0 {
+		panic(fmt.Sprintf("the claim %+v is to grow to %s", claim, wanted.String()))
+	}
+	claim.AskedFor = wanted
+	w.claims[step.Name] = claim
+}
+
+// newClaim asks for what the spec has.
+func (w *world) newClaim(name string) planner.Claim {
+	size := w.store.Spec.Backups.Storage.Size
+	if strings.HasSuffix(name, "-state") {
+		size = w.store.Spec.Coordinator.State.Size
+	}
+	return planner.Claim{Name: name, AskedFor: size}
+}
+
+// growVolumes makes volumes as large as their claims ask for.
+func (w *world) growVolumes() {
+	if w.rigid {
+		return
+	}
+	for name, claim := range w.claims {
+		claim.Size = claim.AskedFor
+		w.claims[name] = claim
+	}
 }
 
 // drill: of a process that others make up for, if that is on record, and never of a Store that its user wants to be left alone.
@@ -448,7 +486,7 @@ func (w *world) moveAway(step planner.MoveMember) {
 	if _, there := w.claims[step.Claim]; there {
 		panic("the claim " + step.Claim + " is there already")
 	}
-	w.claims[step.Claim] = planner.Claim{Name: step.Claim}
+	w.claims[step.Claim] = w.newClaim(step.Claim)
 }
 
 func (w *world) retire(step planner.RetireMember) (refused string) {
@@ -535,6 +573,11 @@ func (w *world) createPod(step planner.CreatePod) {
 		}
 	}
 	claim, there := w.claims[step.Claim]
+	if replication := step.Inputs.Replication; there && replication != nil && !claim.Size.IsZero() &&
+		replication.StorageSize.Cmp(claim.Size) > 0 {
+		panic(fmt.Sprintf("a pod of %s is made for %s, and its volume has %s",
+			step.Member, replication.StorageSize.String(), claim.Size.String()))
+	}
 	if step.Inputs.InVolume() && (!there || claim.Terminating) {
 		panic(fmt.Sprintf("a pod of %s is made with the claim %+v", step.Member, claim))
 	}
@@ -609,6 +652,7 @@ func (w *world) tick() {
 		}
 	}
 	w.releaseClaims()
+	w.growVolumes()
 	for _, coordinator := range w.livePods() {
 		if coordinator.Component == v1alpha1.ComponentCoordinator && coordinator.Process == planner.ProcessRunning &&
 			!coordinator.deadNode && w.cluster == nil {

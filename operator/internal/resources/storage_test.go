@@ -27,6 +27,21 @@ func replicated(change func(*v1alpha1.StoreSpec)) *v1alpha1.Store {
 	return store
 }
 
+// The schema's rule on how far a size may grow is made of the same figures.
+func TestSegmentsOfSizes(t *testing.T) {
+	for _, test := range []struct {
+		size  string
+		cores int32
+		want  int64
+	}{
+		{"1535Mi", 1, 2}, {"1536Mi", 1, 4}, {"3071Mi", 1, 4}, {"3Gi", 1, 8}, {"1Ti", 1, 8}, {"6143Mi", 2, 4}, {"6Gi", 2, 8},
+	} {
+		if got := resources.SegmentMiB(resource.MustParse(test.size), test.cores); got != test.want {
+			t.Errorf("%s for %d cores: %d MiB", test.size, test.cores, got)
+		}
+	}
+}
+
 func TestReplicatedMaster(t *testing.T) {
 	built := pod(t, replicated(nil), v1alpha1.ComponentMaster)
 	container := built.Spec.Containers[0]
