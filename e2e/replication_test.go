@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -54,6 +55,7 @@ func TestReplicatedBox(t *testing.T) {
 		{"KilledMasterIsRecovered", box.killedMasterIsRecovered},
 		{"DeletedPodComesBackWithItsVolume", box.deletedPodComesBackWithItsVolume},
 		{"DeletedCoordinatorForgetsNothing", box.deletedCoordinatorForgetsNothing},
+		{"MoreIsLostThanCopiesSurvive", box.moreIsLostThanCopiesSurvive},
 		{"AllPodsDeletedAtOnce", box.allPodsDeletedAtOnce},
 		{"StoreMadeAnewFindsEverything", box.storeMadeAnewFindsEverything},
 		{"StoreSleepsAndWakesUp", box.storeSleepsAndWakesUp},
@@ -315,6 +317,43 @@ func (b *replicatedBox) deletedCoordinatorForgetsNothing(t *testing.T) {
 	delete(masters, "box-coordinator")
 	delete(now, "box-coordinator")
 	unchanged(t, masters, now)
+	b.writes.goesOn(t, "writes go on", 50)
+}
+
+// moreIsLostThanCopiesSurvive: three masters of four cannot be anywhere. Nothing is given up, the Store says who is missed, and everything is
+// there again when they are.
+func (b *replicatedBox) moreIsLostThanCopiesSurvive(t *testing.T) {
+	const taint = "rcbox.dev/e2e-closed"
+	open := func() { kubectl(t, "taint", "nodes", "--all", taint+"-") }
+	kubectl(t, "taint", "nodes", "--all", taint+"=:NoSchedule")
+	isOpen := false
+	defer func() {
+		if !isOpen {
+			open()
+		}
+	}()
+	pods := storePods(t, storeName)
+	missed := []string{"box-master-0", "box-master-1", "box-master-2"}
+	for _, member := range missed {
+		kubectl(t, "delete", "pod", pods[member].Metadata.Name, "-n", namespace, "--wait=false")
+	}
+	waitForStore(t, "the Store says who is missed", startDeadline, func(store v1alpha1.Store) error {
+		safe := meta.FindStatusCondition(store.Status.Conditions, v1alpha1.ConditionDataSafe)
+		if safe == nil || safe.Status != metav1.ConditionFalse {
+			return fmt.Errorf("DataSafe is %+v", safe)
+		}
+		for _, member := range missed {
+			if !strings.Contains(safe.Message, member) {
+				return fmt.Errorf("DataSafe says nothing of %s: %s", member, safe.Message)
+			}
+		}
+		return conditionIs(store, v1alpha1.ConditionAvailable, metav1.ConditionFalse, "")
+	})
+	b.sameClaims(t)
+	open()
+	isOpen = true
+	waitUntilSafe(t, "the Store is safe again")
+	b.sameClaims(t)
 	b.writes.goesOn(t, "writes go on", 50)
 }
 

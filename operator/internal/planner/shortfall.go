@@ -80,10 +80,11 @@ func shortfall(o *Observed, masters []MemberView) *Shortfall {
 				"Set coordinator.state.type to Volume",
 		}
 	}
-	return shortMembers(factor, masters)
+	return shortMembers(o, masters)
 }
 
-func shortMembers(factor int32, masters []MemberView) *Shortfall {
+func shortMembers(o *Observed, masters []MemberView) *Shortfall {
+	factor := o.Store.Spec.Replication.Factor
 	var away, fewer, short, untold []string
 	for i := range masters {
 		view := &masters[i]
@@ -115,7 +116,11 @@ func shortMembers(factor int32, masters []MemberView) *Shortfall {
 	}
 	switch {
 	case len(fewer) > 0:
-		return under("", fmt.Sprintf("fewer copies than %d: %s; it takes another process to keep more", factor, listed(fewer)))
+		text := fmt.Sprintf("fewer copies than %d: %s", factor, listed(fewer))
+		if o.Cluster.Settings == nil {
+			text += "; it takes another process to keep more"
+		}
+		return under("", text)
 	case len(short) > 0:
 		text := fmt.Sprintf("pieces of logs with fewer copies than %d: %s", factor, listed(short))
 		if len(away) > 0 {
