@@ -245,6 +245,9 @@ func (r *Reconciler) refuseTaken(ctx context.Context, store *v1alpha1.Store, fix
 // createPod makes a member's pod, unless the API server knows of one that the cache did not: a second process of a member
 // would serve nothing at best, and a second coordinator would be another store behind the same address.
 func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.CreatePod) error {
+	if err := r.checkStoreIsFresh(ctx, v); err != nil {
+		return err
+	}
 	if err := r.checkNoLivePod(ctx, v.observed.Store, step.Member); err != nil {
 		return err
 	}
@@ -257,6 +260,23 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.Creat
 	if err := r.Client.Apply(ctx, pod, FieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("create pod %s: %w", *pod.Name, err)
 	}
+	return nil
+}
+
+// checkStoreIsFresh, once in a visit: pods' names come from the numbers in the status, and in a cache that has not seen the last status yet
+// a name that is on record is free.
+func (r *Reconciler) checkStoreIsFresh(ctx context.Context, v *visit) error {
+	if v.fresh {
+		return nil
+	}
+	seen, now := v.observed.Store, &v1alpha1.Store{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(seen), now); err != nil {
+		return fmt.Errorf("look at the Store before pods are made: %w", err)
+	}
+	if now.UID != seen.UID || now.ResourceVersion != seen.ResourceVersion {
+		return fmt.Errorf("the Store was seen at version %s, and is at %s: %w", seen.ResourceVersion, now.ResourceVersion, errStale)
+	}
+	v.fresh = true
 	return nil
 }
 

@@ -45,6 +45,8 @@ type visit struct {
 	// coordinator that answered; nil when none did.
 	coordinator admin.Client
 	fixed       []fixedObject
+	// fresh is set once it was found that the Store had not changed since it was observed.
+	fresh bool
 	// gone is set once the finalizer was removed.
 	gone bool
 }

@@ -236,6 +236,10 @@ func (p *planning) keepPod(m *member, view *MemberView, component string, inputs
 	if pod.Process != ProcessAbsent || view.Up {
 		return
 	}
+	// Nor where only the coordinator could tell, and does not.
+	if component == v1alpha1.ComponentMaster && p.observed.Cluster == nil {
+		return
+	}
 	var why string
 	switch {
 	case pod.Claim != "" && pod.Claim != view.Claim:

@@ -427,6 +427,23 @@ func TestLateReportOfAnEnd(t *testing.T) {
 	}
 }
 
+// Where the coordinator does not answer, nobody knows whether the next process serves already.
+func TestLateReportOfAnEndWithoutCoordinator(t *testing.T) {
+	w := newWorld(1)
+	w.settle(100)
+	w.store.Spec.Masters.Memory = resource.MustParse("2Gi")
+	o := w.observe()
+	o.Cluster = nil
+	for i := range o.Pods {
+		if o.Pods[i].Member == "box-master-0" {
+			o.Pods[i].Process = planner.ProcessAbsent
+		}
+	}
+	if got := describe(planner.Make(o).Steps); got != "" {
+		t.Errorf("its process may serve, but steps are\n%s", got)
+	}
+}
+
 // A default image that never ran is not kept; one that did is.
 func TestDefaultImage(t *testing.T) {
 	w := newWorld(1)

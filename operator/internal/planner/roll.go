@@ -13,7 +13,9 @@ func (p *planning) rolls(view *MemberView, component string) bool {
 		return false
 	}
 	if component == v1alpha1.ComponentCoordinator {
-		return pod.Inputs.State != "" && pod.Inputs.State != v1alpha1.StateMemory
+		// One that is alone is restarted with the masters, and without copies these are not: then its restart is the user's, too.
+		isRestarted := p.observed.Store.Spec.Coordinator.Replicas > 1 || p.observed.Store.Spec.Replication.Factor > 0
+		return isRestarted && pod.Inputs.State != "" && pod.Inputs.State != v1alpha1.StateMemory
 	}
 	return pod.Inputs.Replication != nil && p.observed.Store.Spec.Replication.Factor > 0
 }

@@ -139,6 +139,18 @@ func TestWhatDoesNotRoll(t *testing.T) {
 	}
 }
 
+// A coordinator that is alone, of a store without copies: nobody restarts it but the user, and nothing else is said.
+func TestLoneCoordinatorIsTheUsers(t *testing.T) {
+	w := newStandbyWorld(1)
+	w.settle(100)
+	w.store.Spec.Image = "store:2"
+	w.settle(100)
+	progressing := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionProgressing)
+	if progressing.Reason != v1alpha1.ReasonRestartPending || !strings.Contains(progressing.Message, "box-coordinator") {
+		t.Errorf("Progressing is %+v", progressing)
+	}
+}
+
 func TestPausedStoreIsLeftAlone(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Paused = true

@@ -29,7 +29,7 @@ var (
 	masterCount     = flag.Int("masters", 36, "members of the large Store; each needs a node of its own, also once a chassis is lost")
 	smallStores     = flag.Int("small-stores", 3, "Stores of three masters without copies")
 	concurrently    = flag.Int("replacements", 4, "recovery.maxConcurrentReplacements of the large Store")
-	heartbeat       = flag.Duration("heartbeat", 5*time.Second, "how often a node renews its Lease; after four times that it counts as lost")
+	heartbeat       = flag.Duration("heartbeat", 5*time.Second, "how often a node renews its Lease; it is lost after four times that")
 	steadyFor       = flag.Duration("steady", 20*time.Second, "how long nothing may be written while nothing happens")
 	patience        = flag.Duration("patience", 4*time.Minute, "how long to wait for anything")
 	output          = flag.String("output", "", "file for the results, as JSON")
