@@ -121,6 +121,18 @@ const (
 	AnnotationDrill = "rcbox.dev/drill"
 )
 
+// AnnotationIsolated on a Store names nodes, with commas between them, that get no new pods of it, and that its masters leave.
+const AnnotationIsolated = "rcbox.dev/isolated"
+
+// MaxIsolated is how many of them count.
+const MaxIsolated = 16
+
+// IsolatedNodes are those that AnnotationIsolated names.
+func (s *Store) IsolatedNodes() []string {
+	names := strings.FieldsFunc(s.Annotations[AnnotationIsolated], func(r rune) bool { return r == ',' || r == ' ' })
+	return names[:min(len(names), MaxIsolated)]
+}
+
 // AnnotationFencedBy on a node, or on a remediation, names the Store by whose word it is there, as namespace/name.
 const AnnotationFencedBy = "rcbox.dev/fenced-by"
 

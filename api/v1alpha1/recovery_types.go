@@ -117,9 +117,14 @@ func (s *StoreSpec) MovesFromDrained() bool {
 	return s.Replication.Factor > 0 && s.Recovery.DrainedNodes != DrainedWait
 }
 
+// MovesFrom says whether they do for this cause: isolating a node is an order to leave it.
+func (s *StoreSpec) MovesFrom(cause NodeDrain) bool {
+	return s.MovesFromDrained() || s.Replication.Factor > 0 && cause == DrainIsolated
+}
+
 // NodeDrain says who drains a node.
 //
-// +kubebuilder:validation:Enum=Cordoned;ClusterAutoscaler;Karpenter
+// +kubebuilder:validation:Enum=Cordoned;ClusterAutoscaler;Karpenter;Isolated
 type NodeDrain string
 
 const (
@@ -129,6 +134,8 @@ const (
 	DrainClusterAutoscaler NodeDrain = "ClusterAutoscaler"
 	// DrainKarpenter means that Karpenter is about to replace it.
 	DrainKarpenter NodeDrain = "Karpenter"
+	// DrainIsolated means that this Store's annotation rcbox.dev/isolated names it.
+	DrainIsolated NodeDrain = "Isolated"
 )
 
 // EvacuationStatus says how far a member is with leaving a node that is drained.

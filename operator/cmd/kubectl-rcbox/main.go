@@ -93,8 +93,8 @@ Exit codes: 0 done, 1 failed, 2 wrong use; status also 3: the Store is not Avail
 	}
 	p.flags.Bind(root)
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(p.statusCommand(), p.recoverCommand(), p.locateCommand(), p.drainCommand(), p.drillCommand(), p.topCommand(),
-		p.whyCommand(), p.reportCommand())
+	root.AddCommand(p.statusCommand(), p.recoverCommand(), p.locateCommand(), p.drainCommand(), p.isolateCommand(), p.drillCommand(),
+		p.topCommand(), p.whyCommand(), p.reportCommand())
 	for _, command := range root.Commands() {
 		if check := command.Args; check != nil {
 			command.Args = func(command *cobra.Command, arguments []string) error {

@@ -201,7 +201,7 @@ func (p *planning) drillWindow() time.Duration {
 func (p *planning) whyNoDrill() string {
 	o, plan := p.observed, &p.plan
 	isAway := func(v MemberView) bool { return v.Wanted && !v.Up || !v.Wanted || v.Lost != nil }
-	isLeaving := func(v MemberView) bool { return v.Reported != nil && v.Reported.Draining != nil }
+	isLeaving := func(v MemberView) bool { return v.Reported != nil && v.Reported.Draining != nil || v.Evacuation != nil }
 	isOutdated := func(v MemberView) bool { return v.Rolls }
 	safe := meta.FindStatusCondition(o.Store.Status.Conditions, v1alpha1.ConditionDataSafe)
 	switch {
@@ -218,7 +218,7 @@ func (p *planning) whyNoDrill() string {
 	case slices.ContainsFunc(plan.Masters, isAway):
 		return "not all masters are up, or one is on its way out"
 	case slices.ContainsFunc(plan.Masters, isLeaving):
-		return "a master is drained"
+		return "a master is drained, or its node is"
 	case slices.ContainsFunc(slices.Concat(plan.Masters, plan.Coordinators), isOutdated):
 		return "outdated pods are restarted first"
 	case slices.ContainsFunc(o.Pods, p.isEnding):

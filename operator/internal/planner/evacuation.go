@@ -44,7 +44,7 @@ func (p *planning) evacuation(m *member, view *MemberView) *Evacuation {
 	}
 	recorded := o.recordedEvacuation(m.name)
 	node, withVolume := m.home()
-	cause := o.Nodes[node].Drained
+	cause := o.drainOf(node)
 	if cause == "" {
 		if recorded == nil || recorded.MovedAt == nil || view.Up {
 			return nil
@@ -68,9 +68,18 @@ func (o *Observed) recordedEvacuation(member string) *v1alpha1.EvacuationStatus 
 	return members[i].Evacuation
 }
 
+// drainOf says why members are to leave a node; empty if they are not, or nothing is known of it.
+func (o *Observed) drainOf(node string) v1alpha1.NodeDrain {
+	seen, known := o.Nodes[node]
+	if known && seen.Drained == "" && slices.Contains(o.Store.IsolatedNodes(), node) {
+		return v1alpha1.DrainIsolated
+	}
+	return seen.Drained
+}
+
 // isLeaving says whether a member's drain is the operator's own, because of its node.
 func (p *planning) isLeaving(view *MemberView) bool {
-	return view.Evacuation != nil && !view.Evacuation.Moved() && p.observed.Store.Spec.MovesFromDrained()
+	return view.Evacuation != nil && !view.Evacuation.Moved() && p.observed.Store.Spec.MovesFrom(view.Evacuation.Cause)
 }
 
 // followEvacuations drains members whose nodes are drained, one at a time, and moves those of which nobody needs anything any more.
@@ -119,7 +128,7 @@ func (p *planning) whyNotEvacuated(m *member, view, first *MemberView) string {
 	switch {
 	case view.Evacuation.Moved():
 		return waitsForNode(view)
-	case !spec.MovesFromDrained():
+	case !spec.MovesFrom(view.Evacuation.Cause):
 		return "somebody to end its pod: recovery.drainedNodes is Wait"
 	case p.observed.Cluster.StateWait != "":
 		return "the coordinator, which cannot note what it does: " + p.observed.Cluster.StateWait
@@ -178,7 +187,15 @@ func waitsForNode(view *MemberView) string {
 	if pod == nil || pod.Node != "" || pod.Trouble == "" {
 		return "its next pod to be up"
 	}
-	return fmt.Sprintf("a node for its next pod (%s): add one with room for a master, or uncordon %s", pod.Trouble, view.Evacuation.Node)
+	return fmt.Sprintf("a node for its next pod (%s): add one with room for a master, or %s", pod.Trouble, howToStay(view.Evacuation))
+}
+
+// howToStay is what takes back that a node is drained.
+func howToStay(leaves *Evacuation) string {
+	if leaves.Cause == v1alpha1.DrainIsolated {
+		return "take " + leaves.Node + " out of the Store's annotation " + v1alpha1.AnnotationIsolated
+	}
+	return "uncordon " + leaves.Node
 }
 
 func evacuate(m *member, leaves *Evacuation) MoveMember {

@@ -224,3 +224,33 @@ func TestRefusedEvacuation(t *testing.T) {
 		t.Fatalf("%+v", plan.Steps)
 	}
 }
+
+// An isolated node is left whatever the policy for drained ones is, and taken back when it is not isolated any more.
+func TestMemberLeavesAnIsolatedNode(t *testing.T) {
+	w := newLocalWorld(t)
+	w.store.Spec.Recovery.DrainedNodes = v1alpha1.DrainedWait
+	node := w.podOf("box-master-1").Node
+	w.isolate("elsewhere", node)
+	w.visit(false)
+	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.Cause != v1alpha1.DrainIsolated || leaves.WaitsFor != "" {
+		t.Fatalf("on record: %+v", leaves)
+	}
+	w.isolate()
+	if moved := runFor[planner.MoveMember](w, 20); len(moved) > 0 || w.cluster.members["box-master-1"].isDraining {
+		t.Fatalf("moved %+v", moved)
+	}
+	w.isolate(node)
+	w.isFull = true
+	if moved := runFor[planner.MoveMember](w, 20); len(moved) != 1 {
+		t.Fatalf("moved %+v", moved)
+	}
+	w.visit(false)
+	want := "or take " + node + " out of the Store's annotation rcbox.dev/isolated"
+	if leaves := w.evacuationOf("box-master-1"); leaves == nil || !strings.HasSuffix(leaves.WaitsFor, want) {
+		t.Errorf("on record: %+v", leaves)
+	}
+	w.isFull = false
+	if _, _, settled := w.settle(100); !settled || w.podOf("box-master-1").Node == node {
+		t.Errorf("settled %v, it is %+v", settled, w.podOf("box-master-1"))
+	}
+}

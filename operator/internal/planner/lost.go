@@ -38,7 +38,7 @@ type DownMember struct {
 func Displaced(o *Observed) []DownMember {
 	var list []DownMember
 	for _, m := range o.masters() {
-		if node, _ := m.home(); m.up() && o.Nodes[node].Drained == "" {
+		if node, _ := m.home(); m.up() && o.drainOf(node) == "" {
 			continue
 		}
 		down := DownMember{Member: m.name}
@@ -95,7 +95,7 @@ func (p *planning) lostNode(m *member, view *MemberView) *Lost {
 	node, withVolume := m.home()
 	state, known := p.observed.Nodes[node]
 	cause := state.cause()
-	if cause == "" && state.Drained != "" && p.observed.Store.Spec.MovesFromDrained() && !m.hasNothing() {
+	if drain := p.observed.drainOf(node); cause == "" && drain != "" && p.observed.Store.Spec.MovesFrom(drain) && !m.hasNothing() {
 		cause = v1alpha1.NodeDrained
 	}
 	if node == "" || !known || cause == "" {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,6 +139,12 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 				w.cordoned[pod.Node] = true
 			}
 		},
+		"node is isolated": func(t *rapid.T) {
+			if pod := anyPod(t); pod.Node != "" {
+				w.isolate(append(w.store.IsolatedNodes(), pod.Node)...)
+			}
+		},
+		"no node is isolated": func(*rapid.T) { w.isolate() },
 		"node is uncordoned": func(t *rapid.T) {
 			nodes := slices.Sorted(maps.Keys(w.cordoned))
 			if len(nodes) == 0 {
@@ -286,6 +293,7 @@ func (w *world) nodesComeBack() {
 	}
 	if !w.store.Spec.MovesFromDrained() || w.stuckDomains() > int(w.store.Spec.Replication.Factor) {
 		clear(w.cordoned)
+		w.isolate()
 	}
 	if w.lostDomains() > int(w.store.Spec.Replication.Factor) || w.cluster != nil && w.cluster.lost > 0 {
 		for _, name := range slices.Sorted(maps.Keys(w.dead)) {
@@ -294,10 +302,15 @@ func (w *world) nodesComeBack() {
 	}
 }
 
+func (w *world) isolate(nodes ...string) {
+	w.store.Annotations = map[string]string{v1alpha1.AnnotationIsolated: strings.Join(nodes, ",")}
+}
+
 // stuckDomains are as many as nodes on which a member cannot be up: those that do not answer, and cordoned ones where none runs.
 func (w *world) stuckDomains() int {
 	stuck := w.lostDomains()
-	for name := range w.cordoned {
+	left := slices.Concat(slices.Collect(maps.Keys(w.cordoned)), w.store.IsolatedNodes())
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(left))) {
 		runs := slices.ContainsFunc(w.livePods(), func(pod *fakePod) bool {
 			return pod.Node == name && pod.Process == planner.ProcessRunning && pod.Component == v1alpha1.ComponentMaster
 		})
@@ -326,7 +339,7 @@ func checkReplicated(t *rapid.T, w *world) {
 		if held[pod.Member] > 1 {
 			t.Fatalf("%s has %d claims", pod.Member, held[pod.Member])
 		}
-		if pod.Component == v1alpha1.ComponentMaster && w.cordoned[pod.Node] {
+		if pod.Component == v1alpha1.ComponentMaster && w.isToBeLeft(pod.Node) {
 			t.Fatalf("%s is on the cordoned node %s: %+v", pod.Member, pod.Node, w.store.Status.Conditions)
 		}
 		if pod.Component == v1alpha1.ComponentMaster && pod.Domain != "rack of "+pod.Node {

@@ -443,7 +443,7 @@ func (w *world) move(step planner.MoveMember) {
 		w.leave(step, member)
 		return
 	}
-	if !w.dead[step.Node] && !w.cordoned[step.Node] || member != nil && (w.runs(step.Member, member) || member.tablets > 0) {
+	if !w.dead[step.Node] && !w.isToBeLeft(step.Node) || member != nil && (w.runs(step.Member, member) || member.tablets > 0) {
 		panic(step.Member + " is moved from " + step.Node + ", and its process lives, or its data is nowhere else")
 	}
 	if w.lostDomains() > int(w.store.Spec.Replication.Factor) {
@@ -467,9 +467,14 @@ func (w *world) fence(node string) {
 	w.fenced[node] = true
 }
 
+// isToBeLeft: it takes no pods of this Store.
+func (w *world) isToBeLeft(node string) bool {
+	return w.cordoned[node] || slices.Contains(w.store.IsolatedNodes(), node)
+}
+
 // leave: a member that moves away from a drained node has nothing that anybody needs, by the coordinator's word.
 func (w *world) leave(step planner.MoveMember, member *fakeMember) {
-	if !w.cordoned[step.Node] || member != nil && !member.isDrained(w) {
+	if !w.isToBeLeft(step.Node) || member != nil && !member.isDrained(w) {
 		panic(step.Member + " leaves " + step.Node + ", and is not drained, or has no reason to")
 	}
 	delete(w.cluster.members, step.Member)
@@ -533,7 +538,7 @@ func (w *world) checkOneLeaves(name string) {
 	if ordinal, _ := v1alpha1.MasterOrdinal("box", name); ordinal >= replicas {
 		return
 	}
-	if home := w.podOf(name).Node; !w.cordoned[home] {
+	if home := w.podOf(name).Node; !w.isToBeLeft(home) {
 		panic(name + " is drained, and may stay where it is")
 	}
 	for ordinal := range replicas {
@@ -685,7 +690,7 @@ func (w *world) schedule(pod *fakePod) bool {
 		return true
 	}
 	claim, there := w.claims[pod.Claim]
-	if claim.TiedTo != "" && (w.dead[claim.TiedTo] || w.cordoned[claim.TiedTo]) {
+	if claim.TiedTo != "" && (w.dead[claim.TiedTo] || w.isToBeLeft(claim.TiedTo)) {
 		return false
 	}
 	if claim.TiedTo == "" && w.isFull {
@@ -694,7 +699,7 @@ func (w *world) schedule(pod *fakePod) bool {
 	}
 	pod.Node, pod.Trouble = claim.TiedTo, ""
 	if pod.Node == "" {
-		pod.Node = "node of " + pod.Name
+		pod.Node = "node-of-" + pod.Name
 	}
 	if there && w.isLocal && pod.Component == v1alpha1.ComponentMaster {
 		claim.TiedTo = pod.Node

@@ -175,7 +175,7 @@ func perfPod(
 				v1alpha1.LabelClusterPerf: run.Name, v1alpha1.LabelComponent: component,
 			})))
 		if run.Spec.Clients.AwayFromMasters {
-			spec.WithAffinity(aNodeOfItsOwn(store))
+			spec.WithAffinity(coreac.Affinity().WithPodAntiAffinity(aNodeOfItsOwn(store)))
 		}
 	}
 	return coreac.Pod(PodName(run.UID, member, 1), run.Namespace).

@@ -86,8 +86,8 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	if spec.Inputs.InVolume() {
 		addClaim(podSpec, spec.Claim)
 	}
-	if spec.Inputs.Replication != nil {
-		podSpec.WithAffinity(aNodeOfItsOwn(store))
+	if affinity := affinityOf(store, spec.Inputs.Replication != nil); affinity != nil {
+		podSpec.WithAffinity(affinity)
 	}
 	if spec.Component == v1alpha1.ComponentMaster {
 		podSpec.WithTopologySpreadConstraints(spread(store, spec.Component, spec.Inputs.FailureDomain))
@@ -109,13 +109,35 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 		WithSpec(podSpec), nil
 }
 
+// affinityOf is nil where any node will do. Isolated nodes are not among what a pod was made from: one that is elsewhere stays as it is.
+func affinityOf(store *v1alpha1.Store, isReplicated bool) *coreac.AffinityApplyConfiguration {
+	isolated := store.IsolatedNodes()
+	if len(isolated) == 0 && !isReplicated {
+		return nil
+	}
+	affinity := coreac.Affinity()
+	if isReplicated {
+		affinity.WithPodAntiAffinity(aNodeOfItsOwn(store))
+	}
+	if len(isolated) > 0 {
+		term := coreac.NodeSelectorTerm()
+		for _, node := range isolated { // a field takes one value
+			term.WithMatchFields(coreac.NodeSelectorRequirement().
+				WithKey("metadata.name").WithOperator(corev1.NodeSelectorOpNotIn).WithValues(node))
+		}
+		affinity.WithNodeAffinity(coreac.NodeAffinity().
+			WithRequiredDuringSchedulingIgnoredDuringExecution(coreac.NodeSelector().WithNodeSelectorTerms(term)))
+	}
+	return affinity
+}
+
 // aNodeOfItsOwn keeps masters apart: copies on one node are lost together, and count as one.
-func aNodeOfItsOwn(store *v1alpha1.Store) *coreac.AffinityApplyConfiguration {
-	return coreac.Affinity().WithPodAntiAffinity(coreac.PodAntiAffinity().
+func aNodeOfItsOwn(store *v1alpha1.Store) *coreac.PodAntiAffinityApplyConfiguration {
+	return coreac.PodAntiAffinity().
 		WithRequiredDuringSchedulingIgnoredDuringExecution(coreac.PodAffinityTerm().
 			WithTopologyKey(corev1.LabelHostname).
 			WithLabelSelector(metaac.LabelSelector().
-				WithMatchLabels(ComponentLabels(store.Name, v1alpha1.ComponentMaster)))))
+				WithMatchLabels(ComponentLabels(store.Name, v1alpha1.ComponentMaster))))
 }
 
 // Owner makes an object the Store's, so that it goes when the Store goes.

@@ -1,6 +1,7 @@
 package resources_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -281,5 +282,38 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 	if len(open) != 3+1+64+1 {
 		t.Errorf("%d ports are named", len(open))
+	}
+}
+
+// New pods keep away from isolated nodes; what a pod was made from is the same with and without them.
+func TestIsolatedNodes(t *testing.T) {
+	store := &v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Name: "box", Namespace: "default", UID: "u"}}
+	inputs := resources.InputsFor(store, v1alpha1.ComponentMaster, "store:1", v1alpha1.StateMemory)
+	build := func() *coreac.AffinityApplyConfiguration {
+		pod, err := resources.Pod(store, resources.PodSpec{
+			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Inputs: inputs,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pod.Spec.Affinity
+	}
+	if affinity := build(); affinity != nil {
+		t.Errorf("affinity %+v", affinity)
+	}
+	store.Annotations = map[string]string{v1alpha1.AnnotationIsolated: "a, b"}
+	terms := build().NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) != 1 || len(terms[0].MatchFields) != 2 {
+		t.Fatalf("terms %+v", terms)
+	}
+	for i, node := range []string{"a", "b"} {
+		if field := terms[0].MatchFields[i]; *field.Key != "metadata.name" || *field.Operator != corev1.NodeSelectorOpNotIn ||
+			!reflect.DeepEqual(field.Values, []string{node}) {
+			t.Errorf("field %+v", field)
+		}
+	}
+	again := resources.InputsFor(store, v1alpha1.ComponentMaster, "store:1", v1alpha1.StateMemory)
+	if diff := resources.Diff(inputs, again); diff != "" {
+		t.Errorf("outdated by it: %s", diff)
 	}
 }

@@ -46,10 +46,11 @@ func evacuating(o planner.Observed, plan planner.Plan, outcome Outcome) *verdict
 	}
 	isRefused := func(v planner.MemberView) bool { return outcome.Refused != "" && v.Name == outcome.RefusedMember }
 	if i := slices.IndexFunc(leaving, isRefused); i >= 0 {
+		leaves := leaving[i].Evacuation
 		return &verdict{metav1.ConditionFalse, v1alpha1.ReasonEvacuationBlocked, fmt.Sprintf(
 			"%s stays on node %s, which is drained (%s); the coordinator says: %s. Raise masters.replicas with a node for the new master, "+
-				"or uncordon the node; until then its pod is not evicted", leaving[i].Name, leaving[i].Evacuation.Node,
-			leaving[i].Evacuation.Cause, strings.TrimSuffix(outcome.Refused, "."))}
+				"or give the node back (uncordon, or kubectl rcbox isolate --undo); until then its pod is not evicted",
+			leaving[i].Name, leaves.Node, leaves.Cause, strings.TrimSuffix(outcome.Refused, "."))}
 	}
 	parts := make([]string, 0, maxNamed)
 	isMoving := false
@@ -61,9 +62,9 @@ func evacuating(o planner.Observed, plan planner.Plan, outcome Outcome) *verdict
 		parts = append(parts, describeEvacuation(view))
 	}
 	for _, view := range leaving {
-		isMoving = isMoving || view.Evacuation.WaitsFor == "" || view.Evacuation.Moved()
+		isMoving = isMoving || view.Evacuation.Moved() || o.Store.Spec.MovesFrom(view.Evacuation.Cause)
 	}
-	if !isMoving && !o.Store.Spec.MovesFromDrained() {
+	if !isMoving {
 		return nil // nothing is to happen by itself
 	}
 	return &verdict{metav1.ConditionTrue, v1alpha1.ReasonEvacuating, strings.Join(parts, "; ")}
