@@ -266,6 +266,7 @@ func TestUpdates(t *testing.T) {
 		},
 		{"another type", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {type: Memory}}}", storage},
 		{"another class", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {storageClassName: a}}}", storage},
+		{"CPUs of their own", copies, "{masters: {replicas: 4, cpuPolicy: Exclusive}, replication: {factor: 2}}", ""},
 		{"more cores", copies, "{masters: {replicas: 4, cores: 2}, replication: {factor: 2}}", cores},
 		{"state back to memory", copies, "{masters: {replicas: 4}, replication: {factor: 2}, coordinator: {state: {type: Memory}}}", state},
 		{"state with more room", "{coordinator: {state: {type: Volume}}}", "{coordinator: {state: {type: Volume, size: 2Gi}}}", ""},
@@ -296,10 +297,11 @@ func TestValidSpecs(t *testing.T) {
 		"many copies":  "{masters: {replicas: 9}, replication: {factor: 8, min: 8}, backups: {storage: {size: 8Gi}}}",
 		"copies in memory": "{masters: {replicas: 2, memory: 256Mi}, replication: {factor: 1, min: 1}, " +
 			"backups: {storage: {type: Memory, size: 256Mi}}, coordinator: {state: {type: Memory}}}",
-		"drills":  "{recovery: {drill: {schedule: '30 2 * * 1-5', timeZone: Europe/Berlin, window: 90m}}}",
-		"daily":   "{recovery: {drill: {schedule: '@daily'}}}",
-		"target":  "{recovery: {target: 1m30s, capacityPolicy: Refuse}}",
-		"flushed": "{replication: {factor: 2, durability: Flushed}, backups: {storage: {storageClassName: fast}}}",
+		"own CPUs": "{masters: {cores: 4, cpuPolicy: Exclusive, resources: {requests: {ephemeral-storage: 1Gi}}}}",
+		"drills":   "{recovery: {drill: {schedule: '30 2 * * 1-5', timeZone: Europe/Berlin, window: 90m}}}",
+		"daily":    "{recovery: {drill: {schedule: '@daily'}}}",
+		"target":   "{recovery: {target: 1m30s, capacityPolicy: Refuse}}",
+		"flushed":  "{replication: {factor: 2, durability: Flushed}, backups: {storage: {storageClassName: fast}}}",
 	} {
 		if _, errs := server.create(t, manifest("box", spec)); errs != nil {
 			t.Errorf("%s is refused: %v", name, errs)
@@ -405,6 +407,11 @@ func TestInvalidSpecs(t *testing.T) {
 		{
 			"drills at once or never", manifest("box", "{recovery: {drill: {schedule: '@daily', window: 1s}}}"),
 			`spec.recovery.drill.window: Invalid value: "1s": recovery.drill.window must be from 1m to 168h, such as 1h`,
+		},
+		{
+			"own CPUs, and others", manifest("box", "{masters: {cpuPolicy: Exclusive, resources: {limits: {cpu: 2}}}}"),
+			"spec.masters: Invalid value: masters.resources must not name cpu with masters.cpuPolicy: Exclusive: it is masters.cores, " +
+				"request and limit alike",
 		},
 		{
 			"moving at once", manifest("box", "{recovery: {rescheduleAfter: 5s}}"),

@@ -395,6 +395,7 @@ type ReplicationSpec struct {
 // MastersSpec describes the masters, which are all alike.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.memory) || !has(self.cores) || quantity(string(self.memory)).asApproximateFloat() >= 268435456.0 * double(self.cores)",message="masters.memory must be at least 256Mi for each of masters.cores: below that the process itself leaves no room for objects"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpuPolicy) || self.cpuPolicy != 'Exclusive' || !has(self.resources) || ((!has(self.resources.requests) || !('cpu' in self.resources.requests)) && (!has(self.resources.limits) || !('cpu' in self.resources.limits)))",message="masters.resources must not name cpu with masters.cpuPolicy: Exclusive: it is masters.cores, request and limit alike"
 type MastersSpec struct {
 	// How many masters. `kubectl scale` sets this field. Scaling out adds masters that new tables spread over. Scaling in
 	// removes the masters with the highest numbers, each only once it holds no part of any table.
@@ -419,6 +420,13 @@ type MastersSpec struct {
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="masters.cores must be from 1 to 64: each core is a shard with its own port, and a master has 64 ports"
 	Cores int32 `json:"cores,omitempty"`
+
+	// Exclusive: request and limit are masters.cores CPUs, so that the pods are of the class Guaranteed, and a kubelet with the static CPU
+	// manager gives each of them CPUs that nobody else has. Shared: there is a request only.
+	//
+	// +optional
+	// +kubebuilder:default=Shared
+	CPUPolicy CPUPolicy `json:"cpuPolicy,omitempty"`
 
 	// Overrides of what each master's container reserves and may use besides memory. There is no CPU limit by default,
 	// because throttling shows as latency.
@@ -447,6 +455,18 @@ type MastersSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 16 && self <= 1000000",message="masters.maxConnections must be from 16 to 1000000"
 	MaxConnections *int32 `json:"maxConnections,omitempty"`
 }
+
+// CPUPolicy says whose CPUs the cores of a master are.
+//
+// +kubebuilder:validation:Enum=Shared;Exclusive
+type CPUPolicy string
+
+const (
+	// CPUShared means that others may use them, too.
+	CPUShared CPUPolicy = "Shared"
+	// CPUExclusive means that they are the master's alone, where kubelets do that.
+	CPUExclusive CPUPolicy = "Exclusive"
+)
 
 // ComputeResources is what a container reserves and may use.
 //

@@ -84,9 +84,14 @@ func EndpointSlices(store *v1alpha1.Store) []*discoveryac.EndpointSliceApplyConf
 	return slices
 }
 
-// spreadCoordinators over nodes: a standby that goes with the leader is none. One on the same node is better than none.
-func spreadCoordinators(store *v1alpha1.Store) *coreac.TopologySpreadConstraintApplyConfiguration {
-	return spread(store, v1alpha1.ComponentCoordinator, corev1.LabelHostname)
+// spreadCoordinators over nodes, and over failure domains if these are others: a standby that goes with the leader is none. One on the same
+// node is better than none. The domain is not one of the inputs: no coordinator is outdated by another one, it counts for later pods.
+func spreadCoordinators(store *v1alpha1.Store) []*coreac.TopologySpreadConstraintApplyConfiguration {
+	list := []*coreac.TopologySpreadConstraintApplyConfiguration{spread(store, v1alpha1.ComponentCoordinator, corev1.LabelHostname)}
+	if domain := store.Spec.Placement.FailureDomain; domain != "" && domain != corev1.LabelHostname {
+		list = append(list, spread(store, v1alpha1.ComponentCoordinator, domain))
+	}
+	return list
 }
 
 func spread(store *v1alpha1.Store, component, domain string) *coreac.TopologySpreadConstraintApplyConfiguration {

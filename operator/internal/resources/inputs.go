@@ -3,6 +3,7 @@ package resources
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,6 +96,9 @@ func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.St
 		inputs.Requests = masters.Resources.Requests
 		inputs.Limits = masters.Resources.Limits
 	}
+	if masters.CPUPolicy == v1alpha1.CPUExclusive {
+		inputs.Requests, inputs.Limits = withCPUs(inputs.Requests, masters.Cores), withCPUs(inputs.Limits, masters.Cores)
+	}
 	if replication := store.Spec.Replication; replication.Factor > 0 {
 		inputs.Replication = &Replication{
 			Factor:      replication.Factor,
@@ -105,6 +109,16 @@ func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.St
 		}
 	}
 	return inputs
+}
+
+// withCPUs is the list with so many CPUs in it.
+func withCPUs(list corev1.ResourceList, cores int32) corev1.ResourceList {
+	list = maps.Clone(list)
+	if list == nil {
+		list = corev1.ResourceList{}
+	}
+	list[corev1.ResourceCPU] = *resource.NewQuantity(int64(cores), resource.DecimalSI)
+	return list
 }
 
 // DefaultRebalanceMBps is what coordinators do by default.

@@ -95,7 +95,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	if spec.Inputs.State == v1alpha1.StateKubernetes {
 		podSpec.WithServiceAccountName(CoordinatorAccount(store)).
 			WithAutomountServiceAccountToken(true).
-			WithTopologySpreadConstraints(spreadCoordinators(store))
+			WithTopologySpreadConstraints(spreadCoordinators(store)...)
 	}
 	return coreac.Pod(PodName(store.UID, spec.Member, spec.Number), store.Namespace).
 		WithLabels(labels).
