@@ -105,7 +105,8 @@ func TestCoordinatorsAreSpread(t *testing.T) {
 		store := newStore()
 		store.Spec.Coordinator = v1alpha1.CoordinatorSpec{Replicas: 2, State: v1alpha1.StateSpec{Type: v1alpha1.StateKubernetes}}
 		store.Spec.Placement = v1alpha1.PlacementSpec{
-			FailureDomain: domain, PriorityClassName: "high", Tolerations: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}},
+			FailureDomain: domain, PriorityClassName: "high",
+			Tolerations: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}},
 		}
 		spec := pod(t, store, v1alpha1.ComponentCoordinator).Spec
 		var got []string
