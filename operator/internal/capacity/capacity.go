@@ -118,61 +118,73 @@ func MakeCheck(in Input) Check {
 			check.Cores = max(member.Cores, 1)
 		}
 	}
-	domains := byDomain(in.Members)
+	domains, all := byDomain(in.Members)
 	for i, name := range slices.Sorted(maps.Keys(domains)) {
-		check.lose(in, name, domains[name], i == 0)
+		check.lose(name, *domains[name], all, i == 0)
 	}
 	check.Verdict = check.verdict(in)
 	return check
 }
 
-// byDomain are the members that fail together.
-func byDomain(members []Member) map[string][]Member {
-	domains := map[string][]Member{}
+// share is what some members have together.
+type share struct {
+	members int
+	// MiB would not do here: sums of what was rounded up are too much.
+	logBytes, liveBytes, fullBytes int64
+	// takers get what others held: those that are not drained.
+	takers, cores            int
+	capacityBytes, roomBytes int64
+}
+
+func (s *share) add(member Member) {
+	s.members++
+	s.logBytes += member.LogBytes
+	s.liveBytes += member.LiveBytes
+	s.fullBytes += max(member.CapacityBytes, member.LogBytes)
+	if member.Cores > 0 {
+		s.takers++
+		s.cores += member.Cores
+		s.capacityBytes += member.CapacityBytes
+		s.roomBytes += member.RoomBytes
+	}
+}
+
+// byDomain is what the members have that fail together, and all members.
+func byDomain(members []Member) (domains map[string]*share, all share) {
+	domains = map[string]*share{}
 	for _, member := range members {
 		name := cmp.Or(member.Domain, member.Name)
-		domains[name] = append(domains[name], member)
+		if domains[name] == nil {
+			domains[name] = &share{}
+		}
+		domains[name].add(member)
+		all.add(member)
 	}
-	return domains
+	return domains, all
 }
 
 // lose looks at the loss of one domain, and keeps what is worse than what was seen before.
-func (c *Check) lose(in Input, name string, lost []Member, first bool) {
-	var lostLog, lostCapacity, live, log, left, room int64
-	survivors, cores := 0, 0
-	for _, member := range lost {
-		lostLog += member.LogBytes
-		lostCapacity += max(member.CapacityBytes, member.LogBytes)
-	}
-	for _, member := range in.Members {
-		live += member.LiveBytes
-		log += member.LogBytes
-		if cmp.Or(member.Domain, member.Name) == name || member.Cores == 0 {
-			continue
-		}
-		survivors++
-		cores += member.Cores
-		left += member.CapacityBytes
-		room += member.RoomBytes
-	}
+func (c *Check) lose(name string, lost, all share, first bool) {
+	survivors, cores := all.takers-lost.takers, all.cores-lost.cores
+	left, room := all.capacityBytes-lost.capacityBytes, all.roomBytes-lost.roomBytes
 	loss := func(bytes int64) Loss {
-		found := Loss{Domain: name, Members: len(lost), MiB: toMiB(bytes), Cores: cores}
+		found := Loss{Domain: name, Members: lost.members, MiB: toMiB(bytes), Cores: cores}
 		found.Ms = replayMs(found.MiB, cores, c.MiBPerSecond)
 		return found
 	}
-	if now := loss(lostLog); first || now.Ms > c.Now.Ms {
+	if now := loss(lost.logBytes); first || now.Ms > c.Now.Ms {
 		c.Now = now
 	}
-	if full := loss(lostCapacity); first || full.Ms > c.Full.Ms {
+	if full := loss(lost.fullBytes); first || full.Ms > c.Full.Ms {
 		c.Full = full
 	}
-	data := Room{Domain: name, NeededMiB: toMiB(live), ThereMiB: left / 100 * usablePercent / mib}
+	data := Room{Domain: name, NeededMiB: toMiB(all.liveBytes), ThereMiB: left / 100 * usablePercent / mib}
 	if first || data.spare() < c.Data.spare() {
 		c.Data = data
 	}
-	copies := max(min(in.Copies, survivors-1), 0)
+	copies := max(min(c.CopiesWanted, survivors-1), 0)
 	c.CopiesLeft = min(c.CopiesLeft, copies)
-	kept := Room{Domain: name, NeededMiB: toMiB(log) * int64(copies), ThereMiB: room / mib}
+	kept := Room{Domain: name, NeededMiB: toMiB(all.logBytes) * int64(copies), ThereMiB: room / mib}
 	if first || kept.spare() < c.Copies.spare() {
 		c.Copies = kept
 	}
