@@ -48,7 +48,9 @@ type simulation struct {
 	keptOut   map[string]bool
 	dead      map[string]bool
 	muteUntil time.Time
-	faults    faults
+	// nodesDie, more often than single processes.
+	nodesDie bool
+	faults   faults
 
 	// recorded is the highest number of a pod of each member that a status has had.
 	recorded map[string]int64
@@ -120,7 +122,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	s := &simulation{
 		random: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		processes: map[types.UID]*process{}, cluster: cluster{members: map[string]*memberState{}}, keptOut: map[string]bool{},
-		dead: map[string]bool{}, recorded: map[string]int64{}, moved: map[string]time.Time{},
+		nodesDie: seed%4 == 3, dead: map[string]bool{}, recorded: map[string]int64{}, moved: map[string]time.Time{},
 	}
 	s.api = &simulatedAPI{s: s, Client: newHarness(t).client, objects: map[objectKey]client.Object{}}
 	store := &v1alpha1.Store{
@@ -136,7 +138,8 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
 	store.Spec.Coordinator.State.Size = resource.MustParse("1Gi")
 	if seed%3 > 0 {
-		store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: 1, Durability: v1alpha1.Buffered}
+		store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: int32(seed % 3), Durability: v1alpha1.Buffered} //nolint:gosec // 1 or 2
+		store.Spec.Masters.Replicas += store.Spec.Replication.Factor - 1
 	}
 	if seed%2 > 0 {
 		store.Spec.Coordinator.Replicas = 2
@@ -159,15 +162,17 @@ func (s *simulation) startOperator() {
 	s.cache = s.api.newOperatorClient()
 	live := liveReader{view{func() map[objectKey]client.Object { return s.api.objects }, s.api.Client}, s}
 	s.operator = &Reconciler{
-		Client: s.cache, Live: live, Recorder: nobody{}, Dial: s.dial, Now: func() time.Time { return s.now },
+		Client: s.cache, Live: live, Recorder: tracer{s}, Dial: s.dial, Now: func() time.Time { return s.now },
 		DefaultImage: "store:1", Namespace: "rcbox-system",
 	}
 }
 
-// nobody is told of events.
-type nobody struct{}
+// tracer has events in the trace: they say why.
+type tracer struct{ s *simulation }
 
-func (nobody) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+func (r tracer) Eventf(_, _ runtime.Object, _, reason, _, note string, arguments ...any) {
+	r.s.trace("  %s: "+note, append([]any{reason}, arguments...)...)
+}
 
 func (s *simulation) chance(of float64) bool { return of > 0 && s.random.Float64() < of }
 
@@ -243,7 +248,9 @@ func (s *simulation) disturb() {
 	case n < 74:
 		s.tick()
 	case n < 77:
-		s.change(func(spec *v1alpha1.StoreSpec) { spec.Masters.Replicas = 2 + s.random.Int32N(4) })
+		s.change(func(spec *v1alpha1.StoreSpec) {
+			spec.Masters.Replicas = max(2, spec.Replication.Factor+1) + s.random.Int32N(3)
+		})
 	case n < 79:
 		s.images++
 		s.change(func(spec *v1alpha1.StoreSpec) { spec.Image = fmt.Sprintf("store:new%d", s.images) })
@@ -266,6 +273,8 @@ func (s *simulation) disturb() {
 	case n < 89 && len(s.dead) > 0:
 		s.reviveNode(slices.Sorted(maps.Keys(s.dead))[0])
 	case len(pods) == 0:
+	case s.nodesDie && n < 96:
+		s.killNodeOf(anyPod())
 	case n < 92:
 		pod := anyPod()
 		s.trace("somebody deletes %s", pod.Name)
@@ -281,13 +290,19 @@ func (s *simulation) disturb() {
 			s.stop(pod, true)
 			edit(s.api, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
 		}
-	case n < 99 && len(s.dead) < 3:
-		if pod := anyPod(); pod.Spec.NodeName != "" {
-			s.trace("%s dies", pod.Spec.NodeName)
-			s.killNode(pod.Spec.NodeName)
-		}
+	case n < 99:
+		s.killNodeOf(anyPod())
 	default:
 		s.evictFromDead()
+	}
+}
+
+// killNodeOf leaves as many nodes as the largest Store needs.
+func (s *simulation) killNodeOf(pod *corev1.Pod) {
+	const most = 3
+	if node := pod.Spec.NodeName; node != "" && len(s.dead) < most && !s.dead[node] {
+		s.trace("%s dies", node)
+		s.killNode(node)
 	}
 }
 
@@ -509,13 +524,14 @@ func (s *simulation) checkDelete(object client.Object) {
 	}
 }
 
-// checkCoordinatorEnds is about one that is known to run. One of which its kubelet has not said so yet may be ended: nobody can ask it.
+// checkCoordinatorEnds is about one that is known to run, and about what the operator saw of the others: a standby answers nobody, so that one
+// whose node has just died is taken for one that could lead.
 func (s *simulation) checkCoordinatorEnds(pod *corev1.Pod) {
 	if processOf(pod) != planner.ProcessRunning {
 		return
 	}
-	for _, other := range s.pods() {
-		if other.UID != pod.UID && !isMaster(other) && other.DeletionTimestamp == nil && s.runs(other) {
+	for _, other := range all[*corev1.Pod](s.cache.cache) {
+		if other.UID != pod.UID && !isMaster(other) && other.DeletionTimestamp == nil && processOf(other) == planner.ProcessRunning {
 			return
 		}
 	}
