@@ -138,7 +138,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
 	store.Spec.Coordinator.State.Size = resource.MustParse("1Gi")
 	if seed%3 > 0 {
-		store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: int32(seed % 3), Durability: v1alpha1.Buffered} //nolint:gosec // 1 or 2
+		store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: int32(seed % 3), Durability: v1alpha1.Buffered}
 		store.Spec.Masters.Replicas += store.Spec.Replication.Factor - 1
 	}
 	if seed%2 > 0 {
@@ -524,8 +524,8 @@ func (s *simulation) checkDelete(object client.Object) {
 	}
 }
 
-// checkCoordinatorEnds is about one that is known to run, and about what the operator saw of the others: a standby answers nobody, so that one
-// whose node has just died is taken for one that could lead.
+// checkCoordinatorEnds is about one that is known to run, and about what the operator saw of the others: a standby answers nobody, so that
+// one whose node has just died is taken for one that could lead.
 func (s *simulation) checkCoordinatorEnds(pod *corev1.Pod) {
 	if processOf(pod) != planner.ProcessRunning {
 		return
