@@ -173,13 +173,13 @@ pub fn run(settings: &Settings, command: &Command, out: &mut Out) -> Result<(), 
     }
 }
 
-/// Shards where something else is in force, by the name of their member.
+/// Members of whose shards some do not have them yet. Who is away is told when he comes.
 fn behind(status: &GetClusterStatusResponse) -> Vec<&str> {
     let number = status.settings.as_ref().map_or(0, |values| values.number);
     let members = status.members.iter();
     let behind = members.filter(|member| {
         let mut shards = member.shards.iter();
-        shards.any(|shard| shard.settings != number)
+        shards.any(|shard| shard.connected && shard.settings != number)
     });
     behind.map(|member| member.name.as_str()).collect()
 }
