@@ -424,6 +424,15 @@ func TestInvalidSpecs(t *testing.T) {
 				"such as 90s or 5m",
 		},
 		{
+			"isolation after one failure", manifest("box", "{recovery: {isolation: {crashes: 1}}}"),
+			"spec.recovery.isolation.crashes: Invalid value: 1: recovery.isolation.crashes must be 0 (never), or from 2 to 100: once is " +
+				"not again and again",
+		},
+		{
+			"isolation within a second", manifest("box", "{recovery: {isolation: {window: 1s}}}"),
+			`spec.recovery.isolation.window: Invalid value: "1s": recovery.isolation.window must be from 1m to 168h, such as 10m`,
+		},
+		{
 			"a remediation without a template", manifest("box", "{recovery: {fencing: {type: Remediation}}}"),
 			"spec.recovery.fencing: Invalid value: recovery.fencing.remediationTemplate is for type: Remediation, which needs it",
 		},

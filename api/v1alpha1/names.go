@@ -56,6 +56,7 @@ const (
 	ReasonBackupsSmall  = "BackupsSmall"
 	ReasonStateStuck    = "StateStuck"
 	ReasonStandbysDown  = "StandbysDown"
+	ReasonNodeIsolated  = "NodeIsolated"
 	ReasonNodeLost      = "NodeLost"
 	// DataSafe.
 	ReasonUnreplicated        = "Unreplicated"

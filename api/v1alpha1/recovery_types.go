@@ -35,6 +35,12 @@ type RecoverySpec struct {
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 
+	// When a node is taken out of use by itself.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Isolation IsolationSpec `json:"isolation,omitempty"`
+
 	// What is done with a node that is lost, so that what is attached to it can be attached elsewhere.
 	//
 	// +optional

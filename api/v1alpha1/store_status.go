@@ -107,6 +107,14 @@ type StoreStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Fences []FenceStatus `json:"fences,omitempty"`
 
+	// Nodes that get no more pods of this Store: those that the annotation rcbox.dev/isolated names.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=16
+	Isolations []IsolationStatus `json:"isolations,omitempty"`
+
 	// What was lost, the last ten times, oldest first.
 	//
 	// +optional
@@ -561,6 +569,10 @@ type MemberStatus struct {
 	//
 	// +optional
 	Evacuation *EvacuationStatus `json:"evacuation,omitempty"`
+	// What went wrong with it lately where it is; absent if nothing did.
+	//
+	// +optional
+	Failures *FailureStatus `json:"failures,omitempty"`
 }
 
 // NodeLoss says how a node is lost.

@@ -73,7 +73,8 @@ func independent(step planner.Step) bool {
 	switch step.(type) {
 	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
 		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.GrowClaim, planner.RestartMember, planner.DrillMember,
-		planner.FenceNode, planner.UnfenceNode:
+		planner.FenceNode, planner.UnfenceNode,
+		planner.IsolateNode:
 		return true
 	default:
 		return false
@@ -128,6 +129,8 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.moveMember(ctx, v, step)
 	case planner.DropVolume:
 		return r.dropVolume(ctx, v, step)
+	case planner.IsolateNode:
+		return r.isolateNode(ctx, v, step)
 	case planner.FenceNode:
 		return r.fenceNode(ctx, v, step)
 	case planner.UnfenceNode:

@@ -29,6 +29,17 @@ func processOf(pod *corev1.Pod) planner.Process {
 	return planner.ProcessAbsent
 }
 
+// crashedAt is when a process of the pod last ended by itself; zero if none has.
+func crashedAt(pod *corev1.Pod) (last time.Time) {
+	for i := range pod.Status.ContainerStatuses {
+		ended := pod.Status.ContainerStatuses[i].LastTerminationState.Terminated
+		if ended != nil && ended.FinishedAt.After(last) {
+			last = ended.FinishedAt.Time
+		}
+	}
+	return last
+}
+
 // readiness says whether a pod is ready and, if it is not, since when.
 func readiness(pod *corev1.Pod) (ready bool, notSince time.Time) {
 	for i := range pod.Status.Conditions {

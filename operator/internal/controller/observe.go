@@ -309,6 +309,7 @@ func podOf(pod *corev1.Pod) planner.Pod {
 		Domain:          domain,
 		DomainKnown:     domainKnown,
 		Trouble:         troubleOf(pod),
+		CrashedAt:       crashedAt(pod),
 	}
 	if pod.DeletionTimestamp != nil {
 		seen.EndsAt = pod.DeletionTimestamp.Time

@@ -84,6 +84,8 @@ type Pod struct {
 	// Domain is the failure domain that its process is told; DomainKnown is whether it was written to the pod already.
 	Domain      string
 	DomainKnown bool
+	// CrashedAt is when its process last ended by itself; zero if it never has.
+	CrashedAt time.Time
 	// Trouble is why it does not run, in Kubernetes' words; empty when it does, or is on its way.
 	Trouble string
 }

@@ -80,6 +80,8 @@ type MemberView struct {
 	Lost *Lost
 	// Evacuation is set while the node that it is on is drained, and then until it is up on another one.
 	Evacuation *Evacuation
+	// Failures is what went wrong with it lately where it is.
+	Failures *v1alpha1.FailureStatus
 }
 
 // Tablets is how many parts of tables the member holds.
@@ -178,6 +180,7 @@ func (p *planning) build() {
 		p.followEvacuations(masters)
 	}
 	p.followFencing()
+	p.isolateFailing()
 	// While the coordinator cannot note what it does, its word on who may go is not to be had.
 	if o.Cluster != nil && o.Cluster.StateWait == "" && !p.scaleIn(masters) && !p.replaceEmpty() {
 		p.roll()
@@ -197,6 +200,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 	}
 	if component == v1alpha1.ComponentMaster {
 		view.Lost, view.Evacuation = p.lostNode(m, &view), p.evacuation(m, &view)
+		view.Failures = p.failures(m, &view)
 	}
 	inputs := resources.InputsFor(o.Store, component, p.plan.Image, o.StateType())
 	view.Claim = p.claim(m, component, inputs, wanted)

@@ -152,6 +152,9 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 			}
 			delete(w.cordoned, rapid.SampledFrom(nodes).Draw(t, "node"))
 		},
+		"failing nodes are isolated, or not": func(t *rapid.T) {
+			w.store.Spec.Recovery.Isolation.Crashes = rapid.SampledFrom([]int32{0, 2}).Draw(t, "crashes")
+		},
 		"fencing": func(t *rapid.T) {
 			w.store.Spec.Recovery.Fencing = v1alpha1.FencingSpec{After: "4s", Type: rapid.SampledFrom(
 				[]v1alpha1.FencingType{v1alpha1.FencingNone, v1alpha1.FencingOutOfServiceTaint}).Draw(t, "type")}

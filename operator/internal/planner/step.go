@@ -115,6 +115,13 @@ type DropVolume struct {
 	Why    string
 }
 
+// IsolateNode notes on the Store that a node gets no more pods of it. Everything is looked at once more right before.
+type IsolateNode struct {
+	Node   string
+	Member string
+	Why    string
+}
+
 // FenceNode has a node be fenced that is lost. Everything is looked at once more right before.
 type FenceNode struct {
 	Fence v1alpha1.FenceStatus
@@ -222,6 +229,9 @@ func (s DropVolume) Describe() string {
 }
 
 // Describe implements Step.
+func (s IsolateNode) Describe() string { return fmt.Sprintf("isolate node %s: %s", s.Node, s.Why) }
+
+// Describe implements Step.
 func (s FenceNode) Describe() string {
 	return fmt.Sprintf("fence node %s (%s): %s", s.Fence.Node, s.Fence.Type, s.Why)
 }
@@ -300,6 +310,9 @@ func (MoveMember) Reason() string { return "MemberMoved" }
 func (DropVolume) Reason() string { return "VolumeDropped" }
 
 // Reason implements Step.
+func (IsolateNode) Reason() string { return "NodeIsolated" }
+
+// Reason implements Step.
 func (FenceNode) Reason() string { return "NodeFenced" }
 
 // Reason implements Step.
@@ -358,6 +371,9 @@ func (s MoveMember) Target() (kind, name string) { return "Pod", s.Member }
 
 // Target implements Step.
 func (s DropVolume) Target() (kind, name string) { return KindClaim, s.Claim }
+
+// Target implements Step.
+func (s IsolateNode) Target() (kind, name string) { return "Node", s.Node }
 
 // Target implements Step.
 func (s FenceNode) Target() (kind, name string) { return "Node", s.Fence.Node }

@@ -355,6 +355,8 @@ func (w *world) apply(step planner.Step) (refused string) {
 		return w.drain(step.Member)
 	case planner.UndrainMember:
 		w.cluster.members[step.Member].isDraining = false
+	case planner.IsolateNode:
+		w.isolateFailing(step)
 	case planner.FenceNode:
 		w.fence(step.Fence.Node)
 	case planner.UnfenceNode:
@@ -456,6 +458,22 @@ func (w *world) move(step planner.MoveMember) {
 		panic(step.Member + " is moved, and why is not on record")
 	}
 	w.moveAway(step)
+}
+
+// isolateFailing: while all others are up, and nothing else is isolated without an order.
+func (w *world) isolateFailing(step planner.IsolateNode) {
+	for ordinal := range int(w.store.Spec.Masters.Replicas) {
+		other := v1alpha1.MasterMember("box", ordinal)
+		if member := w.cluster.members[other]; other != step.Member && (member == nil || !w.runs(other, member)) {
+			panic(step.Node + " is isolated while " + other + " is away")
+		}
+	}
+	for _, isolation := range w.store.Status.Isolations {
+		if isolation.Cause == v1alpha1.IsolatedFailures && slices.Contains(w.store.IsolatedNodes(), isolation.Node) {
+			panic(step.Node + " is isolated besides " + isolation.Node)
+		}
+	}
+	w.isolate(append(w.store.IsolatedNodes(), step.Node)...)
 }
 
 // fence: only what is on record, does not answer, and has no process of a master that lives.
@@ -778,7 +796,7 @@ func (w *world) stop(pod *fakePod) {
 		w.cluster = nil
 	}
 	if pod.Process == planner.ProcessRunning {
-		pod.Process = planner.ProcessAbsent
+		pod.Process, pod.CrashedAt = planner.ProcessAbsent, w.now
 	}
 	pod.Ready = false
 	pod.ResourceVersion += "1"

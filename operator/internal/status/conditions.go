@@ -388,6 +388,9 @@ func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 	if lost := filter(plan.Masters, func(v planner.MemberView) bool { return v.Lost != nil }); len(lost) > 0 {
 		return yes(v1alpha1.ReasonNodeLost, nodesLost(plan, lost))
 	}
+	if isolated := isolatedByItself(o, next); isolated != "" {
+		return yes(v1alpha1.ReasonNodeIsolated, isolated)
+	}
 	if stranded := strandedOnNode(o, plan); stranded != "" {
 		return yes(v1alpha1.ReasonMembersDown, stranded)
 	}

@@ -56,7 +56,7 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 	}
 	next.HibernatedSince = hibernatedSince(o, plan)
 	if o.Store.DeletionTimestamp == nil {
-		next.Fences = fences(o, plan, outcome)
+		next.Fences, next.Isolations = fences(o, plan, outcome), isolations(o, outcome)
 	}
 	next.Capacity = capacityStatus(o, plan, &next)
 	next.Drills, next.DrillNotes = drills(o, plan, outcome)
@@ -201,7 +201,7 @@ func member(
 			entry.Message = view.Pod.Trouble
 		}
 	}
-	entry.Lost, entry.Evacuation = lost(view), evacuation(o, view, outcome)
+	entry.Lost, entry.Evacuation, entry.Failures = lost(view), evacuation(o, view, outcome), view.Failures
 	if o.Cluster == nil {
 		entry.State = v1alpha1.MemberUnknown
 		if before != nil {
