@@ -205,6 +205,7 @@ func checkSettles(t *rapid.T, w *world) {
 	w.rigid = false
 	w.store.Spec.Paused, w.store.Spec.Recovery.Drill = false, nil
 	checkSleeps(t, w)
+	w.nodesComeBack() // a member that slept cannot start on a node that was isolated while it ran there
 	plan, refused, settled := w.settle(300)
 	if !settled {
 		t.Fatalf("still busy after 300 visits: %+v", plan.Steps)
