@@ -293,7 +293,7 @@ func (s *store) waitMoved(from ...string) {
 	s.t.Helper()
 	waitFor(s.t, fmt.Sprintf("other owners than %v", from), func() error {
 		owners, err := s.owners()
-		for _, member := range append(from, "") {
+		for _, member := range append(slices.Clone(from), "") {
 			if count := owners[member]; err == nil && count > 0 {
 				err = fmt.Errorf("%q has %d tablets", member, count)
 			}
