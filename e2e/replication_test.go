@@ -320,8 +320,8 @@ func (b *replicatedBox) deletedCoordinatorForgetsNothing(t *testing.T) {
 	b.writes.goesOn(t, "writes go on", 50)
 }
 
-// moreIsLostThanCopiesSurvive: three masters of four cannot be anywhere. Nothing is given up, the Store says who is missed, and everything is
-// there again when they are.
+// moreIsLostThanCopiesSurvive: three masters of four cannot be anywhere. Nothing is given up, the Store says who is missed, and everything
+// is there again when they are.
 func (b *replicatedBox) moreIsLostThanCopiesSurvive(t *testing.T) {
 	const taint = "rcbox.dev/e2e-closed"
 	open := func() { kubectl(t, "taint", "nodes", "--all", taint+"-") }

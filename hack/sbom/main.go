@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"debug/buildinfo"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -43,7 +44,7 @@ func run(arguments []string, input io.Reader, output io.Writer) error {
 	case *cargo:
 		components, err = ofCargo(input)
 	default:
-		err = fmt.Errorf("say -go FILE or -cargo")
+		err = errors.New("say -go FILE or -cargo")
 	}
 	if err != nil {
 		return err
@@ -91,11 +92,11 @@ func ofCargo(input io.Reader) ([]cdx.Component, error) {
 				ID   string
 				Deps []struct {
 					Pkg      string
-					DepKinds []struct{ Kind string } `json:"dep_kinds"`
+					DepKinds []struct{ Kind string } `json:"dep_kinds"` //nolint:tagliatelle // cargo's name
 				}
 			}
 		}
-		WorkspaceMembers []string `json:"workspace_members"`
+		WorkspaceMembers []string `json:"workspace_members"` //nolint:tagliatelle // cargo's name
 	}
 	if err := json.NewDecoder(input).Decode(&metadata); err != nil {
 		return nil, fmt.Errorf("read what cargo metadata says: %w", err)

@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 use crate::trace;
 use crate::tuning::Tuning;
 use crate::upgrades::Upgrades;
-use crate::world::World;
+use crate::world::{Interventions, World};
 
 /// Configurations that the search for one key may look at. Histories that are linearizable need about as many as they have
 /// operations.
@@ -96,14 +96,15 @@ pub fn run(seed: u64, options: Options) -> Report {
     #[cfg(feature = "planted-bugs")]
     wire::bugs::plant(options.bug);
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));
-    let migrations = Migrations::draw(seed, options.profile, &scenario);
-    let upgrades = Upgrades::draw(seed, is_upgrading, options.profile);
     let disasters = Disasters::draw(seed, options.profile, &scenario);
-    let drains = Drains::draw(seed, options.profile, &scenario, &disasters);
-    let tuning = Tuning::draw(seed, options.profile, &scenario);
-    let mut world = World::new(
-        scenario, migrations, upgrades, drains, tuning, disasters, random, prints,
-    );
+    let interventions = Interventions {
+        migrations: Migrations::draw(seed, options.profile, &scenario),
+        upgrades: Upgrades::draw(seed, is_upgrading, options.profile),
+        drains: Drains::draw(seed, options.profile, &scenario, &disasters),
+        tuning: Tuning::draw(seed, options.profile, &scenario),
+        disasters,
+    };
+    let mut world = World::new(scenario, interventions, random, prints);
     world.plan_lateness(seed);
     world.run();
     let overwritten = world.overwritten();

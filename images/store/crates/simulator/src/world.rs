@@ -101,6 +101,15 @@ pub struct World {
     scheduled: u64,
 }
 
+/// What people do to a cluster beside using it, and what is done to all of it at once.
+pub struct Interventions {
+    pub migrations: Migrations,
+    pub upgrades: Upgrades,
+    pub drains: Drains,
+    pub tuning: Tuning,
+    pub disasters: Disasters,
+}
+
 /// What a coordinator says that does not read the format of the state.
 pub const TOO_OLD: &str = "by a newer build";
 /// By then the servers are in, unless the network is slow.
@@ -123,14 +132,17 @@ const MAX_EVENTS_WITHOUT_LEADER: u64 = 60_000_000;
 impl World {
     pub fn new(
         scenario: Scenario,
-        migrations: Migrations,
-        upgrades: Upgrades,
-        drains: Drains,
-        tuning: Tuning,
-        disasters: Disasters,
+        interventions: Interventions,
         mut random: Random,
         prints: bool,
     ) -> World {
+        let Interventions {
+            migrations,
+            upgrades,
+            drains,
+            tuning,
+            disasters,
+        } = interventions;
         let network = Network::new(scenario.network, random.fork());
         let mut world = World {
             now: 0,
