@@ -46,10 +46,7 @@ type disasters struct {
 func TestDisasters(t *testing.T) {
 	namespacesAreThere(t)
 	d := &disasters{folder: t.TempDir(), followed: map[string]bool{}}
-	for _, step := range []struct {
-		name string
-		test func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"HelmInstalls", helmInstalls},
 		{"StoreHoldsSomething", d.storeHoldsSomething},
 		{"RootIsDeleted", d.rootIsDeleted},
@@ -62,12 +59,7 @@ func TestDisasters(t *testing.T) {
 		{"StartingEmpty", d.startingEmpty},
 		{"AllCommandsOfThePageWereRun", d.allWereRun},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
-	} {
-		if !t.Run(step.name, step.test) {
-			diagnose(t)
-			t.FailNow()
-		}
-	}
+	})
 }
 
 // pageOfCommands is what the page has to be run, by the heading that it stands under.

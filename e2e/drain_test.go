@@ -24,10 +24,7 @@ type scaledIn struct{ clients *clients }
 func TestScaleIn(t *testing.T) {
 	namespacesAreThere(t)
 	s := &scaledIn{}
-	for _, step := range []struct {
-		name string
-		test func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"HelmInstalls", helmInstalls},
 		{"StoreWithAStandbyBecomesSafe", storeWithAStandbyBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { s.clients = startClients(step, t) }},
@@ -39,12 +36,7 @@ func TestScaleIn(t *testing.T) {
 		{"ChangedSpecRollsOverAllMasters", s.changedSpecRolls},
 		{"ClientsSawNothingWrong", func(t *testing.T) { s.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
-	} {
-		if !t.Run(step.name, step.test) {
-			diagnose(t)
-			t.FailNow()
-		}
-	}
+	})
 }
 
 func (s *scaledIn) masterIsDrainedAndRemoved(t *testing.T) {

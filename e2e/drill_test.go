@@ -19,10 +19,7 @@ type drills struct{ clients *clients }
 func TestDrill(t *testing.T) {
 	namespacesAreThere(t)
 	d := &drills{}
-	for _, step := range []struct {
-		name string
-		test func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"HelmInstalls", helmInstalls},
 		{"StoreWithAStandbyBecomesSafe", storeWithAStandbyBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { d.clients = startClients(step, t) }},
@@ -31,12 +28,7 @@ func TestDrill(t *testing.T) {
 		{"ScheduledDrillIsMeasured", d.scheduledDrillIsMeasured},
 		{"ClientsSawNothingWrong", func(t *testing.T) { d.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
-	} {
-		if !t.Run(step.name, step.test) {
-			diagnose(t)
-			t.FailNow()
-		}
-	}
+	})
 }
 
 func orderDrill(t *testing.T, order string) {

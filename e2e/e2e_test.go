@@ -55,10 +55,7 @@ func TestBox(t *testing.T) {
 	if left := kubectl(t, "get", "crd", "stores.rcbox.dev", "--ignore-not-found", "-o", "name"); left != "" {
 		t.Fatal("an earlier test left what it installed; end that cluster with `hack/cluster.sh down rcbox-e2e` first")
 	}
-	for _, step := range []struct {
-		name string
-		test func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"HelmInstalls", helmInstalls},
 		{"BadSpecsAreRefused", badSpecsAreRefused},
 		{"AppliedStoreBecomesAvailable", appliedStoreBecomesAvailable},
@@ -73,12 +70,7 @@ func TestBox(t *testing.T) {
 		{"DeletedCoordinatorComesBackEmpty", deletedCoordinatorComesBackEmpty},
 		{"ScalesInWithoutTables", scalesInWithoutTables},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
-	} {
-		if !t.Run(step.name, step.test) {
-			diagnose(t)
-			t.FailNow()
-		}
-	}
+	})
 }
 
 func installOrUpgrade(t *testing.T, more ...string) {

@@ -37,10 +37,7 @@ type failover struct{ clients *clients }
 func TestCoordinatorFailover(t *testing.T) {
 	namespacesAreThere(t)
 	f := &failover{}
-	for _, step := range []struct {
-		name string
-		test func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"HelmInstalls", helmInstalls},
 		{"StoreWithAStandbyBecomesSafe", storeWithAStandbyBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { f.clients = startClients(step, t) }},
@@ -56,12 +53,7 @@ func TestCoordinatorFailover(t *testing.T) {
 		{"OperatorIsBack", f.operatorIsBack},
 		{"ClientsSawNothingWrong", func(t *testing.T) { f.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
-	} {
-		if !t.Run(step.name, step.test) {
-			diagnose(t)
-			t.FailNow()
-		}
-	}
+	})
 }
 
 func storeWithAStandbyBecomesSafe(t *testing.T) {

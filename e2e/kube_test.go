@@ -257,6 +257,23 @@ func fingerprints(pods map[string]podObject) map[string]string {
 	return prints
 }
 
+// step is a part of a test that needs those before it.
+type step struct {
+	name string
+	test func(*testing.T)
+}
+
+// inOrder runs steps; after one that fails, nothing that follows means anything.
+func inOrder(t *testing.T, steps []step) {
+	t.Helper()
+	for _, one := range steps {
+		if !t.Run(one.name, one.test) {
+			diagnose(t)
+			t.FailNow()
+		}
+	}
+}
+
 // diagnose prints what one looks at first when something went wrong.
 func diagnose(t *testing.T) {
 	for _, args := range [][]string{

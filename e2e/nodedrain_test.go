@@ -48,10 +48,7 @@ func TestNodeDrained(t *testing.T) {
 			_, _ = run(settings.kubectl, "", "uncordon", node) // those that the test has not come to
 		}
 	})
-	for _, step := range []struct {
-		name string
-		test func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"HelmInstalls", helmInstalls},
 		{"StoreBecomesSafe", n.storeBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { n.clients = startClients(step, t) }},
@@ -60,12 +57,7 @@ func TestNodeDrained(t *testing.T) {
 		{"UncordonedNodeTakesIt", n.uncordonedNodeTakesIt},
 		{"ClientsSawNothingWrong", func(t *testing.T) { n.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
-	} {
-		if !t.Run(step.name, step.test) {
-			diagnose(t)
-			t.FailNow()
-		}
-	}
+	})
 }
 
 func (n *nodeDrain) storeBecomesSafe(t *testing.T) {

@@ -52,10 +52,7 @@ func TestNodeLoss(t *testing.T) {
 			docker(t, killedNode.back, n.node)
 		}
 	})
-	for _, step := range []struct {
-		name string
-		test func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"HelmInstalls", helmInstalls},
 		{"StoreBecomesSafe", n.storeBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { n.clients = startClients(step, t) }},
@@ -65,12 +62,7 @@ func TestNodeLoss(t *testing.T) {
 		{"NodeComesBackAsASpare", n.nodeComesBack},
 		{"ClientsSawNothingWrong", func(t *testing.T) { n.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
-	} {
-		if !t.Run(step.name, step.test) {
-			diagnose(t)
-			t.FailNow()
-		}
-	}
+	})
 }
 
 func (n *nodeLoss) storeBecomesSafe(t *testing.T) {

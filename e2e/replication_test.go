@@ -45,10 +45,7 @@ type replicatedBox struct {
 func TestReplicatedBox(t *testing.T) {
 	namespacesAreThere(t)
 	box := &replicatedBox{}
-	for _, step := range []struct {
-		name string
-		test func(*testing.T)
-	}{
+	inOrder(t, []step{
 		{"HelmInstalls", helmInstalls},
 		{"ReplicatedStoreBecomesSafe", box.becomesSafe},
 		{"TrafficRuns", func(step *testing.T) { box.startWrites(step, t) }},
@@ -60,12 +57,7 @@ func TestReplicatedBox(t *testing.T) {
 		{"StoreMadeAnewFindsEverything", box.storeMadeAnewFindsEverything},
 		{"StoreSleepsAndWakesUp", box.storeSleepsAndWakesUp},
 		{"ReclaimPolicyDeleteLeavesNoVolume", box.reclaimPolicyDeleteLeavesNoVolume},
-	} {
-		if !t.Run(step.name, step.test) {
-			diagnose(t)
-			t.FailNow()
-		}
-	}
+	})
 }
 
 // waitUntilSafe waits until everything serves and has its copies; nothing may have been lost.

@@ -1,0 +1,381 @@
+package planner_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/resources"
+	"rcbox.dev/rcbox/operator/internal/status"
+)
+
+// What becomes of the world when a step is carried out: it objects to what must never be.
+
+// visit is what the controller does; a lost one ends before the status is written. It gives the plan and the refusal, if there was one.
+func (w *world) visit(lost bool) (planner.Plan, string) {
+	o := w.observe()
+	plan := planner.Make(o)
+	var outcome status.Outcome
+	for _, step := range plan.Steps {
+		if refused := w.apply(step); refused != "" {
+			outcome.Refused = refused
+			continue
+		}
+		outcome.Done = append(outcome.Done, step)
+	}
+	if !lost {
+		w.store.Status = status.Compute(o, plan, outcome)
+		for name := range w.pods {
+			w.names[name] = true
+		}
+	}
+	return plan, outcome.Refused
+}
+
+func (w *world) apply(step planner.Step) (refused string) {
+	switch step := step.(type) {
+	case planner.AddFinalizer:
+		w.store.Finalizers = append(w.store.Finalizers, v1alpha1.Finalizer)
+	case planner.RemoveFinalizer:
+		w.store.Finalizers = nil
+	case planner.ApplyObject:
+		w.objects[step.Name] = planner.ObjectCurrent
+	case planner.CreateClaim:
+		if _, there := w.claims[step.Name]; there {
+			panic("the claim " + step.Name + " is there already")
+		}
+		w.claims[step.Name] = w.newClaim(step.Name)
+	case planner.GrowClaim:
+		w.growClaim(step)
+	case planner.DeleteClaim:
+		if w.store.DeletionTimestamp == nil || w.store.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete || len(w.livePods()) > 0 {
+			panic("the claim " + step.Name + " is deleted")
+		}
+		delete(w.claims, step.Name)
+	case planner.TellDomain:
+		pod := w.pods[step.Pod.Name]
+		pod.Domain, pod.DomainKnown = step.Domain, true
+	case planner.RestartMember:
+		w.restart(step)
+	case planner.DrillMember:
+		w.drill(step)
+	case planner.MoveMember:
+		w.move(step)
+	case planner.DropVolume:
+		if member := w.cluster.members[step.Member]; w.lacksCopies() || !w.runs(step.Member, member) ||
+			w.podOf(step.Member).Claim == step.Claim {
+			panic("the volume of " + step.Claim + " is given up, and may be needed")
+		}
+		delete(w.claims, step.Claim)
+	case planner.CreatePod:
+		w.createPod(step)
+	case planner.DeletePod:
+		w.deletePod(step.Pod)
+	case planner.RetireMember:
+		return w.retire(step)
+	case planner.SetSettings:
+		w.cluster.settings = &step.Settings
+	case planner.DrainMember:
+		return w.drain(step.Member)
+	case planner.UndrainMember:
+		w.cluster.members[step.Member].isDraining = false
+	case planner.IsolateNode:
+		w.isolateFailing(step)
+	case planner.FenceNode:
+		w.fence(step.Fence.Node)
+	case planner.UnfenceNode:
+		delete(w.fenced, step.Fence.Node)
+	default:
+		panic(fmt.Sprintf("unknown step %T", step))
+	}
+	return ""
+}
+
+// growClaim: to what the spec asks for, and never twice.
+func (w *world) growClaim(step planner.GrowClaim) {
+	claim, there := w.claims[step.Name]
+	wanted := w.store.Spec.Backups.Storage.Size
+	if step.Component == v1alpha1.ComponentCoordinator {
+		wanted = w.store.Spec.Coordinator.State.Size
+	}
+	if !there || claim.Terminating || claim.AskedFor.Cmp(wanted) >= 0 {
+		panic(fmt.Sprintf("the claim %+v is to grow to %s", claim, wanted.String()))
+	}
+	claim.AskedFor = wanted
+	w.claims[step.Name] = claim
+}
+
+// newClaim asks for what the spec has.
+func (w *world) newClaim(name string) planner.Claim {
+	size := w.store.Spec.Backups.Storage.Size
+	if strings.HasSuffix(name, "-state") {
+		size = w.store.Spec.Coordinator.State.Size
+	}
+	return planner.Claim{Name: name, AskedFor: size}
+}
+
+// growVolumes makes volumes as large as their claims ask for.
+func (w *world) growVolumes() {
+	if w.rigid {
+		return
+	}
+	for name, claim := range w.claims {
+		claim.Size = claim.AskedFor
+		w.claims[name] = claim
+	}
+}
+
+// drill: of a process that others make up for, if that is on record, and never of a Store that its user wants to be left alone.
+func (w *world) drill(step planner.DrillMember) {
+	member := w.cluster.members[step.Member]
+	isRecorded := func(drill v1alpha1.Drill) bool {
+		return drill.Number == step.Number && drill.State == v1alpha1.DrillWaiting && drill.Member == step.Member &&
+			slices.Equal(drill.ServerIDs, []string{member.instance})
+	}
+	safe := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDataSafe)
+	switch {
+	case !slices.ContainsFunc(w.store.Status.Drills, isRecorded):
+		panic(step.Member + " is ended for a drill, and that is not on record")
+	case safe.Status != metav1.ConditionTrue:
+		panic(step.Member + " is ended for a drill, and DataSafe is not True")
+	case w.store.Spec.Paused || w.store.Spec.Hibernated:
+		panic(step.Member + " is ended for a drill of a Store that is to be left alone")
+	}
+	w.drilled = append(w.drilled, step.Member)
+	w.restart(planner.RestartMember{Member: step.Member, Pod: step.Pod})
+}
+
+// restart: of a process that others make up for, while none of these is away.
+func (w *world) restart(step planner.RestartMember) {
+	pod := w.pods[step.Pod.Name]
+	if !w.isReplicated() || pod.Inputs.Replication == nil && pod.Component == v1alpha1.ComponentMaster {
+		panic(step.Member + " is restarted, and what it holds is nowhere else")
+	}
+	if w.lacksCopies() {
+		w.broken = append(w.broken, pod.Name)
+	}
+	for name, member := range w.cluster.members {
+		if !w.runs(name, member) {
+			panic(fmt.Sprintf("%s is restarted while %s is away", step.Member, name))
+		}
+	}
+	w.end(pod)
+}
+
+// move: nothing must be lost by it, and that must be on record.
+func (w *world) move(step planner.MoveMember) {
+	member := w.cluster.members[step.Member]
+	if step.Drained {
+		w.leave(step, member)
+		return
+	}
+	if !w.dead[step.Node] && !w.isToBeLeft(step.Node) || member != nil && (w.runs(step.Member, member) || member.tablets > 0) {
+		panic(step.Member + " is moved from " + step.Node + ", and its process lives, or its data is nowhere else")
+	}
+	if w.lostDomains() > int(w.store.Spec.Replication.Factor) {
+		panic(step.Member + " is moved, though more nodes are lost than copies make up for")
+	}
+	isRecorded := func(m v1alpha1.MemberStatus) bool {
+		return m.Name == step.Member && m.Lost != nil && m.Lost.Node == step.Node && m.Lost.ProvenAt != nil
+	}
+	if !slices.ContainsFunc(w.store.Status.Masters.Members, isRecorded) {
+		panic(step.Member + " is moved, and why is not on record")
+	}
+	w.moveAway(step)
+}
+
+// isolateFailing: while all others are up, and nothing else is isolated without an order.
+func (w *world) isolateFailing(step planner.IsolateNode) {
+	for ordinal := range int(w.store.Spec.Masters.Replicas) {
+		other := v1alpha1.MasterMember("box", ordinal)
+		if member := w.cluster.members[other]; other != step.Member && (member == nil || !w.runs(other, member)) {
+			panic(step.Node + " is isolated while " + other + " is away")
+		}
+	}
+	for _, isolation := range w.store.Status.Isolations {
+		if isolation.Cause == v1alpha1.IsolatedFailures && slices.Contains(w.store.IsolatedNodes(), isolation.Node) {
+			panic(step.Node + " is isolated besides " + isolation.Node)
+		}
+	}
+	w.isolate(append(w.store.IsolatedNodes(), step.Node)...)
+}
+
+// fence: only what is on record, does not answer, and has no process of a master that lives.
+func (w *world) fence(node string) {
+	isRecorded := func(f v1alpha1.FenceStatus) bool { return f.Node == node }
+	if !w.dead[node] || !slices.ContainsFunc(w.store.Status.Fences, isRecorded) || len(w.fenced) >= int(w.store.Spec.Replication.Factor) {
+		panic(fmt.Sprintf("node %s is fenced: dead %v, on record %+v, fenced before %v", node, w.dead, w.store.Status.Fences, w.fenced))
+	}
+	w.fenced[node] = true
+}
+
+// isToBeLeft: it takes no pods of this Store.
+func (w *world) isToBeLeft(node string) bool {
+	return w.cordoned[node] || slices.Contains(w.store.IsolatedNodes(), node)
+}
+
+// leave: a member that moves away from a drained node has nothing that anybody needs, by the coordinator's word.
+func (w *world) leave(step planner.MoveMember, member *fakeMember) {
+	if !w.isToBeLeft(step.Node) || member != nil && !member.isDrained(w) {
+		panic(step.Member + " leaves " + step.Node + ", and is not drained, or has no reason to")
+	}
+	delete(w.cluster.members, step.Member)
+	w.moveAway(step)
+}
+
+func (w *world) moveAway(step planner.MoveMember) {
+	if step.Pod != nil {
+		w.end(w.pods[step.Pod.Name])
+	}
+	if step.Claim == "" {
+		return
+	}
+	if _, there := w.claims[step.Claim]; there {
+		panic("the claim " + step.Claim + " is there already")
+	}
+	w.claims[step.Claim] = w.newClaim(step.Claim)
+}
+
+func (w *world) retire(step planner.RetireMember) (refused string) {
+	member := w.cluster.members[step.Member]
+	if member != nil && member.tablets > 0 {
+		return fmt.Sprintf("%s owns %d tablets", step.Member, member.tablets)
+	}
+	isDrained := member != nil && member.isDrained(w)
+	if pod := w.podOf(step.Member); pod != nil && !isDrained && w.lacksCopies() && member != nil && w.runs(step.Member, member) {
+		w.broken = append(w.broken, pod.Name)
+	}
+	ordinal, _ := v1alpha1.MasterOrdinal("box", step.Member)
+	if member != nil && !isDrained && w.isReplicated() && ordinal >= int(w.store.Spec.Masters.Replicas) {
+		panic(step.Member + " is removed for good, and is not drained")
+	}
+	delete(w.cluster.members, step.Member)
+	if !isDrained {
+		w.cluster.short = 3
+	}
+	if step.Pod != nil {
+		w.deletePod(planner.PodRef{Name: step.Pod.Name, UID: step.Pod.UID})
+	}
+	return ""
+}
+
+func (w *world) drain(name string) (refused string) {
+	member := w.cluster.members[name]
+	if member.isDraining {
+		panic(name + " is drained twice")
+	}
+	w.checkOneLeaves(name)
+	for other, staying := range w.cluster.members {
+		if other != name && !staying.isDraining {
+			member.isDraining, member.copies = true, int64(3*w.store.Spec.Replication.Factor)
+			return ""
+		}
+	}
+	return "nobody would stay but " + name
+}
+
+// checkOneLeaves: of members that the spec has a place for, one at a time is drained, and only while nobody is away.
+func (w *world) checkOneLeaves(name string) {
+	replicas := int(w.store.Spec.Masters.Replicas)
+	if ordinal, _ := v1alpha1.MasterOrdinal("box", name); ordinal >= replicas {
+		return
+	}
+	if home := w.podOf(name).Node; !w.isToBeLeft(home) {
+		panic(name + " is drained, and may stay where it is")
+	}
+	for ordinal := range replicas {
+		other := v1alpha1.MasterMember("box", ordinal)
+		member := w.cluster.members[other]
+		if other != name && (member == nil || member.isDraining || !w.runs(other, member)) {
+			panic(name + " is drained while " + other + " is away, or is drained")
+		}
+	}
+	if w.lacksCopies() {
+		panic(name + " is drained while something is short of copies")
+	}
+}
+
+// evacuate moves a tablet, and a copy, of each member that leaves.
+func (w *world) evacuate() {
+	for _, name := range slices.Sorted(maps.Keys(w.cluster.members)) {
+		leaving := w.cluster.members[name]
+		if !leaving.isDraining {
+			continue
+		}
+		leaving.copies = max(leaving.copies-1, 0)
+		for _, other := range slices.Sorted(maps.Keys(w.cluster.members)) {
+			staying := w.cluster.members[other]
+			if !staying.isDraining && leaving.tablets > 0 && w.runs(name, leaving) && w.runs(other, staying) {
+				leaving.tablets--
+				staying.tablets++
+			}
+		}
+	}
+}
+
+func (w *world) createPod(step planner.CreatePod) {
+	for _, pod := range w.pods {
+		if pod.Member == step.Member && !pod.Terminating() {
+			panic(fmt.Sprintf("%s gets a second pod beside %s", step.Member, pod.Name))
+		}
+	}
+	claim, there := w.claims[step.Claim]
+	if replication := step.Inputs.Replication; there && replication != nil && !claim.Size.IsZero() &&
+		replication.StorageSize.Cmp(claim.Size) > 0 {
+		panic(fmt.Sprintf("a pod of %s is made for %s, and its volume has %s",
+			step.Member, replication.StorageSize.String(), claim.Size.String()))
+	}
+	if step.Inputs.InVolume() && (!there || claim.Terminating) {
+		panic(fmt.Sprintf("a pod of %s is made with the claim %+v", step.Member, claim))
+	}
+	name := resources.PodName(w.store.UID, step.Member, step.Number)
+	if w.names[name] || w.pods[name] != nil {
+		panic("the pod name " + name + " is used again")
+	}
+	w.uids++
+	w.pods[name] = &fakePod{Pod: planner.Pod{
+		Name: name, UID: fmt.Sprintf("uid%d.", w.uids), ResourceVersion: "1", Component: step.Component, Member: step.Member,
+		Number: step.Number, CreatedAt: w.now, Inputs: step.Inputs, Claim: step.Claim,
+	}}
+}
+
+// deletePod by the operator: the gate that must hold.
+func (w *world) deletePod(ref planner.PodRef) {
+	pod := w.pods[ref.Name]
+	if pod == nil || pod.UID != ref.UID || (ref.ResourceVersion != "" && pod.ResourceVersion != ref.ResourceVersion) {
+		return
+	}
+	asleep := w.store.Spec.Hibernated && w.store.Status.HibernatedSince != nil && pod.Inputs.InVolume()
+	if w.store.DeletionTimestamp == nil && pod.Process == planner.ProcessRunning && w.holdsData(pod) && !asleep {
+		w.broken = append(w.broken, pod.Name)
+	}
+	w.end(pod)
+	if w.store.DeletionTimestamp == nil && w.hasStandbys() && pod.Component == v1alpha1.ComponentCoordinator &&
+		pod.Process == planner.ProcessRunning && !w.isLedBySomebody() {
+		panic("the operator ends " + pod.Name + ", and no coordinator is left that could lead")
+	}
+}
+
+func (w *world) holdsData(pod *fakePod) bool {
+	if w.cluster == nil {
+		return false
+	}
+	if pod.Component == v1alpha1.ComponentCoordinator {
+		return pod.Name == w.cluster.pod && !w.hasStandbys()
+	}
+	member := w.cluster.members[pod.Member]
+	return member != nil && member.tablets > 0 && member.instance == instance(pod)
+}
+
+// isLedBySomebody, or could be in a moment.
+func (w *world) isLedBySomebody() bool {
+	return slices.ContainsFunc(w.livePods(), func(pod *fakePod) bool {
+		return pod.Component == v1alpha1.ComponentCoordinator && pod.Process == planner.ProcessRunning && !pod.deadNode
+	})
+}
