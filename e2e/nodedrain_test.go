@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,7 @@ func TestNodeDrained(t *testing.T) {
 		{"TwoNodesAreDrained", n.twoNodesAreDrained},
 		{"OneMemberMovesAndOneHasNoNode", n.oneMovesOneHasNoNode},
 		{"UncordonedNodeTakesIt", n.uncordonedNodeTakesIt},
+		{"IsolatedNodeIsLeft", n.isolatedNodeIsLeft},
 		{"ClientsSawNothingWrong", func(t *testing.T) { n.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
 	})
@@ -168,5 +170,33 @@ func (n *nodeDrain) uncordonedNodeTakesIt(t *testing.T) {
 			}
 		}
 	}
+	n.clients.goOn(t, "clients go on", 10)
+}
+
+// isolatedNodeIsLeft: a node that somebody wants nothing on has its master move away, in order, and gets none until that is taken back.
+func (n *nodeDrain) isolatedNodeIsLeft(t *testing.T) {
+	for node := range n.members {
+		kubectl(t, "uncordon", node)
+	}
+	control := list[podObject](t, "nodes", "", "-l", "node-role.kubernetes.io/control-plane")[0].Metadata.Name
+	pods := storePods(t, storeName)
+	members := slices.Sorted(maps.Keys(pods))
+	leaving := members[slices.IndexFunc(members, func(member string) bool {
+		return strings.Contains(member, "-master-") && pods[member].Spec.NodeName != control
+	})]
+	node, started := pods[leaving].Spec.NodeName, time.Now()
+	kubectl(t, "annotate", "store", storeName, "-n", namespace, v1alpha1.AnnotationIsolated+"="+node)
+	store := waitForStore(t, leaving+" is up elsewhere", startDeadline, func(store v1alpha1.Store) error {
+		on := storePods(t, storeName)[leaving].Spec.NodeName
+		if left := evacuations(store); on == node || on == "" || len(left) > 0 || store.Status.Masters.Ready != 3 {
+			return fmt.Errorf("it is on %q, %d members leave, %d are up", on, len(left), store.Status.Masters.Ready)
+		}
+		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
+	})
+	t.Logf("a master left an isolated node in %.1f s", time.Since(started).Seconds())
+	if store.Status.LossCount != 0 || len(store.Status.Recoveries) > 0 {
+		t.Errorf("losses %+v, recoveries %+v", store.Status.Losses, store.Status.Recoveries)
+	}
+	kubectl(t, "annotate", "store", storeName, "-n", namespace, v1alpha1.AnnotationIsolated+"-")
 	n.clients.goOn(t, "clients go on", 10)
 }

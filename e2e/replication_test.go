@@ -349,10 +349,12 @@ func (b *replicatedBox) moreIsLostThanCopiesSurvive(t *testing.T) {
 	b.writes.goesOn(t, "writes go on", 50)
 }
 
-// allPodsDeletedAtOnce: nothing is left in any memory, and everything comes back from the volumes.
+// allPodsDeletedAtOnce, as by a power failure, the operator's too: nothing is left in any memory, every process has another address, and
+// everything comes back from the volumes.
 func (b *replicatedBox) allPodsDeletedAtOnce(t *testing.T) {
 	old := storePods(t, storeName)
 	kubectl(t, "delete", "pods", "-n", namespace, "-l", v1alpha1.LabelStore+"="+storeName, "--wait=false")
+	kubectl(t, "delete", "pods", "-n", operatorNamespace, "-l", "app.kubernetes.io/name=rcbox-operator", "--wait=false")
 	eventually(t, "all pods are others", startDeadline, func() error {
 		now := storePods(t, storeName)
 		for member, pod := range old {
@@ -364,6 +366,13 @@ func (b *replicatedBox) allPodsDeletedAtOnce(t *testing.T) {
 	})
 	waitUntilSafe(t, "the Store is safe again")
 	b.sameClaims(t)
+	moved := 0
+	for member, pod := range storePods(t, storeName) {
+		if pod.Status.PodIP != old[member].Status.PodIP {
+			moved++
+		}
+	}
+	t.Logf("%d of %d pods have another address", moved, len(old))
 	b.writes.goesOn(t, "writes go on", 50)
 	b.acked = b.writes.end(t)
 	b.verify(t, "verify-cold-start")
