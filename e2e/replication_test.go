@@ -326,9 +326,12 @@ func (b *replicatedBox) moreIsLostThanCopiesSurvive(t *testing.T) {
 	}()
 	pods := storePods(t, storeName)
 	missed := []string{"box-master-0", "box-master-1", "box-master-2"}
+	// At once: one after the other, the last one would have everything.
+	arguments := []string{"delete", "pods", "-n", namespace, "--wait=false", "--grace-period=1"}
 	for _, member := range missed {
-		kubectl(t, "delete", "pod", pods[member].Metadata.Name, "-n", namespace, "--wait=false")
+		arguments = append(arguments, pods[member].Metadata.Name)
 	}
+	kubectl(t, arguments...)
 	waitForStore(t, "the Store says who is missed", startDeadline, func(store v1alpha1.Store) error {
 		safe := meta.FindStatusCondition(store.Status.Conditions, v1alpha1.ConditionDataSafe)
 		if safe == nil || safe.Status != metav1.ConditionFalse {

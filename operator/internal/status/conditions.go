@@ -99,6 +99,10 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 	if owners := filter(plan.Masters, func(v planner.MemberView) bool { return v.Tablets() > 0 && !v.Up }); len(owners) > 0 {
 		return no(v1alpha1.ReasonMembersDown, "the keys that "+names(owners)+" had cannot be read or written; "+up)
 	}
+	// A master's log must have a head on backups, and their promise not to give it to others: without, it answers nothing.
+	if silent := filter(plan.Masters, isSilent); len(silent) > 0 {
+		return no(v1alpha1.ReasonMembersDown, names(silent)+" cannot answer, for too few others are there to keep copies; "+up)
+	}
 	if waiting := filter(plan.Masters, isMissing); next.FormedAt == nil && len(waiting) > 0 {
 		return no(v1alpha1.ReasonForming, up+"; waiting for "+names(waiting))
 	}
@@ -106,6 +110,11 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 		return no(v1alpha1.ReasonMembersDown, "no master is up")
 	}
 	return verdict{metav1.ConditionTrue, v1alpha1.ReasonServing, up}
+}
+
+// isSilent: it is up, has tablets and copies of them, and serves nothing.
+func isSilent(v planner.MemberView) bool {
+	return v.Up && v.Tablets() > 0 && v.Reported.Copies > 0 && !v.Reported.Serving
 }
 
 func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict {

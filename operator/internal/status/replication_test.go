@@ -97,6 +97,14 @@ func TestConditionsWithCopies(t *testing.T) {
 		{"something is short", func(s *scene) {
 			s.plan.Shortfall = &planner.Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: "box-master-1 (3 of 10)"}
 		}, []string{safe + "=False UnderReplicated: box-master-1 (3 of 10)", available + "=True Serving"}},
+		{"a master has nobody to keep its copies", func(s *scene) {
+			s.plan.Masters[0].Reported.Serving, s.plan.Masters[0].Reported.Tablets = false, 3
+		}, []string{
+			available + "=False MembersDown: box-master-0 cannot answer, for too few others are there to keep copies; 2 of 2 masters are up",
+		}},
+		{"one without tablets is not missed", func(s *scene) {
+			s.plan.Masters[0].Reported.Serving, s.plan.Masters[0].Reported.Tablets = false, 0
+		}, []string{available + "=True Serving"}},
 		{"a recovery runs", func(s *scene) { s.recovery(2, 4, "") }, []string{
 			available + "=False RecoveryRuns: some keys cannot be read or written yet: recovery of box-master-1 (2.2): tablets left: 4" +
 				"; 2 of 2 masters are up",
