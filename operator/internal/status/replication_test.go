@@ -100,7 +100,8 @@ func TestConditionsWithCopies(t *testing.T) {
 		{"a master has nobody to keep its copies", func(s *scene) {
 			s.plan.Masters[0].Reported.Serving, s.plan.Masters[0].Reported.Tablets = false, 3
 		}, []string{
-			available + "=False MembersDown: box-master-0 cannot answer, for too few others are there to keep copies; 2 of 2 masters are up",
+			available + "=False MembersDown: box-master-0 cannot answer, for too few others are there to keep copies" +
+				"; 2 of 2 masters are up",
 		}},
 		{"one without tablets is not missed", func(s *scene) {
 			s.plan.Masters[0].Reported.Serving, s.plan.Masters[0].Reported.Tablets = false, 0
