@@ -60,9 +60,7 @@ fn shard(out: &mut Answers) -> Shard {
     };
     shard.coordinator_message(
         Time::ZERO,
-        ToShard {
-            kind: Some(coordinator::Kind::Welcome(welcome)),
-        },
+        ToShard::from(coordinator::Kind::Welcome(welcome)),
         out,
     );
     shard
