@@ -65,7 +65,9 @@ impl World {
     /// it is not enough.)
     fn has_checkpoint(&mut self) -> bool {
         let kept_by = self.kept_by();
-        kept_by.is_some_and(|members| self.lost_disks() < members)
+        // What was written while a member was away may be on the damaged disk alone.
+        let is_on_good_disks = self.damages == 0 || self.is_safe();
+        is_on_good_disks && kept_by.is_some_and(|members| self.lost_disks() < members)
     }
 
     /// So many members have a checkpoint that is current.
