@@ -80,9 +80,15 @@ build
 find_planted
 TARGETS=("$@")
 ((${#TARGETS[@]})) || mapfile -t TARGETS < <(for file in seeds/*.hex; do basename "$file" .hex; done)
-failed=0
+# As many at a time as there are processors: each takes one. Those that fail write themselves down: what `wait -n` says is of any one of them.
+failed=$FINDINGS/failed.list
+: >"$failed"
 for target in "${TARGETS[@]}"; do
 	seed "$target"
-	run "$target" || failed=1
+	while (($(jobs -rp | wc -l) >= $(nproc))); do
+		wait -n || true
+	done
+	{ run "$target" || echo "$target" >>"$failed"; } &
 done
-exit "$failed"
+wait
+[[ ! -s $failed ]]

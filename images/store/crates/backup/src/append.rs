@@ -1,5 +1,6 @@
 //! Appends: what they may do, and what they did.
 
+use trace::Event;
 use wire::ids::ReplyTo;
 use wire::peer::{Answer, Append, ReplicaId, Role, Status};
 use wire::time::Time;
@@ -37,6 +38,7 @@ impl<S: Storage> Backup<S> {
             Ok(bytes) => {
                 self.promise(now, log);
                 self.appends += 1;
+                trace::record(Event::AppendTaken, append.data.len() as u64);
                 if self.config.durability.is_flushed() {
                     self.commit.waiting.push(Waiting { to, log, bytes });
                     return;

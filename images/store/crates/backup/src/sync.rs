@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use trace::Event;
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, SERVING_PROMISE, Status};
 use wire::time::Time;
@@ -101,6 +102,7 @@ impl<S: Storage> Backup<S> {
         result: Result<(), StorageError>,
         out: &mut impl Output,
     ) {
+        trace::record(Event::Synced, 0);
         match scope {
             Scope::Superblock => self.superblock_synced(result, out),
             Scope::All => self.frames_synced(result, out),

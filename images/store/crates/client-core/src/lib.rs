@@ -13,6 +13,7 @@ mod lease;
 pub mod multi;
 mod operations;
 mod owned;
+pub mod paths;
 mod questions;
 mod random;
 mod rpc_ids;
@@ -49,6 +50,8 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// Operations under way at a time; more are refused.
     pub max_operations: usize,
+    /// The protocols in which the driver reaches servers, the fastest first. The coordinator is reached over `tcp` only.
+    pub protocols: Vec<&'static str>,
 }
 
 impl Config {
@@ -65,6 +68,7 @@ impl Config {
             idle_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(2),
             max_operations: 4096,
+            protocols: vec!["tcp"],
         })
     }
 }
@@ -189,7 +193,7 @@ pub struct IncrementObject<'a> {
 
 /// What a driver does for the client.
 pub trait Output {
-    /// Opens a connection to one `tcp:` locator; answered by [`Client::connected`] or [`Client::disconnected`]. A session
+    /// Opens a connection to one locator of [`Config::protocols`]; answered by [`Client::connected`] or [`Client::disconnected`]. A session
     /// whose connection failed may be asked to connect again, elsewhere.
     fn connect(&mut self, session: u64, locator: &str);
     /// Sends a request on an open connection, under this nonce.
@@ -208,6 +212,8 @@ enum Timer {
     FetchTable(TableId),
     ConnectCoordinator,
     RenewLease,
+    /// This session goes a slower way than there is: try the faster one.
+    TryFaster(u64),
 }
 
 /// One client: its operations, its connections, and what it knows of the store.
@@ -217,6 +223,7 @@ pub struct Client {
     random: random::Random,
     operations: slab::Slab<operations::Operation>,
     sessions: sessions::Sessions,
+    paths: paths::Paths,
     tables: cache::Tables,
     lease: lease::LeaseAgent,
     rpc_ids: rpc_ids::RpcIds,
@@ -235,6 +242,7 @@ impl Client {
             random: random::Random::new(config.seed),
             operations: slab::Slab::default(),
             sessions: sessions::Sessions::new(config.coordinator.clone()),
+            paths: paths::Paths::new(config.protocols.clone()),
             tables: cache::Tables::default(),
             lease: lease::LeaseAgent::default(),
             rpc_ids: rpc_ids::RpcIds::default(),
@@ -282,6 +290,7 @@ impl Client {
                 Timer::FetchTable(table) => self.fetch_table(now, table, out),
                 Timer::ConnectCoordinator => self.connect_coordinator(now, out),
                 Timer::RenewLease => self.renew_lease_if_due(now, out),
+                Timer::TryFaster(session) => self.try_faster(now, session, out),
             }
         }
         self.check_sessions(now, out);

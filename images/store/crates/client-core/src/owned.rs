@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use bytes::Bytes;
 use wire::ids::{ServerId, TableId};
 use wire::rpc::Lease;
 
@@ -13,7 +14,7 @@ use crate::{Error, Outcome};
 pub enum Owned {
     Table(TableId),
     Done,
-    Object(u64, Vec<u8>),
+    Object(u64, Bytes),
     Version(u64),
     Incremented(u64, [u8; 8]),
     Versions(Vec<Result<u64, Error>>),
@@ -37,7 +38,9 @@ impl From<Outcome<'_>> for Owned {
         match outcome {
             Outcome::Table(table) => Owned::Table(table),
             Outcome::Done => Owned::Done,
-            Outcome::Object { version, value } => Owned::Object(version, value.to_vec()),
+            Outcome::Object { version, value } => {
+                Owned::Object(version, Bytes::copy_from_slice(value))
+            }
             Outcome::Version(version) => Owned::Version(version),
             Outcome::Incremented { version, new_value } => Owned::Incremented(version, new_value),
             Outcome::Versions(versions) => Owned::Versions(versions),

@@ -4,7 +4,6 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use wire::ids::{ServerId, TableId};
-use wire::locator;
 use wire::map::Map;
 use wire::rpc::PingRequest;
 use wire::time::Time;
@@ -51,6 +50,10 @@ pub struct Session {
     /// The other side owes an answer, or a connection, since then.
     quiet_since: Time,
     is_pinged: bool,
+    /// It tries a faster way to where this session leads.
+    in_place_of: Option<u64>,
+    /// Another session has taken its place: nothing new is asked on it.
+    is_superseded: bool,
 }
 
 #[derive(Debug)]
@@ -88,7 +91,7 @@ impl Sessions {
     pub fn is_open(&self, session: u64) -> bool {
         self.sessions
             .get(session)
-            .is_some_and(|known| known.is_open)
+            .is_some_and(|known| known.is_open && !known.is_superseded)
     }
 
     fn add(
@@ -108,6 +111,8 @@ impl Sessions {
             waiting: Vec::new(),
             quiet_since: now,
             is_pinged: false,
+            in_place_of: None,
+            is_superseded: false,
         })
     }
 
@@ -164,6 +169,17 @@ impl Client {
         };
         known.is_open = true;
         known.quiet_since = now;
+        if let Some(locator) = known.alternatives.front() {
+            self.paths.works(locator);
+        }
+        if let Some(former) = known.in_place_of.take() {
+            self.supersede(now, former, session);
+        } else {
+            self.look_for_faster(session);
+        }
+        let Some(known) = self.sessions.sessions.get_mut(session) else {
+            return;
+        };
         let waiting = core::mem::take(&mut known.waiting);
         self.ready
             .extend(waiting.iter().map(|waiting| waiting.operation));
@@ -192,12 +208,7 @@ impl Client {
         if let Some(&session) = self.sessions.by_name.get(locator) {
             return Some(session);
         }
-        let alternatives: VecDeque<String> = locator::parse_list(locator)
-            .ok()?
-            .iter()
-            .filter(|locator| locator.tcp().is_ok())
-            .map(ToString::to_string)
-            .collect();
+        let alternatives = self.paths.alternatives(now, locator)?;
         let first = alternatives.front()?.clone();
         let name = locator.to_owned();
         let session =
@@ -276,7 +287,9 @@ impl Client {
             return;
         };
         if !known.is_open && known.alternatives.len() > 1 {
-            known.alternatives.pop_front();
+            if let Some(failed) = known.alternatives.pop_front() {
+                self.paths.failed(now, &failed);
+            }
             known.quiet_since = now;
             self.sessions.next_check = self
                 .sessions
@@ -292,7 +305,15 @@ impl Client {
             self.coordinator_failed(now, known, out);
             return;
         }
-        self.sessions.by_name.remove(&known.name);
+        if let Some(former) = known.in_place_of {
+            if let Some(failed) = known.alternatives.front() {
+                self.paths.failed(now, failed);
+            }
+            return self.look_for_faster(former);
+        }
+        if self.sessions.by_name.get(&known.name) == Some(&session) {
+            self.sessions.by_name.remove(&known.name);
+        }
         for waiting in known.waiting {
             self.tables
                 .invalidate(waiting.table, waiting.config_generation);
@@ -360,6 +381,57 @@ impl Client {
         }
     }
 
+    /// If there is a faster way to where a session leads, that is tried when its time has come.
+    fn look_for_faster(&mut self, session: u64) {
+        let Some(known) = self.sessions.sessions.get(session) else {
+            return;
+        };
+        let present = known.alternatives.front();
+        let better = present.and_then(|present| self.paths.better(&known.name, present));
+        if let Some((_, at)) = better
+            && !known.is_superseded
+        {
+            self.set_timer(at, Timer::TryFaster(session));
+        }
+    }
+
+    pub(crate) fn try_faster(&mut self, now: Time, session: u64, out: &mut impl Output) {
+        let Some(known) = self.sessions.sessions.get(session) else {
+            return;
+        };
+        let present = known.alternatives.front();
+        let better = present.and_then(|present| self.paths.better(&known.name, present));
+        let Some((locator, at)) = better.filter(|_| !known.is_superseded) else {
+            return;
+        };
+        if at > now {
+            return self.set_timer(at, Timer::TryFaster(session));
+        }
+        let alternatives = VecDeque::from([locator.clone()]);
+        let timeout = self.config.connect_timeout;
+        let trial = self.sessions.add(now, timeout, String::new(), alternatives);
+        if let Some(known) = self.sessions.sessions.get_mut(trial) {
+            known.in_place_of = Some(session);
+        }
+        out.connect(trial, &locator);
+    }
+
+    /// A faster way is open: what is asked from now on goes there.
+    fn supersede(&mut self, now: Time, former: u64, session: u64) {
+        let Some(replaced) = self.sessions.sessions.get_mut(former) else {
+            return; // It has ended meanwhile; this one ends when it has been idle for long.
+        };
+        replaced.is_superseded = true;
+        let name = replaced.name.clone();
+        // It ends with its last answer.
+        self.sessions.next_check = self.sessions.next_check.min(now);
+        self.sessions.by_name.insert(name.clone(), session);
+        if let Some(known) = self.sessions.sessions.get_mut(session) {
+            known.name = name;
+        }
+        self.look_for_faster(session);
+    }
+
     /// Pings sessions that have been quiet for half the timeout, gives up those that have been for all of it.
     pub(crate) fn check_sessions(&mut self, now: Time, out: &mut impl Output) {
         if now < self.sessions.next_check {
@@ -374,6 +446,9 @@ impl Client {
             };
             let give_up_at = if !known.is_open {
                 known.quiet_since + self.config.connect_timeout
+            } else if known.calls.is_empty() && known.is_superseded {
+                silent.push(session);
+                continue;
             } else if known.calls.is_empty() {
                 let end_at = known.quiet_since + self.config.idle_timeout;
                 if now >= end_at {

@@ -37,7 +37,7 @@ const MAX_WAITING: usize = 4096;
 /// let cluster = AsyncCluster::connect(locator)?;
 /// let table = cluster.create_table("fruit", 1).await?;
 /// cluster.write(table, b"apple", b"green").await?;
-/// assert_eq!(cluster.read(table, b"apple").await?.value, b"green");
+/// assert_eq!(cluster.read(table, b"apple").await?.value, b"green"[..]);
 /// # Ok::<(), rcbox_client::Error>(())
 /// # };
 /// # futures::executor::block_on(run)
@@ -127,9 +127,16 @@ impl AsyncCluster {
 
     /// See [`Cluster::with_options`].
     pub fn with_options(coordinator: &str, options: Options) -> Result<AsyncCluster, Error> {
+        AsyncCluster::of(Cluster::with_options(coordinator, options)?)
+    }
+
+    /// Makes one of a client that nothing was asked of yet.
+    pub fn of(cluster: Cluster) -> Result<AsyncCluster, Error> {
         let Cluster {
-            mut reactor, link, ..
-        } = Cluster::with_options(coordinator, options)?;
+            mut reactor,
+            link,
+            options,
+        } = cluster;
         let (orders, inbox) = sync_channel(MAX_WAITING);
         let remote = reactor.remote();
         let abandoned = Arc::new(AtomicBool::new(false));
@@ -261,6 +268,19 @@ impl Handler for Driver {
     fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
         self.link.frame(now, connection, nonce, payload, io);
         self.hand_out();
+    }
+
+    fn message(
+        &mut self,
+        now: Time,
+        connection: u64,
+        nonce: u64,
+        payload: Vec<u8>,
+        io: &mut Io,
+    ) -> Option<Vec<u8>> {
+        let read = self.link.message(now, connection, nonce, payload, io);
+        self.hand_out();
+        read
     }
 
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io) {

@@ -9,7 +9,7 @@
 //! let table = cluster.create_table("fruit", 1)?;
 //! let version = cluster.write(table, b"apple", b"green")?;
 //! let object = cluster.read(table, b"apple")?;
-//! assert_eq!((object.version, object.value.as_slice()), (version, &b"green"[..]));
+//! assert_eq!((object.version, &object.value[..]), (version, &b"green"[..]));
 //! cluster.remove(table, b"apple")?;
 //! assert!(cluster.read(table, b"apple").is_err_and(|error| error.is_absent()));
 //! # Ok::<(), Error>(())
@@ -29,17 +29,21 @@ pub mod ops;
 mod scan;
 mod types;
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use std::marker::PhantomData;
 
-use client_core::{Client, Config, OperationId, Owned};
-use net::{Limits, Reactor};
+use client_core::{Client, Config, Owned};
+use net::{FastConfig, Limits, Reactor, fast_config};
 
 pub use asynchronous::{AsyncCluster, Pending};
-pub use client_core::{IncrementObject, KeyObject, Multi, WriteObject};
+pub use client_core::{IncrementObject, KeyObject, Multi, OperationId, WriteObject};
 pub use error::Error;
+pub use net::{Port, PortKind};
 pub use scan::Scan;
+/// What a thread does, and when: `let recorder = trace::start("mine");` before, `recorder.read(1000)` after.
+pub use trace;
 pub use types::{ControlOutput, Incremented, Keyed, Object, Server, Tablet};
 pub use wire::ids::{ServerId, TableId};
 pub use wire::proto::{LogMetrics, ServerConfig, ServerStatistics};
@@ -53,12 +57,15 @@ pub type ReadObject<'a> = KeyObject<'a>;
 /// One object of a multi-remove.
 pub type RemoveObject<'a> = KeyObject<'a>;
 
-use link::Link;
+use link::{Link, Results};
 use ops::Operation;
 use wire::time::Time;
 
 /// Results of submitted operations that may wait to be asked for.
 const MAX_UNCLAIMED: usize = 4096;
+
+/// How long a way that is faster than TCP may take to open.
+const FAST_CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How a client behaves.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +76,8 @@ pub struct Options {
     pub spin: Duration,
     /// A connection that owes answers and is silent for this long is given up and opened again.
     pub session_timeout: Duration,
+    /// Servers that offer it are spoken to by the `fast` protocol over UDP; if that does not work, or with false, over TCP.
+    pub fast: bool,
 }
 
 impl Default for Options {
@@ -77,6 +86,7 @@ impl Default for Options {
             timeout: Duration::from_secs(10),
             spin: Duration::from_micros(100),
             session_timeout: Duration::from_millis(500),
+            fast: true,
         }
     }
 }
@@ -88,6 +98,13 @@ impl Default for Options {
 pub struct Ticket<O> {
     operation: OperationId,
     kind: PhantomData<fn() -> O>,
+}
+
+impl<O> Ticket<O> {
+    /// Names the operation; never reused within a client.
+    pub fn id(&self) -> OperationId {
+        self.operation
+    }
 }
 
 /// A store, seen from one thread of a client.
@@ -109,17 +126,50 @@ impl Cluster {
 
     /// See [`Cluster::connect`].
     pub fn with_options(coordinator: &str, options: Options) -> Result<Cluster, Error> {
+        let mut ports = Vec::new();
+        if options.fast {
+            let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+            let (receiver, sender) = net::open_udp(any, net::USUAL_MTU)?;
+            ports.push(Port {
+                kind: PortKind::Udp,
+                receiver: Box::new(receiver),
+                sender: Box::new(sender),
+            });
+        }
+        Cluster::with_ports(coordinator, options, ports)
+    }
+
+    /// As [`Cluster::with_options`], with these ports in place of the kernel's: a NIC that this process has for itself, for example. Of several ways to a server
+    /// the fastest is taken that works.
+    pub fn with_ports(
+        coordinator: &str,
+        options: Options,
+        ports: Vec<Port>,
+    ) -> Result<Cluster, Error> {
         let now = net::now();
         // The seed spreads the moments at which clients try again; clients that start in one nanosecond differ by their id.
         let seed = now.0 ^ u64::from(std::process::id()) << 40;
+        let mut kinds: Vec<PortKind> = ports.iter().map(|port| port.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let protocols = kinds.into_iter().map(PortKind::protocol).chain(["tcp"]);
         let config = Config {
             timeout: options.session_timeout,
+            protocols: protocols.collect(),
             ..Config::new(coordinator, seed)?
         };
-        let reactor = Reactor::new(net::Options {
+        let mut reactor = Reactor::new(net::Options {
             spin: options.spin,
             limits: Limits::default(),
         })?;
+        for port in ports {
+            let config = FastConfig {
+                // There is another way to go.
+                connect_timeout: FAST_CONNECT_TIMEOUT,
+                ..fast_config(port.kind)
+            };
+            reactor.add_port(port, config)?;
+        }
         Ok(Cluster {
             reactor,
             link: Link::new(Client::new(config, now), coordinator),
@@ -187,6 +237,22 @@ impl Cluster {
         Ok(self.link.results.has(ticket.operation))
     }
 
+    /// Waits until any operation that was started has ended, but no longer than `limit`; with none, receives what has come. The operation
+    /// that it gives is one that [`Cluster::wait`] gives the result of at once, and is given again until that was done.
+    pub fn wait_any(&mut self, limit: Duration) -> Result<Option<OperationId>, Error> {
+        if self.link.results.len() == 0 && limit.is_zero() {
+            self.reactor.poll(&mut self.link)?;
+        } else if self.link.results.len() == 0 {
+            self.turn_until(limit, |results| results.len() > 0)?;
+        }
+        Ok(self.link.results.first())
+    }
+
+    /// Whether the result of an operation has come with what was received so far.
+    pub fn has<O: Operation>(&self, ticket: &Ticket<O>) -> bool {
+        self.link.results.has(ticket.operation)
+    }
+
     /// Waits for an operation, but no longer than `limit`; true when [`Cluster::wait`] would give its result at once. For callers
     /// that have to look at something else from time to time.
     pub fn wait_for<O: Operation>(
@@ -194,13 +260,22 @@ impl Cluster {
         ticket: &Ticket<O>,
         limit: Duration,
     ) -> Result<bool, Error> {
+        self.turn_until(limit, |results| results.has(ticket.operation))?;
+        Ok(self.link.results.has(ticket.operation))
+    }
+
+    fn turn_until(
+        &mut self,
+        limit: Duration,
+        is_enough: impl Fn(&Results) -> bool,
+    ) -> Result<(), Error> {
         self.link.look_up_at(net::now() + limit);
         self.reactor.expect_answer();
-        while !self.link.results.has(ticket.operation) && !self.link.is_overdue() {
+        while !is_enough(&self.link.results) && !self.link.is_overdue() {
             self.reactor.turn(&mut self.link)?;
         }
         self.link.look_up_at(Time::NEVER);
-        Ok(self.link.results.has(ticket.operation))
+        Ok(())
     }
 
     /// Gives an operation up. It may take effect all the same, or have done so.
@@ -453,7 +528,7 @@ impl Cluster {
     /// let rules = RejectRules::default();
     /// let wanted = [&b"apple"[..], b"ghost"].map(|key| ReadObject { table, key, rules });
     /// let objects = cluster.multi_read(&wanted)?;
-    /// assert_eq!(objects[0].as_ref().unwrap().value, b"green");
+    /// assert_eq!(objects[0].as_ref().unwrap().value, b"green"[..]);
     /// assert!(objects[1].as_ref().unwrap_err().is_absent());
     /// # Ok::<(), rcbox_client::Error>(())
     /// # })

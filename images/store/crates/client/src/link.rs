@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use client_core::{Client, OperationId, Outcome, Output, Owned};
-use net::{Address, CloseReason, Handler, Io, Protocol};
+use net::{Address, CloseReason, Handler, Io, Target};
+use trace::Event;
 use wire::locator::Locator;
 use wire::time::Time;
 
@@ -35,6 +37,8 @@ pub(crate) struct Results {
     /// The value of the read that is waited for goes here.
     pub(crate) value: Vec<u8>,
     pub(crate) into_value: bool,
+    /// The message that is being read, if its memory may be kept.
+    kept: Option<Bytes>,
 }
 
 impl Results {
@@ -44,7 +48,8 @@ impl Results {
         result: Result<Outcome<'_>, client_core::Error>,
     ) {
         if self.awaited != Some(operation) {
-            self.ended.insert(operation, result.map(Owned::from));
+            let result = self.owned(result);
+            self.ended.insert(operation, result);
             return;
         }
         self.result = Some(match result {
@@ -53,8 +58,20 @@ impl Results {
                 self.value.extend_from_slice(value);
                 Ok(Owned::Version(version))
             }
-            other => other.map(Owned::from),
+            other => self.owned(other),
         });
+    }
+
+    /// A value that is most of a message stays in it.
+    fn owned(&self, result: Result<Outcome<'_>, client_core::Error>) -> Ended {
+        match (result, &self.kept) {
+            (Ok(Outcome::Object { version, value }), Some(kept))
+                if kept.as_ptr_range().contains(&value.as_ptr()) =>
+            {
+                Ok(Owned::Object(version, kept.slice_ref(value)))
+            }
+            (other, _) => other.map(Owned::from),
+        }
     }
 
     /// How many ended and were not asked for.
@@ -64,6 +81,11 @@ impl Results {
 
     pub(crate) fn has(&self, operation: OperationId) -> bool {
         self.ended.contains_key(&operation)
+    }
+
+    /// One of them.
+    pub(crate) fn first(&self) -> Option<OperationId> {
+        self.ended.keys().next().copied()
     }
 
     pub(crate) fn take(&mut self, operation: OperationId) -> Option<Ended> {
@@ -121,6 +143,7 @@ impl Link {
         io: &mut Io,
         start: impl FnOnce(&mut Client, Time, &mut Actions<'_>) -> OperationId,
     ) -> OperationId {
+        trace::record(Event::OperationStarted, 0);
         let (core, mut out) = self.split(io);
         start(core, now, &mut out)
     }
@@ -223,6 +246,22 @@ impl Handler for Link {
         }
     }
 
+    fn message(
+        &mut self,
+        now: Time,
+        connection: u64,
+        nonce: u64,
+        payload: Vec<u8>,
+        io: &mut Io,
+    ) -> Option<Vec<u8>> {
+        let payload = Bytes::from(payload);
+        self.results.kept = Some(payload.clone());
+        self.frame(now, connection, nonce, &payload, io);
+        self.results.kept = None;
+        // If nobody kept any of it, the next one gets its memory.
+        payload.try_into_mut().ok().map(Vec::from)
+    }
+
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io) {
         if let Some((session, locator)) = self.sessions.remove(connection) {
             self.problem = Some(format!("{locator}: {reason}"));
@@ -255,16 +294,10 @@ pub struct Actions<'a> {
 impl Output for Actions<'_> {
     fn connect(&mut self, session: u64, locator: &str) {
         // A locator that cannot be read fails like a name that does not exist.
-        let address = Locator::parse(locator)
-            .ok()
-            .and_then(|locator| {
-                locator
-                    .tcp()
-                    .ok()
-                    .map(|(host, port)| Address::new(host, port))
-            })
-            .unwrap_or_else(|| Address::new(locator, 0));
-        let connection = self.io.connect(&address, Protocol::Rpc);
+        let target = Locator::parse(locator)
+            .and_then(|locator| Target::of(&locator))
+            .unwrap_or_else(|_| Target::Tcp(Address::new(locator, 0)));
+        let connection = self.io.connect_to(&target, false);
         self.sessions.insert(session, connection, locator);
     }
 
@@ -287,5 +320,6 @@ impl Output for Actions<'_> {
         result: Result<Outcome<'_>, client_core::Error>,
     ) {
         self.results.complete(operation, result);
+        trace::record(Event::OperationCompleted, operation.0);
     }
 }

@@ -4,6 +4,7 @@
 //! [`AsyncCluster`](crate::AsyncCluster) makes a future of it. Keys and values are anything that has bytes: slices for a call that
 //! waits, vectors for one that outlives its caller.
 
+use bytes::Bytes;
 use std::time::Duration;
 
 use client_core::{Client, Multi, OperationId, Owned, Question};
@@ -155,7 +156,7 @@ operations! {
     Owned::Objects(objects) => {
         let read = |(version, content): (u64, &[u8])| {
             let object = KeysAndValue::parse(content).map_err(|_| MALFORMED)?;
-            Ok(Object { version, value: object.value().to_vec() })
+            Ok(Object { version, value: Bytes::copy_from_slice(object.value()) })
         };
         Ok(objects.iter().map(|object| object.map_err(Error::from).and_then(read)).collect())
     };

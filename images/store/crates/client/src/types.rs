@@ -1,5 +1,6 @@
 //! What operations give.
 
+use bytes::Bytes;
 use wire::ids::ServerId;
 
 /// An object as it was read.
@@ -7,7 +8,8 @@ use wire::ids::ServerId;
 pub struct Object {
     /// Grows with every write of this key; never 0.
     pub version: u64,
-    pub value: Vec<u8>,
+    /// A long one lies where it was received: it was not copied.
+    pub value: Bytes,
 }
 
 /// An object with all its keys.

@@ -159,8 +159,23 @@ impl Coordinator {
     /// Why a member that is to leave and that nobody seems to need is not drained yet.
     pub(crate) fn why_drain_goes_on(&self, name: &str) -> Option<String> {
         let member = self.members.get(name)?;
-        let text = "it may still get copies where there are too few others, until all servers know that it gets none: ask again in a second";
-        member.is_last_resort.then(|| text.to_owned())
+        if member.is_last_resort {
+            return Some(
+                "it may still get copies where there are too few others, until all servers know that it gets none: ask again in a second"
+                    .to_owned(),
+            );
+        }
+        self.other_masters(name).next()?;
+        // What was shown before all masters know the backup would be taken back when they are told of it.
+        let mut servers = member.servers().iter();
+        servers
+            .find_map(|&index| self.members.server(index).filter(|it| it.is_opening()))
+            .map(|server| {
+                format!(
+                    "the backup of server {} has not opened its storage yet: ask again in a second; if that lasts, its log says why",
+                    server.id
+                )
+            })
     }
 
     fn tablets_at(&self, name: &str) -> u64 {

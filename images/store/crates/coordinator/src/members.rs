@@ -15,6 +15,7 @@ use wire::member::{BackupReport, Hello, Pong, RefusedReason};
 use wire::time::Time;
 
 use crate::Limits;
+use crate::ports::Told;
 use crate::state::records::Key;
 use crate::upgrade::formats_of;
 
@@ -79,6 +80,7 @@ pub struct Server {
     pub log_capacity_bytes: u64,
     /// What it reported last.
     pub pong: Pong,
+    pub ports: Told,
 }
 
 impl Server {
@@ -97,11 +99,17 @@ impl Server {
             open_floor: None,
             log_capacity_bytes: 0,
             pong: Pong::default(),
+            ports: Told::default(),
         }
     }
 
     pub fn has_enlisted(&self) -> bool {
         !self.locator.is_empty()
+    }
+
+    /// It has a backup, which has not said yet what it has.
+    pub fn is_opening(&self) -> bool {
+        self.link.is_some() && !self.backup_locator.is_empty() && self.backup.is_none()
     }
 
     /// For people: what the store does when it is dead.

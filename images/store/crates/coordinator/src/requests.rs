@@ -1,7 +1,7 @@
 //! The coordinator's side of the client protocol.
 
 use wire::ids::{ReplyTo, ServerId, TableId};
-use wire::member::{Control, TabletOrder, TabletRange, TabletSplit, ToShard, coordinator};
+use wire::member::{TabletOrder, TabletRange, TabletSplit, ToShard, coordinator};
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, ErrorResponse, RetryResponse, control_op};
 use wire::status::Status;
@@ -11,8 +11,6 @@ use crate::pending::{Goal, Operation};
 use crate::questions::reply_ping;
 use crate::tables::{CreateError, SplitError, Tablet};
 use crate::{Coordinator, Output, level};
-
-use std::collections::BTreeMap;
 
 /// A refusal that comes from a handler.
 pub(crate) enum Refused {
@@ -453,33 +451,8 @@ impl Coordinator {
             let level = u32::from_le_bytes(*level).clamp(level::ERROR, level::DEBUG);
             out.log_message(level, &String::from_utf8_lossy(text));
         }
-        let number = self.pending.next_number();
-        let mut asked = 0;
-        for (_, _, link) in self.members.linked() {
-            let sequence = link.sequence();
-            link.unanswered.insert(sequence, number);
-            asked += 1;
-            let control = Control {
-                sequence,
-                op: request.control_op,
-                input: request.input.to_vec(),
-            };
-            let kind = coordinator::Kind::Control(control);
-            out.send_member(link.connection, ToShard::from(kind));
-        }
-        let goal = Goal::Control {
-            server_count: asked,
-            responses: BTreeMap::new(),
-            response_bytes: 0,
-        };
-        let deadline = now + self.config.control_timeout;
-        self.pending
-            .start(number, goal, to, asked as usize, deadline);
-        if asked == 0
-            && let Some(operation) = self.pending.answered(number, |_| {})
-        {
-            self.conclude(operation, out);
-        }
+        let order = (request.control_op, request.input);
+        self.begin_control(now, order, |_| true, to, out);
         Ok(())
     }
 

@@ -74,6 +74,7 @@ impl Coordinator {
                 let loads = std::mem::take(&mut pong.loads);
                 if let Some(server) = self.members.server_mut(index) {
                     self.balance.told(now, server.id, &loads);
+                    server.ports.hear(now, std::mem::take(&mut pong.ports));
                     server.pong = pong;
                 }
             }

@@ -4,6 +4,8 @@ use wire::format::Formats;
 use wire::ids::ServerId;
 use wire::member::Settings;
 
+pub use crate::ports::{Ping, Port};
+
 /// The whole store at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterStatus {
@@ -122,6 +124,8 @@ pub struct Member {
     pub domain: String,
     /// Set while it is to leave the store.
     pub draining: Option<Draining>,
+    /// Beside TCP on the pod network, as its process told last; empty of one that has none.
+    pub ports: Vec<Port>,
 }
 
 /// How far a member is with leaving the store.
@@ -522,6 +526,45 @@ pub struct Drain {
     pub name: String,
     /// The store that is meant; 0 for whichever this is.
     pub expected_cluster_id: u64,
+}
+
+/// A control operation for some shards.
+pub struct ControlOrder {
+    /// Empty: all.
+    pub member: String,
+    pub shard_index: Option<u32>,
+    pub op: u32,
+    pub input: Vec<u8>,
+}
+
+/// A shard that was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub server_id: ServerId,
+    pub member: String,
+    pub shard_index: u32,
+}
+
+/// Why none is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ControlError {
+    NoMember(String),
+    NotConnected,
+    Busy,
+}
+
+impl core::fmt::Display for ControlError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            ControlError::NoMember(name) => write!(f, "no member {name:?} in this store"),
+            ControlError::NotConnected => {
+                f.write_str("no such shard is connected to the coordinator now; `rcbox status` shows those that are")
+            }
+            ControlError::Busy => {
+                f.write_str("too many questions to servers are under way; ask again in a second")
+            }
+        }
+    }
 }
 
 /// Why a member is not drained, or not kept.

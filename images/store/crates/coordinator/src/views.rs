@@ -37,7 +37,7 @@ impl Coordinator {
             upgrade: self.upgrade_view(),
             settings: self.settings(),
             build_version: self.config.build_version.clone(),
-            members: self.member_views(),
+            members: self.member_views(now),
             table_count: self.tables.len() as u64,
             replicas: self.fewest_replicas(),
             recoveries: self.recoveries.shown(),
@@ -153,7 +153,7 @@ impl Coordinator {
         masters.map(|server| server.replicas).min().unwrap_or(0)
     }
 
-    fn member_views(&self) -> Vec<Member> {
+    fn member_views(&self, now: Time) -> Vec<Member> {
         let view = |(name, member): (&String, &crate::members::Member)| Member {
             name: name.clone(),
             state: if self.members.is_up(member.servers()) {
@@ -174,6 +174,7 @@ impl Coordinator {
                 .and_then(|&index| self.members.server(index))
                 .map_or_else(String::new, |server| server.domain.clone()),
             draining: member.is_draining.then(|| self.draining(name)),
+            ports: self.port_views(now, member.servers()),
         };
         self.members.iter().map(view).collect()
     }

@@ -10,7 +10,8 @@ use coordinator::status::Draining;
 use coordinator::{Drain, DrainError, MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use wire::ids::ServerId;
 use wire::member::{
-    Backups, CopiesAt, Hello, Migrated, MigrationId, OnDraining, Pong, coordinator::Kind, shard,
+    BackupReport, Backups, CopiesAt, Hello, Migrated, MigrationId, OnDraining, Pong,
+    coordinator::Kind, shard,
 };
 
 fn drain(name: &str) -> Drain {
@@ -246,6 +247,37 @@ fn what_is_drained_stays_so() {
         !shown.waits_for.iter().any(|why| why.contains("may still")),
         "{shown:?}"
     );
+}
+
+/// A server that is drained dies and is started again: what its new process shows as drained stays so, too.
+#[test]
+fn what_is_drained_is_not_taken_back_when_its_backup_opens() {
+    let mut store = Store::new(4);
+    let list = list_of(&try_drain(&mut store.harness, "m1").unwrap().1, 102).unwrap();
+    let list = all_need_nothing(&mut store, list);
+    store.kill(1);
+    let known = Backups {
+        number: list.number + 1,
+        backups: list.backups[1..].to_vec(),
+    };
+    let (welcome, _) = store.harness.enlist(111, with_replicas("m1", 11));
+    pongs(&mut store, &known, &[]);
+    let waits = |store: &Store| shown(&store.harness, "m1").unwrap().waits_for.join("; ");
+    assert!(
+        waits(&store).contains("has not opened its storage"),
+        "{}",
+        waits(&store)
+    );
+    let refused = remove(&mut store, "m1").unwrap_err();
+    assert!(refused.contains("has not opened its storage"), "{refused}");
+
+    store.ids.insert(11, ServerId(welcome.server_id));
+    let actions = store.says(11, shard::Kind::BackupReport(BackupReport::default()));
+    let list = list_of(&actions, 102).expect("all are told of the backup");
+    assert!(!shown(&store.harness, "m1").unwrap().is_drained);
+    pongs(&mut store, &list, &[]);
+    assert!(shown(&store.harness, "m1").unwrap().is_drained);
+    assert_eq!(remove(&mut store, "m1"), Ok(()));
 }
 
 #[test]

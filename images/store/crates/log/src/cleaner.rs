@@ -176,6 +176,7 @@ impl Log {
             || self.waits_for_replicas()
             || self.copies.kept_bytes > 0
             || self.pin.is_some() && self.would_clean_pinned()
+            || self.best_lent_victim().is_some()
     }
 
     /// Whether there would be a victim if nothing were pinned.
@@ -227,7 +228,7 @@ impl Log {
                 });
                 Cleaning::More
             }
-            None if self.waits_for_replicas() => Cleaning::Waiting,
+            None if self.call_back() || self.waits_for_replicas() => Cleaning::Waiting,
             None => Cleaning::Idle,
         }
     }
@@ -235,7 +236,12 @@ impl Log {
     /// The closed segment with the most to gain per byte copied, old ones first: what is still alive in an old segment
     /// will probably stay so, while a young one is worth waiting for.
     pub(crate) fn best_victim(&self) -> Option<u32> {
-        self.best_victim_of(|segment| !segment.is_pinned)
+        self.best_victim_of(|segment| !segment.is_pinned && segment.loans == 0)
+    }
+
+    /// The same of those of which something is lent.
+    pub(crate) fn best_lent_victim(&self) -> Option<u32> {
+        self.best_victim_of(|segment| !segment.is_pinned && segment.loans > 0)
     }
 
     fn best_victim_of(&self, is_meant: impl Fn(&Segment) -> bool) -> Option<u32> {

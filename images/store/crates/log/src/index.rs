@@ -11,6 +11,7 @@ use core::ops::Range;
 
 use crate::position::Reference;
 use crate::prefetch::prefetch;
+use crate::region::Region;
 
 const BUCKET_WORDS: usize = 8;
 const BUCKET_BYTES: usize = 8 * BUCKET_WORDS;
@@ -19,7 +20,7 @@ const CHAIN: usize = BUCKET_WORDS - 1;
 
 /// Finds entries by the hash of their key. It does not know keys: whoever looks something up compares them.
 pub struct Index {
-    words: Vec<u64>,
+    words: Region<u64>,
     /// Where the first bucket starts in `words`, so that buckets are cache lines.
     first_word: usize,
     bucket_count: usize,
@@ -52,10 +53,29 @@ impl Index {
 
     /// A table of about `bytes`. The operating system commits the memory as it is touched.
     pub fn new(bytes: usize) -> Index {
+        Index::in_memory(Region::zeroed(Self::words_for(bytes)))
+    }
+
+    /// Words that a table of about `bytes` takes: one bucket more, for all to be cache lines.
+    pub fn words_for(bytes: usize) -> usize {
         let total = bytes.clamp(Self::MIN_BYTES, BUCKET_BYTES << 31) / BUCKET_BYTES;
+        (total + 1) * BUCKET_WORDS
+    }
+
+    /// Has an empty table use this memory, and give its own back.
+    ///
+    /// # Panics
+    /// If it is not as large, or the table is in use.
+    pub fn use_memory(&mut self, memory: &'static mut [u64]) {
+        assert_eq!(memory.len(), self.words.len(), "a table keeps its size");
+        assert!(self.is_empty(), "a table in use stays where it is");
+        *self = Index::in_memory(Region::Lent(memory));
+    }
+
+    fn in_memory(words: Region<u64>) -> Index {
+        let total = words.len() / BUCKET_WORDS - 1;
         // One bucket in eight overflows at most at the load factors that make sense.
         let overflow = total / 8;
-        let words = vec![0; (total + 1) * BUCKET_WORDS];
         let first_word = words.as_ptr().align_offset(BUCKET_BYTES) % BUCKET_WORDS;
         Index {
             words,
@@ -118,7 +138,7 @@ impl Index {
         Some(reference_of(*slot))
     }
 
-    /// Where the table lies, until [`Self::clear`].
+    /// Where the table lies, until [`Self::clear`], or for ever if somebody lent the memory.
     pub fn memory(&self) -> Range<*const u64> {
         self.words.as_ptr_range()
     }
@@ -128,8 +148,7 @@ impl Index {
         if self.is_empty() && self.overflow.fresh == 0 {
             return;
         }
-        // New zeroed memory costs nothing until it is touched; filling the old would touch all of it.
-        *self = Index::new((self.bucket_count + self.overflow.capacity) * BUCKET_BYTES);
+        *self = Index::in_memory(std::mem::take(&mut self.words).cleared());
     }
 
     /// Has the processor fetch the bucket of `hash`: for many lookups in a row.

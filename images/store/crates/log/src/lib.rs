@@ -9,9 +9,11 @@ mod cleaner;
 mod copies;
 mod index;
 mod ledger;
+mod loans;
 mod log;
 mod position;
 mod prefetch;
+mod region;
 mod segment;
 
 pub use changes::Appends;

@@ -14,6 +14,7 @@ use crate::cleaner::Cleaner;
 use crate::copies::Copies;
 use crate::ledger::Ledger;
 use crate::position::{LogPosition, Reference};
+use crate::region::Region;
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, State};
 
 /// Segments that stay free for the cleaner: with one it can copy the live part of any victim, and then has that victim.
@@ -96,6 +97,11 @@ impl Config {
         Ok(())
     }
 
+    /// What a log takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.segment_bytes as usize * self.segment_count as usize
+    }
+
     /// Bytes of entries that one atomic append may take: segments can then be filled to three eighths at the very least.
     pub fn max_append_bytes(&self) -> usize {
         self.segment_bytes as usize / 8 * 5
@@ -153,7 +159,7 @@ pub struct Log {
     origin: Origin,
     /// Of segments that are opened from now on.
     format: u32,
-    pub(crate) memory: Vec<u8>,
+    pub(crate) memory: Region<u8>,
     pub(crate) segments: Vec<Segment>,
     pub(crate) free: Vec<u32>,
     pub(crate) by_id: Map<u64, u32>,
@@ -179,28 +185,43 @@ pub struct Log {
     pub(crate) appended: Appended,
     pub(crate) cleaner: Cleaner,
     pub(crate) pin: Option<Pin>,
+    /// Counts [`Log::reset`]: what was lent before is gone.
+    pub(crate) run: u16,
+    /// The segment of which the cleaner wants back what is lent.
+    pub(crate) recall: Option<u32>,
 }
 
 impl Log {
     /// An empty log. The operating system commits its memory as it is touched.
     pub fn new(config: Config, origin: Origin) -> Result<Log, ConfigError> {
         config.check()?;
-        let bytes = config.segment_bytes as usize * config.segment_count as usize;
-        Ok(Log::in_memory(vec![0; bytes], config, origin))
+        let bytes = config.memory_bytes();
+        Ok(Log::in_memory(Region::zeroed(bytes), config, origin))
+    }
+
+    /// Has a log in which there is nothing yet use this memory, and give its own back.
+    ///
+    /// # Panics
+    /// If it is not as large, or the log is in use.
+    pub fn use_memory(&mut self, memory: &'static mut [u8]) {
+        assert_eq!(memory.len(), self.memory.len(), "a log keeps its size");
+        assert_eq!(self.next_segment_id, 1, "a log in use stays where it is");
+        self.memory = Region::Lent(memory);
     }
 
     /// Forgets everything and starts a new log, for another origin, in the same memory.
     pub fn reset(&mut self, origin: Origin) {
         let memory = std::mem::take(&mut self.memory);
         let (appended, cleaned, format) = (self.appended, self.cleaner.stats, self.format);
+        let run = self.run.wrapping_add(1);
         *self = Log::in_memory(memory, self.config, origin);
-        self.format = format;
+        (self.format, self.run) = (format, run);
         // Counters never go back.
         self.appended = appended;
         self.cleaner.stats = cleaned;
     }
 
-    fn in_memory(memory: Vec<u8>, config: Config, origin: Origin) -> Log {
+    fn in_memory(memory: Region<u8>, config: Config, origin: Origin) -> Log {
         let count = config.segment_count;
         Log {
             memory,
@@ -228,6 +249,8 @@ impl Log {
             appended: Appended::default(),
             cleaner: Cleaner::default(),
             pin: None,
+            run: 0,
+            recall: None,
             config,
             origin,
             format: FIRST_FORMAT,
@@ -403,6 +426,11 @@ impl Log {
                 crate::prefetch::prefetch(byte);
             }
         }
+    }
+
+    /// Whether it lies in memory that somebody lent.
+    pub fn is_lent(&self) -> bool {
+        matches!(self.memory, Region::Lent(_))
     }
 
     /// Where all segments lie, for as long as the log lives: for who has the operating system commit it ahead of its use.

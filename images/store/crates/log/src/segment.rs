@@ -33,6 +33,10 @@ pub(crate) struct Segment {
     pub settled: bool,
     /// Somebody still reads it; see [`crate::Log::pin_heads`].
     pub is_pinned: bool,
+    /// How often something of it is lent; see [`crate::Log::lend`].
+    pub loans: u32,
+    /// It is wanted back, and lent no more.
+    pub is_recalled: bool,
     /// Bytes of entries, segment header included.
     pub used_bytes: u32,
     /// Bytes of entries that are needed, segment header excluded; exact at all times.
@@ -59,6 +63,8 @@ impl Segment {
             format: FIRST_FORMAT,
             settled: false,
             is_pinned: false,
+            loans: 0,
+            is_recalled: false,
             used_bytes: 0,
             live_bytes: 0,
             tombstone_bytes: 0,

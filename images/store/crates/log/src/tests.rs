@@ -11,6 +11,7 @@ use wire::keys::KeysAndValue;
 use crate::*;
 
 mod changes;
+mod loans;
 mod replicas;
 
 use replicas::Replicas;
@@ -448,6 +449,36 @@ fn a_segment_says_whose_it_is_and_which_versions_are_used_up() {
     assert_eq!(header.server_id, ServerId::new(1, 0));
     assert_eq!((header.segment_id, header.safe_version), (1, 77));
     assert_eq!(header.segment_bytes, 4096);
+}
+
+#[test]
+fn a_log_and_a_table_in_lent_memory_stay_there_and_are_cleared() {
+    let mut store = Store::new(4096, 8, Durability::Unreplicated);
+    let log: &'static mut [u8] = vec![0; 8 * 4096].leak();
+    let words: &'static mut [u64] = vec![0; Index::words_for(Index::MIN_BYTES)].leak();
+    let (log_at, words_at) = (log.as_ptr(), words.as_ptr());
+    store.keeper.index = Index::new(Index::MIN_BYTES);
+    store.log.use_memory(log);
+    store.keeper.index.use_memory(words);
+    assert!(store.log.is_lent());
+    for round in 0..2 {
+        for key in 0..20_u64 {
+            store.write(&key.to_le_bytes(), b"value").unwrap();
+        }
+        assert_eq!(store.log.audit(&store.keeper), Ok(()));
+        assert_eq!(store.keeper.index.len(), 20, "round {round}");
+        assert_eq!(store.log.memory().start, log_at);
+        assert_eq!(store.keeper.index.memory().start, words_at);
+        let origin = Origin {
+            cluster_id: 5,
+            server_id: ServerId::new(6, 0),
+        };
+        store.log.reset(origin);
+        store.keeper.index.clear();
+        store.keeper.results.clear();
+        assert!(store.keeper.index.is_empty() && store.log.is_lent());
+        assert_eq!(store.keeper.index.references().count(), 0);
+    }
 }
 
 #[test]

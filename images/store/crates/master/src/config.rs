@@ -102,6 +102,11 @@ impl Config {
         })
     }
 
+    /// What the hash table takes, in words of 8 bytes.
+    pub fn hash_table_words(&self) -> usize {
+        log::Index::words_for(self.hash_table_bytes)
+    }
+
     /// Of the log.
     pub fn log(&self) -> log::Config {
         let segments = self.log_bytes / self.segment_bytes.max(1) as usize;

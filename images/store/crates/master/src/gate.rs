@@ -4,6 +4,7 @@ use core::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use log::LogPosition;
+use trace::Event;
 use wire::ids::ReplyTo;
 use wire::rpc::RetryResponse;
 
@@ -103,6 +104,7 @@ impl Gate {
         parts
             .iter()
             .for_each(|part| payload.extend_from_slice(part));
+        trace::record_at(Event::Held, to.connection, to.nonce);
         self.held_bytes += payload.len();
         self.held.push(Reverse(Held {
             seen,
@@ -120,6 +122,7 @@ impl Gate {
             && let Some(Reverse(mut held)) = self.held.pop()
         {
             self.held_bytes -= held.payload.len();
+            trace::record_at(Event::Released, held.to.connection, held.to.nonce);
             out.reply(held.to, &[&held.payload]);
             if self.spare.len() < SPARE_BUFFERS && held.payload.capacity() <= SPARE_BYTES {
                 held.payload.clear();

@@ -11,6 +11,7 @@ mod backups;
 mod config;
 mod enumerate;
 mod fill;
+mod foresight;
 mod gate;
 mod leases;
 mod loads;
@@ -35,7 +36,7 @@ mod walk;
 
 pub use config::{Config, Identity, Replication};
 pub use log::{Durability, LogPosition};
-pub use output::{Channel, DriverCounters, Output, Session};
+pub use output::{Channel, DriverCounters, Lender, Output, Session};
 pub use replay::{Replay, ReplayError, ReplayStats};
 pub use shard::Shard;
 pub use stats::Stats;

@@ -6,7 +6,7 @@ use log::Origin;
 use wire::bugs::{Bug, is_planted};
 use wire::format::FIRST_FORMAT;
 use wire::ids::{ServerId, TableId};
-use wire::member::{self, Position, TabletRange, ToCoordinator, coordinator, shard};
+use wire::member::{self, PortReport, Position, TabletRange, ToCoordinator, coordinator, shard};
 use wire::time::Time;
 
 use crate::leases::Leases;
@@ -32,6 +32,8 @@ pub(crate) struct Membership {
     link: Option<Link>,
     /// Orders to take a tablet that some objects of are still here from before; with the number to report, if any.
     waiting: Vec<(Option<u64>, TabletRange)>,
+    /// To be told with the next Pong.
+    ports: Vec<PortReport>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -477,10 +479,18 @@ impl Shard {
         }
     }
 
+    /// What the driver has found out of the process's ports: the coordinator is told soon.
+    pub fn report_ports(&mut self, ports: Vec<PortReport>) {
+        self.membership.ports = ports;
+    }
+
     fn pong(&mut self, now: Time, sequence: u64, out: &mut impl Output) {
-        let loads = match self.membership.is_connected() {
-            true => self.loads.pinged(&self.store),
-            false => Vec::new(),
+        let (loads, ports) = match self.membership.is_connected() {
+            true => (
+                self.loads.pinged(&self.store),
+                std::mem::take(&mut self.membership.ports),
+            ),
+            false => Default::default(),
         };
         let replication = self.replication_report().unwrap_or_default();
         let pong = member::Pong {
@@ -497,6 +507,7 @@ impl Shard {
             loads,
             settings: self.membership.settings,
             replicas: Some(self.config.replication.map_or(0, |it| it.replicas.into())),
+            ports,
         };
         out.send_coordinator(message(shard::Kind::Pong(pong)));
     }

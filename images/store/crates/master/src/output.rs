@@ -1,5 +1,7 @@
 //! What a shard says to its driver.
 
+use core::ops::Range;
+
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{Settings, ToCoordinator};
 
@@ -14,10 +16,21 @@ pub enum Channel {
     Migration,
 }
 
+/// Gives what was lent under a token, of that length; `None` if it is gone.
+pub type Lender<'l> = dyn Fn(u64, usize) -> Option<&'l [u8]> + 'l;
+
 /// Where a shard's words go. The driver writes them straight into its buffers.
 pub trait Output {
     /// Answers a request; the parts, one behind the other, are one payload.
     fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]);
+    /// As `reply`, with `head` and what the shard keeps where it is until [`crate::Shard::returned`] is told this token: `length` bytes that
+    /// [`crate::Shard::lent`] gives. False if the driver takes no loan: it was then told nothing.
+    fn reply_lent(&mut self, _to: ReplyTo, _head: &[u8], _token: u64, _length: usize) -> bool {
+        false
+    }
+    /// Gives everything back that was lent under one of these tokens, before the shard's memory is used for something else; `lend` gives it for the last
+    /// time.
+    fn recall<'l>(&mut self, _tokens: Range<u64>, _lend: &Lender<'l>) {}
     fn send_coordinator(&mut self, message: ToCoordinator);
     /// `level`: 1 error, 2 warning, 3 notice, 4 debug.
     fn log_message(&mut self, level: u32, text: &str);
@@ -53,6 +66,10 @@ pub trait Output {
     fn send_server(&mut self, _connection: u64, _nonce: u64, _payload: &[u8]) {}
     /// Closes such a connection; nothing about it is reported any more.
     fn close_server(&mut self, _connection: u64) {}
+    /// What the shard's thread has done, as GET_TIME_TRACE gives it out; `input` is that of the request. `None`: nobody records it.
+    fn time_trace(&mut self, _input: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
     /// Ends the process at once, as a crash would.
     fn end_process(&mut self) {}
 }

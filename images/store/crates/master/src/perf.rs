@@ -150,7 +150,7 @@ impl Shard {
                 cleaner_balancer: String::new(),
                 cleaner_thread_count: 0,
                 num_replicas: 0,
-                use_hugepages: false,
+                use_hugepages: self.store.log.is_lent(),
                 use_mincopysets: false,
                 use_local_backup: false,
                 use_plusonebackup: false,

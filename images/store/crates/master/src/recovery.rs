@@ -9,6 +9,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use log::NoRoom;
+use trace::Event;
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletRange, ToCoordinator, shard};
 use wire::peer::{Entries, MAX_FILTER_TABLETS, Status};
@@ -221,6 +222,7 @@ impl Shard {
         if is_known {
             return;
         }
+        trace::record(Event::RecoveryBegun, id);
         self.store.raise_version_floor(order.version_floor);
         let mut tablets = order.tablets;
         tablets.sort_unstable();
@@ -321,6 +323,7 @@ impl Shard {
             settling: Settling::new(&replay),
             is_durable: false,
         });
+        trace::record(Event::RecoveryServed, id);
         let count = recovery.tablets.len();
         out.log_message(3, &format!("recovery {id}: {count} tablets are served"));
         true

@@ -1,6 +1,7 @@
 //! Requests of clients: the checks, and the single-object operations.
 
 use log::{LogPosition, Reference};
+use trace::Event;
 use wire::bugs::{Bug, is_planted};
 use wire::entry::{ObjectView, RpcResult};
 use wire::ids::ReplyTo;
@@ -22,6 +23,9 @@ use crate::results::Known;
 use crate::shard::Shard;
 use crate::store::{Answer, Numbered, Outcome, Place};
 use crate::tablets::Use;
+
+/// Values that are so long are lent to a driver that can send them from where they lie. Copying less costs less than a loan.
+const LEND_BYTES: usize = 8 << 10;
 
 /// A delay that a client waits before it comes again, in microseconds.
 #[derive(Clone, Copy)]
@@ -93,8 +97,12 @@ impl Shard {
             Service::from_u16(header.service),
             Opcode::from_u16(header.opcode),
         ) {
-            (Some(Service::Master), Some(Opcode::Echo)) => return self.echo(to, payload, out),
+            (Some(Service::Master), Some(Opcode::Echo)) => {
+                trace::note(Event::Request, Opcode::Echo as u64, to.nonce);
+                return self.echo(to, payload, out);
+            }
             (Some(Service::Admin), Some(opcode)) => {
+                trace::note(Event::Request, opcode as u64, to.nonce);
                 return self.admin_request(now, to, opcode, payload, out);
             }
             (Some(Service::Master), Some(opcode)) => opcode,
@@ -106,6 +114,7 @@ impl Shard {
         let Some((request_bytes, response_bytes)) = fixed_bytes(opcode) else {
             return out.reply(to, &[&rpc::status_bytes(Status::UnimplementedRequest)]);
         };
+        trace::note(Event::Request, opcode as u64, to.nonce);
         if payload.len() < request_bytes {
             return out.reply(to, &[&rpc::status_bytes(Status::MessageTooShort)]);
         }
@@ -181,6 +190,15 @@ impl Shard {
         let fixed = ReadResponse::fixed_bytes(status, found.version, value.len() as u32);
         self.counters.reads += 1;
         self.counters.read_key_bytes += request.key.len() as u64;
+        // What is long goes out from where it lies.
+        if value.len() >= LEND_BYTES
+            && found.seen <= durable
+            && let Some(token) = self.store.log.token_of(value)
+            && out.reply_lent(to, &fixed, token, value.len())
+        {
+            self.store.log.lend(token);
+            return Ok(());
+        }
         self.gate
             .reply(durable, found.seen, to, &[&fixed, value], out);
         Ok(())

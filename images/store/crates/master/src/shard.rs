@@ -105,6 +105,16 @@ impl Shard {
         }
     }
 
+    /// Has a new shard's log and hash table use this zeroed memory: pages that the process chose. See [`log::Config::memory_bytes`] and
+    /// [`Config::hash_table_words`].
+    ///
+    /// # Panics
+    /// If the sizes are others, or the shard is in use.
+    pub fn use_memory(&mut self, log: &'static mut [u8], hash_table: &'static mut [u64]) {
+        self.store.log.use_memory(log);
+        self.store.keeper.index.use_memory(hash_table);
+    }
+
     /// Where log and hash table lie: what an operating system should commit ahead of their use.
     pub fn memory(&self) -> [Range<*const u8>; 2] {
         let table = self.store.keeper.index.memory();
@@ -189,6 +199,9 @@ impl Shard {
         if self.store.log.wants_cleaning() && self.clean() == Cleaning::More {
             next = now;
         }
+        if let Some(tokens) = self.store.log.take_recall() {
+            out.recall(tokens, &|token, length| self.store.log.lent(token, length));
+        }
         if self.fill_some(out) {
             next = now;
         }
@@ -213,6 +226,16 @@ impl Shard {
         self.store.settle_closed();
         self.store.advance_durable(position);
         self.gate.open(self.store.log.durable_position(), out);
+    }
+
+    /// What was lent with [`Output::reply_lent`]; `None` if the shard has started anew since.
+    pub fn lent(&self, token: u64, length: usize) -> Option<&[u8]> {
+        self.store.log.lent(token, length)
+    }
+
+    /// The driver does not need it any more.
+    pub fn returned(&mut self, token: u64) {
+        self.store.log.returned(token);
     }
 
     /// Position behind the newest entry of the log: what is to be made durable.

@@ -6,6 +6,7 @@ use log::{
     Admission, Change, Cleaning, Durability, Index, Keeps, Log, LogPosition, NoRoom, Origin,
     Reference, Slot,
 };
+use trace::Event;
 use wire::bugs::{Bug, is_planted};
 use wire::entry::{Kind, Object, ObjectView, RawEntry, RpcResult, Tombstone};
 use wire::hash::key_hash;
@@ -222,6 +223,7 @@ impl Store {
             .keeper
             .index
             .find(place.hash, |found| is_of_key(&self.log.entry(found), place));
+        trace::record(Event::LookedUp, u64::from(slot.is_some()));
         let Some(slot) = slot else {
             return Found {
                 slot: None,
@@ -491,10 +493,9 @@ impl Store {
                 self.keeper.results.record(lease_id, rpc_id, ack_id, at);
             }
         }
-        Outcome {
-            response,
-            seen: self.log.head_position(),
-        }
+        let seen = self.log.head_position();
+        trace::record(Event::Appended, seen.0);
+        Outcome { response, seen }
     }
 
     // ---- durability, tablets, background ----

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 
 use mio::net::TcpStream;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use trace::Event;
 use transport::{
     Frame, SendBuffer, StreamError, StreamReader, member::MemberReader, rpc::RpcReader,
 };
@@ -37,6 +39,8 @@ pub enum CloseReason {
     SlowMessage,
     /// It was the one that was silent for longest when another needed its place.
     Displaced,
+    /// A session of the `fast` protocol has ended.
+    Session(fast::Reason),
 }
 
 impl fmt::Display for CloseReason {
@@ -53,6 +57,7 @@ impl fmt::Display for CloseReason {
             CloseReason::SlowMessage => {
                 f.write_str("a message that was begun did not get complete in time")
             }
+            CloseReason::Session(reason) => reason.fmt(f),
             CloseReason::Displaced => {
                 f.write_str("it was silent for longest when another needed its place")
             }
@@ -102,10 +107,12 @@ impl Link {
         let (Some(stream), Stage::Open) = (&mut self.stream, &self.stage) else {
             return Ok(0);
         };
+        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        trace::record_at(Event::Flushed, self.id, bytes as u64);
         loop {
             let written = match slices {
                 [one] => stream.write(one),
-                several => stream.write_vectored(several),
+                several => send_all(stream, several),
             };
             match written {
                 Ok(count) => return Ok(count),
@@ -115,6 +122,12 @@ impl Link {
             }
         }
     }
+}
+
+/// As `write_vectored`, without the signal that comes where the other side is gone: a client may be part of a program that it would end.
+fn send_all(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let mut nothing = SendAncillaryBuffer::default();
+    Ok(sendmsg(stream, slices, &mut nothing, SendFlags::NOSIGNAL)?)
 }
 
 enum Reader {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token, Waker};
+use trace::Event;
 use transport::{member, rpc};
 use wire::time::Time;
 
@@ -14,6 +15,8 @@ use crate::Options;
 use crate::address::{Address, Resolver};
 use crate::clock;
 use crate::connection::{CloseReason, Link, Protocol, Stage};
+use crate::ports::{Outlet, of_connection};
+use crate::target::Target;
 
 /// Bits of a connection's number that say where its state lies; the rest is never used twice.
 const SLOT_BITS: u32 = 20;
@@ -69,6 +72,24 @@ pub struct Counters {
     pub spin_ns: u64,
     /// How often the thread went to sleep.
     pub blocks: u64,
+    /// Of the ports for datagrams, all together.
+    pub fast: FastCounters,
+}
+
+/// What the ports for datagrams have done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FastCounters {
+    pub packets_in: u64,
+    pub packets_out: u64,
+    /// With a wrong sum, of another version, or not of this protocol.
+    pub malformed: u64,
+    /// That came twice, or too late to be of use.
+    pub stale: u64,
+    /// Requests that were repeated or asked about, because nothing came.
+    pub retries: u64,
+    /// Packets that were sent again.
+    pub resent: u64,
+    pub sessions: u64,
 }
 
 /// The sending side of a reactor.
@@ -90,6 +111,8 @@ pub struct Io {
     pub(crate) awaited: Vec<usize>,
     /// Connections that were not read from for too much output, and may be again.
     pub(crate) resumed: Vec<usize>,
+    /// Ports for datagrams.
+    pub(crate) outlets: Vec<Outlet>,
     /// Some output waits for the kernel, or a connect is under way: look at the deadlines from time to time.
     pub(crate) watched: bool,
 }
@@ -116,6 +139,7 @@ impl Io {
             doomed: Vec::new(),
             awaited: Vec::new(),
             resumed: Vec::new(),
+            outlets: Vec::new(),
             watched: false,
         }
     }
@@ -128,11 +152,15 @@ impl Io {
     /// No connection is taken from now on while there are so many. Those that are there stay.
     pub fn set_max_connections(&mut self, connections: usize) {
         self.limits.connections = connections;
+        self.set_max_sessions(connections);
     }
 
     /// Sends one message: `parts`, one after the other, behind the protocol's header. `nonce` is left out on a member
     /// stream. False when the connection is gone (what was meant for it has no reader any more) or not open yet.
     pub fn send(&mut self, connection: u64, nonce: u64, parts: &[&[u8]]) -> bool {
+        if of_connection(connection).is_some() {
+            return self.send_in_session(connection, nonce, parts);
+        }
         let Some(slot) = self.slot(connection) else {
             return false;
         };
@@ -142,6 +170,7 @@ impl Io {
         if !matches!(link.stage, Stage::Open) || link.doomed.is_some() {
             return false;
         }
+        trace::record_at(Event::FrameOut, connection, nonce);
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let Ok(length_field) = u32::try_from(length) else {
             return false;
@@ -162,6 +191,9 @@ impl Io {
     /// Closes a connection at the end of the round, after what waits for it was offered to the kernel once. The handler
     /// is not told.
     pub fn close(&mut self, connection: u64) {
+        if let Some((port, session)) = of_connection(connection) {
+            return self.close_session(port, session);
+        }
         let Some(slot) = self.slot(connection) else {
             return;
         };
@@ -188,13 +220,40 @@ impl Io {
         id
     }
 
+    /// As [`Io::connect`] or [`Io::open_session`], whatever the target is. What there is no port for cannot be reached.
+    pub fn connect_to(&mut self, target: &Target, is_ordered: bool) -> u64 {
+        match target {
+            Target::Tcp(address) => self.connect(address, Protocol::Rpc),
+            Target::Fast(peer) => self.open_session(peer, is_ordered).unwrap_or_else(|| {
+                let (id, slot) = self.add(Protocol::Rpc, Stage::Resolving, None);
+                let protocol = peer.kind.protocol();
+                let error = io::Error::other(format!("this program has no port for {protocol}"));
+                self.doom(slot, CloseReason::Connect(error));
+                id
+            }),
+        }
+    }
+
+    /// Whether there is a way to a target.
+    pub fn speaks(&self, target: &Target) -> bool {
+        match target {
+            Target::Tcp(_) => true,
+            Target::Fast(peer) => self.has_port(peer.kind),
+        }
+    }
+
     /// What the reactor has done until this round.
     pub fn counters(&self) -> Counters {
-        self.counters
+        let mut counters = self.counters;
+        self.add_port_counters(&mut counters);
+        counters
     }
 
     /// How much output waits for a connection.
     pub fn pending_bytes(&self, connection: u64) -> usize {
+        if let Some((port, session)) = of_connection(connection) {
+            return self.queued_in_session(port, session);
+        }
         let link = self
             .slot(connection)
             .and_then(|slot| self.links[slot].as_ref());
@@ -322,6 +381,7 @@ impl Io {
 
     /// Offers everything that waits to the kernel.
     pub(crate) fn flush_dirty(&mut self) {
+        self.flush_ports();
         while let Some(slot) = self.dirty.pop() {
             self.flush(slot);
         }

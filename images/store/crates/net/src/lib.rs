@@ -1,4 +1,4 @@
-//! The kernel-TCP driver: one thread, one [`Reactor`], any number of connections.
+//! One thread, one [`Reactor`], any number of connections: over kernel TCP, and sessions of the `fast` protocol over ports for datagrams.
 //!
 //! A reactor owns sockets and buffers and hands complete frames to a [`Handler`], which answers through [`Io`]. It speaks
 //! both framings of the `transport` crate, listens and connects, so that a shard (clients in, coordinator out), a
@@ -14,11 +14,19 @@ mod address;
 mod clock;
 mod connection;
 mod io;
+mod ports;
 mod reactor;
 mod spin;
+mod target;
 
 pub use address::Address;
 pub use clock::now;
 pub use connection::{CloseReason, Protocol};
-pub use io::{Counters, Io, Limits};
+pub use io::{Counters, FastCounters, Io, Limits};
+pub use ports::{Port, PortListeners, Way, fast_config};
 pub use reactor::{Handler, Options, Reactor, Remote};
+pub use target::{FastPeer, PortKind, Target, mac_address, mac_text};
+
+/// The protocol on datagrams, and the kernel's sockets below it.
+pub use fast::{Config as FastConfig, Loan};
+pub use udp::{USUAL_MTU, open as open_udp};

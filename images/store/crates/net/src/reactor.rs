@@ -9,15 +9,18 @@ use std::time::Duration;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
+use trace::Event;
 use wire::time::Time;
 
 use crate::clock;
 use crate::connection::{CloseReason, Input, Protocol, Received, Stage};
 use crate::io::{Counters, Io, Limits};
+use crate::ports::{self, DOZE, Inlet, MAX_PORTS, Port, PortListeners};
 use crate::spin::{Idle, Spin};
 
 const WAKER: Token = Token(usize::MAX);
 const FIRST_LISTENER: usize = usize::MAX - 64;
+const FIRST_PORT: usize = FIRST_LISTENER - MAX_PORTS;
 const BACKLOG: i32 = 1024;
 const EVENTS: usize = 256;
 /// Connections that are read without asking epoll. More than these are cheaper to ask for.
@@ -49,8 +52,28 @@ const COMPLAINT: Duration = Duration::from_secs(10);
 pub trait Handler {
     /// A connection is open; `listener` is the number of the listener that accepted it, none if it was asked for.
     fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, io: &mut Io);
+    /// Messages that probably come next, all at once: a moment to have memory fetched for them. They were not checked, and may be anything.
+    fn foresee(&mut self, _messages: &mut dyn Iterator<Item = &[u8]>) {}
     /// A complete message came; `nonce` is 0 on a member stream.
     fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io);
+    /// As `frame`, for a message that has memory of its own, which the handler may keep: `None` if it does.
+    fn message(
+        &mut self,
+        now: Time,
+        connection: u64,
+        nonce: u64,
+        payload: Vec<u8>,
+        io: &mut Io,
+    ) -> Option<Vec<u8>> {
+        self.frame(now, connection, nonce, &payload, io);
+        Some(payload)
+    }
+    /// What was lent with [`Io::send_lent`] under this token, of that length; `None` if it is gone.
+    fn lent(&self, _token: u64, _length: usize) -> Option<&[u8]> {
+        None
+    }
+    /// It is not needed any more.
+    fn returned(&mut self, _token: u64) {}
     /// A connection that the handler did not close has ended, or could not be opened.
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io);
     /// Somebody called [`Remote::wake`]; wake-ups may be merged.
@@ -112,6 +135,8 @@ pub struct Reactor {
     io: Io,
     inputs: Vec<Option<Input>>,
     listeners: Vec<Listener>,
+    /// The receiving halves of ports for datagrams.
+    inlets: Vec<Inlet>,
     /// Connections that are read in every round, the latest last, with the time of their last message.
     hot: Vec<(usize, Time)>,
     /// Connections that may have unread bytes, to be read in the next round.
@@ -142,6 +167,7 @@ impl Reactor {
             io,
             inputs: Vec::new(),
             listeners: Vec::new(),
+            inlets: Vec::new(),
             hot: Vec::with_capacity(HOT + 1),
             unread: Vec::new(),
             spin: Spin::default(),
@@ -207,6 +233,29 @@ impl Reactor {
         Ok((number, bound))
     }
 
+    /// Speaks the `fast` protocol on a port for datagrams from now on. Gives under which numbers of listeners sessions are reported that others open.
+    ///
+    /// # Errors
+    /// The kernel gives no random numbers, or does not watch the port's descriptor; or there are too many ports.
+    pub fn add_port(&mut self, port: Port, config: fast::Config) -> io::Result<PortListeners> {
+        let number = self.inlets.len();
+        if number == MAX_PORTS {
+            return Err(io::Error::other(format!("more than {MAX_PORTS} ports")));
+        }
+        let mut seed = [0; 32];
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
+        let inlet = self.io.add_port(port, config, seed);
+        if let Some(descriptor) = inlet.descriptor() {
+            let token = Token(FIRST_PORT + number);
+            let mut source = mio::unix::SourceFd(&descriptor);
+            self.poll
+                .registry()
+                .register(&mut source, token, Interest::READABLE)?;
+        }
+        self.inlets.push(inlet);
+        Ok(PortListeners::of(number))
+    }
+
     /// Runs until [`Remote::stop`], then offers what waits to the kernel once more.
     ///
     /// # Errors
@@ -236,7 +285,7 @@ impl Reactor {
     pub fn turn(&mut self, handler: &mut impl Handler) -> io::Result<()> {
         let mut worked = self.read_known(handler);
         self.rounds = self.rounds.wrapping_add(1);
-        if self.hot.is_empty()
+        if self.hot.is_empty() && !ports::is_hot(&self.inlets)
             || self.rounds.is_multiple_of(ROUNDS_PER_POLL)
             || self.last_round.since(self.last_poll) > POLL_INTERVAL
         {
@@ -249,7 +298,7 @@ impl Reactor {
             self.spin.worked(now);
             return Ok(());
         }
-        if self.next_tick <= now {
+        if self.next_tick <= now || self.io.is_pumping() {
             // The handler has more to do. Giving the core away after each piece of it would leave most of the core to others.
             return Ok(());
         }
@@ -278,6 +327,7 @@ impl Reactor {
         self.io.flush_dirty();
         let now = clock::now();
         self.heat_awaited(now);
+        ports::expect(now, &mut self.inlets, &mut self.io);
         self.spin.worked(now);
     }
 
@@ -293,10 +343,19 @@ impl Reactor {
             return Ok(());
         }
         self.io.counters.blocks += 1;
-        let worked = self.poll_events(
-            (wake_at != Time::NEVER).then(|| wake_at.since(now)),
-            handler,
-        )?;
+        trace::record(Event::Slept, 0);
+        let mut wait = (wake_at != Time::NEVER).then(|| wake_at.since(now));
+        let must_look = ports::must_look(&self.inlets);
+        if must_look {
+            // epoll counts in milliseconds.
+            std::thread::sleep(DOZE.min(wait.unwrap_or(DOZE)));
+            wait = Some(Duration::ZERO);
+        }
+        let mut worked = self.poll_events(wait, handler)?;
+        if must_look {
+            trace::record(Event::Woke, 0);
+            worked |= ports::read(&mut self.inlets, &mut self.io, handler);
+        }
         let now = clock::now();
         self.finish_round(now, worked, handler);
         if worked {
@@ -316,7 +375,9 @@ impl Reactor {
         } else {
             Time::NEVER
         };
-        self.next_tick.min(sweep).min(retry.unwrap_or(Time::NEVER))
+        let port = self.io.next_port_tick();
+        let deadline = self.next_tick.min(sweep).min(port);
+        deadline.min(retry.unwrap_or(Time::NEVER))
     }
 
     /// After the frames of a round: flush, deadlines, tick, ends of connections.
@@ -325,6 +386,9 @@ impl Reactor {
         self.io.counters.spin_ns = self.spin.spun.as_nanos() as u64;
         self.io.flush_dirty();
         self.heat_awaited(now);
+        if !self.inlets.is_empty() && ports::tend(now, &mut self.inlets, &mut self.io, handler) {
+            self.next_tick = Time::ZERO;
+        }
         if std::mem::take(&mut self.woken) {
             self.io.take_answers();
             self.next_tick = Time::ZERO;
@@ -338,6 +402,7 @@ impl Reactor {
         self.heat_awaited(now);
         if self.rounds.is_multiple_of(ROUNDS_PER_POLL) {
             self.cool(now);
+            ports::cool(now, self.io.spin, &mut self.inlets);
         }
         self.end_doomed(now, handler);
     }
@@ -381,7 +446,11 @@ impl Reactor {
 
     /// Reads the connections of which something is known or expected; true when a frame or an end came.
     fn read_known(&mut self, handler: &mut impl Handler) -> bool {
-        let mut worked = false;
+        let is_idle = self.next_tick > self.last_round && self.io.resumed.is_empty();
+        let mut worked = match is_idle {
+            true => ports::read_patiently(&mut self.inlets, &mut self.io, handler),
+            false => ports::read(&mut self.inlets, &mut self.io, handler),
+        };
         // Whoever is to go on after this turn is listed anew.
         for slot in std::mem::take(&mut self.io.resumed) {
             self.pump(slot, handler);
@@ -410,7 +479,11 @@ impl Reactor {
         wait: Option<Duration>,
         handler: &mut impl Handler,
     ) -> io::Result<bool> {
-        match self.poll.poll(&mut self.events, wait) {
+        let polled = self.poll.poll(&mut self.events, wait);
+        if wait != Some(Duration::ZERO) {
+            trace::record(Event::Woke, 0);
+        }
+        match polled {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
             Err(error) => return Err(error),
@@ -430,6 +503,10 @@ impl Reactor {
                 Token(number) if number >= FIRST_LISTENER => {
                     self.accept(number - FIRST_LISTENER, handler);
                     worked = true;
+                }
+                Token(number) if number >= FIRST_PORT => {
+                    self.inlets[number - FIRST_PORT].readable();
+                    worked |= ports::read(&mut self.inlets, &mut self.io, handler);
                 }
                 Token(slot) => {
                     if event.is_writable() || event.is_error() {
@@ -580,6 +657,7 @@ impl Reactor {
                 true
             }
             Ok(Received::Some { bytes, drained }) => {
+                trace::record_at(Event::Received, link.id, bytes as u64);
                 self.io.counters.bytes_in += bytes as u64;
                 self.pump(slot, handler);
                 self.settle(slot);
@@ -663,6 +741,7 @@ impl Reactor {
                             "a message of {announced} bytes was cut to the {kept} that are allowed"
                         );
                     }
+                    trace::record_at(Event::FrameIn, connection, frame.nonce);
                     handler.frame(now, connection, frame.nonce, frame.payload, &mut self.io);
                 }
                 Ok(None) => break,

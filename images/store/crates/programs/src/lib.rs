@@ -3,13 +3,16 @@
 
 pub mod clusterperf;
 pub mod coordinator;
+pub mod datagrams;
 mod guarded;
 pub mod http;
+mod interfaces;
 pub mod locators;
 pub mod logging;
 pub mod mailbox;
 pub mod memory;
 pub mod metrics;
+pub mod pages;
 pub mod random;
 pub mod rcbox;
 pub mod runtime;

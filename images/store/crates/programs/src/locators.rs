@@ -62,6 +62,88 @@ pub fn listen_address(text: &str) -> Result<SocketAddrV4, String> {
         .map_err(|error| format!("cannot listen at {locator}: {error}"))
 }
 
+/// The address of the one `tcp` locator among several lists.
+pub fn tcp_listen_address(lists: &[String]) -> Result<SocketAddrV4, String> {
+    let mut found = Vec::new();
+    for list in lists {
+        let locators = parse_list(list).map_err(|error| error.to_string())?;
+        found.extend(locators.into_iter().filter(|one| one.protocol() == "tcp"));
+    }
+    match &found[..] {
+        [one] => listen_address(one.original()),
+        [] => Err(
+            "no tcp locator to listen at: add one, such as -L tcp:host=0.0.0.0,port=12100; clients without a faster way use it"
+                .to_owned(),
+        ),
+        _ => Err("more than one tcp locator to listen at: give one; for all addresses of the machine host=0.0.0.0".to_owned()),
+    }
+}
+
+/// `tcp`, a locator that others are told, and beside it those of ports for datagrams: as `given` has them, or as they are bound.
+///
+/// # Errors
+/// A port is bound to all addresses, and nothing says under which others reach it.
+pub fn with_fast(
+    tcp: &str,
+    given: Option<&str>,
+    bound: &[String],
+    index: u16,
+) -> Result<String, String> {
+    let given = given.map(parse_list).transpose();
+    let given = given.map_err(|error| format!("--advertise: {error}"))?;
+    let mut given = given.unwrap_or_default();
+    let mut all = tcp.to_owned();
+    for bound in bound {
+        let bound = Locator::parse(bound).map_err(|error| error.to_string())?;
+        let alike = given
+            .iter()
+            .position(|one| one.protocol() == bound.protocol());
+        let told = match alike {
+            Some(at) => moved(&given.remove(at), &bound, index)?,
+            None => reachable(&bound, tcp)?,
+        };
+        all.push(';');
+        all.push_str(&told);
+    }
+    match given.iter().find(|one| one.protocol() != "tcp") {
+        Some(other) => Err(format!(
+            "--advertise {other}: no -L is of this protocol; add one, or leave it out"
+        )),
+        None => Ok(all),
+    }
+}
+
+/// A locator that was given, with the port of this shard.
+fn moved(given: &Locator, bound: &Locator, index: u16) -> Result<String, String> {
+    let text = |error: wire::locator::LocatorError| format!("--advertise: {error}");
+    let (host, port) = given.host_and_port().map_err(text)?;
+    let (_, bound_port) = bound.host_and_port().map_err(text)?;
+    let port = match port {
+        0 => bound_port,
+        port => offset_port(port, index)?,
+    };
+    let mac = given.option("mac").or(bound.option("mac"));
+    let mac = mac.map(|mac| format!("mac={mac},")).unwrap_or_default();
+    Ok(format!("{}:host={host},{mac}port={port}", given.protocol()))
+}
+
+/// A port as it is bound; if that is to all addresses, under the one of `tcp`.
+fn reachable(bound: &Locator, tcp: &str) -> Result<String, String> {
+    let (host, port) = bound.host_and_port().map_err(|error| error.to_string())?;
+    if host != "0.0.0.0" {
+        return Ok(bound.original().to_owned());
+    }
+    let (host, _) = tcp_of(tcp)?;
+    match host.parse::<Ipv4Addr>() {
+        Ok(ip) => Ok(format!("{}:host={ip},port={port}", bound.protocol())),
+        Err(_) => Err(format!(
+            "{bound} is at all addresses, and clients are told the name {host}, which is none that datagrams can be sent to: add \
+             --advertise '{tcp};{}:host=ADDRESS,port=0'",
+            bound.protocol()
+        )),
+    }
+}
+
 /// Parses `HOST:PORT` of a listener; the host is an IPv4 address.
 pub fn host_port(text: &str) -> Result<SocketAddrV4, String> {
     text.parse()
@@ -126,8 +208,12 @@ pub fn peer_advertised(
     }
 }
 
-fn tcp_of(text: &str) -> Result<(String, u16), String> {
-    let locator = Locator::parse(text).map_err(|error| error.to_string())?;
+/// Of the first `tcp` locator in a list.
+fn tcp_of(list: &str) -> Result<(String, u16), String> {
+    let locators = parse_list(list).map_err(|error| error.to_string())?;
+    let tcp = locators.iter().find(|one| one.protocol() == "tcp");
+    let locator = tcp.or(locators.first());
+    let locator = locator.ok_or_else(|| "there is no locator".to_owned())?;
     let (host, port) = locator.tcp().map_err(|error| error.to_string())?;
     Ok((host.to_owned(), port))
 }
@@ -202,6 +288,52 @@ mod tests {
         assert_eq!(
             advertised(None, local, 3).unwrap(),
             "tcp:host=127.0.0.1,port=9"
+        );
+    }
+
+    #[test]
+    fn datagrams_are_advertised_beside_tcp() {
+        let bound = [
+            "fast+udp:host=0.0.0.0,port=12101".to_owned(),
+            "fast+dpdk:host=10.0.1.2,mac=02:00:00:00:00:01,port=12248".to_owned(),
+        ];
+        let tcp = "tcp:host=10.0.0.2,port=12101";
+        assert_eq!(
+            with_fast(tcp, None, &bound, 1).unwrap(),
+            "tcp:host=10.0.0.2,port=12101;fast+udp:host=10.0.0.2,port=12101;\
+             fast+dpdk:host=10.0.1.2,mac=02:00:00:00:00:01,port=12248"
+        );
+        let given = "tcp:host=10.9.0.2,port=12100;fast+udp:host=10.9.0.2,port=500;fast+dpdk:host=10.9.1.2,port=0";
+        assert_eq!(
+            with_fast(tcp, Some(given), &bound, 1).unwrap(),
+            "tcp:host=10.0.0.2,port=12101;fast+udp:host=10.9.0.2,port=501;\
+             fast+dpdk:host=10.9.1.2,mac=02:00:00:00:00:01,port=12248"
+        );
+        let error = with_fast("tcp:host=name,port=1", None, &bound, 0).unwrap_err();
+        assert!(error.contains("--advertise"), "{error}");
+        let error = with_fast(tcp, Some(given), &[], 0).unwrap_err();
+        assert!(error.contains("no -L is of this protocol"), "{error}");
+        assert_eq!(with_fast(tcp, None, &[], 0).unwrap(), tcp);
+    }
+
+    #[test]
+    fn there_is_one_tcp_locator_to_listen_at() {
+        let listen = |lists: &[&str]| {
+            let lists: Vec<String> = lists.iter().map(ToString::to_string).collect();
+            tcp_listen_address(&lists)
+        };
+        let expected = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7);
+        let fast = "fast+udp:host=127.0.0.1,port=8";
+        assert_eq!(listen(&[fast, "tcp:host=127.0.0.1,port=7"]), Ok(expected));
+        assert_eq!(
+            listen(&["tcp:host=127.0.0.1,port=7;fast+udp:host=127.0.0.1,port=8"]),
+            Ok(expected)
+        );
+        assert!(listen(&[fast]).unwrap_err().contains("add one"));
+        assert!(
+            listen(&["tcp:host=127.0.0.1,port=7", "tcp:host=127.0.0.1,port=9"])
+                .unwrap_err()
+                .contains("more than one")
         );
     }
 

@@ -51,6 +51,15 @@ impl<Q> Mailbox<Q> {
         (Mailbox { questions, remote }, inbox)
     }
 
+    /// Tells something that is not answered; false if too much waits, or the thread has ended.
+    pub fn tell(&self, news: Q) -> bool {
+        let is_told = self.questions.try_send(news).is_ok();
+        if is_told {
+            self.remote.wake();
+        }
+        is_told
+    }
+
     /// Asks what `question` makes out of the place for the answer.
     pub async fn ask<A>(
         &self,

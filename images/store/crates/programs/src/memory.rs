@@ -6,6 +6,8 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
 
+use crate::pages::HugePages;
+
 /// Pages of this size spare the processor most of the search for where a page is.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// What is committed in one call: all threads that map or unmap anything wait for that.
@@ -21,13 +23,18 @@ const PAUSES: u32 = 4;
 ///
 /// The thread has no lower priority than others: the kernel holds a lock of the whole process meanwhile, and on a busy machine a thread
 /// that nobody lets run kept shards waiting for seconds, until they were taken for dead.
-pub fn commit_ahead(ranges: impl IntoIterator<Item = Range<*const u8>>) -> Result<(), String> {
+pub fn commit_ahead(
+    ranges: impl IntoIterator<Item = Range<*const u8>>,
+    pages: HugePages,
+) -> Result<(), String> {
     let ranges: Vec<_> = ranges
         .into_iter()
         .map(|range| whole_huge_pages(range.start.addr()..range.end.addr()))
         .collect();
     let commit = move || {
-        let result = ranges.into_iter().try_for_each(commit);
+        let result = ranges
+            .into_iter()
+            .try_for_each(|range| commit(range, pages));
         match result {
             Ok(()) => tracing::debug!("memory is committed"),
             // Kernels before 5.14; the memory is then committed as it is touched.
@@ -46,9 +53,13 @@ fn whole_huge_pages(range: Range<usize>) -> Range<usize> {
     start..(range.end - range.end % HUGE_PAGE_BYTES).max(start)
 }
 
-fn commit(range: Range<usize>) -> Result<(), Errno> {
+fn commit(range: Range<usize>, pages: HugePages) -> Result<(), Errno> {
     // A wish: without huge pages, small ones are committed.
-    let _ = advise(range.clone(), Advice::LinuxHugepage);
+    let _ = match pages {
+        HugePages::Off => advise(range.clone(), Advice::LinuxNoHugepage),
+        HugePages::Transparent => advise(range.clone(), Advice::LinuxHugepage),
+        HugePages::Reserved | HugePages::Reserved1G => Ok(()),
+    };
     for start in range.clone().step_by(STEP_BYTES) {
         let end = range.end.min(start + STEP_BYTES);
         let begun = Instant::now();

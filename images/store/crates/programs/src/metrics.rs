@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use net::Counters;
+use net::{Counters, FastCounters};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -147,6 +147,47 @@ fn render(samples: Samples) -> String {
         Ok(()) => text,
         Err(error) => format!("# cannot write metrics: {error}\n"),
     }
+}
+
+/// What a reactor with ports for datagrams counts beside that.
+pub fn of_ports(counters: &FastCounters) -> Vec<Sample> {
+    vec![
+        gauge(
+            "fast_sessions",
+            "Open sessions of the fast protocol, among the connections",
+            counters.sessions,
+        ),
+        counter(
+            "fast_packets_received",
+            "Packets that ports for datagrams received",
+            counters.packets_in,
+        ),
+        counter(
+            "fast_packets_sent",
+            "Packets that ports for datagrams sent",
+            counters.packets_out,
+        ),
+        counter(
+            "fast_packets_malformed",
+            "Packets with a wrong sum, of another version, or of no kind that is known",
+            counters.malformed,
+        ),
+        counter(
+            "fast_packets_stale",
+            "Packets that came twice, or too late to be of use",
+            counters.stale,
+        ),
+        counter(
+            "fast_packets_resent",
+            "Packets of messages that were sent again",
+            counters.resent,
+        ),
+        counter(
+            "fast_retries",
+            "Requests that were repeated or asked about because nothing came",
+            counters.retries,
+        ),
+    ]
 }
 
 /// What every reactor counts.

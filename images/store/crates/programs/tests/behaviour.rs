@@ -143,10 +143,7 @@ fn a_retried_write_takes_effect_once() {
     );
     let mut cluster = store.cluster();
     let object = cluster.read(wire::ids::TableId(table), b"key").unwrap();
-    assert_eq!(
-        (object.version, object.value.as_slice()),
-        (2, &b"second"[..])
-    );
+    assert_eq!((object.version, &object.value[..]), (2, &b"second"[..]));
 }
 
 #[test]
@@ -290,7 +287,7 @@ fn a_full_memory_refuses_writes_at_once_and_serves_reads_and_removes() {
     }
     assert_eq!(
         cluster.read(table, &0u32.to_le_bytes()).unwrap().value,
-        [2; 90_000]
+        [2; 90_000][..]
     );
 }
 
@@ -311,7 +308,10 @@ fn multi_writes_and_conditions_work_through_the_library() {
         .collect();
     let versions = cluster.multi_write(&objects).unwrap();
     assert!(versions.iter().all(Result::is_ok));
-    assert_eq!(cluster.read(table, &keys[4999]).unwrap().value, b"value");
+    assert_eq!(
+        cluster.read(table, &keys[4999]).unwrap().value,
+        b"value"[..]
+    );
 
     let only_new = RejectRules {
         exists: true,
@@ -356,7 +356,7 @@ fn tables_are_spread_over_the_shards_of_all_servers() {
     for key in 0..1000u32 {
         assert_eq!(
             cluster.read(table, &key.to_le_bytes()).unwrap().value,
-            key.to_be_bytes()
+            key.to_be_bytes()[..]
         );
     }
     let tables = store.coordinator.tables();

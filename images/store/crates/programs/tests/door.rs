@@ -52,7 +52,7 @@ impl Good {
         let start = Instant::now();
         assert_eq!(
             self.cluster.read(self.table, b"key").unwrap().value,
-            b"value"
+            b"value"[..]
         );
         self.cluster.write(self.table, b"other", b"value").unwrap();
         let mut ping = Vec::new();

@@ -82,7 +82,7 @@ fn a_server_that_was_only_stopped_loses_nothing() {
     });
     store.servers[0].process.signal("CONT");
     store.coordinator.wait_for_members(1);
-    assert_eq!(cluster.read(table, b"apple").unwrap().value, b"green");
+    assert_eq!(cluster.read(table, b"apple").unwrap().value, b"green"[..]);
     let status = store.coordinator.status();
     assert_eq!(status["losses"].as_array().unwrap().len(), 0);
     assert_eq!(status["members"][0]["incarnations"], 1);

@@ -236,7 +236,7 @@ fn a_standby_goes_on_where_a_killed_leader_was() {
         assert_eq!(after["members"][member]["incarnations"], 1);
     }
     cluster.create_table("berries", 1).unwrap();
-    assert_eq!(cluster.read(table, b"apple").unwrap().value, b"red");
+    assert_eq!(cluster.read(table, b"apple").unwrap().value, b"red"[..]);
     stop.store(true, Ordering::Relaxed);
     assert!(worker.join().unwrap() > 0);
     assert_eq!(world.holder(), "second");
@@ -326,7 +326,7 @@ fn while_the_api_server_is_away_reads_and_writes_go_on_and_changes_wait() {
         let status = world.status().unwrap();
         let wait = status["leader"]["stateWait"].clone();
         cluster.write(table, b"apple", b"red").unwrap();
-        assert_eq!(cluster.read(table, b"apple").unwrap().value, b"red");
+        assert_eq!(cluster.read(table, b"apple").unwrap().value, b"red"[..]);
         wait.is_object().then_some(wait)
     });
     let why = wait["why"].as_str().unwrap();

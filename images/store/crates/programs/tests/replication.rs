@@ -291,7 +291,7 @@ fn a_master_whose_only_backup_is_silent_serves_nothing_until_it_is_back() {
     });
     backup.process.signal("CONT");
     master.wait_ready();
-    assert_eq!(cluster.read(table, b"apple").unwrap().value, b"green");
+    assert_eq!(cluster.read(table, b"apple").unwrap().value, b"green"[..]);
 }
 
 /// How a server ends that cannot start, or is let in and cannot stay.

@@ -68,6 +68,7 @@ fn connect(options: &Options) -> Result<Cluster, String> {
         session_timeout: Duration::from_millis(options.session_timeout_ms),
         // The cores are for the store.
         spin: Duration::ZERO,
+        ..client::Options::default()
     };
     Cluster::with_options(&options.coordinator, of_client).map_err(|error| error.to_string())
 }

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use trace::Event;
 use wire::ids::ServerId;
 use wire::peer::{Held, SERVING_LEASE};
 use wire::time::Time;
@@ -216,6 +217,7 @@ impl Backup {
             sent_at: now,
             what,
         });
+        trace::record(Event::BackupAsked, self.info.id.0);
         out.send_backup(self.info.id, nonce, parts);
     }
 

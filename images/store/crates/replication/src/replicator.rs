@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use log::{Change, Log, LogPosition};
+use trace::Event;
 use wire::ids::ServerId;
 use wire::peer::{Answer, Listing, MAX_APPEND_BYTES, Malformed, Role, Status};
 use wire::time::Time;
@@ -289,6 +290,7 @@ impl Replicator {
         payload: &[u8],
         out: &mut impl Output,
     ) -> Result<(), Malformed> {
+        trace::note(Event::BackupAnswered, 0, id.0);
         let Some(backup) = self.backups.get_mut(&id) else {
             return Ok(());
         };

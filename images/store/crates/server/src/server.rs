@@ -69,6 +69,11 @@ impl<S: Storage> Server<S> {
         self.volume = cluster_id;
     }
 
+    /// See [`Shard::use_memory`].
+    pub fn use_memory(&mut self, log: &'static mut [u8], hash_table: &'static mut [u64]) {
+        self.shard.use_memory(log, hash_table);
+    }
+
     /// What can be seen of the master.
     pub fn shard(&self) -> &Shard {
         &self.shard
@@ -187,6 +192,11 @@ impl<S: Storage> Server<S> {
         self.with_backup(out, |backup, _| backup.activate(format));
     }
 
+    /// See [`Shard::report_ports`].
+    pub fn report_ports(&mut self, ports: Vec<member::PortReport>) {
+        self.shard.report_ports(ports);
+    }
+
     /// The connection to the coordinator is gone. What is there goes on being served.
     pub fn coordinator_lost(&mut self, now: Time) {
         self.is_welcome = false;
@@ -214,6 +224,21 @@ impl<S: Storage> Server<S> {
     }
 
     // ---- clients, and servers that this one asks ----
+
+    /// See [`Shard::foresee`].
+    pub fn foresee<'a>(&mut self, requests: impl Iterator<Item = &'a [u8]>) {
+        self.shard.foresee(requests);
+    }
+
+    /// See [`Shard::lent`].
+    pub fn lent(&self, token: u64, length: usize) -> Option<&[u8]> {
+        self.shard.lent(token, length)
+    }
+
+    /// See [`Shard::returned`].
+    pub fn returned(&mut self, token: u64) {
+        self.shard.returned(token);
+    }
 
     /// See [`Shard::request`].
     pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {

@@ -23,7 +23,7 @@ impl ClientNode {
                 of_each(all, |(version, sum)| Owned::Incremented(version, sum))
             }
             Ok(Owned::Objects(all)) => of_each(all.iter(), |(version, object)| {
-                Owned::Object(version, object.to_vec())
+                Owned::Object(version, object.to_vec().into())
             }),
             result => vec![result; records.len()],
         };

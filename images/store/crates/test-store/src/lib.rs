@@ -79,13 +79,21 @@ fn programs() -> PathBuf {
 /// # Panics
 /// If the example fails, or the store does not get up.
 pub fn with_store<E: Debug>(example: impl FnOnce(&str) -> Result<(), E>) {
+    with_server(|locator, _| example(locator));
+}
+
+/// As [`with_store`], for examples that want to do something to the server's process.
+///
+/// # Panics
+/// As there.
+pub fn with_server<E: Debug>(example: impl FnOnce(&str, u32) -> Result<(), E>) {
     let loopback = "tcp:host=127.0.0.1,port=0";
     let coordinator = Process::start("coordinator", &["-C", loopback], "\"member\"");
     let locator = coordinator.text("locator");
     let arguments = ["-C", locator, "-L", loopback, "-t", "64"];
     let server = Process::start("server", &arguments, "serving health");
     wait_until_ready(server.text("http"));
-    example(locator).expect("the example runs to its end");
+    example(locator, server.child.id()).expect("the example runs to its end");
 }
 
 fn wait_until_ready(http: &str) {

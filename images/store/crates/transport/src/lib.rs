@@ -3,6 +3,8 @@
 //! * [`rpc`]: RAMCloud's client protocol over TCP: a 12-byte header (nonce, length) before every payload.
 //! * [`member`]: the member protocol: a preface, then length-prefixed messages.
 //!
+//! [`datagram`] is what a driver of datagrams offers; the protocol on top of them is the crate `fast`.
+//!
 //! Readers are incremental and bounded: the driver receives straight into [`StreamReader::space`], tells how much came
 //! with [`StreamReader::received`], and takes complete frames out with [`StreamReader::next_frame`]; a payload is
 //! borrowed from the receive buffer, never copied out of it. Memory grows with bytes that have arrived, not with what a
@@ -11,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+pub mod datagram;
 pub mod member;
 pub mod rpc;
 

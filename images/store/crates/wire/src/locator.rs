@@ -82,24 +82,33 @@ impl Locator {
 
     /// Host and port of a `tcp` locator.
     pub fn tcp(&self) -> Result<(&str, u16), LocatorError> {
-        let error = |problem| LocatorError {
-            text: self.original.clone(),
-            problem,
-        };
         if self.protocol != "tcp" {
-            return Err(error("this protocol is not spoken here; use tcp"));
+            return Err(self.error("this protocol is not spoken here; use tcp"));
         }
+        self.host_and_port()
+    }
+
+    /// Host and port of any locator.
+    pub fn host_and_port(&self) -> Result<(&str, u16), LocatorError> {
         let host = match self.option("host") {
             Some(host) if !host.is_empty() => host,
-            _ => return Err(error("the option host is missing")),
+            _ => return Err(self.error("the option host is missing")),
         };
         let port = self
             .option("port")
-            .ok_or_else(|| error("the option port is missing"))?;
+            .ok_or_else(|| self.error("the option port is missing"))?;
         let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
         match port.parse() {
             Ok(port) if digits => Ok((host, port)),
-            _ => Err(error("the port is not a number from 0 to 65535")),
+            _ => Err(self.error("the port is not a number from 0 to 65535")),
+        }
+    }
+
+    /// What is wrong with this locator, for whoever wanted to use it.
+    pub fn error(&self, problem: &'static str) -> LocatorError {
+        LocatorError {
+            text: self.original.clone(),
+            problem,
         }
     }
 }

@@ -11,12 +11,14 @@
 
 mod checkpoint;
 mod migration;
+mod ports;
 mod settings;
 
 use prost::{Message, Oneof};
 
 pub use checkpoint::*;
 pub use migration::*;
+pub use ports::*;
 pub use settings::*;
 
 /// Magic and format version, little-endian, that open a member stream.
@@ -214,6 +216,9 @@ pub struct Pong {
     /// As in [`Hello::replicas`], by these settings. Not set by older builds.
     #[prost(uint32, optional, tag = "13")]
     pub replicas: Option<u32>,
+    /// All of the process's, when there is something new to tell; empty where there are none.
+    #[prost(message, repeated, tag = "14")]
+    pub ports: Vec<PortReport>,
 }
 
 /// What of a log is on backups that are being drained, as its master sees it.

@@ -92,6 +92,7 @@ fn of_shards() -> Vec<(&'static str, shard::Kind)> {
                 }],
                 settings: 17,
                 replicas: Some(18),
+                ports: vec![port()],
             }),
         ),
         ("tablet-done", Kind::TabletDone(TabletDone { sequence: 1 })),
@@ -422,6 +423,42 @@ fn bytes(line: &str) -> Vec<u8> {
     let text = pairs.map(|pair| std::str::from_utf8(pair).expect("ASCII"));
     text.map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal digits"))
         .collect()
+}
+
+fn port() -> PortReport {
+    PortReport {
+        interface: "interface".to_owned(),
+        pci: "pci".to_owned(),
+        mac: "mac".to_owned(),
+        ip: "ip".to_owned(),
+        driver: "driver".to_owned(),
+        link_up: Some(true),
+        link_mbps: 1,
+        mtu: 2,
+        numa_node: Some(3),
+        cores_numa_node: Some(4),
+        pings: vec![PortPing {
+            server_id: 5,
+            ip: "peer".to_owned(),
+            round_trip_ns: 6,
+            age_ms: 7,
+        }],
+    }
+}
+
+/// Of builds that know of no ports; the same without its ports is what a server without any sends.
+const PONG_BEFORE_PORTS: &str = "080110021803200428053006380140074a0808081009180a2001520f080b120b090c00000000000000100d5a1c0a14080111020000000000000019ffffffffffffffff100e180f201060116812";
+
+#[test]
+fn a_pong_without_ports_is_as_it_was_before_there_were_any() {
+    let pongs = of_shards().into_iter().filter_map(|(_, kind)| match kind {
+        shard::Kind::Pong(pong) => Some(pong),
+        _ => None,
+    });
+    let [mut pong] = <[Pong; 1]>::try_from(pongs.collect::<Vec<_>>()).expect("one");
+    assert!(hex(&pong.encode_to_vec()).starts_with(PONG_BEFORE_PORTS));
+    pong.ports.clear();
+    assert_eq!(hex(&pong.encode_to_vec()), PONG_BEFORE_PORTS);
 }
 
 #[test]

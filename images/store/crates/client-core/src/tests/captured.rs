@@ -73,7 +73,7 @@ fn requests_equal_the_captured_ones() {
     );
     assert_eq!(
         script.completed().1,
-        Ok(Owned::Object(1, b"hello".to_vec()))
+        Ok(Owned::Object(1, b"hello"[..].into()))
     );
     write(&mut script, b"hello2", NO_RULES);
     exchange(

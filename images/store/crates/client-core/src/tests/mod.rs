@@ -9,6 +9,7 @@ mod increments;
 mod kinds;
 mod multi;
 mod rules;
+mod ways;
 
 use prost::Message;
 use wire::proto;
@@ -190,7 +191,7 @@ impl Script {
         script.answer_last(&object(3, b"v"));
         assert_eq!(
             script.completed(),
-            (id, Ok(Owned::Object(3, b"v".to_vec())))
+            (id, Ok(Owned::Object(3, b"v"[..].into())))
         );
         script.quiet();
         script

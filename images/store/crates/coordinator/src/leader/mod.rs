@@ -36,9 +36,10 @@ use crate::requests::refusal;
 use crate::state::Pair;
 use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
 use crate::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Drain, DrainError, Draining, Finalize,
-    FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder, Removal,
-    RemoveMemberError, SettingsError, SettingsOrder, StateWait, Surrender, SurrenderError,
+    AcceptLossError, Acceptance, Asked, ClusterStatus, ControlError, ControlOrder, Drain,
+    DrainError, Draining, Finalize, FinalizeError, GiveUpMigrationError, Loss, MigrateError,
+    Migration, MigrationOrder, Removal, RemoveMemberError, SettingsError, SettingsOrder, StateWait,
+    Surrender, SurrenderError,
 };
 use crate::{Config, Coordinator};
 use held::{Held, needs_no_commit};
@@ -245,6 +246,20 @@ impl<A> Leader<A> {
     pub fn undrain_member(&mut self, drain: &Drain) -> Result<(), DrainError> {
         let done = self.act(|coordinator, out| coordinator.undrain_member(drain, out));
         done.unwrap_or_else(|| Err(DrainError::DoesNotLead(NOT_YET.to_owned())))
+    }
+
+    /// See [`Coordinator::control_shards`]; the reply comes with [`Output::Reply`].
+    ///
+    /// # Errors
+    /// Nobody is asked.
+    pub fn control_shards(
+        &mut self,
+        now: Time,
+        order: &ControlOrder,
+        to: ReplyTo,
+    ) -> Result<Vec<Asked>, ControlError> {
+        let done = self.act(|coordinator, out| coordinator.control_shards(now, order, to, out));
+        done.unwrap_or(Err(ControlError::NotConnected))
     }
 
     /// See [`Coordinator::accept_loss`]. The result is to be told with [`Leader::defer`].

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use trace::Event;
 use wire::ids::ServerId;
 use wire::member::TabletRange;
 use wire::peer::ReadEntries;
@@ -80,6 +81,7 @@ impl Reader {
             out.connect_backup(Channel::Recovery, backup, locator);
             Link::default()
         });
+        trace::record(Event::RecoveryAsked, source.replica.segment_id);
         let mut request = Vec::new();
         ReadEntries::encode(
             source.replica,

@@ -110,6 +110,7 @@ impl Shard {
         let starving_since = recovery.starving_since.take();
         let full = match self.store.replay(replay, &data) {
             Ok(()) => {
+                trace::record(Event::RecoveryReplayed, read.source.replica.segment_id);
                 recovery.bytes_read += data.len() as u64;
                 read.source.advance(read.next_offset);
                 if !read.source.is_done() {
@@ -266,6 +267,7 @@ impl Shard {
             return;
         };
         self.store.complete_replay(replay);
+        trace::record(Event::RecoveryComplete, recovery.id);
         recovery.is_complete = true;
         let (id, took) = (recovery.id, now.since(recovery.began));
         let (bytes, objects) = (recovery.bytes_read, replay.stats().objects);

@@ -178,7 +178,7 @@ fn controlled(driver: &mut Driver, payload: &[u8]) -> (Status, Vec<u8>) {
 fn control_operations_find_their_server() {
     let mut driver = Driver::enlisted(small(PLAIN));
     let op = control_op::GET_TIME_TRACE;
-    let trace = b"no time trace is recorded by this build".to_vec();
+    let trace = b"no time trace is recorded here".to_vec();
     for (target, table, expected) in [
         (ControlTarget::Object, TABLE.0, Status::Ok),
         (ControlTarget::Object, TABLE.0 + 1, Status::UnknownTablet),

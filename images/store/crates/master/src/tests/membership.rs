@@ -195,6 +195,37 @@ fn other_refusals_change_nothing() {
 }
 
 #[test]
+fn ports_are_told_with_the_next_pong_of_a_session_and_once() {
+    let ping = || {
+        coordinator::Kind::Ping(member::Ping {
+            sequence: 9,
+            cluster_time_ns: 5,
+            ..Default::default()
+        })
+    };
+    let told = |driver: &mut Driver| match driver.said.messages.pop() {
+        Some(shard::Kind::Pong(pong)) => pong.ports,
+        other => panic!("no pong: {other:?}"),
+    };
+    let port = member::PortReport {
+        ip: "10.0.0.1".to_owned(),
+        ..Default::default()
+    };
+    let mut driver = Driver::new(small(Durability::Unreplicated));
+    driver.shard.report_ports(vec![port.clone()]);
+    driver.order(ping());
+    assert_eq!(told(&mut driver), [], "nobody has let it in");
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    driver.order(ping());
+    assert_eq!(told(&mut driver), []);
+    driver.shard.report_ports(vec![port.clone()]);
+    driver.order(ping());
+    assert_eq!(told(&mut driver), [port]);
+    driver.order(ping());
+    assert_eq!(told(&mut driver), []);
+}
+
+#[test]
 fn a_silent_coordinator_is_left() {
     let mut driver = Driver::enlisted(small(Durability::Unreplicated));
     let nearly = Time::ZERO + Duration::from_millis(4999);

@@ -1,9 +1,10 @@
 //! The test `basic`: for each size, fills a table with about 200 MB and reads and writes its objects at random.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::{Cluster, Error, RejectRules, TableId};
 
+use super::breakdown::{self, Parts};
 use super::data::{KEY_BYTES, Random, fill, key, progress};
 use super::report::{Entry, size_name};
 use super::samples::{Collector, Samples};
@@ -20,6 +21,7 @@ pub struct Plan {
     /// For each size, once reading, once writing.
     pub time: Duration,
     pub fill_bytes: u64,
+    pub breakdown: Option<Parts>,
 }
 
 /// What was measured with one object size.
@@ -49,10 +51,10 @@ pub fn run(cluster: &mut Cluster, plan: &Plan) -> Result<Vec<Entry>, String> {
         progress(&format!("{size} B: filling with {wanted} objects"));
         let objects = fill(cluster, table, wanted, size).map_err(fail)?;
         progress(&format!("{size} B: reading"));
-        let reads = read_random(cluster, table, objects, plan.time, &mut random).map_err(fail)?;
+        let reads = read_random(cluster, table, objects, plan, &mut random).map_err(fail)?;
         progress(&format!("{size} B: writing"));
         let writes =
-            write_random(cluster, table, objects, size, plan.time, &mut random).map_err(fail)?;
+            write_random(cluster, table, objects, size, plan, &mut random).map_err(fail)?;
         results.push(Measured {
             size,
             objects,
@@ -99,21 +101,17 @@ fn read_random(
     cluster: &mut Cluster,
     table: TableId,
     objects: u32,
-    time: Duration,
+    plan: &Plan,
     random: &mut Random,
 ) -> Result<Samples, Error> {
     let mut value = Vec::new();
     let rules = RejectRules::default();
     cluster.read_into(table, &key(0), &rules, &mut value)?;
-    let mut collector = Collector::new(time, None);
-    loop {
+    let collector = Collector::new(plan.time, None);
+    breakdown::collect(cluster, (table, plan.breakdown), collector, |cluster| {
         let key = key(random.below(objects));
-        let start = Instant::now();
-        cluster.read_into(table, &key, &rules, &mut value)?;
-        if !collector.add(start) {
-            return Ok(collector.finish());
-        }
-    }
+        cluster.read_into(table, &key, &rules, &mut value).map(drop)
+    })
 }
 
 fn write_random(
@@ -121,18 +119,14 @@ fn write_random(
     table: TableId,
     objects: u32,
     size: usize,
-    time: Duration,
+    plan: &Plan,
     random: &mut Random,
 ) -> Result<Samples, Error> {
     let value = vec![b'w'; size];
     cluster.write(table, &key(0), &value)?;
-    let mut collector = Collector::new(time, None);
-    loop {
+    let collector = Collector::new(plan.time, None);
+    breakdown::collect(cluster, (table, plan.breakdown), collector, |cluster| {
         let key = key(random.below(objects));
-        let start = Instant::now();
-        cluster.write(table, &key, &value)?;
-        if !collector.add(start) {
-            return Ok(collector.finish());
-        }
-    }
+        cluster.write(table, &key, &value).map(drop)
+    })
 }

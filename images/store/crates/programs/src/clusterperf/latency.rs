@@ -5,6 +5,7 @@ use std::time::Instant;
 use client::{Cluster, Error, ReadObject, RejectRules, TableId, WriteObject};
 
 use super::Options;
+use super::breakdown;
 use super::data::{KEY_BYTES, Random, fill, key, key_of, progress};
 use super::report::{Entry, size_name};
 use super::samples::{Collector, Samples};
@@ -24,11 +25,37 @@ const ECHO_BYTES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 /// Where no time and no number is given: so many operations are made for a distribution.
 const DISTRIBUTION_COUNT: u64 = 100_000;
 
+/// As [`sample`], of operations of one table's server, whose time may be broken down.
+fn sample_of(
+    cluster: &mut Cluster,
+    table: TableId,
+    options: &Options,
+    mut operation: impl FnMut(&mut Cluster) -> Result<(), Error>,
+) -> Result<Samples, Error> {
+    (0..options.warmup).try_for_each(|_| operation(cluster))?;
+    let count = options.count.or(Some(DISTRIBUTION_COUNT));
+    let collector = Collector::new(options.time(), count);
+    breakdown::collect(cluster, (table, options.breakdown), collector, operation)
+}
+
 /// Runs an operation again and again, for the time or the number that the options say, and takes its times.
 pub fn sample(
     options: &Options,
     default_count: Option<u64>,
     mut operation: impl FnMut() -> Result<(), Error>,
+) -> Result<Samples, Error> {
+    sample_from(options, default_count, || {
+        let start = Instant::now();
+        operation()?;
+        Ok(start)
+    })
+}
+
+/// As [`sample`], of an operation that says when it began.
+pub fn sample_from(
+    options: &Options,
+    default_count: Option<u64>,
+    mut operation: impl FnMut() -> Result<Instant, Error>,
 ) -> Result<Samples, Error> {
     for _ in 0..options.warmup {
         operation()?;
@@ -36,8 +63,7 @@ pub fn sample(
     let count = options.count.or(default_count);
     let mut collector = Collector::new(options.time(), count);
     loop {
-        let start = Instant::now();
-        operation()?;
+        let start = operation()?;
         if !collector.add(start) {
             return Ok(collector.finish());
         }
@@ -63,7 +89,7 @@ pub fn read_dist(cluster: &mut Cluster, options: &Options) -> Result<Vec<Entry>,
     let size = options.size_or(100);
     cluster.write(table, &key(0), &vec![b'v'; size])?;
     let mut value = Vec::new();
-    let samples = sample(options, Some(DISTRIBUTION_COUNT), || {
+    let samples = sample_of(cluster, table, options, |cluster| {
         cluster
             .read_into(table, &key(0), &RULES, &mut value)
             .map(drop)
@@ -82,7 +108,7 @@ pub fn dist_random(
     let (table, objects) = filled(cluster, options, size)?;
     let (value, mut read) = (vec![b'w'; size], Vec::new());
     let mut random = Random::new(1);
-    let samples = sample(options, Some(DISTRIBUTION_COUNT), || {
+    let samples = sample_of(cluster, table, options, |cluster| {
         let key = key(random.below(objects));
         if writes {
             cluster.write(table, &key, &value).map(drop)

@@ -1,10 +1,14 @@
 //! The `clusterperf` program: RAMCloud's benchmark of the same name. docs/clusterperf.md says what each test measures.
 
 mod basic;
+mod breakdown;
+mod clients;
 mod compare;
 mod data;
 mod latency;
 mod meeting;
+pub mod ping;
+mod pipelined;
 mod plot;
 mod report;
 mod samples;
@@ -13,17 +17,20 @@ mod together;
 
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
-use client::{Cluster, Error, Options as ClientOptions};
+use client::{Cluster, Error};
 
+use self::breakdown::Parts;
 use self::data::{WORKLOADS, Workload};
 use self::report::Results;
 use self::together::Load;
 use crate::VERSION;
+use crate::datagrams::EalOptions;
 use crate::locators::host_port;
+use clients::Lanes;
 
 /// Measures a store: RAMCloud's ClusterPerf, with the names that its results have there.
 ///
@@ -43,6 +50,8 @@ use crate::locators::host_port;
 ///   broadcast               how long it takes until all others know
 ///   readInterference, writeInterference
 ///                           small operations beside large ones
+/// Without a store:
+///   ping                    a datagram there and back, over DPDK or the kernel: "clusterperf ping --help"
 #[derive(Parser, Clone, Debug)]
 #[command(name = "clusterperf", version = VERSION, after_help = EXAMPLES, verbatim_doc_comment)]
 pub struct Options {
@@ -54,6 +63,18 @@ pub struct Options {
         value_name = "LOCATOR"
     )]
     coordinator: String,
+    /// Where this program has ports for datagrams, as for a server; client i adds i to the UDP port, 0 is any. Without it servers that offer fast+udp are reached
+    /// so from any port
+    #[arg(short = 'L', long = "local", value_name = "LOCATOR")]
+    local: Vec<String>,
+    /// Reach servers over TCP, whatever else they offer
+    #[arg(long = "tcp", conflicts_with = "local")]
+    tcp: bool,
+    #[command(flatten)]
+    eal: EalOptions,
+    /// Operations that each client of readThroughput and writeThroughput has under way at a time
+    #[arg(long, default_value_t = 1, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    outstanding: u32,
     /// Clients that measure together
     #[arg(long = "numClients", default_value_t = 1, value_name = "NUMBER")]
     num_clients: u32,
@@ -115,6 +136,10 @@ pub struct Options {
     /// Plot the results to this file: latency by size, throughput by clients, or distributions
     #[arg(long, value_name = "FILE.svg|png")]
     plot: Option<PathBuf>,
+    /// Show where the time goes, from the time traces of client and server: the way there and back, or the steps of the server.
+    /// For basic, readDist, readDistRandom and writeDistRandom
+    #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "way")]
+    breakdown: Option<Parts>,
     /// Set the results beside what was published of RAMCloud
     #[arg(long, value_enum, value_name = "WHAT")]
     compare: Option<Compare>,
@@ -134,7 +159,10 @@ Examples:
   clusterperf -C tcp:host=127.0.0.1,port=11100 basic
   clusterperf -C tcp:host=127.0.0.1,port=11100 --size 100 --seconds 5 --json basic
   clusterperf -C tcp:host=127.0.0.1,port=11100 --compare seeds --plot basic.svg basic
+  clusterperf -C tcp:host=127.0.0.1,port=11100 --breakdown --plot where.svg readDist writeDistRandom
   clusterperf -C tcp:host=127.0.0.1,port=11100 --numClients 4 readThroughput
+  clusterperf -C tcp:host=127.0.0.1,port=11100 --outstanding 64 readThroughput
+  clusterperf -C tcp:host=10.0.0.1,port=11100 -L fast+dpdk:host=192.168.101.30,port=0 --dpdk '-a 0000:03:00.2' basic
   clusterperf -C tcp:host=127.0.0.1,port=11100 --plot cdf.png readDistRandom writeDistRandom
 Four processes, perhaps on four machines, together:
   for i in 0 1 2 3; do clusterperf -C ... --numClients 4 --clientIndex $i writeThroughput & done; wait";
@@ -149,7 +177,7 @@ enum Clients {
 }
 
 /// Every test, with its clients.
-const TESTS: [(&str, Clients); 18] = [
+const TESTS: [(&str, Clients); 19] = [
     ("basic", Clients::One),
     ("broadcast", Clients::Several),
     ("echo_basic", Clients::One),
@@ -157,15 +185,16 @@ const TESTS: [(&str, Clients); 18] = [
     ("multiRead_general", Clients::One),
     ("multiRead_oneMaster", Clients::One),
     ("multiWrite_oneMaster", Clients::One),
+    ("netBandwidth", Clients::Any),
     ("readDist", Clients::One),
     ("readDistRandom", Clients::One),
-    ("readInterference", Clients::Several),
+    ("readInterference", Clients::Any),
     ("readNotFound", Clients::One),
     ("readThroughput", Clients::Any),
     ("readVaryingKeyLength", Clients::One),
     ("workloadThroughput", Clients::Any),
     ("writeDistRandom", Clients::One),
-    ("writeInterference", Clients::Several),
+    ("writeInterference", Clients::Any),
     ("writeThroughput", Clients::Any),
     ("writeVaryingKeyLength", Clients::One),
 ];
@@ -221,11 +250,11 @@ impl Options {
     /// What the clients of a test do when they are told to.
     fn load(&self, test: &str) -> Option<Load> {
         match test {
+            "netBandwidth" | "readInterference" => Some(Load::LargeRead),
             "readThroughput" => Some(Load::Read),
             "writeThroughput" => Some(Load::Write),
             "multiReadThroughput" => Some(Load::MultiRead),
             "workloadThroughput" => self.workload().map(Load::Workload),
-            "readInterference" => Some(Load::LargeRead),
             "writeInterference" => Some(Load::LargeWrite),
             _ => None,
         }
@@ -255,6 +284,7 @@ pub fn check(options: &Options) -> Result<(), String> {
             ));
         }
     }
+    check_breakdown(options)?;
     // Beside others, a test of one client is client 0's alone.
     if options.num_clients > 1
         && options
@@ -317,6 +347,21 @@ pub fn check(options: &Options) -> Result<(), String> {
     options.plot.as_deref().map_or(Ok(()), plot::check)
 }
 
+/// Tests whose operations all go to one server, one after the other.
+const BROKEN_DOWN: [&str; 4] = ["basic", "readDist", "readDistRandom", "writeDistRandom"];
+
+fn check_breakdown(options: &Options) -> Result<(), String> {
+    let mut tests = options.tests.iter();
+    let other = tests.find(|test| !BROKEN_DOWN.contains(&test.as_str()));
+    match other.filter(|_| options.breakdown.is_some()) {
+        Some(test) => Err(format!(
+            "--breakdown is for {}; run {test} without it",
+            BROKEN_DOWN.join(", ")
+        )),
+        None => Ok(()),
+    }
+}
+
 /// How far a run is.
 #[derive(Default)]
 struct Board {
@@ -332,7 +377,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         return drop_tables(options);
     }
     if let Some(index) = options.client_index.filter(|index| *index > 0) {
-        return follow(options, index);
+        return follow(options, &Lanes::open(options, index..index + 1)?, index);
     }
     match options.http_listen {
         Some(address) => serve::run(options, address),
@@ -346,13 +391,14 @@ fn measure(options: &Options, board: &Board) -> Result<(), String> {
         Some(_) => 0..0,
         None => 1..options.num_clients,
     };
+    let lanes = Arc::new(Lanes::open(options, 0..others.end.max(1))?);
     let threads: Vec<_> = others
         .map(|index| {
-            let options = options.clone();
-            std::thread::spawn(move || follow(&options, index))
+            let (options, lanes) = (options.clone(), Arc::clone(&lanes));
+            std::thread::spawn(move || follow(&options, &lanes, index))
         })
         .collect();
-    let mut result = lead(options, board);
+    let mut result = lead(options, &lanes, board);
     if result.is_ok() {
         for thread in threads {
             let ended = thread
@@ -384,7 +430,7 @@ fn show(options: &Options, results: &[Results]) -> Result<(), String> {
 }
 
 fn drop_tables(options: &Options) -> Result<(), String> {
-    let mut cluster = connect(options)?;
+    let mut cluster = clients::connect(options)?;
     for table in options.tables() {
         cluster
             .drop_table(&table)
@@ -398,17 +444,9 @@ fn guarded<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn connect(options: &Options) -> Result<Cluster, String> {
-    let client = ClientOptions {
-        spin: Duration::from_micros(options.poll_micros),
-        ..ClientOptions::default()
-    };
-    Cluster::with_options(&options.coordinator, client).map_err(|error| error.to_string())
-}
-
 /// The other clients, test by test.
-fn follow(options: &Options, index: u32) -> Result<(), String> {
-    let mut cluster = connect(options)?;
+fn follow(options: &Options, lanes: &Lanes, index: u32) -> Result<(), String> {
+    let mut cluster = lanes.connect(options, index)?;
     let together = |test: &&String| clients_of(test) != Some(Clients::One);
     for test in options.tests.iter().filter(together) {
         together::follow(&mut cluster, options, index, options.load(test))
@@ -418,8 +456,8 @@ fn follow(options: &Options, index: u32) -> Result<(), String> {
 }
 
 /// Client 0: runs the tests, and tells the others what to do.
-fn lead(options: &Options, board: &Board) -> Result<(), String> {
-    let mut cluster = connect(options)?;
+fn lead(options: &Options, lanes: &Lanes, board: &Board) -> Result<(), String> {
+    let mut cluster = lanes.connect(options, 0)?;
     for test in &options.tests {
         data::begin(test);
         let mut results = if test == "basic" {
@@ -441,6 +479,7 @@ fn basic(cluster: &mut Cluster, options: &Options) -> Result<Results, String> {
             .map_or_else(|| basic::SIZES.to_vec(), |size| vec![size]),
         time: options.time(),
         fill_bytes: options.fill_mb * 1_000_000,
+        breakdown: options.breakdown,
     };
     Ok(Results {
         entries: basic::run(cluster, &plan)?,

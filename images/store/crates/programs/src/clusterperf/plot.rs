@@ -6,7 +6,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
-use super::report::Results;
+use super::breakdown::Breakdown;
+use super::report::{Results, time};
 
 const SIZE: (u32, u32) = (1000, 600);
 const FONT: &str = "sans-serif";
@@ -54,7 +55,10 @@ pub fn plot(tests: &[Results], file: &Path) -> Result<(), String> {
 fn draw<B: DrawingBackend>(tests: &[Results], area: DrawingArea<B, Shift>) -> Result<(), String> {
     let text = |error: DrawingAreaErrorKind<B::ErrorType>| error.to_string();
     area.fill(&WHITE).map_err(text)?;
-    if tests.iter().any(|test| !test.cdf.is_empty()) {
+    let broken_down = broken_down(tests);
+    if !broken_down.is_empty() {
+        bars(&area, &broken_down)?;
+    } else if tests.iter().any(|test| !test.cdf.is_empty()) {
         let series = tests
             .iter()
             .filter(|test| !test.cdf.is_empty())
@@ -97,6 +101,112 @@ fn draw<B: DrawingBackend>(tests: &[Results], area: DrawingArea<B, Shift>) -> Re
         )?;
     }
     area.present().map_err(text)
+}
+
+/// Entries whose time was broken down.
+fn broken_down(tests: &[Results]) -> Vec<(&str, &Breakdown)> {
+    let entries = tests.iter().flat_map(|test| &test.entries);
+    entries
+        .filter_map(|entry| Some((entry.name.as_str(), entry.samples.breakdown.as_ref()?)))
+        .collect()
+}
+
+/// Where times differ by more than this, bars show shares: the short ones would not be seen.
+const MAX_RATIO: f64 = 8.0;
+
+/// Names of segments, in the order of those that have most of them.
+fn names_of(all: &[(&str, &Breakdown)]) -> Vec<&'static str> {
+    let mut segments: Vec<_> = all
+        .iter()
+        .map(|(_, breakdown)| &breakdown.segments)
+        .collect();
+    segments.sort_by_key(|segments| std::cmp::Reverse(segments.len()));
+    let mut names = Vec::new();
+    for segment in segments.into_iter().flatten() {
+        if !names.contains(&segment.name) {
+            names.push(segment.name);
+        }
+    }
+    names
+}
+
+/// A bar for each kind of operation: the medians of its segments, one on another.
+fn bars<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    all: &[(&str, &Breakdown)],
+) -> Result<(), String> {
+    let medians = |breakdown: &Breakdown| -> Vec<(&'static str, f64)> {
+        let segments = breakdown.segments.iter();
+        segments
+            .map(|segment| (segment.name, segment.median_us))
+            .collect()
+    };
+    let sum = |breakdown: &Breakdown| medians(breakdown).iter().map(|(_, us)| us).sum::<f64>();
+    let sums = || all.iter().map(|(_, breakdown)| sum(breakdown));
+    let (low, high) = (sums().fold(f64::MAX, f64::min), sums().fold(0.0, f64::max));
+    let is_share = high > low * MAX_RATIO;
+    let top = if is_share { 100.0 } else { high };
+    let label = match is_share {
+        true => "share of the medians, %",
+        false => "median of each segment, us",
+    };
+    let failed = |error: DrawingAreaErrorKind<B::ErrorType>| error.to_string();
+    let mut chart = ChartBuilder::on(area)
+        .caption("Latency breakdown", (FONT, 22))
+        .margin(12)
+        .y_label_area_size(66)
+        // The legend has its place beside the bars.
+        .build_cartesian_2d(0.0..all.len() as f64 * 1.35, 0.0..top * 1.15)
+        .map_err(failed)?;
+    let mut mesh = chart.configure_mesh();
+    mesh.disable_x_mesh().x_labels(0).y_desc(label);
+    mesh.light_line_style(TRANSPARENT);
+    mesh.label_style((FONT, 14)).axis_desc_style((FONT, 15));
+    mesh.draw().map_err(failed)?;
+    for (number, name) in names_of(all).iter().enumerate() {
+        let color = Palette99::pick(number).to_rgba();
+        let rectangles = all.iter().enumerate().filter_map(|(at, (_, breakdown))| {
+            let scale = if is_share {
+                100.0 / sum(breakdown).max(f64::MIN_POSITIVE)
+            } else {
+                1.0
+            };
+            let medians = medians(breakdown);
+            let place = medians.iter().position(|(segment, _)| segment == name)?;
+            let below: f64 = medians[..place].iter().map(|(_, us)| us * scale).sum();
+            let (left, height) = (at as f64 + 0.15, medians[place].1 * scale);
+            Some(Rectangle::new(
+                [(left, below), (left + 0.7, below + height)],
+                color.filled(),
+            ))
+        });
+        chart
+            .draw_series(rectangles)
+            .map_err(failed)?
+            .label(*name)
+            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], color.filled()));
+    }
+    // What is common to all names, the test's, is left out where there are many.
+    let size = if all.len() > 4 { 12 } else { 14 };
+    for (at, (name, breakdown)) in all.iter().enumerate() {
+        let height = if is_share { top } else { sum(breakdown) };
+        let short = name.rsplit('.').next().filter(|_| all.len() > 4);
+        let name = short.unwrap_or(name).to_owned();
+        let lines = [(name, 0.09), (time(breakdown.whole.median_us), 0.05)];
+        let lines = lines.map(|(line, above)| {
+            let place = (at as f64 + 0.15, height + top * above);
+            Text::new(line, place, (FONT, size))
+        });
+        chart.draw_series(lines).map_err(failed)?;
+    }
+    let mut labels = chart.configure_series_labels();
+    labels
+        .label_font((FONT, 14))
+        .background_style(WHITE.mix(0.8));
+    labels
+        .border_style(BLACK.mix(0.3))
+        .position(SeriesLabelPosition::MiddleRight);
+    labels.draw().map_err(failed)
 }
 
 /// Medians by object size, one line for each kind of operation.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::breakdown;
 use super::data::KEY_BYTES;
 use super::samples::{Samples, Summary};
 
@@ -27,7 +28,7 @@ pub struct Entry {
     pub objects: u32,
     #[serde(flatten)]
     pub summary: Summary,
-    #[serde(skip)]
+    #[serde(flatten)]
     pub samples: Samples,
 }
 
@@ -83,6 +84,9 @@ pub fn text(tests: &[Results]) -> String {
             .for_each(|entry| lines(&mut text, entry));
         if !test.entries.is_empty() {
             table(&mut text, &test.entries);
+            test.entries
+                .iter()
+                .for_each(|entry| breakdown::text(&mut text, entry));
         }
         if !test.rates.is_empty() {
             rates(&mut text, &test.rates);

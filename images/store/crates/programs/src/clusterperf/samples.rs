@@ -4,10 +4,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::breakdown::Breakdown;
+
 /// Times of one kind of operation, and what follows from them. All in nanoseconds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Samples {
+    #[serde(skip)]
     sorted_ns: Vec<u64>,
+    /// Where the time went, if that was asked for and found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breakdown: Option<Breakdown>,
 }
 
 /// What is shown of a set of samples; microseconds.
@@ -31,7 +37,12 @@ impl Samples {
         times_ns.sort_unstable();
         Samples {
             sorted_ns: times_ns,
+            breakdown: None,
         }
+    }
+
+    pub fn with(self, breakdown: Option<Breakdown>) -> Samples {
+        Samples { breakdown, ..self }
     }
 
     /// The time that a share `quantile` of the samples do not exceed; 0 without samples.

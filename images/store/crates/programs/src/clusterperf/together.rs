@@ -6,8 +6,9 @@ use client::{Cluster, Error, RejectRules, TableId};
 
 use super::Options;
 use super::data::{KEY_BYTES, Random, Workload, Zipfian, key, progress};
-use super::latency::{filled, read_batch, sample};
+use super::latency::{filled, read_batch, sample, sample_from};
 use super::meeting::{Command, Meeting};
+use super::pipelined::{self, Stream};
 use super::report::{Entry, Rate, size_name};
 
 /// Objects of a multi-read where nothing else is said.
@@ -32,10 +33,10 @@ pub enum Load {
 }
 
 /// The objects that a client works with.
-struct Target {
-    table: TableId,
-    objects: u32,
-    size: usize,
+pub struct Target {
+    pub table: TableId,
+    pub objects: u32,
+    pub size: usize,
 }
 
 /// Runs operations until `end`; gives how many objects that were.
@@ -52,6 +53,9 @@ fn work(
         Load::Workload(_) => Some(Zipfian::new(target.objects)),
         _ => None,
     };
+    if options.outstanding > 1 && matches!(load, Load::Read | Load::Write) {
+        return pipelined::work(cluster, options, load, target, &mut random, end);
+    }
     let (mut value, rules) = (vec![b'v'; target.size], RejectRules::default());
     let mut read = Vec::new();
     let batch = options.batch.unwrap_or(BATCH);
@@ -146,12 +150,16 @@ pub fn throughput(
     name: &str,
     load: Load,
 ) -> Result<Vec<Rate>, Error> {
-    let size = options.size_or(100);
-    let (_, objects) = filled(cluster, options, size)?;
-    if objects < options.objects() {
-        return Err(Error::Invalid(
-            "the store is too small for these objects: give fewer with --numObjects",
-        ));
+    let size = size_of(options, load);
+    if load == Load::LargeRead {
+        fill_large(cluster, options)?;
+    } else {
+        let (_, objects) = filled(cluster, options, size)?;
+        if objects < options.objects() {
+            return Err(Error::Invalid(
+                "the store is too small for these objects: give fewer with --numObjects",
+            ));
+        }
     }
     let mut meeting = Meeting::join(cluster, options, 0)?;
     let target = existing(cluster, options, load)?;
@@ -190,52 +198,62 @@ pub fn throughput(
     Ok(rates)
 }
 
-/// Small reads or writes of client 0, alone and while all others move large objects.
+fn fill_large(cluster: &mut Cluster, options: &Options) -> Result<TableId, Error> {
+    let table = cluster.create_table(&options.table("large"), 1)?;
+    super::data::fill(cluster, table, LARGE_OBJECTS, LARGE_BYTES)?;
+    Ok(table)
+}
+
+/// Small reads or writes of client 0, alone and while all others move large objects; if there are no others, while it moves one after the other itself.
 pub fn interference(
     cluster: &mut Cluster,
     options: &Options,
     name: &str,
     writes: bool,
 ) -> Result<Vec<Entry>, Error> {
-    let load = if writes {
-        Load::LargeWrite
-    } else {
-        Load::LargeRead
-    };
-    let large = cluster.create_table(&options.table("large"), 1)?;
-    super::data::fill(cluster, large, LARGE_OBJECTS, LARGE_BYTES)?;
+    let large = fill_large(cluster, options)?;
     let size = options.size_or(100);
     let (table, objects) = filled(cluster, options, size)?;
     let mut meeting = Meeting::join(cluster, options, 0)?;
     let mut entries = Vec::new();
-    for clients in [1, options.num_clients] {
-        if clients > 1 {
-            meeting.command(cluster, &Command::Work(clients))?;
+    let doing = if writes { "write" } else { "read" };
+    for is_loaded in [false, true] {
+        let others = options.num_clients - 1;
+        let is_alone = is_loaded && others == 0;
+        if is_loaded && others > 0 {
+            meeting.command(cluster, &Command::Work(options.num_clients))?;
         }
+        let mut stream = Stream::new(large, LARGE_OBJECTS, LARGE_BYTES, writes);
         let mut random = Random::new(5);
         let (value, mut read) = (vec![b's'; size], Vec::new());
-        let samples = sample(options, None, || {
+        let samples = sample_from(options, None, || {
+            if is_alone {
+                stream.go_on(cluster)?;
+            }
             let key = key(random.below(objects));
+            let start = Instant::now();
             if writes {
-                cluster.write(table, &key, &value).map(drop)
+                cluster.write(table, &key, &value)?;
             } else {
                 let rules = RejectRules::default();
-                cluster.read_into(table, &key, &rules, &mut read).map(drop)
+                cluster.read_into(table, &key, &rules, &mut read)?;
             }
+            Ok(start)
         })?;
-        let (suffix, beside) = if clients == 1 {
-            ("alone", "alone".to_owned())
-        } else {
-            meeting.answers(cluster)?;
-            let doing = if load == Load::LargeWrite {
-                "write"
-            } else {
-                "read"
-            };
-            (
+        let moved = stream.finish(cluster)?;
+        let (suffix, beside) = match (is_loaded, others) {
+            (false, _) => ("alone", "alone".to_owned()),
+            (true, 0) => (
                 "loaded",
-                format!("while {} others {doing} 1MB objects", clients - 1),
-            )
+                format!("while the same client {doing}s {moved} 1MB objects"),
+            ),
+            (true, _) => {
+                meeting.answers(cluster)?;
+                (
+                    "loaded",
+                    format!("while {others} others {doing} 1MB objects"),
+                )
+            }
         };
         let operation = if writes { "write" } else { "read" };
         entries.push(Entry {

@@ -5,8 +5,9 @@ use std::future::Future;
 use admin::admin_server::{Admin, AdminServer};
 use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
 use coordinator::status::{
-    self, AcceptLossError, Drain, DrainError, FinalizeError, GiveUpMigrationError, MigrateError,
-    MigrationOrder, MigrationTarget, RemoveMemberError, SettingsError, SurrenderError, TabletTable,
+    self, AcceptLossError, ControlError, Drain, DrainError, FinalizeError, GiveUpMigrationError,
+    MigrateError, MigrationOrder, MigrationTarget, RemoveMemberError, SettingsError,
+    SurrenderError, TabletTable,
 };
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
@@ -15,6 +16,7 @@ use wire::member::Settings;
 
 use super::driver::{Keeping, Question, Shown};
 use super::kubernetes::standing::{self, Role};
+use super::time_trace;
 use crate::guarded::{Guarded, SILENCE};
 use crate::mailbox::{Mailbox, NoAnswer};
 
@@ -326,6 +328,27 @@ impl Admin for Service {
         Ok(Response::new(admin::MigrateTabletResponse { migration }))
     }
 
+    async fn get_time_trace(
+        &self,
+        request: Request<admin::GetTimeTraceRequest>,
+    ) -> Result<Response<admin::GetTimeTraceResponse>, Status> {
+        let order = time_trace::order(request.into_inner());
+        if order.member.len() > MAX_NAME_BYTES {
+            return Err(Status::invalid_argument(format!(
+                "a member's name has at most {MAX_NAME_BYTES} bytes"
+            )));
+        }
+        let controlled = self
+            .ask(|answer| Question::Control { order, answer })
+            .await?;
+        let controlled = controlled.map_err(|error| match error {
+            ControlError::NoMember(_) => Status::not_found(error.to_string()),
+            ControlError::NotConnected => Status::failed_precondition(error.to_string()),
+            ControlError::Busy => Status::resource_exhausted(error.to_string()),
+        })?;
+        Ok(Response::new(time_trace::response(controlled)))
+    }
+
     async fn give_up_migration(
         &self,
         request: Request<admin::GiveUpMigrationRequest>,
@@ -571,6 +594,30 @@ fn member(member: status::Member) -> admin::Member {
         incarnations: member.incarnations,
         domain: member.domain,
         draining: member.draining.map(draining),
+        network: member.ports.into_iter().map(port).collect(),
+    }
+}
+
+fn port(port: status::Port) -> admin::NetworkPort {
+    let node = |node: Option<u32>| node.and_then(|node| i32::try_from(node).ok());
+    let ping = |ping: status::Ping| admin::PeerPing {
+        member: ping.member,
+        ip: ping.ip,
+        round_trip_ns: ping.round_trip_ns,
+        age_ms: ping.age_ms,
+    };
+    admin::NetworkPort {
+        interface: port.interface,
+        pci: port.pci,
+        mac: port.mac,
+        ip: port.ip,
+        driver: port.driver,
+        link_up: port.link_up,
+        link_mbps: port.link_mbps,
+        numa_node: node(port.numa_node),
+        cores_numa_node: node(port.cores_numa_node),
+        mtu: port.mtu,
+        pings: port.pings.into_iter().map(ping).collect(),
     }
 }
 

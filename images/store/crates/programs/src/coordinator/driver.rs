@@ -11,9 +11,9 @@ use std::sync::mpsc::Receiver;
 
 use coordinator::state::journal::Writer;
 use coordinator::status::{
-    AcceptLossError, Acceptance, ClusterStatus, Drain, DrainError, Draining, Finalize,
-    FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder, Removal,
-    RemoveMemberError, SettingsError, SettingsOrder, Surrender, SurrenderError, TablePage,
+    AcceptLossError, Acceptance, ClusterStatus, ControlOrder, Drain, DrainError, Draining,
+    Finalize, FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder,
+    Removal, RemoveMemberError, SettingsError, SettingsOrder, Surrender, SurrenderError, TablePage,
 };
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
@@ -24,6 +24,7 @@ use wire::member::{Settings, ToCoordinator, ToShard};
 use wire::time::Time;
 
 use super::connections::{MemberConnections, log_end};
+use super::controls::{self, Controls};
 use super::state_file::{Directory, StateFile, Stats};
 use crate::logging::{log_message, set_log_level};
 use crate::runtime::end_process;
@@ -94,6 +95,10 @@ pub enum Question {
         surrender: Surrender,
         answer: oneshot::Sender<Result<(), SurrenderError>>,
     },
+    Control {
+        order: ControlOrder,
+        answer: controls::Answer,
+    },
 }
 
 /// Where the coordinator's state is noted.
@@ -121,6 +126,7 @@ struct Held {
     bytes: Vec<u8>,
     /// Member connections that will be closed: nothing that comes on them counts.
     closing: BTreeSet<u64>,
+    controls: Controls,
 }
 
 enum Action {
@@ -248,6 +254,12 @@ impl Driver {
                 let given_up =
                     coordinator.give_up_migration(now, migration_id, expected_cluster_id, &mut out);
                 Box::new(move || drop(answer.send(given_up)))
+            }
+            Question::Control { order, answer } => {
+                let to = out.held.controls.next();
+                // Shards answer later, and what they say changes nothing that is noted.
+                let asked = coordinator.control_shards(now, &order, to, &mut out);
+                return out.held.controls.begun(to, asked, answer);
             }
             Question::GiveUpVolumes { surrender, answer } => {
                 let given_up = coordinator.give_up_volumes(&surrender);
@@ -400,6 +412,9 @@ impl Actions<'_> {
 
 impl Output for Actions<'_> {
     fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
+        if self.held.controls.replied(to, payload) {
+            return;
+        }
         let start = self.held.bytes.len();
         self.held.bytes.extend_from_slice(payload);
         self.send(to.connection, to.nonce, start, false);

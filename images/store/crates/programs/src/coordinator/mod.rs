@@ -2,10 +2,12 @@
 
 mod admin;
 mod connections;
+mod controls;
 mod driver;
 mod kubernetes;
 mod probe;
 mod state_file;
+mod time_trace;
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};

@@ -6,9 +6,9 @@ use admin::admin_client::AdminClient;
 use admin::{
     AcceptLossRequest, AcceptLossResponse, DrainMemberRequest, Draining, FinalizeUpgradeRequest,
     FinalizeUpgradeResponse, GetClusterStatusRequest, GetClusterStatusResponse,
-    GiveUpMigrationRequest, GiveUpVolumesRequest, ListTablesRequest, MigrateTabletRequest,
-    MigrateTabletResponse, RemoveMemberRequest, SetSettingsRequest, Settings, Table,
-    UndrainMemberRequest,
+    GetTimeTraceRequest, GetTimeTraceResponse, GiveUpMigrationRequest, GiveUpVolumesRequest,
+    ListTablesRequest, MigrateTabletRequest, MigrateTabletResponse, RemoveMemberRequest,
+    SetSettingsRequest, Settings, Table, UndrainMemberRequest,
 };
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -180,6 +180,16 @@ pub fn give_up_volumes(coordinator: &str, members: Vec<String>) -> Result<(), St
         client.give_up_volumes(request.clone()).await
     })
     .map(|_| ())
+}
+
+/// What servers have done last.
+pub fn time_trace(
+    coordinator: &str,
+    request: &GetTimeTraceRequest,
+) -> Result<GetTimeTraceResponse, String> {
+    call(coordinator, async |client| {
+        client.get_time_trace(request.clone()).await
+    })
 }
 
 /// All tables, page by page.

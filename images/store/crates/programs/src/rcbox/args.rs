@@ -206,6 +206,26 @@ Examples:
         #[arg(long, short)]
         yes: bool,
     },
+    /// Shows what servers have done last, event by event: where the time of a request goes
+    ///
+    /// For each event: time since the one before it, its name, and what happened. Each shard remembers its last 65536 events.
+    #[command(after_help = "\
+`clusterperf --breakdown` sums up what such events say of many requests.
+
+Examples:
+  rcbox trace
+  rcbox trace box-master-2 --last 50
+  rcbox trace box-master-2 --shard 1 --json | jq '.shards[].events[] | select(.name == \"Slept\")'")]
+    Trace {
+        /// Only this member's; otherwise those of all that are connected
+        member: Option<String>,
+        /// Only this shard of each
+        #[arg(long, value_name = "INDEX")]
+        shard: Option<u32>,
+        /// Events of each shard, at most; all shards together give no more than 20000
+        #[arg(long, value_name = "NUMBER", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+        last: u32,
+    },
     /// Recoveries that wait for what is gone
     #[command(subcommand)]
     Recovery(Recovery),

@@ -6,6 +6,7 @@ mod complete;
 mod drain;
 mod interrupt;
 mod leader;
+mod members;
 mod notation;
 mod objects;
 mod operate;
@@ -17,6 +18,7 @@ mod settings;
 mod shell;
 mod show;
 mod tablet;
+mod time_trace;
 mod upgrade;
 mod watch;
 

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use admin::GetTimeTraceRequest;
 use client::{Cluster, Error, Options, Status};
 
 use super::args::{Command, Rebuild};
 use super::notation::escape;
 use super::out::Out;
-use super::{Failure, admin_api, objects, operate, scan, settings, show, tablet, upgrade, watch};
+use super::{
+    Failure, admin_api, objects, operate, scan, settings, show, tablet, time_trace, upgrade, watch,
+};
 
 /// Which store, and how it is talked to.
 #[derive(Clone)]
@@ -107,6 +110,18 @@ impl Session {
                 members,
             )?),
             Command::Member(member) => operate::member(&self.settings, &member, out),
+            Command::Trace {
+                member,
+                shard,
+                last,
+            } => {
+                let request = GetTimeTraceRequest {
+                    member: member.unwrap_or_default(),
+                    shard_index: shard,
+                    last,
+                };
+                time_trace::run(&self.settings, &request, out)
+            }
             Command::Upgrade(upgrade) => upgrade::run(&self.settings, &upgrade, out),
             Command::Settings(command) => settings::run(&self.settings, &command, out),
             Command::Tablet(tablet) => tablet::run(&self.settings, &tablet, out),

@@ -265,6 +265,7 @@ fn changes(command: &Command) -> bool {
         Command::Status { .. }
         | Command::Tables
         | Command::Servers
+        | Command::Trace { .. }
         | Command::Get(_)
         | Command::Scan(_)
         | Command::Watch(_)

@@ -10,6 +10,7 @@ use wire::opcode::Service;
 
 use super::drain;
 use super::leader;
+use super::members;
 use super::notation::escape;
 use super::rebuild;
 use super::tablet;
@@ -65,7 +66,8 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
     );
     leader::lines(&mut text, status.leader.as_ref());
     rebuild::line(&mut text, status);
-    members(&mut text, status, colors);
+    members::table(&mut text, status, colors);
+    members::ports(&mut text, status, colors);
     retired(&mut text, status);
     drain::under_way(&mut text, status);
     recoveries(&mut text, status);
@@ -89,50 +91,8 @@ fn segments_short(status: &GetClusterStatusResponse) -> String {
     }
 }
 
-fn members(text: &mut String, status: &GetClusterStatusResponse, colors: bool) {
-    let mut rows = vec![
-        [
-            "MEMBER",
-            "STATE",
-            "SERVER",
-            "LOCATOR",
-            "TABLETS",
-            "OBJECTS",
-            "IN USE",
-            "MEMORY",
-            "KEPT FOR OTHERS",
-        ]
-        .map(str::to_owned),
-    ];
-    for member in &status.members {
-        for shard in &member.shards {
-            if shard_state(shard) == NO_PROCESS {
-                let mut row = std::array::from_fn(|_| "-".to_owned());
-                (row[0], row[1]) = (member.name.clone(), NO_PROCESS.to_owned());
-                rows.push(row);
-                continue;
-            }
-            rows.push([
-                member.name.clone(),
-                shard_state(shard).to_owned(),
-                ServerId(shard.server_id).to_string(),
-                shard.locator.clone(),
-                shard.tablet_count.to_string(),
-                shard.object_count.to_string(),
-                bytes(shard.log_live_bytes),
-                bytes(shard.log_capacity_bytes),
-                kept_for_others(shard),
-            ]);
-        }
-    }
-    if rows.len() > 1 {
-        text.push('\n');
-        columns(text, &rows, colors);
-    }
-}
-
 /// State of a server whose process is dead, before another has come.
-const NO_PROCESS: &str = "no process";
+pub const NO_PROCESS: &str = "no process";
 
 pub fn shard_state(shard: &admin::Shard) -> &'static str {
     match shard.connected {
@@ -140,22 +100,6 @@ pub fn shard_state(shard: &admin::Shard) -> &'static str {
         // The one that was is known to be dead.
         false if shard.locator.is_empty() => NO_PROCESS,
         false => "unreachable",
-    }
-}
-
-/// Copies of others' segments.
-fn kept_for_others(shard: &admin::Shard) -> String {
-    match &shard.backup {
-        None => "-".to_owned(),
-        Some(backup) => {
-            let used = backup.frames.saturating_sub(backup.frames_free);
-            let frame_bytes = u64::from(backup.segment_bytes);
-            format!(
-                "{} of {}",
-                bytes(u64::from(used) * frame_bytes),
-                bytes(u64::from(backup.frames) * frame_bytes)
-            )
-        }
     }
 }
 
@@ -409,6 +353,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
             "incarnations": member.incarnations,
             "draining": member.draining.as_ref().map(drain::json),
             "shards": shards.collect::<Vec<_>>(),
+            "network": members::ports_json(&member.network),
         })
     });
     let losses = status.losses.iter().map(loss_json);

@@ -1,11 +1,13 @@
 //! Carries out what a server wants done.
 
+use std::ops::Range;
 use std::time::Duration;
 
-use master::{Channel, DriverCounters};
-use net::{Address, Io, Options, Protocol};
+use master::{Channel, DriverCounters, Lender};
+use net::{Address, Io, Loan, Options, Protocol};
 use prost::Message;
 use server::Output;
+use trace::{Format, Wanted};
 use wire::ids::{ReplyTo, ServerId};
 use wire::locator::parse_list;
 use wire::member::{Settings, ToCoordinator};
@@ -42,6 +44,15 @@ fn address(locator: &str) -> Option<Address> {
 impl master::Output for Actions<'_> {
     fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
         self.io.send(to.connection, to.nonce, parts);
+    }
+
+    fn reply_lent(&mut self, to: ReplyTo, head: &[u8], token: u64, length: usize) -> bool {
+        let loan = Loan { token, length };
+        self.io.send_lent(to.connection, to.nonce, head, loan)
+    }
+
+    fn recall<'l>(&mut self, tokens: Range<u64>, lend: &Lender<'l>) {
+        self.io.recall(|token| tokens.contains(&token), lend);
     }
 
     fn send_coordinator(&mut self, message: ToCoordinator) {
@@ -88,20 +99,10 @@ impl master::Output for Actions<'_> {
     }
 
     fn connect_backup(&mut self, channel: Channel, backup: ServerId, locator: &str) {
-        match address(locator) {
-            Some(address) => {
-                let connection = self.io.connect(&address, Protocol::Rpc);
-                self.links.add(connection, Link::Backup(channel, backup));
-            }
-            None => {
-                log_message(
-                    2,
-                    &format!(
-                        "backup {backup} cannot be reached: {locator:?} is no address over TCP"
-                    ),
-                );
-                self.links.unreachable.push((channel, backup));
-            }
+        if !self.links.connect_backup(channel, backup, locator, self.io) {
+            let text = format!("backup {backup} cannot be reached: there is no way in {locator:?}");
+            log_message(2, &text);
+            self.links.unreachable.push((channel, backup));
         }
     }
 
@@ -127,6 +128,15 @@ impl master::Output for Actions<'_> {
         self.io
             .set_max_connections(connections.unwrap_or(started_with));
         set_log_level(settings.log_level);
+    }
+
+    fn time_trace(&mut self, input: &[u8]) -> Option<Vec<u8>> {
+        let wanted = Wanted::parse(input);
+        let trace = trace::of_this_thread(wanted.last)?;
+        Some(match wanted.format {
+            Format::Text => trace.text().into_bytes(),
+            Format::Raw => trace.to_bytes(),
+        })
     }
 
     fn end_process(&mut self) {

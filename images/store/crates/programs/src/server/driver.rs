@@ -5,16 +5,17 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use master::{Output as _, Session as Verdict, Stats};
-use net::{CloseReason, Counters, Handler, Io, Options, Protocol};
+use net::{CloseReason, Counters, Handler, Io, Options, PortKind, Protocol};
 use prost::Message;
 use server::Server;
 use tokio::sync::oneshot;
 use wire::ids::ReplyTo;
-use wire::member::{ToCoordinator, ToShard, coordinator, shard};
+use wire::member::{PortReport, ToCoordinator, ToShard, coordinator, shard};
 use wire::time::Time;
 
 use super::actions::{Actions, Unopened};
 use super::links::{Link, Links};
+use super::port_report::{self, Ways};
 use super::probe::State;
 use super::session::{Due, Session};
 use super::storage::{AnyStorage, Event, Reporter};
@@ -26,6 +27,8 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(10);
 /// What other threads ask.
 pub enum Question {
     Numbers(oneshot::Sender<Numbers>),
+    /// The process's ports are so: the coordinator is to be told, with whom this shard reaches by them.
+    Ports(Vec<PortReport>),
 }
 
 /// What a shard has counted.
@@ -36,6 +39,7 @@ pub struct Numbers {
     pub replication: replication::Report,
     /// All zeros until its storage is open.
     pub backup: backup::Stats,
+    pub ways: Ways,
 }
 
 /// What a driver is made of.
@@ -44,8 +48,10 @@ pub struct Parts {
     pub session: Session,
     pub inbox: Receiver<Question>,
     pub state: Arc<State>,
-    /// The listener for other servers.
-    pub peers: Option<usize>,
+    /// The listeners for other servers.
+    pub peers: Vec<usize>,
+    /// What this shard has beside TCP.
+    pub ports: Vec<PortKind>,
     pub unopened: Option<Unopened>,
     /// The storage, as an error names it.
     pub place: String,
@@ -68,8 +74,8 @@ pub struct Driver {
 impl Driver {
     pub fn new(parts: Parts) -> Driver {
         Driver {
+            links: Links::new(&parts.ports),
             parts,
-            links: Links::default(),
             publish_at: Time::ZERO,
             is_unusable: false,
             encoded: Vec::new(),
@@ -209,14 +215,15 @@ impl Driver {
                 .backup()
                 .map(|backup| backup.stats())
                 .unwrap_or_default(),
+            ways: Ways::count(&self.links, io),
         }
     }
 }
 
 impl Handler for Driver {
     fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, io: &mut Io) {
-        if listener.is_some() {
-            if listener == self.parts.peers {
+        if let Some(listener) = listener {
+            if self.parts.peers.contains(&listener) {
                 self.links.add(connection, Link::Peer);
             }
         } else if self.parts.session.is(connection) {
@@ -226,15 +233,41 @@ impl Handler for Driver {
             out.send_coordinator(ToCoordinator { kind: Some(hello) });
         } else {
             let link = self.links.get(connection);
+            if let Some(Link::Backup(channel, backup)) = link {
+                self.links.backup_opened(now, connection, channel, backup);
+            }
+            if let Some(Link::Trial(channel, backup)) = link
+                && !self
+                    .links
+                    .faster_opened(now, connection, channel, backup, io)
+            {
+                return;
+            }
             let (server, mut out) = self.split(io);
             match link {
                 Some(Link::Server) => server.server_connected(connection, &mut out),
                 Some(Link::Backup(channel, backup)) => {
                     server.backup_connected(now, channel, backup, &mut out);
                 }
+                // Its master asks for another connection, and gets this one.
+                Some(Link::Trial(channel, backup)) => {
+                    server.backup_disconnected(now, channel, backup, &mut out);
+                }
                 Some(Link::Peer) | None => {}
             }
         }
+    }
+
+    fn foresee(&mut self, messages: &mut dyn Iterator<Item = &[u8]>) {
+        self.parts.server.foresee(messages);
+    }
+
+    fn lent(&self, token: u64, length: usize) -> Option<&[u8]> {
+        self.parts.server.lent(token, length)
+    }
+
+    fn returned(&mut self, token: u64) {
+        self.parts.server.returned(token);
     }
 
     fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
@@ -253,6 +286,8 @@ impl Handler for Driver {
             Some(Link::Server) => {
                 server.server_answered(now, connection, nonce, payload, &mut out);
             }
+            // Nothing was asked there yet.
+            Some(Link::Trial(..)) => {}
         }
     }
 
@@ -266,7 +301,17 @@ impl Handler for Driver {
             }
             return self.lost(now);
         }
+        let known = self.links.get(connection);
+        if let Some(link @ (Link::Backup(..) | Link::Trial(..))) = known
+            && self.links.try_next(now, connection, link, io)
+        {
+            self.links.remove(connection);
+            return;
+        }
         let link = self.links.remove(connection);
+        if let Some(Link::Trial(channel, backup)) = link {
+            return self.links.faster_failed(now, channel, backup);
+        }
         let (server, mut out) = self.split(io);
         match link {
             Some(Link::Server) => server.server_disconnected(connection, &mut out),
@@ -275,14 +320,22 @@ impl Handler for Driver {
                 server.backup_disconnected(now, channel, backup, &mut out);
             }
             Some(Link::Peer) => server.peer_closed(connection),
-            None => {}
+            Some(Link::Trial(..)) | None => {}
         }
     }
 
     fn woken(&mut self, now: Time, io: &mut Io) {
-        while let Ok(Question::Numbers(answer)) = self.parts.inbox.try_recv() {
-            // Whoever asked may have given up.
-            let _ = answer.send(self.numbers(io));
+        while let Ok(question) = self.parts.inbox.try_recv() {
+            match question {
+                Question::Numbers(answer) => {
+                    // Whoever asked may have given up.
+                    let _ = answer.send(self.numbers(io));
+                }
+                Question::Ports(mut ports) => {
+                    port_report::add_pings(now, &mut ports, &self.links, io);
+                    self.parts.server.report_ports(ports);
+                }
+            }
         }
         while let Ok(event) = self.parts.events.try_recv() {
             self.storage_event(now, event, io);
@@ -295,8 +348,13 @@ impl Handler for Driver {
             let (server, mut out) = self.split(io);
             server.backup_disconnected(now, channel, backup, &mut out);
         }
+        for (channel, backup) in self.links.take_opened() {
+            let (server, mut out) = self.split(io);
+            server.backup_connected(now, channel, backup, &mut out);
+        }
+        let look_at = self.links.look_for_faster(now, io);
         let (server, mut out) = self.split(io);
-        let next = server.tick(now, &mut out);
+        let next = server.tick(now, &mut out).min(look_at);
         if let Some(why) = self.parts.server.must_end() {
             match self.is_unusable {
                 true => tracing::error!("{}: {why}", self.parts.place),
@@ -304,7 +362,7 @@ impl Handler for Driver {
             }
             end_process();
         }
-        if !self.links.unreachable.is_empty() {
+        if !self.links.unreachable.is_empty() || !self.links.opened.is_empty() {
             return now;
         }
         if now >= self.publish_at {

@@ -4,6 +4,7 @@ mod actions;
 mod driver;
 mod links;
 mod options;
+mod port_report;
 mod probe;
 mod process;
 mod session;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 pub use options::{Options, check};
 
 use crate::http;
-use crate::locators::{HTTP_PORT_OFFSET, beside, listen_address};
+use crate::locators::{HTTP_PORT_OFFSET, beside, tcp_listen_address};
 use crate::memory::{commit_ahead, give_back_at_once};
 use crate::runtime::{raise_file_limit, run_until_signal, tokio_runtime};
 use process::Process;
@@ -32,15 +33,23 @@ pub fn run(options: &Options) -> Result<(), String> {
     for index in 0..options.cores {
         loops.push(process.start_shard(index)?);
     }
-    let Process { memory, probe, .. } = process;
+    let Process {
+        memory,
+        probe,
+        ports,
+        ..
+    } = process;
     if options.commit_ahead && !options.backup_only {
-        commit_ahead(memory)?;
+        commit_ahead(memory, options.huge_pages)?;
     }
-    let base = listen_address(&options.local)?;
+    let base = tcp_listen_address(&options.local)?;
     tokio_runtime()?.block_on(async {
         let http = http::bind(beside(options.http_listen, base, HTTP_PORT_OFFSET)?).await?;
         let address = http.local_addr().map_err(|error| error.to_string())?;
         tracing::info!(http = %address, "serving health and metrics");
+        if !ports.is_empty() {
+            tokio::spawn(port_report::keep_telling(ports, probe.mailboxes()));
+        }
         run_until_signal(loops, |stop| {
             http::serve(http, Arc::new(probe), stop.wait())
         })

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 
 use crate::VERSION;
+use crate::datagrams::EalOptions;
 use crate::locators::host_port;
 use crate::logging::Logging;
+use crate::pages::HugePages;
 
 /// Shards of one process; their ports, those of their backups and that of HTTP must not meet.
 const MAX_CORES: u16 = 64;
@@ -36,16 +38,18 @@ pub struct Options {
         value_name = "LOCATOR"
     )]
     pub(super) coordinator: String,
-    /// Where to listen for clients
+    /// Where to listen: one tcp locator, and fast+udp or fast+dpdk locators beside it, each with an option of its own or in a list with ';'. These may say
+    /// mtu=BYTES; those of DPDK also device=NAME (of its port), prefix=BITS and gateway=ADDRESS
     #[arg(
         short = 'L',
         long = "local",
         env = "RCBOX_LISTEN",
+        required = true,
         value_name = "LOCATOR"
     )]
-    pub(super) local: String,
-    /// What clients are told instead of the address that is listened on; shard i adds i to its port
-    #[arg(long, env = "RCBOX_ADVERTISE", value_name = "LOCATOR")]
+    pub(super) local: Vec<String>,
+    /// What clients are told instead of the addresses that are listened on, a list as for -L; shard i adds i to its ports
+    #[arg(long, env = "RCBOX_ADVERTISE", value_name = "LOCATORS")]
     pub(super) advertise: Option<String>,
     /// Name of this place in the store; outlives processes [default: HOST:PORT that clients are told]
     #[arg(long, env = "RCBOX_MEMBER", value_name = "NAME")]
@@ -71,6 +75,9 @@ pub struct Options {
     /// Commit that memory while the server starts, not when it is first written to
     #[arg(long = "commitAhead", env = "RCBOX_COMMIT_AHEAD", default_value_t = true, action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new(), value_name = "BOOL")]
     pub(super) commit_ahead: bool,
+    /// Pages of that memory
+    #[arg(long = "hugePages", env = "RCBOX_HUGE_PAGES", value_enum, default_value_t = HugePages::Transparent, ignore_case = true, value_name = "WHICH")]
+    pub(super) huge_pages: HugePages,
     /// Share of that memory for the hash tables
     #[arg(long = "hashTableMemory", env = "RCBOX_HASH_TABLE_PERCENT", default_value_t = 10, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=90))]
     pub(super) hash_table_memory: u32,
@@ -143,9 +150,14 @@ pub struct Options {
     /// Serve RPCs that are for tests only: KILL ends the process, FILL_WITH_TEST_DATA fills its memory
     #[arg(long = "allowTestRpcs", env = "RCBOX_ALLOW_TEST_RPCS", value_parser = clap::builder::BoolishValueParser::new())]
     pub(super) allow_test_rpcs: bool,
+    /// Remember the last 65536 events of each shard, for `rcbox trace` and `clusterperf --breakdown`
+    #[arg(long = "timeTrace", env = "RCBOX_TIME_TRACE", value_name = "on|off", default_value = "on", action = clap::ArgAction::Set, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(super) time_trace: bool,
     /// Where to serve health and metrics [default: port of -L + 300]
     #[arg(long = "httpListen", env = "RCBOX_HTTP_LISTEN", value_name = "HOST:PORT", value_parser = host_port)]
     pub(super) http_listen: Option<SocketAddrV4>,
+    #[command(flatten)]
+    pub(super) eal: EalOptions,
     #[command(flatten)]
     pub(super) logging: Logging,
 }
@@ -155,7 +167,9 @@ Examples:
   server -C tcp:host=127.0.0.1,port=11100 -L tcp:host=127.0.0.1,port=12100 -t 1000
   server -C tcp:host=10.0.0.1,port=11100 -L tcp:host=0.0.0.0,port=12100 --advertise tcp:host=10.0.0.2,port=12100 --cores 4
   server -C tcp:host=10.0.0.1,port=11100 -L tcp:host=10.0.0.2,port=12100 -r 3 -f /var/lib/rcbox/frames --durability flushed
-  server -C tcp:host=10.0.0.1,port=11100 -L tcp:host=10.0.0.3,port=12100 --backupOnly -f /dev/nvme0n1";
+  server -C tcp:host=10.0.0.1,port=11100 -L tcp:host=10.0.0.3,port=12100 --backupOnly -f /dev/nvme0n1
+  server -C tcp:host=10.0.0.1,port=11100 -L tcp:host=10.0.0.2,port=12100 -L fast+udp:host=10.0.0.2,port=12100
+  server -C tcp:host=10.0.0.1,port=11100 -L tcp:host=10.0.0.2,port=12100 -L fast+dpdk:host=192.168.101.29,port=12247 --dpdk '-a 0000:03:00.1'";
 
 /// What the command line parser cannot check; a wrong use, not a failure.
 pub fn check(options: &Options) -> Result<(), String> {
@@ -170,6 +184,11 @@ pub fn check(options: &Options) -> Result<(), String> {
         return Err(format!(
             "-B -r {r}: a backup only has no objects to keep copies of; give -r to the masters, and leave it out here"
         ));
+    }
+    if options.backup_only && options.huge_pages.are_reserved() {
+        return wrong(
+            "-B --hugePages: a backup only has no objects to keep in reserved pages; leave one of them out",
+        );
     }
     match min {
         Some(min) if r == 0 => {
@@ -232,6 +251,7 @@ mod tests {
             (&["-M", "-f", "x"], "-f is for backups"),
             (&["-M", "-r", "2", "--durability", "flushed"], "for backups"),
             (&["-r", "2", "--durability", "flushed"], "with -f"),
+            (&["-B", "--hugePages", "reserved"], "leave one of them out"),
         ] {
             let error = checked(arguments).expect_err("refused");
             assert!(error.contains(text), "{arguments:?}: {error}");
@@ -247,6 +267,8 @@ mod tests {
             &["-B", "-f", "x", "--durability", "flushed"],
             &["-r", "0", "-f", "x"],
             &["-M"],
+            &["--hugePages", "Reserved1G"],
+            &["-B", "--hugePages", "off"],
         ] {
             assert_eq!(checked(arguments), Ok(()), "{arguments:?}");
         }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use wire::time::Time;
 
 use super::driver::Question;
+use super::port_report::Ways;
 use crate::mailbox::Mailbox;
 use crate::metrics::{self, Sample, byte_counter, byte_gauge, counter, gauge};
 
@@ -88,6 +89,12 @@ impl Probe {
         state
     }
 
+    /// Of each shard.
+    pub fn mailboxes(&self) -> Vec<Mailbox<Question>> {
+        let mailboxes = self.shards.iter().map(|shard| shard.mailbox.clone());
+        mailboxes.collect()
+    }
+
     pub fn first_locator(&self) -> Option<&str> {
         self.shards.first().map(|shard| shard.locator.as_str())
     }
@@ -135,6 +142,10 @@ impl crate::http::Probe for Probe {
                     samples.extend(of_backup(&numbers.backup));
                 }
                 samples.extend(metrics::of_reactor(&numbers.counters));
+                if shard.locator.contains(";fast+") {
+                    samples.extend(metrics::of_ports(&numbers.counters.fast));
+                    samples.extend(of_ways(&numbers.ways));
+                }
                 shards.push(samples);
             }
             Ok(metrics::text_by_shard(shards))
@@ -256,6 +267,21 @@ fn of_replication(report: &replication::Report) -> Vec<Sample> {
             "replication_waiting",
             "Log that was sent to backups and is not acknowledged yet",
             report.waiting_bytes,
+        ),
+    ]
+}
+
+fn of_ways(ways: &Ways) -> Vec<Sample> {
+    vec![
+        gauge(
+            "fast_backups",
+            "Backups that the log goes to by a port for datagrams",
+            ways.by_port,
+        ),
+        gauge(
+            "fast_backups_over_tcp",
+            "Backups that have such a port, too, and that the log goes to by TCP all the same",
+            ways.over_tcp,
         ),
     ]
 }

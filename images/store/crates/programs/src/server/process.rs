@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use backup::Layout;
 use master::Identity;
-use net::{Address, Limits, Options as ReactorOptions, Protocol, Reactor};
+use net::{Address, Limits, Options as ReactorOptions, PortKind, Protocol, Reactor};
 use server::{BackupConfig, Config, Server};
 
 use super::actions::Unopened;
@@ -19,11 +19,13 @@ use super::session::Session;
 use super::settings::{BackupSettings, Settings};
 use super::storage::{AnyStorage, Place, ProcessMemory, Reporter};
 use crate::VERSION;
+use crate::datagrams::{Ports, places};
 use crate::locators::{
-    PEER_PORT_OFFSET, advertised, beside, coordinators, listen_address, offset_port,
-    peer_advertised,
+    PEER_PORT_OFFSET, advertised, beside, coordinators, offset_port, peer_advertised,
+    tcp_listen_address, with_fast,
 };
 use crate::mailbox::Mailbox;
+use crate::pages::Reserved;
 use crate::random::random_u64;
 use crate::runtime::Loop;
 
@@ -36,7 +38,19 @@ pub struct Process<'a> {
     host_id: String,
     /// Where the shards' logs and hash tables lie.
     pub memory: Vec<Range<*const u8>>,
+    /// What is left of the pages that were reserved for them, if that is wanted.
+    reserved: Option<Reserved>,
     pub probe: Probe,
+    pub ports: Ports,
+}
+
+/// What the ports of one shard are, to others and to itself.
+#[derive(Default)]
+struct Fast {
+    locators: Vec<String>,
+    kinds: Vec<PortKind>,
+    /// Under which numbers sessions of other servers are reported.
+    servers: Vec<usize>,
 }
 
 /// A shard's backup before it is in a cluster; nothing, if there is none.
@@ -62,11 +76,14 @@ impl Process<'_> {
                 .into_owned()
         };
         let coordinators = coordinators(&options.coordinator)?;
+        let reserved = reserve(options, &settings)?;
         let probe = Probe::new(
             settings.master.replication.is_some(),
             settings.backup.is_some(),
         );
+        let ports = Ports::open(places(&options.local)?, &options.eal, options.cores)?;
         Ok(Process {
+            ports,
             options,
             settings,
             coordinators: coordinators.into_iter().map(|one| one.member).collect(),
@@ -76,7 +93,8 @@ impl Process<'_> {
                 .clone()
                 .unwrap_or_else(|| format!("{process:016x}")),
             host_id: options.host_id.clone().unwrap_or_else(host_name),
-            memory: Vec::new(),
+            memory: reserved.iter().map(Reserved::range).collect(),
+            reserved,
             probe,
         })
     }
@@ -85,19 +103,28 @@ impl Process<'_> {
     pub fn start_shard(&mut self, index: u16) -> Result<Loop, String> {
         let options = self.options;
         let mut reactor = self.reactor()?;
-        let base = listen_address(&options.local)?;
+        let base = tcp_listen_address(&options.local)?;
         let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
         let (_, bound) = reactor
             .listen(address, Protocol::Rpc)
             .map_err(|error| format!("cannot listen at {address} for clients: {error}"))?;
-        let locator = advertised(options.advertise.as_deref(), bound, index)?;
+        let fast = self.open_ports(index, &mut reactor)?;
+        let given = options.advertise.as_deref();
+        let tcp = advertised(given, bound, index)?;
+        let locator = with_fast(&tcp, given, &fast.locators, index)?;
         let (sender, events) = channel();
         let reporter = Reporter::new(sender, reactor.remote());
         let backup = match &self.settings.backup {
             Some(settings) => self.prepare_backup(settings, index, &mut reactor, &reporter)?,
             None => Prepared::default(),
         };
-        let identity = self.identity(&locator, backup.locator, index);
+        let mut peers = fast.servers;
+        peers.extend(backup.listener);
+        let backup_locator = match backup.listener {
+            Some(_) => with_fast(&backup.locator, given, &fast.locators, index)?,
+            None => backup.locator,
+        };
+        let identity = self.identity(&tcp, &locator, backup_locator, index);
         tracing::info!(shard = index, %locator, listening = %bound, member = identity.member, "serving");
         let config = Config {
             master: self.settings.master,
@@ -106,7 +133,13 @@ impl Process<'_> {
         };
         let mut server = Server::new(config, identity, net::now());
         server.volume_belongs_to(backup.volume);
-        self.memory.extend(server.shard().memory());
+        match &mut self.reserved {
+            Some(reserved) => {
+                let [log, table] = sizes(&self.settings);
+                server.use_memory(reserved.take(log), reserved.take_words(table / WORD_BYTES));
+            }
+            None => self.memory.extend(server.shard().memory()),
+        }
         let (mailbox, inbox) = Mailbox::new(reactor.remote());
         let state = self.probe.add(locator, mailbox);
         let driver = Driver::new(Parts {
@@ -114,14 +147,31 @@ impl Process<'_> {
             session: Session::new(self.coordinators.clone(), random_u64()?),
             inbox,
             state,
-            peers: backup.listener,
+            peers,
+            ports: fast.kinds,
             unopened: backup.unopened,
             place: backup.place,
             events,
             reporter,
             started_with: self.reactor_options(),
         });
-        Loop::spawn(format!("shard-{index}"), reactor, driver, Driver::finish)
+        self.spawn(format!("shard-{index}"), reactor, driver)
+    }
+
+    fn spawn(
+        &self,
+        name: String,
+        mut reactor: Reactor,
+        mut driver: Driver,
+    ) -> Result<Loop, String> {
+        let (thread, time_trace) = (name.clone(), self.options.time_trace);
+        Loop::spawn_with(name, reactor.remote(), move || {
+            let _recorder = time_trace.then(|| trace::start(&thread));
+            reactor
+                .run(&mut driver)
+                .map_err(|error| format!("polling failed: {error}"))?;
+            driver.finish()
+        })
     }
 
     fn reactor_options(&self) -> ReactorOptions {
@@ -222,7 +272,7 @@ impl Process<'_> {
         let options = self.options;
         let base = beside(
             options.peer_listen,
-            listen_address(&options.local)?,
+            tcp_listen_address(&options.local)?,
             PEER_PORT_OFFSET,
         )?;
         let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
@@ -239,11 +289,27 @@ impl Process<'_> {
         Ok((listener, locator))
     }
 
-    fn identity(&self, locator: &str, backup_locator: String, index: u16) -> Identity {
+    /// Opens this shard's lane of every port for datagrams.
+    fn open_ports(&self, index: u16, reactor: &mut Reactor) -> Result<Fast, String> {
+        let mut fast = Fast::default();
+        for lane in self.ports.lanes(index)? {
+            fast.kinds.push(lane.port.kind);
+            let config = net::fast_config(lane.port.kind);
+            let listeners = reactor
+                .add_port(lane.port, config)
+                .map_err(|error| format!("cannot use {}: {error}", lane.locator))?;
+            fast.locators.push(lane.locator);
+            fast.servers.push(listeners.servers);
+        }
+        Ok(fast)
+    }
+
+    fn identity(&self, tcp: &str, locator: &str, backup_locator: String, index: u16) -> Identity {
         let options = self.options;
         let member = options.member.clone().unwrap_or_else(|| {
             // tcp:host=H,port=P, as `advertised` writes it.
-            let first = self.probe.first_locator().unwrap_or(locator);
+            let first = self.probe.first_locator().unwrap_or(tcp);
+            let first = first.split(';').next().unwrap_or(tcp);
             first.replace("tcp:host=", "").replace(",port=", ":")
         });
         Identity {
@@ -260,6 +326,21 @@ impl Process<'_> {
             domain: options.domain.clone(),
         }
     }
+}
+
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// Bytes of one shard's log and of its hash table.
+fn sizes(settings: &Settings) -> [usize; 2] {
+    let (log, words) = (settings.master.log(), settings.master.hash_table_words());
+    [log.memory_bytes(), words * WORD_BYTES]
+}
+
+/// All at once, for all shards: a part of a page that one leaves is another's.
+fn reserve(options: &Options, settings: &Settings) -> Result<Option<Reserved>, String> {
+    let of_shard: usize = sizes(settings).iter().sum();
+    let bytes = of_shard.saturating_mul(usize::from(options.cores));
+    Reserved::new(options.huge_pages, bytes)
 }
 
 /// Names this run of the kernel.

@@ -223,4 +223,26 @@ mod tests {
         let one = settings(&["-r", "1"]).expect("sound").master.replication;
         assert_eq!(one.map(|wanted| wanted.min_replicas), Some(1));
     }
+
+    /// The operator asks for so many reserved pages; it does not know segments and tables.
+    #[test]
+    fn log_and_hash_table_fit_into_all_but_a_64th_of_the_memory() {
+        for (memory, cores, percent) in [
+            (64, 1, 10),
+            (511, 1, 10),
+            (1003, 3, 10),
+            (15_280, 1, 90),
+            (60_000, 64, 1),
+        ] {
+            let [t, n, share] = [memory, cores, percent].map(|number: u64| number.to_string());
+            let arguments = ["-t", &t, "--cores", &n, "--hashTableMemory", &share];
+            let master = settings(&arguments).expect("sound").master;
+            let of_shard = master.log().memory_bytes() + master.hash_table_words() * 8;
+            let room = (memory - memory / 64 + 1) << 20;
+            assert!(
+                cores * of_shard as u64 <= room,
+                "-t {memory} --cores {cores}"
+            );
+        }
+    }
 }

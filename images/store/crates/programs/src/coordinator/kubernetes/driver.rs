@@ -18,6 +18,7 @@ use wire::time::Time;
 
 use super::standing::{Role, Sender};
 use crate::coordinator::connections::{MemberConnections, log_end};
+use crate::coordinator::controls::Controls;
 use crate::coordinator::driver::{Keeping, Question, Shown};
 use crate::logging::{log_message, set_log_level};
 use crate::runtime::end_process;
@@ -83,6 +84,7 @@ pub struct Driver {
     client_listener: Option<usize>,
     members: MemberConnections,
     onlookers: Vec<Onlooker>,
+    controls: Controls,
     /// Why it must not lead.
     refusal: Option<String>,
 }
@@ -116,6 +118,7 @@ pub fn run(
         client_listener: None,
         members: MemberConnections::default(),
         onlookers: Vec::new(),
+        controls: Controls::default(),
         refusal: None,
     };
     let failed = |error: io::Error| format!("polling failed: {error}");
@@ -219,6 +222,11 @@ impl Driver {
                 let given_up = leader.give_up_migration(now, migration_id, expected_cluster_id);
                 Box::new(move || drop(answer.send(given_up)))
             }
+            Question::Control { order, answer } => {
+                let to = self.controls.next();
+                let asked = leader.control_shards(now, &order, to);
+                return self.controls.begun(to, asked, answer);
+            }
             Question::GiveUpVolumes { surrender, answer } => {
                 let given_up = leader.give_up_volumes(&surrender);
                 Box::new(move || drop(answer.send(given_up)))
@@ -273,8 +281,10 @@ impl Driver {
                     let _ = self.requests.send((id, request));
                 }
                 Output::Leads { cluster_id, is_new } => self.leads(cluster_id, is_new),
-                Output::Reply(ReplyTo { connection, nonce }, payload) => {
-                    io.send(connection, nonce, &[&payload]);
+                Output::Reply(to, payload) => {
+                    if !self.controls.replied(to, &payload) {
+                        io.send(to.connection, to.nonce, &[&payload]);
+                    }
                 }
                 Output::SendMember(connection, message) => {
                     io.send(connection, 0, &[&message.encode_to_vec()]);

@@ -1,0 +1,471 @@
+//! One port with an address: how many queues it has, and which lane takes what from which.
+
+use std::hint::spin_loop;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use frames::{HEADERS_BYTES, IPV4_BYTES, Interface, Limits, Route, UDP_BYTES};
+use transport::datagram::BURST;
+
+use crate::counters::Counters;
+use crate::eal::Eal;
+use crate::ffi::{Buffer, Flow, Pool, PortInfo, PortStats, RunningPort, Start};
+use crate::options::is_pci_address;
+use crate::receiver::Receiver;
+use crate::sender::{MAX_PENDING, Sender};
+
+/// Frames that wait for a lane, received by another.
+const RING: usize = 256;
+const RX_DESCRIPTORS: u16 = 1024;
+const TX_DESCRIPTORS: u16 = 512;
+/// What a thread's cache of a pool may hold back.
+const CACHED: u32 = 384;
+/// VLAN tag and check sequence, for which a buffer must have room beside the headers.
+const FRAME_EXTRA_BYTES: u16 = 14 + 4 + 4;
+/// The MTU that every IPv4 host takes, and the largest that is common.
+const MTUS: std::ops::RangeInclusive<u16> = 576..=9000;
+
+/// What a port of DPDK becomes.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// Name (`0000:03:00.1`, `net_memif0`) or number of the port.
+    pub port: String,
+    /// Our address on it: of this process alone, and not the kernel's.
+    pub ip: Ipv4Addr,
+    /// The longest IPv4 packet, in bytes.
+    pub mtu: u16,
+    /// How many [`Device::queue`]s there will be at most.
+    pub lanes: u16,
+    /// Which addresses are on the link: those that have so many leading bits in common with ours.
+    pub prefix_bits: u8,
+    /// The router to all others; without one, everybody is looked for on the link.
+    pub gateway: Option<Ipv4Addr>,
+}
+
+impl DeviceOptions {
+    /// A port with everything as usual.
+    pub fn new(port: &str, ip: Ipv4Addr) -> DeviceOptions {
+        DeviceOptions {
+            port: port.to_owned(),
+            ip,
+            mtu: 1500,
+            lanes: 1,
+            prefix_bits: 24,
+            gateway: None,
+        }
+    }
+}
+
+/// How frames find a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// The NIC puts them into the lane's own queue.
+    Nic,
+    /// They come into the common queue, from which whichever lane looks first hands them over. Why the NIC does not do it.
+    Common(String),
+}
+
+/// A lane, as the others see it.
+pub(crate) struct Slot {
+    /// What it receives at; above all ports: nothing yet.
+    udp_port: AtomicU32,
+    ring: OnceLock<SyncSender<Buffer>>,
+    pub counters: Counters,
+    steering: OnceLock<Steering>,
+}
+
+const NO_PORT: u32 = u32::MAX;
+
+/// What all lanes of a device share. Dropped after the last of them.
+pub(crate) struct Port {
+    pub running: RunningPort,
+    pub us: Interface,
+    pub route: Route,
+    pub mtu: u16,
+    pub slots: Box<[Slot]>,
+    info: PortInfo,
+    flows: Mutex<Vec<Flow>>,
+    common: TryLock,
+    tx: Box<[TryLock]>,
+    /// Last: DPDK is cleaned up after its ports.
+    _eal: Eal,
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let flows = self.flows.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for flow in flows.drain(..) {
+            self.running.unsteer(flow);
+        }
+    }
+}
+
+/// A port that has started.
+pub struct Device {
+    port: Arc<Port>,
+}
+
+impl Device {
+    /// Takes a port of DPDK and starts it.
+    ///
+    /// # Errors
+    /// There is no such port, it was taken before, it cannot do what is wanted, or memory is short.
+    pub fn open(eal: &Eal, options: &DeviceOptions) -> Result<Device, String> {
+        let (number, info) = eal.port(&options.port)?;
+        let describe =
+            |error: String| format!("DPDK port {} ({}): {error}", info.name, info.driver);
+        check(options, &info).map_err(describe)?;
+        if !eal.take(number) {
+            return Err(describe("it is in use by this process already".to_owned()));
+        }
+        let start = plan(options, &info, number);
+        let pool = Pool::new(
+            &format!("rcbox-{number}"),
+            buffers(options.lanes, &start),
+            options.mtu + FRAME_EXTRA_BYTES,
+            info.socket,
+        )
+        .map_err(|error| {
+            describe(format!(
+                "{error}; raise --dpdkMemoryMB, or reserve more hugepages"
+            ))
+        })?;
+        let running = RunningPort::new(start, pool)
+            .map_err(|error| describe(format!("it does not start; {error}")))?;
+        let slot = |_| Slot {
+            udp_port: AtomicU32::new(NO_PORT),
+            ring: OnceLock::new(),
+            counters: Counters::default(),
+            steering: OnceLock::new(),
+        };
+        let port = Port {
+            tx: (0..running.start.tx_queues)
+                .map(|_| TryLock::default())
+                .collect(),
+            running,
+            us: Interface {
+                ip: options.ip,
+                mac: info.mac,
+            },
+            route: Route {
+                us: options.ip,
+                prefix_bits: options.prefix_bits,
+                gateway: options.gateway,
+            },
+            mtu: options.mtu,
+            slots: (0..options.lanes).map(slot).collect(),
+            info,
+            flows: Mutex::default(),
+            common: TryLock::default(),
+            _eal: eal.clone(),
+        };
+        Ok(Device {
+            port: Arc::new(port),
+        })
+    }
+
+    /// The two halves of lane `index`, which receives what comes to `udp_port`. They belong into one thread.
+    ///
+    /// # Errors
+    /// There are fewer lanes, or this one or another with this UDP port is taken.
+    pub fn queue(&self, index: u16, udp_port: u16) -> Result<(Receiver, Sender), String> {
+        let lanes = self.port.slots.len();
+        let slot = self.port.slots.get(usize::from(index));
+        let slot =
+            slot.ok_or_else(|| format!("lane {index} of a device that was opened with {lanes}"))?;
+        if udp_port == 0 {
+            return Err("UDP port 0 is nobody's: choose another".to_owned());
+        }
+        let (to_ring, ring) = sync_channel(if lanes > 1 { RING } else { 0 });
+        {
+            // One at a time.
+            let mut flows = self
+                .port
+                .flows
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if self.port.lane_of(udp_port).is_some() {
+                return Err(format!("UDP port {udp_port} has a lane already"));
+            }
+            if slot.ring.set(to_ring).is_err() {
+                return Err(format!("lane {index} is in use already"));
+            }
+            let steering = self.port.steer(index, udp_port, &mut flows);
+            let _ = slot.steering.set(steering);
+            slot.udp_port.store(udp_port.into(), Ordering::Release);
+        }
+        let ring = (lanes > 1).then_some(ring);
+        let own_queue = slot.steering.get() == Some(&Steering::Nic);
+        let receiver = Receiver::new(Arc::clone(&self.port), index, udp_port, ring, own_queue);
+        let sender = Sender::new(Arc::clone(&self.port), index, udp_port, Limits::default());
+        Ok((receiver, sender))
+    }
+
+    /// How frames find lane `index`, once it is there.
+    pub fn steering(&self, index: u16) -> Option<&Steering> {
+        self.port.slots.get(usize::from(index))?.steering.get()
+    }
+
+    pub fn info(&self) -> &PortInfo {
+        &self.port.info
+    }
+
+    pub fn ip(&self) -> Ipv4Addr {
+        self.port.us.ip
+    }
+
+    pub fn mac(&self) -> frames::Mac {
+        self.port.us.mac
+    }
+
+    pub fn mtu(&self) -> u16 {
+        self.port.mtu
+    }
+
+    /// Whether the port has a link, and its speed in Mbit/s; 0: unknown. Reading it can take a NIC's driver milliseconds: not for a thread that polls.
+    pub fn link(&self) -> (bool, u32) {
+        self.port.running.link()
+    }
+
+    /// What the port itself has counted.
+    pub fn port_stats(&self) -> PortStats {
+        self.port.running.stats()
+    }
+
+    /// What lane `index` has counted, by name.
+    pub fn counters(&self, index: u16) -> Vec<(&'static str, u64)> {
+        let slot = self.port.slots.get(usize::from(index));
+        slot.map(|slot| slot.counters.values().collect())
+            .unwrap_or_default()
+    }
+
+    /// Packet buffers that are not free.
+    pub fn buffers_in_use(&self) -> u32 {
+        self.port.running.pool.in_use()
+    }
+}
+
+impl Port {
+    /// The lane that receives at a UDP port.
+    pub fn lane_of(&self, udp_port: u16) -> Option<usize> {
+        let mut slots = self.slots.iter();
+        slots.position(|slot| slot.udp_port.load(Ordering::Acquire) == u32::from(udp_port))
+    }
+
+    /// Gives a frame to another lane; false, and it is dropped, if that one has too many already.
+    pub fn hand_over(&self, lane: usize, buffer: Buffer) -> bool {
+        let ring = self.slots.get(lane).and_then(|slot| slot.ring.get());
+        ring.is_some_and(|ring| ring.try_send(buffer).is_ok())
+    }
+
+    /// Runs `receive` on the common queue, unless another lane does at the moment.
+    pub fn with_common(&self, receive: impl FnOnce() -> usize) -> usize {
+        if self.slots.len() == 1 {
+            receive()
+        } else {
+            self.common.run(0, receive).unwrap_or(0)
+        }
+    }
+
+    /// Runs `send` on the transmit queue of a lane, unless another lane with the same queue has it for long.
+    pub fn with_tx(&self, lane: u16, send: impl FnOnce(u16)) {
+        let queue = lane % self.running.start.tx_queues;
+        if self.slots.len() == self.tx.len() {
+            send(queue);
+        } else {
+            self.tx[usize::from(queue)].run(SEND_SPINS, || send(queue));
+        }
+    }
+
+    fn steer(&self, index: u16, udp_port: u16, flows: &mut Vec<Flow>) -> Steering {
+        // Whatever nobody asked for comes into queue 0.
+        if index == 0 {
+            return Steering::Common(
+                "lane 0 takes the queue into which everything else comes".to_owned(),
+            );
+        }
+        if index >= self.running.start.rx_queues {
+            return Steering::Common(match self.running.start.rx_queues {
+                1 => "the port has one queue".to_owned(),
+                queues => format!("the port has {queues} queues"),
+            });
+        }
+        match self.running.steer(udp_port, index) {
+            Ok(flow) => {
+                flows.push(flow);
+                Steering::Nic
+            }
+            Err(error) => Steering::Common(error),
+        }
+    }
+}
+
+/// How often a sender looks again for a queue that another one has: about as long as that one needs for a burst.
+const SEND_SPINS: u32 = 200;
+
+/// A lock on which nobody sleeps.
+#[derive(Default)]
+struct TryLock(AtomicBool);
+
+impl TryLock {
+    fn run<T>(&self, spins: u32, act: impl FnOnce() -> T) -> Option<T> {
+        for _ in 0..=spins {
+            let free = !self.0.load(Ordering::Relaxed);
+            if free
+                && self
+                    .0
+                    .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                let result = act();
+                self.0.store(false, Ordering::Release);
+                return Some(result);
+            }
+            spin_loop();
+        }
+        None
+    }
+}
+
+fn check(options: &DeviceOptions, info: &PortInfo) -> Result<(), String> {
+    if options.lanes == 0 {
+        return Err("it needs a lane at least".to_owned());
+    }
+    if !MTUS.contains(&options.mtu) {
+        return Err(format!(
+            "mtu={}: from {} to {}",
+            options.mtu,
+            MTUS.start(),
+            MTUS.end()
+        ));
+    }
+    if is_pci_address(&info.name) && options.mtu > info.max_mtu {
+        return Err(format!(
+            "mtu={}: its driver takes {} at most",
+            options.mtu, info.max_mtu
+        ));
+    }
+    if options.ip.is_unspecified()
+        || options.ip.is_loopback()
+        || options.ip.is_multicast()
+        || options.ip.is_broadcast()
+    {
+        return Err(format!("it cannot have the address {}", options.ip));
+    }
+    Ok(())
+}
+
+/// Queues and offloads for a port. What is no NIC has one queue: both ends of a memif, for example, have to agree on their number, and none of them steers.
+fn plan(options: &DeviceOptions, info: &PortInfo, number: u16) -> Start {
+    let nic = is_pci_address(&info.name);
+    let queues = |max: u16| {
+        if nic {
+            options.lanes.min(max).max(1)
+        } else {
+            1
+        }
+    };
+    Start {
+        port: number,
+        rx_queues: queues(info.max_rx_queues),
+        tx_queues: queues(info.max_tx_queues),
+        // What is no NIC takes longer frames than it says, if it was made for them.
+        mtu: if options.mtu <= info.max_mtu {
+            options.mtu
+        } else {
+            0
+        },
+        // Others pass on what is unfinished, or compute in software what we leave out.
+        tx_sums: u32::from(nic && info.has_tx_sums),
+        rx_sums: u32::from(nic && info.has_rx_sums),
+        link_interrupt: u32::from(info.has_link_interrupt),
+        rx_descriptors: RX_DESCRIPTORS,
+        tx_descriptors: TX_DESCRIPTORS,
+    }
+}
+
+/// So many that none runs out: on the rings of the NIC, in hand, waiting, and in caches.
+fn buffers(lanes: u16, start: &Start) -> u32 {
+    let of_queues = u32::from(start.rx_queues) * u32::from(start.rx_descriptors)
+        + u32::from(start.tx_queues) * u32::from(start.tx_descriptors);
+    let of_lane = (RING + MAX_PENDING + 4 * BURST + Limits::default().waiting) as u32 + CACHED;
+    of_queues + u32::from(lanes) * of_lane
+}
+
+/// The longest payload of a datagram.
+pub(crate) fn max_payload_bytes(mtu: u16) -> usize {
+    usize::from(mtu) - IPV4_BYTES - UDP_BYTES
+}
+
+const _: () = assert!(HEADERS_BYTES > IPV4_BYTES + UDP_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(name: &str) -> PortInfo {
+        PortInfo {
+            name: name.to_owned(),
+            driver: "net_x".to_owned(),
+            mac: [2, 0, 0, 0, 0, 1],
+            max_rx_queues: 4,
+            max_tx_queues: 2,
+            max_mtu: 1600,
+            socket: 0,
+            has_tx_sums: true,
+            has_rx_sums: true,
+            has_link_interrupt: false,
+        }
+    }
+
+    fn options(lanes: u16, mtu: u16) -> DeviceOptions {
+        DeviceOptions {
+            lanes,
+            mtu,
+            ..DeviceOptions::new("0", Ipv4Addr::new(10, 0, 0, 1))
+        }
+    }
+
+    #[test]
+    fn a_nic_has_a_queue_for_each_lane_as_far_as_it_can() {
+        let start = plan(&options(3, 1500), &info("0000:03:00.0"), 7);
+        assert_eq!(
+            (start.port, start.rx_queues, start.tx_queues, start.mtu),
+            (7, 3, 2, 1500)
+        );
+        assert_eq!((start.tx_sums, start.rx_sums), (1, 1));
+        assert_eq!(
+            plan(&options(9, 1500), &info("0000:03:00.0"), 7).rx_queues,
+            4
+        );
+    }
+
+    #[test]
+    fn what_is_no_nic_has_one_queue_and_computes_nothing() {
+        let start = plan(&options(3, 9000), &info("net_memif0"), 0);
+        assert_eq!((start.rx_queues, start.tx_queues, start.mtu), (1, 1, 0));
+        assert_eq!((start.tx_sums, start.rx_sums), (0, 0));
+    }
+
+    #[test]
+    fn impossible_wishes_are_refused_with_a_reason() {
+        let nic = info("0000:03:00.0");
+        assert_eq!(check(&options(1, 1600), &nic), Ok(()));
+        assert!(check(&options(1, 1601), &nic).is_err_and(|error| error.contains("1600 at most")));
+        assert_eq!(check(&options(1, 9000), &info("net_memif0")), Ok(()));
+        assert!(check(&options(1, 9001), &info("net_memif0")).is_err());
+        assert!(check(&options(0, 1500), &nic).is_err());
+        let nowhere = DeviceOptions::new("0", Ipv4Addr::UNSPECIFIED);
+        assert!(check(&nowhere, &nic).is_err());
+    }
+
+    #[test]
+    fn a_lock_is_free_again_and_nobody_waits_for_it() {
+        let lock = TryLock::default();
+        let inner = lock.run(0, || lock.run(3, || ()));
+        assert_eq!(inner, Some(None));
+        assert_eq!(lock.run(0, || 7), Some(7));
+    }
+}

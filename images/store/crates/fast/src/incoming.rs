@@ -1,0 +1,180 @@
+//! A message that arrives in pieces.
+
+use wire::time::Time;
+
+/// A message in pieces of equal length, but for the last.
+#[derive(Debug, Default)]
+pub struct Incoming {
+    bytes: Vec<u8>,
+    length: usize,
+    piece_bytes: usize,
+    /// One bit for each piece that is here.
+    here: Vec<u64>,
+    /// All pieces below this one are here.
+    first_missing: usize,
+    received_bytes: usize,
+    /// The sender may send up to here.
+    pub granted: usize,
+    /// Missing pieces were asked for.
+    pub asked_at: Time,
+    /// The last piece came.
+    pub came_at: Time,
+}
+
+/// What a piece did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It was here before.
+    Again,
+    New,
+    /// It was the last that was missing.
+    Complete,
+    /// It does not fit.
+    Wrong,
+}
+
+impl Incoming {
+    /// Begins with a message of `length` bytes; `bytes` is room for it, whose content is of no interest.
+    pub fn start(&mut self, length: usize, piece_bytes: usize, granted: usize, mut bytes: Vec<u8>) {
+        bytes.clear();
+        let pieces = length.div_ceil(piece_bytes);
+        self.here.clear();
+        self.here.resize(pieces.div_ceil(64), 0);
+        self.bytes = bytes;
+        self.length = length;
+        self.piece_bytes = piece_bytes;
+        self.first_missing = 0;
+        self.received_bytes = 0;
+        self.granted = granted.min(length);
+        self.asked_at = Time::ZERO;
+    }
+
+    pub fn add(&mut self, offset: usize, piece: &[u8]) -> Added {
+        let fits = offset.is_multiple_of(self.piece_bytes)
+            && offset < self.length
+            && piece.len() == self.piece_bytes.min(self.length - offset)
+            && offset + piece.len() <= self.granted.next_multiple_of(self.piece_bytes);
+        if !fits {
+            return Added::Wrong;
+        }
+        let index = offset / self.piece_bytes;
+        let (word, bit) = (index / 64, 1 << (index % 64));
+        if self.here[word] & bit != 0 {
+            return Added::Again;
+        }
+        self.here[word] |= bit;
+        self.received_bytes += piece.len();
+        // What is granted bounds how far ahead of what has arrived a piece can be.
+        if offset == self.bytes.len() {
+            self.bytes.extend_from_slice(piece);
+        } else {
+            let end = offset + piece.len();
+            if self.bytes.len() < end {
+                self.bytes.resize(end, 0);
+            }
+            self.bytes[offset..end].copy_from_slice(piece);
+        }
+        while self.is_here(self.first_missing) {
+            self.first_missing += 1;
+        }
+        match self.received_bytes == self.length {
+            true => Added::Complete,
+            false => Added::New,
+        }
+    }
+
+    fn is_here(&self, index: usize) -> bool {
+        let word = self.here.get(index / 64);
+        word.is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    pub fn received_bytes(&self) -> usize {
+        self.received_bytes
+    }
+
+    /// Memory held.
+    pub fn held_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// The whole message, or what there is of one that is given up.
+    pub fn take(&mut self) -> Vec<u8> {
+        core::mem::take(&mut self.bytes)
+    }
+
+    /// How many pieces a piece at `offset` is ahead of the first that is missing.
+    pub fn ahead(&self, offset: usize) -> usize {
+        (offset / self.piece_bytes).saturating_sub(self.first_missing)
+    }
+
+    /// The first bytes that are missing of those that may have been sent, as offset and length; `None` if all are here.
+    pub fn first_gap(&self) -> Option<(usize, usize)> {
+        let start = self.first_missing * self.piece_bytes;
+        if start >= self.granted {
+            return None;
+        }
+        let mut end = self.first_missing;
+        while end * self.piece_bytes < self.granted && !self.is_here(end) {
+            end += 1;
+        }
+        Some((start, (end * self.piece_bytes).min(self.granted) - start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_order_gives_the_message(length in 1usize..5000, piece in 1usize..600, order in any::<u64>()) {
+            let message: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let mut incoming = Incoming::default();
+            incoming.start(length, piece, length, Vec::new());
+            let mut offsets: Vec<usize> = (0..length).step_by(piece).collect();
+            let count = offsets.len();
+            for at in 0..count {
+                offsets.swap(at, (order as usize).wrapping_mul(at + 7) % count);
+            }
+            for (at, &offset) in offsets.iter().enumerate() {
+                let end = length.min(offset + piece);
+                let added = incoming.add(offset, &message[offset..end]);
+                prop_assert_eq!(added, if at + 1 == count { Added::Complete } else { Added::New });
+                prop_assert_eq!(incoming.add(offset, &message[offset..end]), Added::Again);
+                prop_assert_eq!(incoming.first_gap().is_none(), at + 1 == count);
+            }
+            prop_assert_eq!(incoming.take(), message);
+        }
+
+        #[test]
+        fn what_does_not_fit_changes_nothing(offset in any::<u32>(), bytes in 0usize..3000) {
+            let mut incoming = Incoming::default();
+            incoming.start(2500, 1000, 2000, Vec::new());
+            let fits = matches!((offset, bytes), (0 | 1000, 1000));
+            let added = incoming.add(offset as usize, &vec![1; bytes]);
+            prop_assert_eq!(added != Added::Wrong, fits);
+            prop_assert!(incoming.held_bytes() <= 4000);
+        }
+    }
+
+    #[test]
+    fn gaps_end_where_the_grant_does() {
+        let mut incoming = Incoming::default();
+        incoming.start(10_000, 1000, 5000, Vec::new());
+        assert_eq!(incoming.first_gap(), Some((0, 5000)));
+        incoming.add(0, &[0; 1000]);
+        incoming.add(3000, &[0; 1000]);
+        assert_eq!(incoming.first_gap(), Some((1000, 2000)));
+        assert_eq!(incoming.ahead(3000), 2);
+        incoming.add(1000, &[0; 1000]);
+        incoming.add(2000, &[0; 1000]);
+        assert_eq!(incoming.first_gap(), Some((4000, 1000)));
+        incoming.add(4000, &[0; 1000]);
+        assert_eq!(incoming.first_gap(), None);
+    }
+}

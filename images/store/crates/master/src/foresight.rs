@@ -1,0 +1,78 @@
+//! Requests that came in one burst wait for memory together, not one after the other.
+//!
+//! What a read costs is two cache misses: one of the hash table, one of the log. Multi-ops fetch ahead for all their parts (`multi.rs`); this does
+//! the same for requests that have nothing in common but that they came at the same moment.
+
+use wire::hash::key_hash;
+use wire::ids::TableId;
+use wire::opcode::{Opcode, Service};
+use wire::rpc::{self, ReadRequest, WriteRequest};
+
+use crate::shard::Shard;
+
+/// Requests that are fetched for at a time: as many as a driver of datagrams takes at once.
+const MAX_REQUESTS: usize = 32;
+
+impl Shard {
+    /// Has the processor fetch what these requests will need, if they are what they look like. Changes nothing.
+    pub fn foresee<'a>(&self, requests: impl Iterator<Item = &'a [u8]>) {
+        let mut hashes = [0; MAX_REQUESTS];
+        let mut count = 0;
+        for (table_id, key) in requests.filter_map(primary_key).take(MAX_REQUESTS) {
+            let hash = key_hash(table_id, key);
+            self.store.keeper.index.prefetch(hash);
+            hashes[count] = hash;
+            count += 1;
+        }
+        // By now the first buckets are here.
+        for &hash in &hashes[..count] {
+            if let Some(at) = self.store.keeper.index.candidate(hash) {
+                self.store.log.prefetch(at);
+            }
+        }
+    }
+}
+
+/// Of the object that a request is about, where it is about one.
+fn primary_key(request: &[u8]) -> Option<(TableId, &[u8])> {
+    let header = rpc::header(request).ok()?;
+    if Service::from_u16(header.service) != Some(Service::Master) {
+        return None;
+    }
+    match Opcode::from_u16(header.opcode)? {
+        Opcode::Read | Opcode::ReadKeysAndValue => {
+            let read = ReadRequest::decode(request).ok()?;
+            Some((read.table_id, read.key))
+        }
+        Opcode::Write => {
+            let write = WriteRequest::decode(request).ok()?;
+            Some((write.table_id, write.object.primary_key()))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::rpc::RejectRules;
+
+    #[test]
+    fn the_key_of_what_is_about_one_object_is_found_and_nothing_else_is_an_error() {
+        let read = ReadRequest {
+            table_id: TableId(7),
+            rules: RejectRules::default(),
+            key: b"key",
+        };
+        let mut bytes = Vec::new();
+        read.encode(&mut bytes);
+        assert_eq!(primary_key(&bytes), Some((TableId(7), &b"key"[..])));
+        for length in 0..bytes.len() {
+            assert_eq!(primary_key(&bytes[..length]), None, "cut to {length}");
+        }
+        let mut bytes = Vec::new();
+        read.encode_for_keys_and_value(&mut bytes);
+        assert_eq!(primary_key(&bytes), Some((TableId(7), &b"key"[..])));
+        assert_eq!(primary_key(&[0xff; 100]), None);
+    }
+}

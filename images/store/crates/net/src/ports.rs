@@ -1,0 +1,558 @@
+//! Ports: where datagrams come and go, and the sessions of the `fast` protocol on them.
+//!
+//! To a handler a session is a connection like any other. Numbers tell them apart: those of sessions have the highest bit set, then three
+//! bits for the port.
+
+use std::borrow::Cow;
+use std::net::SocketAddrV4;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use fast::packet::Glimpse;
+use fast::{Config, Endpoint, Event, Lender, Loan};
+use trace::Event as Traced;
+use transport::datagram::{Datagram, Receive, Transmit};
+use wire::time::Time;
+
+use crate::clock;
+use crate::connection::CloseReason;
+use crate::io::{Counters, Io};
+use crate::reactor::Handler;
+use crate::target::{FastPeer, PortKind};
+
+const FAST: u64 = 1 << 63;
+const PORT_SHIFT: u32 = 60;
+/// Ports of one reactor.
+pub(crate) const MAX_PORTS: usize = 8;
+/// Packets of long messages that a port sends before it looks for what has come.
+const PUMP_PACKETS: usize = 4;
+/// How often a port that wakes nobody is looked at in a round of which nothing else is due: looking costs some nanoseconds, the rest of a round some hundred.
+const PATIENCE: usize = 64;
+/// Bursts that one port hands over before others have their turn.
+const BURSTS: usize = 2;
+/// How long a thread sleeps at a time whose port has nothing that wakes it.
+pub(crate) const DOZE: Duration = Duration::from_micros(100);
+
+/// A port as its driver gives it.
+pub struct Port {
+    pub kind: PortKind,
+    pub receiver: Box<dyn Receive>,
+    pub sender: Box<dyn Transmit>,
+}
+
+/// What a port of this kind usually has: the window is what fits between two polls of it.
+pub fn fast_config(kind: PortKind) -> Config {
+    Config {
+        window_bytes: match kind {
+            PortKind::Dpdk => 16 << 10,
+            PortKind::Udp => 256 << 10,
+        },
+        ..Config::default()
+    }
+}
+
+/// Where sessions that others open are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortListeners {
+    /// Sessions of clients.
+    pub clients: usize,
+    /// Sessions that keep the order of requests: those of other servers.
+    pub servers: usize,
+}
+
+impl PortListeners {
+    pub(crate) fn of(port: usize) -> PortListeners {
+        // Beyond all numbers of TCP listeners.
+        let clients = 1000 + 2 * port;
+        PortListeners {
+            clients,
+            servers: clients + 1,
+        }
+    }
+}
+
+/// The sending half, with what is known of its sessions.
+pub(crate) struct Outlet {
+    kind: PortKind,
+    endpoint: Endpoint,
+    sender: Box<dyn Transmit>,
+    next_tick: Time,
+    /// Something was sent since the last flush, last of all to this connection.
+    sent_to: Option<u64>,
+    /// As many had been sent at the last flush.
+    flushed_packets: u64,
+    /// Something was asked, and the answer is worth waiting for.
+    is_awaited: bool,
+}
+
+impl Outlet {
+    /// Sends more of long messages, and hands everything to the driver.
+    fn pump(&mut self, handler: &impl Handler) {
+        if self.endpoint.has_more() {
+            let lend = |token, length| handler.lent(token, length);
+            self.endpoint.pump(PUMP_PACKETS, &lend, &mut *self.sender);
+            self.sent_to.get_or_insert(0);
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        if self.sent_to.take().is_some() {
+            let packets = self.endpoint.packets_out();
+            if std::mem::replace(&mut self.flushed_packets, packets) != packets {
+                trace::record_at(Traced::Flushed, trace::DATAGRAMS, 0);
+            }
+            self.sender.flush();
+        }
+    }
+}
+
+/// Which way a connection takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Tcp,
+    Port {
+        /// In the order in which ports were added.
+        port: usize,
+        peer: SocketAddrV4,
+        /// How long the last [`Io::ping`] that was answered took, and when that was.
+        pinged: Option<(Duration, Time)>,
+    },
+}
+
+/// The receiving half.
+pub(crate) struct Inlet {
+    receiver: Box<dyn Receive>,
+    /// What epoll tells of, if anything.
+    wakes: Option<RawFd>,
+    /// There may be something that nobody will tell of.
+    is_unread: bool,
+    heard_at: Time,
+}
+
+impl Inlet {
+    /// What epoll tells of, if anything.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        self.wakes
+    }
+
+    pub(crate) fn readable(&mut self) {
+        self.is_unread = true;
+    }
+
+    /// Whether to look at it in this round.
+    fn is_due(&self) -> bool {
+        self.is_unread || self.wakes.is_none()
+    }
+}
+
+fn connection(port: usize, session: u64) -> u64 {
+    FAST | (port as u64) << PORT_SHIFT | session
+}
+
+/// Port and session of a connection, if it is none of TCP's.
+pub(crate) fn of_connection(connection: u64) -> Option<(usize, u64)> {
+    let port = (connection & !FAST) >> PORT_SHIFT;
+    let session = connection & ((1 << PORT_SHIFT) - 1);
+    (connection & FAST != 0).then_some((port as usize, session))
+}
+
+/// How many leading bits two addresses have in common.
+fn nearness(one: SocketAddrV4, other: SocketAddrV4) -> u32 {
+    (one.ip().to_bits() ^ other.ip().to_bits()).leading_zeros()
+}
+
+impl Io {
+    pub(crate) fn add_port(&mut self, port: Port, config: Config, seed: [u8; 32]) -> Inlet {
+        assert!(self.outlets.len() < MAX_PORTS, "more ports than numbers");
+        let config = Config {
+            datagram_bytes: port.sender.max_payload_bytes(),
+            sessions: self.limits.connections,
+            buffer_bytes: self.limits.buffer_bytes,
+            ..config
+        };
+        self.outlets.push(Outlet {
+            kind: port.kind,
+            endpoint: Endpoint::new(config, seed),
+            sender: port.sender,
+            next_tick: Time::ZERO,
+            sent_to: None,
+            flushed_packets: 0,
+            is_awaited: false,
+        });
+        Inlet {
+            wakes: port.receiver.descriptor(),
+            receiver: port.receiver,
+            is_unread: true,
+            heard_at: Time::ZERO,
+        }
+    }
+
+    /// Whether there is a port of this kind.
+    pub fn has_port(&self, kind: PortKind) -> bool {
+        self.outlets.iter().any(|outlet| outlet.kind == kind)
+    }
+
+    /// The port by which a peer is reached, if there is one of its kind: the nearest to it.
+    pub fn port_to(&self, peer: &FastPeer) -> Option<usize> {
+        let ports = self.outlets.iter().enumerate();
+        let (port, _) = ports
+            .filter(|(_, outlet)| outlet.kind == peer.kind)
+            .max_by_key(|(_, outlet)| nearness(outlet.sender.address(), peer.address))?;
+        Some(port)
+    }
+
+    /// Which way a connection takes; `None` if its session is gone.
+    pub fn way(&self, connection: u64) -> Option<Way> {
+        let Some((port, session)) = of_connection(connection) else {
+            return Some(Way::Tcp);
+        };
+        let endpoint = &self.outlets.get(port)?.endpoint;
+        Some(Way::Port {
+            port,
+            peer: endpoint.peer(session)?,
+            pinged: endpoint.pinged(session),
+        })
+    }
+
+    /// Finds out how far the peer of a session is that was opened from here; [`Io::way`] tells later.
+    pub fn ping(&mut self, connection: u64) {
+        let Some((port, session)) = of_connection(connection) else {
+            return;
+        };
+        let Some(outlet) = self.outlets.get_mut(port) else {
+            return;
+        };
+        let now = clock::now();
+        outlet.endpoint.ping(now, session, &mut *outlet.sender);
+        outlet.is_awaited = true;
+        outlet.sent_to = Some(connection);
+    }
+
+    /// Opens a session to a peer, from the port that is nearest to it; `None` if there is no port of its kind. The handler is told with `opened` or
+    /// `closed`. With `is_ordered` the peer is handed what is sent in the order in which it was, and counts as a server's.
+    pub fn open_session(&mut self, peer: &FastPeer, is_ordered: bool) -> Option<u64> {
+        let port = self.port_to(peer)?;
+        let outlet = &mut self.outlets[port];
+        if let Some(mac) = peer.mac {
+            outlet.sender.learn(*peer.address.ip(), mac);
+        }
+        let now = clock::now();
+        let session = outlet
+            .endpoint
+            .connect(now, peer.address, is_ordered, &mut *outlet.sender);
+        let connection = connection(port, session);
+        outlet.next_tick = Time::ZERO;
+        outlet.is_awaited = true;
+        outlet.sent_to = Some(connection);
+        Some(connection)
+    }
+
+    pub(crate) fn send_in_session(&mut self, connection: u64, nonce: u64, parts: &[&[u8]]) -> bool {
+        let Some((port, session)) = of_connection(connection) else {
+            return false;
+        };
+        let Some(outlet) = self.outlets.get_mut(port) else {
+            return false;
+        };
+        trace::record_at(Traced::FrameOut, connection, nonce);
+        let mut is_asked = false;
+        let clock = || {
+            is_asked = true;
+            clock::now()
+        };
+        let sender = &mut *outlet.sender;
+        let is_sent = outlet.endpoint.send(clock, session, nonce, parts, sender);
+        if is_asked {
+            outlet.is_awaited = true;
+            outlet.next_tick = Time::ZERO;
+        }
+        outlet.sent_to = Some(connection);
+        is_sent
+    }
+
+    /// Answers a request with `head` and what the handler keeps, and gives with [`Handler::lent`], until it is told that it was [`Handler::returned`].
+    /// False if nothing was lent, and nothing sent: it is then sent as usual.
+    pub fn send_lent(&mut self, connection: u64, nonce: u64, head: &[u8], loan: Loan) -> bool {
+        let Some((port, session)) = of_connection(connection) else {
+            return false;
+        };
+        let Some(outlet) = self.outlets.get_mut(port) else {
+            return false;
+        };
+        let sender = &mut *outlet.sender;
+        let is_lent = outlet
+            .endpoint
+            .send_lent(session, nonce, head, loan, sender);
+        if is_lent {
+            trace::record_at(Traced::FrameOut, connection, nonce);
+            outlet.sent_to = Some(connection);
+        }
+        is_lent
+    }
+
+    /// Gives back what was lent under tokens that are meant; what has not been sent of it is copied.
+    pub fn recall(&mut self, is_meant: impl Fn(u64) -> bool, lend: &Lender<'_>) {
+        for outlet in &mut self.outlets {
+            outlet.endpoint.recall(&is_meant, lend, &mut *outlet.sender);
+            outlet.next_tick = Time::ZERO;
+        }
+    }
+
+    pub(crate) fn close_session(&mut self, port: usize, session: u64) {
+        if let Some(outlet) = self.outlets.get_mut(port) {
+            outlet.endpoint.close(session, &mut *outlet.sender);
+            outlet.sent_to.get_or_insert(0);
+        }
+    }
+
+    pub(crate) fn queued_in_session(&self, port: usize, session: u64) -> usize {
+        let outlet = self.outlets.get(port);
+        outlet.map_or(0, |outlet| outlet.endpoint.queued_bytes(session))
+    }
+
+    pub(crate) fn set_max_sessions(&mut self, sessions: usize) {
+        for outlet in &mut self.outlets {
+            outlet.endpoint.set_max_sessions(sessions);
+        }
+    }
+
+    pub(crate) fn flush_ports(&mut self) {
+        for outlet in &mut self.outlets {
+            outlet.flush();
+        }
+    }
+
+    /// Whether a port has more of long messages to send.
+    pub(crate) fn is_pumping(&self) -> bool {
+        self.outlets.iter().any(|outlet| outlet.endpoint.has_more())
+    }
+
+    /// When a port has to be looked at.
+    pub(crate) fn next_port_tick(&self) -> Time {
+        let ticks = self.outlets.iter().map(|outlet| outlet.next_tick);
+        ticks.min().unwrap_or(Time::NEVER)
+    }
+
+    pub(crate) fn add_port_counters(&self, counters: &mut Counters) {
+        for outlet in &self.outlets {
+            let of_port = outlet.endpoint.counters();
+            counters.connections += of_port.sessions;
+            counters.frames_in += of_port.messages_in;
+            counters.frames_out += of_port.messages_out;
+            counters.bytes_in += of_port.bytes_in;
+            counters.bytes_out += of_port.bytes_out;
+            counters.buffer_bytes += of_port.held_bytes;
+            counters.refused += of_port.refused;
+            let fast = &mut counters.fast;
+            fast.packets_in += of_port.packets_in;
+            fast.packets_out += of_port.packets_out;
+            fast.malformed += of_port.malformed;
+            fast.stale += of_port.stale;
+            fast.retries += of_port.retries;
+            fast.resent += of_port.resent;
+            fast.sessions += of_port.sessions;
+        }
+    }
+}
+
+/// Hands one event to the handler.
+fn dispatch(port: usize, now: Time, event: Event<'_>, handler: &mut impl Handler, io: &mut Io) {
+    match event {
+        Event::Opened {
+            session,
+            is_accepted,
+            is_ordered,
+        } => {
+            let listeners = PortListeners::of(port);
+            let listener = match is_ordered {
+                true => listeners.servers,
+                false => listeners.clients,
+            };
+            let listener = is_accepted.then_some(listener);
+            handler.opened(now, connection(port, session), listener, io);
+        }
+        Event::Message {
+            session,
+            nonce,
+            payload,
+        } => {
+            let connection = connection(port, session);
+            trace::record_at(Traced::FrameIn, connection, nonce);
+            match payload {
+                Cow::Borrowed(payload) => handler.frame(now, connection, nonce, payload, io),
+                Cow::Owned(payload) => {
+                    if let Some(read) = handler.message(now, connection, nonce, payload, io) {
+                        io.outlets[port].endpoint.recycle(read);
+                    }
+                }
+            }
+        }
+        Event::Closed { session, reason } => {
+            let reason = CloseReason::Session(reason);
+            handler.closed(now, connection(port, session), reason, io);
+        }
+        Event::Returned { token } => handler.returned(token),
+    }
+}
+
+fn dispatch_waiting(port: usize, now: Time, handler: &mut impl Handler, io: &mut Io) -> bool {
+    let mut worked = false;
+    while let Some(event) = io.outlets[port].endpoint.next_event() {
+        dispatch(port, now, event, handler, io);
+        worked = true;
+    }
+    worked
+}
+
+/// As [`read`], for a thread that has nothing else to do: looks at ports that wake nobody again and again for a while.
+pub(crate) fn read_patiently(
+    inlets: &mut [Inlet],
+    io: &mut Io,
+    handler: &mut impl Handler,
+) -> bool {
+    if read(inlets, io, handler) {
+        return true;
+    }
+    let looks = match must_look(inlets) && !io.is_pumping() {
+        true => PATIENCE,
+        false => 0,
+    };
+    (0..looks).any(|_| read_those(inlets, io, handler, |inlet| inlet.wakes.is_none()))
+}
+
+/// Receives what has come to the ports and hands it over; true if something did.
+pub(crate) fn read(inlets: &mut [Inlet], io: &mut Io, handler: &mut impl Handler) -> bool {
+    read_those(inlets, io, handler, Inlet::is_due)
+}
+
+fn read_those(
+    inlets: &mut [Inlet],
+    io: &mut Io,
+    handler: &mut impl Handler,
+    is_due: impl Fn(&Inlet) -> bool,
+) -> bool {
+    let mut worked = false;
+    for (port, inlet) in inlets.iter_mut().enumerate() {
+        for _ in 0..BURSTS {
+            if !is_due(inlet) || !read_burst(port, inlet, io, handler) {
+                break;
+            }
+            worked = true;
+        }
+    }
+    worked
+}
+
+fn read_burst(port: usize, inlet: &mut Inlet, io: &mut Io, handler: &mut impl Handler) -> bool {
+    let count = inlet.receiver.poll(&mut *io.outlets[port].sender);
+    if count == 0 {
+        // What epoll told of has been read, but where there is traffic more will come before it tells again.
+        inlet.is_unread = inlet.heard_at != Time::ZERO;
+        return false;
+    }
+    if count > 1 {
+        let glimpses = (0..count).map(|index| glimpse(inlet, index));
+        handler.foresee(&mut glimpses.filter_map(|seen| match seen {
+            Glimpse::Request(request) => Some(request),
+            Glimpse::Piece | Glimpse::Other => None,
+        }));
+    }
+    let now = clock::now();
+    inlet.heard_at = now;
+    // What is short does not wait for what is long, here as little as on the way.
+    let mut pieces = 0;
+    for index in 0..count {
+        match glimpse(inlet, index) {
+            Glimpse::Piece => pieces += 1,
+            Glimpse::Request(_) | Glimpse::Other => {
+                take(port, now, inlet.receiver.datagram(index), io, handler)
+            }
+        }
+    }
+    for index in (0..count).filter(|_| pieces > 0) {
+        if glimpse(inlet, index) == Glimpse::Piece {
+            take(port, now, inlet.receiver.datagram(index), io, handler);
+        }
+    }
+    io.outlets[port].next_tick = Time::ZERO;
+    io.outlets[port].pump(handler);
+    true
+}
+
+fn glimpse(inlet: &Inlet, index: usize) -> Glimpse<'_> {
+    fast::packet::glimpse(inlet.receiver.datagram(index).payload)
+}
+
+/// Hands over what one datagram brings.
+fn take(port: usize, now: Time, datagram: Datagram<'_>, io: &mut Io, handler: &mut impl Handler) {
+    trace::record_at(
+        Traced::Received,
+        trace::DATAGRAMS,
+        datagram.payload.len() as u64,
+    );
+    let outlet = &mut io.outlets[port];
+    let sender = &mut *outlet.sender;
+    let event = outlet
+        .endpoint
+        .receive(now, datagram.from, datagram.payload, sender);
+    outlet.sent_to.get_or_insert(0);
+    if let Some(event) = event {
+        dispatch(port, now, event, handler, io);
+    }
+    dispatch_waiting(port, now, handler, io);
+}
+
+/// Does what is due on the ports; true if the handler was told something.
+pub(crate) fn tend(
+    now: Time,
+    inlets: &mut [Inlet],
+    io: &mut Io,
+    handler: &mut impl Handler,
+) -> bool {
+    let mut worked = false;
+    for (port, inlet) in inlets.iter_mut().enumerate() {
+        let outlet = &mut io.outlets[port];
+        if now >= outlet.next_tick {
+            outlet.next_tick = outlet.endpoint.tick(now, &mut *outlet.sender);
+            outlet.sent_to.get_or_insert(0);
+        }
+        expect_one(now, inlet, outlet);
+        worked |= dispatch_waiting(port, now, handler, io);
+        io.outlets[port].pump(handler);
+    }
+    worked
+}
+
+/// Looks at the ports in every round from which something was asked.
+pub(crate) fn expect(now: Time, inlets: &mut [Inlet], io: &mut Io) {
+    for (inlet, outlet) in inlets.iter_mut().zip(&mut io.outlets) {
+        expect_one(now, inlet, outlet);
+    }
+}
+
+fn expect_one(now: Time, inlet: &mut Inlet, outlet: &mut Outlet) {
+    if std::mem::take(&mut outlet.is_awaited) {
+        inlet.heard_at = now;
+        inlet.is_unread = true;
+    }
+}
+
+/// Forgets that there was traffic, where that was long ago: only epoll tells of the next.
+pub(crate) fn cool(now: Time, spin: Duration, inlets: &mut [Inlet]) {
+    for inlet in inlets {
+        if now.since(inlet.heard_at) >= spin {
+            inlet.heard_at = Time::ZERO;
+        }
+    }
+}
+
+/// Whether a port is looked at in every round, so that epoll need not be asked in each.
+pub(crate) fn is_hot(inlets: &[Inlet]) -> bool {
+    inlets.iter().any(|inlet| inlet.is_due())
+}
+
+/// Whether a port has nothing that would wake a sleeping thread.
+pub(crate) fn must_look(inlets: &[Inlet]) -> bool {
+    inlets.iter().any(|inlet| inlet.wakes.is_none())
+}
