@@ -1,7 +1,7 @@
 # Every target is one script of hack/, which says what it does and what it takes.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: scale help up down test store local kubectl-rcbox python bench lint generate faults simulate soak fuzz images e2e clean dist
+.PHONY: scale help up down test store local kubectl-rcbox python client-c bench lint generate faults test-sriov simulate soak fuzz images e2e clean dist
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ kubectl-rcbox: ## build the kubectl plugin into .build/bin
 python: ## build the Python package of the client: a wheel in .build/python
 	@hack/python.sh --wheel .build/python
 
+client-c: ## build the client for C: header, library and examples in .build/client-c
+	@hack/client-c.sh
+
 bench: store ## measure the store: beside Redis and memcached, durable writes, recovery
 	@hack/bench.sh
 
@@ -41,6 +44,9 @@ scale: ## the operator with 736 simulated nodes and a real control plane
 
 faults: ## real processes that are killed, stopped, cut off; one: hack/faults.sh -run NAME
 	@hack/faults.sh
+
+test-sriov: ## the store over virtual functions of an emulated NIC, in a virtual machine
+	@hack/test-sriov.sh
 
 simulate: ## one seed of the simulator, with its trace: make simulate SEED=17
 	@hack/simulate.sh --seed $(or $(SEED),0) --trace

@@ -266,6 +266,7 @@ func TestUpdates(t *testing.T) {
 		},
 		{"another type", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {type: Memory}}}", storage},
 		{"another class", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {storageClassName: a}}}", storage},
+		{"reserved pages", copies, "{masters: {replicas: 4, hugePages: Reserved}, replication: {factor: 2}}", ""},
 		{"CPUs of their own", copies, "{masters: {replicas: 4, cpuPolicy: Exclusive}, replication: {factor: 2}}", ""},
 		{"more cores", copies, "{masters: {replicas: 4, cores: 2}, replication: {factor: 2}}", cores},
 		{"state back to memory", copies, "{masters: {replicas: 4}, replication: {factor: 2}, coordinator: {state: {type: Memory}}}", state},
@@ -297,11 +298,13 @@ func TestValidSpecs(t *testing.T) {
 		"many copies":  "{masters: {replicas: 9}, replication: {factor: 8, min: 8}, backups: {storage: {size: 8Gi}}}",
 		"copies in memory": "{masters: {replicas: 2, memory: 256Mi}, replication: {factor: 1, min: 1}, " +
 			"backups: {storage: {type: Memory, size: 256Mi}}, coordinator: {state: {type: Memory}}}",
-		"own CPUs": "{masters: {cores: 4, cpuPolicy: Exclusive, resources: {requests: {ephemeral-storage: 1Gi}}}}",
-		"drills":   "{recovery: {drill: {schedule: '30 2 * * 1-5', timeZone: Europe/Berlin, window: 90m}}}",
-		"daily":    "{recovery: {drill: {schedule: '@daily'}}}",
-		"target":   "{recovery: {target: 1m30s, capacityPolicy: Refuse}}",
-		"flushed":  "{replication: {factor: 2, durability: Flushed}, backups: {storage: {storageClassName: fast}}}",
+		"own CPUs":       "{masters: {cores: 4, cpuPolicy: Exclusive, resources: {requests: {ephemeral-storage: 1Gi}}}}",
+		"reserved pages": "{masters: {hugePages: Reserved, resources: {limits: {hugepages-2Mi: 1Gi}}}}",
+		"other pages":    "{masters: {hugePages: Transparent}}",
+		"drills":         "{recovery: {drill: {schedule: '30 2 * * 1-5', timeZone: Europe/Berlin, window: 90m}}}",
+		"daily":          "{recovery: {drill: {schedule: '@daily'}}}",
+		"target":         "{recovery: {target: 1m30s, capacityPolicy: Refuse}}",
+		"flushed":        "{replication: {factor: 2, durability: Flushed}, backups: {storage: {storageClassName: fast}}}",
 	} {
 		if _, errs := server.create(t, manifest("box", spec)); errs != nil {
 			t.Errorf("%s is refused: %v", name, errs)
@@ -414,6 +417,10 @@ func TestInvalidSpecs(t *testing.T) {
 				"request and limit alike",
 		},
 		{
+			"pages of another kind", manifest("box", "{masters: {hugePages: Reserved1G}}"),
+			`spec.masters.hugePages: Unsupported value: "Reserved1G": supported values: "Transparent", "Reserved"`,
+		},
+		{
 			"moving at once", manifest("box", "{recovery: {rescheduleAfter: 5s}}"),
 			`spec.recovery.rescheduleAfter: Invalid value: "5s": recovery.rescheduleAfter must be 0s (never), or from 10s to 168h, ` +
 				"such as 90s or 5m",
@@ -492,8 +499,8 @@ func TestInvalidSpecs(t *testing.T) {
 			`spec.coordinator.state.size: Invalid value: "1Mi": coordinator.state.size must be at least 64Mi`,
 		},
 		{
-			"another transport", manifest("box", "{network: {transport: DPDK}}"),
-			`spec.network.transport: Unsupported value: "DPDK": supported values: "TCP"`,
+			"another transport", manifest("box", "{network: {transport: RDMA}}"),
+			`spec.network.transport: Unsupported value: "RDMA": supported values: "TCP", "FastUDP", "DPDK"`,
 		},
 		{
 			"no label", manifest("box", "{placement: {failureDomain: 'my rack'}}"),
@@ -535,6 +542,11 @@ func TestSamplesAreValid(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no samples: %v", err)
 	}
+	onPorts, err := filepath.Glob("../../config/network/store*.yaml")
+	if err != nil || len(onPorts) == 0 {
+		t.Fatalf("no samples with ports: %v", err)
+	}
+	files = append(files, onPorts...)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

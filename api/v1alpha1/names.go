@@ -19,6 +19,8 @@ const (
 	ConditionRecovering = "Recovering"
 	// ConditionRecoveryOnTarget is True while the loss of a failure domain would be made up for within recovery.target.
 	ConditionRecoveryOnTarget = "RecoveryOnTarget"
+	// ConditionNetworkReady is True while every master has the ports and addresses that network.attachments asks for.
+	ConditionNetworkReady = "NetworkReady"
 )
 
 // Reasons of the conditions; docs/store-reference.md explains each.
@@ -74,6 +76,18 @@ const (
 	ReasonTooSlow         = "TooSlow"
 	ReasonNoRoomForCopies = "NoRoomForCopies"
 	ReasonNoRoomForData   = "NoRoomForData"
+	// NetworkReady.
+	ReasonPodNetwork         = "PodNetwork"
+	ReasonAttached           = "Attached"
+	ReasonAddressesLow       = "AddressesLow"
+	ReasonAttaching          = "Attaching"
+	ReasonAddressesExhausted = "AddressesExhausted"
+	ReasonAddressConflict    = "AddressConflict"
+	ReasonPoolsOverlap       = "PoolsOverlap"
+	ReasonDeviceRefused      = "DeviceRefused"
+	ReasonNoDevice           = "NoDevice"
+	ReasonLinkDown           = "LinkDown"
+	ReasonPeersUnreached     = "PeersUnreached"
 )
 
 // Labels of everything that the operator makes for a Store.
@@ -121,6 +135,21 @@ const (
 	// be that one.
 	AnnotationDrill = "rcbox.dev/drill"
 )
+
+const (
+	// AnnotationAddresses on a pod has the addresses of its ports, with commas between them.
+	AnnotationAddresses = "rcbox.dev/addresses"
+	// AnnotationReleasedAddresses on a Store is somebody's word that pods that were lost send nothing any more: their names, with commas
+	// between them. Their addresses may be given to others.
+	AnnotationReleasedAddresses = "rcbox.dev/released-addresses"
+	// FinalizerAddresses keeps a pod that has addresses of its own until it is known that it sends nothing any more.
+	FinalizerAddresses = "rcbox.dev/addresses"
+)
+
+// ReleasedPods are those that AnnotationReleasedAddresses names.
+func (s *Store) ReleasedPods() []string {
+	return strings.FieldsFunc(s.Annotations[AnnotationReleasedAddresses], func(r rune) bool { return r == ',' || r == ' ' })
+}
 
 // AnnotationIsolated on a Store names nodes, with commas between them, that get no new pods of it, and that its masters leave.
 const AnnotationIsolated = "rcbox.dev/isolated"

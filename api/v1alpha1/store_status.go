@@ -9,7 +9,8 @@ type StoreStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Available, Progressing, Degraded, DataSafe, Recovering and RecoveryOnTarget; all of them from the operator's first visit on.
+	// Available, Progressing, Degraded, DataSafe, Recovering, RecoveryOnTarget and NetworkReady; all of them from the operator's first
+	// visit on.
 	//
 	// +optional
 	// +listType=map
@@ -106,6 +107,11 @@ type StoreStatus struct {
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=16
 	Fences []FenceStatus `json:"fences,omitempty"`
+
+	// Addresses on the masters' ports; absent for Stores on the pod network.
+	//
+	// +optional
+	Network *NetworkStatus `json:"network,omitempty"`
 
 	// Nodes that get no more pods of this Store: those that the annotation rcbox.dev/isolated names.
 	//
@@ -565,6 +571,16 @@ type MemberStatus struct {
 	//
 	// +optional
 	Lost *LostStatus `json:"lost,omitempty"`
+	// What it has on its ports, in the order of spec.network.attachments; empty for Stores on the pod network.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=2
+	Addresses []MemberAddress `json:"addresses,omitempty"`
+	// How often its pods were not admitted by kubelets, for want of a device, huge pages or CPUs that fit together; absent once one was.
+	//
+	// +optional
+	Refusals *RefusalStatus `json:"refusals,omitempty"`
 	// How it leaves its node, which is drained; absent while all is well.
 	//
 	// +optional

@@ -64,6 +64,7 @@ type StoreList struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || [1610612736.0, 3221225472.0].all(least, (quantity(string(self.backups.storage.size)).asApproximateFloat() >= least * double(self.masters.cores)) == (quantity(string(oldSelf.backups.storage.size)).asApproximateFloat() >= least * double(self.masters.cores)))",message="backups.storage.size cannot grow past 1536Mi or 3Gi for each of masters.cores while there are copies: pieces of logs are larger from there on, and those that there are keep theirs; make another Store"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || self.masters.cores == oldSelf.masters.cores",message="masters.cores cannot be changed while there are copies: each core has a file of its own for them; make another Store"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || (has(oldSelf.coordinator.state.type) ? oldSelf.coordinator.state.type == 'Memory' : oldSelf.replication.factor == 0) || ((!has(self.coordinator.state.type) || (has(oldSelf.coordinator.state.type) ? self.coordinator.state.type == oldSelf.coordinator.state.type : self.coordinator.state.type != 'Memory')) && quantity(string(self.coordinator.state.size)).compareTo(quantity(string(oldSelf.coordinator.state.size))) >= 0 && has(self.coordinator.state.storageClassName) == has(oldSelf.coordinator.state.storageClassName) && (!has(self.coordinator.state.storageClassName) || self.coordinator.state.storageClassName == oldSelf.coordinator.state.storageClassName))",message="coordinator.state cannot be changed once it outlives the coordinator, but for a size that grows: the tables are there; make another Store"
+// +kubebuilder:validation:XValidation:rule="!has(self.network) || !has(self.network.transport) || self.network.transport != 'DPDK' || (has(self.masters.cpuPolicy) && self.masters.cpuPolicy == 'Exclusive')",message="network.transport: DPDK needs masters.cpuPolicy: Exclusive: its cores never sleep, and kubelets align devices, memory and CPUs for pods of the class Guaranteed only"
 type StoreSpec struct {
 	// Image of the store's programs. Left empty, it is the one that the operator had as its default when the Store was
 	// first seen (status.image), so that an upgrade of the operator restarts nothing.
@@ -127,10 +128,10 @@ type StoreSpec struct {
 	// +kubebuilder:default=Retain
 	ReclaimPolicy ReclaimPolicy `json:"reclaimPolicy,omitempty"`
 
-	// How clients and members talk.
+	// How clients and members talk, and over which ports.
 	//
 	// +optional
-	// +kubebuilder:default={}
+	// +kubebuilder:default={transport: "TCP", provider: "Kernel"}
 	Network NetworkSpec `json:"network,omitempty"`
 
 	// Where pods may run.
@@ -428,6 +429,14 @@ type MastersSpec struct {
 	// +kubebuilder:default=Shared
 	CPUPolicy CPUPolicy `json:"cpuPolicy,omitempty"`
 
+	// Of what pages the log and the hash table are made. Transparent: huge ones, where the node's kernel finds some. Reserved: huge ones of
+	// 2 MiB that were reserved on the node (hugepages-2Mi), for which the pod waits; masters.memory is the sum of those and of the memory
+	// limit of the container. What masters.resources names of hugepages-2Mi comes on top, for the ports of DPDK.
+	//
+	// +optional
+	// +kubebuilder:default=Transparent
+	HugePages HugePages `json:"hugePages,omitempty"`
+
 	// Overrides of what each master's container reserves and may use besides memory. There is no CPU limit by default,
 	// because throttling shows as latency.
 	//
@@ -468,6 +477,18 @@ const (
 	CPUExclusive CPUPolicy = "Exclusive"
 )
 
+// HugePages says of what pages the memory for objects is made.
+//
+// +kubebuilder:validation:Enum=Transparent;Reserved
+type HugePages string
+
+const (
+	// HugePagesTransparent means those that the kernel finds.
+	HugePagesTransparent HugePages = "Transparent"
+	// HugePagesReserved means those that were reserved on the node.
+	HugePagesReserved HugePages = "Reserved"
+)
+
 // ComputeResources is what a container reserves and may use.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(name, !(name in self.requests) || !(name in self.limits) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",message="resources.requests must not be greater than resources.limits"
@@ -482,23 +503,6 @@ type ComputeResources struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
 	Limits corev1.ResourceList `json:"limits,omitempty"`
-}
-
-// Transport is how RPCs travel.
-//
-// +kubebuilder:validation:Enum=TCP
-type Transport string
-
-// TransportTCP is RAMCloud's wire format over the kernel's TCP.
-const TransportTCP Transport = "TCP"
-
-// NetworkSpec says how clients and members talk.
-type NetworkSpec struct {
-	// How RPCs travel. This version has one way: TCP, with locators `tcp:host=...,port=...`.
-	//
-	// +optional
-	// +kubebuilder:default=TCP
-	Transport Transport `json:"transport,omitempty"`
 }
 
 // PlacementSpec says where pods may run.

@@ -1186,8 +1186,10 @@ type Member struct {
 	// Set while it is to leave the store.
 	Draining *Draining `protobuf:"bytes,9,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Formats that the process reads; of one that is not there, what it read when it was.
-	OldestFormat  uint32 `protobuf:"varint,20,opt,name=oldest_format,json=oldestFormat,proto3" json:"oldest_format,omitempty"`
-	NewestFormat  uint32 `protobuf:"varint,21,opt,name=newest_format,json=newestFormat,proto3" json:"newest_format,omitempty"`
+	OldestFormat uint32 `protobuf:"varint,20,opt,name=oldest_format,json=oldestFormat,proto3" json:"oldest_format,omitempty"`
+	NewestFormat uint32 `protobuf:"varint,21,opt,name=newest_format,json=newestFormat,proto3" json:"newest_format,omitempty"`
+	// Its data ports beside TCP on the pod network, as its process tells of them; empty of one that has none, or does not tell.
+	Network       []*NetworkPort `protobuf:"bytes,30,rep,name=network,proto3" json:"network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1299,6 +1301,215 @@ func (x *Member) GetNewestFormat() uint32 {
 	return 0
 }
 
+func (x *Member) GetNetwork() []*NetworkPort {
+	if x != nil {
+		return x.Network
+	}
+	return nil
+}
+
+// A port that a member's process drives, or uses through the kernel.
+type NetworkPort struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the kernel; empty where the process drives the device by itself.
+	Interface string `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	// Address on the PCI bus, such as 0000:3b:02.1; empty where there is none.
+	Pci string `protobuf:"bytes,2,opt,name=pci,proto3" json:"pci,omitempty"`
+	Mac string `protobuf:"bytes,3,opt,name=mac,proto3" json:"mac,omitempty"`
+	Ip  string `protobuf:"bytes,4,opt,name=ip,proto3" json:"ip,omitempty"`
+	// Such as net_e1000_igb_vf or net_af_packet; of an interface of the kernel its device's, or kernel where there is no device.
+	Driver string `protobuf:"bytes,5,opt,name=driver,proto3" json:"driver,omitempty"`
+	// Absent where the process does not know.
+	LinkUp   *bool  `protobuf:"varint,6,opt,name=link_up,json=linkUp,proto3,oneof" json:"link_up,omitempty"`
+	LinkMbps uint32 `protobuf:"varint,7,opt,name=link_mbps,json=linkMbps,proto3" json:"link_mbps,omitempty"`
+	// NUMA node of the device, and of the process's cores; absent where that is not known.
+	NumaNode      *int32 `protobuf:"varint,8,opt,name=numa_node,json=numaNode,proto3,oneof" json:"numa_node,omitempty"`
+	CoresNumaNode *int32 `protobuf:"varint,9,opt,name=cores_numa_node,json=coresNumaNode,proto3,oneof" json:"cores_numa_node,omitempty"`
+	Mtu           uint32 `protobuf:"varint,10,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	// How the ports of those members are reached to which the logs of this one go; of many some, those first that are not reached.
+	Pings         []*PeerPing `protobuf:"bytes,11,rep,name=pings,proto3" json:"pings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NetworkPort) Reset() {
+	*x = NetworkPort{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkPort) ProtoMessage() {}
+
+func (x *NetworkPort) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkPort.ProtoReflect.Descriptor instead.
+func (*NetworkPort) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *NetworkPort) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *NetworkPort) GetPci() string {
+	if x != nil {
+		return x.Pci
+	}
+	return ""
+}
+
+func (x *NetworkPort) GetMac() string {
+	if x != nil {
+		return x.Mac
+	}
+	return ""
+}
+
+func (x *NetworkPort) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *NetworkPort) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *NetworkPort) GetLinkUp() bool {
+	if x != nil && x.LinkUp != nil {
+		return *x.LinkUp
+	}
+	return false
+}
+
+func (x *NetworkPort) GetLinkMbps() uint32 {
+	if x != nil {
+		return x.LinkMbps
+	}
+	return 0
+}
+
+func (x *NetworkPort) GetNumaNode() int32 {
+	if x != nil && x.NumaNode != nil {
+		return *x.NumaNode
+	}
+	return 0
+}
+
+func (x *NetworkPort) GetCoresNumaNode() int32 {
+	if x != nil && x.CoresNumaNode != nil {
+		return *x.CoresNumaNode
+	}
+	return 0
+}
+
+func (x *NetworkPort) GetMtu() uint32 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *NetworkPort) GetPings() []*PeerPing {
+	if x != nil {
+		return x.Pings
+	}
+	return nil
+}
+
+// How a peer's port is reached.
+type PeerPing struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Member string                 `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	Ip     string                 `protobuf:"bytes,2,opt,name=ip,proto3" json:"ip,omitempty"`
+	// Nanoseconds of the last ping that was answered; 0: there is no answer, and the member is spoken to over the pod network.
+	RoundTripNs uint64 `protobuf:"varint,3,opt,name=round_trip_ns,json=roundTripNs,proto3" json:"round_trip_ns,omitempty"`
+	// Milliseconds since it was answered; without an answer, since that was told.
+	AgeMs         uint64 `protobuf:"varint,4,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PeerPing) Reset() {
+	*x = PeerPing{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerPing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerPing) ProtoMessage() {}
+
+func (x *PeerPing) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerPing.ProtoReflect.Descriptor instead.
+func (*PeerPing) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PeerPing) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *PeerPing) GetIp() string {
+	if x != nil {
+		return x.Ip
+	}
+	return ""
+}
+
+func (x *PeerPing) GetRoundTripNs() uint64 {
+	if x != nil {
+		return x.RoundTripNs
+	}
+	return 0
+}
+
+func (x *PeerPing) GetAgeMs() uint64 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
 // How far a member is with leaving the store.
 type Draining struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1316,7 +1527,7 @@ type Draining struct {
 
 func (x *Draining) Reset() {
 	*x = Draining{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1539,7 @@ func (x *Draining) String() string {
 func (*Draining) ProtoMessage() {}
 
 func (x *Draining) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[11]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1552,7 @@ func (x *Draining) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draining.ProtoReflect.Descriptor instead.
 func (*Draining) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Draining) GetDrained() bool {
@@ -1402,7 +1613,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1414,7 +1625,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[12]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1427,7 +1638,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Shard) GetServerId() uint64 {
@@ -1544,7 +1755,7 @@ type BackupStorage struct {
 
 func (x *BackupStorage) Reset() {
 	*x = BackupStorage{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1767,7 @@ func (x *BackupStorage) String() string {
 func (*BackupStorage) ProtoMessage() {}
 
 func (x *BackupStorage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[13]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1780,7 @@ func (x *BackupStorage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStorage.ProtoReflect.Descriptor instead.
 func (*BackupStorage) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BackupStorage) GetFrames() uint32 {
@@ -1637,7 +1848,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1860,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[14]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1873,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Recovery) GetServerId() uint64 {
@@ -1762,7 +1973,7 @@ type MissingLog struct {
 
 func (x *MissingLog) Reset() {
 	*x = MissingLog{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1985,7 @@ func (x *MissingLog) String() string {
 func (*MissingLog) ProtoMessage() {}
 
 func (x *MissingLog) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1998,7 @@ func (x *MissingLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingLog.ProtoReflect.Descriptor instead.
 func (*MissingLog) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *MissingLog) GetServerId() uint64 {
@@ -1872,7 +2083,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +2095,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +2108,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Migration) GetMigrationId() uint64 {
@@ -2041,7 +2252,7 @@ type Balance struct {
 
 func (x *Balance) Reset() {
 	*x = Balance{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2264,7 @@ func (x *Balance) String() string {
 func (*Balance) ProtoMessage() {}
 
 func (x *Balance) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2277,7 @@ func (x *Balance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Balance.ProtoReflect.Descriptor instead.
 func (*Balance) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Balance) GetOn() bool {
@@ -2139,7 +2350,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2362,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2375,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Loss) GetClusterTimeNs() uint64 {
@@ -2242,7 +2453,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2465,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2478,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListTablesRequest) GetPageSize() uint32 {
@@ -2295,7 +2506,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2518,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2531,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListTablesResponse) GetTables() []*Table {
@@ -2348,7 +2559,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2571,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2584,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Table) GetTableId() uint64 {
@@ -2416,7 +2627,7 @@ type Tablet struct {
 
 func (x *Tablet) Reset() {
 	*x = Tablet{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2639,7 @@ func (x *Tablet) String() string {
 func (*Tablet) ProtoMessage() {}
 
 func (x *Tablet) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2652,7 @@ func (x *Tablet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tablet.ProtoReflect.Descriptor instead.
 func (*Tablet) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Tablet) GetStartKeyHash() uint64 {
@@ -2516,7 +2727,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +2739,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +2752,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -2580,7 +2791,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2592,7 +2803,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2605,7 +2816,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 type DrainMemberRequest struct {
@@ -2619,7 +2830,7 @@ type DrainMemberRequest struct {
 
 func (x *DrainMemberRequest) Reset() {
 	*x = DrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2842,7 @@ func (x *DrainMemberRequest) String() string {
 func (*DrainMemberRequest) ProtoMessage() {}
 
 func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2855,7 @@ func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*DrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DrainMemberRequest) GetName() string {
@@ -2671,7 +2882,7 @@ type DrainMemberResponse struct {
 
 func (x *DrainMemberResponse) Reset() {
 	*x = DrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2894,7 @@ func (x *DrainMemberResponse) String() string {
 func (*DrainMemberResponse) ProtoMessage() {}
 
 func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2907,7 @@ func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*DrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DrainMemberResponse) GetDraining() *Draining {
@@ -2717,7 +2928,7 @@ type UndrainMemberRequest struct {
 
 func (x *UndrainMemberRequest) Reset() {
 	*x = UndrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2940,7 @@ func (x *UndrainMemberRequest) String() string {
 func (*UndrainMemberRequest) ProtoMessage() {}
 
 func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2953,7 @@ func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*UndrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UndrainMemberRequest) GetName() string {
@@ -2767,7 +2978,7 @@ type UndrainMemberResponse struct {
 
 func (x *UndrainMemberResponse) Reset() {
 	*x = UndrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2990,7 @@ func (x *UndrainMemberResponse) String() string {
 func (*UndrainMemberResponse) ProtoMessage() {}
 
 func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +3003,7 @@ func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*UndrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 type AcceptLossRequest struct {
@@ -2809,7 +3020,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +3032,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +3045,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AcceptLossRequest) GetServerId() uint64 {
@@ -2868,7 +3079,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2880,7 +3091,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2893,7 +3104,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AcceptLossResponse) GetLoss() *Loss {
@@ -2915,7 +3126,7 @@ type FinalizeUpgradeRequest struct {
 
 func (x *FinalizeUpgradeRequest) Reset() {
 	*x = FinalizeUpgradeRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3138,7 @@ func (x *FinalizeUpgradeRequest) String() string {
 func (*FinalizeUpgradeRequest) ProtoMessage() {}
 
 func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3151,7 @@ func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FinalizeUpgradeRequest) GetFormat() uint32 {
@@ -2967,7 +3178,7 @@ type FinalizeUpgradeResponse struct {
 
 func (x *FinalizeUpgradeResponse) Reset() {
 	*x = FinalizeUpgradeResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2979,7 +3190,7 @@ func (x *FinalizeUpgradeResponse) String() string {
 func (*FinalizeUpgradeResponse) ProtoMessage() {}
 
 func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2992,7 +3203,7 @@ func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeResponse.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FinalizeUpgradeResponse) GetFormatVersion() uint32 {
@@ -3013,7 +3224,7 @@ type SetSettingsRequest struct {
 
 func (x *SetSettingsRequest) Reset() {
 	*x = SetSettingsRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3236,7 @@ func (x *SetSettingsRequest) String() string {
 func (*SetSettingsRequest) ProtoMessage() {}
 
 func (x *SetSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3249,7 @@ func (x *SetSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingsRequest.ProtoReflect.Descriptor instead.
 func (*SetSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetSettingsRequest) GetSettings() *Settings {
@@ -3065,7 +3276,7 @@ type SetSettingsResponse struct {
 
 func (x *SetSettingsResponse) Reset() {
 	*x = SetSettingsResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3288,7 @@ func (x *SetSettingsResponse) String() string {
 func (*SetSettingsResponse) ProtoMessage() {}
 
 func (x *SetSettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3301,7 @@ func (x *SetSettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingsResponse.ProtoReflect.Descriptor instead.
 func (*SetSettingsResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetSettingsResponse) GetSettings() *Settings {
@@ -3126,7 +3337,7 @@ type MigrateTabletRequest struct {
 
 func (x *MigrateTabletRequest) Reset() {
 	*x = MigrateTabletRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3349,7 @@ func (x *MigrateTabletRequest) String() string {
 func (*MigrateTabletRequest) ProtoMessage() {}
 
 func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3362,7 @@ func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletRequest.ProtoReflect.Descriptor instead.
 func (*MigrateTabletRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MigrateTabletRequest) GetTable() isMigrateTabletRequest_Table {
@@ -3266,7 +3477,7 @@ type MigrateTabletResponse struct {
 
 func (x *MigrateTabletResponse) Reset() {
 	*x = MigrateTabletResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +3489,7 @@ func (x *MigrateTabletResponse) String() string {
 func (*MigrateTabletResponse) ProtoMessage() {}
 
 func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +3502,7 @@ func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletResponse.ProtoReflect.Descriptor instead.
 func (*MigrateTabletResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MigrateTabletResponse) GetMigration() *Migration {
@@ -3312,7 +3523,7 @@ type GiveUpMigrationRequest struct {
 
 func (x *GiveUpMigrationRequest) Reset() {
 	*x = GiveUpMigrationRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3324,7 +3535,7 @@ func (x *GiveUpMigrationRequest) String() string {
 func (*GiveUpMigrationRequest) ProtoMessage() {}
 
 func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3337,7 +3548,7 @@ func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GiveUpMigrationRequest) GetMigrationId() uint64 {
@@ -3362,7 +3573,7 @@ type GiveUpMigrationResponse struct {
 
 func (x *GiveUpMigrationResponse) Reset() {
 	*x = GiveUpMigrationResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3374,7 +3585,7 @@ func (x *GiveUpMigrationResponse) String() string {
 func (*GiveUpMigrationResponse) ProtoMessage() {}
 
 func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3387,7 +3598,7 @@ func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 type GiveUpVolumesRequest struct {
@@ -3402,7 +3613,7 @@ type GiveUpVolumesRequest struct {
 
 func (x *GiveUpVolumesRequest) Reset() {
 	*x = GiveUpVolumesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3625,7 @@ func (x *GiveUpVolumesRequest) String() string {
 func (*GiveUpVolumesRequest) ProtoMessage() {}
 
 func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3638,7 @@ func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GiveUpVolumesRequest) GetMembers() []string {
@@ -3452,7 +3663,7 @@ type GiveUpVolumesResponse struct {
 
 func (x *GiveUpVolumesResponse) Reset() {
 	*x = GiveUpVolumesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3675,7 @@ func (x *GiveUpVolumesResponse) String() string {
 func (*GiveUpVolumesResponse) ProtoMessage() {}
 
 func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3688,291 @@ func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+}
+
+type GetTimeTraceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: every member that is connected.
+	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	// Only this shard of each.
+	ShardIndex *uint32 `protobuf:"varint,2,opt,name=shard_index,json=shardIndex,proto3,oneof" json:"shard_index,omitempty"`
+	// Events of each shard, the last ones; 0: 200. All shards together give no more than 20000, each the same number.
+	Last          uint32 `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTimeTraceRequest) Reset() {
+	*x = GetTimeTraceRequest{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTimeTraceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTimeTraceRequest) ProtoMessage() {}
+
+func (x *GetTimeTraceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTimeTraceRequest.ProtoReflect.Descriptor instead.
+func (*GetTimeTraceRequest) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *GetTimeTraceRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *GetTimeTraceRequest) GetShardIndex() uint32 {
+	if x != nil && x.ShardIndex != nil {
+		return *x.ShardIndex
+	}
+	return 0
+}
+
+func (x *GetTimeTraceRequest) GetLast() uint32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+type GetTimeTraceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that answered within a second, in order of server ids.
+	Shards []*ShardTrace `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"`
+	// How many were asked.
+	Asked         uint32 `protobuf:"varint,2,opt,name=asked,proto3" json:"asked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTimeTraceResponse) Reset() {
+	*x = GetTimeTraceResponse{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTimeTraceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTimeTraceResponse) ProtoMessage() {}
+
+func (x *GetTimeTraceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTimeTraceResponse.ProtoReflect.Descriptor instead.
+func (*GetTimeTraceResponse) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *GetTimeTraceResponse) GetShards() []*ShardTrace {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *GetTimeTraceResponse) GetAsked() uint32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+type ShardTrace struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Member     string                 `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	ShardIndex uint32                 `protobuf:"varint,2,opt,name=shard_index,json=shardIndex,proto3" json:"shard_index,omitempty"`
+	ServerId   uint64                 `protobuf:"fixed64,3,opt,name=server_id,json=serverId,proto3" json:"server_id,omitempty"`
+	// Names the run of the machine's kernel: times of shards with the same one are of one clock.
+	BootId []byte `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	// Why there are no events; empty otherwise.
+	Refusal string `protobuf:"bytes,5,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	// The oldest first.
+	Events        []*TraceEvent `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardTrace) Reset() {
+	*x = ShardTrace{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardTrace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardTrace) ProtoMessage() {}
+
+func (x *ShardTrace) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardTrace.ProtoReflect.Descriptor instead.
+func (*ShardTrace) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ShardTrace) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *ShardTrace) GetShardIndex() uint32 {
+	if x != nil {
+		return x.ShardIndex
+	}
+	return 0
+}
+
+func (x *ShardTrace) GetServerId() uint64 {
+	if x != nil {
+		return x.ServerId
+	}
+	return 0
+}
+
+func (x *ShardTrace) GetBootId() []byte {
+	if x != nil {
+		return x.BootId
+	}
+	return nil
+}
+
+func (x *ShardTrace) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+func (x *ShardTrace) GetEvents() []*TraceEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+type TraceEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// CLOCK_BOOTTIME of the server's machine, in nanoseconds.
+	TimeNs uint64 `protobuf:"varint,1,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"`
+	// As in docs/trace.md, such as FrameIn; empty for an event of a version that the coordinator does not know.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// What happened, in words.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// Where it happened and what was noted with it; what they mean depends on the event.
+	Place         uint32 `protobuf:"varint,4,opt,name=place,proto3" json:"place,omitempty"`
+	Argument      uint32 `protobuf:"varint,5,opt,name=argument,proto3" json:"argument,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceEvent) Reset() {
+	*x = TraceEvent{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceEvent) ProtoMessage() {}
+
+func (x *TraceEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
+func (*TraceEvent) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *TraceEvent) GetTimeNs() uint64 {
+	if x != nil {
+		return x.TimeNs
+	}
+	return 0
+}
+
+func (x *TraceEvent) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TraceEvent) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *TraceEvent) GetPlace() uint32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
+func (x *TraceEvent) GetArgument() uint32 {
+	if x != nil {
+		return x.Argument
+	}
+	return 0
 }
 
 var File_api_admin_v1_admin_proto protoreflect.FileDescriptor
@@ -3581,7 +4076,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"Durability\x122\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.rcbox.admin.v1.DurabilityModeR\x04mode\x12\x1a\n" +
-	"\breplicas\x18\x02 \x01(\rR\breplicas\"\x94\x03\n" +
+	"\breplicas\x18\x02 \x01(\rR\breplicas\"\xcb\x03\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.rcbox.admin.v1.MemberStateR\x05state\x12\x1a\n" +
@@ -3593,7 +4088,31 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x06domain\x18\b \x01(\tR\x06domain\x124\n" +
 	"\bdraining\x18\t \x01(\v2\x18.rcbox.admin.v1.DrainingR\bdraining\x12#\n" +
 	"\roldest_format\x18\x14 \x01(\rR\foldestFormat\x12#\n" +
-	"\rnewest_format\x18\x15 \x01(\rR\fnewestFormat\"s\n" +
+	"\rnewest_format\x18\x15 \x01(\rR\fnewestFormat\x125\n" +
+	"\anetwork\x18\x1e \x03(\v2\x1b.rcbox.admin.v1.NetworkPortR\anetwork\"\xf1\x02\n" +
+	"\vNetworkPort\x12\x1c\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x10\n" +
+	"\x03pci\x18\x02 \x01(\tR\x03pci\x12\x10\n" +
+	"\x03mac\x18\x03 \x01(\tR\x03mac\x12\x0e\n" +
+	"\x02ip\x18\x04 \x01(\tR\x02ip\x12\x16\n" +
+	"\x06driver\x18\x05 \x01(\tR\x06driver\x12\x1c\n" +
+	"\alink_up\x18\x06 \x01(\bH\x00R\x06linkUp\x88\x01\x01\x12\x1b\n" +
+	"\tlink_mbps\x18\a \x01(\rR\blinkMbps\x12 \n" +
+	"\tnuma_node\x18\b \x01(\x05H\x01R\bnumaNode\x88\x01\x01\x12+\n" +
+	"\x0fcores_numa_node\x18\t \x01(\x05H\x02R\rcoresNumaNode\x88\x01\x01\x12\x10\n" +
+	"\x03mtu\x18\n" +
+	" \x01(\rR\x03mtu\x12.\n" +
+	"\x05pings\x18\v \x03(\v2\x18.rcbox.admin.v1.PeerPingR\x05pingsB\n" +
+	"\n" +
+	"\b_link_upB\f\n" +
+	"\n" +
+	"_numa_nodeB\x12\n" +
+	"\x10_cores_numa_node\"m\n" +
+	"\bPeerPing\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\tR\x06member\x12\x0e\n" +
+	"\x02ip\x18\x02 \x01(\tR\x02ip\x12\"\n" +
+	"\rround_trip_ns\x18\x03 \x01(\x04R\vroundTripNs\x12\x15\n" +
+	"\x06age_ms\x18\x04 \x01(\x04R\x05ageMs\"s\n" +
 	"\bDraining\x12\x18\n" +
 	"\adrained\x18\x01 \x01(\bR\adrained\x12\x18\n" +
 	"\atablets\x18\x02 \x01(\x04R\atablets\x12\x16\n" +
@@ -3764,7 +4283,32 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x14GiveUpVolumesRequest\x12\x18\n" +
 	"\amembers\x18\x01 \x03(\tR\amembers\x12.\n" +
 	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"\x17\n" +
-	"\x15GiveUpVolumesResponse*\x8c\x01\n" +
+	"\x15GiveUpVolumesResponse\"w\n" +
+	"\x13GetTimeTraceRequest\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\tR\x06member\x12$\n" +
+	"\vshard_index\x18\x02 \x01(\rH\x00R\n" +
+	"shardIndex\x88\x01\x01\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\rR\x04lastB\x0e\n" +
+	"\f_shard_index\"`\n" +
+	"\x14GetTimeTraceResponse\x122\n" +
+	"\x06shards\x18\x01 \x03(\v2\x1a.rcbox.admin.v1.ShardTraceR\x06shards\x12\x14\n" +
+	"\x05asked\x18\x02 \x01(\rR\x05asked\"\xc9\x01\n" +
+	"\n" +
+	"ShardTrace\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\tR\x06member\x12\x1f\n" +
+	"\vshard_index\x18\x02 \x01(\rR\n" +
+	"shardIndex\x12\x1b\n" +
+	"\tserver_id\x18\x03 \x01(\x06R\bserverId\x12\x17\n" +
+	"\aboot_id\x18\x04 \x01(\fR\x06bootId\x12\x18\n" +
+	"\arefusal\x18\x05 \x01(\tR\arefusal\x122\n" +
+	"\x06events\x18\x06 \x03(\v2\x1a.rcbox.admin.v1.TraceEventR\x06events\"\x8d\x01\n" +
+	"\n" +
+	"TraceEvent\x12\x17\n" +
+	"\atime_ns\x18\x01 \x01(\x04R\x06timeNs\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x14\n" +
+	"\x05place\x18\x04 \x01(\rR\x05place\x12\x1a\n" +
+	"\bargument\x18\x05 \x01(\rR\bargument*\x8c\x01\n" +
 	"\bLogLevel\x12\x19\n" +
 	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fLOG_LEVEL_ERROR\x10\x01\x12\x12\n" +
@@ -3788,7 +4332,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vTabletState\x12\x1c\n" +
 	"\x18TABLET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TABLET_STATE_NORMAL\x10\x01\x12\x1b\n" +
-	"\x17TABLET_STATE_RECOVERING\x10\x022\x85\b\n" +
+	"\x17TABLET_STATE_RECOVERING\x10\x022\xe0\b\n" +
 	"\x05Admin\x12e\n" +
 	"\x10GetClusterStatus\x12'.rcbox.admin.v1.GetClusterStatusRequest\x1a(.rcbox.admin.v1.GetClusterStatusResponse\x12S\n" +
 	"\n" +
@@ -3802,7 +4346,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vDrainMember\x12\".rcbox.admin.v1.DrainMemberRequest\x1a#.rcbox.admin.v1.DrainMemberResponse\x12\\\n" +
 	"\rUndrainMember\x12$.rcbox.admin.v1.UndrainMemberRequest\x1a%.rcbox.admin.v1.UndrainMemberResponse\x12b\n" +
 	"\x0fGiveUpMigration\x12&.rcbox.admin.v1.GiveUpMigrationRequest\x1a'.rcbox.admin.v1.GiveUpMigrationResponse\x12\\\n" +
-	"\rGiveUpVolumes\x12$.rcbox.admin.v1.GiveUpVolumesRequest\x1a%.rcbox.admin.v1.GiveUpVolumesResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
+	"\rGiveUpVolumes\x12$.rcbox.admin.v1.GiveUpVolumesRequest\x1a%.rcbox.admin.v1.GiveUpVolumesResponse\x12Y\n" +
+	"\fGetTimeTrace\x12#.rcbox.admin.v1.GetTimeTraceRequest\x1a$.rcbox.admin.v1.GetTimeTraceResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_api_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -3817,7 +4362,7 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_api_admin_v1_admin_proto_goTypes = []any{
 	(LogLevel)(0),                    // 0: rcbox.admin.v1.LogLevel
 	(DurabilityMode)(0),              // 1: rcbox.admin.v1.DurabilityMode
@@ -3835,47 +4380,53 @@ var file_api_admin_v1_admin_proto_goTypes = []any{
 	(*StateWait)(nil),                // 13: rcbox.admin.v1.StateWait
 	(*Durability)(nil),               // 14: rcbox.admin.v1.Durability
 	(*Member)(nil),                   // 15: rcbox.admin.v1.Member
-	(*Draining)(nil),                 // 16: rcbox.admin.v1.Draining
-	(*Shard)(nil),                    // 17: rcbox.admin.v1.Shard
-	(*BackupStorage)(nil),            // 18: rcbox.admin.v1.BackupStorage
-	(*Recovery)(nil),                 // 19: rcbox.admin.v1.Recovery
-	(*MissingLog)(nil),               // 20: rcbox.admin.v1.MissingLog
-	(*Migration)(nil),                // 21: rcbox.admin.v1.Migration
-	(*Balance)(nil),                  // 22: rcbox.admin.v1.Balance
-	(*Loss)(nil),                     // 23: rcbox.admin.v1.Loss
-	(*ListTablesRequest)(nil),        // 24: rcbox.admin.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),       // 25: rcbox.admin.v1.ListTablesResponse
-	(*Table)(nil),                    // 26: rcbox.admin.v1.Table
-	(*Tablet)(nil),                   // 27: rcbox.admin.v1.Tablet
-	(*RemoveMemberRequest)(nil),      // 28: rcbox.admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 29: rcbox.admin.v1.RemoveMemberResponse
-	(*DrainMemberRequest)(nil),       // 30: rcbox.admin.v1.DrainMemberRequest
-	(*DrainMemberResponse)(nil),      // 31: rcbox.admin.v1.DrainMemberResponse
-	(*UndrainMemberRequest)(nil),     // 32: rcbox.admin.v1.UndrainMemberRequest
-	(*UndrainMemberResponse)(nil),    // 33: rcbox.admin.v1.UndrainMemberResponse
-	(*AcceptLossRequest)(nil),        // 34: rcbox.admin.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 35: rcbox.admin.v1.AcceptLossResponse
-	(*FinalizeUpgradeRequest)(nil),   // 36: rcbox.admin.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),  // 37: rcbox.admin.v1.FinalizeUpgradeResponse
-	(*SetSettingsRequest)(nil),       // 38: rcbox.admin.v1.SetSettingsRequest
-	(*SetSettingsResponse)(nil),      // 39: rcbox.admin.v1.SetSettingsResponse
-	(*MigrateTabletRequest)(nil),     // 40: rcbox.admin.v1.MigrateTabletRequest
-	(*MigrateTabletResponse)(nil),    // 41: rcbox.admin.v1.MigrateTabletResponse
-	(*GiveUpMigrationRequest)(nil),   // 42: rcbox.admin.v1.GiveUpMigrationRequest
-	(*GiveUpMigrationResponse)(nil),  // 43: rcbox.admin.v1.GiveUpMigrationResponse
-	(*GiveUpVolumesRequest)(nil),     // 44: rcbox.admin.v1.GiveUpVolumesRequest
-	(*GiveUpVolumesResponse)(nil),    // 45: rcbox.admin.v1.GiveUpVolumesResponse
+	(*NetworkPort)(nil),              // 16: rcbox.admin.v1.NetworkPort
+	(*PeerPing)(nil),                 // 17: rcbox.admin.v1.PeerPing
+	(*Draining)(nil),                 // 18: rcbox.admin.v1.Draining
+	(*Shard)(nil),                    // 19: rcbox.admin.v1.Shard
+	(*BackupStorage)(nil),            // 20: rcbox.admin.v1.BackupStorage
+	(*Recovery)(nil),                 // 21: rcbox.admin.v1.Recovery
+	(*MissingLog)(nil),               // 22: rcbox.admin.v1.MissingLog
+	(*Migration)(nil),                // 23: rcbox.admin.v1.Migration
+	(*Balance)(nil),                  // 24: rcbox.admin.v1.Balance
+	(*Loss)(nil),                     // 25: rcbox.admin.v1.Loss
+	(*ListTablesRequest)(nil),        // 26: rcbox.admin.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),       // 27: rcbox.admin.v1.ListTablesResponse
+	(*Table)(nil),                    // 28: rcbox.admin.v1.Table
+	(*Tablet)(nil),                   // 29: rcbox.admin.v1.Tablet
+	(*RemoveMemberRequest)(nil),      // 30: rcbox.admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 31: rcbox.admin.v1.RemoveMemberResponse
+	(*DrainMemberRequest)(nil),       // 32: rcbox.admin.v1.DrainMemberRequest
+	(*DrainMemberResponse)(nil),      // 33: rcbox.admin.v1.DrainMemberResponse
+	(*UndrainMemberRequest)(nil),     // 34: rcbox.admin.v1.UndrainMemberRequest
+	(*UndrainMemberResponse)(nil),    // 35: rcbox.admin.v1.UndrainMemberResponse
+	(*AcceptLossRequest)(nil),        // 36: rcbox.admin.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 37: rcbox.admin.v1.AcceptLossResponse
+	(*FinalizeUpgradeRequest)(nil),   // 38: rcbox.admin.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),  // 39: rcbox.admin.v1.FinalizeUpgradeResponse
+	(*SetSettingsRequest)(nil),       // 40: rcbox.admin.v1.SetSettingsRequest
+	(*SetSettingsResponse)(nil),      // 41: rcbox.admin.v1.SetSettingsResponse
+	(*MigrateTabletRequest)(nil),     // 42: rcbox.admin.v1.MigrateTabletRequest
+	(*MigrateTabletResponse)(nil),    // 43: rcbox.admin.v1.MigrateTabletResponse
+	(*GiveUpMigrationRequest)(nil),   // 44: rcbox.admin.v1.GiveUpMigrationRequest
+	(*GiveUpMigrationResponse)(nil),  // 45: rcbox.admin.v1.GiveUpMigrationResponse
+	(*GiveUpVolumesRequest)(nil),     // 46: rcbox.admin.v1.GiveUpVolumesRequest
+	(*GiveUpVolumesResponse)(nil),    // 47: rcbox.admin.v1.GiveUpVolumesResponse
+	(*GetTimeTraceRequest)(nil),      // 48: rcbox.admin.v1.GetTimeTraceRequest
+	(*GetTimeTraceResponse)(nil),     // 49: rcbox.admin.v1.GetTimeTraceResponse
+	(*ShardTrace)(nil),               // 50: rcbox.admin.v1.ShardTrace
+	(*TraceEvent)(nil),               // 51: rcbox.admin.v1.TraceEvent
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
 	15, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
 	14, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
-	23, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
-	19, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
+	25, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
+	21, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
 	2,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
 	10, // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
-	21, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
+	23, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
 	9,  // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
-	22, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
+	24, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
 	8,  // 9: rcbox.admin.v1.GetClusterStatusResponse.rebuilt:type_name -> rcbox.admin.v1.Rebuilt
 	7,  // 10: rcbox.admin.v1.GetClusterStatusResponse.settings:type_name -> rcbox.admin.v1.Settings
 	0,  // 11: rcbox.admin.v1.Settings.log_level:type_name -> rcbox.admin.v1.LogLevel
@@ -3884,45 +4435,51 @@ var file_api_admin_v1_admin_proto_depIdxs = []int32{
 	12, // 14: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
 	1,  // 15: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
 	3,  // 16: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
-	17, // 17: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
-	16, // 18: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
-	18, // 19: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
-	20, // 20: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
-	26, // 21: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
-	27, // 22: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
-	4,  // 23: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
-	16, // 24: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
-	23, // 25: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
-	7,  // 26: rcbox.admin.v1.SetSettingsRequest.settings:type_name -> rcbox.admin.v1.Settings
-	7,  // 27: rcbox.admin.v1.SetSettingsResponse.settings:type_name -> rcbox.admin.v1.Settings
-	21, // 28: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
-	5,  // 29: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
-	24, // 30: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
-	28, // 31: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
-	34, // 32: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
-	36, // 33: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
-	38, // 34: rcbox.admin.v1.Admin.SetSettings:input_type -> rcbox.admin.v1.SetSettingsRequest
-	40, // 35: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
-	30, // 36: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
-	32, // 37: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
-	42, // 38: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
-	44, // 39: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
-	6,  // 40: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	25, // 41: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	29, // 42: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	35, // 43: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
-	37, // 44: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
-	39, // 45: rcbox.admin.v1.Admin.SetSettings:output_type -> rcbox.admin.v1.SetSettingsResponse
-	41, // 46: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
-	31, // 47: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
-	33, // 48: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
-	43, // 49: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
-	45, // 50: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
-	40, // [40:51] is the sub-list for method output_type
-	29, // [29:40] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	19, // 17: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
+	18, // 18: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
+	16, // 19: rcbox.admin.v1.Member.network:type_name -> rcbox.admin.v1.NetworkPort
+	17, // 20: rcbox.admin.v1.NetworkPort.pings:type_name -> rcbox.admin.v1.PeerPing
+	20, // 21: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
+	22, // 22: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
+	28, // 23: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
+	29, // 24: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
+	4,  // 25: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
+	18, // 26: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
+	25, // 27: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
+	7,  // 28: rcbox.admin.v1.SetSettingsRequest.settings:type_name -> rcbox.admin.v1.Settings
+	7,  // 29: rcbox.admin.v1.SetSettingsResponse.settings:type_name -> rcbox.admin.v1.Settings
+	23, // 30: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
+	50, // 31: rcbox.admin.v1.GetTimeTraceResponse.shards:type_name -> rcbox.admin.v1.ShardTrace
+	51, // 32: rcbox.admin.v1.ShardTrace.events:type_name -> rcbox.admin.v1.TraceEvent
+	5,  // 33: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
+	26, // 34: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
+	30, // 35: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
+	36, // 36: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
+	38, // 37: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
+	40, // 38: rcbox.admin.v1.Admin.SetSettings:input_type -> rcbox.admin.v1.SetSettingsRequest
+	42, // 39: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
+	32, // 40: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
+	34, // 41: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
+	44, // 42: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
+	46, // 43: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
+	48, // 44: rcbox.admin.v1.Admin.GetTimeTrace:input_type -> rcbox.admin.v1.GetTimeTraceRequest
+	6,  // 45: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	27, // 46: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	31, // 47: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	37, // 48: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
+	39, // 49: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
+	41, // 50: rcbox.admin.v1.Admin.SetSettings:output_type -> rcbox.admin.v1.SetSettingsResponse
+	43, // 51: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
+	33, // 52: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
+	35, // 53: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
+	45, // 54: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
+	47, // 55: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
+	49, // 56: rcbox.admin.v1.Admin.GetTimeTrace:output_type -> rcbox.admin.v1.GetTimeTraceResponse
+	45, // [45:57] is the sub-list for method output_type
+	33, // [33:45] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_api_admin_v1_admin_proto_init() }
@@ -3931,19 +4488,21 @@ func file_api_admin_v1_admin_proto_init() {
 		return
 	}
 	file_api_admin_v1_admin_proto_msgTypes[2].OneofWrappers = []any{}
-	file_api_admin_v1_admin_proto_msgTypes[35].OneofWrappers = []any{
+	file_api_admin_v1_admin_proto_msgTypes[11].OneofWrappers = []any{}
+	file_api_admin_v1_admin_proto_msgTypes[37].OneofWrappers = []any{
 		(*MigrateTabletRequest_TableId)(nil),
 		(*MigrateTabletRequest_TableName)(nil),
 		(*MigrateTabletRequest_ServerId)(nil),
 		(*MigrateTabletRequest_Member)(nil),
 	}
+	file_api_admin_v1_admin_proto_msgTypes[43].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   41,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,6 +37,7 @@ const (
 	Admin_UndrainMember_FullMethodName    = "/rcbox.admin.v1.Admin/UndrainMember"
 	Admin_GiveUpMigration_FullMethodName  = "/rcbox.admin.v1.Admin/GiveUpMigration"
 	Admin_GiveUpVolumes_FullMethodName    = "/rcbox.admin.v1.Admin/GiveUpVolumes"
+	Admin_GetTimeTrace_FullMethodName     = "/rcbox.admin.v1.Admin/GetTimeTrace"
 )
 
 // AdminClient is the client API for Admin service.
@@ -89,6 +90,10 @@ type AdminClient interface {
 	// nothing is given up, if one of them is not waited for; FAILED_PRECONDITION while nothing is made again, or no checkpoint is known yet;
 	// ABORTED by another store than the one meant.
 	GiveUpVolumes(ctx context.Context, in *GiveUpVolumesRequest, opts ...grpc.CallOption) (*GiveUpVolumesResponse, error)
+	// What shards have done last, event by event, as they tell the coordinator now; each stands still for less than a millisecond meanwhile.
+	// NOT_FOUND for a name that is no member, FAILED_PRECONDITION if none of them is connected; RESOURCE_EXHAUSTED while too much
+	// of the kind is under way. Servers of versions without time traces, and those that were told to record none, say so (ShardTrace.refusal).
+	GetTimeTrace(ctx context.Context, in *GetTimeTraceRequest, opts ...grpc.CallOption) (*GetTimeTraceResponse, error)
 }
 
 type adminClient struct {
@@ -209,6 +214,16 @@ func (c *adminClient) GiveUpVolumes(ctx context.Context, in *GiveUpVolumesReques
 	return out, nil
 }
 
+func (c *adminClient) GetTimeTrace(ctx context.Context, in *GetTimeTraceRequest, opts ...grpc.CallOption) (*GetTimeTraceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetTimeTraceResponse)
+	err := c.cc.Invoke(ctx, Admin_GetTimeTrace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -259,6 +274,10 @@ type AdminServer interface {
 	// nothing is given up, if one of them is not waited for; FAILED_PRECONDITION while nothing is made again, or no checkpoint is known yet;
 	// ABORTED by another store than the one meant.
 	GiveUpVolumes(context.Context, *GiveUpVolumesRequest) (*GiveUpVolumesResponse, error)
+	// What shards have done last, event by event, as they tell the coordinator now; each stands still for less than a millisecond meanwhile.
+	// NOT_FOUND for a name that is no member, FAILED_PRECONDITION if none of them is connected; RESOURCE_EXHAUSTED while too much
+	// of the kind is under way. Servers of versions without time traces, and those that were told to record none, say so (ShardTrace.refusal).
+	GetTimeTrace(context.Context, *GetTimeTraceRequest) (*GetTimeTraceResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -301,6 +320,9 @@ func (UnimplementedAdminServer) GiveUpMigration(context.Context, *GiveUpMigratio
 }
 func (UnimplementedAdminServer) GiveUpVolumes(context.Context, *GiveUpVolumesRequest) (*GiveUpVolumesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GiveUpVolumes not implemented")
+}
+func (UnimplementedAdminServer) GetTimeTrace(context.Context, *GetTimeTraceRequest) (*GetTimeTraceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetTimeTrace not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -521,6 +543,24 @@ func _Admin_GiveUpVolumes_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_GetTimeTrace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetTimeTraceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).GetTimeTrace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_GetTimeTrace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).GetTimeTrace(ctx, req.(*GetTimeTraceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -571,6 +611,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GiveUpVolumes",
 			Handler:    _Admin_GiveUpVolumes_Handler,
+		},
+		{
+			MethodName: "GetTimeTrace",
+			Handler:    _Admin_GetTimeTrace_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -132,6 +132,28 @@ func TestTop(t *testing.T) {
 	contains(t, h.must("top", "box", "-o", "json"), `"operationsPerSecond": 70000`, `"cpuMillicores": null`)
 }
 
+func TestTrace(t *testing.T) {
+	h := newHarness(t)
+	all := h.must("trace", "box")
+	contains(t, all, "box-master-0 shard 0, server 1.0: 3 events", "+0 ns", "+170 ns", "FrameIn", "message handed over, key 17",
+		"+30.0 us", "1 of 2 shards did not answer")
+	contains(t, h.must("trace", "box", "box-master-0", "--shard", "1"), "box-master-0 shard 1")
+
+	var document view.Trace
+	if err := json.Unmarshal([]byte(h.must("trace", "box", "box-master-0", "-o", "json")), &document); err != nil {
+		t.Fatal(err)
+	}
+	if document.Asked != 1 || document.Shards[0].Events[2].SinceBeforeNanoseconds != 30_000 {
+		t.Errorf("as JSON: %+v", document)
+	}
+	if code, _, errs := h.run("trace", "box", "nobody"); code != exitFailed || !strings.Contains(errs, `no member "nobody"`) {
+		t.Errorf("a name that is no member: exit code %d, %s", code, errs)
+	}
+	if code, _, errs := h.run("trace", "box", "--last", "0"); code != exitUsage || !strings.Contains(errs, "--last") {
+		t.Errorf("no events: exit code %d, %s", code, errs)
+	}
+}
+
 func TestRecover(t *testing.T) {
 	h := newHarness(t)
 	contains(t, h.must("recover", "box", "--watch"), "No master was lost")

@@ -94,8 +94,15 @@ Exit codes: 0 done, 1 failed, 2 wrong use; status also 3: the Store is not Avail
 	p.flags.Bind(root)
 	root.SetFlagErrorFunc(usage)
 	root.AddCommand(p.statusCommand(), p.recoverCommand(), p.locateCommand(), p.drainCommand(), p.isolateCommand(), p.drillCommand(),
-		p.topCommand(), p.whyCommand(), p.reportCommand())
+		p.topCommand(), p.netCommand(), p.traceCommand(), p.whyCommand(), p.reportCommand())
+	refuseWrongUse(root)
+	return root
+}
+
+// refuseWrongUse has all commands below say how they are used.
+func refuseWrongUse(root *cobra.Command) {
 	for _, command := range root.Commands() {
+		refuseWrongUse(command)
 		if check := command.Args; check != nil {
 			command.Args = func(command *cobra.Command, arguments []string) error {
 				if err := check(command, arguments); err != nil {
@@ -105,7 +112,6 @@ Exit codes: 0 done, 1 failed, 2 wrong use; status also 3: the Store is not Avail
 			}
 		}
 	}
-	return root
 }
 
 func usage(command *cobra.Command, err error) error {

@@ -73,8 +73,7 @@ func independent(step planner.Step) bool {
 	switch step.(type) {
 	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
 		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.GrowClaim, planner.RestartMember, planner.DrillMember,
-		planner.FenceNode, planner.UnfenceNode,
-		planner.IsolateNode:
+		planner.FenceNode, planner.UnfenceNode, planner.IsolateNode, planner.ReleasePod:
 		return true
 	default:
 		return false
@@ -113,14 +112,12 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.applyObject(ctx, v, step)
 	case planner.CreatePod:
 		return r.createPod(ctx, v, step)
-	case planner.CreateClaim:
-		return r.createClaim(ctx, v, step)
-	case planner.DeleteClaim:
-		return r.deleteClaim(ctx, v, step.Name)
-	case planner.DeleteState:
-		return r.deleteState(ctx, v, step.Name)
-	case planner.GrowClaim:
-		return r.growClaim(ctx, v, step)
+	case planner.ReleasePod:
+		return r.releasePod(ctx, v, step)
+	case planner.CreateClaim, planner.GrowClaim:
+		return r.applyClaim(ctx, v, step)
+	case planner.DeleteClaim, planner.DeleteState:
+		return r.reclaim(ctx, v, step)
 	case planner.RestartMember:
 		return r.endProcess(ctx, v, step, step.Pod)
 	case planner.DrillMember:
@@ -138,11 +135,49 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 	case planner.TellDomain:
 		return r.tellDomain(ctx, v, step)
 	case planner.DeletePod:
-		return r.deletePod(ctx, v, step.Pod)
+		return r.endPod(ctx, v, step)
 	case planner.RetireMember:
 		return r.retireMember(ctx, v, step)
 	default:
 		return r.tellCoordinator(ctx, v, step)
+	}
+}
+
+// endPod deletes a pod. If somebody has ordered it, it counts that the order stands.
+func (r *Reconciler) endPod(ctx context.Context, v *visit, step planner.DeletePod) error {
+	if step.Ordered {
+		if err := r.checkStoreIsFresh(ctx, v); err != nil {
+			return err
+		}
+	}
+	return r.deletePod(ctx, v, step.Pod)
+}
+
+// applyClaim carries out the steps that are about a volume claim alone.
+func (r *Reconciler) applyClaim(ctx context.Context, v *visit, step planner.Step) error {
+	switch step := step.(type) {
+	case planner.CreateClaim:
+		return r.createClaim(ctx, v, step)
+	case planner.GrowClaim:
+		return r.growClaim(ctx, v, step)
+	default:
+		return fmt.Errorf("no way to carry out %T", step)
+	}
+}
+
+// reclaim deletes what outlives a Store. It has the names that a Store has which is made anew under the same one, so that it matters
+// whether it is this one that is being deleted, or it has gone already.
+func (r *Reconciler) reclaim(ctx context.Context, v *visit, step planner.Step) error {
+	if err := r.checkStoreIsFresh(ctx, v); err != nil {
+		return err
+	}
+	switch step := step.(type) {
+	case planner.DeleteClaim:
+		return r.deleteClaim(ctx, v, step.Name)
+	case planner.DeleteState:
+		return r.deleteState(ctx, v, step.Name)
+	default:
+		return fmt.Errorf("no way to carry out %T", step)
 	}
 }
 
@@ -256,6 +291,7 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.Creat
 	}
 	pod, err := resources.Pod(v.observed.Store, resources.PodSpec{
 		Component: step.Component, Member: step.Member, Number: step.Number, Inputs: step.Inputs, Claim: step.Claim,
+		Addresses: step.Addresses,
 	})
 	if err != nil {
 		return err
@@ -266,20 +302,28 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.Creat
 	return nil
 }
 
-// checkStoreIsFresh, once in a visit: pods' names come from the numbers in the status, and in a cache that has not seen the last status yet
-// a name that is on record is free.
+// checkStoreIsFresh, once in a visit: an order in the cache may have been taken back; and pods' names come from the numbers in the status,
+// and in a cache that has not seen the last status yet a name that is on record is free.
 func (r *Reconciler) checkStoreIsFresh(ctx context.Context, v *visit) error {
 	if v.fresh {
 		return nil
 	}
+	if err := r.checkStoreIsPresent(ctx, v); err != nil {
+		return err
+	}
+	v.fresh = true
+	return nil
+}
+
+// checkStoreIsPresent asks the API server whether the Store is as it was seen: spec, annotations, and what is on record.
+func (r *Reconciler) checkStoreIsPresent(ctx context.Context, v *visit) error {
 	seen, now := v.observed.Store, &v1alpha1.Store{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(seen), now); err != nil {
-		return fmt.Errorf("look at the Store before pods are made: %w", err)
+		return fmt.Errorf("look at the Store once more: %w", err)
 	}
 	if now.UID != seen.UID || now.ResourceVersion != seen.ResourceVersion {
 		return fmt.Errorf("the Store was seen at version %s, and is at %s: %w", seen.ResourceVersion, now.ResourceVersion, errStale)
 	}
-	v.fresh = true
 	return nil
 }
 

@@ -276,7 +276,10 @@ func (r *PerfReconciler) createClient(ctx context.Context, o perf.Observed, inde
 			return fmt.Errorf("apply NetworkPolicy %s: %w", *policy.Name, err)
 		}
 	}
-	pod := resources.PerfClient(o.Run, o.Store, index)
+	pod, err := resources.PerfClient(o.Run, o.Store, index)
+	if err != nil {
+		return err
+	}
 	if err := r.Client.Apply(ctx, pod, FieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply Pod %s: %w", *pod.Name, err)
 	}

@@ -191,6 +191,19 @@ func memberOf(member *adminv1.Member) planner.Member {
 			seen.Backup = addBackup(seen.Backup, shard.GetBackup())
 		}
 	}
+	for _, port := range member.GetNetwork() {
+		seen.Ports = append(seen.Ports, portOf(port))
+	}
+	return seen
+}
+
+func portOf(port *adminv1.NetworkPort) planner.Port {
+	seen := planner.Port{IP: port.GetIp(), LinkDown: port.LinkUp != nil && !port.GetLinkUp()}
+	for _, ping := range port.GetPings() {
+		if ping.GetRoundTripNs() == 0 {
+			seen.Unreached = append(seen.Unreached, ping.GetMember())
+		}
+	}
 	return seen
 }
 

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -135,5 +136,19 @@ func TestClusterOfCopies(t *testing.T) {
 	}
 	if unknown := clusterOf(&adminv1.GetClusterStatusResponse{StateKind: 99}); unknown.State != "" {
 		t.Errorf("a state that this build does not know is taken for %q", unknown.State)
+	}
+}
+
+// A port of which a process does not know whether it has a link has not lost it, and a peer that answers is reached.
+func TestPortsOfMembers(t *testing.T) {
+	up, down := true, false
+	member := memberOf(&adminv1.Member{Network: []*adminv1.NetworkPort{
+		{Ip: "10.0.0.1", LinkUp: &up, Pings: []*adminv1.PeerPing{{Member: "b", RoundTripNs: 7_000}, {Member: "c"}}},
+		{Ip: "10.1.0.1", LinkUp: &down},
+		{Ip: "10.2.0.1"},
+	}})
+	want := []planner.Port{{IP: "10.0.0.1", Unreached: []string{"c"}}, {IP: "10.1.0.1", LinkDown: true}, {IP: "10.2.0.1"}}
+	if !reflect.DeepEqual(member.Ports, want) {
+		t.Errorf("%v, not %v", member.Ports, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/network"
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
@@ -50,6 +51,14 @@ var (
 		Name: "rcbox_store_drill_end_timestamp_seconds",
 		Help: "When the last drill ended that ended so: Succeeded, TooSlow, Failed, Missed, Refused.",
 	}, []string{"namespace", "name", "state"})
+	addressesGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_addresses",
+		Help: "Addresses for masters' ports by pool: all, free, in quarantine, and spare: how many should be free.",
+	}, []string{"namespace", "name", "pool", "state"})
+	refusalsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_refused_pods",
+		Help: "Masters' pods that kubelets did not admit, one after the other, of members that have none that was.",
+	}, []string{"namespace", "name"})
 	stepsCounter = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rcbox_operator_steps_total",
 		Help: "Steps that the operator carried out, by kind.",
@@ -58,7 +67,7 @@ var (
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is global
 	metrics.Registry.MustRegister(conditionGauge, mastersGauge, lossesGauge, shortGauge, recoveriesGauge, expectedGauge, targetGauge,
-		drillGauge, drillEndGauge, stepsCounter)
+		drillGauge, drillEndGauge, addressesGauge, refusalsGauge, stepsCounter)
 }
 
 func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
@@ -85,6 +94,7 @@ func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
 	}
 	recoveriesGauge.WithLabelValues(store.Namespace, store.Name).Set(underWay)
 	observeCapacity(store, next)
+	observeNetwork(store, next)
 	for i := range next.Drills {
 		observeDrill(store, &next.Drills[i])
 	}
@@ -124,6 +134,35 @@ func observeCapacity(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
 	targetGauge.WithLabelValues(store.Namespace, store.Name).Set(target.Seconds())
 }
 
+// observeNetwork has nothing to say of pools that are not there any more.
+func observeNetwork(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
+	addressesGauge.DeletePartialMatch(prometheus.Labels{"namespace": store.Namespace, "name": store.Name})
+	refused := 0.0
+	for i := range next.Masters.Members {
+		if refusals := next.Masters.Members[i].Refusals; refusals != nil {
+			refused += float64(refusals.Count)
+		}
+	}
+	refusalsGauge.WithLabelValues(store.Namespace, store.Name).Set(refused)
+	if next.Network == nil {
+		return
+	}
+	for _, pool := range next.Network.Pools {
+		quarantined := 0
+		for _, entry := range next.Network.Quarantined {
+			if network.IsIn(entry.IP, pool.Range) {
+				quarantined++
+			}
+		}
+		for state, value := range map[string]float64{
+			"all": float64(pool.Size), "free": float64(pool.Free), "quarantined": float64(quarantined),
+			"spare": float64(planner.SpareAddresses(&store.Spec)),
+		} {
+			addressesGauge.WithLabelValues(store.Namespace, store.Name, pool.Range, state).Set(value)
+		}
+	}
+}
+
 // forget a Store that is gone.
 func forget(key types.NamespacedName) {
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
@@ -136,6 +175,8 @@ func forget(key types.NamespacedName) {
 	targetGauge.DeletePartialMatch(labels)
 	drillGauge.DeletePartialMatch(labels)
 	drillEndGauge.DeletePartialMatch(labels)
+	addressesGauge.DeletePartialMatch(labels)
+	refusalsGauge.DeletePartialMatch(labels)
 }
 
 func countStep(step planner.Step) {

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -76,7 +77,7 @@ func (c *nodeCache) areHidden() bool {
 func (r *Reconciler) observeMemberNodes(ctx context.Context, v *visit) {
 	o := &v.observed
 	o.Nodes = map[string]planner.Node{}
-	if o.Store.Spec.Replication.Factor == 0 {
+	if o.Store.Spec.Replication.Factor == 0 && !o.Store.Spec.HasPorts() {
 		return
 	}
 	lastRead := map[string]time.Time{}
@@ -85,6 +86,10 @@ func (r *Reconciler) observeMemberNodes(ctx context.Context, v *visit) {
 			seen, _ := r.nodes.get(pod.Node)
 			lastRead[pod.Node] = seen.at
 		}
+	}
+	for _, node := range quarantinedNodes(o.Store) {
+		seen, _ := r.nodes.get(node)
+		lastRead[node] = seen.at
 	}
 	names := slices.SortedFunc(maps.Keys(lastRead), func(a, b string) int { return lastRead[a].Compare(lastRead[b]) })
 	for i, name := range names {
@@ -239,7 +244,8 @@ func claimOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// stillPlanned looks at everything once more that a step depends on which cannot be taken back, and says whether it is still right.
+// stillPlanned looks at everything once more that a step depends on which cannot be taken back, and says whether it is still right. Not at
+// the cache: what it does not have yet may be a record that was withdrawn, or another process that was told to end.
 func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step planner.Step) error {
 	if v.coordinator == nil {
 		return fmt.Errorf("%s: the coordinator was not reached", step.Describe())
@@ -248,16 +254,19 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step planner.St
 	if err != nil {
 		return fmt.Errorf("%s: ask the coordinator once more: %w", step.Describe(), err)
 	}
+	if err := r.checkStoreIsPresent(ctx, v); err != nil {
+		return fmt.Errorf("%s: %w", step.Describe(), err)
+	}
 	again := &visit{observed: v.observed}
 	again.observed.Nodes = maps.Clone(v.observed.Nodes)
-	if err := r.observeClaims(ctx, again); err != nil {
+	if err := errors.Join(observePods(ctx, r.Live, again), observeClaims(ctx, r.Live, again)); err != nil {
 		return err
 	}
 	cluster := clusterOf(response)
 	again.observed.Cluster, again.observed.Now = &cluster, r.Now()
 	r.observeDisplaced(ctx, again)
 	r.observeFences(ctx, again)
-	for _, planned := range planner.Make(again.observed).Steps {
+	for _, planned := range r.makePlan(again.observed).Steps {
 		if reflect.DeepEqual(planned, step) {
 			return nil
 		}

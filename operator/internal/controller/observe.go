@@ -69,17 +69,13 @@ type fixedObject struct {
 
 func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit, error) {
 	v := &visit{observed: planner.Observed{Now: r.Now(), Store: store, DefaultImage: r.DefaultImage}}
-	pods := &corev1.PodList{}
-	if err := r.Client.List(ctx, pods, client.InNamespace(store.Namespace),
-		client.MatchingLabels{v1alpha1.LabelStore: store.Name}); err != nil {
-		return nil, fmt.Errorf("list the Store's pods: %w", err)
+	if err := observePods(ctx, r.Client, v); err != nil {
+		return nil, err
 	}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; metav1.IsControlledBy(pod, store) {
-			v.observed.Pods = append(v.observed.Pods, podOf(pod))
-		}
+	if err := observeClaims(ctx, r.Client, v); err != nil {
+		return nil, err
 	}
-	if err := r.observeClaims(ctx, v); err != nil {
+	if err := r.observeForeign(ctx, v); err != nil {
 		return nil, err
 	}
 	if store.DeletionTimestamp != nil {
@@ -96,11 +92,27 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 	return v, nil
 }
 
+func observePods(ctx context.Context, reader client.Reader, v *visit) error {
+	store := v.observed.Store
+	pods := &corev1.PodList{}
+	if err := reader.List(ctx, pods, client.InNamespace(store.Namespace),
+		client.MatchingLabels{v1alpha1.LabelStore: store.Name}); err != nil {
+		return fmt.Errorf("list the Store's pods: %w", err)
+	}
+	v.observed.Pods = nil
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; metav1.IsControlledBy(pod, store) {
+			v.observed.Pods = append(v.observed.Pods, podOf(pod))
+		}
+	}
+	return nil
+}
+
 // observeClaims finds claims by label: they have no owner, so that they can outlive the Store.
-func (r *Reconciler) observeClaims(ctx context.Context, v *visit) error {
+func observeClaims(ctx context.Context, reader client.Reader, v *visit) error {
 	store := v.observed.Store
 	claims := &corev1.PersistentVolumeClaimList{}
-	if err := r.Client.List(ctx, claims, client.InNamespace(store.Namespace),
+	if err := reader.List(ctx, claims, client.InNamespace(store.Namespace),
 		client.MatchingLabels{v1alpha1.LabelStore: store.Name}); err != nil {
 		return fmt.Errorf("list the Store's volume claims: %w", err)
 	}
@@ -314,5 +326,6 @@ func podOf(pod *corev1.Pod) planner.Pod {
 	if pod.DeletionTimestamp != nil {
 		seen.EndsAt = pod.DeletionTimestamp.Time
 	}
+	seePorts(&seen, pod)
 	return seen
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -70,7 +71,7 @@ func (a *simulatedAPI) put(object client.Object) {
 		object.SetCreationTimestamp(metav1.NewTime(a.s.now))
 	}
 	_, isStore := object.(*v1alpha1.Store)
-	if isStore && object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
+	if (isStore || hasEndedForGood(object)) && object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
 		delete(a.objects, keyOf(object))
 		return
 	}
@@ -158,11 +159,12 @@ type operatorClient struct {
 	*simulatedAPI
 	view
 
-	cache map[objectKey]client.Object
+	operator *simulatedOperator
+	cache    map[objectKey]client.Object
 }
 
-func (a *simulatedAPI) newOperatorClient() *operatorClient {
-	c := &operatorClient{simulatedAPI: a, cache: maps.Clone(a.objects)}
+func (a *simulatedAPI) newOperatorClient(operator *simulatedOperator) *operatorClient {
+	c := &operatorClient{simulatedAPI: a, operator: operator, cache: maps.Clone(a.objects)}
 	c.view = view{func() map[objectKey]client.Object { return c.cache }, a.Client}
 	return c
 }
@@ -200,6 +202,13 @@ func (c *operatorClient) Apply(ctx context.Context, configuration runtime.ApplyC
 			return c.create(text, &corev1.Pod{})
 		case "PersistentVolumeClaim":
 			return c.create(text, &corev1.PersistentVolumeClaim{})
+		case "Lease":
+			// The fake client gives whoever applies a Lease for the second time its whole spec.
+			there := &coordinationv1.Lease{}
+			if err := c.Client.Get(ctx, client.ObjectKey{Namespace: head.Namespace, Name: head.Name}, there); err == nil {
+				return nil
+			}
+			return c.Client.Apply(ctx, configuration, options...)
 		default:
 			return c.Client.Apply(ctx, configuration, options...)
 		}
@@ -259,6 +268,7 @@ func (c *operatorClient) merge(there client.Object, changes []byte, into client.
 	if !isObject {
 		return fmt.Errorf("%T is no object", after)
 	}
+	c.s.checkPatch(there, object)
 	c.put(object)
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
 	return nil
@@ -308,7 +318,7 @@ func (c *operatorClient) Delete(ctx context.Context, object client.Object, optio
 			p.ResourceVersion != nil && *p.ResourceVersion != there.GetResourceVersion()) {
 			return conflict(object.GetName())
 		}
-		c.s.checkDelete(there)
+		c.s.checkDelete(c.operator, there)
 		c.tellToEnd(there)
 		return nil
 	})
@@ -319,7 +329,7 @@ func (a *simulatedAPI) tellToEnd(object client.Object) {
 	if object.GetDeletionTimestamp() != nil {
 		return
 	}
-	if pod, isPod := object.(*corev1.Pod); isPod && pod.Spec.NodeName == "" {
+	if pod, isPod := object.(*corev1.Pod); isPod && pod.Spec.NodeName == "" && len(pod.Finalizers) == 0 {
 		delete(a.objects, keyOf(object))
 		return
 	}

@@ -1,23 +1,16 @@
 package controller
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -26,25 +19,9 @@ const second = time.Second
 // process is what really runs in a pod; the pod's status is what its kubelet has said of it.
 type process struct {
 	running bool
-	// restarts counts those before it.
-	restarts int
-}
-
-// cluster is the state of the store's coordinators, which outlives them.
-type cluster struct {
-	term    uint64
-	leader  types.UID // the pod; empty while nobody leads
-	members map[string]*memberState
-	// tablets of dead members that are on their way to others, and for how many seconds copies are still being made anew.
-	lost, short uint64
-}
-
-type memberState struct {
-	instance string
-	tablets  uint64
-	isDead   bool // known to be
-	draining bool
-	copies   uint64 // that others still need
+	// restarts counts those before it, and crashedAt is when the last of them ended.
+	restarts  int
+	crashedAt time.Time
 }
 
 func (s *simulation) pods() []*corev1.Pod { return all[*corev1.Pod](s.api.objects) }
@@ -89,12 +66,15 @@ func (s *simulation) enlisted(name string) *corev1.Pod {
 }
 
 func (s *simulation) lacksCopies() bool {
-	return s.isReplicated() && (s.cluster.lost > 0 || s.cluster.short > 0)
+	return s.isReplicated() && (s.cluster.lost() > 0 || s.cluster.short > 0)
 }
 
 // tick lets kubelets, the scheduler and processes go on for a second.
 func (s *simulation) tick() {
 	s.now = s.now.Add(second)
+	s.takeBackOrders()
+	s.emptyOutOfService()
+	s.failOnBroken()
 	for _, pod := range s.pods() {
 		switch {
 		case pod.Spec.NodeName == "":
@@ -102,7 +82,7 @@ func (s *simulation) tick() {
 		case s.dead[pod.Spec.NodeName]:
 		case pod.DeletionTimestamp != nil:
 			delete(s.processes, pod.UID)
-			delete(s.api.objects, keyOf(pod))
+			s.endPod(pod)
 		case pod.Status.Phase != corev1.PodFailed:
 			s.kubelet(pod)
 		}
@@ -128,7 +108,7 @@ func (s *simulation) schedule(pod *corev1.Pod) {
 	if node == "" {
 		node = s.freeNode(pod)
 	}
-	if node == "" || s.dead[node] {
+	if !s.takesPods(node) {
 		return
 	}
 	edit(s.api, pod.Name, func(pod *corev1.Pod) { pod.Spec.NodeName = node })
@@ -143,7 +123,7 @@ func (s *simulation) freeNode(pod *corev1.Pod) string {
 		taken[other.Spec.NodeName] = taken[other.Spec.NodeName] || isMaster(other) && isMaster(pod)
 	}
 	for _, node := range all[*corev1.Node](s.api.objects) {
-		if !s.dead[node.Name] && !taken[node.Name] {
+		if s.takesPods(node.Name) && !taken[node.Name] {
 			return node.Name
 		}
 	}
@@ -200,16 +180,18 @@ func (s *simulation) setStatus(name string, isReady bool) {
 				{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(s.now)},
 			}
 		}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
-			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		container := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+		if p := s.processes[pod.UID]; !p.crashedAt.IsZero() {
+			container.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(p.crashedAt)}
 		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{container}
 	})
 }
 
 // stop ends a pod's process; its kubelet says so at once, or the process is running again before it has.
 func (s *simulation) stop(pod *corev1.Pod, isTold bool) {
 	if p := s.processes[pod.UID]; p != nil {
-		p.running = false
+		p.running, p.crashedAt = false, s.now
 	}
 	if s.cluster.leader == pod.UID {
 		s.cluster.leader = ""
@@ -230,86 +212,6 @@ func (s *simulation) releaseClaims() {
 		if claim.DeletionTimestamp != nil && !slices.ContainsFunc(s.pods(), uses) {
 			delete(s.api.objects, keyOf(claim))
 		}
-	}
-}
-
-// elect has a coordinator lead that runs, if none does.
-func (s *simulation) elect() {
-	for _, pod := range s.pods() {
-		if pod.UID == s.cluster.leader && s.runs(pod) {
-			return
-		}
-	}
-	s.cluster.leader = ""
-	for _, pod := range s.pods() {
-		if !isMaster(pod) && s.runs(pod) {
-			s.cluster.leader = pod.UID
-			s.cluster.term++
-			return
-		}
-	}
-}
-
-// recover gives what dead processes held to others, a tablet a second, and has copies made anew.
-func (s *simulation) recover() {
-	if !s.isReplicated() {
-		return
-	}
-	s.cluster.short -= min(s.cluster.short, 1)
-	var alive *memberState
-	for _, name := range slices.Sorted(maps.Keys(s.cluster.members)) {
-		member := s.cluster.members[name]
-		if s.enlisted(name) != nil {
-			member.isDead = false
-			if !member.draining || alive == nil {
-				alive = member
-			}
-			continue
-		}
-		s.cluster.lost += member.tablets
-		member.tablets = 0
-		if !member.isDead {
-			member.isDead, s.cluster.short = true, 3
-		}
-	}
-	if alive != nil && s.cluster.lost > 0 {
-		alive.tablets++
-		s.cluster.lost--
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.cluster.members)) {
-		leaving := s.cluster.members[name]
-		if !leaving.draining {
-			continue
-		}
-		leaving.copies -= min(leaving.copies, 1) // also those of one that is dead: they are made anew elsewhere
-		if alive != nil && alive != leaving && !alive.draining && leaving.tablets > 0 {
-			leaving.tablets--
-			alive.tablets++
-		}
-	}
-}
-
-func (s *simulation) enlist() {
-	for _, pod := range s.pods() {
-		if !isMaster(pod) || !s.runs(pod) || pod.DeletionTimestamp != nil || s.keptOut[string(pod.UID)] {
-			continue
-		}
-		member := s.cluster.members[memberName(pod)]
-		if member == nil {
-			member = &memberState{}
-			s.cluster.members[memberName(pod)] = member
-		}
-		if member.instance == s.instance(pod) {
-			continue
-		}
-		if s.enlisted(memberName(pod)) != nil {
-			continue // two pods of one member: checkCreate has said so
-		}
-		if s.isReplicated() { // what its predecessor held is recovered first
-			s.cluster.lost, s.cluster.short = s.cluster.lost+member.tablets, 3
-			member.tablets = 0
-		}
-		member.instance, member.isDead = s.instance(pod), false
 	}
 }
 
@@ -362,137 +264,6 @@ func (s *simulation) presentClaims() map[string]*corev1.PersistentVolumeClaim {
 		}
 	}
 	return present
-}
-
-// coordinatorOf is an admin.Client of the coordinator that has an IP, if one has.
-type coordinatorOf struct {
-	s  *simulation
-	ip string
-}
-
-func (s *simulation) dial(ip string, _ int) (admin.Client, error) { return &coordinatorOf{s, ip}, nil }
-
-func (c *coordinatorOf) Close() error { return nil }
-
-// leads fails unless the process that was called leads, and answers.
-func (c *coordinatorOf) leads() error {
-	if c.s.now.Before(c.s.muteUntil) || c.s.chance(c.s.faults.coordinator) {
-		return grpcstatus.Error(codes.DeadlineExceeded, "the coordinator does not answer")
-	}
-	for _, pod := range c.s.pods() {
-		if pod.Status.PodIP == c.ip && pod.UID == c.s.cluster.leader && c.s.runs(pod) {
-			return nil
-		}
-	}
-	return grpcstatus.Error(codes.Unavailable, "nobody who leads is there")
-}
-
-func (c *coordinatorOf) Status(context.Context) (*adminv1.GetClusterStatusResponse, error) {
-	if err := c.leads(); err != nil {
-		return nil, err
-	}
-	s := c.s
-	response := &adminv1.GetClusterStatusResponse{
-		ClusterId: 1, BuildVersion: "simulated", StateKind: adminv1.StateKind_STATE_KIND_KUBERNETES,
-		Leader: &adminv1.Leader{Term: s.cluster.term},
-	}
-	if s.store().Spec.Coordinator.State.Type == v1alpha1.StateVolume {
-		response.StateKind = adminv1.StateKind_STATE_KIND_FILE
-	}
-	if s.cluster.lost > 0 {
-		response.Recoveries = []*adminv1.Recovery{{ServerId: 1, Member: "somebody", TabletsLeft: s.cluster.lost}}
-	}
-	for i, name := range slices.Sorted(maps.Keys(s.cluster.members)) {
-		response.Members = append(response.Members, s.report(name, uint64(i+1)))
-		response.TableCount += s.cluster.members[name].tablets
-	}
-	return response, nil
-}
-
-func (s *simulation) report(name string, id uint64) *adminv1.Member {
-	member := s.cluster.members[name]
-	isUp := s.enlisted(name) != nil
-	reported := &adminv1.Member{
-		Name: name, Instance: member.instance, State: adminv1.MemberState_MEMBER_STATE_UNREACHABLE,
-		Shards: []*adminv1.Shard{{
-			ServerId: id, Connected: isUp, Serving: true, TabletCount: member.tablets, LogCapacityBytes: 1 << 30,
-			Replicas: uint32(s.store().Spec.Replication.Factor), Segments: 10, SegmentsShort: s.cluster.short,
-		}},
-	}
-	if isUp {
-		reported.State = adminv1.MemberState_MEMBER_STATE_UP
-	}
-	if member.draining {
-		reported.Draining = &adminv1.Draining{Drained: s.isDrained(member), Tablets: member.tablets, Copies: member.copies}
-	}
-	return reported
-}
-
-func (s *simulation) isDrained(member *memberState) bool {
-	return member.draining && member.tablets == 0 && member.copies == 0 && s.cluster.lost == 0
-}
-
-// answer carries something out, and may lose the answer.
-func (c *coordinatorOf) answer(do func() error) error {
-	if err := c.leads(); err != nil {
-		return err
-	}
-	if err := do(); err != nil {
-		return err
-	}
-	if c.s.chance(c.s.faults.coordinator) {
-		return grpcstatus.Error(codes.DeadlineExceeded, "the answer was lost")
-	}
-	return nil
-}
-
-func (c *coordinatorOf) RemoveMember(_ context.Context, name, instance string) error {
-	return c.answer(func() error {
-		member := c.s.cluster.members[name]
-		if member != nil && member.tablets > 0 {
-			return &admin.RefusedError{Member: name, Message: fmt.Sprintf("%s owns %d tablets", name, member.tablets)}
-		}
-		c.s.trace("the coordinator lets %s go", name)
-		c.s.checkRemove(name)
-		if instance != "" {
-			c.s.keptOut[instance] = true
-		}
-		if member != nil && !c.s.isDrained(member) && c.s.isReplicated() {
-			c.s.cluster.short = 3
-		}
-		delete(c.s.cluster.members, name)
-		return nil
-	})
-}
-
-// SetSettings is not asked for: the simulated coordinator says of no setting that it is in force, as an older build does.
-func (c *coordinatorOf) SetSettings(context.Context, *adminv1.Settings) error {
-	return errors.New("no settings are known")
-}
-
-func (c *coordinatorOf) DrainMember(_ context.Context, name string) error {
-	return c.answer(func() error {
-		member := c.s.cluster.members[name]
-		if member == nil {
-			return grpcstatus.Error(codes.NotFound, "no such member")
-		}
-		for other, staying := range c.s.cluster.members {
-			if other != name && !staying.draining {
-				member.draining, member.copies = true, 3
-				return nil
-			}
-		}
-		return &admin.RefusedError{Member: name, Message: "nobody would stay but " + name}
-	})
-}
-
-func (c *coordinatorOf) UndrainMember(_ context.Context, name string) error {
-	return c.answer(func() error {
-		if member := c.s.cluster.members[name]; member != nil {
-			member.draining = false
-		}
-		return nil
-	})
 }
 
 func (s *simulation) describe() string {

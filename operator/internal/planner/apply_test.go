@@ -46,6 +46,8 @@ func (w *world) apply(step planner.Step) (refused string) {
 		w.store.Finalizers = nil
 	case planner.ApplyObject:
 		w.objects[step.Name] = planner.ObjectCurrent
+	case planner.ReleasePod:
+		w.releasePod(step)
 	case planner.CreateClaim:
 		if _, there := w.claims[step.Name]; there {
 			panic("the claim " + step.Name + " is there already")
@@ -342,7 +344,9 @@ func (w *world) createPod(step planner.CreatePod) {
 	w.pods[name] = &fakePod{Pod: planner.Pod{
 		Name: name, UID: fmt.Sprintf("uid%d.", w.uids), ResourceVersion: "1", Component: step.Component, Member: step.Member,
 		Number: step.Number, CreatedAt: w.now, Inputs: step.Inputs, Claim: step.Claim,
+		Addresses: step.Addresses, IsHeld: len(step.Addresses) > 0,
 	}}
+	w.checkAddresses(w.pods[name])
 }
 
 // deletePod by the operator: the gate that must hold.

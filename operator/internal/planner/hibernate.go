@@ -37,6 +37,7 @@ func (p *planning) hibernate() {
 			return true
 		}
 	})
+	p.releaseAll()
 	if state.PodsLeft = p.endAll(v1alpha1.ComponentMaster); state.PodsLeft == 0 {
 		state.PodsLeft = p.endAll(v1alpha1.ComponentCoordinator)
 	}
@@ -72,7 +73,7 @@ func (p *planning) endAll(component string) int {
 		case !pod.Terminating():
 			ref := pod.Ref()
 			ref.ResourceVersion = "" // whatever it does meanwhile, it goes
-			p.add(DeletePod{Member: pod.Member, Pod: ref, Why: "the Store is hibernated"})
+			p.add(DeletePod{Member: pod.Member, Pod: ref, Why: "the Store is hibernated", Ordered: true})
 			left++
 		case p.observed.Now.Before(pod.EndsAt.Add(goneAfter)):
 			left++

@@ -4,6 +4,7 @@ package planner
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/network"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -41,6 +43,8 @@ type Observed struct {
 	LeaderPod string
 	// Refusal is why a coordinator that was elected must not lead; empty where there is none such.
 	Refusal string
+	// Foreign are the other Stores whose members have ports of their own, by name.
+	Foreign []Foreign
 	// StateObjects are the names of the ConfigMaps that the coordinator's state is in; only of a Store that is being deleted.
 	StateObjects []string
 }
@@ -86,6 +90,17 @@ type Pod struct {
 	DomainKnown bool
 	// CrashedAt is when its process last ended by itself; zero if it never has.
 	CrashedAt time.Time
+	// Addresses of its ports; none for a pod on the pod network alone.
+	Addresses []netip.Addr
+	// Ended: its kubelet says that all has ended that ran in it, or it never was on a node.
+	Ended bool
+	// IsHeld: it stays until it is let go, though it was told to end.
+	IsHeld bool
+	// Attached is what Multus says of its ports; AttachedKnown is whether it has.
+	Attached      []network.Attached
+	AttachedKnown bool
+	// Refused is why its kubelet did not admit it, in Kubernetes' words; empty if it did.
+	Refused string
 	// Trouble is why it does not run, in Kubernetes' words; empty when it does, or is on its way.
 	Trouble string
 }
@@ -238,6 +253,17 @@ type Member struct {
 	Domain string
 	// Draining is set while it is to leave the store.
 	Draining *Draining
+	// Ports beside TCP on the pod network, as its process tells of them.
+	Ports []Port
+}
+
+// Port of a member, as its process tells of it.
+type Port struct {
+	IP string
+	// LinkDown is false, too, where the process does not know.
+	LinkDown bool
+	// Unreached are the members whose ports it should reach and does not: they are spoken to over the pod network.
+	Unreached []string
 }
 
 // Draining is how far a member is with leaving the store.

@@ -51,6 +51,8 @@ type Plan struct {
 	HeldBack string
 	// Drills is what becomes of them.
 	Drills Drills
+	// Addresses of masters' ports.
+	Addresses Addresses
 	// Fences are the nodes that are fenced, or are to be.
 	Fences []v1alpha1.FenceStatus
 	// Next is when to look again, if nothing happens before.
@@ -82,6 +84,11 @@ type MemberView struct {
 	Evacuation *Evacuation
 	// Failures is what went wrong with it lately where it is.
 	Failures *v1alpha1.FailureStatus
+	// Addresses on its ports; AddressWait is what it waits for until it gets a pod with some.
+	Addresses   []Address
+	AddressWait string
+	// Refusals of its pods by kubelets, one after the other; nil if there were none, or one was admitted since.
+	Refusals *v1alpha1.RefusalStatus
 }
 
 // Tablets is how many parts of tables the member holds.
@@ -113,6 +120,7 @@ func Make(o Observed) Plan {
 type planning struct {
 	observed *Observed
 	plan     Plan
+	book     *addressBook
 }
 
 func (p *planning) add(step Step) { p.plan.Steps = append(p.plan.Steps, step) }
@@ -159,6 +167,7 @@ func (p *planning) build() {
 		}
 	}
 	p.keepCoordinators()
+	p.openBook()
 	masters := o.masters()
 	allUp := true
 	for _, m := range masters {
@@ -166,6 +175,7 @@ func (p *planning) build() {
 		p.plan.Masters = append(p.plan.Masters, p.keep(m, v1alpha1.ComponentMaster, wanted))
 		allUp = allUp && (!wanted || m.up())
 	}
+	p.closeBook(masters)
 	if o.Cluster == nil || !allUp {
 		p.lookAgainIn(UnsettledInterval)
 	}
@@ -201,6 +211,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 	if component == v1alpha1.ComponentMaster {
 		view.Lost, view.Evacuation = p.lostNode(m, &view), p.evacuation(m, &view)
 		view.Failures = p.failures(m, &view)
+		view.Addresses, view.Refusals = p.book.keepAddresses(m), p.refusals(m)
 	}
 	inputs := resources.InputsFor(o.Store, component, p.plan.Image, o.StateType())
 	view.Claim = p.claim(m, component, inputs, wanted)
@@ -224,7 +235,7 @@ func (p *planning) fill(m *member, view *MemberView, component string, inputs re
 		p.lookAgainIn(UnsettledInterval)
 	case view.Wanted || m.tablets() > 0:
 		// One that is not wanted but still owns tablets stays a member until they are dropped.
-		p.createPod(m, component, inputs)
+		view.AddressWait = p.createPod(m, component, inputs)
 	}
 }
 
@@ -259,7 +270,7 @@ func (p *planning) keepPod(m *member, view *MemberView, component string, inputs
 
 // replaceEnded: one whose process is still connected may only be replaced when it has let go.
 func (p *planning) replaceEnded(m *member, view *MemberView, component string) {
-	wait := endedPodInterval - p.observed.Now.Sub(view.Pod.CreatedAt)
+	wait := pauseAfter(view.Refusals) - p.observed.Now.Sub(view.Pod.CreatedAt)
 	if view.Up && component == v1alpha1.ComponentMaster {
 		wait = UnsettledInterval
 	}
@@ -272,16 +283,26 @@ func (p *planning) replaceEnded(m *member, view *MemberView, component string) {
 	p.lookAgainIn(UnsettledInterval)
 }
 
-func (p *planning) createPod(m *member, component string, inputs resources.Inputs) {
+// createPod gives the member a pod, unless it waits for an address.
+func (p *planning) createPod(m *member, component string, inputs resources.Inputs) (waitsFor string) {
 	p.lookAgainIn(UnsettledInterval)
 	step := CreatePod{Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Why: whyCreate(m, inputs)}
 	if inputs.InVolume() {
 		step.Claim = claimName(m, component)
 		if p.observed.Claims[step.Claim].Terminating {
-			return // until it is gone: a pod would keep it, but a volume that somebody deletes is to go
+			return "" // until it is gone: a pod would keep it, but a volume that somebody deletes is to go
+		}
+	}
+	if inputs.Network != nil && len(inputs.Network.Ports) > 0 {
+		if p.plan.Addresses.Error != "" {
+			return p.plan.Addresses.Error
+		}
+		if step.Addresses, waitsFor = p.book.allot(m.name); waitsFor != "" {
+			return waitsFor
 		}
 	}
 	p.add(step)
+	return ""
 }
 
 // claimName is that of the volume claim that the member has, or is to get.
@@ -378,6 +399,7 @@ func (p *planning) whyReplace(view *MemberView) string {
 func (p *planning) tearDown() {
 	o := p.observed
 	p.plan.Next = UnsettledInterval
+	p.releaseAll()
 	if !hasFinalizer(o.Store) {
 		return
 	}

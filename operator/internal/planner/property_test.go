@@ -178,6 +178,14 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 				w.stop(pod)
 			}
 		},
+		"pod is removed by force": func(t *rapid.T) {
+			// Of one that is on record: whoever takes a pod away, finalizer and all, before the operator has written down that it made
+			// it, takes the only trace of it with him.
+			if pod := anyPod(t); len(pod.Addresses) > 0 && w.names[pod.Name] {
+				w.removeByForce(pod)
+			}
+		},
+		"somebody says what is silent": func(*rapid.T) { w.sayWhatIsSilent() },
 		"pod is evicted": func(t *rapid.T) {
 			pod := anyPod(t)
 			w.stop(pod)
@@ -205,6 +213,11 @@ func checkSettles(t *rapid.T, w *world) {
 	w.rigid = false
 	w.store.Spec.Paused, w.store.Spec.Recovery.Drill = false, nil
 	checkSleeps(t, w)
+	for node := range w.strayNodes() {
+		w.killStrays(node)
+	}
+	w.visit(false)
+	w.sayWhatIsSilent()
 	w.nodesComeBack() // a member that slept cannot start on a node that was isolated while it ran there
 	plan, refused, settled := w.settle(300)
 	if !settled {

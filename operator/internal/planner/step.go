@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"net/netip"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/resources"
@@ -50,7 +51,16 @@ type CreatePod struct {
 	Inputs    resources.Inputs
 	// Claim is the name of its volume claim; empty if it needs none.
 	Claim string
-	Why   string
+	// Addresses of its ports, if it has any.
+	Addresses []netip.Addr
+	Why       string
+}
+
+// ReleasePod lets a pod vanish that was told to end and was kept until it was known that it sends nothing any more.
+type ReleasePod struct {
+	Member string
+	Pod    PodRef
+	Why    string
 }
 
 // CreateClaim makes a volume claim of a member. It is made before the pod that needs it, and never changed.
@@ -153,6 +163,8 @@ type DeletePod struct {
 	Member string
 	Pod    PodRef
 	Why    string
+	// Ordered by the spec, whatever runs in it: the order has to be in force still.
+	Ordered bool
 }
 
 // RetireMember asks the coordinator to let a member go and then, only if it did, ends its pod. The coordinator refuses while the member
@@ -194,6 +206,11 @@ func (s ApplyObject) Describe() string { return fmt.Sprintf("apply %s %s: %s", s
 // Describe implements Step.
 func (s CreatePod) Describe() string {
 	return fmt.Sprintf("create pod %d of %s: %s", s.Number, s.Member, s.Why)
+}
+
+// Describe implements Step.
+func (s ReleasePod) Describe() string {
+	return fmt.Sprintf("release pod %s of %s: %s", s.Pod.Name, s.Member, s.Why)
 }
 
 // Describe implements Step.
@@ -288,6 +305,9 @@ func (s ApplyObject) Reason() string {
 // Reason implements Step.
 func (CreatePod) Reason() string { return "PodCreated" }
 
+// Reason implements Step. It is a part of a pod's end, which was told of.
+func (ReleasePod) Reason() string { return "" }
+
 // Reason implements Step.
 func (CreateClaim) Reason() string { return "ClaimCreated" }
 
@@ -350,6 +370,9 @@ func (s ApplyObject) Target() (kind, name string) { return s.Kind, s.Name }
 
 // Target implements Step. The pod's name is not made here; its member tells it from others just as well.
 func (s CreatePod) Target() (kind, name string) { return "Pod", s.Member }
+
+// Target implements Step.
+func (s ReleasePod) Target() (kind, name string) { return "Pod", s.Pod.Name }
 
 // Target implements Step.
 func (s CreateClaim) Target() (kind, name string) { return KindClaim, s.Name }

@@ -49,6 +49,12 @@ type world struct {
 	isFull bool
 	// how often the operator ended a process that held data, or copies that nobody else had
 	broken []string
+	// senders may send under these addresses, by the names of their pods
+	senders map[string]sender
+	// released pods, by somebody's word
+	released []string
+	// foreigners are other Stores with ports
+	foreigners []planner.Foreign
 	// the members whose processes were ended for drills
 	drilled []string
 }
@@ -101,7 +107,7 @@ func newWorld(replicas int32) *world {
 		pods:    map[string]*fakePod{},
 		names:   map[string]bool{},
 		claims:  map[string]planner.Claim{},
-		dead:    map[string]bool{}, cordoned: map[string]bool{}, fenced: map[string]bool{},
+		dead:    map[string]bool{}, cordoned: map[string]bool{}, fenced: map[string]bool{}, senders: map[string]sender{},
 	}
 }
 
@@ -152,6 +158,7 @@ func (w *world) observe() planner.Observed {
 	o := planner.Observed{
 		Now: w.now, Store: w.store.DeepCopy(), DefaultImage: "store:1", Claims: maps.Clone(w.claims), Domains: map[string]string{},
 	}
+	w.observePorts(&o)
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		o.Objects = append(o.Objects, planner.Object{Kind: "Service", Name: name, State: w.objects[name]})
 	}
@@ -238,6 +245,7 @@ func (w *world) reviveNode(name string) {
 			w.stop(pod)
 		}
 	}
+	w.killStrays(name)
 }
 
 // lostDomains are as many as nodes that do not answer and on which the present volume of a master is, or a master.
@@ -289,6 +297,7 @@ func instance(pod *fakePod) string { return fmt.Sprintf("%s-%d", pod.UID, pod.re
 func (w *world) end(pod *fakePod) {
 	if !pod.Terminating() {
 		pod.EndsAt = w.now.Add(10 * time.Second)
+		pod.Ended = pod.Ended || pod.Node == ""
 	}
 }
 
@@ -301,12 +310,20 @@ func (w *world) tick() {
 		case pod.deadNode:
 		case pod.Terminating():
 			w.stop(pod)
-			delete(w.pods, name)
+			pod.Process, pod.Ended = planner.ProcessEnded, true
+			delete(w.senders, name)
+			if !pod.IsHeld {
+				delete(w.pods, name)
+			}
+		case pod.Process == planner.ProcessEnded:
+			pod.Ended = true
+			delete(w.senders, name)
 		case pod.Process == planner.ProcessAbsent && !w.schedule(pod):
 		case pod.Process == planner.ProcessAbsent:
 			pod.Process, pod.IP = planner.ProcessRunning, "10.0.0.1"
 			pod.ResourceVersion += "1"
 			pod.restarts++
+			w.send(pod)
 		}
 	}
 	w.releaseClaims()
@@ -484,7 +501,11 @@ func (w *world) settle(visits int) (planner.Plan, string, bool) {
 		} else {
 			quiet = 0
 		}
-		if quiet == 15 { // longer than anything here takes
+		longest := 15 // than anything here takes
+		if w.store.Spec.HasPorts() {
+			longest = 30 // a member waits for its address
+		}
+		if quiet == longest {
 			return plan, refused, true
 		}
 		w.tick()

@@ -2,7 +2,10 @@ package resources
 
 import (
 	"fmt"
+	"maps"
+	"net/netip"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -11,6 +14,7 @@ import (
 	networkingac "k8s.io/client-go/applyconfigurations/networking/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/network"
 )
 
 const (
@@ -68,8 +72,11 @@ func PerfPolicy(run *v1alpha1.ClusterPerf, operatorNamespace string) *networking
 }
 
 // PerfClient builds the pod of a run's client. Its name is the same each time, so that making it twice makes one.
-func PerfClient(run *v1alpha1.ClusterPerf, store *v1alpha1.Store, index int) *coreac.PodApplyConfiguration {
+func PerfClient(run *v1alpha1.ClusterPerf, store *v1alpha1.Store, index int) (*coreac.PodApplyConfiguration, error) {
 	container := perfContainer(run, store)
+	if ports, _ := perfPorts(&store.Spec, index); ports != nil {
+		container.WithResources(perfResources(run, ports.resources()))
+	}
 	if run.Spec.Clients.Replicas > 1 {
 		container.WithArgs("--numClients", strconv.Itoa(int(run.Spec.Clients.Replicas)), "--clientIndex", strconv.Itoa(index))
 	}
@@ -80,11 +87,37 @@ func PerfClient(run *v1alpha1.ClusterPerf, store *v1alpha1.Store, index int) *co
 		grace = perfDropSeconds
 	}
 	member := fmt.Sprintf("%s-client-%d", run.Name, index)
-	return perfPod(run, store, member, v1alpha1.ComponentPerfClient, grace, container).
+	ports, addresses := perfPorts(&store.Spec, index)
+	container.WithArgs(fastArgs(ports, addresses, 0)...)
+	if eal := ports.ealArguments(); len(eal) > 0 {
+		container.WithArgs("--dpdk", strings.Join(eal, " "))
+	}
+	equip(container, ports)
+	pod := perfPod(run, store, member, v1alpha1.ComponentPerfClient, grace, container).
 		WithAnnotations(map[string]string{
 			v1alpha1.AnnotationPodNumber:                     strconv.Itoa(index),
 			"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
 		})
+	return pod, attach(pod, &store.Spec, ports, addresses)
+}
+
+// perfPorts are those of a client: as a master's, with addresses that are set apart for clients. A client for which none are set apart
+// measures over the pod network, and so does one of a Store without ports: sockets it has anyway.
+func perfPorts(spec *v1alpha1.StoreSpec, index int) (*Network, []netip.Addr) {
+	ports := networkOf(spec)
+	pools, err := network.Pools(spec)
+	if err != nil || ports == nil || len(ports.Ports) == 0 {
+		return nil, nil
+	}
+	var addresses []netip.Addr
+	for i := range pools {
+		ip, found := pools[i].Client(index)
+		if !found {
+			return nil, nil
+		}
+		addresses = append(addresses, ip)
+	}
+	return ports, addresses
 }
 
 // PerfCleanup builds the pod that drops the tables of a run whose clients could not.
@@ -103,9 +136,7 @@ func perfContainer(run *v1alpha1.ClusterPerf, store *v1alpha1.Store) *coreac.Con
 		// Clients start when their images are there: whoever comes first waits as long as the run may take.
 		WithArgs("--patience", strconv.Itoa(int(run.Spec.TimeoutSeconds))).
 		WithArgs(perfOptions(&run.Spec.Options)...).
-		WithResources(coreac.ResourceRequirements().
-			WithRequests(run.Spec.Clients.Resources.Requests).
-			WithLimits(run.Spec.Clients.Resources.Limits)).
+		WithResources(perfResources(run, nil)).
 		WithSecurityContext(coreac.SecurityContext().
 			WithAllowPrivilegeEscalation(false).
 			WithReadOnlyRootFilesystem(true).
@@ -116,6 +147,22 @@ func perfContainer(run *v1alpha1.ClusterPerf, store *v1alpha1.Store) *coreac.Con
 		container.WithArgs(string(test))
 	}
 	return container
+}
+
+// perfResources are those that the run asks for, and what ports need, requests and limits alike.
+func perfResources(run *v1alpha1.ClusterPerf, ports corev1.ResourceList) *coreac.ResourceRequirementsApplyConfiguration {
+	requests, limits := maps.Clone(run.Spec.Clients.Resources.Requests), maps.Clone(run.Spec.Clients.Resources.Limits)
+	if len(ports) > 0 {
+		if requests == nil {
+			requests = corev1.ResourceList{}
+		}
+		if limits == nil {
+			limits = corev1.ResourceList{}
+		}
+		maps.Copy(requests, ports)
+		maps.Copy(limits, ports)
+	}
+	return coreac.ResourceRequirements().WithRequests(requests).WithLimits(limits)
 }
 
 func perfOptions(options *v1alpha1.PerfOptions) []string {

@@ -68,6 +68,11 @@ func NetworkPolicies(store *v1alpha1.Store, operatorNamespace string) []*network
 	master := []*networkingac.NetworkPolicyIngressRuleApplyConfiguration{
 		ingress(policyPort(MasterClientPort).WithEndPort(MasterClientPort+MaxShards-1), policyPort(MasterHTTPPort)),
 	}
+	if store.Spec.Network.Transport == v1alpha1.TransportFastUDP && !store.Spec.HasPorts() {
+		fast := networkingac.NetworkPolicyPort().
+			WithProtocol(corev1.ProtocolUDP).WithPort(intstr.FromInt32(MasterFastPort)).WithEndPort(MasterFastPort + MaxShards - 1)
+		master = append(master, ingress(fast))
+	}
 	if store.Spec.Replication.Factor > 0 {
 		master = append(master, ingress(policyPort(MasterPeerPort).WithEndPort(MasterPeerPort+MaxShards-1)).WithFrom(masters))
 	}

@@ -20,9 +20,11 @@ import (
 // context, arguments) is not in here, so that another version of the operator finds no pod outdated. A field added here
 // later must be omitted from the JSON when it has its default, for the same reason.
 type Inputs struct {
-	Image             string              `json:"image"`
-	Memory            *resource.Quantity  `json:"memory,omitempty"`
-	Cores             int32               `json:"cores,omitempty"`
+	Image  string             `json:"image"`
+	Memory *resource.Quantity `json:"memory,omitempty"`
+	Cores  int32              `json:"cores,omitempty"`
+	// HugePages is empty for what servers do by default.
+	HugePages         v1alpha1.HugePages  `json:"hugePages,omitempty"`
 	Requests          corev1.ResourceList `json:"requests,omitempty"`
 	Limits            corev1.ResourceList `json:"limits,omitempty"`
 	NodeSelector      map[string]string   `json:"nodeSelector,omitempty"`
@@ -35,6 +37,8 @@ type Inputs struct {
 	State v1alpha1.StateType `json:"state,omitempty"`
 	// Rebalancing holds what a coordinator does otherwise than by default: "off", or megabytes in a second.
 	Rebalancing string `json:"rebalancing,omitempty"`
+	// Network is nil for a master that talks over the pod network's TCP alone, and for coordinators.
+	Network *Network `json:"network,omitempty"`
 }
 
 // Replication is what a master needs to know of copies.
@@ -92,6 +96,9 @@ func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.St
 	inputs.Memory = &masters.Memory
 	inputs.Cores = masters.Cores
 	inputs.FailureDomain = placement.FailureDomain
+	if masters.HugePages == v1alpha1.HugePagesReserved {
+		inputs.HugePages = masters.HugePages
+	}
 	if masters.Resources != nil {
 		inputs.Requests = masters.Resources.Requests
 		inputs.Limits = masters.Resources.Limits
@@ -108,6 +115,7 @@ func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.St
 			StorageSize: store.Spec.Backups.Storage.Size,
 		}
 	}
+	inputs.Network = networkOf(&store.Spec)
 	return inputs
 }
 
@@ -170,6 +178,7 @@ func Diff(have, want Inputs) string {
 	note("image", have.Image == want.Image, have.Image, want.Image)
 	note("memory", equal(have.Memory, want.Memory), quantity(have.Memory), quantity(want.Memory))
 	note("cores", have.Cores == want.Cores, number(have.Cores), number(want.Cores))
+	note("hugePages", have.HugePages == want.HugePages, string(have.HugePages), string(want.HugePages))
 	note("resources.requests", equal(have.Requests, want.Requests), list(have.Requests), list(want.Requests))
 	note("resources.limits", equal(have.Limits, want.Limits), list(have.Limits), list(want.Limits))
 	note("nodeSelector", equal(have.NodeSelector, want.NodeSelector), "", "")
@@ -177,6 +186,7 @@ func Diff(have, want Inputs) string {
 	note("failureDomain", have.FailureDomain == want.FailureDomain, have.FailureDomain, want.FailureDomain)
 	note("priorityClassName", have.PriorityClassName == want.PriorityClassName, have.PriorityClassName, want.PriorityClassName)
 	note("replication", equal(have.Replication, want.Replication), have.Replication.String(), want.Replication.String())
+	note("network", equal(have.Network, want.Network), have.Network.String(), want.Network.String())
 	note("coordinator.state", have.State == want.State, string(have.State), string(want.State))
 	return strings.Join(parts, ", ")
 }

@@ -23,6 +23,8 @@ const (
 	MasterHTTPPort   = 12400
 	// MasterPeerPort is that of the first shard's backup, for other masters; shard i has MasterPeerPort + i.
 	MasterPeerPort = 12200
+	// MasterFastPort is that of the first shard for the fast protocol, over UDP; shard i has MasterFastPort + i.
+	MasterFastPort = 12300
 	// MaxShards is how many shards, hence ports, a master can have.
 	MaxShards = 64
 )

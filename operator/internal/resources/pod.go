@@ -3,6 +3,7 @@ package resources
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,8 @@ type PodSpec struct {
 	Inputs Inputs
 	// Claim is the name of its volume claim, if it has one.
 	Claim string
+	// Addresses of its ports, if it has any.
+	Addresses []netip.Addr
 }
 
 // Pod builds a pod of the Store.
@@ -65,6 +68,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	if spec.Inputs.InVolume() {
 		container.WithVolumeMounts(coreac.VolumeMount().WithName(volumeName).WithMountPath(volumePath))
 	}
+	equip(container, spec.Inputs.Network)
 	podSpec := coreac.PodSpec().
 		WithContainers(container).
 		// In place first: the fastest way back for a process that crashed, and one that needs no operator.
@@ -97,7 +101,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 			WithAutomountServiceAccountToken(true).
 			WithTopologySpreadConstraints(spreadCoordinators(store)...)
 	}
-	return coreac.Pod(PodName(store.UID, spec.Member, spec.Number), store.Namespace).
+	pod := coreac.Pod(PodName(store.UID, spec.Member, spec.Number), store.Namespace).
 		WithLabels(labels).
 		WithAnnotations(map[string]string{
 			v1alpha1.AnnotationPodNumber: strconv.FormatInt(spec.Number, 10),
@@ -106,7 +110,11 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 			"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
 		}).
 		WithOwnerReferences(Owner(store)).
-		WithSpec(podSpec), nil
+		WithSpec(podSpec)
+	if len(spec.Addresses) > 0 {
+		pod.WithFinalizers(v1alpha1.FinalizerAddresses)
+	}
+	return pod, attach(pod, &store.Spec, spec.Inputs.Network, spec.Addresses)
 }
 
 // affinityOf is nil where any node will do. Isolated nodes are not among what a pod was made from: one that is elsewhere stays as it is.
@@ -198,7 +206,9 @@ func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApply
 		WithArgs(
 			"-C", fmt.Sprintf("tcp:host=%s.%s.svc,port=%d", InternalService(store), store.Namespace, CoordinatorClientPort),
 			"-L", fmt.Sprintf("tcp:host=0.0.0.0,port=%d", MasterClientPort),
-			"--advertise", fmt.Sprintf("tcp:host=$(POD_IP),port=%d", MasterClientPort),
+		).
+		WithArgs(networkArgs(spec.Inputs.Network, spec.Addresses)...).
+		WithArgs(
 			"--member", spec.Member,
 			"--cores", strconv.Itoa(int(spec.Inputs.Cores)),
 			"--totalMasterMemory", strconv.FormatInt(StoreMemoryMiB(spec.Inputs), 10),
@@ -212,6 +222,10 @@ func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApply
 		)
 	for shard := range spec.Inputs.Cores {
 		container.WithPorts(port(fmt.Sprintf("shard-%d", shard), MasterClientPort+shard))
+	}
+	if spec.Inputs.HugePages == v1alpha1.HugePagesReserved {
+		// Memory without a file behind it: no volume is needed, only the limit.
+		container.WithArgs("--hugePages", "reserved")
 	}
 	if spec.Inputs.Replication != nil {
 		container.WithArgs(replicationArgs(spec.Inputs)...)
@@ -237,7 +251,7 @@ func StoreMemoryMiB(inputs Inputs) int64 {
 		perBackupMiB   = 8
 		proportionally = 16 // one part in so many
 	)
-	total := inputs.Memory.Value() / mib
+	total := inputs.Memory.Value()/mib - inputs.Network.buffersMiB()
 	perShard := int64(perShardMiB)
 	if inputs.Replication != nil {
 		perShard += fromMastersMiB + perBackupMiB*int64(inputs.Replication.Factor)
@@ -245,9 +259,31 @@ func StoreMemoryMiB(inputs Inputs) int64 {
 	return total - processMiB - perShard*int64(inputs.Cores) - total/proportionally
 }
 
-// containerMemory is what a master's container may use: copies that are kept in memory come on top.
+// resourceHugePages are pages of 2 MiB that were reserved on a node.
+const resourceHugePages = corev1.ResourceHugePagesPrefix + "2Mi"
+
+// hugePagesMiB is how much of a master's memory is in reserved pages: what its logs and hash tables take, in whole pages. One part in 64 of
+// StoreMemoryMiB is for the results of RPCs, which are in ordinary memory; a test of the server holds it to that.
+func hugePagesMiB(inputs Inputs) int64 {
+	const (
+		resultsShare = 64
+		pageMiB      = 2
+	)
+	if inputs.HugePages != v1alpha1.HugePagesReserved {
+		return 0
+	}
+	total := StoreMemoryMiB(inputs)
+	wanted := total - total/resultsShare + 1 // a hash table is rounded up to whole lines
+	return (wanted + pageMiB - 1) / pageMiB * pageMiB
+}
+
+// containerMemory is what a master's container may use besides reserved pages, which do not count as memory: copies that are kept in memory
+// come on top.
 func containerMemory(inputs Inputs) resource.Quantity {
 	memory := inputs.Memory.DeepCopy()
+	if pages := hugePagesMiB(inputs); pages > 0 {
+		memory.Sub(*resource.NewQuantity(pages*mib, resource.BinarySI))
+	}
 	if inputs.Replication != nil && inputs.Replication.Storage == v1alpha1.StorageMemory {
 		memory.Add(inputs.Replication.StorageSize)
 	}
@@ -265,8 +301,22 @@ func containerResources(inputs Inputs) *coreac.ResourceRequirementsApplyConfigur
 			requests[corev1.ResourceCPU] = limit
 		}
 	}
+	ports := inputs.Network.resources()
+	maps.Copy(requests, ports)
+	maps.Copy(limits, ports)
 	maps.Copy(requests, inputs.Requests)
 	maps.Copy(limits, inputs.Limits)
+	if pages := hugePagesMiB(inputs); pages > 0 {
+		// On top of what somebody asks for, such as for packets. There are no pages beyond what is requested.
+		all := resource.NewQuantity(pages*mib, resource.BinarySI)
+		others, limited := inputs.Limits[resourceHugePages]
+		if !limited {
+			others = inputs.Requests[resourceHugePages]
+		}
+		all.Add(others)
+		all.Add(ports[resourceHugePages])
+		requests[resourceHugePages], limits[resourceHugePages] = *all, *all
+	}
 	return coreac.ResourceRequirements().WithRequests(requests).WithLimits(limits)
 }
 

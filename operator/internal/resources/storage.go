@@ -92,13 +92,14 @@ func replicationArgs(inputs Inputs) []string {
 	return args
 }
 
-// addClaim gives a pod the volume of its member, which the image's user may write to.
+// addClaim gives a pod the volume of its member, which the image's group may write to: each time anew, for whoever wrote it may have been
+// another user (network.transport), and the files are few.
 func addClaim(pod *coreac.PodSpecApplyConfiguration, claim string) {
 	pod.WithVolumes(coreac.Volume().WithName(volumeName).
 		WithPersistentVolumeClaim(coreac.PersistentVolumeClaimVolumeSource().WithClaimName(claim)))
 	pod.SecurityContext.
 		WithFSGroup(nonRoot).
-		WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch)
+		WithFSGroupChangePolicy(corev1.FSGroupChangeAlways)
 }
 
 // graceSeconds is how long a process may take to end. What it has to write out is at most what it has for copies; a slow disk

@@ -38,6 +38,7 @@ func setConditions(o planner.Observed, plan planner.Plan, outcome Outcome, next 
 		{v1alpha1.ConditionDataSafe, dataSafe(o, plan, next)},
 		{v1alpha1.ConditionRecovering, recovering(o, next)},
 		{v1alpha1.ConditionRecoveryOnTarget, onTarget(o, plan, next)},
+		{v1alpha1.ConditionNetworkReady, networkReady(o, plan)},
 	} {
 		set(o, next, condition.name, condition.verdict)
 	}

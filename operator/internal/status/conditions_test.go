@@ -77,6 +77,7 @@ func TestConditions(t *testing.T) {
 			degraded + "=False AsExpected: nothing is broken",
 			v1alpha1.ConditionDataSafe + "=False Unreplicated: each object is in the memory of one master only",
 			v1alpha1.ConditionRecoveryOnTarget + "=False Unreplicated: there are no copies to recover anything from",
+			v1alpha1.ConditionNetworkReady + "=True PodNetwork: masters talk over the pod network",
 		}},
 		{"the coordinator cannot note anything", func(s *scene) { s.observed.Cluster.StateWait = "cannot write the root" }, []string{
 			available + "=True Serving: 2 of 2 masters are up",
@@ -202,7 +203,7 @@ func TestConditions(t *testing.T) {
 			s := newScene()
 			test.change(s)
 			got := status.Compute(s.observed, s.plan, s.outcome)
-			if len(got.Conditions) != 6 {
+			if len(got.Conditions) != 7 {
 				t.Errorf("there are %d conditions", len(got.Conditions))
 			}
 			for _, want := range test.want {

@@ -43,6 +43,7 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 	list = append(list, recoveryEvents(old, next)...)
 	list = append(list, evacuationEvents(old, next)...)
 	list = append(list, drillEvents(old, next)...)
+	list = append(list, quarantineEvents(old, next)...)
 	for i := range next.Conditions {
 		condition := &next.Conditions[i]
 		before := meta.FindStatusCondition(old.Conditions, condition.Type)
@@ -140,6 +141,10 @@ func isBad(condition *metav1.Condition) bool {
 	case v1alpha1.ConditionRecoveryOnTarget:
 		return condition.Status == metav1.ConditionFalse && condition.Reason != v1alpha1.ReasonUnreplicated &&
 			condition.Reason != v1alpha1.ReasonDeleting
+	case v1alpha1.ConditionNetworkReady:
+		return condition.Reason == v1alpha1.ReasonAddressesLow ||
+			condition.Status == metav1.ConditionFalse && condition.Reason != v1alpha1.ReasonAttaching &&
+				condition.Reason != v1alpha1.ReasonDeleting
 	default:
 		return false
 	}

@@ -58,6 +58,7 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 	if o.Store.DeletionTimestamp == nil {
 		next.Fences, next.Isolations = fences(o, plan, outcome), isolations(o, outcome)
 	}
+	next.Network = networkStatus(o, plan)
 	next.Capacity = capacityStatus(o, plan, &next)
 	next.Drills, next.DrillNotes = drills(o, plan, outcome)
 	setConditions(o, plan, outcome, &next)
@@ -201,6 +202,7 @@ func member(
 			entry.Message = view.Pod.Trouble
 		}
 	}
+	entry.Addresses, entry.Refusals = addresses(view, o, outcome), view.Refusals
 	entry.Lost, entry.Evacuation, entry.Failures = lost(view), evacuation(o, view, outcome), view.Failures
 	if o.Cluster == nil {
 		entry.State = v1alpha1.MemberUnknown

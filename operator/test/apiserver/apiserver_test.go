@@ -1,5 +1,6 @@
 // Package apiserver_test runs the operator's real program, with the rights of config/rbac, against a real kube-apiserver, etcd, scheduler
-// and controller manager. Kubelets, volumes and the stores' processes are stand-ins (package testbed): no container runs, no data is held.
+// and controller manager. Nodes are kwok's; volumes and the stores' processes are stand-ins (package testbed): no container runs, no data
+// is held.
 package apiserver_test
 
 import (

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +73,11 @@ type results struct {
 	LargestStoreBytes  int     `json:"largestStoreBytes"`
 	OperatorPeakBytes  int64   `json:"operatorPeakResidentBytes"`
 	OperatorSteadyByte int64   `json:"operatorSteadyResidentBytes"`
+
+	// kwok runs beside the API server, on the same processors.
+	KwokFormingCPUSeconds float64 `json:"kwokFormingCpuSeconds"`
+	KwokCPUSeconds        float64 `json:"kwokCpuSeconds"`
+	KwokPeakBytes         int64   `json:"kwokPeakResidentBytes"`
 }
 
 // calls are those of the operator to the API server.
@@ -86,6 +93,7 @@ type run struct {
 
 	operator *testbed.Operator
 	results  results
+	view     view
 }
 
 func TestScale(t *testing.T) {
@@ -106,6 +114,8 @@ func TestScale(t *testing.T) {
 	r.steady()
 	r.loseChassis()
 	r.results.OperatorPeakBytes = r.operator.Usage().PeakBytes
+	kwok := r.Nodes.Usage()
+	r.results.KwokCPUSeconds, r.results.KwokPeakBytes = kwok.CPU.Seconds(), kwok.PeakBytes
 	r.report()
 }
 
@@ -119,7 +129,7 @@ func newStore(name string, spec map[string]any) *unstructured.Unstructured {
 
 // form makes all Stores at once.
 func (r *run) form() {
-	begun := time.Now()
+	begun, kwok := time.Now(), r.Nodes.Usage().CPU
 	stores := []*unstructured.Unstructured{newStore(large, map[string]any{
 		"masters":     map[string]any{"replicas": int64(*masterCount), "memory": "4Gi"},
 		"backups":     map[string]any{"storage": map[string]any{"size": "16Gi"}},
@@ -130,11 +140,12 @@ func (r *run) form() {
 	for i := range *smallStores {
 		stores = append(stores, newStore(fmt.Sprintf("small-%02d", i), map[string]any{}))
 	}
+	r.watchLarge()
 	for _, store := range stores {
 		r.must(r.Client.Create(r.Context(), store))
 	}
 	r.Eventually(*patience, func() string {
-		if r.Kubelets.Counts().Made == 0 {
+		if r.Watch.Counts().Made == 0 {
 			return "there is no pod"
 		}
 		return ""
@@ -146,14 +157,14 @@ func (r *run) form() {
 	}()
 	pods := *masterCount + 1 + *smallStores*4
 	r.Eventually(*patience, func() string {
-		if counts := r.Kubelets.Counts(); counts.Made < pods {
+		if counts := r.Watch.Counts(); counts.Made < pods {
 			return fmt.Sprintf("of %d pods there are %+v", pods, counts)
 		}
 		return ""
 	})
 	r.results.PodsMadeSeconds = time.Since(begun).Seconds()
 	r.Eventually(*patience, func() string {
-		if counts := r.Kubelets.Counts(); counts.Ready < pods {
+		if counts := r.Watch.Counts(); counts.Ready < pods {
 			return fmt.Sprintf("of %d pods there are %+v", pods, counts)
 		}
 		return ""
@@ -164,6 +175,7 @@ func (r *run) form() {
 	r.results.AllServeSeconds = time.Since(begun).Seconds()
 	r.results.FormingCPUSecond = r.operator.Usage().CPU.Seconds() // its start with it
 	r.results.FormingCalls = r.calls(begun, 0)
+	r.results.KwokFormingCPUSeconds = (r.Nodes.Usage().CPU - kwok).Seconds()
 	<-profiled
 	r.profile("heap", "heap")
 	r.noteSize()
@@ -173,7 +185,7 @@ func (r *run) form() {
 // checkSpread: no two masters on one node, and in no chassis more than its share and one.
 func (r *run) checkSpread() {
 	byNode, byChassis := map[string]int{}, map[string]int{}
-	for _, pod := range r.Kubelets.Pods() {
+	for _, pod := range r.Watch.Pods() {
 		if pod.Labels[v1alpha1.LabelStore] == large && pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentMaster {
 			byNode[pod.Spec.NodeName]++
 			byChassis[pod.Annotations[v1alpha1.AnnotationDomain]]++
@@ -224,45 +236,65 @@ func (r *run) steady() {
 	r.results.SteadyVisitMs = (r.reconcileSeconds() - seconds) / r.results.SteadyReconciles * 1000
 }
 
+// chassisOfMasters is one that the large Store's coordinator is not on. It is alone here: with its node it is away until
+// Kubernetes gives its pod up after five minutes, and until then nobody can be proven dead.
+func (r *run) chassisOfMasters(pods map[string]*corev1.Pod) int {
+	taken := map[string]bool{} // nodes
+	for _, pod := range pods {
+		if pod.Labels[v1alpha1.LabelStore] == large && pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentCoordinator {
+			taken[pod.Spec.NodeName] = true
+		}
+	}
+	for chassis := range *chassisCount {
+		free := true
+		for slot := range *nodesPerChassis {
+			free = free && !taken[testbed.NodeName(chassis, slot)]
+		}
+		if free {
+			return chassis
+		}
+	}
+	r.Fatal("the coordinator is on every chassis")
+	return 0
+}
+
 // loseChassis: all of its nodes say nothing any more.
 func (r *run) loseChassis() {
-	before := r.Kubelets.Pods()
+	before := r.Watch.Pods()
+	chassis := r.chassisOfMasters(before)
 	var nodes []string
 	for slot := range *nodesPerChassis {
-		nodes = append(nodes, testbed.NodeName(0, slot))
+		nodes = append(nodes, testbed.NodeName(chassis, slot))
 	}
 	lost := map[string]bool{} // members
 	for _, pod := range before {
 		if pod.Labels[v1alpha1.LabelStore] == large && pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentMaster &&
-			pod.Annotations[v1alpha1.AnnotationDomain] == testbed.ChassisName(0) {
+			pod.Annotations[v1alpha1.AnnotationDomain] == testbed.ChassisName(chassis) {
 			lost[pod.Labels[v1alpha1.LabelMember]] = true
 		}
 	}
 	r.Stores.Get(large).Tablets(2)
 	begun, usage, reconciles := time.Now(), r.operator.Usage(), r.reconciles()
-	r.Kubelets.Kill(nodes...)
+	r.Nodes.Kill(nodes...)
 	r.results.LostNodes, r.results.LostMembers = len(nodes), len(lost)
-	proven := map[string]bool{}
 	r.Eventually(*patience, func() string {
 		r.noteOnTheirWay(before, lost)
-		store := r.Store(large)
-		for _, member := range store.Status.Masters.Members {
-			if member.Lost != nil && member.Lost.ProvenAt != nil {
-				proven[member.Name] = true
-			}
-		}
-		if len(proven) == len(lost) && r.results.ProvenSeconds == 0 {
+		if len(r.view.provenSoFar()) == len(lost) && r.results.ProvenSeconds == 0 {
 			r.results.ProvenSeconds = time.Since(begun).Seconds()
 		}
-		return r.whatIsToMove(lost)
+		return r.whatIsToMove(lost, chassis)
 	})
 	r.results.MovedSeconds = time.Since(begun).Seconds()
 	r.settled(large)
 	r.results.LossCPUSeconds = (r.operator.Usage().CPU - usage.CPU).Seconds()
 	r.results.LossCalls = r.calls(begun, reconciles)
 	r.noteSize()
-	if len(proven) != len(lost) {
-		r.Errorf("%d members were lost, and %d were seen to be proven so", len(lost), len(proven))
+	if last := r.Nodes.LastRenewal(nodes...); last.After(begun.Add(*heartbeat)) {
+		r.Errorf("a Lease of a dead node was renewed %s after its death", last.Sub(begun))
+	}
+	if proven := r.view.provenSoFar(); !maps.Equal(proven, lost) {
+		r.Errorf("the members %v were lost, and %v were seen to be proven so",
+			slices.Sorted(maps.Keys(lost)), slices.Sorted(maps.Keys(proven)))
 	}
 	if r.results.MostOnTheirWay > *concurrently {
 		r.Errorf("%d members were on their way at a time, and %d may be", r.results.MostOnTheirWay, *concurrently)
@@ -273,7 +305,7 @@ func (r *run) loseChassis() {
 // noteOnTheirWay counts the lost members that have a new pod which is not ready yet.
 func (r *run) noteOnTheirWay(before map[string]*corev1.Pod, lost map[string]bool) {
 	count := 0
-	for name, pod := range r.Kubelets.Pods() {
+	for name, pod := range r.Watch.Pods() {
 		isStarting := pod.Status.Phase != corev1.PodRunning && pod.DeletionTimestamp == nil
 		if before[name] == nil && isStarting && lost[pod.Labels[v1alpha1.LabelMember]] {
 			count++
@@ -283,10 +315,10 @@ func (r *run) noteOnTheirWay(before map[string]*corev1.Pod, lost map[string]bool
 }
 
 // whatIsToMove says which lost members are not up elsewhere; empty when all are.
-func (r *run) whatIsToMove(lost map[string]bool) string {
+func (r *run) whatIsToMove(lost map[string]bool, chassis int) string {
 	left, example := 0, ""
-	for _, member := range r.Store(large).Status.Masters.Members {
-		isThere := strings.HasPrefix(member.Node, testbed.NodePrefix(0))
+	for _, member := range r.view.latest().Status.Masters.Members {
+		isThere := strings.HasPrefix(member.Node, testbed.NodePrefix(chassis))
 		if lost[member.Name] && (isThere || member.State != v1alpha1.MemberUp || member.Lost != nil) {
 			left++
 			example = fmt.Sprintf("%s is %s %+v %s", member.Name, member.State, member.Lost, member.Message)
@@ -300,7 +332,7 @@ func (r *run) whatIsToMove(lost map[string]bool) string {
 
 // checkUntouched: whoever was not lost has the pod that he had.
 func (r *run) checkUntouched(before map[string]*corev1.Pod, lost map[string]bool) {
-	now := r.Kubelets.Pods()
+	now := r.Watch.Pods()
 	for name, pod := range before {
 		isLarge := pod.Labels[v1alpha1.LabelStore] == large && pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentMaster
 		if !isLarge || lost[pod.Labels[v1alpha1.LabelMember]] {
@@ -328,7 +360,10 @@ func (r *run) checkUntouched(before map[string]*corev1.Pod, lost map[string]bool
 
 func (r *run) settled(name string) {
 	r.Eventually(*patience, func() string {
-		store := r.Store(name)
+		store := r.store(name)
+		if store == nil {
+			return name + " was not seen yet"
+		}
 		for condition, status := range map[string]metav1.ConditionStatus{
 			v1alpha1.ConditionAvailable: metav1.ConditionTrue, v1alpha1.ConditionProgressing: metav1.ConditionFalse,
 		} {
@@ -338,6 +373,14 @@ func (r *run) settled(name string) {
 		}
 		return ""
 	})
+}
+
+// store is as last seen; nil if it was not.
+func (r *run) store(name string) *v1alpha1.Store {
+	if name == large {
+		return r.view.latest()
+	}
+	return r.Store(name)
 }
 
 // noteSize is about what etcd has to take: the object with who owns which of its fields.
@@ -379,7 +422,7 @@ func (r *run) profile(file, name string) {
 func (r *run) report() {
 	text, err := json.MarshalIndent(r.results, "", "  ")
 	r.must(err)
-	r.Logf("stand-ins for kubelets, volumes and the stores' processes:\n%s", text)
+	r.Logf("nodes are kwok's; stand-ins for volumes and the stores' processes:\n%s", text)
 	if *output != "" {
 		r.must(os.WriteFile(*output, append(text, '\n'), 0o600))
 	}

@@ -1,6 +1,6 @@
 // Package testbed is a Kubernetes control plane of real programs for tests of the operator: etcd, kube-apiserver, kube-scheduler and
-// kube-controller-manager run as processes, and so does the operator. What there is no real one of is a stand-in and named as one: the
-// nodes' kubelets (Kubelets), the provisioner of local volumes (Provisioner), and the stores' processes (Stores). No container runs.
+// kube-controller-manager run as processes, and so does the operator. Nodes are kwok's: it plays their kubelets (Nodes). What there is no
+// program for is a stand-in and named as one: the provisioner of local volumes, and the stores' processes (Stores). No container runs.
 package testbed
 
 import (
@@ -9,8 +9,12 @@ import (
 	"testing"
 )
 
-// EnvironmentPrograms names the folder that hack/control-plane.sh prints.
-const EnvironmentPrograms = "RCBOX_CONTROL_PLANE"
+const (
+	// EnvironmentPrograms names the folder that hack/control-plane.sh prints.
+	EnvironmentPrograms = "RCBOX_CONTROL_PLANE"
+	// EnvironmentKwok names the program that `hack/tool.sh kwok` prints.
+	EnvironmentKwok = "RCBOX_KWOK"
+)
 
 // programs are those that a control plane is made of.
 var programs = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"}
@@ -28,6 +32,19 @@ func Programs(t *testing.T) string {
 		}
 	}
 	return folder
+}
+
+// Kwok is the program that plays kubelets; a test that finds none is skipped, and says what to do.
+func Kwok(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv(EnvironmentKwok)
+	if path == "" {
+		t.Skipf("there is no kwok to play the nodes' kubelets: set %s=\"$(hack/tool.sh kwok)\"", EnvironmentKwok)
+	}
+	if _, err := os.Stat(path); err != nil { //nolint:gosec // whoever runs tests chooses
+		t.Fatalf("%s is set to what is not there: %v; run hack/tool.sh kwok", EnvironmentKwok, err)
+	}
+	return path
 }
 
 // root is the folder of the project, from that of a test package two levels below operator.

@@ -48,7 +48,7 @@ rules:
   - level: None
 `
 
-// Cluster is a control plane, and nodes of which only their kubelets' word is there.
+// Cluster is a control plane, and nodes of which only kwok's word is there.
 type Cluster struct {
 	t      *testing.T
 	folder string // of this run's files
@@ -59,7 +59,8 @@ type Cluster struct {
 	// Client does not cache.
 	Client    client.WithWatch
 	Clientset *kubernetes.Clientset
-	Kubelets  *Kubelets
+	Nodes     *Nodes
+	Watch     *PodWatch
 	Stores    *Stores
 	Calls     *Calls
 }
@@ -68,22 +69,22 @@ type Cluster struct {
 type Options struct {
 	// NodesPerChassis, one entry for each chassis.
 	NodesPerChassis []int
-	// Heartbeat is how often each kubelet renews its Lease; a node that has not for four times as long counts as lost.
+	// Heartbeat is how often the Lease of each node is renewed; a node whose Lease was not for four times as long counts as lost.
 	Heartbeat time.Duration
 }
 
 // Start makes a cluster that ends with the test.
 func Start(t *testing.T, options Options) *Cluster {
 	t.Helper()
-	binaries := Programs(t)
+	binaries, kwok := Programs(t), Kwok(t)
 	c := &Cluster{t: t, folder: t.TempDir()}
 	c.startAPIServer(binaries)
 	c.install()
 	c.Stores = newStores(t)
-	c.Kubelets = startKubelets(t, c.Clientset, c.Stores, options)
+	c.Watch = startPodWatch(t, c.Clientset, c.Stores)
+	c.startNodes(kwok, options)
 	startProvisioner(t, c.Clientset)
-	grace := max(4*options.Heartbeat, 10*time.Second)
-	c.startProgram(binaries, "kube-controller-manager", "--node-monitor-grace-period="+grace.String(),
+	c.startProgram(binaries, "kube-controller-manager", "--node-monitor-grace-period="+options.grace().String(),
 		"--controllers=*,-horizontal-pod-autoscaler-controller,-cronjob-controller", "--leader-elect=false", "--secure-port=0")
 	c.startProgram(binaries, "kube-scheduler", "--leader-elect=false", "--secure-port=0")
 	return c

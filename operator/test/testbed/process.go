@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // clockTick is the unit of CPU time in /proc: USER_HZ is 100 on every Linux that Go runs on.
@@ -219,6 +221,25 @@ func (o *Operator) get(url string) string {
 		o.t.Fatalf("read %s of the operator: %s, %v", url, response.Status, err)
 	}
 	return string(text)
+}
+
+// freeNetwork is one of pods' addresses that no other test bed of this machine has. They are loopback's, so that the operator reaches what
+// a stand-in serves there.
+func freeNetwork(t *testing.T) string {
+	t.Helper()
+	const first, last = 64, 127
+	for second := first; second <= last; second++ {
+		// Far behind those that kwok gives away.
+		mark := fmt.Sprintf("127.%d.255.254:%d", second, resources.CoordinatorAdminPort)
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", mark)
+		if err != nil {
+			continue // taken
+		}
+		t.Cleanup(func() { _ = listener.Close() }) // nobody connects to it
+		return fmt.Sprintf("127.%d.1.0/16", second)
+	}
+	t.Fatalf("each of the networks 127.%d.0.0/16 to 127.%d.0.0/16 is another test bed's", first, last)
+	return ""
 }
 
 func freeAddress(t *testing.T) string {

@@ -63,10 +63,10 @@ func (s *Stores) Get(name string) *Store {
 	return store
 }
 
-func (s *Stores) started(ctx context.Context, pod *corev1.Pod, ip string) error {
+func (s *Stores) started(ctx context.Context, pod *corev1.Pod) error {
 	store := s.Get(pod.Labels[v1alpha1.LabelStore])
 	if pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentCoordinator {
-		return store.lead(ctx, pod, ip)
+		return store.lead(ctx, pod)
 	}
 	inputs, err := resources.DecodeInputs(pod.Annotations[v1alpha1.AnnotationMadeFrom])
 	if err != nil {
@@ -91,8 +91,9 @@ func (s *Stores) ended(pod *corev1.Pod) {
 	}
 }
 
-func (s *Store) lead(ctx context.Context, pod *corev1.Pod, ip string) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(ip, strconv.Itoa(resources.CoordinatorAdminPort)))
+func (s *Store) lead(ctx context.Context, pod *corev1.Pod) error {
+	address := net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(resources.CoordinatorAdminPort))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("serve the admin API of %s: %w", pod.Name, err)
 	}

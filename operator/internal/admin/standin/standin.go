@@ -110,6 +110,34 @@ func (c *Coordinator) ListTables(_ context.Context, request *adminv1.ListTablesR
 	return response, nil
 }
 
+// GetTimeTrace implements adminv1.AdminServer: three events for each member, and none of the last one, which is silent.
+func (c *Coordinator) GetTimeTrace(_ context.Context, request *adminv1.GetTimeTraceRequest) (*adminv1.GetTimeTraceResponse, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	response := &adminv1.GetTimeTraceResponse{}
+	for i, member := range c.response.GetMembers() {
+		if name := request.GetMember(); name != "" && name != member.GetName() {
+			continue
+		}
+		response.Asked++
+		if i > 0 && i == len(c.response.GetMembers())-1 {
+			continue
+		}
+		response.Shards = append(response.Shards, &adminv1.ShardTrace{
+			Member: member.GetName(), ShardIndex: request.GetShardIndex(), ServerId: 1,
+			Events: []*adminv1.TraceEvent{
+				{TimeNs: 5_000_000, Name: "Received", Description: "received, 130 B, connection 3", Place: 3, Argument: 130},
+				{TimeNs: 5_000_170, Name: "FrameIn", Description: "message handed over, key 17, connection 3", Place: 3, Argument: 17},
+				{TimeNs: 5_030_170, Name: "Flushed", Description: "output given to the driver, 147 B", Place: 3, Argument: 147},
+			},
+		})
+	}
+	if response.Asked == 0 {
+		return nil, status.Errorf(codes.NotFound, "no member %q in this store", request.GetMember())
+	}
+	return response, nil
+}
+
 // Change lets a test change the answer.
 func (c *Coordinator) Change(change func(*adminv1.GetClusterStatusResponse)) {
 	c.mu.Lock()

@@ -126,6 +126,17 @@ func (c *Coordinator) tablesAfter(ctx context.Context, after uint64) (*adminv1.L
 	return response, nil
 }
 
+// TimeTrace is what the shards of a member have done last; without a name, those of all members.
+func (c *Coordinator) TimeTrace(ctx context.Context, member string, shard *uint32, last uint32) (*adminv1.GetTimeTraceResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	response, err := c.admin.GetTimeTrace(ctx, &adminv1.GetTimeTraceRequest{Member: member, ShardIndex: shard, Last: last})
+	if err != nil {
+		return nil, said("the time trace of its servers", err)
+	}
+	return response, nil
+}
+
 // Drain has everything that a member has go to others.
 func (c *Coordinator) Drain(ctx context.Context, member string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

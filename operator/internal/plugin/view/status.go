@@ -177,8 +177,11 @@ func (s *Snapshot) drawConditions(out *strings.Builder, style Style) {
 	lines := table{}
 	for _, name := range []string{
 		v1alpha1.ConditionAvailable, v1alpha1.ConditionDataSafe, v1alpha1.ConditionRecovering, v1alpha1.ConditionDegraded,
-		v1alpha1.ConditionProgressing, v1alpha1.ConditionRecoveryOnTarget,
+		v1alpha1.ConditionProgressing, v1alpha1.ConditionRecoveryOnTarget, v1alpha1.ConditionNetworkReady,
 	} {
+		if name == v1alpha1.ConditionNetworkReady && !s.Store.Spec.HasPorts() {
+			continue // it has nothing to say
+		}
 		condition := meta.FindStatusCondition(s.Store.Status.Conditions, name)
 		if condition == nil {
 			lines.add(plain(name), plain("-"), plain("the operator has not said yet"))
@@ -220,6 +223,15 @@ func conditionColour(condition *metav1.Condition) string {
 			return green
 		}
 		return yellow
+	case v1alpha1.ConditionNetworkReady:
+		switch {
+		case condition.Reason == v1alpha1.ReasonAddressesLow, condition.Reason == v1alpha1.ReasonAttaching:
+			return yellow
+		case isTrue:
+			return green
+		default:
+			return red
+		}
 	case v1alpha1.ConditionProgressing:
 		switch {
 		case isTrue:

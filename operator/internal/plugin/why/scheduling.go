@@ -46,6 +46,8 @@ var taint = regexp.MustCompile(`untolerated taint[s()]* ?(\{.*\})?`)
 func (e *Evidence) words(r reason) string {
 	text := r.text
 	switch resource, isResource := strings.CutPrefix(text, "Insufficient "); {
+	case isResource && e.portWords(resource) != "":
+		return e.portWords(resource)
 	case isResource:
 		return fmt.Sprintf("has not enough %s left (it asks for %s)", resource, e.request(corev1.ResourceName(resource)))
 	case strings.Contains(text, "anti-affinity"):

@@ -82,6 +82,9 @@ func (e *Evidence) explain() Finding {
 	case pod.DeletionTimestamp != nil:
 		return e.ending()
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+		if finding, is := e.refused(); is {
+			return finding
+		}
 		return Finding{
 			Sentence: fmt.Sprintf("Pod %s has ended (%s): %s", pod.Name, cmp.Or(pod.Status.Reason, string(pod.Status.Phase)),
 				cmp.Or(pod.Status.Message, "Kubernetes says no more")),
@@ -151,6 +154,9 @@ func (e *Evidence) noPod() Finding {
 			}
 		}
 	}
+	if waits := e.waitsForAddress(); waits != "" {
+		return Finding{Sentence: name + ": " + waits, Commands: []string{"kubectl rcbox net -n " + e.Store.Namespace + " " + e.Store.Name}}
+	}
 	for i := range e.Store.Status.Conditions {
 		condition := &e.Store.Status.Conditions[i]
 		switch condition.Reason {
@@ -173,6 +179,10 @@ func (e *Evidence) ending() Finding {
 	since := e.Now.Sub(pod.DeletionTimestamp.Time)
 	by := clock(pod.DeletionTimestamp.Time)
 	finding := Finding{Sentence: fmt.Sprintf("Pod %s was told to end, and has until %s for it.", pod.Name, by)}
+	if slices.Contains(pod.Finalizers, v1alpha1.FinalizerAddresses) {
+		finding.Details = []string{"It stays until it is known that it sends nothing any more under its addresses " +
+			pod.Annotations[v1alpha1.AnnotationAddresses] + "; the member's next pod waits for that for 15 s more at most."}
+	}
 	if since <= 0 {
 		return finding
 	}

@@ -279,3 +279,83 @@ func TestEventsAreDetails(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// onPorts gives the Store's masters a port each.
+func onPorts(e *why.Evidence) {
+	e.Store.Spec.Network = v1alpha1.NetworkSpec{
+		Provider:    v1alpha1.NetworkDevicePlugin,
+		Attachments: []v1alpha1.NetworkAttachment{{NetworkAttachmentDefinition: "vf", ResourceName: "intel.com/rcbox"}},
+	}
+	requests := e.Pod.Spec.Containers[0].Resources.Requests
+	requests["intel.com/rcbox"], requests["hugepages-2Mi"] = resource.MustParse("1"), resource.MustParse("256Mi")
+}
+
+func refused(e *why.Evidence, reason, message string) {
+	onPorts(e)
+	e.Pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: message}
+}
+
+// What ports can lack is said in a sentence, and that it is tried again.
+func TestExplainPorts(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*why.Evidence)
+		parts  []string
+	}{
+		"no device": {func(e *why.Evidence) {
+			refused(e, "UnexpectedAdmissionError", "Allocate failed due to requested number of devices unavailable for intel.com/rcbox. "+
+				"Requested: 1, Available: 0, which is unexpected")
+			e.Store.Status.Masters.Members = []v1alpha1.MemberStatus{{
+				Name: "box-master-0", Refusals: &v1alpha1.RefusalStatus{Count: 4, Since: metav1.NewTime(now)},
+			}}
+		}, []string{
+			"Node node-1 did not admit pod box-master-0-bcdfg: it has no free port to hand out", "up to 5 minutes",
+			"4 pods of box-master-0 in a row were refused since 2026-11-22 12:00:00 UTC",
+		}},
+		"unhealthy": {func(e *why.Evidence) {
+			refused(e, "UnexpectedAdmissionError", "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices")
+		}, []string{"says that no port there is healthy"}},
+		"NUMA": {func(e *why.Evidence) {
+			refused(e, "TopologyAffinityError", "Resources cannot be allocated with Topology locality")
+		}, []string{"no NUMA node of it has enough free CPUs, memory, huge pages and a port together"}},
+		"hyper-threads": {func(e *why.Evidence) {
+			refused(e, "SMTAlignmentError", "SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2")
+		}, []string{"masters.cores is no multiple"}},
+		"huge pages by now": {func(e *why.Evidence) {
+			refused(e, "OutOfhugepages-2Mi", "Pod was rejected: Node didn't have enough resource: hugepages-2Mi")
+		}, []string{"it has no huge pages left"}},
+		"CPUs by now": {func(e *why.Evidence) {
+			refused(e, "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu")
+		}, []string{"it has not enough cpu left by now"}},
+		"no node has a port": {func(e *why.Evidence) {
+			onPorts(e)
+			unscheduled(e, "0/3 nodes are available: 2 Insufficient intel.com/rcbox, 1 Insufficient hugepages-2Mi.")
+		}, []string{
+			"2 nodes, each has no free port (intel.com/rcbox: it asks for 1; is the device plugin up there",
+			"1 node has not enough huge pages left (hugepages-2Mi: it asks for 256Mi; reserve them before the kubelet starts)",
+		}},
+		"no address": {func(e *why.Evidence) {
+			onPorts(e)
+			e.Pod = nil
+			e.Store.Status.Conditions = []metav1.Condition{{
+				Type: v1alpha1.ConditionNetworkReady, Reason: v1alpha1.ReasonAddressesExhausted,
+				Message: "box-master-0 waits for a free address",
+			}}
+		}, []string{"box-master-0 has no pod: box-master-0 waits for a free address"}},
+		"its former pod may send": {func(e *why.Evidence) {
+			e.Pod.DeletionTimestamp = &metav1.Time{Time: now.Add(time.Second)}
+			e.Pod.Finalizers = []string{v1alpha1.FinalizerAddresses}
+			e.Pod.Annotations = map[string]string{v1alpha1.AnnotationAddresses: "10.0.0.1"}
+		}, []string{"It stays until it is known that it sends nothing any more under its addresses 10.0.0.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := evidence()
+			test.change(e)
+			text := why.Explain(e).Text(view.Style{})
+			for _, part := range test.parts {
+				if !strings.Contains(text, part) {
+					t.Errorf("%q is not in\n%s", part, text)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,191 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// mostAside is how many nodes are drained at a time: with the dead ones as many are left as the largest Store needs.
+const mostAside = 2
+
+func (s *simulation) node(name string) *corev1.Node {
+	node, _ := s.api.objects[objectKey{kindOf[*corev1.Node](), name}].(*corev1.Node)
+	return node
+}
+
+// aside are the nodes that are about to be emptied.
+func (s *simulation) aside() []string {
+	var names []string
+	for _, node := range all[*corev1.Node](s.api.objects) {
+		if nodeOf(node, false).Drained != "" {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// isLeft says whether masters are to leave the node.
+func (s *simulation) isLeft(name string) bool {
+	return slices.Contains(s.aside(), name) || slices.Contains(s.store().IsolatedNodes(), name)
+}
+
+// takesPods says whether a new pod of the Store may run there.
+func (s *simulation) takesPods(name string) bool {
+	node := s.node(name)
+	return node != nil && !s.dead[name] && !s.isLeft(name) && !nodeOf(node, false).OutOfService
+}
+
+func (s *simulation) cordonNodeOf(pod *corev1.Pod) {
+	if pod.Spec.NodeName == "" || len(s.aside()) >= mostAside {
+		return
+	}
+	byKarpenter := s.chance(0.3)
+	s.trace("%s is drained (by Karpenter: %v)", pod.Spec.NodeName, byKarpenter)
+	edit(s.api, pod.Spec.NodeName, func(node *corev1.Node) {
+		node.Spec.Unschedulable = !byKarpenter
+		if byKarpenter {
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule})
+		}
+	})
+}
+
+func (s *simulation) uncordon() {
+	for _, name := range s.aside() {
+		s.trace("%s is not drained any more", name)
+		edit(s.api, name, func(node *corev1.Node) {
+			node.Spec.Unschedulable = false
+			isDrain := func(taint corev1.Taint) bool { return drainTaints[taint.Key] != "" }
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, isDrain)
+		})
+	}
+}
+
+// isolateNodeOf is somebody's order.
+func (s *simulation) isolateNodeOf(pod *corev1.Pod) {
+	if s.isReplicated() && pod.Spec.NodeName != "" && len(s.store().IsolatedNodes()) == 0 {
+		s.annotate(v1alpha1.AnnotationIsolated, pod.Spec.NodeName)
+	}
+}
+
+func (s *simulation) annotate(key, value string) {
+	s.trace("the Store's annotation %s is %q", key, value)
+	edit(s.api, "sim", func(store *v1alpha1.Store) {
+		store.Annotations = maps.Clone(store.Annotations)
+		if store.Annotations == nil {
+			store.Annotations = map[string]string{}
+		}
+		store.Annotations[key] = value
+	})
+}
+
+// breakNodeOf: masters fail there again and again, from now on or no more.
+func (s *simulation) breakNodeOf(pod *corev1.Pod) {
+	if s.broken != "" {
+		s.broken = ""
+	} else if isMaster(pod) {
+		s.broken = pod.Spec.NodeName
+	}
+	s.trace("masters fail again and again on %q", s.broken)
+}
+
+func (s *simulation) failOnBroken() {
+	for _, pod := range s.pods() {
+		if isMaster(pod) && s.broken != "" && pod.Spec.NodeName == s.broken && s.runs(pod) && s.chance(0.2) {
+			s.trace("the process in %s fails", pod.Name)
+			s.stop(pod, true)
+		}
+	}
+}
+
+// emptyOutOfService is what Kubernetes does where it was told that a node is off: pods are evicted, and removed if nobody answers there.
+func (s *simulation) emptyOutOfService() {
+	for _, pod := range s.pods() {
+		node := s.node(pod.Spec.NodeName)
+		if node == nil || !nodeOf(node, false).OutOfService {
+			continue
+		}
+		s.api.tellToEnd(pod)
+		if !s.dead[node.Name] {
+			continue
+		}
+		edit(s.api, pod.Name, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+		if len(pod.Finalizers) == 0 {
+			delete(s.api.objects, keyOf(pod))
+		}
+	}
+}
+
+// checkPatch holds what the operator writes to nodes and to the Store's annotations against what it promises.
+func (s *simulation) checkPatch(before, after client.Object) {
+	switch after := after.(type) {
+	case *corev1.Node:
+		if !nodeOf(after, false).OutOfService || before.GetAnnotations()[v1alpha1.AnnotationFencedBy] != "" {
+			return
+		}
+		s.checkFence(after.Name)
+	case *v1alpha1.Store:
+		if node := after.Annotations[v1alpha1.AnnotationIsolated]; node != before.GetAnnotations()[v1alpha1.AnnotationIsolated] {
+			s.checkIsolation(node)
+		}
+	}
+}
+
+// checkFence: a node that does not answer, with which a member was lost that is dead, and no more of them than there are copies.
+func (s *simulation) checkFence(name string) {
+	if !s.dead[name] {
+		s.violate("%s is fenced, and answers", name)
+	}
+	isRecorded := func(fence v1alpha1.FenceStatus) bool { return fence.Node == name }
+	if !slices.ContainsFunc(s.store().Status.Fences, isRecorded) {
+		s.violate("%s is fenced, and that is not on record", name)
+	}
+	fenced := 0
+	for _, node := range all[*corev1.Node](s.api.objects) {
+		if nodeOf(node, false).OutOfService && node.Name != name {
+			fenced++
+		}
+	}
+	if fenced >= int(s.store().Spec.Replication.Factor) {
+		s.violate("%s is fenced beside %d others", name, fenced)
+	}
+	for _, pod := range s.pods() {
+		if pod.Spec.NodeName == name && isMaster(pod) && s.enlisted(memberName(pod)) == pod {
+			s.violate("%s is fenced, and %s runs there", name, pod.Name)
+		}
+	}
+}
+
+// checkIsolation: one node by itself at a time, and only where all other masters are well.
+func (s *simulation) checkIsolation(nodes string) {
+	name := nodes[strings.LastIndexByte(nodes, ',')+1:]
+	var others []string
+	for _, isolation := range s.store().Status.Isolations {
+		if isolation.Cause == v1alpha1.IsolatedFailures && slices.Contains(s.store().IsolatedNodes(), isolation.Node) {
+			others = append(others, isolation.Node)
+		}
+	}
+	if len(others) > 0 {
+		s.violate("%s is isolated beside %v", name, others)
+	}
+	for _, pod := range s.pods() {
+		if isMaster(pod) && pod.Spec.NodeName != name && s.enlisted(memberName(pod)) == nil && pod.DeletionTimestamp == nil {
+			s.violate("%s is isolated, and %s elsewhere is not up either", name, memberName(pod))
+		}
+	}
+}
+
+// leftovers are what the operator should have taken back.
+func (s *simulation) leftovers() string {
+	for _, node := range all[*corev1.Node](s.api.objects) {
+		if nodeOf(node, false).OutOfService || node.Annotations[v1alpha1.AnnotationFencedBy] != "" {
+			return node.Name + " is still fenced"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,125 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+// simulatedOperator is one process of the operator's, with a cache of its own.
+type simulatedOperator struct {
+	s          *simulation
+	name       string
+	cache      *operatorClient
+	reconciler *Reconciler
+	// visiting since then, and whether it has planned in this visit.
+	visiting   time.Time
+	hasPlanned bool
+}
+
+// errKilled is the operator's end between any two of its calls.
+var errKilled = errors.New("the operator was killed")
+
+// startOperator: all that a former one knew is gone, and its successor sees what there is.
+func (s *simulation) startOperator() *simulatedOperator {
+	s.started++
+	o := &simulatedOperator{s: s, name: fmt.Sprintf("operator %d", s.started)}
+	o.cache = s.api.newOperatorClient(o)
+	live := liveReader{view{func() map[objectKey]client.Object { return s.api.objects }, s.api.Client}, s}
+	o.reconciler = &Reconciler{
+		Client: o.cache, Live: s.planted.readsLive(o, live), Recorder: tracer{s}, Dial: s.dial, Now: func() time.Time { return s.now },
+		DefaultImage: "store:1", Namespace: "rcbox-system", plan: o.plan,
+	}
+	return o
+}
+
+// plan lets time pass between what was seen and what is done about it.
+func (o *simulatedOperator) plan(observed planner.Observed) planner.Plan {
+	plan := o.s.planted.makePlan(observed)
+	if !o.hasPlanned {
+		o.hasPlanned = true
+		o.s.meanwhile(o, plan)
+	}
+	return plan
+}
+
+// tracer has events in the trace: they say why.
+type tracer struct{ s *simulation }
+
+func (r tracer) Eventf(_, _ runtime.Object, _, reason, _, note string, arguments ...any) {
+	r.s.trace("  %s: "+note, append([]any{reason}, arguments...)...)
+}
+
+// write is one call of the operator's that changes something: it fails before or after it has, or the operator ends there.
+func (s *simulation) write(what string, do func() error) error {
+	if s.chance(s.faults.kill / 2) {
+		s.trace("killed before: %s", what)
+		panic(errKilled)
+	}
+	if s.chance(s.faults.write) {
+		if s.chance(0.5) {
+			s.trace("fails: %s", what)
+			return apierrors.NewTimeoutError(what, 1)
+		}
+		s.trace("is refused for a conflict: %s", what)
+		return conflict(what)
+	}
+	err := do()
+	s.trace("%s: %v", what, err)
+	switch {
+	case s.chance(s.faults.kill / 2):
+		s.trace("killed after: %s", what)
+		panic(errKilled)
+	case s.chance(s.faults.write):
+		s.trace("its answer is lost: %s", what)
+		return apierrors.NewTimeoutError(what, 1)
+	}
+	return err
+}
+
+// visit is one look at the Store with a cache that may be behind, each kind for itself.
+func (o *simulatedOperator) visit() (err error) {
+	s, stale := o.s, o.s.faults.stale
+	if o == s.former {
+		stale = 0.8
+	}
+	for _, kind := range []reflect.Type{
+		kindOf[*v1alpha1.Store](), kindOf[*corev1.Pod](), kindOf[*corev1.PersistentVolumeClaim](),
+	} {
+		if !s.chance(stale) {
+			o.cache.refresh(kind)
+		}
+	}
+	o.visiting, o.hasPlanned = s.now, false
+	defer func() {
+		if end := recover(); end != nil {
+			if end != errKilled { //nolint:errorlint // the very value
+				panic(end)
+			}
+			if s.former == o {
+				s.former = nil
+			} else {
+				s.operator = s.startOperator()
+			}
+			err = errKilled
+		}
+	}()
+	quietly := ctrl.LoggerInto(context.Background(), logr.Discard())
+	_, err = o.reconciler.Reconcile(quietly, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "default", Name: "sim"}})
+	return err
+}
+
+func kindOf[Object client.Object]() reflect.Type { return reflect.TypeFor[Object]() }

@@ -1,0 +1,264 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/resources"
+)
+
+// plantedBug is an operator that breaks one of its rules. Where the world is looked at once more before a step, the broken rule plans the
+// step once more: what is tested is whether the simulation sees what comes of it.
+type plantedBug struct {
+	name string
+	// plan is asked in place of planner.Make, if it is set.
+	plan func(planner.Observed) planner.Plan
+	// live is read in place of the API server, if it is set.
+	live func(*simulatedOperator, client.Reader) client.Reader
+	// faults are made likelier that it takes for the rule to matter; nil for those of the seed.
+	faults func(*faults)
+	// reported is a part of the violation by which it is seen, within so many seeds from 0 on.
+	reported string
+	within   uint64
+	// seenBy is a seed that has seen it before, and is tried first: the others take long.
+	seenBy uint64
+}
+
+func (b *plantedBug) makePlan(observed planner.Observed) planner.Plan {
+	if b == nil || b.plan == nil {
+		return planner.Make(observed)
+	}
+	return b.plan(observed)
+}
+
+func (b *plantedBug) readsLive(o *simulatedOperator, live client.Reader) client.Reader {
+	if b == nil || b.live == nil {
+		return live
+	}
+	return b.live(o, live)
+}
+
+// plantedBugs: a rule each, and how soon it is seen that it does not hold.
+var plantedBugs = []plantedBug{
+	{
+		name: "a member moves before its proof is on record", plan: movesUnrecorded,
+		reported: "why is not on record", within: 40, seenBy: 4,
+	},
+	{
+		name: "a member moves though more is lost than copies make up for", plan: movesWhereTooMuchIsLost,
+		reported: "nodes are lost", within: 100, seenBy: 21,
+	},
+	{
+		name: "all outdated masters are restarted at once", plan: withoutSecondLook(restartsAll),
+		reported: "is away", within: 40, seenBy: 3,
+	},
+	{
+		name: "a process is restarted without a second look", plan: withoutSecondLook(planner.Make),
+		faults:   func(f *faults) { f.worst = 1 },
+		reported: "is ended while", within: 40, seenBy: 3,
+	},
+	{
+		name: "a claim is deleted without a second look", plan: withoutSecondLook(planner.Make),
+		faults:   func(f *faults) { f.worst = 1 },
+		reported: "is deleted, and may be needed", within: 40, seenBy: 16,
+	},
+	{
+		name: "a former claim is deleted while copies are missing", plan: dropsEarly,
+		reported: "is deleted, and may be needed", within: 40, seenBy: 1,
+	},
+	{
+		name: "an address is given twice", plan: sharesAddresses,
+		reported: "may send under one of them", within: 10, seenBy: 2,
+	},
+	{
+		name: "names of pods begin anew", plan: namesAnew,
+		reported: "is on record", within: 10,
+	},
+	{
+		name: "nobody looks for a live pod of the member", live: seesNoPods,
+		reported: "gets a second pod", within: 10,
+	},
+	{
+		name: "nobody looks whether the Store is the present one", live: seesCachedStore,
+		faults:   func(f *faults) { f.stale = 0.7 },
+		reported: "is on record", within: 40, seenBy: 20,
+	},
+}
+
+// TestPlantedBugs shows that the simulation would see what it is there for.
+func TestPlantedBugs(t *testing.T) {
+	for i := range plantedBugs {
+		bug := &plantedBugs[i]
+		t.Run(bug.name, func(t *testing.T) {
+			t.Parallel()
+			for i := range bug.within + 1 {
+				seed := bug.seenBy
+				if i > 0 {
+					seed = i - 1
+				}
+				s := simulate(t, seed, bug)
+				isIt := func(violation string) bool { return strings.Contains(violation, bug.reported) }
+				if slices.ContainsFunc(s.violations, isIt) {
+					t.Logf("seen by seed %d: %s", seed, s.violations[0])
+					return
+				}
+			}
+			t.Errorf("not seen by %d seeds", bug.within)
+		})
+	}
+}
+
+// withStepsOf adds the steps of a kind that somebody would plan who sees something else.
+func withStepsOf[Step planner.Step](o planner.Observed, lie func(*v1alpha1.Store)) planner.Plan {
+	plan := planner.Make(o)
+	o.Store = o.Store.DeepCopy()
+	lie(o.Store)
+	for _, step := range planner.Make(o).Steps {
+		isThere := func(other planner.Step) bool { return reflect.DeepEqual(other, step) }
+		if _, ofKind := step.(Step); ofKind && !slices.ContainsFunc(plan.Steps, isThere) {
+			plan.Steps = append(plan.Steps, step)
+		}
+	}
+	return plan
+}
+
+func movesUnrecorded(o planner.Observed) planner.Plan {
+	return withStepsOf[planner.MoveMember](o, func(store *v1alpha1.Store) {
+		for _, view := range planner.Make(o).Masters {
+			if view.Lost == nil || view.Lost.ProvenAt.IsZero() {
+				continue
+			}
+			for i := range store.Status.Masters.Members {
+				if member := &store.Status.Masters.Members[i]; member.Name == view.Name {
+					provenAt := metav1.NewTime(view.Lost.ProvenAt)
+					member.Lost = &v1alpha1.LostStatus{
+						Node: view.Lost.Node, Cause: view.Lost.Cause, Since: metav1.NewTime(view.Lost.Since), ProvenAt: &provenAt,
+					}
+				}
+			}
+		}
+	})
+}
+
+func movesWhereTooMuchIsLost(o planner.Observed) planner.Plan {
+	return withStepsOf[planner.MoveMember](o, func(store *v1alpha1.Store) { store.Spec.Replication.Factor = 9 })
+}
+
+func restartsAll(o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	isRestart := func(step planner.Step) bool { _, ofKind := step.(planner.RestartMember); return ofKind }
+	if !slices.ContainsFunc(plan.Steps, isRestart) {
+		return plan
+	}
+	plan.Steps = slices.DeleteFunc(plan.Steps, isRestart)
+	for i := range plan.Masters {
+		if view := &plan.Masters[i]; view.Rolls {
+			pod := planner.PodRef{Name: view.Pod.Name, UID: view.Pod.UID}
+			plan.Steps = append(plan.Steps, planner.RestartMember{Member: view.Name, Pod: pod})
+		}
+	}
+	return plan
+}
+
+// withoutSecondLook plans what it has planned before, if it is asked twice at a time.
+func withoutSecondLook(do func(planner.Observed) planner.Plan) func(planner.Observed) planner.Plan {
+	var last planner.Plan
+	var store *v1alpha1.Store
+	return func(o planner.Observed) planner.Plan {
+		if o.Store != store { // another visit
+			store, last = o.Store, do(o)
+		}
+		return last
+	}
+}
+
+func dropsEarly(o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	newest := map[string]int{}
+	for name := range o.Claims {
+		if member, number, ok := resources.ParseMasterClaim(name); ok {
+			newest[member] = max(newest[member], number)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Claims)) {
+		if member, number, ok := resources.ParseMasterClaim(name); ok && number < newest[member] && !o.Claims[name].Terminating {
+			plan.Steps = append(plan.Steps, planner.DropVolume{Member: member, Claim: name})
+		}
+	}
+	return plan
+}
+
+func sharesAddresses(o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	for i, step := range plan.Steps {
+		create, ofKind := step.(planner.CreatePod)
+		if !ofKind || len(create.Addresses) == 0 {
+			continue
+		}
+		for j := range o.Pods {
+			if other := &o.Pods[j]; other.Member != create.Member && len(other.Addresses) == len(create.Addresses) {
+				create.Addresses = other.Addresses
+				plan.Steps[i] = create
+			}
+		}
+	}
+	return plan
+}
+
+func namesAnew(o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	for i, step := range plan.Steps {
+		if create, ofKind := step.(planner.CreatePod); ofKind {
+			create.Number = 1
+			plan.Steps[i] = create
+		}
+	}
+	return plan
+}
+
+// lyingReader is the API server to an operator that does not look.
+type lyingReader struct {
+	client.Reader
+
+	get  func(ctx context.Context, key client.ObjectKey, into client.Object) (isRead bool, err error)
+	list func(client.ObjectList) (isRead bool)
+}
+
+func (l lyingReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if l.get != nil {
+		if isRead, err := l.get(ctx, key, into); isRead {
+			return err
+		}
+	}
+	return l.Reader.Get(ctx, key, into, options...)
+}
+
+func (l lyingReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if l.list != nil && l.list(list) {
+		return nil
+	}
+	return l.Reader.List(ctx, list, options...)
+}
+
+func seesNoPods(_ *simulatedOperator, live client.Reader) client.Reader {
+	return lyingReader{Reader: live, list: func(list client.ObjectList) bool { _, ofPods := list.(*corev1.PodList); return ofPods }}
+}
+
+func seesCachedStore(o *simulatedOperator, live client.Reader) client.Reader {
+	return lyingReader{Reader: live, get: func(ctx context.Context, key client.ObjectKey, into client.Object) (bool, error) {
+		if _, isStore := into.(*v1alpha1.Store); !isStore {
+			return false, nil
+		}
+		return true, o.cache.Get(ctx, key, into)
+	}}
+}

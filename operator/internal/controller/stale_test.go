@@ -1,0 +1,136 @@
+package controller
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// behind is a cache in which a Store is as it was.
+type behind struct {
+	client.Client
+	store *v1alpha1.Store
+}
+
+func (b behind) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if store, isStore := into.(*v1alpha1.Store); isStore {
+		b.store.DeepCopyInto(store)
+		return nil
+	}
+	return b.Client.Get(ctx, key, into, options...)
+}
+
+// What is on record in a cache may have been withdrawn.
+func TestNothingMovesOnAnOldRecord(t *testing.T) {
+	h := withALostNode(t)
+	for range 3 {
+		h.mustVisit()
+	}
+	recorded := h.store()
+	if lost := recorded.Status.Masters.Members[1].Lost; lost == nil || lost.ProvenAt == nil {
+		t.Fatalf("on record: %+v", lost)
+	}
+	withdrawn := recorded.DeepCopy()
+	withdrawn.Status.Masters.Members[1].Lost = nil
+	if err := h.client.Status().Update(t.Context(), withdrawn); err != nil {
+		t.Fatal(err)
+	}
+	h.reconciler.Client = behind{h.client, recorded}
+	for range 3 {
+		h.mustVisit()
+	}
+	if _, moved := h.claims()["box-master-1-copies-2"]; moved || h.pods()["box-master-1"] == nil {
+		t.Errorf("it has moved: %v, %v", h.claims(), h.pods())
+	}
+	h.reconciler.Client = h.client
+	for range 6 {
+		h.mustVisit()
+	}
+	if _, moved := h.claims()["box-master-1-copies-2"]; !moved {
+		t.Errorf("it has not moved when the cache is up to date: %v", h.claims())
+	}
+}
+
+// podsBehind is a cache in which pods are as they were.
+type podsBehind struct {
+	client.Client
+	pods *corev1.PodList
+}
+
+func (b podsBehind) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	if pods, arePods := into.(*corev1.PodList); arePods {
+		b.pods.DeepCopyInto(pods)
+		return nil
+	}
+	return b.Client.List(ctx, into, options...)
+}
+
+// That another master was told to end, the cache may not have yet.
+func TestNoRestartBesideOneThatTheCacheHasNotSeen(t *testing.T) {
+	h := readyForADrill(t)
+	h.tablets("box-master-0", 2) // or it would be let go, which is the coordinator's to refuse
+	h.tablets("box-master-2", 2)
+	h.change(func(s *v1alpha1.Store) { s.Annotations, s.Spec.Image = nil, "store:2" })
+	seen := &corev1.PodList{}
+	if err := h.client.List(t.Context(), seen); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.client.Delete(t.Context(), h.pods()["box-master-2"]); err != nil {
+		t.Fatal(err)
+	}
+	before := h.pods()
+	h.reconciler.Client = podsBehind{h.client, seen}
+	for range 4 {
+		h.mustVisit()
+	}
+	for _, member := range []string{"box-master-0", "box-master-1"} {
+		if now := h.pods()[member]; now == nil || now.UID != before[member].UID {
+			t.Errorf("%s was restarted, and box-master-2 is on its way out", member)
+		}
+	}
+}
+
+// Whoever has seen that a Store is to sleep, and not that it was woken up since, ends nobody.
+func TestStoreThatWasWokenUpIsNotPutToSleep(t *testing.T) {
+	h := settledWithCopies(t)
+	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = true })
+	h.mustVisit()
+	asleep := h.store()
+	if asleep.Status.HibernatedSince == nil || len(h.pods()) != 3 {
+		t.Fatalf("hibernated since %v, %d pods", asleep.Status.HibernatedSince, len(h.pods()))
+	}
+	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = false })
+	h.reconciler.Client = behind{h.client, asleep}
+	for range 3 {
+		h.mustVisit()
+	}
+	if len(h.pods()) != 3 {
+		t.Errorf("it was put to sleep: %d pods are left", len(h.pods()))
+	}
+}
+
+// The volumes of a Store that was made anew under the same name are not those of the one that was deleted.
+func TestClaimsOfAStoreMadeAnewStay(t *testing.T) {
+	h := settledWithCopies(t)
+	h.change(func(s *v1alpha1.Store) { s.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete })
+	deleted := h.store()
+	deleted.DeletionTimestamp = &metav1.Time{Time: h.now}
+	h.change(func(s *v1alpha1.Store) { s.Annotations = map[string]string{"made": "anew"} }) // another version is all that matters here
+	for _, pod := range h.pods() {
+		if err := h.client.Delete(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.reconciler.Client = behind{h.client, deleted}
+	for range 3 {
+		h.mustVisit()
+	}
+	if len(h.claims()) != 3 {
+		t.Errorf("claims are left: %v", h.claims())
+	}
+}
