@@ -1,7 +1,7 @@
 // Package e2e drives a whole cluster the way its users do: Helm, kubectl, and clients in pods.
 //
 // It needs a cluster of its own with the images loaded; `make e2e` provides both and says where they are through the
-// environment: KUBECONFIG, RCBOX_KUBECTL, RCBOX_HELM, RCBOX_STORE_IMAGE, RCBOX_OPERATOR_IMAGE,
+// environment: KUBECONFIG, RCBOX_KUBECTL, RCBOX_HELM, RCBOX_PLUGIN, RCBOX_STORE_IMAGE, RCBOX_OPERATOR_IMAGE,
 // RCBOX_RECORDER_IMAGE.
 package e2e
 

@@ -27,8 +27,8 @@ spec:
     tolerations: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]
 `
 
-// apiServerAway is how long there is no API server.
-const apiServerAway = time.Minute
+// apiServerAway is how long there is no API server: five times as long as a standby waits for a leader that does not renew its claim.
+const apiServerAway = 30 * time.Second
 
 // failover is what one step leaves for the next.
 type failover struct{ clients *clients }
@@ -322,7 +322,7 @@ func waitUntilSafeWithStandby(t *testing.T) v1alpha1.Store {
 	})
 }
 
-// apiServerIsNotNeeded: it stands still for a minute, and clients read and write meanwhile. Afterwards the same coordinator leads.
+// apiServerIsNotNeeded: it stands still for some time, and clients read and write meanwhile. Afterwards the same coordinator leads.
 func (f *failover) apiServerIsNotNeeded(t *testing.T) {
 	before, masters := leads(t, ""), mastersPrints(t)
 	var nodes []string
@@ -338,7 +338,7 @@ func (f *failover) apiServerIsNotNeeded(t *testing.T) {
 	since := now(t)
 	signal("STOP")
 	time.Sleep(apiServerAway) //nolint:forbidigo // nothing can be asked meanwhile
-	f.clients.goOn(t, "clients read and write after a minute without API server", 10)
+	f.clients.goOn(t, "clients read and write though there has been no API server for a while", 10)
 	// The kubelet starts it again if it is away for long.
 	for _, node := range nodes {
 		state := docker(t, "exec", node, "sh", "-c", "grep State /proc/$(pidof kube-apiserver)/status")

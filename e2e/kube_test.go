@@ -301,8 +301,14 @@ func namespacesAreThere(t *testing.T) {
 	for _, in := range []string{namespace, operatorNamespace} {
 		if _, found := get[podObject](t, "namespace", "default", in); !found {
 			kubectl(t, "create", "namespace", in)
-			kubectl(t, "label", "namespace", in, "pod-security.kubernetes.io/enforce=restricted")
 		}
+		setPodSecurity(t, in, "restricted")
 	}
 	kubectl(t, "delete", "pods", "-n", namespace, "-l", "e2e=client", "--wait")
+}
+
+// setPodSecurity says what a namespace lets pods do.
+func setPodSecurity(t *testing.T, in, level string) {
+	t.Helper()
+	kubectl(t, "label", "namespace", in, "--overwrite", "pod-security.kubernetes.io/enforce="+level)
 }

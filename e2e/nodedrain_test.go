@@ -57,6 +57,7 @@ func TestNodeDrained(t *testing.T) {
 		{"OneMemberMovesAndOneHasNoNode", n.oneMovesOneHasNoNode},
 		{"UncordonedNodeTakesIt", n.uncordonedNodeTakesIt},
 		{"IsolatedNodeIsLeft", n.isolatedNodeIsLeft},
+		{"NodeOfFailuresIsLeft", n.nodeOfFailuresIsLeft},
 		{"ClientsSawNothingWrong", func(t *testing.T) { n.clients.end(t) }},
 		{"UninstallLeavesNothing", uninstallLeavesNothing},
 	})
@@ -173,30 +174,92 @@ func (n *nodeDrain) uncordonedNodeTakesIt(t *testing.T) {
 	n.clients.goOn(t, "clients go on", 10)
 }
 
-// isolatedNodeIsLeft: a node that somebody wants nothing on has its master move away, in order, and gets none until that is taken back.
-func (n *nodeDrain) isolatedNodeIsLeft(t *testing.T) {
-	for node := range n.members {
-		kubectl(t, "uncordon", node)
-	}
+// masterOnWorker is a master that is not beside the API server, and its node.
+func masterOnWorker(t *testing.T) (member, node string) {
+	t.Helper()
 	control := list[podObject](t, "nodes", "", "-l", "node-role.kubernetes.io/control-plane")[0].Metadata.Name
 	pods := storePods(t, storeName)
 	members := slices.Sorted(maps.Keys(pods))
-	leaving := members[slices.IndexFunc(members, func(member string) bool {
+	member = members[slices.IndexFunc(members, func(member string) bool {
 		return strings.Contains(member, "-master-") && pods[member].Spec.NodeName != control
 	})]
-	node, started := pods[leaving].Spec.NodeName, time.Now()
-	kubectl(t, "annotate", "store", storeName, "-n", namespace, v1alpha1.AnnotationIsolated+"="+node)
-	store := waitForStore(t, leaving+" is up elsewhere", startDeadline, func(store v1alpha1.Store) error {
-		on := storePods(t, storeName)[leaving].Spec.NodeName
+	return member, pods[member].Spec.NodeName
+}
+
+// waitUntilElsewhere waits until a member has left a node and all is well.
+func waitUntilElsewhere(t *testing.T, member, node string) v1alpha1.Store {
+	t.Helper()
+	return waitForStore(t, member+" is up elsewhere", startDeadline, func(store v1alpha1.Store) error {
+		on := storePods(t, storeName)[member].Spec.NodeName
 		if left := evacuations(store); on == node || on == "" || len(left) > 0 || store.Status.Masters.Ready != 3 {
 			return fmt.Errorf("it is on %q, %d members leave, %d are up", on, len(left), store.Status.Masters.Ready)
 		}
 		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
 	})
+}
+
+// isolatedNodeIsLeft: a node that somebody wants nothing on has its master move away, in order, and gets none until that is taken back.
+func (n *nodeDrain) isolatedNodeIsLeft(t *testing.T) {
+	for node := range n.members {
+		kubectl(t, "uncordon", node)
+	}
+	leaving, node := masterOnWorker(t)
+	started := time.Now()
+	kubectl(t, "annotate", "store", storeName, "-n", namespace, v1alpha1.AnnotationIsolated+"="+node)
+	store := waitUntilElsewhere(t, leaving, node)
 	t.Logf("a master left an isolated node in %.1f s", time.Since(started).Seconds())
 	if store.Status.LossCount != 0 || len(store.Status.Recoveries) > 0 {
 		t.Errorf("losses %+v, recoveries %+v", store.Status.Losses, store.Status.Recoveries)
 	}
 	kubectl(t, "annotate", "store", storeName, "-n", namespace, v1alpha1.AnnotationIsolated+"-")
+	n.clients.goOn(t, "clients go on", 10)
+}
+
+// nodeOfFailuresIsLeft: a master's process ends again and again on one node, while all others are well. The node is isolated by itself, and
+// the master goes on elsewhere.
+func (n *nodeDrain) nodeOfFailuresIsLeft(t *testing.T) {
+	const crashes = 3
+	member, node := masterOnWorker(t)
+	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"recovery":{"isolation":{"crashes":%d}}}}`, crashes))
+	before := len(readStore(t).Status.Isolations)
+	for count := range int32(crashes) {
+		// Kubernetes starts it again, later each time.
+		waitForStore(t, "all masters are up", startDeadline, func(store v1alpha1.Store) error {
+			if store.Status.Masters.Ready != 3 {
+				return fmt.Errorf("%d are", store.Status.Masters.Ready)
+			}
+			return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
+		})
+		store := readStore(t)
+		if len(store.Status.Isolations) != before {
+			t.Fatalf("isolated after %d failures: %+v", count, store.Status.Isolations)
+		}
+		crash(t, storePods(t, storeName)[member])
+		waitForStore(t, "the failure is counted", startDeadline, func(store v1alpha1.Store) error {
+			for _, known := range store.Status.Masters.Members {
+				if known.Name == member && known.Failures != nil && known.Failures.Node == node && known.Failures.Count == count+1 {
+					return nil
+				}
+			}
+			// What is counted is forgotten when the member has left the node.
+			if len(store.Status.Isolations) > before {
+				return nil
+			}
+			return fmt.Errorf("members %+v", store.Status.Masters.Members)
+		})
+	}
+	started := time.Now()
+	store := waitUntilElsewhere(t, member, node)
+	t.Logf("a master left a node on which it had failed %d times in %.1f s", crashes, time.Since(started).Seconds())
+	isolated := func(i v1alpha1.IsolationStatus) bool {
+		return i.Node == node && i.Cause == v1alpha1.IsolatedFailures && strings.Contains(i.Message, member)
+	}
+	if !slices.ContainsFunc(store.Status.Isolations, isolated) || store.Annotations[v1alpha1.AnnotationIsolated] != node {
+		t.Errorf("isolations %+v, annotations %v; want %s for the failures of %s", store.Status.Isolations, store.Annotations, node, member)
+	}
+	if store.Status.LossCount != 0 {
+		t.Errorf("losses %+v", store.Status.Losses)
+	}
 	n.clients.goOn(t, "clients go on", 10)
 }

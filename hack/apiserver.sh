@@ -9,10 +9,10 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-if folder=$("$ROOT/hack/control-plane.sh"); then
-	export RCBOX_CONTROL_PLANE=$folder
+if folder=$("$ROOT/hack/control-plane.sh") && kwok=$("$ROOT/hack/tool.sh" kwok); then
+	export RCBOX_CONTROL_PLANE=$folder RCBOX_KWOK=$kwok
 else
-	warn "there is no Kubernetes control plane to test against (see above): these tests are SKIPPED"
+	warn "there is no Kubernetes control plane to test against, or no kwok (see above): these tests are SKIPPED"
 fi
 # One package after the other: each has a control plane of its own.
 exec "$ROOT/hack/go-test.sh" apiserver . -timeout 10m -p 1 "$@" ./operator/test/...

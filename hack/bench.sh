@@ -14,6 +14,8 @@
 #              and reads on the other servers meanwhile
 #   migration  a table of 240 MB of 1 KB and of 64 B objects moves to another of 3 servers
 #              (R=2): how fast, how long its reads and writes wait, and other tables' reads
+#   fast       every way to the store: TCP, the fast protocol over UDP, over DPDK's memif and
+#              af_packet, each beside a ping on the same port (hack/bench-fast.sh)
 #   replay     bringing a table back from 20 segments in memory, one core
 #
 #   RCBOX_BENCH_SECONDS=0.5       how long each case of peers and durable is measured, in each round
@@ -35,7 +37,7 @@ STOREBENCH=$PROGRAMS/examples/storebench
 OUT=$BUILD/bench
 PORT=${RCBOX_BENCH_PORT:-23100}
 TARGETS=(ping memcached redis rcbox rcbox-library)
-PARTS=(peers durable recovery migration replay)
+PARTS=(peers durable recovery migration fast replay)
 read -ra SIZES_MB <<<"${RCBOX_BENCH_MB:-480 1000}"
 read -ra MIGRATION_MB <<<"${RCBOX_BENCH_MIGRATION_MB:-240}"
 PIDS=()
@@ -147,6 +149,8 @@ durable() { "$STOREBENCH" durable "$OUT" "$SECONDS_EACH" "$ROUNDS"; }
 recovery() { "$STOREBENCH" recovery "$OUT" "${SIZES_MB[@]}"; }
 
 migration() { "$STOREBENCH" migration "$OUT" "${MIGRATION_MB[@]}"; }
+
+fast() { "$ROOT/hack/bench-fast.sh"; }
 
 replay() {
 	(cd "$ROOT/images/store" && cargo bench --locked -q -p master --bench replay) >"$LOGS/replay.log" 2>&1 ||

@@ -31,6 +31,9 @@ collect() {
 collect_store() {
 	collect "$CONTEXTS/store/target/release" "${PROGRAMS[@]}"
 	cp "$ROOT/images/store/Dockerfile" "$CONTEXTS/store/"
+	! ldd "$CONTEXTS"/store/target/release/{coordinator,rcbox} | grep librte_ ||
+		die "coordinator and rcbox need DPDK, which they have no use for: Rust's own linker (lld) leaves such libraries out"
+	"$ROOT/hack/collect-dpdk.sh" "$CONTEXTS/store/dpdk" "${PROGRAMS[@]/#/$CONTEXTS/store/target/release/}"
 }
 
 collect_recorder() {
@@ -53,7 +56,7 @@ build_image() {
 # runs: the programs run on the base image, whose C library may be older than
 # the one they were linked with here.
 runs() {
-	local program
+	local program output
 	for program in "${PROGRAMS[@]}"; do
 		docker run --rm --network none --read-only "$1" "$program" --version || {
 			echo "$program, built on this machine, does not run on the base image (C library too old?)." >&2
@@ -61,6 +64,12 @@ runs() {
 			return 1
 		}
 	done
+	# DPDK loads all of its drivers when it starts; with a port to nowhere it then waits for an answer in vain.
+	output=$(docker run --rm --network none --read-only "$1" clusterperf ping --dpdk "--vdev net_null0" --local 10.0.0.1:7 --patience 0 10.0.0.2:7 2>&1 || true)
+	grep -q "does not answer over net_null0" <<<"$output" || {
+		echo "DPDK does not start in the image: $output" >&2
+		return 1
+	}
 }
 
 main() {

@@ -3,6 +3,7 @@
 # removed afterwards (KEEP=1 keeps it, for a look; the next run replaces it).
 #
 # usage: hack/e2e.sh [GO_TEST_OPTION...]
+#        hack/e2e.sh --prepare     only build what takes long: programs, node image, second network
 # One test: hack/e2e.sh -run '^TestReplicatedBox$'
 # The tests' output, in the form of `go test -json`, goes to .build/logs/e2e.json.
 set -euo pipefail
@@ -25,7 +26,7 @@ go_test() {
 	RCBOX_KUBECTL=$("$ROOT/hack/tool.sh" kubectl)
 	RCBOX_HELM=$("$ROOT/hack/tool.sh" helm)
 	KUBECONFIG=$("$ROOT/hack/cluster.sh" kubeconfig "$cluster")
-	export RCBOX_KUBECTL RCBOX_HELM KUBECONFIG
+	export RCBOX_KUBECTL RCBOX_HELM KUBECONFIG RCBOX_PLUGIN=$BUILD/bin/kubectl-rcbox
 	export RCBOX_STORE_IMAGE=$STORE_IMAGE RCBOX_OPERATOR_IMAGE=$OPERATOR_IMAGE RCBOX_RECORDER_IMAGE=$RECORDER_IMAGE
 	# Each test finds the cluster as the one before has left it: after a failure, nothing that follows means anything.
 	"$ROOT/hack/go-test.sh" e2e . -timeout 40m -failfast "$@" ./e2e/...
@@ -34,7 +35,14 @@ go_test() {
 "$ROOT/hack/setup.sh" store cluster
 "$ROOT/hack/engine.sh" up
 "$ROOT/hack/tool.sh" kind kubectl helm >/dev/null
+if [[ ${1:-} == --prepare ]]; then
+	"$ROOT/hack/store.sh" -p recorder
+	"$ROOT/hack/node-image.sh"
+	"$ROOT/hack/second-network.sh" --compile
+	exit
+fi
 "$ROOT/hack/build-images.sh" --recorder
+"$ROOT/hack/kubectl-rcbox.sh"
 # shellcheck source=/dev/null
 source "$BUILD/images.env"
 # A cluster that an earlier run left may hold half a test.
@@ -44,4 +52,5 @@ fi
 trap cleanup EXIT
 "$ROOT/hack/cluster.sh" up "$cluster"
 "$ROOT/hack/load-images.sh" "$cluster"
+"$ROOT/hack/second-network.sh" "$cluster"
 step "end-to-end tests" go_test "$@"

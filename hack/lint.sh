@@ -20,9 +20,14 @@ lint "shellcheck" shellcheck --external-sources "${scripts[@]}" hack/lib.sh
 lint "cargo fmt" cargo fmt --manifest-path images/store/Cargo.toml --all --check
 lint "cargo fmt of the fuzz targets" cargo fmt --manifest-path images/store/fuzz/Cargo.toml --check
 lint "cargo fmt of the Python package" cargo fmt --manifest-path images/store/python/Cargo.toml --check
+# Three workspaces name the store's crates; a dependency that is new in one of these is easily forgotten in the others' locks.
+for workspace in images/store images/store/fuzz images/store/python; do
+	lint "lock file of $workspace" cargo metadata --manifest-path "$workspace/Cargo.toml" --locked --format-version 1
+done
 lint "cargo clippy" cargo clippy --manifest-path images/store/Cargo.toml --workspace --all-targets --locked -- -D warnings
 lint "go vet" go vet ./...
 lint "go vet images/node" go -C images/node vet ./...
+lint "go vet images/network" go -C images/network vet ./...
 lint "golangci-lint" golangci-lint run ./...
 lint "helm lint" helm lint --strict charts/rcbox
 lint "what a release has" hack/dist.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The operator at the size of a room full of chassis: real operator, real
-# kube-apiserver, etcd, scheduler and controller manager; simulated nodes. Prints
+# kube-apiserver, etcd, scheduler and controller manager; kwok's nodes. Prints
 # what it took, as a table on standard error and as JSON on standard output.
 #
 # usage: hack/scale.sh [OPTION...]
@@ -59,7 +59,8 @@ rm -f "$results"
 scale() {
 	cd "$ROOT"
 	RCBOX_CONTROL_PLANE=$("$ROOT/hack/control-plane.sh")
-	export RCBOX_CONTROL_PLANE
+	RCBOX_KWOK=$("$ROOT/hack/tool.sh" kwok)
+	export RCBOX_CONTROL_PLANE RCBOX_KWOK
 	go test -count=1 -v -timeout 3h ./operator/test/scale -args "-output=$results" "${OPTIONS[@]}"
 }
 

@@ -2,11 +2,13 @@
 # Installs the Debian packages that a part of the build needs and this machine lacks.
 #
 # usage: hack/setup.sh PART...
-#   store     to build the store: a C toolchain and pkg-config
+#   store     to build the store: a C toolchain, pkg-config and DPDK
 #   python    to build and test its Python package: an interpreter with venv
 #   faults    to run the fault tests: what makes network namespaces
+#   network   to test what goes over networks: namespaces, and what reads captures
 #   cluster   to run kind: a Docker engine and what it needs
 #   node      to build node and base image without a container registry
+#   sriov     to make a virtual machine whose NICs are emulated
 #   lint      shellcheck
 #   generate  protoc
 set -euo pipefail
@@ -21,6 +23,7 @@ needs() {
 		g++ g++
 		/usr/include/stdio.h libc6-dev
 		pkg-config pkg-config
+		/usr/include/dpdk/rte_ethdev.h libdpdk-dev
 	LIST
 	python)
 		echo "python3 python3"
@@ -30,6 +33,11 @@ needs() {
 	faults) cat <<-'LIST' ;;
 		ip iproute2
 		jq jq
+	LIST
+	network) cat <<-'LIST' ;;
+		ip iproute2
+		ethtool ethtool
+		tshark tshark
 	LIST
 	cluster)
 		cat <<-'LIST'
@@ -49,6 +57,12 @@ needs() {
 	node) cat <<-'LIST' ;;
 		mmdebstrap mmdebstrap
 		zstd zstd
+		/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
+	LIST
+	sriov) cat <<-'LIST' ;;
+		mmdebstrap mmdebstrap
+		cpio cpio
+		strip binutils
 		/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
 	LIST
 	lint) echo "shellcheck shellcheck" ;;

@@ -21,6 +21,7 @@ PYTEST_LOG=$(log_of "Python: tests against real processes")
 total_passed=0
 total_failed=0
 TABLE=()
+PREPARING=
 
 # stage NAME COUNTER TITLE COMMAND...: runs a program as a step, or with its own
 # steps if TITLE is empty, and adds up what COUNTER says of it.
@@ -42,6 +43,22 @@ stage() {
 	TABLE+=("$(printf '%-12s %-7s %8d %8d %8d %8d' "$name" "$( ((code == 0)) && echo ok || echo FAILED)" "$passed" "$failed" "$skipped" $((SECONDS - started)))")
 }
 
+# prepare_e2e: what the end-to-end tests take minutes to build, while stages run that wait more than they work: with what
+# processors have left. If it fails, so will that stage, which says why: it does the same, and finds it done.
+prepare_e2e() {
+	"$ROOT/hack/engine.sh" up || return 0 # that stage says it again
+	nice -n 19 "$ROOT/hack/e2e.sh" --prepare </dev/null >"$LOGS/prepare-e2e.log" 2>&1 &
+	PREPARING=$!
+	trap '[[ -z $PREPARING ]] || kill "$PREPARING" 2>/dev/null' EXIT
+}
+
+prepared_e2e() {
+	[[ -n $PREPARING ]] || return 0
+	info "  wait for what is built beforehand"
+	wait "$PREPARING" || warn "what the end-to-end tests need could not be built beforehand: $LOGS/prepare-e2e.log"
+	PREPARING=
+}
+
 run_stage() {
 	case $1 in
 	lint) stage lint none "" "$ROOT/hack/lint.sh" ;;
@@ -53,19 +70,33 @@ run_stage() {
 		stage go go "Go: unit and property tests" "$ROOT/hack/go-test.sh" go . \
 			./api/... ./operator/cmd/... ./operator/internal/... ./charts/... ./config/... ./hack/...
 		stage node go "Go: node image programs" "$ROOT/hack/go-test.sh" node images/node ./...
+		stage network go "Go: stand-ins for NICs" "$ROOT/hack/go-test.sh" network images/network ./...
 		;;
 	apiserver) stage apiserver go "" "$ROOT/hack/apiserver.sh" ;;
 	faults) stage faults go "" "$ROOT/hack/faults.sh" ;;
 	simulator) stage simulator none "simulator: quick set, every seed twice" "$ROOT/hack/simulate.sh" --seeds 0..900 --quick ;;
 	fuzz) stage fuzz none "fuzz: $FUZZ_SECONDS s per target" "$STORE/fuzz/run.sh" "$FUZZ_SECONDS" ;;
-	e2e) stage e2e go "" "$ROOT/hack/e2e.sh" ;;
+	e2e)
+		prepared_e2e
+		stage e2e go "" "$ROOT/hack/e2e.sh"
+		;;
 	*) die "hack/test.sh: unknown stage '$1'; stages: lint generate rust python go apiserver faults simulator fuzz e2e" ;;
 	esac
 }
 
-"$ROOT/hack/setup.sh" store python cluster lint generate
+# From nothing, all stages fill about this much: programs three times (with assertions, for release, for the simulator),
+# fuzz targets, images, a cluster. What fails for want of room fails anywhere, and says little of why.
+NEEDED_GIB=30
+free_gib=$(($(df --output=avail --block-size=1G "$ROOT" | tail -n 1)))
+((free_gib >= NEEDED_GIB)) ||
+	warn "only $free_gib GiB are free where this checkout is; from nothing, all tests need about $NEEDED_GIB"
+
+"$ROOT/hack/setup.sh" store python cluster lint generate network faults
 rm -f "$LOGS"/*.json "$PYTEST_LOG"
 for name in "${STAGES[@]}"; do
+	if [[ $name =~ ^(rust|apiserver)$ && " ${STAGES[*]} " == *" e2e "* && -z $PREPARING ]]; then
+		prepare_e2e
+	fi
 	run_stage "$name"
 done
 

@@ -3,7 +3,7 @@
 # prints where it is.
 #
 # usage: hack/tool.sh NAME...
-# names: kind kubectl helm controller-gen crd-ref-docs golangci-lint protoc-gen-go protoc-gen-go-grpc
+# names: kind kubectl kwok helm controller-gen crd-ref-docs golangci-lint protoc-gen-go protoc-gen-go-grpc
 #
 # example: "$(hack/tool.sh kubectl)" version --client
 set -euo pipefail
@@ -14,6 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 package() {
 	case $1 in
 	kind) echo "sigs.k8s.io/kind@$KIND_VERSION" ;;
+	kwok) echo "sigs.k8s.io/kwok/cmd/kwok@$KWOK_VERSION" ;;
 	helm) echo "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" ;;
 	controller-gen) echo "sigs.k8s.io/controller-tools/cmd/controller-gen@$CONTROLLER_GEN_VERSION" ;;
 	crd-ref-docs) echo "github.com/elastic/crd-ref-docs@$CRD_REF_DOCS_VERSION" ;;

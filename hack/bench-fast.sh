@@ -1,0 +1,214 @@
+#!/usr/bin/env bash
+# Measures the store over every way to it, beside a ping on the same port: kernel TCP, the fast
+# protocol over the kernel's UDP, over DPDK's net_memif (shared memory) and net_af_packet (veth
+# between two network namespaces).
+#
+# usage: hack/bench-fast.sh [WAY...]     tcp udp memif af_packet; all unless some are named
+#   RCBOX_BENCH_SECONDS=2    how long each case is measured
+#   RCBOX_BENCH_PORT=23100   of the coordinator
+# Needs the programs (make store); af_packet needs root. One server with one shard and one client,
+# both polling: two cores. Writes fast.txt and fast.json to .build/bench. memif and af_packet are
+# stand-ins for a NIC: they show what the store adds to a ping, not what a NIC takes.
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+SECONDS_EACH=${RCBOX_BENCH_SECONDS:-2}
+PORT=${RCBOX_BENCH_PORT:-23100}
+PROGRAMS=${CARGO_TARGET_DIR:-$ROOT/images/store/target}/release
+OUT=$BUILD/bench
+WORK=$OUT/fast.work
+COORDINATOR=tcp:host=127.0.0.1,port=$PORT
+SPACE=rcbox-bench
+PIDS=()
+
+# shellcheck disable=SC2317 # called by trap
+stop_all() {
+	local code=$? pid
+	trap - EXIT INT TERM
+	for pid in "${PIDS[@]}"; do
+		kill "$pid" 2>/dev/null || true # it may have ended by itself
+	done
+	wait
+	ip netns delete "$SPACE" 2>/dev/null || true # there may be none
+	exit "$code"
+}
+
+start() {
+	local log=$1
+	shift
+	"$@" >"$WORK/$log.log" 2>&1 &
+	PIDS+=($!)
+}
+
+end() {
+	kill "${PIDS[@]}"
+	wait "${PIDS[@]}" || true # ended by a signal
+	PIDS=()
+}
+
+# shellcheck disable=SC2317 # called through wait_until
+ready() (
+	exec 3<>"/dev/tcp/127.0.0.1/$1"
+	printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3
+	read -r _ status _ <&3
+	[[ $status == 200 ]]
+)
+
+# The server's memory is committed by a thread of its own, which takes turns with the one that polls.
+# shellcheck disable=SC2317 # called through wait_until
+committed() { ! grep -qsx memory "/proc/$1/task/"*/comm; }
+
+# Of both sides: DPDK's arguments, our addresses.
+SERVER_IP=10.97.0.1 CLIENT_IP=10.97.0.2
+dpdk_server() {
+	case $1 in
+	memif) echo "--vdev net_memif0,role=server,socket=$WORK/memif.sock,socket-abstract=no" ;;
+	af_packet) echo "--vdev net_af_packet0,iface=rcb-s,qdisc_bypass=1" ;;
+	esac
+}
+dpdk_client() {
+	case $1 in
+	memif) echo "--vdev net_memif0,role=client,socket=$WORK/memif.sock,socket-abstract=no" ;;
+	af_packet) echo "--vdev net_af_packet0,iface=rcb-c,qdisc_bypass=1" ;;
+	esac
+}
+
+# A client of memif whose server is not there yet never finds it.
+await_memif() {
+	[[ $1 != memif ]] || wait_until 30 test -S "$WORK/memif.sock" || die "no memif; see $WORK"
+}
+
+# What comes before a command of the client.
+as_client() {
+	# Ports of one machine: the kernel of neither side may answer for the other.
+	[[ $1 != af_packet ]] || echo "ip netns exec $SPACE"
+}
+
+veth() {
+	ip netns add "$SPACE"
+	ip link add rcb-s type veth peer name rcb-c
+	ip link set rcb-c netns "$SPACE"
+	ip link set rcb-s up
+	ip -n "$SPACE" link set rcb-c up
+	# The client's TCP, to the coordinator and the server.
+	ip link add rcb-ts type veth peer name rcb-tc
+	ip link set rcb-tc netns "$SPACE"
+	ip address add 10.98.0.1/24 dev rcb-ts
+	ip link set rcb-ts up
+	ip -n "$SPACE" address add 10.98.0.2/24 dev rcb-tc
+	ip -n "$SPACE" link set rcb-tc up
+	ip -n "$SPACE" link set lo up
+}
+
+ping_of() {
+	local way=$1 command
+	case $way in
+	tcp) return 0 ;;
+	udp)
+		start ping "$PROGRAMS/clusterperf" ping --serve --socket --local "127.0.0.1:$((PORT + 50))"
+		"$PROGRAMS/clusterperf" ping --socket --json "127.0.0.1:$((PORT + 50))" >"$WORK/ping.$way.json"
+		;;
+	*)
+		rm -f "$WORK/memif.sock"
+		start ping "$PROGRAMS/clusterperf" ping --serve --local "$SERVER_IP:7000" --dpdk "$(dpdk_server "$way")"
+		await_memif "$way"
+		read -ra command <<<"$(as_client "$way")"
+		"${command[@]}" "$PROGRAMS/clusterperf" ping --local "$CLIENT_IP:7000" --dpdk "$(dpdk_client "$way")" --json \
+			"$SERVER_IP:7000" >"$WORK/ping.$way.json"
+		;;
+	esac
+	end
+}
+
+# The store with a server that is reached in this way.
+store() {
+	local way=$1 host=127.0.0.1 more=()
+	[[ $way != af_packet ]] || host=10.98.0.1
+	COORDINATOR=tcp:host=$host,port=$PORT
+	case $way in
+	tcp) ;;
+	udp) more=(-L "fast+udp:host=127.0.0.1,port=$((PORT + 1000))") ;;
+	*)
+		rm -f "$WORK/memif.sock"
+		more=(-L "fast+dpdk:host=$SERVER_IP,port=12247" --dpdk "$(dpdk_server "$way")")
+		;;
+	esac
+	start coordinator "$PROGRAMS/coordinator" -C "$COORDINATOR" --httpListen "127.0.0.1:$((PORT + 300))"
+	start server "$PROGRAMS/server" -C "$COORDINATOR" -L "tcp:host=$host,port=$((PORT + 1000))" "${more[@]}" -t 2000 \
+		--httpListen "127.0.0.1:$((PORT + 1300))"
+	wait_until 60 ready $((PORT + 1300)) || die "the store did not get ready; see $WORK/server.log"
+	wait_until 60 committed "${PIDS[-1]}" || die "the server's memory is not committed yet"
+}
+
+# perf WAY NAME ARGUMENTS...: one run of clusterperf, its JSON to a file.
+perf() {
+	local way=$1 name=$2 command own=()
+	shift 2
+	case $way in
+	tcp) own=(--tcp) ;;
+	memif | af_packet) own=(-L "fast+dpdk:host=$CLIENT_IP,port=0" --dpdk "$(dpdk_client "$way")") ;;
+	esac
+	read -ra command <<<"$(as_client "$way")"
+	info "$way: $name" >&2
+	"${command[@]}" "$PROGRAMS/clusterperf" -C "$COORDINATOR" "${own[@]}" --seconds "$SECONDS_EACH" --json "$@" >"$WORK/$name.$way.json"
+}
+
+measure() {
+	local way=$1
+	ping_of "$way"
+	store "$way"
+	perf "$way" read --size 100 --count 300000 readDist
+	perf "$way" rate8 --size 100 --outstanding 8 readThroughput
+	perf "$way" rate64 --size 100 --outstanding 64 readThroughput
+	perf "$way" large --size 1000000 basic
+	perf "$way" interference readInterference
+	perf "$way" breakdown --size 100 --count 20000 --breakdown readDist
+	end
+}
+
+# One line of the table, from the files of one way.
+# shellcheck disable=SC2016 # jq's variables
+SHOW='
+def entry(file; name): file[0].tests[0].results[]? | select(.name == name);
+def us: . * 100 | round / 100;
+def pair: if . == null then "-" else "\(.median_us | us) / \(.p99_us | us)" end;
+def rate(file): file[0].tests[0].rates[0].objects_per_second / 1000 | round;
+def mb(name): entry($large; name).bytes_per_second / 1000000 | round;
+[ $way, ($ping[0].ping // $ping[0] | if .median_us then pair else "-" end),
+  ($read[0].tests[0].results[0] | pair), rate($r8), rate($r64),
+  mb("basic.read1M"), mb("basic.write1M"),
+  "\(entry($small; "readInterference.alone").p99_us | us) / \(entry($small; "readInterference.loaded").p99_us | us)" ]
+| @tsv'
+
+# table WAY...: what was measured, a line for each way.
+table() {
+	local way
+	printf 'way\tping p50/p99 us\tread p50/p99 us\tk/s, 8\tk/s, 64\tread MB/s\twrite MB/s\tsmall p99 alone/beside us\n'
+	for way in "$@"; do
+		[[ -e $WORK/ping.$way.json ]] || echo '{}' >"$WORK/ping.$way.json"
+		jq -rn --arg way "$way" --slurpfile ping "$WORK/ping.$way.json" --slurpfile read "$WORK/read.$way.json" \
+			--slurpfile r8 "$WORK/rate8.$way.json" --slurpfile r64 "$WORK/rate64.$way.json" \
+			--slurpfile large "$WORK/large.$way.json" --slurpfile small "$WORK/interference.$way.json" "$SHOW"
+	done
+}
+
+main() {
+	local ways=("$@") way
+	((${#ways[@]})) || ways=(tcp udp memif af_packet)
+	[[ -x $PROGRAMS/server ]] || die "no programs in $PROGRAMS: make store"
+	mkdir -p "$WORK"
+	rm -f "$WORK"/*
+	trap stop_all EXIT INT TERM
+	for way in "${ways[@]}"; do
+		[[ $way != af_packet ]] || {
+			((EUID == 0)) || die "af_packet needs root"
+			veth
+		}
+		measure "$way"
+	done
+	table "${ways[@]}" | column -t -s $'\t'
+	jq -n '[inputs | {(input_filename | split("/") | last): .}] | add' "$WORK"/*.json >"$OUT/fast.json"
+}
+
+main "$@"
