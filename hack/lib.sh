@@ -68,6 +68,7 @@ step() {
 		printf '  %-44s %s\n' "$title" "$(elapsed $((SECONDS - started)))"
 		return 0
 	fi
+	echo "$log" >>"$LOGS/failed.list"
 	{
 		printf '  %-44s FAILED (exit code %d) after %s\n' "$title" "$rc" "$(elapsed $((SECONDS - started)))"
 		printf '    the last lines of %s:\n' "${log#"$PWD"/}"

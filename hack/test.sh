@@ -92,7 +92,7 @@ free_gib=$(($(df --output=avail --block-size=1G "$ROOT" | tail -n 1)))
 	warn "only $free_gib GiB are free where this checkout is; from nothing, all tests need about $NEEDED_GIB"
 
 "$ROOT/hack/setup.sh" store python cluster lint generate network faults
-rm -f "$LOGS"/*.json "$PYTEST_LOG"
+rm -f "$LOGS"/{*.json,failed.list} "$PYTEST_LOG"
 for name in "${STAGES[@]}"; do
 	if [[ $name =~ ^(rust|apiserver)$ && " ${STAGES[*]} " == *" e2e "* && -z $PREPARING ]]; then
 		prepare_e2e
@@ -104,7 +104,8 @@ echo
 printf '%-12s %-7s %8s %8s %8s %8s\n' stage result passed failed skipped seconds
 printf '%s\n' "${TABLE[@]}"
 mapfile -t json < <(find "$LOGS" -name '*.json')
-# What the failed tests said last; the logs may be on a machine that is gone.
+# What failed said last; the logs may be on a machine that is gone.
+[[ ! -e $LOGS/failed.list ]] || xargs -n 1 "$ROOT/hack/failures.sh" <"$LOGS/failed.list"
 ((${#json[@]} == 0)) || jq -rs '(map(select(.Action == "fail" and .Test) | .Package + " " + .Test)) as $failed
 	| (map(select(.Action == "output" and .Test)) | group_by(.Package + " " + .Test))[]
 	| (.[0].Package + " " + .[0].Test) as $name | select($name | IN($failed[]))
