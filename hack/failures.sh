@@ -10,7 +10,7 @@ lines=15 # of each test, or of the log
 
 echo "FAILED ${log##*/}"
 if ! grep -qE '^test .* FAILED$' "$log"; then
-	tail -n "$lines" "$log" | cut -c-400 | sed 's/^/    | /'
+	tail -n "$lines" "$log" | cut -c-2000 | sed 's/^/    | /'
 	exit
 fi
 # A test's own output is between "---- NAME stdout ----" and the next of these, or an empty line and "failures:".
@@ -22,7 +22,9 @@ awk -v lines="$lines" '
 		for (i = first; i < count; i++) print "    | " substr(said[i], 1, 400)
 		name = ""
 	}
-	/^---- .* stdout ----$/ { flush(); name = $2; count = 0; next }
+	/^---- .* stdout ----$/ { flush(); name = $2; count = 0; is_trace = 0; next }
 	/^failures:$/ { flush(); next }
-	name != "" && NF { said[count++] = $0 }
+	/^stack backtrace:$/ { is_trace = 1 }
+	/^note: / { is_trace = 0; next }
+	name != "" && NF && !is_trace { said[count++] = $0 }
 	END { flush() }' "$log"

@@ -52,8 +52,9 @@ run() {
 	local log=$FINDINGS/$1.log binary=$TARGET_DIR/$TRIPLE/release/$1 tried edges
 	if ! "$binary" -max_total_time="$SECONDS_EACH" -timeout=10 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 \
 		-artifact_prefix="$FINDINGS/$1-" "$CORPUS/$1" >"$log" 2>&1; then
-		tail -n 40 "$log"
+		# What it was, where, and the input itself: the file may be on a machine that is gone.
 		echo "FINDING in $1: the input is in $FINDINGS; try it again with: $binary INPUT"
+		grep -E -A 1 'panicked at|ERROR: libFuzzer|^SUMMARY|^Base64' "$log" | grep -v '^--$' || tail -n 20 "$log"
 		return 1
 	fi
 	tried=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
@@ -66,7 +67,7 @@ run() {
 find_planted() {
 	local log=$FINDINGS/planted.log
 	mkdir -p "$FINDINGS"
-	if "$TARGET_DIR/$TRIPLE/release/planted" -max_total_time=60 -artifact_prefix="$FINDINGS/planted-" >"$log" 2>&1 ||
+	if "$TARGET_DIR/$TRIPLE/release/planted" -seed=1 -max_total_time=60 -artifact_prefix="$FINDINGS/planted-" >"$log" 2>&1 ||
 		! grep -q "planted$" "$log"; then
 		tail -n 20 "$log"
 		echo "error: the planted bug was not found: the build flags do not work with this compiler"
@@ -88,7 +89,13 @@ for target in "${TARGETS[@]}"; do
 	while (($(jobs -rp | wc -l) >= $(nproc))); do
 		wait -n || true
 	done
-	{ run "$target" || echo "$target" >>"$failed"; } &
+	{ run "$target" >"$FINDINGS/$target.said" || echo "$target" >>"$failed"; cat "$FINDINGS/$target.said"; } &
 done
 wait
-[[ ! -s $failed ]]
+if [[ -s $failed ]]; then
+	echo "what was found, once more:"
+	while read -r target; do
+		cat "$FINDINGS/$target.said"
+	done <"$failed"
+	exit 1
+fi
