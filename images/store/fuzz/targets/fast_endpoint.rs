@@ -134,6 +134,8 @@ fuzz_target!(|data: &[u8]| {
     let session = endpoint.connect(now, address(1), first & 1 == 1, out);
     carry(now, &mut sides);
     let served = sides[1].sessions[0];
+    // Who asks names each request differently: by its name the answer is known.
+    let mut nonces = 1..;
     while let Some((step, more)) = rest.split_first_chunk::<12>() {
         rest = more;
         let word = |at: usize| u16::from_le_bytes([step[at], step[at + 1]]);
@@ -159,7 +161,8 @@ fuzz_target!(|data: &[u8]| {
             9 => {
                 let payload = vec![1; usize::from(word(4))];
                 let Side { endpoint, out, .. } = &mut sides[0];
-                endpoint.send(|| now, session, word(6).into(), &[&payload], out);
+                let nonce = nonces.next().unwrap_or_default();
+                endpoint.send(|| now, session, nonce, &[&payload], out);
             }
             10 => {
                 let payload = vec![2; usize::from(word(4))];
