@@ -45,7 +45,7 @@ use standing::{Role, Standing};
 
 /// The longest name of a state: chunks' names are made of it.
 const MAX_NAME_BYTES: usize = 63;
-/// Between two looks whether the objects that keep a process from leading have changed.
+/// Between two looks whether the root has changed that keeps a process from leading.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 #[derive(Args, Debug)]
@@ -286,17 +286,9 @@ async fn watch_the_root(mut seen: standing::Receiver, objects: &Objects) {
     if seen.wait_for(is_refused).await.is_err() {
         return std::future::pending().await;
     }
-    let mut before = None;
-    loop {
-        // Whoever cannot ask asks again.
-        if let Ok(version) = objects.root_version().await
-            && *before.get_or_insert_with(|| version.clone()) != version
-        {
-            tracing::warn!("the root has changed: beginning anew");
-            end_process();
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
+    objects.root_changes(LOOK_AGAIN).await;
+    tracing::warn!("the root has changed: beginning anew");
+    end_process()
 }
 
 /// This process's part in the election.

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use coordinator::state::objects::{Answer, ChunkId, Name, Request, Version};
@@ -36,7 +37,12 @@ pub struct Objects {
     store: String,
     /// Somebody was told already that the root was deleted.
     told: AtomicBool,
+    /// The root's version as the last request about it found it; the inner `None`: there was no root.
+    root_seen: Mutex<Option<RootVersion>>,
 }
+
+/// Of the root, if there is one.
+type RootVersion = Option<String>;
 
 impl Objects {
     pub fn new(client: Client, namespace: &str, store: &str) -> Objects {
@@ -44,11 +50,17 @@ impl Objects {
             configmaps: Api::namespaced(client, namespace),
             store: store.to_owned(),
             told: AtomicBool::new(false),
+            root_seen: Mutex::default(),
         }
     }
 
     /// Carries a request out. There is an answer in any case, and in time.
     pub async fn carry_out(&self, request: Request) -> Answer {
+        let is_of_root = match &request {
+            Request::Get(name) | Request::Create(name, _) => *name == Name::Root,
+            Request::Replace(..) => true,
+            Request::Delete(_) | Request::List { .. } => false,
+        };
         let result = match request {
             Request::Get(name) => self.get(name).await,
             Request::Create(name, bytes) => self.create(name, &bytes).await,
@@ -56,16 +68,51 @@ impl Objects {
             Request::Delete(id) => self.delete(id).await,
             Request::List { fresh } => self.list(fresh).await,
         };
-        match result {
+        let answer = match result {
             Ok(answer) => answer,
             Err(Failure::NotFound) => Answer::NotFound,
             Err(Failure::Conflict) => Answer::Conflict,
             Err(Failure::Unknown(why)) => Answer::Failed(why),
+        };
+        if is_of_root {
+            self.note_root(&answer);
+        }
+        answer
+    }
+
+    fn note_root(&self, answer: &Answer) {
+        let version = match answer {
+            Answer::Found(version, _) | Answer::Done(version) => Some(version.0.clone()),
+            Answer::NotFound => None,
+            Answer::Conflict | Answer::Failed(_) | Answer::Listed(_) => return,
+        };
+        *self
+            .root_seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(version);
+    }
+
+    /// Returns once the root is another one than [`Objects::carry_out`] has found last. What was decided then, people may have changed
+    /// before anybody watches.
+    pub async fn root_changes(&self, look_every: Duration) {
+        let mut before = self
+            .root_seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        loop {
+            // Whoever cannot ask asks again.
+            if let Ok(version) = self.root_version().await
+                && *before.get_or_insert_with(|| version.clone()) != version
+            {
+                return;
+            }
+            tokio::time::sleep(look_every).await;
         }
     }
 
     /// The root's version, without the root.
-    pub async fn root_version(&self) -> Result<Option<String>, String> {
+    async fn root_version(&self) -> Result<RootVersion, String> {
         let name = self.name(Name::Root);
         let metadata = within(ANSWER_TIMEOUT, self.configmaps.get_metadata(&name)).await;
         match metadata {

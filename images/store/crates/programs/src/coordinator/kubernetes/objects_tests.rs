@@ -76,6 +76,29 @@ async fn the_root_is_made_once_and_changed_only_at_its_version() {
     assert_eq!(world.ask(replace).await, Answer::NotFound);
 }
 
+/// Who was refused for want of a root, or because of what was in it, begins anew even if that is put right before anybody watches.
+#[tokio::test]
+async fn the_root_has_changed_also_if_that_was_before_somebody_looked() {
+    let world = world();
+    world.ask(Request::Create(Name::Root, bytes("first"))).await;
+    let kept = world.server.copy();
+    let changes = || world.objects.root_changes(Duration::from_millis(10));
+    let waits = async || {
+        let some_looks = tokio::time::timeout(Duration::from_millis(100), changes());
+        some_looks.await.is_err()
+    };
+    assert!(waits().await);
+    world.server.remove("configmaps/box-state-root");
+    assert_eq!(world.ask(Request::Get(Name::Root)).await, Answer::NotFound);
+    assert!(waits().await);
+    world.server.put_back(kept.clone());
+    changes().await;
+    world.root_version().await;
+    assert!(waits().await);
+    world.server.put_back(kept);
+    changes().await;
+}
+
 #[tokio::test]
 async fn what_people_put_on_the_root_stays_and_they_are_told_what_it_is() {
     let world = world();
