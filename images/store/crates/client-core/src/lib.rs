@@ -40,7 +40,7 @@ pub use questions::Question;
 pub struct Config {
     /// Locators of the coordinator, tried in turn.
     pub coordinator: Vec<String>,
-    /// Of the random delays before requests are sent again.
+    /// Of the random delays before requests are sent again, and of the choice between ports that are alike.
     pub seed: u64,
     /// A connection that owes answers and has said nothing for this long is given up; after half of it, it is pinged.
     pub timeout: Duration,
@@ -242,7 +242,7 @@ impl Client {
             random: random::Random::new(config.seed),
             operations: slab::Slab::default(),
             sessions: sessions::Sessions::new(config.coordinator.clone()),
-            paths: paths::Paths::new(config.protocols.clone()),
+            paths: paths::Paths::new(config.protocols.clone(), config.seed),
             tables: cache::Tables::default(),
             lease: lease::LeaseAgent::default(),
             rpc_ids: rpc_ids::RpcIds::default(),

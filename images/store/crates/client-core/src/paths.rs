@@ -3,6 +3,8 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use wire::hash::key_hash;
+use wire::ids::TableId;
 use wire::locator::{self, Locator};
 use wire::map::Map;
 use wire::time::Time;
@@ -24,13 +26,16 @@ struct Failed {
 pub struct Paths {
     /// What the driver speaks, the best first.
     protocols: Vec<&'static str>,
+    /// Each who looks has another one: of ports that are alike some prefer one and some the other, so that the load is on all.
+    taste: u64,
     failed: Map<String, Failed>,
 }
 
 impl Paths {
-    pub fn new(protocols: Vec<&'static str>) -> Paths {
+    pub fn new(protocols: Vec<&'static str>, taste: u64) -> Paths {
         Paths {
             protocols,
+            taste,
             failed: Map::default(),
         }
     }
@@ -51,15 +56,21 @@ impl Paths {
         Some(usable.into_iter().map(|(.., text)| text).collect())
     }
 
-    fn rank(&self, locator: &Locator) -> Option<usize> {
+    /// The protocol counts first, and then, if it is one of datagrams, taste.
+    fn rank(&self, locator: &Locator) -> Option<(usize, u64)> {
         locator.host_and_port().ok()?;
         let protocols = &self.protocols;
-        protocols
+        let position = protocols
             .iter()
-            .position(|protocol| *protocol == locator.protocol())
+            .position(|protocol| *protocol == locator.protocol())?;
+        let taste = match locator.protocol() {
+            "tcp" => 0,
+            _ => key_hash(TableId(self.taste), locator.original().as_bytes()),
+        };
+        Some((position, taste))
     }
 
-    /// The best locator of a list, if it is of a better protocol than `present`, and from when on it may be tried.
+    /// The best locator of a list, if it is better than `present`, and from when on it may be tried.
     pub fn better(&self, list: &str, present: &str) -> Option<(String, Time)> {
         let present = self.rank(&Locator::parse(present).ok()?)?;
         let list = locator::parse_list(list).ok()?;
@@ -105,14 +116,14 @@ mod tests {
     const DPDK: &str = "fast+dpdk:host=1.2.4.4,port=2";
 
     fn all() -> Paths {
-        Paths::new(vec!["fast+dpdk", "fast+udp", "tcp"])
+        Paths::new(vec!["fast+dpdk", "fast+udp", "tcp"], 7)
     }
 
     #[test]
     fn the_best_that_the_driver_speaks_comes_first() {
         let alternatives = |paths: &Paths| paths.alternatives(Time(5), LIST);
         assert_eq!(alternatives(&all()).unwrap(), [DPDK, UDP, TCP]);
-        assert_eq!(alternatives(&Paths::new(vec!["tcp"])).unwrap(), [TCP]);
+        assert_eq!(alternatives(&Paths::new(vec!["tcp"], 7)).unwrap(), [TCP]);
         assert_eq!(all().alternatives(Time(5), "x"), None);
     }
 
@@ -142,5 +153,36 @@ mod tests {
         paths.works(DPDK);
         assert_eq!(paths.better(LIST, UDP), Some((DPDK.to_owned(), Time::ZERO)));
         assert_eq!(paths.better(LIST, DPDK), None);
+    }
+
+    #[test]
+    fn ports_that_are_alike_share_the_load() {
+        const PORTS: [&str; 2] = [
+            "fast+dpdk:host=10.0.0.1,port=2",
+            "fast+dpdk:host=10.0.1.1,port=2",
+        ];
+        let list = [TCP, PORTS[0], PORTS[1]].join(";");
+        let now = Time(5);
+        let mut first = [0; 2];
+        for taste in 0..1000 {
+            let mut paths = Paths::new(vec!["fast+dpdk", "tcp"], taste);
+            let order = paths.alternatives(now, &list).unwrap();
+            assert_eq!(order[2], TCP);
+            let preferred = usize::from(order[0] == PORTS[1]);
+            first[preferred] += 1;
+            let (preferred, other) = (PORTS[preferred], PORTS[1 - preferred]);
+            // When the one is lost, the other has it all, until the one can be tried again.
+            paths.failed(now, preferred);
+            assert_eq!(
+                paths.alternatives(now, &list).unwrap(),
+                [other, TCP, preferred]
+            );
+            assert_eq!(
+                paths.better(&list, other),
+                Some((preferred.to_owned(), now + AVOID_MIN))
+            );
+            assert_eq!(paths.better(&list, preferred), None);
+        }
+        assert!(first.iter().all(|count| *count > 400), "{first:?}");
     }
 }

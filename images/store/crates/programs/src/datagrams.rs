@@ -28,7 +28,7 @@ pub struct Place {
     /// Of the first lane; lane i has this plus i.
     pub udp_port: u16,
     pub mtu: u16,
-    /// Name or number of the port among those of DPDK; else they are taken in order.
+    /// Name or number of the port among those of DPDK; else what Multus says of a pod's devices counts, or they are taken in order.
     pub device: Option<String>,
     /// Which addresses are on the link.
     pub prefix_bits: u8,
@@ -289,21 +289,22 @@ fn devices(places: &[Place], eal: &EalOptions, lanes: u16) -> Result<Vec<Option<
     if places.iter().all(|place| place.kind != PortKind::Dpdk) {
         return Ok(places.iter().map(|_| None).collect());
     }
+    let unnamed = places
+        .iter()
+        .filter(|place| place.kind == PortKind::Dpdk && place.device.is_none());
+    let ips: Vec<_> = unnamed.map(|place| place.ip).collect();
+    let told = crate::attached::devices(&ips)?;
+    let in_order = || (0..ips.len()).map(|number| number.to_string()).collect();
+    let mut unnamed = told.unwrap_or_else(in_order).into_iter();
     let started = Eal::init(eal)?;
-    let mut next = 0;
     let mut devices = Vec::new();
     for place in places {
         if place.kind != PortKind::Dpdk {
             devices.push(None);
             continue;
         }
-        let port = match &place.device {
-            Some(name) => name.clone(),
-            None => {
-                next += 1;
-                (next - 1).to_string()
-            }
-        };
+        let port = place.device.clone().or_else(|| unnamed.next());
+        let port = port.unwrap_or_default(); // There is one for each that is not named.
         let options = DeviceOptions {
             mtu: place.mtu,
             lanes,

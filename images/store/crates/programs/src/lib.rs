@@ -1,6 +1,8 @@
 //! The programs of a store: `coordinator`, `server`, `clusterperf` and `rcbox`. The only crate with threads of its own;
 //! what they run is in the pure crates.
 
+#[cfg(feature = "dpdk")]
+mod attached;
 pub mod clusterperf;
 pub mod coordinator;
 pub mod datagrams;

@@ -74,7 +74,8 @@ pub struct Driver {
 impl Driver {
     pub fn new(parts: Parts) -> Driver {
         Driver {
-            links: Links::new(&parts.ports),
+            // No two shards begin at the same moment.
+            links: Links::new(&parts.ports, net::now().0),
             parts,
             publish_at: Time::ZERO,
             is_unusable: false,

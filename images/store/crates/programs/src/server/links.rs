@@ -71,10 +71,10 @@ fn protocols(kinds: &[PortKind]) -> Vec<&'static str> {
 }
 
 impl Links {
-    /// For a shard that has ports of these kinds, beside TCP.
-    pub fn new(kinds: &[PortKind]) -> Links {
+    /// For a shard that has ports of these kinds, beside TCP. What another one prefers has another `taste`.
+    pub fn new(kinds: &[PortKind], taste: u64) -> Links {
         Links {
-            paths: Paths::new(protocols(kinds)),
+            paths: Paths::new(protocols(kinds), taste),
             ways: Map::default(),
             slow: BTreeMap::new(),
             ready: BTreeMap::new(),
@@ -302,7 +302,7 @@ mod tests {
     fn a_faster_way_that_ends_is_given_to_nobody() {
         let backup = ServerId::new(3, 1);
         let key = (Channel::Replication, backup);
-        let mut links = Links::new(&[]);
+        let mut links = Links::new(&[], 0);
         links.add(7, Link::Trial(key.0, backup));
         links.ready.insert(key, (7, Time(1)));
         // It ends before its master asks for it.
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn those_are_reached_to_which_the_log_goes_by_a_connection_that_is_open() {
         let backup = |number| ServerId::new(number, 1);
-        let mut links = Links::new(&[]);
+        let mut links = Links::new(&[], 0);
         for (connection, channel, is_open) in [
             (1, Channel::Replication, true),
             (2, Channel::Replication, false),
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_backup_has_one_connection_for_each_purpose() {
         let backup = ServerId::new(3, 1);
-        let mut links = Links::new(&[]);
+        let mut links = Links::new(&[], 0);
         links.add(1, Link::Backup(Channel::Replication, backup));
         links.add(2, Link::Backup(Channel::Recovery, backup));
         links.add(3, Link::Peer);
