@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -114,8 +115,8 @@ fn over_shared_memory_without_any_rights() {
         }
         command
     };
+    let socket = folder.path().join("memif.sock");
     let device = |role: &str| {
-        let socket = folder.path().join("memif.sock");
         format!(
             "--vdev net_memif0,role={role},socket={},socket-abstract=no,bsize=9216",
             socket.display()
@@ -127,6 +128,7 @@ fn over_shared_memory_without_any_rights() {
             "--serve --local 10.9.0.1:7000 --mtu 9000",
             Some(&device("server")),
         ));
+        wait_for_file(&socket);
         let arguments =
             format!("{MEASURE} --local 10.9.0.2:7000 --mtu 9000 --size {size} 10.9.0.1:7000");
         let result = result(
@@ -138,6 +140,16 @@ fn over_shared_memory_without_any_rights() {
         let over = result["over"].as_str().unwrap();
         assert!(over.starts_with("net_memif0 (net_memif, "), "{over}");
         server.end_after_memif();
+        let _ = fs::remove_file(&socket); // It may be gone with its server.
+    }
+}
+
+/// A client of memif that finds no server never connects to one that comes later.
+fn wait_for_file(path: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !path.exists() {
+        assert!(Instant::now() < deadline, "no {}", path.display());
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
