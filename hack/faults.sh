@@ -15,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 STORE=$ROOT/images/store
 PROGRAMS=${CARGO_TARGET_DIR:-$STORE/target}/debug
 
-"$ROOT/hack/setup.sh" store faults
+"$ROOT/hack/setup.sh" store faults network
 # Tests of upgrades need another build of some programs. Both have the same dependencies, so that little is compiled twice.
 step "compile servers of a version with another format" \
 	cargo build --manifest-path "$STORE/Cargo.toml" --locked -p programs --features next-format --bin coordinator --bin server
