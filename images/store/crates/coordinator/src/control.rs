@@ -6,8 +6,8 @@ use wire::ids::{ReplyTo, ServerId};
 use wire::member::{Control, ToShard, coordinator};
 use wire::time::Time;
 
+use crate::orders::{Asked, ControlError, ControlOrder};
 use crate::pending::Goal;
-use crate::status::{Asked, ControlError, ControlOrder};
 use crate::{Coordinator, Output};
 
 impl Coordinator {

@@ -5,7 +5,8 @@ use wire::ids::ServerId;
 use wire::time::Time;
 
 use crate::members::Server;
-use crate::status::{Drain, DrainError, Draining};
+use crate::orders::{Drain, DrainError};
+use crate::status::Draining;
 use crate::{Coordinator, Output, level};
 
 /// Reasons that are listed.

@@ -20,6 +20,7 @@ mod leases;
 mod loss;
 mod members;
 mod migration;
+pub mod orders;
 mod parts;
 mod pending;
 mod ports;
@@ -48,7 +49,7 @@ use wire::time::Time;
 
 pub use balance::{Balancing, Rules as BalancingRules};
 pub use leases::TERM_NS as LEASE_TERM_NS;
-pub use status::{
+pub use orders::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,
     SettingsOrder, TabletTable,

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::ids::ServerId;
 use wire::time::Time;
 
+use crate::orders::{AcceptLossError, Acceptance};
 use crate::state::records::Key;
-use crate::status::{AcceptLossError, Acceptance, Loss, MissingLog};
+use crate::status::{Loss, MissingLog};
 use crate::tables::{NOBODY, Table, Tablet};
 use crate::{Coordinator, Output, level};
 

@@ -15,7 +15,8 @@ use wire::status::Status;
 use wire::time::Time;
 
 use crate::members::Server;
-use crate::status::{MigrateError, Migration, MigrationOrder, MigrationTarget, TabletTable};
+use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
+use crate::status::Migration;
 use crate::tables::{NOBODY, Source, Table};
 use crate::{Coordinator, Output, level};
 

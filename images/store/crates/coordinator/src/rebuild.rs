@@ -14,9 +14,9 @@ use wire::member::{ToCoordinator, ToShard, coordinator};
 use wire::time::Time;
 
 use crate::checkpoint::{self, HEADER_BYTES, Header};
+use crate::orders::{OtherStore, Surrender, SurrenderError};
 use crate::sessions::refuse;
 use crate::state::records::Rebuilt;
-use crate::status::{OtherStore, Surrender, SurrenderError};
 use crate::{Config, Coordinator, Output, level};
 
 /// Servers are asked again, so that both sides know that the other is there.

@@ -7,8 +7,8 @@ use wire::member::{OnDraining, Pong, RefusedReason};
 use wire::time::Time;
 
 use crate::members::{Link, Server};
+use crate::orders::{OtherStore, Removal, RemoveMemberError};
 use crate::sessions::refuse;
-use crate::status::{OtherStore, Removal, RemoveMemberError};
 use crate::{Coordinator, Output, level};
 
 /// Reasons that a refusal lists.

@@ -4,7 +4,7 @@
 
 use wire::member::{Pong, Settings, ToShard, coordinator};
 
-use crate::status::{SettingsError, SettingsOrder};
+use crate::orders::{SettingsError, SettingsOrder};
 use crate::{Coordinator, Output, level};
 
 /// What was set last; nothing yet, while its number is 0.

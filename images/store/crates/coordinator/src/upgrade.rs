@@ -8,7 +8,8 @@ use wire::ids::ServerId;
 use wire::member::{Format, Hello, RefusedReason, ToShard, coordinator};
 
 use crate::members::Refusal;
-use crate::status::{Finalize, FinalizeError, Upgrade};
+use crate::orders::{Finalize, FinalizeError};
+use crate::status::Upgrade;
 use crate::{Coordinator, Output, level};
 
 /// Hindrances that are named; the others are counted.

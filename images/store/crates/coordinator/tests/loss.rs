@@ -10,7 +10,8 @@ use common::replicated::{
 };
 use common::{Harness, hello, removal};
 use coordinator::Removal;
-use coordinator::status::{AcceptLossError, Acceptance, Loss, Recovery, RemoveMemberError};
+use coordinator::orders::{AcceptLossError, Acceptance, RemoveMemberError};
+use coordinator::status::{Loss, Recovery};
 use wire::ids::ServerId;
 use wire::member::{BackupReport, Pong, ReplicaFound, shard};
 

@@ -5,7 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{Action, CLUSTER, Harness, create_table, drop_table, encode, hello, removal};
-use coordinator::status::{MemberState, Removal, RemoveMemberError};
+use coordinator::orders::{Removal, RemoveMemberError};
+use coordinator::status::MemberState;
 use coordinator::{LEASE_TERM_NS, Limits};
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::member::{self, RefusedReason, coordinator::Kind};

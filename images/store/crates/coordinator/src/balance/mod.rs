@@ -17,7 +17,8 @@ use wire::member::{TabletLoad, TabletRange};
 use wire::time::Time;
 
 use crate::members::{Member, Server};
-use crate::status::{self, GiveUpMigrationError, MigrateError};
+use crate::orders::{GiveUpMigrationError, MigrateError};
+use crate::status;
 use crate::tables::NOBODY;
 use crate::{Coordinator, Output, level};
 use loads::Loads;

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use wire::time::Time;
 
-use crate::status::{MigrateError, Migration, MigrationOrder, MigrationTarget, TabletTable};
+use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
+use crate::status::Migration;
 use crate::{Coordinator, Output};
 
 /// More are refused.

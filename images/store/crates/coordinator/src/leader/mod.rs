@@ -32,15 +32,15 @@ use wire::member::coordinator::Kind;
 use wire::member::{Hello, Refused, RefusedReason, ToCoordinator, ToShard, shard};
 use wire::time::Time;
 
+use crate::orders::{
+    AcceptLossError, Acceptance, Asked, ControlError, ControlOrder, Drain, DrainError, Finalize,
+    FinalizeError, GiveUpMigrationError, MigrateError, MigrationOrder, Removal, RemoveMemberError,
+    SettingsError, SettingsOrder, Surrender, SurrenderError,
+};
 use crate::requests::refusal;
 use crate::state::Pair;
 use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
-use crate::status::{
-    AcceptLossError, Acceptance, Asked, ClusterStatus, ControlError, ControlOrder, Drain,
-    DrainError, Draining, Finalize, FinalizeError, GiveUpMigrationError, Loss, MigrateError,
-    Migration, MigrationOrder, Removal, RemoveMemberError, SettingsError, SettingsOrder, StateWait,
-    Surrender, SurrenderError,
-};
+use crate::status::{ClusterStatus, Draining, Loss, Migration, StateWait};
 use crate::{Config, Coordinator};
 use held::{Held, needs_no_commit};
 

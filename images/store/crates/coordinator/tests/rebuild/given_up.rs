@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use coordinator::status::{Surrender, SurrenderError};
+use coordinator::orders::{Surrender, SurrenderError};
 use coordinator::{Config, Coordinator};
 
 use super::common::create_table;

@@ -4,11 +4,12 @@ use std::future::Future;
 
 use admin::admin_server::{Admin, AdminServer};
 use admin::migrate_tablet_request::{Table as AskedTable, Target as AskedTarget};
-use coordinator::status::{
+use coordinator::orders::{
     self, AcceptLossError, ControlError, Drain, DrainError, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, RemoveMemberError, SettingsError,
     SurrenderError, TabletTable,
 };
+use coordinator::status;
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 use wire::ids::ServerId;
@@ -173,7 +174,7 @@ impl Admin for Service {
                 "an instance has at most {MAX_NAME_BYTES} bytes"
             )));
         }
-        let removal = status::Removal {
+        let removal = orders::Removal {
             name,
             instance,
             expected_cluster_id,
@@ -237,7 +238,7 @@ impl Admin for Service {
                 "repeat the loss_token that the status shows with the recovery",
             ));
         }
-        let acceptance = status::Acceptance {
+        let acceptance = orders::Acceptance {
             server_id: request.server_id,
             token: request.loss_token,
             expected_cluster_id: request.expected_cluster_id,
@@ -263,7 +264,7 @@ impl Admin for Service {
         request: Request<admin::FinalizeUpgradeRequest>,
     ) -> Result<Response<admin::FinalizeUpgradeResponse>, Status> {
         let request = request.into_inner();
-        let finalize = status::Finalize {
+        let finalize = orders::Finalize {
             format: request.format,
             expected_cluster_id: request.expected_cluster_id,
         };
@@ -291,7 +292,7 @@ impl Admin for Service {
                 "no settings are given; give an empty message to take all of them back",
             ));
         };
-        let order = status::SettingsOrder {
+        let order = orders::SettingsOrder {
             settings: settings_of(&asked),
             expected_cluster_id: request.expected_cluster_id,
         };
@@ -386,7 +387,7 @@ impl Admin for Service {
                 "name 1 to {MAX_GIVEN_UP} members, of 1 to {MAX_NAME_BYTES} bytes each"
             )));
         }
-        let surrender = status::Surrender {
+        let surrender = orders::Surrender {
             members,
             expected_cluster_id,
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coordinator::status::{Asked, ControlError};
+use coordinator::orders::{Asked, ControlError};
 use tokio::sync::oneshot;
 use wire::ids::ReplyTo;
 

@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::mpsc::Receiver;
 
-use coordinator::state::journal::Writer;
-use coordinator::status::{
-    AcceptLossError, Acceptance, ClusterStatus, ControlOrder, Drain, DrainError, Draining,
-    Finalize, FinalizeError, GiveUpMigrationError, Loss, MigrateError, Migration, MigrationOrder,
-    Removal, RemoveMemberError, SettingsError, SettingsOrder, Surrender, SurrenderError, TablePage,
+use coordinator::orders::{
+    AcceptLossError, Acceptance, ControlOrder, Drain, DrainError, Finalize, FinalizeError,
+    GiveUpMigrationError, MigrateError, MigrationOrder, Removal, RemoveMemberError, SettingsError,
+    SettingsOrder, Surrender, SurrenderError,
 };
+use coordinator::state::journal::Writer;
+use coordinator::status::{ClusterStatus, Draining, Loss, Migration, TablePage};
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;

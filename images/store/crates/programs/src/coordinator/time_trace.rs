@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coordinator::status::{Asked, ControlOrder};
+use coordinator::orders::{Asked, ControlOrder};
 use trace::{Format, Trace, Wanted};
 use wire::rpc::{ServerControlAllResponse, ServerControlResponse, control_op};
 
