@@ -22,8 +22,8 @@ type rail struct {
 	number int
 }
 
-// withPorts is a store of members on hosts of their own, with a cable to the control network and a port on each of two rails. Between servers
-// go copies by the ports; clients use the kernel's datagrams on the control network.
+// withPorts is a store of members on hosts of their own, with a cable to the control network and a port on each of two rails. Between
+// servers copies go by the ports; clients use the kernel's datagrams on the control network.
 func withPorts(t *testing.T, count int) (*store, *network, [2]rail) {
 	t.Helper()
 	n := newNetwork(t)
@@ -94,9 +94,10 @@ func (s *store) waitByPorts(member string) {
 	})
 }
 
-// waitLinks waits until the store shows the links of a member's ports like this: first of the control network, then of the rails.
-func (s *store) waitLinks(member string, links ...bool) {
+// waitLinks waits until the store shows the links of m1's ports like this: first of the control network, then of the rails.
+func (s *store) waitLinks(links ...bool) {
 	s.t.Helper()
+	const member = "m1"
 	waitFor(s.t, fmt.Sprintf("links of %s: %v", member, links), func() error {
 		var status struct {
 			Members []struct {
@@ -122,7 +123,8 @@ func (s *store) waitLinks(member string, links ...bool) {
 	})
 }
 
-// capture writes down what passes a host's cable until done is called, which looks through it: whoever else speaks UDP has to find no fault with it.
+// capture writes down what passes a host's cable until done is called, which looks through it: whoever else speaks UDP has to find no
+// fault with it.
 func (r rail) capture(host string) (done func()) {
 	r.t.Helper()
 	tool, err := exec.LookPath("dumpcap")
@@ -137,7 +139,7 @@ func (r rail) capture(host string) (done func()) {
 		r.t.Helper()
 		_ = p.cmd.Process.Signal(syscall.SIGINT) // It ends by itself when the file is long enough.
 		p.waitEnd()
-		frames := dissect(r.t, file, "udp.port == "+fmt.Sprint(fastPort))
+		frames := dissect(r.t, file, fmt.Sprintf("udp.port == %d", fastPort))
 		wrong := dissect(r.t, file, `_ws.malformed || ip.checksum.status == "Bad" || udp.checksum.status == "Bad"`)
 		if len(frames) < 1000 || len(wrong) > 0 {
 			r.t.Errorf("of %d frames %d are wrong: %.2000s", len(frames), len(wrong), strings.Join(wrong, "\n"))
@@ -150,7 +152,8 @@ func dissect(t *testing.T, file, filter string) []string {
 	t.Helper()
 	// It would take some packets for those of another protocol, by what their first bytes happen to be.
 	data := fmt.Sprintf("udp.port==%d,data", fastPort)
-	output, err := exec.Command("tshark", "-r", file, "-d", data, "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE", "-Y", filter).Output()
+	output, err := exec.Command("tshark", "-r", file, "-d", data, "-Y", filter,
+		"-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE").Output()
 	if err != nil {
 		t.Fatalf("tshark: %v", err)
 	}
@@ -231,21 +234,21 @@ func TestCutPorts(t *testing.T) {
 	s, n, rails := withPorts(t, 3)
 	clients := record(t, s.locator, n.at("clients", usual))
 	s.waitByPorts("m1")
-	s.waitLinks("m1", true, true, true)
+	s.waitLinks(true, true, true)
 
 	rails[0].cut("m1")
-	s.waitLinks("m1", true, false, true)
+	s.waitLinks(true, false, true)
 	clients.waitProgress(usual.keys, 50)
 	s.waitByPorts("m1")
 
 	rails[1].cut("m1")
-	s.waitLinks("m1", true, false, false)
+	s.waitLinks(true, false, false)
 	clients.waitProgress(usual.keys, 50)
 	s.waitCopies("m1")
 
 	rails[1].mend("m1")
 	rails[0].mend("m1")
-	s.waitLinks("m1", true, true, true)
+	s.waitLinks(true, true, true)
 	s.waitByPorts("m1")
 	clients.waitProgress(usual.keys, 50)
 	if s.coordinator.logged("is dead") != "" {
