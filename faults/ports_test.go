@@ -3,6 +3,7 @@ package faults
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -255,4 +256,72 @@ func TestCutPorts(t *testing.T) {
 		t.Error("somebody was declared dead, though there was a way to all")
 	}
 	judge(t, usual.keys, clients)
+}
+
+// folderOfAll is a folder for everybody; those that the testing package makes are not.
+func folderOfAll(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "rcbox-port") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// asNobody is a command line of a user without any rights.
+func asNobody(t *testing.T, words []string) []string {
+	t.Helper()
+	bytes, err := os.ReadFile(words[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The one that was built may be where others do not come.
+	program := filepath.Join(folderOfAll(t), filepath.Base(words[0]))
+	if err := os.WriteFile(program, bytes, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	words = append([]string{program}, words[1:]...)
+	if os.Geteuid() != 0 {
+		return words
+	}
+	return append([]string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"}, words...)
+}
+
+// TestPortWithoutRights: a server and its client are processes of a user without any rights. Their ports are the two ends of shared memory
+// (net_memif), in which there are no huge pages.
+func TestPortWithoutRights(t *testing.T) {
+	socket := filepath.Join(folderOfAll(t), "memif")
+	port := func(role, address string) []string {
+		device := fmt.Sprintf("--vdev net_memif0,role=%s,socket=%s,socket-abstract=no", role, socket)
+		return []string{
+			"-L", "fast+dpdk:host=" + address, "--dpdk", device, "--dpdkHugepages", "never", "--dpdkMemoryMB", "64",
+		}
+	}
+	s := startStore(t, onLoopback)
+	s.run("m0", asNobody(t, s.words("m0", append(port("server", "10.79.0.1,port=12247"), "-M")...)))
+	s.waitReady("m0")
+	words := append([]string{program(t, "clusterperf"), "-C", s.locator}, port("client", "10.79.0.2,port=0")...)
+	var lines []string
+	client := start(t, "clusterperf", "", func(line string) { lines = append(lines, line) },
+		command(asNobody(t, append(words, "--json", "--size", "20000", "--count", "1000", "readDist"))))
+	t.Cleanup(client.kill)
+	// While it runs: when a peer goes, net_memif may crash (docs/dpdk.md, Holes).
+	waitFor(t, "packets", func() error {
+		received, err := s.metric("m0", "rcbox_fast_packets_received_total")
+		if err == nil && received < 1000 {
+			err = fmt.Errorf("%v came", received)
+		}
+		return err
+	})
+	client.waitEnd()
+	if !client.cmd.ProcessState.Success() {
+		t.Fatalf("clusterperf: %v: %s", client.cmd.ProcessState, client.log())
+	}
+	if output := strings.Join(lines, ""); !strings.Contains(output, "readDist") {
+		t.Errorf("clusterperf has measured nothing: %s", output)
+	}
 }
