@@ -38,6 +38,12 @@ type StoreStatus struct {
 	// +optional
 	HibernatedSince *metav1.Time `json:"hibernatedSince,omitempty"`
 
+	// The one process that the operator ends next, or has just ended, because it is outdated or for a drill; absent mostly. What is not on
+	// record here is not ended.
+	//
+	// +optional
+	Turn *TurnStatus `json:"turn,omitempty"`
+
 	// The durability in force: the weakest of what the masters run with.
 	//
 	// +optional
@@ -282,6 +288,23 @@ const (
 	// DrillRefused means that it was ordered when it could not begin, or while another one was under way.
 	DrillRefused DrillState = "Refused"
 )
+
+// TurnStatus is a process that serves, and whose end is planned. It is ended only while its pod is as it was seen; whoever changes the pod
+// takes the turn back.
+type TurnStatus struct {
+	Member string `json:"member"`
+	Pod    string `json:"pod"`
+	PodUID string `json:"podUID"`
+	// The state in which the pod was seen: its resource version.
+	PodResourceVersion string `json:"podResourceVersion"`
+	// When it was put on record.
+	Since metav1.Time `json:"since"`
+	// Why it is to end.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=500
+	Why string `json:"why,omitempty"`
+}
 
 // Drill is the end of a master's process that was ordered.
 type Drill struct {

@@ -73,7 +73,7 @@ func independent(step planner.Step) bool {
 	switch step.(type) {
 	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
 		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.GrowClaim, planner.RestartMember, planner.DrillMember,
-		planner.FenceNode, planner.UnfenceNode, planner.IsolateNode, planner.ReleasePod:
+		planner.FenceNode, planner.UnfenceNode, planner.IsolateNode, planner.ReleasePod, planner.RecallTurn:
 		return true
 	default:
 		return false
@@ -128,6 +128,8 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.dropVolume(ctx, v, step)
 	case planner.IsolateNode:
 		return r.isolateNode(ctx, v, step)
+	case planner.RecallTurn:
+		return r.recallTurn(ctx, v, step)
 	case planner.FenceNode:
 		return r.fenceNode(ctx, v, step)
 	case planner.UnfenceNode:
@@ -145,6 +147,9 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 
 // endPod deletes a pod. If somebody has ordered it, it counts that the order stands.
 func (r *Reconciler) endPod(ctx context.Context, v *visit, step planner.DeletePod) error {
+	if step.InTurn {
+		return r.endProcess(ctx, v, step, step.Pod)
+	}
 	if step.Ordered {
 		if err := r.checkStoreIsFresh(ctx, v); err != nil {
 			return err

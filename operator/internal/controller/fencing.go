@@ -58,7 +58,7 @@ func (r *Reconciler) fenceNode(ctx context.Context, v *visit, step planner.Fence
 		return fmt.Errorf("fence node %s: %w", step.Fence.Node, err)
 	}
 	err = fencer.Fence(ctx, step.Fence.Node)
-	if errors.Is(err, fencing.ErrTaken) {
+	if errors.Is(err, fencing.ErrTaken) || errors.Is(err, fencing.ErrReady) {
 		return fmt.Errorf("fence node %s: %w", step.Fence.Node, errors.Join(errStale, err))
 	}
 	if err != nil {

@@ -89,6 +89,7 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 	r.askCoordinator(ctx, v)
 	r.observeDisplaced(ctx, v)
 	r.observeFences(ctx, v)
+	r.observeTurn(ctx, v)
 	return v, nil
 }
 

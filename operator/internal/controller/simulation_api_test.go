@@ -314,14 +314,29 @@ func (c *operatorClient) Delete(ctx context.Context, object client.Object, optio
 		}
 		wanted := client.DeleteOptions{}
 		wanted.ApplyOptions(options)
-		if p := wanted.Preconditions; p != nil && (p.UID != nil && *p.UID != there.GetUID() ||
-			p.ResourceVersion != nil && *p.ResourceVersion != there.GetResourceVersion()) {
+		if !fits(wanted.Preconditions, there) {
 			return conflict(object.GetName())
 		}
 		c.s.checkDelete(c.operator, there)
+		if c.s.lull(c.operator, there) { // the call arrives late
+			if there, found = c.simulatedAPI.objects[keyOf(object)]; !found {
+				c.s.counts[isLateEnd]++
+				return notFound(object.GetName())
+			}
+			if !fits(wanted.Preconditions, there) {
+				c.s.counts[isLateEnd]++
+				return conflict(object.GetName())
+			}
+		}
+		c.s.checkEndsAlone(there)
 		c.tellToEnd(there)
 		return nil
 	})
+}
+
+func fits(p *metav1.Preconditions, there client.Object) bool {
+	return p == nil || (p.UID == nil || *p.UID == there.GetUID()) &&
+		(p.ResourceVersion == nil || *p.ResourceVersion == there.GetResourceVersion())
 }
 
 // tellToEnd is a deletion by whomever: pods get time, claims wait for their pods.

@@ -16,6 +16,9 @@ import (
 // noteRecorded is called when a status has been written.
 func (s *simulation) noteRecorded() {
 	status := &s.store().Status
+	if status.HibernatedSince != nil {
+		s.counts[isAsleep]++
+	}
 	note := func(member string, number int64) { s.recorded[member] = max(s.recorded[member], number) }
 	for i := range status.Masters.Members {
 		note(status.Masters.Members[i].Name, status.Masters.Members[i].PodNumber)

@@ -41,6 +41,7 @@ func (s *simulation) letVisit() {
 func (s *simulation) takeOver() {
 	if s.former == nil && !s.isMeanwhile {
 		s.former, s.operator = s.operator, s.startOperator()
+		s.counts[isSecondOperator]++
 		s.trace("%s leads, and %s works on", s.operator.name, s.former.name)
 	}
 }
@@ -82,6 +83,7 @@ func (s *simulation) meanwhile(by *simulatedOperator, plan planner.Plan) {
 		}
 		s.trace("meanwhile, a visit by %s: %v", other.name, other.visit())
 	case slices.ContainsFunc(plan.Steps, isIrrevocable) && s.chance(s.faults.worst):
+		s.counts[isWorstMoment]++
 		s.trace("meanwhile, at the worst moment:")
 		onPod(func(s *simulation, pod *corev1.Pod) {
 			if isMaster(pod) {

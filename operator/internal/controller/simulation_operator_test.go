@@ -60,6 +60,7 @@ func (o *simulatedOperator) plan(observed planner.Observed) planner.Plan {
 type tracer struct{ s *simulation }
 
 func (r tracer) Eventf(_, _ runtime.Object, _, reason, _, note string, arguments ...any) {
+	r.s.counts[reason]++
 	r.s.trace("  %s: "+note, append([]any{reason}, arguments...)...)
 }
 
@@ -109,6 +110,7 @@ func (o *simulatedOperator) visit() (err error) {
 			if end != errKilled { //nolint:errorlint // the very value
 				panic(end)
 			}
+			s.counts[isKilled]++
 			if s.former == o {
 				s.former = nil
 			} else {

@@ -63,6 +63,11 @@ var plantedBugs = []plantedBug{
 		reported: "is away", within: 40, seenBy: 3,
 	},
 	{
+		name: "a process is restarted that is not on record as the next one", plan: restartsOutOfTurn,
+		faults:   func(f *faults) { f.lull = 0.9 },
+		reported: "was by an operator and is not back", within: 40, seenBy: 6,
+	},
+	{
 		name: "a process is restarted without a second look", plan: withoutSecondLook(planner.Make),
 		faults:   func(f *faults) { f.worst = 1 },
 		reported: "is ended while", within: 40, seenBy: 3,
@@ -165,6 +170,22 @@ func restartsAll(o planner.Observed) planner.Plan {
 		if view := &plan.Masters[i]; view.Rolls {
 			pod := planner.PodRef{Name: view.Pod.Name, UID: view.Pod.UID}
 			plan.Steps = append(plan.Steps, planner.RestartMember{Member: view.Name, Pod: pod})
+		}
+	}
+	return plan
+}
+
+// restartsOutOfTurn has what it is about to do on record at once, and minds no state of the pod.
+func restartsOutOfTurn(o planner.Observed) planner.Plan {
+	o.Store = o.Store.DeepCopy()
+	o.Store.Status.Turn = nil
+	o.Store.Status.Turn, o.Turn = planner.Make(o).Turn, planner.TurnStands
+	plan := planner.Make(o)
+	plan.Turn = nil
+	for i, step := range plan.Steps {
+		if restart, ofKind := step.(planner.RestartMember); ofKind {
+			restart.Pod.ResourceVersion = ""
+			plan.Steps[i] = restart
 		}
 	}
 	return plan

@@ -54,23 +54,30 @@ type simulation struct {
 	// recorded is the highest number of a pod of each member that a status has had.
 	recorded map[string]int64
 	// moved is when each member was given a volume elsewhere.
-	moved  map[string]time.Time
+	moved map[string]time.Time
+	// ended are the masters whose processes an operator has ended, with what they held, and that are not back.
+	ended  map[string]bool
 	images int
 	// violations of what the operator promises, and what led to them.
 	violations []string
 	lines      []string
+	// counts of what happened
+	counts map[string]int
 }
 
 // faults are how likely each is; none in a calm world.
-type faults struct{ stale, read, write, kill, coordinator, meanwhile, worst, recovery float64 }
+type faults struct{ stale, read, write, kill, coordinator, meanwhile, worst, recovery, lull float64 }
 
 // TestSimulation holds the real controller to what docs/operator.md says.
 func TestSimulation(t *testing.T) {
 	from, to := seeds(t)
+	happened := &coverage{counts: map[string]int{}, seeds: map[string]int{}}
+	t.Cleanup(func() { happened.check(t, to-from) }) // after all seeds
 	for seed := from; seed < to; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			s := simulate(t, seed, nil)
+			happened.add(s.counts)
 			if len(s.violations) > 0 {
 				t.Errorf("%s\n\nwhat led to it:\n%s\n\nonce more: %s=%d go test ./operator/internal/controller -run TestSimulation",
 					strings.Join(s.violations, "\n"), strings.Join(s.lines, "\n"), seedsVariable, seed)
@@ -106,6 +113,9 @@ func simulate(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 		stale: one(s, 0.1, 0.3, 0.7), read: 0.02, write: 0.02, kill: one(s, 0.0, 0.02, 0.05), coordinator: 0.03,
 		meanwhile: one(s, 0.1, 0.5), worst: 0.2, recovery: one(s, 0.1, 0.7),
 	}
+	if planted == nil {
+		s.faults.lull = one(s, 0.2, 0.8)
+	}
 	if planted != nil && planted.faults != nil {
 		planted.faults(&s.faults)
 	}
@@ -128,6 +138,7 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 		random: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		processes: map[types.UID]*process{}, cluster: cluster{members: map[string]*memberState{}}, keptOut: map[string]bool{},
 		planted: planted, dead: map[string]bool{}, recorded: map[string]int64{}, moved: map[string]time.Time{},
+		ended: map[string]bool{}, counts: map[string]int{},
 	}
 	s.api = &simulatedAPI{s: s, Client: newHarness(t).client, objects: map[objectKey]client.Object{}}
 	store := &v1alpha1.Store{

@@ -93,6 +93,7 @@ func (s *simulation) tick() {
 		s.recover()
 		s.enlist()
 	}
+	maps.DeleteFunc(s.ended, func(member string, _ bool) bool { return !s.isAway(member) || s.cluster.members[member] == nil })
 }
 
 // schedule gives a pod the node of its volume, or one that no other master is on.

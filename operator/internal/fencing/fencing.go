@@ -36,6 +36,9 @@ type Fencer interface {
 // ErrTaken means that somebody else has fenced the node, or is at it: that is left alone.
 var ErrTaken = errors.New("somebody else fences it")
 
+// ErrReady means that the node is not one to be fenced any more.
+var ErrReady = errors.New("it is ready again")
+
 // Clients are what fencers work with.
 type Clients struct {
 	Writer client.Client

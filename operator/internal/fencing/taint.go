@@ -22,6 +22,9 @@ type OutOfServiceTaint struct{ clients Clients }
 // Fence implements Fencer.
 func (f *OutOfServiceTaint) Fence(ctx context.Context, name string) error {
 	return f.change(ctx, name, func(node *corev1.Node) (bool, error) {
+		if isReady(node) { // the patch goes through only if that is still so
+			return false, fmt.Errorf("node %s: %w", name, ErrReady)
+		}
 		if i := indexOfTaint(node); i >= 0 {
 			if !f.isOurs(node) {
 				return false, fmt.Errorf("node %s has the taint %s: %w", name, corev1.TaintNodeOutOfService, ErrTaken)
@@ -82,6 +85,12 @@ func (f *OutOfServiceTaint) change(ctx context.Context, name string, change func
 		return fmt.Errorf("change the taints of node %s (needs the right to patch nodes: docs/operator.md#fencing): %w", name, err)
 	}
 	return nil
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
 }
 
 func (f *OutOfServiceTaint) isOurs(node *corev1.Node) bool {

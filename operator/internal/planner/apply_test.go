@@ -63,6 +63,8 @@ func (w *world) apply(step planner.Step) (refused string) {
 	case planner.TellDomain:
 		pod := w.pods[step.Pod.Name]
 		pod.Domain, pod.DomainKnown = step.Domain, true
+	case planner.RecallTurn:
+		w.pods[step.Turn.Pod].ResourceVersion += "1"
 	case planner.RestartMember:
 		w.restart(step)
 	case planner.DrillMember:
@@ -78,6 +80,9 @@ func (w *world) apply(step planner.Step) (refused string) {
 	case planner.CreatePod:
 		w.createPod(step)
 	case planner.DeletePod:
+		if step.InTurn {
+			w.checkTurn(step.Pod)
+		}
 		w.deletePod(step.Pod)
 	case planner.RetireMember:
 		return w.retire(step)
@@ -155,6 +160,7 @@ func (w *world) drill(step planner.DrillMember) {
 
 // restart: of a process that others make up for, while none of these is away.
 func (w *world) restart(step planner.RestartMember) {
+	w.checkTurn(step.Pod)
 	pod := w.pods[step.Pod.Name]
 	if !w.isReplicated() || pod.Inputs.Replication == nil && pod.Component == v1alpha1.ComponentMaster {
 		panic(step.Member + " is restarted, and what it holds is nowhere else")

@@ -100,7 +100,7 @@ func TestLessMemoryWaitsForTheTarget(t *testing.T) {
 			w := newHoldingWorld(t)
 			w.store.Spec.Recovery = v1alpha1.RecoverySpec{Target: "1m", CapacityPolicy: v1alpha1.CapacityRefuse}
 			w.store.Spec.Masters.Memory = resource.MustParse(test.memory)
-			plan := planner.Make(fill(w.observe(), 2*test.liveMi))
+			plan := w.inTurn(func(o planner.Observed) planner.Observed { return fill(o, 2*test.liveMi) })
 			restarts := steps[planner.RestartMember](plan)
 			if !strings.HasPrefix(plan.HeldBack, test.held) || (test.held == "") != (plan.HeldBack == "") ||
 				(restarts == 1) != (test.held == "") {

@@ -143,6 +143,6 @@ func (p *planning) rollCoordinators() {
 	if leaves.Wanted {
 		why = "the spec has changed, and another coordinator can lead: " + leaves.Pending
 	}
-	p.add(DeletePod{Member: leaves.Name, Pod: leaves.Pod.Ref(), Why: why})
+	p.endInTurn(leaves, why, func(ref PodRef) Step { return DeletePod{Member: leaves.Name, Pod: ref, Why: why, InTurn: true} })
 	p.lookAgainIn(UnsettledInterval)
 }

@@ -163,16 +163,22 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 		drill.Member, drill.ServerIDs = "", nil
 		p.endDrill(drill, v1alpha1.DrillMissed, "it could not begin in time: "+orElse(why, "the operator did not look at the Store"))
 	case why == "" && len(drill.ServerIDs) > 0 && drill.Member == view.Name:
-		ref := view.Pod.Ref()
-		ref.ResourceVersion = "" // its state may change at any time, and is no matter
-		p.add(DrillMember{Member: view.Name, Pod: ref, Number: drill.Number, Why: describeOrder(drill) + ", and everything has its copies"})
+		p.endForDrill(view, drill)
 	case why == "":
 		drill.Member, drill.ServerIDs, drill.Message = view.Name, slices.Clone(view.Reported.ServerIDs), ""
+		p.endForDrill(view, drill)
 	case drill.Order != "":
 		p.endDrill(drill, v1alpha1.DrillRefused, why)
 	default:
 		drill.Member, drill.ServerIDs, drill.Message = "", nil, cutText("it waits: "+why, maxDrillMessage)
 	}
+}
+
+func (p *planning) endForDrill(view *MemberView, drill *v1alpha1.Drill) {
+	why := describeOrder(drill) + ", and everything has its copies"
+	p.endInTurn(view, why, func(ref PodRef) Step {
+		return DrillMember{Member: view.Name, Pod: ref, Number: drill.Number, Why: why}
+	})
 }
 
 // BeginDrill notes that the process was told to end.
@@ -223,6 +229,8 @@ func (p *planning) whyNoDrill() string {
 		return "outdated pods are restarted first"
 	case slices.ContainsFunc(o.Pods, p.isEnding):
 		return "a pod is ending"
+	case p.asked != nil:
+		return p.asked.Member + " is to end first: " + p.asked.Why
 	case len(plan.Steps) > 0:
 		return "the operator has something else to do: " + plan.Steps[0].Describe()
 	case plan.Capacity != nil && plan.Capacity.Verdict >= capacity.NoRoomForCopies:

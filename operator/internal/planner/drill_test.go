@@ -112,7 +112,7 @@ func TestRefusedDrills(t *testing.T) {
 		"nobody leads":        {func(w *world) { w.stop(w.podOf("box-coordinator")) }, "only the coordinator knows"},
 		"scaling in":          {func(w *world) { w.store.Spec.Masters.Replicas = 2 }, "not all masters are up, or one is on its way out"},
 		"a master is drained": {func(w *world) { w.drainByHand("box-master-2") }, "a master is drained"},
-		"a rolling restart":   {func(w *world) { w.store.Spec.Image = "store:2" }, "not up, and with them the copies"},
+		"a rolling restart":   {func(w *world) { w.store.Spec.Image = "store:2" }, "outdated pods are restarted first"},
 		"nothing to recover":  {func(w *world) { w.dropTables() }, "no master holds anything that could be recovered"},
 		"no such master":      {func(w *world) { w.order("x box-master-9") }, `there is no master "box-master-9"`},
 		"a master that is idle": {func(w *world) {

@@ -58,7 +58,7 @@ func TestVolumesThatGrowWithPods(t *testing.T) {
 	claim := w.claims["box-master-1-copies"]
 	claim.GrowsWithPod = true
 	w.claims["box-master-1-copies"] = claim
-	plan, _ := w.visit(false)
+	plan := w.inTurn(asSeen)
 	if steps[planner.RestartMember](plan) != 1 || plan.Steps[0].(planner.RestartMember).Member != "box-master-1" {
 		t.Errorf("steps:\n%s", describe(plan.Steps))
 	}

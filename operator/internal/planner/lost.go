@@ -218,8 +218,7 @@ func (p *planning) move(m *member, lost *Lost) MoveMember {
 		lost.Cause, lost.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
 	step := MoveMember{Member: m.name, Node: lost.Node, Why: why}
 	if pod := m.pod(); pod != nil {
-		ref := pod.Ref()
-		ref.ResourceVersion = "" // whatever its kubelet may say, its process is dead by the coordinator's word
+		ref := pod.Ref() // as it is: should its kubelet say anything, the node is back
 		step.Pod = &ref
 	}
 	if _, number, _ := m.claim(); lost.withVolume {

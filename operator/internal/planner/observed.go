@@ -35,6 +35,8 @@ type Observed struct {
 	Nodes map[string]Node
 	// Fences are how far nodes on record in status.fences are fenced, as far as that could be seen.
 	Fences map[string]FenceState
+	// Turn is how far what status.turn says holds; of no meaning without.
+	Turn TurnState
 	// Cluster is the coordinator's answer; nil when there was none.
 	Cluster *Cluster
 	// ClusterError says why there was no answer.

@@ -55,6 +55,8 @@ type Plan struct {
 	Addresses Addresses
 	// Fences are the nodes that are fenced, or are to be.
 	Fences []v1alpha1.FenceStatus
+	// Turn is what is to be on record as the next process to end; nil if there is none.
+	Turn *v1alpha1.TurnStatus
 	// Next is when to look again, if nothing happens before.
 	Next time.Duration
 }
@@ -121,6 +123,8 @@ type planning struct {
 	observed *Observed
 	plan     Plan
 	book     *addressBook
+	// asked is the first process whose end this plan asks for.
+	asked *v1alpha1.TurnStatus
 }
 
 func (p *planning) add(step Step) { p.plan.Steps = append(p.plan.Steps, step) }
@@ -197,6 +201,7 @@ func (p *planning) build() {
 	}
 	p.growClaim()
 	p.drill()
+	p.settleTurn()
 }
 
 // keep sees to it that a member has one pod, made from the spec as far as that costs nothing.
@@ -380,13 +385,14 @@ func (p *planning) replaceEmpty() bool {
 	return true
 }
 
-// whyReplace says why an empty master with a running process should have another pod; empty when it should not.
+// whyReplace says why an empty master with a running process should have another pod; empty when it should not, or when it keeps copies for
+// others: then it is restarted like one that holds something.
 func (p *planning) whyReplace(view *MemberView) string {
 	pod := view.Pod
 	if pod == nil || pod.Process != ProcessRunning || view.Tablets() > 0 || view.Evacuation != nil {
 		return ""
 	}
-	if view.Pending != "" && (view.Reported.Runs(pod) || !pod.Ready) {
+	if view.Pending != "" && (view.Reported.Runs(pod) && !view.Rolls || !pod.Ready) {
 		return "it holds nothing, and the spec has changed: " + view.Pending
 	}
 	if view.Reported == nil && !pod.NotReadySince.IsZero() && p.observed.Now.Sub(pod.NotReadySince) >= strandedAfter {

@@ -9,7 +9,7 @@ import (
 // rolls says whether the operator restarts an outdated process that runs: nothing that it holds is lost by that.
 func (p *planning) rolls(view *MemberView, component string) bool {
 	pod, strategy := view.Pod, p.observed.Store.Spec.UpdateStrategy
-	if view.Pending == "" || !view.Wanted || pod.Process != ProcessRunning || strategy == v1alpha1.UpdateOnDelete {
+	if view.Pending == "" || !view.Wanted || pod.Process != ProcessRunning || strategy == v1alpha1.UpdateOnDelete && !p.isEmpty(view, component) {
 		return false
 	}
 	if component == v1alpha1.ComponentCoordinator {
@@ -18,6 +18,11 @@ func (p *planning) rolls(view *MemberView, component string) bool {
 		return isRestarted && pod.Inputs.State != "" && pod.Inputs.State != v1alpha1.StateMemory
 	}
 	return pod.Inputs.Replication != nil && p.observed.Store.Spec.Replication.Factor > 0
+}
+
+// isEmpty says whether a master holds no part of any table: whoever restarts the others himself has nothing to do with that one.
+func (p *planning) isEmpty(view *MemberView, component string) bool {
+	return component == v1alpha1.ComponentMaster && view.Reported.Runs(view.Pod) && view.Tablets() == 0
 }
 
 // roll restarts one outdated process, if everything has all its copies, everybody is up, and nobody is on the way out: then the loss of any
@@ -51,9 +56,8 @@ func (p *planning) roll() {
 		p.plan.HeldBack = why
 		return
 	}
-	ref := view.Pod.Ref()
-	ref.ResourceVersion = "" // its state may change at any time, and is no matter
-	p.add(RestartMember{Member: view.Name, Pod: ref, Why: "the spec has changed, and everything has its copies: " + view.Pending})
+	why := "the spec has changed, and everything has its copies: " + view.Pending
+	p.endInTurn(view, why, func(ref PodRef) Step { return RestartMember{Member: view.Name, Pod: ref, Why: why} })
 	p.lookAgainIn(UnsettledInterval)
 }
 

@@ -49,6 +49,7 @@ func (w *world) restarts(visits int) []string {
 func TestChangedSpecRolls(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Image = "store:2"
+	w.visit(false)
 	plan, _ := w.visit(false)
 	if len(plan.Steps) != 1 {
 		t.Fatalf("steps %+v", plan.Steps)

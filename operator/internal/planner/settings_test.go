@@ -58,7 +58,7 @@ func TestSettingsAreChangedWhileTheStoreRuns(t *testing.T) {
 func TestAnOlderBuildIsRestartedForItsSettings(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.changeSettings()
-	plan, _ := w.visit(false)
+	plan := w.inTurn(asSeen)
 	if len(plan.Steps) != 1 || !strings.Contains(plan.Steps[0].Describe(), "1 copies (min 1) Buffered") {
 		t.Fatalf("steps %+v", plan.Steps)
 	}

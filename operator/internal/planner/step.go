@@ -144,6 +144,13 @@ type UnfenceNode struct {
 	Why   string
 }
 
+// RecallTurn takes back what is on record as the next process to end: its pod is changed, so that nobody can end it who has seen the
+// record.
+type RecallTurn struct {
+	Turn v1alpha1.TurnStatus
+	Why  string
+}
+
 // DeleteState deletes a ConfigMap of the coordinator's state, of a Store that is being deleted; the root's finalizer with it.
 type DeleteState struct {
 	Name string
@@ -163,6 +170,8 @@ type DeletePod struct {
 	Member string
 	Pod    PodRef
 	Why    string
+	// InTurn: it runs and serves, and that it ends is on record. Everything is looked at once more right before.
+	InTurn bool
 	// Ordered by the spec, whatever runs in it: the order has to be in force still.
 	Ordered bool
 }
@@ -249,6 +258,9 @@ func (s DropVolume) Describe() string {
 func (s IsolateNode) Describe() string { return fmt.Sprintf("isolate node %s: %s", s.Node, s.Why) }
 
 // Describe implements Step.
+func (s RecallTurn) Describe() string { return fmt.Sprintf("let pod %s be: %s", s.Turn.Pod, s.Why) }
+
+// Describe implements Step.
 func (s FenceNode) Describe() string {
 	return fmt.Sprintf("fence node %s (%s): %s", s.Fence.Node, s.Fence.Type, s.Why)
 }
@@ -333,6 +345,9 @@ func (DropVolume) Reason() string { return "VolumeDropped" }
 func (IsolateNode) Reason() string { return "NodeIsolated" }
 
 // Reason implements Step.
+func (RecallTurn) Reason() string { return "TurnRecalled" }
+
+// Reason implements Step.
 func (FenceNode) Reason() string { return "NodeFenced" }
 
 // Reason implements Step.
@@ -397,6 +412,9 @@ func (s DropVolume) Target() (kind, name string) { return KindClaim, s.Claim }
 
 // Target implements Step.
 func (s IsolateNode) Target() (kind, name string) { return "Node", s.Node }
+
+// Target implements Step.
+func (s RecallTurn) Target() (kind, name string) { return "Pod", s.Turn.Pod }
 
 // Target implements Step.
 func (s FenceNode) Target() (kind, name string) { return "Node", s.Fence.Node }

@@ -172,6 +172,7 @@ func (w *world) observe() planner.Observed {
 			Requested: w.fenced[fence.Node], Done: w.fenced[fence.Node] || w.foreign == fence.Node,
 		}
 	}
+	o.Turn = w.turnState()
 	asked := slices.IndexFunc(planner.Coordinators(o.Pods), func(pod *planner.Pod) bool {
 		return w.cluster != nil && pod.Name == w.cluster.pod
 	})

@@ -58,6 +58,7 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 	if o.Store.DeletionTimestamp == nil {
 		next.Fences, next.Isolations = fences(o, plan, outcome), isolations(o, outcome)
 	}
+	next.Turn = plan.Turn
 	next.Network = networkStatus(o, plan)
 	next.Capacity = capacityStatus(o, plan, &next)
 	next.Drills, next.DrillNotes = drills(o, plan, outcome)

@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+// observeTurn asks the API server for the pod whose process is on record as the next one to end. A cache that is behind would have another
+// version of it, too, and that means nothing.
+func (r *Reconciler) observeTurn(ctx context.Context, v *visit) {
+	turn := v.observed.Store.Status.Turn
+	v.observed.Turn = planner.TurnUnknown
+	if turn == nil {
+		return
+	}
+	pod := &corev1.Pod{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: v.observed.Store.Namespace, Name: turn.Pod}, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		v.observed.Turn = planner.TurnVoid
+	case err != nil:
+		log.FromContext(ctx).Info("it is not known how the pod is that is to end next", "pod", turn.Pod, "error", err.Error())
+	case string(pod.UID) != turn.PodUID || pod.ResourceVersion != turn.PodResourceVersion || pod.DeletionTimestamp != nil:
+		v.observed.Turn = planner.TurnVoid
+	default:
+		v.observed.Turn = planner.TurnStands
+	}
+}
+
+// recallTurn changes the pod, if it is the one that is on record: another uid or version in the patch is a conflict.
+func (r *Reconciler) recallTurn(ctx context.Context, v *visit, step planner.RecallTurn) error {
+	turn := step.Turn
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":             turn.PodUID,
+		"resourceVersion": turn.PodResourceVersion,
+		"annotations":     map[string]string{v1alpha1.AnnotationRecalled: turn.PodResourceVersion},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode the recall of pod %s: %w", turn.Pod, err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: turn.Pod}}
+	err = r.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, text), FieldManager)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return stale(err, "recall the turn of pod "+turn.Pod)
+}

@@ -1,0 +1,114 @@
+package controller
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+// lulled stands still before it ends a pod: the call arrives late, with its preconditions.
+type lulled struct {
+	client.Client
+	meanwhile func()
+}
+
+func (l *lulled) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	meanwhile := l.meanwhile
+	if _, isPod := object.(*corev1.Pod); !isPod || meanwhile == nil {
+		return l.Client.Delete(ctx, object, options...)
+	}
+	l.meanwhile = nil
+	meanwhile()
+	there := &corev1.Pod{}
+	if err := l.Get(ctx, client.ObjectKeyFromObject(object), there); err != nil {
+		return err
+	}
+	wanted := client.DeleteOptions{}
+	wanted.ApplyOptions(options)
+	if p := wanted.Preconditions; p != nil && (p.UID != nil && *p.UID != there.UID ||
+		p.ResourceVersion != nil && *p.ResourceVersion != there.ResourceVersion) {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, there.Name, nil)
+	}
+	return l.Client.Delete(ctx, object, options...)
+}
+
+// An operator that has looked twice, and then does nothing for a while, must not end a second master beside that of its successor.
+func TestTwoOperatorsEndOneMasterAtATime(t *testing.T) {
+	h := readyForADrill(t) // of the second master
+	h.tablets("box-master-0", 2)
+	h.tablets("box-master-2", 2)
+	h.change(func(s *v1alpha1.Store) { s.Annotations, s.Spec.Image = nil, "store:2" })
+	for range 4 {
+		if turn := h.store().Status.Turn; turn != nil && turn.Member == "box-master-0" {
+			break
+		}
+		h.mustVisit()
+	}
+	before := h.pods()
+	successor := &Reconciler{
+		Client: h.client, Live: h.client, Recorder: h.events, Dial: h.coordinator.Dial, Now: h.reconciler.Now,
+		DefaultImage: "store:1", Namespace: "rcbox-system",
+	}
+	late := &lulled{Client: h.client, meanwhile: func() {
+		h.change(func(s *v1alpha1.Store) {
+			s.Annotations, s.Spec.Image = map[string]string{v1alpha1.AnnotationDrill: "again box-master-1"}, "store:1"
+		})
+		for range 6 {
+			if _, err := successor.Reconcile(t.Context(), ctrl.Request{NamespacedName: storeKey}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if now := h.pods()["box-master-1"]; now != nil && now.UID == before["box-master-1"].UID {
+			t.Fatalf("the successor has not ended box-master-1: %+v", h.store().Status.Drills)
+		}
+	}}
+	h.reconciler.Client = late
+	if _, err := h.visit(); err != nil {
+		t.Fatal(err)
+	}
+	if late.meanwhile != nil {
+		t.Fatal("nothing was to be ended")
+	}
+	if now := h.pods()["box-master-0"]; now == nil || now.UID != before["box-master-0"].UID {
+		t.Error("box-master-0 was ended, too")
+	}
+}
+
+// With a pod in the state in which it was put on record, everything else apart, its process ends.
+func TestTurnIsAsTheAPIServerHasIt(t *testing.T) {
+	h := readyForADrill(t)
+	store, pod := h.store(), h.pods()["box-master-1"]
+	turn := store.Status.Turn
+	if turn == nil || turn.Pod != pod.Name {
+		t.Fatalf("on record is %+v", turn)
+	}
+	look := func() planner.TurnState {
+		v := &visit{observed: planner.Observed{Store: store}}
+		h.reconciler.observeTurn(t.Context(), v)
+		return v.observed.Turn
+	}
+	if look() != planner.TurnStands {
+		t.Errorf("it is %v", look())
+	}
+	v := &visit{observed: planner.Observed{Store: store}}
+	if err := h.reconciler.recallTurn(t.Context(), v, planner.RecallTurn{Turn: *turn}); err != nil {
+		t.Fatal(err)
+	}
+	if look() != planner.TurnVoid || h.pods()["box-master-1"].Annotations[v1alpha1.AnnotationRecalled] != turn.PodResourceVersion {
+		t.Errorf("after its recall it is %v", look())
+	}
+	if err := h.client.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if look() != planner.TurnVoid {
+		t.Errorf("without its pod it is %v", look())
+	}
+}

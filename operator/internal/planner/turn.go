@@ -1,0 +1,72 @@
+package planner
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
+
+// TurnState is how what is on record as the next process to end compares with the pod in question, by the API server's word.
+type TurnState int
+
+const (
+	// turnInterval is how soon a Store is looked at again where it is on record which process ends.
+	turnInterval  = 500 * time.Millisecond
+	turnPrecision = time.Second
+	// maxTurnText bounds what is kept of why.
+	maxTurnText = 500
+)
+
+const (
+	// TurnUnknown: nobody has looked, or the API server did not answer.
+	TurnUnknown TurnState = iota
+	// TurnStands: the pod is in the very state in which it was put on record, so that whoever has seen the record may still end it.
+	TurnStands
+	// TurnVoid: it is not, and never will be again.
+	TurnVoid
+)
+
+// endInTurn plans the end of a process that serves, of which there may be one at a time. In one visit it is put on record which one, in the
+// state that its pod was seen in, and only what stands on record is carried out, with that state as precondition: an operator that looked
+// before the record was there sees it in its second look, and one that comes too late finds another pod. The first that is planned for counts.
+func (p *planning) endInTurn(view *MemberView, why string, step func(PodRef) Step) {
+	if p.asked != nil {
+		return
+	}
+	p.asked = &v1alpha1.TurnStatus{
+		Member: view.Name, Pod: view.Pod.Name, PodUID: view.Pod.UID, PodResourceVersion: view.Pod.ResourceVersion,
+		Since: metav1.NewTime(p.observed.Now.Truncate(turnPrecision)), Why: cutText(why, maxTurnText),
+	}
+	if recorded := p.recordedTurn(); recorded != nil && recorded.PodUID == view.Pod.UID && p.observed.Turn == TurnStands {
+		p.add(step(PodRef{Name: recorded.Pod, UID: recorded.PodUID, ResourceVersion: recorded.PodResourceVersion}))
+	}
+}
+
+// recordedTurn is what the status has, unless it is void.
+func (p *planning) recordedTurn() *v1alpha1.TurnStatus {
+	if p.observed.Turn == TurnVoid {
+		return nil
+	}
+	return p.observed.Store.Status.Turn
+}
+
+// settleTurn decides what is on record after this visit. A turn that nobody plans for any more is not just forgotten, for somebody may be
+// about to carry it out: it is recalled by a change of the pod, and forgotten when that was seen.
+func (p *planning) settleTurn() {
+	o, recorded := p.observed, p.recordedTurn()
+	p.plan.Turn = recorded
+	switch {
+	case recorded != nil && p.asked != nil && p.asked.PodUID == recorded.PodUID:
+		p.lookAgainIn(turnInterval)
+	case recorded != nil && o.Turn == TurnStands && o.Cluster != nil:
+		p.add(RecallTurn{Turn: *recorded, Why: "its process is not to be ended any more, or not now"})
+		p.lookAgainIn(turnInterval)
+	case recorded != nil:
+		p.lookAgainIn(UnsettledInterval)
+	case p.asked != nil && !o.Store.Spec.Paused && !o.Store.Spec.Hibernated:
+		p.plan.Turn = p.asked
+		p.lookAgainIn(turnInterval)
+	}
+}
