@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -64,7 +66,24 @@ func (r *Reconciler) fenceNode(ctx context.Context, v *visit, step planner.Fence
 	if err != nil {
 		return stale(err, "fence node "+step.Fence.Node)
 	}
-	return nil
+	return r.releaseUnlessRecorded(ctx, v, fencer, step.Fence.Node)
+}
+
+// releaseUnlessRecorded: what was asked for too late, when another operator had forgotten the node already, nobody would take back.
+func (r *Reconciler) releaseUnlessRecorded(ctx context.Context, v *visit, fencer fencing.Fencer, node string) error {
+	now := &v1alpha1.Store{}
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(v.observed.Store), now)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("look whether node %s is still to be fenced: %w", node, err)
+	}
+	isIt := func(f v1alpha1.FenceStatus) bool { return f.Node == node }
+	if err == nil && now.UID == v.observed.Store.UID && slices.ContainsFunc(now.Status.Fences, isIt) {
+		return nil
+	}
+	if err := fencer.Release(ctx, node); err != nil {
+		return fmt.Errorf("release node %s, which was fenced too late: %w", node, err)
+	}
+	return fmt.Errorf("fence node %s: it is not on record any more: %w", node, errStale)
 }
 
 func (r *Reconciler) unfenceNode(ctx context.Context, v *visit, step planner.UnfenceNode) error {

@@ -90,7 +90,7 @@ func (s *simulation) checkMove(claim *corev1.PersistentVolumeClaim) {
 			node = present.Annotations[annotationSelectedNode]
 		}
 		wanted, _ := v1alpha1.MasterOrdinal("sim", other)
-		if other != name && s.enlisted(other) == nil && !s.dead[node] && s.now.Sub(at) < 5*time.Minute &&
+		if other != name && s.enlisted(other) == nil && !s.dead[node] && !s.isLeft(node) && s.now.Sub(at) < 5*time.Minute &&
 			wanted < int(s.store().Spec.Masters.Replicas) {
 			s.violate("%s moves while %s is on its way, and one may be", name, other)
 		}

@@ -59,7 +59,9 @@ func TestWhatEndsIsOnRecordFirst(t *testing.T) {
 			}
 		}, 0, 0, false},
 		"the spec is taken back":                        {func(o *planner.Observed) { o.Store.Spec.Image = "store:1" }, 0, 1, true},
-		"it is taken back, and the coordinator is mute": {func(o *planner.Observed) { o.Store.Spec.Image, o.Cluster = "store:1", nil }, 0, 0, true},
+		"it is taken back, and the coordinator is mute": {func(o *planner.Observed) {
+			o.Store.Spec.Image, o.Cluster = "store:1", nil
+		}, 0, 0, true},
 		"the Store is paused":                           {func(o *planner.Observed) { o.Store.Spec.Paused = true }, 0, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +92,8 @@ func TestTurnIsRecalled(t *testing.T) {
 			t.Fatalf("steps:\n%s", describe(plan.Steps))
 		}
 	}
-	if turn := w.store.Status.Turn; turn == nil || turn.Member != "box-master-2" || w.pods[before.Pod].ResourceVersion == before.PodResourceVersion {
+	if turn := w.store.Status.Turn; turn == nil || turn.Member != "box-master-2" ||
+		w.pods[before.Pod].ResourceVersion == before.PodResourceVersion {
 		t.Errorf("on record was %+v, and is %+v", before, turn)
 	}
 	w.visits(1)
