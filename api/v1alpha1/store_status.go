@@ -294,7 +294,7 @@ const (
 type TurnStatus struct {
 	Member string `json:"member"`
 	Pod    string `json:"pod"`
-	PodUID string `json:"podUID"`
+	PodUID string `json:"podUid"`
 	// The state in which the pod was seen: its resource version.
 	PodResourceVersion string `json:"podResourceVersion"`
 	// When it was put on record.

@@ -318,7 +318,7 @@ func (c *operatorClient) Delete(ctx context.Context, object client.Object, optio
 			return conflict(object.GetName())
 		}
 		c.s.checkDelete(c.operator, there)
-		if c.s.lull(c.operator, there) { // the call arrives late
+		if c.s.lull(c.operator, there) { //nolint:contextcheck // the call arrives late; visits are others'
 			if there, found = c.simulatedAPI.objects[keyOf(object)]; !found {
 				c.s.counts[isLateEnd]++
 				return notFound(object.GetName())

@@ -167,7 +167,7 @@ var rareBlows = []blow{
 	{2, (*simulation).uncordon},
 	{1, onPod((*simulation).isolateNodeOf)},
 	{1, func(s *simulation) { s.annotate(v1alpha1.AnnotationIsolated, "") }},
-	{1, onPod((*simulation).breakNodeOf)},
+	{4, onPod((*simulation).breakNodeOf)},
 }
 
 // onPod is a blow to any pod.
@@ -185,6 +185,8 @@ func (s *simulation) temper() {
 	kinds := blows
 	if s.planted == nil {
 		kinds = slices.Concat(blows, rareBlows)
+	} else {
+		kinds = slices.Concat(blows, s.planted.blows)
 	}
 	for i := range kinds {
 		for range kinds[i].weight * []int{0, 1, 1, 4}[s.random.IntN(4)] {

@@ -27,6 +27,9 @@ type plantedBug struct {
 	live func(*simulatedOperator, client.Reader) client.Reader
 	// faults are made likelier that it takes for the rule to matter; nil for those of the seed.
 	faults func(*faults)
+	// spec is changed, and these blows fall as well, for the rule to matter.
+	spec  func(*v1alpha1.StoreSpec)
+	blows []blow
 	// reported is a part of the violation by which it is seen, within so many seeds from 0 on.
 	reported string
 	within   uint64
@@ -80,6 +83,24 @@ var plantedBugs = []plantedBug{
 	{
 		name: "a former claim is deleted while copies are missing", plan: dropsEarly,
 		reported: "is deleted, and may be needed", within: 40, seenBy: 1,
+	},
+	{
+		name: "a node is fenced before that is on record", plan: fencesUnrecorded,
+		spec: func(spec *v1alpha1.StoreSpec) {
+			spec.Recovery.Fencing = v1alpha1.FencingSpec{Type: v1alpha1.FencingOutOfServiceTaint, After: "2s"}
+		},
+		blows:    []blow{{4, onPod((*simulation).killNodeOf)}},
+		reported: "that is not on record", within: 40,
+	},
+	{
+		name: "a node is isolated by itself while others have failed, too", plan: isolatesAtOnce,
+		blows:    []blow{{4, onPod((*simulation).breakNodeOf)}},
+		reported: "elsewhere is not up either", within: 40,
+	},
+	{
+		name: "coordinators are put to sleep with the masters", plan: sleepsAtOnce,
+		blows:    []blow{{8, (*simulation).hibernate}},
+		reported: "is ended before the masters have", within: 40,
 	},
 	{
 		name: "an address is given twice", plan: sharesAddresses,
@@ -214,6 +235,42 @@ func dropsEarly(o planner.Observed) planner.Plan {
 	for _, name := range slices.Sorted(maps.Keys(o.Claims)) {
 		if member, number, ok := resources.ParseMasterClaim(name); ok && number < newest[member] && !o.Claims[name].Terminating {
 			plan.Steps = append(plan.Steps, planner.DropVolume{Member: member, Claim: name})
+		}
+	}
+	return plan
+}
+
+func fencesUnrecorded(o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	for _, fence := range plan.Fences {
+		isIt := func(other v1alpha1.FenceStatus) bool { return other.Node == fence.Node }
+		if !slices.ContainsFunc(o.Store.Status.Fences, isIt) {
+			plan.Steps = append(plan.Steps, planner.FenceNode{Fence: fence})
+		}
+	}
+	return plan
+}
+
+func isolatesAtOnce(o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	for i := range plan.Masters {
+		if failures := plan.Masters[i].Failures; failures != nil && !slices.Contains(o.Store.IsolatedNodes(), failures.Node) {
+			plan.Steps = append(plan.Steps, planner.IsolateNode{Node: failures.Node, Member: plan.Masters[i].Name})
+			break
+		}
+	}
+	return plan
+}
+
+func sleepsAtOnce(o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	if plan.Hibernation == nil || o.Store.Status.HibernatedSince == nil {
+		return plan
+	}
+	for i := range o.Pods {
+		if pod := &o.Pods[i]; pod.Component == v1alpha1.ComponentCoordinator && !pod.Terminating() {
+			ref := planner.PodRef{Name: pod.Name, UID: pod.UID}
+			plan.Steps = slices.Insert(plan.Steps, 0, planner.Step(planner.DeletePod{Member: pod.Member, Pod: ref, Ordered: true}))
 		}
 	}
 	return plan

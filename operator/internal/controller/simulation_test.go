@@ -163,11 +163,14 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	if seed%4 > 1 {
 		store.Spec.Network = portsOfSimulation()
 	}
-	if planted == nil && s.chance(0.5) {
+	if planted == nil && s.chance(0.8) {
 		store.Spec.Recovery.Fencing = v1alpha1.FencingSpec{Type: v1alpha1.FencingOutOfServiceTaint, After: one(s, "2s", "10s")}
 	}
-	if planted == nil && s.chance(0.5) {
-		store.Spec.Recovery.Isolation = v1alpha1.IsolationSpec{Crashes: 3, Window: "10m"}
+	if planted == nil && s.chance(0.8) {
+		store.Spec.Recovery.Isolation = v1alpha1.IsolationSpec{Crashes: 3, Window: one(s, "30s", "10m")}
+	}
+	if planted != nil && planted.spec != nil {
+		planted.spec(&store.Spec)
 	}
 	s.api.put(store)
 	for i := range 8 {

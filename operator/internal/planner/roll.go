@@ -9,7 +9,8 @@ import (
 // rolls says whether the operator restarts an outdated process that runs: nothing that it holds is lost by that.
 func (p *planning) rolls(view *MemberView, component string) bool {
 	pod, strategy := view.Pod, p.observed.Store.Spec.UpdateStrategy
-	if view.Pending == "" || !view.Wanted || pod.Process != ProcessRunning || strategy == v1alpha1.UpdateOnDelete && !p.isEmpty(view, component) {
+	isLeft := strategy == v1alpha1.UpdateOnDelete && !isEmpty(view, component)
+	if view.Pending == "" || !view.Wanted || pod.Process != ProcessRunning || isLeft {
 		return false
 	}
 	if component == v1alpha1.ComponentCoordinator {
@@ -21,7 +22,7 @@ func (p *planning) rolls(view *MemberView, component string) bool {
 }
 
 // isEmpty says whether a master holds no part of any table: whoever restarts the others himself has nothing to do with that one.
-func (p *planning) isEmpty(view *MemberView, component string) bool {
+func isEmpty(view *MemberView, component string) bool {
 	return component == v1alpha1.ComponentMaster && view.Reported.Runs(view.Pod) && view.Tablets() == 0
 }
 

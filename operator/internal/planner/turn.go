@@ -20,17 +20,18 @@ const (
 )
 
 const (
-	// TurnUnknown: nobody has looked, or the API server did not answer.
+	// TurnUnknown means that nobody has looked, or the API server did not answer.
 	TurnUnknown TurnState = iota
-	// TurnStands: the pod is in the very state in which it was put on record, so that whoever has seen the record may still end it.
+	// TurnStands means that the pod is in the very state in which it was put on record, so that whoever has seen the record may still end it.
 	TurnStands
-	// TurnVoid: it is not, and never will be again.
+	// TurnVoid means that it is not, and never will be again.
 	TurnVoid
 )
 
 // endInTurn plans the end of a process that serves, of which there may be one at a time. In one visit it is put on record which one, in the
 // state that its pod was seen in, and only what stands on record is carried out, with that state as precondition: an operator that looked
-// before the record was there sees it in its second look, and one that comes too late finds another pod. The first that is planned for counts.
+// before the record was there sees it in its second look, and one that comes too late finds another pod. The first that is
+// planned for counts.
 func (p *planning) endInTurn(view *MemberView, why string, step func(PodRef) Step) {
 	if p.asked != nil {
 		return

@@ -58,11 +58,11 @@ func TestWhatEndsIsOnRecordFirst(t *testing.T) {
 				o.Pods[i].ResourceVersion += "1"
 			}
 		}, 0, 0, false},
-		"the spec is taken back":                        {func(o *planner.Observed) { o.Store.Spec.Image = "store:1" }, 0, 1, true},
+		"the spec is taken back": {func(o *planner.Observed) { o.Store.Spec.Image = "store:1" }, 0, 1, true},
 		"it is taken back, and the coordinator is mute": {func(o *planner.Observed) {
 			o.Store.Spec.Image, o.Cluster = "store:1", nil
 		}, 0, 0, true},
-		"the Store is paused":                           {func(o *planner.Observed) { o.Store.Spec.Paused = true }, 0, 0, true},
+		"the Store is paused": {func(o *planner.Observed) { o.Store.Spec.Paused = true }, 0, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := o
