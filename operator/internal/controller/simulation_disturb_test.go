@@ -182,12 +182,11 @@ func onPod(falls func(*simulation, *corev1.Pod)) func(*simulation) {
 // temper makes each seed's world one in which some things never happen and others often do: what takes many steps would be disturbed too
 // soon if everything happened everywhere.
 func (s *simulation) temper() {
-	kinds := blows
-	if s.planted == nil {
-		kinds = slices.Concat(blows, rareBlows)
-	} else {
-		kinds = slices.Concat(blows, s.planted.blows)
+	more := rareBlows
+	if s.planted != nil {
+		more = s.planted.blows
 	}
+	kinds := slices.Concat(blows, more)
 	for i := range kinds {
 		for range kinds[i].weight * []int{0, 1, 1, 4}[s.random.IntN(4)] {
 			s.blows = append(s.blows, kinds[i].falls)

@@ -3,6 +3,7 @@ package planner_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -126,6 +127,26 @@ func TestFencesAreTakenBack(t *testing.T) {
 		end(w)
 		if runFor[planner.UnfenceNode](w, 60); w.fenced[node] {
 			t.Errorf("%s: it is fenced still", name)
+		}
+	}
+}
+
+// A node that is back, and that this Store itself has put out of service, is none to move away from.
+func TestNobodyMovesFromAFencedNodeThatIsBack(t *testing.T) {
+	w := newFencingWorld(t)
+	w.store.Spec.Recovery.RescheduleAfter = "30s"
+	node := w.podOf("box-master-1").Node
+	w.killNode(node)
+	if fenced := runFor[planner.FenceNode](w, 29); len(fenced) != 1 {
+		t.Fatalf("fenced %+v", fenced)
+	}
+	w.now = w.now.Add(5 * time.Second)
+	for _, isOwn := range []bool{true, false} {
+		o := w.observe()
+		o.Nodes[node] = planner.Node{Ready: true, OutOfService: true}
+		o.Fences[node] = planner.FenceState{Requested: isOwn, Done: true}
+		if moves := steps[planner.MoveMember](planner.Make(o)); moves == 1 == isOwn {
+			t.Errorf("with the Store's own taint: %v, %d moves", isOwn, moves)
 		}
 	}
 }

@@ -95,6 +95,9 @@ func (p *planning) lostNode(m *member, view *MemberView) *Lost {
 	node, withVolume := m.home()
 	state, known := p.observed.Nodes[node]
 	cause := state.cause()
+	if state.Ready && p.observed.Fences[node].Requested {
+		cause = "" // it is back, and what this Store has said of it is about to be taken back
+	}
 	if drain := p.observed.drainOf(node); cause == "" && drain != "" && p.observed.Store.Spec.MovesFrom(drain) && !m.hasNothing() {
 		cause = v1alpha1.NodeDrained
 	}

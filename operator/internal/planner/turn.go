@@ -22,7 +22,7 @@ const (
 const (
 	// TurnUnknown means that nobody has looked, or the API server did not answer.
 	TurnUnknown TurnState = iota
-	// TurnStands means that the pod is in the very state in which it was put on record, so that whoever has seen the record may still end it.
+	// TurnStands means that the pod is in the very state in which it was put on record: who has seen the record may still end it.
 	TurnStands
 	// TurnVoid means that it is not, and never will be again.
 	TurnVoid
