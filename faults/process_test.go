@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -127,20 +128,23 @@ func (p *process) note(line string) {
 
 // logged is the first line with all of these texts, "" if there is none.
 func (p *process) logged(parts ...string) string {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	for _, line := range p.lines {
-		missing := 0
-		for _, part := range parts {
-			if !strings.Contains(line, part) {
-				missing++
-			}
-		}
-		if missing == 0 {
-			return line
-		}
+	if lines := p.allLogged(parts...); len(lines) > 0 {
+		return lines[0]
 	}
 	return ""
+}
+
+// allLogged is all lines with all of these texts.
+func (p *process) allLogged(parts ...string) []string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	var found []string
+	for _, line := range p.lines {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 // waitLogged waits for a line with all of these texts.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"rcbox.dev/rcbox/faults/history"
 )
@@ -131,7 +132,8 @@ func judge(t *testing.T, keys int, first *recorder, others ...*recorder) {
 	for _, recorder := range others {
 		operations = append(operations, recorder.end()...)
 	}
-	t.Logf("%d operations, %d of them with an unknown outcome", len(operations), history.CountUnknown(operations))
+	t.Logf("%d operations, %d of them with an unknown outcome; the slowest took %v",
+		len(operations), history.CountUnknown(operations), history.Longest(operations).Round(time.Millisecond))
 	if err := errors.Join(incomplete, history.Check(operations, deadline)); err != nil {
 		t.Fatal(err)
 	}

@@ -300,6 +300,9 @@ func (s *store) waitMoved(from ...string) {
 		}
 		return err
 	})
+	for _, line := range s.coordinator.allLogged("recovered server") {
+		s.t.Log(line)
+	}
 }
 
 // member is what the coordinator knows of a member.

@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -89,4 +90,15 @@ func Complete(operations []Operation, keys int) error {
 		}
 	}
 	return nil
+}
+
+// Longest is how long the slowest operation took whose outcome is known.
+func Longest(operations []Operation) time.Duration {
+	var longest int64
+	for _, operation := range operations {
+		if operation.IsKnown() {
+			longest = max(longest, operation.Return-operation.Call)
+		}
+	}
+	return time.Duration(longest)
 }

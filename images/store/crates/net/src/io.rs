@@ -227,7 +227,9 @@ impl Io {
             Target::Fast(peer) => self.open_session(peer, is_ordered).unwrap_or_else(|| {
                 let (id, slot) = self.add(Protocol::Rpc, Stage::Resolving, None);
                 let protocol = peer.kind.protocol();
-                let error = io::Error::other(format!("this program has no port for {protocol}"));
+                let error = io::Error::other(format!(
+                    "this program has no port that reaches {protocol} there"
+                ));
                 self.doom(slot, CloseReason::Connect(error));
                 id
             }),

@@ -158,6 +158,24 @@ pub(crate) fn of_connection(connection: u64) -> Option<(usize, u64)> {
 }
 
 /// How many leading bits two addresses have in common.
+/// Which of some ports a peer is reached by. No switch sends a frame back by the cable that it came by, so a port without the kernel does not
+/// reach its own process, or another lane of it.
+fn port_to(
+    peer: &FastPeer,
+    ports: impl Iterator<Item = (usize, PortKind, SocketAddrV4)> + Clone,
+) -> Option<usize> {
+    let is_own = |(_, kind, address): (usize, PortKind, SocketAddrV4)| {
+        kind == PortKind::Dpdk && peer.kind == kind && address.ip() == peer.address.ip()
+    };
+    if ports.clone().any(is_own) {
+        return None;
+    }
+    let (port, ..) = ports
+        .filter(|(_, kind, _)| *kind == peer.kind)
+        .max_by_key(|(.., address)| nearness(*address, peer.address))?;
+    Some(port)
+}
+
 fn nearness(one: SocketAddrV4, other: SocketAddrV4) -> u32 {
     (one.ip().to_bits() ^ other.ip().to_bits()).leading_zeros()
 }
@@ -195,11 +213,9 @@ impl Io {
 
     /// The port by which a peer is reached, if there is one of its kind: the nearest to it.
     pub fn port_to(&self, peer: &FastPeer) -> Option<usize> {
-        let ports = self.outlets.iter().enumerate();
-        let (port, _) = ports
-            .filter(|(_, outlet)| outlet.kind == peer.kind)
-            .max_by_key(|(_, outlet)| nearness(outlet.sender.address(), peer.address))?;
-        Some(port)
+        let own = self.outlets.iter().enumerate();
+        let own = own.map(|(port, outlet)| (port, outlet.kind, outlet.sender.address()));
+        port_to(peer, own)
     }
 
     /// Which way a connection takes; `None` if its session is gone.
@@ -555,4 +571,33 @@ pub(crate) fn is_hot(inlets: &[Inlet]) -> bool {
 /// Whether a port has nothing that would wake a sleeping thread.
 pub(crate) fn must_look(inlets: &[Inlet]) -> bool {
     inlets.iter().any(|inlet| inlet.wakes.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_reached_by_the_nearest_port_of_its_kind_and_nobody_reaches_himself_by_a_cable() {
+        let address = |text: &str| text.parse().unwrap();
+        let own = [
+            (0, PortKind::Udp, address("10.0.0.1:7")),
+            (1, PortKind::Dpdk, address("10.1.0.1:7")),
+            (2, PortKind::Dpdk, address("10.1.1.1:7")),
+        ];
+        let by = |kind, at: &str| {
+            let peer = FastPeer {
+                kind,
+                address: address(at),
+                mac: None,
+            };
+            port_to(&peer, own.into_iter())
+        };
+        assert_eq!(by(PortKind::Dpdk, "10.1.0.2:7"), Some(1));
+        assert_eq!(by(PortKind::Dpdk, "10.1.1.2:7"), Some(2));
+        assert_eq!(by(PortKind::Udp, "10.1.1.2:7"), Some(0));
+        // Another shard of the same process.
+        assert_eq!(by(PortKind::Dpdk, "10.1.0.1:8"), None);
+        assert_eq!(by(PortKind::Udp, "10.0.0.1:8"), Some(0));
+    }
 }

@@ -118,6 +118,7 @@ impl Links {
             return false;
         };
         let connection = io.connect_to(&target, true);
+        tracing::debug!("{link:?}: connecting to {target}");
         self.add(connection, link);
         self.ways.insert(connection, ways);
         true
@@ -151,9 +152,18 @@ impl Links {
         let Some(mut ways) = self.ways.remove(&connection) else {
             return false;
         };
-        let Some(failed) = ways.alternatives.pop_front().filter(|_| !ways.is_open) else {
+        let Some(failed) = ways.alternatives.pop_front() else {
             return false;
         };
+        if ways.is_open {
+            // Its master asks for another one: that is not to begin with the way that was just lost.
+            tracing::debug!("{link:?}: {failed} was lost");
+            if failed.starts_with("fast+") {
+                self.paths.failed(now, &failed);
+            }
+            return false;
+        }
+        tracing::debug!("{link:?}: {failed} does not open");
         if matches!(link, Link::Trial(..)) || !ways.alternatives.is_empty() {
             self.paths.failed(now, &failed);
         }
