@@ -215,12 +215,15 @@ func (c *operatorClient) Apply(ctx context.Context, configuration runtime.ApplyC
 	})
 }
 
-// create applies what is made once and never applied with other contents.
+// create applies what is made once; of that only claims are applied with other contents.
 func (c *operatorClient) create(text []byte, object client.Object) error {
 	if err := json.Unmarshal(text, object); err != nil {
 		return fmt.Errorf("decode an object: %w", err)
 	}
 	if _, there := c.simulatedAPI.objects[keyOf(object)]; there {
+		if claim, isClaim := object.(*corev1.PersistentVolumeClaim); isClaim {
+			return c.grow(claim)
+		}
 		return nil
 	}
 	c.s.checkCreate(object)
@@ -393,6 +396,7 @@ type liveReader struct {
 }
 
 func (l liveReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	l.s.maybeKilled("read " + key.Name)
 	if l.s.chance(l.s.faults.read) {
 		return apierrors.NewTimeoutError("read "+key.Name, 1)
 	}
@@ -400,6 +404,7 @@ func (l liveReader) Get(ctx context.Context, key client.ObjectKey, into client.O
 }
 
 func (l liveReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	l.s.maybeKilled("list")
 	if l.s.chance(l.s.faults.read) {
 		return apierrors.NewTimeoutError("list", 1)
 	}

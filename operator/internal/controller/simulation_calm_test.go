@@ -14,7 +14,7 @@ import (
 // calm: nothing happens any more, and the Store comes to what its spec says; then it is deleted, and goes.
 func (s *simulation) calm() {
 	s.trace("from here on, nothing happens any more")
-	s.faults, s.muteUntil, s.former, s.broken = faults{}, s.now, nil, ""
+	s.faults, s.muteUntil, s.former, s.broken, s.rigid = faults{}, s.now, nil, "", false
 	if s.chance(0.5) {
 		s.uncordon()
 	}
@@ -40,6 +40,9 @@ func (s *simulation) calm() {
 	}
 	if len(s.violations) > 0 {
 		return
+	}
+	if differs := s.notAsAsked(); differs != "" {
+		s.violate("the Store is said to be as specified: %s", differs)
 	}
 	if left := s.leftovers(); left != "" {
 		s.violate("%s", left)

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +24,8 @@ type cluster struct {
 	// recoveries under way, and for how many seconds copies are still being made anew.
 	recoveries []*recovery
 	short      uint64
+	// settings in force; nil for a build that takes none.
+	settings *adminv1.Settings
 }
 
 // recovery is of a dead process's tablets, which come to others one by one.
@@ -178,6 +179,7 @@ func (c *coordinatorOf) Close() error { return nil }
 
 // leads fails unless the process that was called leads, and answers.
 func (c *coordinatorOf) leads() error {
+	c.s.maybeKilled("a call to the coordinator")
 	if c.s.now.Before(c.s.muteUntil) || c.s.chance(c.s.faults.coordinator) {
 		return grpcstatus.Error(codes.DeadlineExceeded, "the coordinator does not answer")
 	}
@@ -196,7 +198,7 @@ func (c *coordinatorOf) Status(context.Context) (*adminv1.GetClusterStatusRespon
 	s := c.s
 	response := &adminv1.GetClusterStatusResponse{
 		ClusterId: 1, BuildVersion: "simulated", StateKind: adminv1.StateKind_STATE_KIND_KUBERNETES,
-		Leader: &adminv1.Leader{Term: s.cluster.term},
+		Leader: &adminv1.Leader{Term: s.cluster.term}, Settings: s.cluster.settings,
 	}
 	if s.store().Spec.Coordinator.State.Type == v1alpha1.StateVolume {
 		response.StateKind = adminv1.StateKind_STATE_KIND_FILE
@@ -283,11 +285,6 @@ func (c *coordinatorOf) RemoveMember(_ context.Context, name, instance string) e
 		delete(s.cluster.members, name)
 		return nil
 	})
-}
-
-// SetSettings is not asked for: the simulated coordinator says of no setting that it is in force, as an older build does.
-func (c *coordinatorOf) SetSettings(context.Context, *adminv1.Settings) error {
-	return errors.New("no settings are known")
 }
 
 func (c *coordinatorOf) DrainMember(_ context.Context, name string) error {

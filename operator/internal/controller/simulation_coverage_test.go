@@ -36,13 +36,15 @@ func (c *coverage) String() string {
 // hasToHappen in as many seeds as are run by default: what never does, is not tested.
 var hasToHappen = []string{
 	"PodCreated", "PodDeleted", "ClaimCreated", "MemberRestarted", "MemberRetired", "MemberMoved", "VolumeDropped", "MemberDraining",
-	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled",
-	isKilled, isSecondOperator, isLull, isLateEnd, isAsleep, isWorstMoment,
+	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled", "SettingsChanged", "ClaimGrown",
+	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isAsleep, isWorstMoment,
 }
 
 // What happens to operators.
 const (
 	isKilled         = "an operator is killed"
+	isKilledAtLook   = "an operator is killed between two writes"
+	isRefused        = "a volume is refused to grow"
 	isSecondOperator = "two operators work"
 	isLull           = "an operator stands still before it ends a master"
 	isLateEnd        = "its call comes too late"

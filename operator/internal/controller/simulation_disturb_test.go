@@ -168,6 +168,8 @@ var rareBlows = []blow{
 	{1, onPod((*simulation).isolateNodeOf)},
 	{1, func(s *simulation) { s.annotate(v1alpha1.AnnotationIsolated, "") }},
 	{4, onPod((*simulation).breakNodeOf)},
+	{2, (*simulation).changeSettings},
+	{1, (*simulation).growStorage},
 }
 
 // onPod is a blow to any pod.

@@ -30,6 +30,8 @@ type plantedBug struct {
 	// spec is changed, and these blows fall as well, for the rule to matter.
 	spec  func(*v1alpha1.StoreSpec)
 	blows []blow
+	// takesSettings: so does the simulated build.
+	takesSettings bool
 	// reported is a part of the violation by which it is seen, within so many seeds from 0 on.
 	reported string
 	within   uint64
@@ -55,7 +57,7 @@ func (b *plantedBug) readsLive(o *simulatedOperator, live client.Reader) client.
 var plantedBugs = []plantedBug{
 	{
 		name: "a member moves before its proof is on record", plan: movesUnrecorded,
-		reported: "why is not on record", within: 40, seenBy: 4,
+		reported: "why is not on record", within: 40, seenBy: 24,
 	},
 	{
 		name: "a member moves though more is lost than copies make up for", plan: movesWhereTooMuchIsLost,
@@ -73,7 +75,7 @@ var plantedBugs = []plantedBug{
 	{
 		name: "a process is restarted without a second look", plan: withoutSecondLook(planner.Make),
 		faults:   func(f *faults) { f.worst = 1 },
-		reported: "is ended while", within: 40, seenBy: 3,
+		reported: "is ended while", within: 40, seenBy: 2,
 	},
 	{
 		name: "a claim is deleted without a second look", plan: withoutSecondLook(planner.Make),
@@ -82,7 +84,7 @@ var plantedBugs = []plantedBug{
 	},
 	{
 		name: "a former claim is deleted while copies are missing", plan: dropsEarly,
-		reported: "is deleted, and may be needed", within: 40, seenBy: 1,
+		reported: "is deleted, and may be needed", within: 40, seenBy: 7,
 	},
 	{
 		name: "a node is fenced before that is on record", plan: fencesUnrecorded,
@@ -103,6 +105,16 @@ var plantedBugs = []plantedBug{
 		reported: "is ended before the masters have", within: 40,
 	},
 	{
+		name: "settings are not changed", plan: without[planner.SetSettings], takesSettings: true,
+		blows:    []blow{{4, (*simulation).changeSettings}},
+		reported: "said to be as specified: pollMicros", within: 40,
+	},
+	{
+		name: "volumes do not grow", plan: without[planner.GrowClaim],
+		blows:    []blow{{4, (*simulation).growStorage}},
+		reported: "said to be as specified: sim-master", within: 40,
+	},
+	{
 		name: "an address is given twice", plan: sharesAddresses,
 		reported: "may send under one of them", within: 10, seenBy: 2,
 	},
@@ -117,7 +129,7 @@ var plantedBugs = []plantedBug{
 	{
 		name: "nobody looks whether the Store is the present one", live: seesCachedStore,
 		faults:   func(f *faults) { f.stale = 0.7 },
-		reported: "is on record", within: 40, seenBy: 20,
+		reported: "is on record", within: 40, seenBy: 12,
 	},
 }
 
@@ -237,6 +249,13 @@ func dropsEarly(o planner.Observed) planner.Plan {
 			plan.Steps = append(plan.Steps, planner.DropVolume{Member: member, Claim: name})
 		}
 	}
+	return plan
+}
+
+// without a kind of step.
+func without[Step planner.Step](o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	plan.Steps = slices.DeleteFunc(plan.Steps, func(step planner.Step) bool { _, ofKind := step.(Step); return ofKind })
 	return plan
 }
 

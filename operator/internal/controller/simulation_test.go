@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
@@ -43,6 +44,8 @@ type simulation struct {
 	pausedUntil, hibernatedUntil time.Time
 	// broken is a node on which masters fail again and again; empty while there is none.
 	broken string
+	// rigid: the class of volumes refuses to have them grow.
+	rigid bool
 	// storms: things happen all the time. Otherwise they do now and then, so that the operator gets to what it does only while all is well.
 	storms bool
 	// blows that fall on this store, each as often as it is in the list.
@@ -171,6 +174,9 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	}
 	if planted != nil && planted.spec != nil {
 		planted.spec(&store.Spec)
+	}
+	if planted == nil && s.chance(0.7) || planted != nil && planted.takesSettings {
+		s.cluster.settings = &adminv1.Settings{}
 	}
 	s.api.put(store)
 	for i := range 8 {

@@ -88,6 +88,7 @@ func (s *simulation) tick() {
 		}
 	}
 	s.releaseClaims()
+	s.growVolumes()
 	s.elect()
 	if s.cluster.leader != "" {
 		s.recover()
@@ -144,6 +145,7 @@ func (s *simulation) provision(claim, node string) {
 	edit(s.api, claim, func(claim *corev1.PersistentVolumeClaim) {
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, annotationSelectedNode, node)
 		claim.Spec.VolumeName = "volume-of-" + claim.Name
+		claim.Status.Capacity = claim.Spec.Resources.Requests.DeepCopy()
 	})
 }
 

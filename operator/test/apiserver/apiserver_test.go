@@ -329,6 +329,12 @@ func steady(b *bed) {
 		}
 		return ""
 	})
+	// A Store's Lease is applied by a patch: what is applied for the second time must count as the same.
+	for _, verb := range []string{"patch", "create"} {
+		if again := b.Calls.Count(time.Now().Add(-quiet), time.Now())[testbed.Call{Verb: verb, Resource: "leases"}]; again > 0 {
+			b.Errorf("in %s it applied Leases %d times (%s)", quiet, again, verb)
+		}
+	}
 	if leases := b.Calls.Count(time.Now().Add(-quiet), time.Now())[testbed.Call{Verb: "update", Resource: "leases"}]; leases == 0 {
 		b.Error("nor did it renew its Lease: it does not run, or its calls are not counted")
 	}
