@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A kind cluster of one control plane and three workers.
+# A kind cluster of one control plane and three workers (RCBOX_WORKERS).
 #
 # usage: hack/cluster.sh up NAME          make it, or make sure that it is healthy
 #        hack/cluster.sh down NAME        delete it
@@ -13,7 +13,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 USAGE="usage: hack/cluster.sh up|down|kubeconfig NAME"
 COMMAND=${1:?$USAGE}
 NAME=${2:?$USAGE}
-WORKERS=3
+WORKERS=${RCBOX_WORKERS:-3}
 KUBECONFIG=$BUILD/$NAME/kubeconfig
 export KUBECONFIG
 

@@ -3,7 +3,7 @@
 # Store if there is none, and waits until it is Available. An operator never
 # restarts a store by itself, so one that runs an older build is made again.
 #
-# usage: hack/deploy.sh CLUSTER
+# usage: hack/deploy.sh CLUSTER [--operator]     only the operator
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -35,6 +35,7 @@ apply_sample() {
 }
 
 step "install the operator with Helm" install_operator
+[[ ${2:-} != --operator ]] || exit 0
 image=$(image_of_store)
 if [[ -n $image && $image != "$STORE_IMAGE" ]]; then
 	info "  store box runs $image; it is made again with $STORE_IMAGE (what it held is lost)"

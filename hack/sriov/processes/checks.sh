@@ -4,9 +4,12 @@
 # this to pull or plug that of the first port.
 set -uo pipefail
 
-# Physical functions; the server has a virtual function of the first, the client one of the second.
-PFS=(0000:01:00.0 0000:02:00.0)
-VFS_EACH=2
+# shellcheck source=../check.sh
+source /sriov/check.sh
+# shellcheck source=../vfs.sh
+source /sriov/vfs.sh
+
+# The server has a virtual function of the first port, the client one of the second.
 SERVER_IP=10.99.0.1 CLIENT_IP=10.99.0.2
 COORDINATOR=tcp:host=127.0.0.1,port=11100
 HTTP_PORT=12400
@@ -15,76 +18,15 @@ READS=300
 # Who has nothing but a virtual function.
 USER_ID=1000
 
-passed=0
-failed=0
 PIDS=()
 
-# check TITLE COMMAND...: a test of its own; what it says is shown if it fails.
-check() {
-	local title=$1 started=$SECONDS log
-	shift
-	log=/tmp/check.log
-	if "$@" >"$log" 2>&1; then
-		passed=$((passed + 1))
-		printf 'ok      %s (%d s)\n' "$title" $((SECONDS - started))
-	else
-		failed=$((failed + 1))
-		printf 'FAILED  %s (%d s)\n' "$title" $((SECONDS - started))
-		tail -n 25 "$log" | sed 's/^/    | /'
-	fi
-}
-
-# await SECONDS COMMAND...: polls until the command succeeds; 1 when time is up.
-await() {
-	local deadline=$((SECONDS + $1))
-	shift
-	until "$@" >/dev/null 2>&1; do
-		((SECONDS < deadline)) || return 1
-		sleep 0.2
-	done
-}
-
-device() { echo "/sys/bus/pci/devices/$1"; }
-interface() { basename "$(device "$1")"/net/*; }
-# vf PORT NUMBER: its PCI address.
-vf() { basename "$(readlink "$(device "${PFS[$1]}")/virtfn$2")"; }
-group() { basename "$(readlink "$(device "$1")/iommu_group")"; }
-carrier() { [[ $(<"$(device "${PFS[0]}")/net/$(interface "${PFS[0]}")/carrier") == "$1" ]]; }
-
-has_iommu() {
-	modprobe vfio-pci && modprobe vfio_iommu_type1 && modprobe igb
-	ls /sys/class/iommu
-	[[ -n $(ls /sys/class/iommu) && -c /dev/vfio/vfio ]]
-}
-
-makes_vfs() {
+sets_addresses() {
 	local pf number
 	for pf in "${PFS[@]}"; do
-		# No driver of the kernel for them.
-		echo 0 >"$(device "$pf")/sriov_drivers_autoprobe"
-		echo "$VFS_EACH" >"$(device "$pf")/sriov_numvfs"
-		ip link set "$(interface "$pf")" up
 		for ((number = 0; number < VFS_EACH; number++)); do
-			ip link set "$(interface "$pf")" vf "$number" mac "02:00:00:00:0${pf:6:1}:0$number" spoofchk on
+			ip link set "$(interface "$pf")" vf "$number" mac "02:00:00:00:0${pf:6:1}:0$number" spoofchk on || return 1
 		done
 		ip link show "$(interface "$pf")"
-		[[ $(find "$(device "$pf")/" -name 'virtfn*' | wc -l) == "$VFS_EACH" ]] || return 1
-	done
-	await 60 carrier 1
-}
-
-binds_vfs() {
-	local port number address
-	for port in 0 1; do
-		for ((number = 0; number < VFS_EACH; number++)); do
-			address=$(vf "$port" "$number")
-			echo vfio-pci >"$(device "$address")/driver_override"
-			echo "$address" >/sys/bus/pci/drivers_probe
-			echo "$address $(<"$(device "$address")/vendor"):$(<"$(device "$address")/device") group $(group "$address")"
-			[[ $(basename "$(readlink "$(device "$address")/driver")") == vfio-pci ]] || return 1
-			# Alone in its group, whose file is there.
-			[[ $(ls "$(device "$address")/iommu_group/devices") == "$address" && -c /dev/vfio/$(group "$address") ]] || return 1
-		done
 	done
 }
 
@@ -223,6 +165,7 @@ revives_pf() { ip link set "$(interface "${PFS[0]}")" up && await 30 carrier 1; 
 main() {
 	check "an IOMMU, and vfio" has_iommu
 	check "virtual functions are made" makes_vfs
+	check "they have addresses that nobody else may set" sets_addresses
 	check "they are on vfio-pci, each in a group of its own" binds_vfs
 	check "a user has the function that was given to it, and no other" user_has_one_function
 	sysctl -qw vm.nr_hugepages=256
@@ -230,7 +173,7 @@ main() {
 	check "from a function to another one of the same port" pings 1 1
 	check "a server drives a function" starts_store
 	check "ClusterPerf basic over functions, as a user without rights" runs_basic
-	cat /tmp/check.log
+	cat "$CHECK_LOG"
 	check "what was written over functions is right, read over TCP" values_are_right
 	check "the cable is pulled: a client goes on over TCP" survives_pulled_cable
 	check "without cable: a new client uses TCP" over_tcp
@@ -242,7 +185,7 @@ main() {
 	check "a server that is started anew" starts_store
 	check "functions are used again" over_function
 	end_all
-	echo "$passed passed, $failed failed"
+	summary
 }
 
 main

@@ -1,0 +1,90 @@
+# shellcheck shell=bash
+# The virtual machine of hack/test-sriov.sh, for the scripts of both its phases: what it is made of, how it starts and ends.
+#
+#   RCBOX_SRIOV_MINUTES=20   after which it is ended
+#   RCBOX_SRIOV_CPUS         its processors [those of this machine, 2 to 4]
+
+SRIOV=$ROOT/hack/sriov
+MINUTES=${RCBOX_SRIOV_MINUTES:-20}
+CORES=$(nproc)
+CPUS=${RCBOX_SRIOV_CPUS:-$((CORES < 2 ? 2 : CORES > 4 ? 4 : CORES))}
+EMULATOR_PID=
+
+# use_folder NAME: for all that is written while the machine runs. What the guest says comes out of two serial ports.
+use_folder() {
+	WORK=$BUILD/sriov/$1
+	CONSOLE=$WORK/console.log
+	RESULTS=$WORK/results.log
+	mkdir -p "$WORK"
+}
+
+# part NAME HASHED BUILD_ARGUMENT...: builds what is not there yet; sets FOLDER.
+part() {
+	local name=$1 hashed=$2
+	shift 2
+	FOLDER=$CACHE/sriov/$name-$(hash_of "$DEBIAN_SUITE" "$SRIOV/build.sh" "$hashed")
+	[[ -e $FOLDER ]] || with_lock "sriov-$name" build_part "$name" "$@"
+}
+build_part() {
+	[[ ! -e $FOLDER ]] || return 0
+	mkdir -p "$CACHE/sriov"
+	# Former ones, which nobody asks for any more; those of others are small.
+	[[ $1 != disk ]] || rm -rf "$CACHE/sriov/disk"-*
+	step "sriov: make the $1" "$SRIOV/build.sh" "$1" "$FOLDER.new" "${@:2}"
+	mv "$FOLDER.new" "$FOLDER"
+}
+
+# An emulator of this machine that knows the NIC, else one from newer packages.
+find_emulator() {
+	if qemu-system-x86_64 -device help 2>/dev/null | grep -q '^name "igb"'; then
+		EMULATOR=(qemu-system-x86_64)
+		return
+	fi
+	part emulator ""
+	local libraries=usr/lib/x86_64-linux-gnu
+	EMULATOR=("$FOLDER/lib64/ld-linux-x86-64.so.2" --library-path "$FOLDER/$libraries:$FOLDER/lib/x86_64-linux-gnu"
+		"$FOLDER/usr/bin/qemu-system-x86_64" -L "$FOLDER/usr/share/qemu" -L "$FOLDER/usr/share/seabios")
+}
+
+# start_machine GUEST MEMORY_MB OPTION...: with two NICs on one wire. No KVM, also where there is one: this is about
+# function, and shall be the same everywhere.
+start_machine() {
+	local guest=$1 memory_mb=$2 port
+	shift 2
+	local options=(
+		-accel "tcg,thread=multi" -cpu max -smp "$CPUS" -m "$memory_mb"
+		-machine "q35,kernel-irqchip=split" -device "intel-iommu,intremap=on"
+		-nodefaults -display none -no-reboot -nic none
+		-kernel "$guest/vmlinuz" -initrd "$WORK/initrd"
+		# no_timer_check: the kernel's look at the timer fails now and then on a busy machine.
+		-append "console=ttyS0 rdinit=/init net.ifnames=0 intel_iommu=on iommu=pt mitigations=off no_timer_check panic=-1"
+		-serial "file:$CONSOLE" -serial "file:$RESULTS"
+		-chardev "pipe,id=monitor,path=$WORK/monitor" -mon chardev=monitor
+	)
+	for port in 1 2; do
+		options+=(-netdev "hubport,id=wire$port,hubid=0"
+			-device "pcie-root-port,id=slot$port,chassis=$port,slot=$port"
+			-device "igb,id=nic$port,netdev=wire$port,bus=slot$port,mac=52:54:00:00:00:0$port")
+	done
+	rm -f "$WORK"/monitor.{in,out} "$CONSOLE" "$RESULTS"
+	mkfifo "$WORK"/monitor.{in,out}
+	: >"$RESULTS"
+	timeout --kill-after=10 $((MINUTES * 60)) "${EMULATOR[@]}" "${options[@]}" "$@" >"$WORK/emulator.log" 2>&1 &
+	EMULATOR_PID=$!
+	# Both ends of both pipes are open here, so that nobody waits for another.
+	exec 5<>"$WORK/monitor.in" 6<>"$WORK/monitor.out"
+}
+
+# cable on|off PORT: pulls or plugs it.
+cable() { echo "set_link wire$2 $1" >&5; }
+
+machine_runs() { kill -0 "$EMULATOR_PID" 2>/dev/null; }
+
+end_machine() {
+	[[ -z $EMULATOR_PID ]] || kill "$EMULATOR_PID" 2>/dev/null || true # it may have ended by itself
+	wait
+	EMULATOR_PID=
+}
+
+# relative PATH: as people see it from where they are.
+relative() { echo "${1#"$PWD"/}"; }
