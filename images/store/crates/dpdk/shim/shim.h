@@ -49,6 +49,7 @@ struct rcbox_stats {
 
 /* Results below 0 are negative error numbers. */
 int rcbox_eal_init(int argc, char **argv);
+int numa_available(void);
 int rcbox_eal_cleanup(void);
 const char *rcbox_error_text(int number);
 int rcbox_thread_register(void);

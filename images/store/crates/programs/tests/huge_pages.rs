@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use client::Cluster;
-use common::{Coordinator, Server, wait_for};
+use common::{Coordinator, Process, Server, wait_for};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 /// Free on this machine, and promised to nobody.
 fn free_pages() -> u64 {
@@ -15,6 +17,17 @@ fn free_pages() -> u64 {
         text.trim().parse().unwrap_or(0)
     };
     number("free_hugepages") - number("resv_hugepages")
+}
+
+/// Says so where there are not as many.
+fn are_free(pages: u64) -> bool {
+    let free = free_pages();
+    if free < pages {
+        eprintln!(
+            "SKIPPED: {free} reserved huge pages are free, {pages} are needed: sysctl vm.nr_hugepages=160"
+        );
+    }
+    free >= pages
 }
 
 /// Memory of a process that is in reserved pages.
@@ -50,12 +63,7 @@ fn a_server_for_which_there_are_not_enough_pages_ends_and_says_how_to_get_them()
 #[test]
 fn objects_are_kept_in_reserved_pages() {
     const MIB: u64 = 48;
-    if free_pages() < MIB / 2 {
-        eprintln!(
-            "SKIPPED: {} reserved huge pages are free, {} are needed: sysctl vm.nr_hugepages=64",
-            free_pages(),
-            MIB / 2
-        );
+    if !are_free(MIB / 2) {
         return;
     }
     let coordinator = Coordinator::start(&[]);
@@ -98,4 +106,47 @@ fn objects_are_kept_in_reserved_pages() {
     wait_for("the pages to be free again", || {
         (free_pages() > before).then_some(())
     });
+}
+
+/// As the usual seccomp profile of containers does for whoever lacks CAP_SYS_NICE: what asks for memory of a NUMA node is not permitted.
+fn without_numa() -> BpfProgram {
+    let refused = [
+        libc::SYS_mbind,
+        libc::SYS_set_mempolicy,
+        libc::SYS_get_mempolicy,
+    ];
+    let rules: BTreeMap<_, _> = refused.map(|call| (call, Vec::new())).into();
+    let refusal = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refusal, TargetArch::x86_64);
+    filter.unwrap().try_into().unwrap()
+}
+
+#[test]
+#[cfg(feature = "dpdk")]
+fn dpdk_has_its_huge_pages_under_the_seccomp_profile_of_containers() {
+    if !are_free(64 / 2) {
+        return;
+    }
+    let coordinator = Coordinator::start(&[]);
+    let arguments = [
+        ("-C", coordinator.locator.as_str()),
+        ("-L", "tcp:host=127.0.0.1,port=0"),
+        ("-L", "fast+dpdk:host=10.9.0.1,port=7000"),
+        ("-t", "64"),
+        ("--dpdk", "--vdev net_null0"),
+        ("--dpdkHugepages", "always"),
+        ("--dpdkMemoryMB", "64"),
+    ];
+    let arguments: Vec<String> = arguments
+        .iter()
+        .flat_map(|(name, value)| [(*name).to_owned(), (*value).to_owned()])
+        .collect();
+    // A filter is its thread's, and that of the processes that the thread starts.
+    let start = || {
+        seccompiler::apply_filter(&without_numa()).unwrap();
+        Process::start(env!("CARGO_BIN_EXE_server"), &arguments)
+    };
+    let process = std::thread::scope(|scope| scope.spawn(start).join().unwrap());
+    process.line(&["a port of DPDK", "net_null0"]);
+    assert!(reserved_bytes(process.child.id()) > 0);
 }
