@@ -13,7 +13,6 @@ mod lease;
 pub mod multi;
 mod operations;
 mod owned;
-pub mod paths;
 mod questions;
 mod random;
 mod rpc_ids;
@@ -25,6 +24,7 @@ use core::time::Duration;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use transport::paths::Paths;
 use wire::ids::{ServerId, TableId};
 use wire::locator::{self, LocatorError};
 use wire::rpc::{Increment, Lease, RejectRules};
@@ -223,7 +223,7 @@ pub struct Client {
     random: random::Random,
     operations: slab::Slab<operations::Operation>,
     sessions: sessions::Sessions,
-    paths: paths::Paths,
+    paths: Paths,
     tables: cache::Tables,
     lease: lease::LeaseAgent,
     rpc_ids: rpc_ids::RpcIds,
@@ -242,7 +242,7 @@ impl Client {
             random: random::Random::new(config.seed),
             operations: slab::Slab::default(),
             sessions: sessions::Sessions::new(config.coordinator.clone()),
-            paths: paths::Paths::new(config.protocols.clone(), config.seed),
+            paths: Paths::new(config.protocols.clone(), config.seed),
             tables: cache::Tables::default(),
             lease: lease::LeaseAgent::default(),
             rpc_ids: rpc_ids::RpcIds::default(),

@@ -149,13 +149,10 @@ impl Cluster {
         let now = net::now();
         // The seed spreads the moments at which clients try again; clients that start in one nanosecond differ by their id.
         let seed = now.0 ^ u64::from(std::process::id()) << 40;
-        let mut kinds: Vec<PortKind> = ports.iter().map(|port| port.kind).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        let protocols = kinds.into_iter().map(PortKind::protocol).chain(["tcp"]);
+        let kinds = ports.iter().map(|port| port.kind).collect();
         let config = Config {
             timeout: options.session_timeout,
-            protocols: protocols.collect(),
+            protocols: net::protocols(kinds),
             ..Config::new(coordinator, seed)?
         };
         let mut reactor = Reactor::new(net::Options {

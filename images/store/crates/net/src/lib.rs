@@ -25,7 +25,7 @@ pub use connection::{CloseReason, Protocol};
 pub use io::{Counters, FastCounters, Io, Limits};
 pub use ports::{Port, PortListeners, Way, fast_config};
 pub use reactor::{Handler, Options, Reactor, Remote};
-pub use target::{FastPeer, PortKind, Target, mac_address, mac_text};
+pub use target::{FastPeer, PortKind, Target, mac_address, mac_text, protocols};
 
 /// The protocol on datagrams, and the kernel's sockets below it.
 pub use fast::{Config as FastConfig, Loan};

@@ -32,6 +32,14 @@ impl PortKind {
     }
 }
 
+/// What is spoken by whoever has ports of these kinds, the fastest first.
+pub fn protocols(mut kinds: Vec<PortKind>) -> Vec<&'static str> {
+    kinds.sort_unstable();
+    kinds.dedup();
+    let fast = kinds.into_iter().map(PortKind::protocol);
+    fast.chain(["tcp"]).collect()
+}
+
 /// A peer that speaks the `fast` protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastPeer {

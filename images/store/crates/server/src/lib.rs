@@ -8,6 +8,7 @@
 
 mod checkpoint;
 mod config;
+pub mod links;
 mod output;
 mod peers;
 mod report;

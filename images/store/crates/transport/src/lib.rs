@@ -1,9 +1,9 @@
-//! Framing of the two byte streams that rcbox speaks, without any socket.
+//! What rcbox speaks, without any socket: first of all the framing of two byte streams.
 //!
 //! * [`rpc`]: RAMCloud's client protocol over TCP: a 12-byte header (nonce, length) before every payload.
 //! * [`member`]: the member protocol: a preface, then length-prefixed messages.
 //!
-//! [`datagram`] is what a driver of datagrams offers; the protocol on top of them is the crate `fast`.
+//! [`paths`] says which way to take to whom, of several; [`datagram`] is what a driver of datagrams offers; the protocol on top of them is the crate `fast`.
 //!
 //! Readers are incremental and bounded: the driver receives straight into [`StreamReader::space`], tells how much came
 //! with [`StreamReader::received`], and takes complete frames out with [`StreamReader::next_frame`]; a payload is
@@ -15,6 +15,7 @@
 mod buffer;
 pub mod datagram;
 pub mod member;
+pub mod paths;
 pub mod rpc;
 
 pub use buffer::{BASE_BYTES, ReceiveBuffer, SendBuffer};

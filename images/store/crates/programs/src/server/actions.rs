@@ -4,15 +4,15 @@ use std::ops::Range;
 use std::time::Duration;
 
 use master::{Channel, DriverCounters, Lender};
-use net::{Address, Io, Loan, Options, Protocol};
+use net::{Address, Io, Loan, Options, Protocol, Target};
 use prost::Message;
 use server::Output;
+use server::links::{Dial, Link, Links};
 use trace::{Format, Wanted};
 use wire::ids::{ReplyTo, ServerId};
-use wire::locator::parse_list;
+use wire::locator::{Locator, parse_list};
 use wire::member::{Settings, ToCoordinator};
 
-use super::links::{Link, Links};
 use super::storage::{self, AnyStorage, Event, Reporter};
 use crate::logging::{log_message, set_log_level};
 use crate::runtime::end_process;
@@ -33,6 +33,22 @@ pub struct Actions<'a> {
     pub started_with: &'a Options,
     /// Room for messages, used again and again.
     pub encoded: &'a mut Vec<u8>,
+}
+
+/// Opens connections to backups.
+pub struct Dialer<'a>(pub &'a mut Io);
+
+impl Dial for Dialer<'_> {
+    fn dial(&mut self, locator: &str) -> Option<u64> {
+        let locator = Locator::parse(locator).ok()?;
+        let target = Target::of(&locator).ok()?;
+        tracing::debug!("connecting to a backup by {target}");
+        Some(self.0.connect_to(&target, true))
+    }
+
+    fn hang_up(&mut self, connection: u64) {
+        self.0.close(connection);
+    }
 }
 
 fn address(locator: &str) -> Option<Address> {
@@ -99,7 +115,9 @@ impl master::Output for Actions<'_> {
     }
 
     fn connect_backup(&mut self, channel: Channel, backup: ServerId, locator: &str) {
-        if !self.links.connect_backup(channel, backup, locator, self.io) {
+        let mut dialer = Dialer(self.io);
+        let links = &mut self.links;
+        if !links.connect_backup(net::now(), channel, backup, locator, &mut dialer) {
             let text = format!("backup {backup} cannot be reached: there is no way in {locator:?}");
             log_message(2, &text);
             self.links.unreachable.push((channel, backup));

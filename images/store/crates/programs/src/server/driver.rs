@@ -8,13 +8,13 @@ use master::{Output as _, Session as Verdict, Stats};
 use net::{CloseReason, Counters, Handler, Io, Options, PortKind, Protocol};
 use prost::Message;
 use server::Server;
+use server::links::{Link, Links};
 use tokio::sync::oneshot;
 use wire::ids::ReplyTo;
 use wire::member::{PortReport, ToCoordinator, ToShard, coordinator, shard};
 use wire::time::Time;
 
-use super::actions::{Actions, Unopened};
-use super::links::{Link, Links};
+use super::actions::{Actions, Dialer, Unopened};
 use super::port_report::{self, Ways};
 use super::probe::State;
 use super::session::{Due, Session};
@@ -75,7 +75,7 @@ impl Driver {
     pub fn new(parts: Parts) -> Driver {
         Driver {
             // No two shards begin at the same moment.
-            links: Links::new(&parts.ports, net::now().0),
+            links: Links::new(net::protocols(parts.ports.clone()), net::now().0),
             parts,
             publish_at: Time::ZERO,
             is_unusable: false,
@@ -240,7 +240,7 @@ impl Handler for Driver {
             if let Some(Link::Trial(channel, backup)) = link
                 && !self
                     .links
-                    .faster_opened(now, connection, channel, backup, io)
+                    .faster_opened(now, connection, channel, backup, &mut Dialer(io))
             {
                 return;
             }
@@ -303,8 +303,11 @@ impl Handler for Driver {
             return self.lost(now);
         }
         let known = self.links.get(connection);
+        if let Some(link) = known {
+            tracing::debug!("{link:?}: {reason}");
+        }
         if let Some(link @ (Link::Backup(..) | Link::Trial(..))) = known
-            && self.links.try_next(now, connection, link, io)
+            && self.links.try_next(now, connection, link, &mut Dialer(io))
         {
             self.links.remove(connection);
             return;
@@ -317,7 +320,6 @@ impl Handler for Driver {
         match link {
             Some(Link::Server) => server.server_disconnected(connection, &mut out),
             Some(Link::Backup(channel, backup)) => {
-                tracing::debug!("backup {backup}: {reason}");
                 server.backup_disconnected(now, channel, backup, &mut out);
             }
             Some(Link::Peer) => server.peer_closed(connection),
@@ -353,7 +355,7 @@ impl Handler for Driver {
             let (server, mut out) = self.split(io);
             server.backup_connected(now, channel, backup, &mut out);
         }
-        let look_at = self.links.look_for_faster(now, io);
+        let look_at = self.links.look_for_faster(now, &mut Dialer(io));
         let (server, mut out) = self.split(io);
         let next = server.tick(now, &mut out).min(look_at);
         if let Some(why) = self.parts.server.must_end() {

@@ -2,7 +2,6 @@
 
 mod actions;
 mod driver;
-mod links;
 mod options;
 mod port_report;
 mod probe;

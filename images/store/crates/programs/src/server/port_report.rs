@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{FastPeer, Io, Target, Way};
+use server::links::{Links, Reached};
 use tokio::time::MissedTickBehavior;
 use wire::locator::parse_list;
 use wire::member::{MAX_PORT_PINGS, MAX_PORTS, PortPing, PortReport};
 use wire::time::Time;
 
 use super::driver::Question;
-use super::links::{Links, Reached};
 use crate::datagrams::Ports;
 use crate::mailbox::Mailbox;
 

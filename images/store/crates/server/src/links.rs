@@ -1,19 +1,28 @@
-//! What a shard's connections are for, beside those of clients and the one to the coordinator.
+//! What a shard's connections are for, beside those of clients and the one to the coordinator, and which way to take to a backup.
+//!
+//! For drivers: it decides, and has a [`Dial`] open and close connections.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Duration;
 
-use client_core::paths::Paths;
 use master::Channel;
-use net::{Io, PortKind, Target};
+use transport::paths::Paths;
 use wire::ids::ServerId;
-use wire::locator::Locator;
 use wire::map::Map;
 use wire::time::Time;
 
 /// A faster way that is open and that nobody asks for is closed after this.
 const READY_FOR: Duration = Duration::from_secs(10);
 
+/// Opens and closes connections to backups.
+pub trait Dial {
+    /// Begins to connect to this one locator; requests are to be handed over there in the order in which they are sent. `None` if there is no way.
+    fn dial(&mut self, locator: &str) -> Option<u64>;
+    /// Closes a connection, open or not yet; nothing is reported of it any more.
+    fn hang_up(&mut self, connection: u64);
+}
+
+/// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     /// To the client port of another server.
@@ -44,6 +53,7 @@ struct Ways {
     is_open: bool,
 }
 
+/// A shard's connections to other servers, and theirs to its backup.
 pub struct Links {
     paths: Paths,
     /// Of connections to backups.
@@ -61,20 +71,11 @@ pub struct Links {
     pub unreachable: Vec<(Channel, ServerId)>,
 }
 
-/// What a program speaks, the fastest first.
-fn protocols(kinds: &[PortKind]) -> Vec<&'static str> {
-    let mut kinds = kinds.to_vec();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let fast = kinds.into_iter().map(PortKind::protocol);
-    fast.chain(["tcp"]).collect()
-}
-
 impl Links {
-    /// For a shard that has ports of these kinds, beside TCP. What another one prefers has another `taste`.
-    pub fn new(kinds: &[PortKind], taste: u64) -> Links {
+    /// For a shard whose driver speaks these protocols, the fastest first. What another one prefers has another `taste`.
+    pub fn new(protocols: Vec<&'static str>, taste: u64) -> Links {
         Links {
-            paths: Paths::new(protocols(kinds), taste),
+            paths: Paths::new(protocols, taste),
             ways: Map::default(),
             slow: BTreeMap::new(),
             ready: BTreeMap::new(),
@@ -88,12 +89,12 @@ impl Links {
     /// Begins to connect to a backup, in the best way that there is. False if there is none.
     pub fn connect_backup(
         &mut self,
+        now: Time,
         channel: Channel,
         backup: ServerId,
         list: &str,
-        io: &mut Io,
+        dial: &mut impl Dial,
     ) -> bool {
-        let now = net::now();
         if let Some((connection, _)) = self.ready.remove(&(channel, backup)) {
             self.by_connection.remove(&connection);
             self.add(connection, Link::Backup(channel, backup));
@@ -108,17 +109,14 @@ impl Links {
             alternatives,
             is_open: false,
         };
-        self.try_first(Link::Backup(channel, backup), ways, io)
+        self.try_first(Link::Backup(channel, backup), ways, dial)
     }
 
-    fn try_first(&mut self, link: Link, ways: Ways, io: &mut Io) -> bool {
+    fn try_first(&mut self, link: Link, ways: Ways, dial: &mut impl Dial) -> bool {
         let first = ways.alternatives.front();
-        let target = first.and_then(|first| Target::of(&Locator::parse(first).ok()?).ok());
-        let Some(target) = target else {
+        let Some(connection) = first.and_then(|first| dial.dial(first)) else {
             return false;
         };
-        let connection = io.connect_to(&target, true);
-        tracing::debug!("{link:?}: connecting to {target}");
         self.add(connection, link);
         self.ways.insert(connection, ways);
         true
@@ -148,7 +146,13 @@ impl Links {
     }
 
     /// A connection to a backup has ended. True if the next way is tried: its master need not know.
-    pub fn try_next(&mut self, now: Time, connection: u64, link: Link, io: &mut Io) -> bool {
+    pub fn try_next(
+        &mut self,
+        now: Time,
+        connection: u64,
+        link: Link,
+        dial: &mut impl Dial,
+    ) -> bool {
         let Some(mut ways) = self.ways.remove(&connection) else {
             return false;
         };
@@ -157,21 +161,19 @@ impl Links {
         };
         if ways.is_open {
             // Its master asks for another one: that is not to begin with the way that was just lost.
-            tracing::debug!("{link:?}: {failed} was lost");
             if failed.starts_with("fast+") {
                 self.paths.failed(now, &failed);
             }
             return false;
         }
-        tracing::debug!("{link:?}: {failed} does not open");
         if matches!(link, Link::Trial(..)) || !ways.alternatives.is_empty() {
             self.paths.failed(now, &failed);
         }
-        !ways.alternatives.is_empty() && self.try_first(link, ways, io)
+        !ways.alternatives.is_empty() && self.try_first(link, ways, dial)
     }
 
     /// Tries the faster ways whose time has come; closes those that nobody wants any more. When to look again.
-    pub fn look_for_faster(&mut self, now: Time, io: &mut Io) -> Time {
+    pub fn look_for_faster(&mut self, now: Time, dial: &mut impl Dial) -> Time {
         let unused = self
             .ready
             .iter()
@@ -179,7 +181,7 @@ impl Links {
         if let Some((&(channel, backup), &(connection, _))) = unused {
             self.ready.remove(&(channel, backup));
             self.remove(connection);
-            io.close(connection);
+            dial.hang_up(connection);
         }
         let due = self.slow.iter().find(|(_, at)| **at <= now);
         let Some((&(channel, backup), _)) = due else {
@@ -210,7 +212,7 @@ impl Links {
                     alternatives: VecDeque::from([better]),
                     is_open: false,
                 };
-                self.try_first(Link::Trial(channel, backup), ways, io);
+                self.try_first(Link::Trial(channel, backup), ways, dial);
             }
             None => {}
         }
@@ -224,14 +226,14 @@ impl Links {
         connection: u64,
         channel: Channel,
         backup: ServerId,
-        io: &mut Io,
+        dial: &mut impl Dial,
     ) -> bool {
         let Some(present) = self.remove_backup(channel, backup) else {
             self.remove(connection);
-            io.close(connection);
+            dial.hang_up(connection);
             return false;
         };
-        io.close(present);
+        dial.hang_up(present);
         self.backup_opened(now, connection, channel, backup);
         self.ready.insert((channel, backup), (connection, now));
         true
@@ -312,7 +314,7 @@ mod tests {
     fn a_faster_way_that_ends_is_given_to_nobody() {
         let backup = ServerId::new(3, 1);
         let key = (Channel::Replication, backup);
-        let mut links = Links::new(&[], 0);
+        let mut links = Links::new(vec!["tcp"], 0);
         links.add(7, Link::Trial(key.0, backup));
         links.ready.insert(key, (7, Time(1)));
         // It ends before its master asks for it.
@@ -332,7 +334,7 @@ mod tests {
     #[test]
     fn those_are_reached_to_which_the_log_goes_by_a_connection_that_is_open() {
         let backup = |number| ServerId::new(number, 1);
-        let mut links = Links::new(&[], 0);
+        let mut links = Links::new(vec!["tcp"], 0);
         for (connection, channel, is_open) in [
             (1, Channel::Replication, true),
             (2, Channel::Replication, false),
@@ -356,7 +358,7 @@ mod tests {
     #[test]
     fn a_backup_has_one_connection_for_each_purpose() {
         let backup = ServerId::new(3, 1);
-        let mut links = Links::new(&[], 0);
+        let mut links = Links::new(vec!["tcp"], 0);
         links.add(1, Link::Backup(Channel::Replication, backup));
         links.add(2, Link::Backup(Channel::Recovery, backup));
         links.add(3, Link::Peer);
