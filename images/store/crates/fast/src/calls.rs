@@ -1,5 +1,6 @@
 //! The side that asks: slots, repetitions, answers.
 
+use core::time::Duration;
 use std::borrow::Cow;
 
 use transport::datagram::Transmit;
@@ -91,7 +92,8 @@ impl Session {
         }
         let length = header.length as usize;
         if slot.phase == Phase::Asked {
-            if slot.retries == 0 {
+            // After a repetition nobody knows which of both was answered; that it took no longer is better than to know nothing, and to repeat all for ever.
+            if slot.retries == 0 || self.rtt == Duration::ZERO {
                 let sample = now.since(slot.asked_at);
                 self.measured(sample);
             }
@@ -169,7 +171,7 @@ impl Session {
         if !self.is_busy() {
             return self.tend_idle(now, shared, out);
         }
-        let mut next = dead_at;
+        let mut next = now + shared.config.dead_after;
         let mut is_retried = false;
         for number in 0..self.slots.len() {
             let slot = &self.slots[number];

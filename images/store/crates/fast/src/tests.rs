@@ -98,6 +98,27 @@ fn a_ping_makes_nobody_forget_an_answer_that_was_lost() {
     assert_eq!(network.nodes[1].executed.len(), 2, "each once");
 }
 
+/// The first requests are repeated: nobody knows how far the peer is. Those that follow wait for as long as it takes.
+#[test]
+fn a_peer_that_is_far_away_is_not_asked_again_and_again() {
+    let weather = Weather {
+        jitter: Duration::from_millis(20),
+        ..Weather::default()
+    };
+    let mut network = Network::new(14, weather);
+    let session = network.open(0, 1, false);
+    let mut call = |nonce: u64| {
+        let asked = request(100, 100, nonce as u8);
+        assert!(network.nodes[0].send(network.now, session, nonce, &asked));
+        let answered = network.run_until(|network| network.nodes[0].answers.pop());
+        assert!(answered.is_some());
+        network.nodes[0].endpoint.counters().retries
+    };
+    let first = (1..6).map(&mut call).last().unwrap_or_default();
+    let all = (6..26).map(&mut call).last().unwrap_or_default();
+    assert!(all - first < 20, "{} repetitions of 20 calls", all - first);
+}
+
 #[test]
 fn every_length_comes_through() {
     for datagram_bytes in [548, 1472, 8972] {
