@@ -146,6 +146,8 @@ const (
 	AnnotationReleasedAddresses = "rcbox.dev/released-addresses"
 	// FinalizerAddresses keeps a pod that has addresses of its own until it is known that it sends nothing any more.
 	FinalizerAddresses = "rcbox.dev/addresses"
+	// GateAddresses keeps a pod that has addresses from being given a node until they are on record as this pod's.
+	GateAddresses = "rcbox.dev/addresses"
 )
 
 // ReleasedPods are those that AnnotationReleasedAddresses names.

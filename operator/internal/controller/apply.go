@@ -73,7 +73,8 @@ func independent(step planner.Step) bool {
 	switch step.(type) {
 	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
 		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.GrowClaim, planner.RestartMember, planner.DrillMember,
-		planner.FenceNode, planner.UnfenceNode, planner.IsolateNode, planner.ReleasePod, planner.RecallTurn:
+		planner.FenceNode, planner.UnfenceNode, planner.IsolateNode, planner.ReleasePod, planner.UngatePod,
+		planner.RecallTurn:
 		return true
 	default:
 		return false
@@ -112,8 +113,8 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.applyObject(ctx, v, step)
 	case planner.CreatePod:
 		return r.createPod(ctx, v, step)
-	case planner.ReleasePod:
-		return r.releasePod(ctx, v, step)
+	case planner.UngatePod, planner.ReleasePod:
+		return r.letPod(ctx, v, step)
 	case planner.CreateClaim, planner.GrowClaim:
 		return r.applyClaim(ctx, v, step)
 	case planner.DeleteClaim, planner.DeleteState:

@@ -184,7 +184,7 @@ func (h *harness) run() {
 	pods := h.pods()
 	for _, member := range slices.Sorted(maps.Keys(pods)) {
 		pod := pods[member]
-		if len(pod.Status.ContainerStatuses) > 0 {
+		if len(pod.Status.ContainerStatuses) > 0 || len(pod.Spec.SchedulingGates) > 0 {
 			continue
 		}
 		pod.UID = types.UID("uid-of-" + pod.Name) // a real API server gives one

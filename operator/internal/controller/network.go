@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -22,10 +24,13 @@ import (
 func seePorts(seen *planner.Pod, pod *corev1.Pod) {
 	seen.Addresses = network.Split(pod.Annotations[v1alpha1.AnnotationAddresses])
 	seen.IsHeld = slices.Contains(pod.Finalizers, v1alpha1.FinalizerAddresses)
+	seen.Gated = slices.ContainsFunc(pod.Spec.SchedulingGates, isGate)
 	seen.Attached, seen.AttachedKnown = network.ParseStatus(pod.Annotations[network.AnnotationStatus])
 	seen.Ended = hasEnded(pod)
 	seen.Refused = refusalOf(pod)
 }
+
+func isGate(gate corev1.PodSchedulingGate) bool { return gate.Name == v1alpha1.GateAddresses }
 
 // hasEnded is the word of the pod's kubelet: what it says last of a pod is its phase, after its containers and their network are gone. A
 // phase alone tells nothing, for a pod of a node that does not answer is given one, too; containers that have ended are the kubelet's word.
@@ -125,6 +130,50 @@ func isElder(other, store metav1.Object) bool {
 		return theirs.Before(&ours)
 	}
 	return other.GetUID() < store.GetUID()
+}
+
+// letPod carries out the steps by which a pod with addresses may begin, and go.
+func (r *Reconciler) letPod(ctx context.Context, v *visit, step planner.Step) error {
+	switch step := step.(type) {
+	case planner.UngatePod:
+		return r.ungatePod(ctx, v, step)
+	case planner.ReleasePod:
+		return r.releasePod(ctx, v, step)
+	default:
+		return fmt.Errorf("no way to carry out %T", step)
+	}
+}
+
+// ungatePod opens the gate of this very pod, in the version that was seen, after a look at record and pods without the cache. One look does
+// for all pods of a visit: one that is made later is looked at by who would ungate it.
+func (r *Reconciler) ungatePod(ctx context.Context, v *visit, step planner.UngatePod) error {
+	if v.ungates == nil {
+		if err := r.checkStoreIsPresent(ctx, v); err != nil {
+			return err
+		}
+		again := &visit{observed: v.observed}
+		if err := observePods(ctx, r.Live, again); err != nil {
+			return err
+		}
+		v.ungates = map[planner.UngatePod]bool{}
+		for _, planned := range r.makePlan(again.observed).Steps {
+			if ungate, isOne := planned.(planner.UngatePod); isOne {
+				v.ungates[ungate] = true
+			}
+		}
+	}
+	if !v.ungates[step] {
+		return fmt.Errorf("%s: not any more: %w", step.Describe(), errStale)
+	}
+	text, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": step.Pod.UID, "resourceVersion": step.Pod.ResourceVersion},
+		"spec":     map[string]any{"schedulingGates": nil},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the gates of pod %s: %w", step.Pod.Name, err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: step.Pod.Name}}
+	return stale(r.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, text), FieldManager), "ungate pod "+step.Pod.Name)
 }
 
 // releasePod takes the finalizer from this very pod.

@@ -47,6 +47,8 @@ type visit struct {
 	fixed       []fixedObject
 	// fresh is set once it was found that the Store had not changed since it was observed.
 	fresh bool
+	// ungates are the pods that may be ungated, by a look without the cache; nil before it.
+	ungates map[planner.UngatePod]bool
 	// gone is set once the finalizer was removed.
 	gone bool
 }

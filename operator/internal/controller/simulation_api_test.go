@@ -199,9 +199,9 @@ func (c *operatorClient) Apply(ctx context.Context, configuration runtime.ApplyC
 	return c.s.write("apply "+head.Kind+" "+head.Name, func() error {
 		switch head.Kind {
 		case "Pod":
-			return c.create(text, &corev1.Pod{})
+			return c.create(text, &corev1.Pod{}) //nolint:contextcheck // the call may arrive late; visits are others'
 		case "PersistentVolumeClaim":
-			return c.create(text, &corev1.PersistentVolumeClaim{})
+			return c.create(text, &corev1.PersistentVolumeClaim{}) //nolint:contextcheck // likewise
 		case "Lease":
 			// The fake client gives whoever applies a Lease for the second time its whole spec.
 			there := &coordinationv1.Lease{}
@@ -226,7 +226,23 @@ func (c *operatorClient) create(text []byte, object client.Object) error {
 		}
 		return nil
 	}
+	if c.s.lullBeforePod(c.operator, object) || c.operator.isLate {
+		return c.createLate(object)
+	}
 	c.s.checkCreate(object)
+	c.put(object)
+	return nil
+}
+
+// createLate is what comes of a call that arrives when others have gone on.
+func (c *operatorClient) createLate(object client.Object) error {
+	c.s.counts[isLatePod]++
+	if c.s.store() == nil {
+		return notFound("its owner") // who is gone, so that it would be removed at once
+	}
+	if _, there := c.simulatedAPI.objects[keyOf(object)]; there {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, object.GetName(), nil) // its spec cannot be changed
+	}
 	c.put(object)
 	return nil
 }

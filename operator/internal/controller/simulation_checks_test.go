@@ -42,7 +42,6 @@ func (s *simulation) checkCreate(object client.Object) {
 	if err != nil || number <= s.recorded[memberName(pod)] {
 		s.violate("%s is number %d of its member, and %d is on record", pod.Name, number, s.recorded[memberName(pod)])
 	}
-	s.checkAddresses(pod)
 	for _, other := range s.pods() {
 		if memberName(other) == memberName(pod) && other.DeletionTimestamp == nil && other.Status.Phase != corev1.PodFailed {
 			s.violate("%s gets a second pod beside %s", memberName(pod), other.Name)
@@ -50,6 +49,16 @@ func (s *simulation) checkCreate(object client.Object) {
 	}
 	if name := claimOf(pod); name != "" && s.api.objects[objectKey{kindOf[*corev1.PersistentVolumeClaim](), name}] == nil {
 		s.violate("%s is made without its claim %s", pod.Name, name)
+	}
+}
+
+// checkStart holds a process that is started against what the operator promises of its pod.
+func (s *simulation) checkStart(pod *corev1.Pod) {
+	s.checkAddresses(pod)
+	for _, other := range s.pods() {
+		if memberName(other) == memberName(pod) && other.UID != pod.UID && other.DeletionTimestamp == nil && s.runs(other) {
+			s.violate("%s is started beside %s, which is another one of %s", pod.Name, other.Name, memberName(pod))
+		}
 	}
 }
 

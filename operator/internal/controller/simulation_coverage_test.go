@@ -37,7 +37,7 @@ func (c *coverage) String() string {
 var hasToHappen = []string{
 	"PodCreated", "PodDeleted", "ClaimCreated", "MemberRestarted", "MemberRetired", "MemberMoved", "VolumeDropped", "MemberDraining",
 	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled", "SettingsChanged", "ClaimGrown",
-	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isAsleep, isWorstMoment,
+	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isLullBeforePod, isAsleep, isWorstMoment,
 }
 
 // What happens to operators.
@@ -48,6 +48,8 @@ const (
 	isSecondOperator = "two operators work"
 	isLull           = "an operator stands still before it ends a master"
 	isLateEnd        = "its call comes too late"
+	isLullBeforePod  = "an operator stands still before it makes a pod"
+	isLatePod        = "its pod comes too late"
 	isAsleep         = "a Store is asleep"
 	isWorstMoment    = "a master ends right before what cannot be taken back"
 )

@@ -44,6 +44,39 @@ func (s *simulation) lull(by *simulatedOperator, object client.Object) bool {
 	return true
 }
 
+// lullBeforePod is a long one between an operator's last look and the call by which it makes a master's pod with ports: others have given
+// addresses to pods when it arrives. False if there is none.
+func (s *simulation) lullBeforePod(by *simulatedOperator, object client.Object) bool {
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod || !isMaster(pod) || s.store() == nil || !s.store().Spec.HasPorts() || s.isMeanwhile || !s.chance(s.faults.latePod) {
+		return false
+	}
+	s.counts[isLullBeforePod]++
+	s.trace("%s stands still before it makes %s", by.name, pod.Name)
+	by.isLate = true
+	if s.former == nil {
+		s.takeOver()
+	}
+	s.isMeanwhile = true
+	defer func() { s.isMeanwhile = false }()
+	for range 5 + s.random.IntN(20) {
+		other := s.operator
+		if other == by {
+			other = s.former
+		}
+		if other == nil || s.store() == nil {
+			break
+		}
+		s.trace("meanwhile, a visit by %s: %v", other.name, other.visit())
+		s.tick()
+		if s.chance(0.4) {
+			s.strike()
+		}
+	}
+	s.trace("%s goes on", by.name)
+	return true
+}
+
 // imageOf is the one that a pod was made with.
 func imageOf(object client.Object) string {
 	pod, isPod := object.(*corev1.Pod)

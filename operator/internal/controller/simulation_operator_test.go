@@ -28,6 +28,8 @@ type simulatedOperator struct {
 	// visiting since then, and whether it has planned in this visit.
 	visiting   time.Time
 	hasPlanned bool
+	// isLate: it stood still in this visit before it made a pod.
+	isLate bool
 }
 
 // errKilled is the operator's end between any two of its calls.
@@ -104,7 +106,7 @@ func (o *simulatedOperator) visit() (err error) {
 			o.cache.refresh(kind)
 		}
 	}
-	o.visiting, o.hasPlanned = s.now, false
+	o.visiting, o.hasPlanned, o.isLate = s.now, false, false
 	defer func() {
 		if end := recover(); end != nil {
 			if end != errKilled { //nolint:errorlint // the very value

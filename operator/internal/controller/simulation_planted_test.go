@@ -119,6 +119,11 @@ var plantedBugs = []plantedBug{
 		reported: "may send under one of them", within: 10, seenBy: 2,
 	},
 	{
+		name: "a pod is started whose addresses are not on record", plan: ungatesAtOnce,
+		faults:   func(f *faults) { f.latePod = 0.5 },
+		reported: "may send under one of them", within: 40,
+	},
+	{
 		name: "names of pods begin anew", plan: namesAnew,
 		reported: "is on record", within: 10,
 	},
@@ -295,8 +300,24 @@ func sleepsAtOnce(o planner.Observed) planner.Plan {
 	return plan
 }
 
-func sharesAddresses(o planner.Observed) planner.Plan {
+// ungatesAtOnce minds neither the record nor other pods.
+func ungatesAtOnce(o planner.Observed) planner.Plan {
 	plan := planner.Make(o)
+	plan.Steps = slices.DeleteFunc(plan.Steps, func(step planner.Step) bool {
+		end, isEnd := step.(planner.DeletePod)
+		_, isUngate := step.(planner.UngatePod)
+		return isUngate || isEnd && strings.HasPrefix(end.Why, "it was made too late")
+	})
+	for i := range o.Pods {
+		if pod := &o.Pods[i]; pod.Gated && !pod.Terminating() {
+			plan.Steps = slices.Insert(plan.Steps, 0, planner.Step(planner.UngatePod{Member: pod.Member, Pod: pod.Ref()}))
+		}
+	}
+	return plan
+}
+
+func sharesAddresses(o planner.Observed) planner.Plan {
+	plan := ungatesAtOnce(o)
 	for i, step := range plan.Steps {
 		create, ofKind := step.(planner.CreatePod)
 		if !ofKind || len(create.Addresses) == 0 {

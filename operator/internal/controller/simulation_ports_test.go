@@ -45,7 +45,8 @@ func hasEndedForGood(object client.Object) bool {
 	return isPod && (pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed)
 }
 
-// checkAddresses: a pod gets none under which another process may send; one that was started may, until its kubelet has ended it.
+// checkAddresses: none is started under an address under which another process may send; one that was started may, until its kubelet has
+// ended it.
 func (s *simulation) checkAddresses(pod *corev1.Pod) {
 	if !isMaster(pod) || !s.store().Spec.HasPorts() {
 		return
@@ -55,11 +56,14 @@ func (s *simulation) checkAddresses(pod *corev1.Pod) {
 		s.violate("%s has the addresses %v", pod.Name, addresses)
 	}
 	for _, other := range s.pods() {
+		if other.UID == pod.UID {
+			continue
+		}
 		has := func(ip netip.Addr) bool {
 			return slices.Contains(network.Split(other.Annotations[v1alpha1.AnnotationAddresses]), ip)
 		}
 		if s.processes[other.UID] != nil && slices.ContainsFunc(addresses, has) {
-			s.violate("%s gets %v, and %s may send under one of them", pod.Name, addresses, other.Name)
+			s.violate("%s is started with %v, and %s may send under one of them", pod.Name, addresses, other.Name)
 		}
 	}
 }

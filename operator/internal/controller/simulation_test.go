@@ -69,7 +69,7 @@ type simulation struct {
 }
 
 // faults are how likely each is; none in a calm world.
-type faults struct{ stale, read, write, kill, coordinator, meanwhile, worst, recovery, lull float64 }
+type faults struct{ stale, read, write, kill, coordinator, meanwhile, worst, recovery, lull, latePod float64 }
 
 // TestSimulation holds the real controller to what docs/operator.md says.
 func TestSimulation(t *testing.T) {
@@ -117,7 +117,7 @@ func simulate(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 		meanwhile: one(s, 0.1, 0.5), worst: 0.2, recovery: one(s, 0.1, 0.7),
 	}
 	if planted == nil {
-		s.faults.lull = one(s, 0.2, 0.8)
+		s.faults.lull, s.faults.latePod = one(s, 0.2, 0.8), one(s, 0.0, 0.2)
 	}
 	if planted != nil && planted.faults != nil {
 		planted.faults(&s.faults)

@@ -77,6 +77,7 @@ func (s *simulation) tick() {
 	s.failOnBroken()
 	for _, pod := range s.pods() {
 		switch {
+		case len(pod.Spec.SchedulingGates) > 0:
 		case pod.Spec.NodeName == "":
 			s.schedule(pod)
 		case s.dead[pod.Spec.NodeName]:
@@ -154,6 +155,7 @@ func (s *simulation) kubelet(pod *corev1.Pod) {
 	p := s.processes[pod.UID]
 	switch {
 	case p == nil:
+		s.checkStart(pod)
 		s.processes[pod.UID] = &process{running: true}
 		return
 	case !p.running:

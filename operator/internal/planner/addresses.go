@@ -163,6 +163,19 @@ func (b *addressBook) isTaken(ip netip.Addr, member string) bool {
 
 // own is what the member had last: by the status, or else by its newest pod.
 func (b *addressBook) own(member string) []netip.Addr {
+	list := b.recorded(member)
+	var newest int64
+	for j := range b.observed.Pods {
+		pod := &b.observed.Pods[j]
+		if pod.Member == member && len(pod.Addresses) > 0 && (len(list) == 0 || newest > 0) && pod.Number > newest {
+			list, newest = pod.Addresses, pod.Number
+		}
+	}
+	return list
+}
+
+// recorded is what the status has of a member.
+func (b *addressBook) recorded(member string) []netip.Addr {
 	members := b.observed.Store.Status.Masters.Members
 	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == member })
 	var list []netip.Addr
@@ -171,13 +184,6 @@ func (b *addressBook) own(member string) []netip.Addr {
 			if ip, err := netip.ParseAddr(address.IP); err == nil {
 				list = append(list, ip)
 			}
-		}
-	}
-	var newest int64
-	for j := range b.observed.Pods {
-		pod := &b.observed.Pods[j]
-		if pod.Member == member && len(pod.Addresses) > 0 && (len(list) == 0 || newest > 0) && pod.Number > newest {
-			list, newest = pod.Addresses, pod.Number
 		}
 	}
 	return list
@@ -232,6 +238,9 @@ func (b *addressBook) keepAddresses(m *member) []Address {
 	own, pod := b.own(m.name), m.pod()
 	if pod != nil && len(pod.Addresses) > 0 {
 		own = pod.Addresses
+		if b.whyInVain(pod) != "" {
+			own, pod = b.recorded(m.name), nil
+		}
 	}
 	var list []Address
 	for port, ip := range own {
@@ -354,6 +363,7 @@ func (p *planning) closeBook(masters []*member) {
 		size, free := b.pools[i].Size(func(ip netip.Addr) bool { return b.isTaken(ip, "") })
 		addresses.Sizes, addresses.Free = append(addresses.Sizes, size), append(addresses.Free, free)
 	}
+	p.ungatePods(masters)
 	p.releasePods()
 }
 

@@ -79,6 +79,11 @@ func (w *world) apply(step planner.Step) (refused string) {
 		delete(w.claims, step.Claim)
 	case planner.CreatePod:
 		w.createPod(step)
+	case planner.UngatePod:
+		if pod := w.pods[step.Pod.Name]; pod != nil && pod.UID == step.Pod.UID && pod.ResourceVersion == step.Pod.ResourceVersion {
+			pod.Gated = false
+			pod.ResourceVersion += "1"
+		}
 	case planner.DeletePod:
 		if step.InTurn {
 			w.checkTurn(step.Pod)
@@ -350,7 +355,7 @@ func (w *world) createPod(step planner.CreatePod) {
 	w.pods[name] = &fakePod{Pod: planner.Pod{
 		Name: name, UID: fmt.Sprintf("uid%d.", w.uids), ResourceVersion: "1", Component: step.Component, Member: step.Member,
 		Number: step.Number, CreatedAt: w.now, Inputs: step.Inputs, Claim: step.Claim,
-		Addresses: step.Addresses, IsHeld: len(step.Addresses) > 0,
+		Addresses: step.Addresses, IsHeld: len(step.Addresses) > 0, Gated: len(step.Addresses) > 0,
 	}}
 	w.checkAddresses(w.pods[name])
 }

@@ -56,6 +56,13 @@ type CreatePod struct {
 	Why       string
 }
 
+// UngatePod lets a pod be given a node, whose addresses are on record as its own.
+type UngatePod struct {
+	Member string
+	Pod    PodRef
+	Why    string
+}
+
 // ReleasePod lets a pod vanish that was told to end and was kept until it was known that it sends nothing any more.
 type ReleasePod struct {
 	Member string
@@ -218,6 +225,11 @@ func (s CreatePod) Describe() string {
 }
 
 // Describe implements Step.
+func (s UngatePod) Describe() string {
+	return fmt.Sprintf("ungate pod %s of %s: %s", s.Pod.Name, s.Member, s.Why)
+}
+
+// Describe implements Step.
 func (s ReleasePod) Describe() string {
 	return fmt.Sprintf("release pod %s of %s: %s", s.Pod.Name, s.Member, s.Why)
 }
@@ -317,6 +329,9 @@ func (s ApplyObject) Reason() string {
 // Reason implements Step.
 func (CreatePod) Reason() string { return "PodCreated" }
 
+// Reason implements Step. It is a part of a pod's making, which was told of.
+func (UngatePod) Reason() string { return "" }
+
 // Reason implements Step. It is a part of a pod's end, which was told of.
 func (ReleasePod) Reason() string { return "" }
 
@@ -385,6 +400,9 @@ func (s ApplyObject) Target() (kind, name string) { return s.Kind, s.Name }
 
 // Target implements Step. The pod's name is not made here; its member tells it from others just as well.
 func (s CreatePod) Target() (kind, name string) { return "Pod", s.Member }
+
+// Target implements Step.
+func (s UngatePod) Target() (kind, name string) { return "Pod", s.Pod.Name }
 
 // Target implements Step.
 func (s ReleasePod) Target() (kind, name string) { return "Pod", s.Pod.Name }

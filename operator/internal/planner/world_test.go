@@ -360,6 +360,9 @@ func (w *world) schedule(pod *fakePod) bool {
 	if pod.Node != "" {
 		return true
 	}
+	if pod.Gated {
+		return false
+	}
 	claim, there := w.claims[pod.Claim]
 	if claim.TiedTo != "" && (w.dead[claim.TiedTo] || w.isToBeLeft(claim.TiedTo)) {
 		return false

@@ -113,6 +113,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 		WithSpec(podSpec)
 	if len(spec.Addresses) > 0 {
 		pod.WithFinalizers(v1alpha1.FinalizerAddresses)
+		podSpec.WithSchedulingGates(coreac.PodSchedulingGate().WithName(v1alpha1.GateAddresses))
 	}
 	return pod, attach(pod, &store.Spec, spec.Inputs.Network, spec.Addresses)
 }

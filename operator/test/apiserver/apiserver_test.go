@@ -55,6 +55,7 @@ func TestOperator(t *testing.T) {
 		{"the operator is killed at any moment", killed},
 		{"nothing is written while nothing happens", steady},
 		{"a Store that is deleted takes everything along but its volumes", deleted},
+		{"pods with addresses get nodes when these are on record", ungated},
 	} {
 		if !t.Run(test.name, func(t *testing.T) {
 			test.run(&bed{T: t, Cluster: cluster, program: b.program, operator: b.operator})
@@ -135,6 +136,33 @@ func schema(b *bed) {
 	} {
 		if err := b.create("refused", test.spec); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), test.says) {
 			b.Errorf("%v: %v, which does not say %q", test.spec, err, test.says)
+		}
+	}
+}
+
+// ungated: the scheduler minds the gate, and the API server takes the patch that opens it. Nobody attaches ports here.
+func ungated(b *bed) {
+	b.must(b.create("ported", map[string]any{
+		"masters": map[string]any{"replicas": int64(2)},
+		"network": map[string]any{
+			"transport": "FastUDP", "provider": "DevicePlugin", "profile": "Interface",
+			"attachments": []any{map[string]any{
+				"networkAttachmentDefinition": "a", "addresses": map[string]any{"cidr": "10.0.0.0/24"},
+			}},
+		},
+	}))
+	store := b.settled("ported")
+	pods := b.Pods("ported")
+	for i := range store.Status.Masters.Members {
+		member := &store.Status.Masters.Members[i]
+		pod := pods[member.Name]
+		if pod == nil || pod.Spec.NodeName == "" || len(pod.Spec.SchedulingGates) > 0 {
+			b.Errorf("the pod of %s is %+v", member.Name, pod)
+			continue
+		}
+		if len(member.Addresses) != 1 || member.Addresses[0].Pod != pod.Name ||
+			pod.Annotations[v1alpha1.AnnotationAddresses] != member.Addresses[0].IP {
+			b.Errorf("on record are %+v, pod %s has %v", member.Addresses, pod.Name, pod.Annotations)
 		}
 	}
 }
