@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +92,9 @@ func (r *Reconciler) observeMemberNodes(ctx context.Context, v *visit) {
 		seen, _ := r.nodes.get(node)
 		lastRead[node] = seen.at
 	}
-	names := slices.SortedFunc(maps.Keys(lastRead), func(a, b string) int { return lastRead[a].Compare(lastRead[b]) })
+	names := slices.SortedFunc(maps.Keys(lastRead), func(a, b string) int {
+		return cmp.Or(lastRead[a].Compare(lastRead[b]), cmp.Compare(a, b))
+	})
 	for i, name := range names {
 		if i < maxNodesRead && o.Now.Sub(lastRead[name]) >= nodeAge {
 			if err := r.readNode(ctx, v, name); err != nil {
