@@ -122,7 +122,8 @@ const (
 	AnnotationPodNumber = "rcbox.dev/pod-number"
 	// AnnotationMadeFrom on a pod holds, as JSON, the fields of the Store's spec that it was made from.
 	AnnotationMadeFrom = "rcbox.dev/made-from"
-	// AnnotationRecalled on a pod has the resource version in which it was to be ended, and in which it is not any more.
+	// AnnotationRecalled on a pod has the resource version in which it was to be ended, and in which it is not any more; or since when the
+	// Store was hibernated that was woken up before this pod was ended.
 	AnnotationRecalled = "rcbox.dev/recalled"
 	// AnnotationDomain on a pod holds the failure domain of the node that it was scheduled to: the value of the label that
 	// placement.failureDomain names. The process takes it from there when it starts.

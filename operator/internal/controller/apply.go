@@ -74,7 +74,7 @@ func independent(step planner.Step) bool {
 	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
 		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.GrowClaim, planner.RestartMember, planner.DrillMember,
 		planner.FenceNode, planner.UnfenceNode, planner.IsolateNode, planner.ReleasePod, planner.UngatePod,
-		planner.RecallTurn:
+		planner.RecallTurn, planner.RecallPod:
 		return true
 	default:
 		return false
@@ -113,7 +113,7 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.applyObject(ctx, v, step)
 	case planner.CreatePod:
 		return r.createPod(ctx, v, step)
-	case planner.UngatePod, planner.ReleasePod:
+	case planner.UngatePod, planner.ReleasePod, planner.RecallPod:
 		return r.letPod(ctx, v, step)
 	case planner.CreateClaim, planner.GrowClaim:
 		return r.applyClaim(ctx, v, step)

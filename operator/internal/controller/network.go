@@ -132,13 +132,15 @@ func isElder(other, store metav1.Object) bool {
 	return other.GetUID() < store.GetUID()
 }
 
-// letPod carries out the steps by which a pod with addresses may begin, and go.
+// letPod carries out the steps by which a pod with addresses may begin, and go; and by which one may stay.
 func (r *Reconciler) letPod(ctx context.Context, v *visit, step planner.Step) error {
 	switch step := step.(type) {
 	case planner.UngatePod:
 		return r.ungatePod(ctx, v, step)
 	case planner.ReleasePod:
 		return r.releasePod(ctx, v, step)
+	case planner.RecallPod:
+		return r.recallPod(ctx, v, step.Pod, step.Mark)
 	default:
 		return fmt.Errorf("no way to carry out %T", step)
 	}

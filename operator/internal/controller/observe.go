@@ -325,6 +325,7 @@ func podOf(pod *corev1.Pod) planner.Pod {
 		DomainKnown:     domainKnown,
 		Trouble:         troubleOf(pod),
 		CrashedAt:       crashedAt(pod),
+		Recalled:        pod.Annotations[v1alpha1.AnnotationRecalled],
 	}
 	if pod.DeletionTimestamp != nil {
 		seen.EndsAt = pod.DeletionTimestamp.Time

@@ -337,6 +337,7 @@ func (c *operatorClient) Delete(ctx context.Context, object client.Object, optio
 			return conflict(object.GetName())
 		}
 		c.s.checkDelete(c.operator, there)
+		wasToSleep := c.s.store() != nil && c.s.isToSleep(there)
 		if c.s.lull(c.operator, there) { //nolint:contextcheck // the call arrives late; visits are others'
 			if there, found = c.simulatedAPI.objects[keyOf(object)]; !found {
 				c.s.counts[isLateEnd]++
@@ -346,6 +347,7 @@ func (c *operatorClient) Delete(ctx context.Context, object client.Object, optio
 				c.s.counts[isLateEnd]++
 				return conflict(object.GetName())
 			}
+			c.s.checkAwake(wasToSleep, there)
 		}
 		c.s.checkEndsAlone(there)
 		c.tellToEnd(there)

@@ -10,7 +10,8 @@ import (
 // lull is a long one between an operator's last look and the end of a master that holds something: it does not lead any more, and another
 // one goes on meanwhile. False if there is none.
 func (s *simulation) lull(by *simulatedOperator, object client.Object) bool {
-	if !s.holds(object) || s.isMeanwhile || !s.chance(s.faults.lull) {
+	isSleeping := s.isToSleep(object)
+	if !s.holds(object) && !isSleeping || s.isMeanwhile || !s.chance(s.faults.lull) {
 		return false
 	}
 	s.counts[isLull]++
@@ -22,6 +23,9 @@ func (s *simulation) lull(by *simulatedOperator, object client.Object) bool {
 	defer func() { s.isMeanwhile = false }()
 	if image := imageOf(object); image != "" && s.chance(0.5) {
 		s.change(func(spec *v1alpha1.StoreSpec) { spec.Image = image }) // others are outdated, and this one is not any more
+	}
+	if isSleeping {
+		s.hibernatedUntil = s.now // somebody wakes it up
 	}
 	for range 5 + s.random.IntN(40) {
 		other := s.operator
@@ -92,6 +96,22 @@ func (s *simulation) holds(object client.Object) bool {
 	store := s.store()
 	return isPod && isMaster(pod) && s.isReplicated() && store.DeletionTimestamp == nil && store.Status.HibernatedSince == nil &&
 		pod.DeletionTimestamp == nil && s.enlisted(memberName(pod)) == pod
+}
+
+// isToSleep says whether an object is a pod that is to end because the Store is hibernated.
+func (s *simulation) isToSleep(object client.Object) bool {
+	pod, isPod := object.(*corev1.Pod)
+	store := s.store()
+	return isPod && store.DeletionTimestamp == nil && store.Spec.Hibernated && store.Status.HibernatedSince != nil &&
+		pod.DeletionTimestamp == nil
+}
+
+// checkAwake: no pod of a Store is ended for its sleep that is on record as awake.
+func (s *simulation) checkAwake(wasToSleep bool, object client.Object) {
+	store := s.store()
+	if wasToSleep && store.DeletionTimestamp == nil && !store.Spec.Hibernated && store.Status.HibernatedSince == nil {
+		s.violate("%s is ended, and the Store was woken up", object.GetName())
+	}
 }
 
 // checkEndsAlone: of what operators end, one is away at a time, whatever each of them saw.

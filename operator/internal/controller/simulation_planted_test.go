@@ -105,6 +105,11 @@ var plantedBugs = []plantedBug{
 		reported: "is ended before the masters have", within: 40,
 	},
 	{
+		name: "a pod is put to sleep in whatever version it is", plan: sleepsInAnyVersion,
+		blows: []blow{{8, (*simulation).hibernate}}, faults: func(f *faults) { f.lull = 0.5 },
+		reported: "the Store was woken up", within: 40,
+	},
+	{
 		name: "settings are not changed", plan: without[planner.SetSettings], takesSettings: true,
 		blows:    []blow{{4, (*simulation).changeSettings}},
 		reported: "said to be as specified: pollMicros", within: 40,
@@ -295,6 +300,17 @@ func sleepsAtOnce(o planner.Observed) planner.Plan {
 		if pod := &o.Pods[i]; pod.Component == v1alpha1.ComponentCoordinator && !pod.Terminating() {
 			ref := planner.PodRef{Name: pod.Name, UID: pod.UID}
 			plan.Steps = slices.Insert(plan.Steps, 0, planner.Step(planner.DeletePod{Member: pod.Member, Pod: ref, Ordered: true}))
+		}
+	}
+	return plan
+}
+
+func sleepsInAnyVersion(o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	for i, step := range plan.Steps {
+		if end, isEnd := step.(planner.DeletePod); isEnd && end.Ordered {
+			end.Pod.ResourceVersion = ""
+			plan.Steps[i] = end
 		}
 	}
 	return plan

@@ -41,18 +41,24 @@ func (r *Reconciler) observeTurn(ctx context.Context, v *visit) {
 // recallTurn changes the pod, if it is the one that is on record: another uid or version in the patch is a conflict.
 func (r *Reconciler) recallTurn(ctx context.Context, v *visit, step planner.RecallTurn) error {
 	turn := step.Turn
+	pod := planner.PodRef{Name: turn.Pod, UID: turn.PodUID, ResourceVersion: turn.PodResourceVersion}
+	return r.recallPod(ctx, v, pod, turn.PodResourceVersion)
+}
+
+// recallPod marks a pod in the version that was seen.
+func (r *Reconciler) recallPod(ctx context.Context, v *visit, ref planner.PodRef, mark string) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":             turn.PodUID,
-		"resourceVersion": turn.PodResourceVersion,
-		"annotations":     map[string]string{v1alpha1.AnnotationRecalled: turn.PodResourceVersion},
+		"uid":             ref.UID,
+		"resourceVersion": ref.ResourceVersion,
+		"annotations":     map[string]string{v1alpha1.AnnotationRecalled: mark},
 	}})
 	if err != nil {
-		return fmt.Errorf("encode the recall of pod %s: %w", turn.Pod, err)
+		return fmt.Errorf("encode the recall of pod %s: %w", ref.Name, err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: turn.Pod}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: ref.Name}}
 	err = r.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, text), FieldManager)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return stale(err, "recall the turn of pod "+turn.Pod)
+	return stale(err, "recall the end of pod "+ref.Name)
 }

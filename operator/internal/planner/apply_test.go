@@ -63,6 +63,10 @@ func (w *world) apply(step planner.Step) (refused string) {
 	case planner.TellDomain:
 		pod := w.pods[step.Pod.Name]
 		pod.Domain, pod.DomainKnown = step.Domain, true
+	case planner.RecallPod:
+		pod := w.pods[step.Pod.Name]
+		pod.Recalled = step.Mark
+		pod.ResourceVersion += "1"
 	case planner.RecallTurn:
 		w.pods[step.Turn.Pod].ResourceVersion += "1"
 	case planner.RestartMember:

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"slices"
+	"time"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
@@ -71,13 +72,28 @@ func (p *planning) endAll(component string) int {
 		}
 		switch {
 		case !pod.Terminating():
-			ref := pod.Ref()
-			ref.ResourceVersion = "" // whatever it does meanwhile, it goes
-			p.add(DeletePod{Member: pod.Member, Pod: ref, Why: "the Store is hibernated", Ordered: true})
+			p.add(DeletePod{Member: pod.Member, Pod: pod.Ref(), Why: "the Store is hibernated", Ordered: true})
 			left++
 		case p.observed.Now.Before(pod.EndsAt.Add(goneAfter)):
 			left++
 		}
 	}
 	return left
+}
+
+// wake keeps on record that the Store was hibernated until all pods that were not ended have changed since: an operator that stands still
+// before it ends one ends a pod that it saw before.
+func (p *planning) wake() {
+	since := p.observed.Store.Status.HibernatedSince
+	if since == nil {
+		return
+	}
+	mark := since.UTC().Format(time.RFC3339)
+	for i := range p.observed.Pods {
+		if pod := &p.observed.Pods[i]; !pod.Terminating() && pod.Recalled != mark {
+			p.plan.IsWaking = true
+			p.add(RecallPod{Member: pod.Member, Pod: pod.Ref(), Mark: mark})
+			p.lookAgainIn(turnInterval)
+		}
+	}
 }

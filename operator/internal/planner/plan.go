@@ -36,6 +36,8 @@ type Plan struct {
 	Withheld []Step
 	// Hibernation is set for a Store that is to sleep.
 	Hibernation *Hibernation
+	// IsWaking: it was hibernated, and pods are left that somebody may still be about to end for that.
+	IsWaking bool
 	// Image is that of new pods.
 	Image string
 	// Coordinators and Masters, by ordinal, are what is and what should be.
@@ -111,6 +113,8 @@ func Make(o Observed) Plan {
 		p.build()
 		if o.Store.Spec.Hibernated {
 			p.hibernate()
+		} else {
+			p.wake()
 		}
 		if o.Store.Spec.Paused {
 			p.plan.Steps, p.plan.Withheld = nil, p.plan.Steps

@@ -63,6 +63,14 @@ type UngatePod struct {
 	Why    string
 }
 
+// RecallPod changes a pod of a Store that was woken up, so that nobody ends it who saw it before.
+type RecallPod struct {
+	Member string
+	Pod    PodRef
+	// Mark is what is written to it.
+	Mark string
+}
+
 // ReleasePod lets a pod vanish that was told to end and was kept until it was known that it sends nothing any more.
 type ReleasePod struct {
 	Member string
@@ -230,6 +238,11 @@ func (s UngatePod) Describe() string {
 }
 
 // Describe implements Step.
+func (s RecallPod) Describe() string {
+	return fmt.Sprintf("recall the end of pod %s of %s: the Store was woken up", s.Pod.Name, s.Member)
+}
+
+// Describe implements Step.
 func (s ReleasePod) Describe() string {
 	return fmt.Sprintf("release pod %s of %s: %s", s.Pod.Name, s.Member, s.Why)
 }
@@ -329,6 +342,9 @@ func (s ApplyObject) Reason() string {
 // Reason implements Step.
 func (CreatePod) Reason() string { return "PodCreated" }
 
+// Reason implements Step.
+func (RecallPod) Reason() string { return "PodRecalled" }
+
 // Reason implements Step. It is a part of a pod's making, which was told of.
 func (UngatePod) Reason() string { return "" }
 
@@ -403,6 +419,9 @@ func (s CreatePod) Target() (kind, name string) { return "Pod", s.Member }
 
 // Target implements Step.
 func (s UngatePod) Target() (kind, name string) { return "Pod", s.Pod.Name }
+
+// Target implements Step.
+func (s RecallPod) Target() (kind, name string) { return "Pod", s.Pod.Name }
 
 // Target implements Step.
 func (s ReleasePod) Target() (kind, name string) { return "Pod", s.Pod.Name }

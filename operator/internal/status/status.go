@@ -81,6 +81,8 @@ func drills(o planner.Observed, plan planner.Plan, outcome Outcome) ([]v1alpha1.
 
 func hibernatedSince(o planner.Observed, plan planner.Plan) *metav1.Time {
 	switch {
+	case plan.IsWaking:
+		return o.Store.Status.HibernatedSince
 	case plan.Hibernation == nil || !plan.Hibernation.Begun:
 		return nil
 	case o.Store.Status.HibernatedSince != nil:
