@@ -3,12 +3,17 @@
 # protocol over the kernel's UDP, over DPDK's net_memif (shared memory) and net_af_packet (veth
 # between two network namespaces).
 #
-# usage: hack/bench-fast.sh [WAY...]     tcp udp memif af_packet; all unless some are named
+# usage: hack/bench-fast.sh [WAY...]     all unless some are named:
+#   tcp udp memif af_packet  one server with one shard and one client, both polling: two cores
+#   udp9000 memif9000        the same with an MTU of 9000
+#   redis memcached          beside them, reads by a client that spins; if they are installed
+#   durable                  writes to 4 servers without copies and with R=3, over TCP and over UDP, and
+#                            where the time of those with copies goes; nobody polls
 #   RCBOX_BENCH_SECONDS=2    how long each case is measured
 #   RCBOX_BENCH_PORT=23100   of the coordinator
-# Needs the programs (make store); af_packet needs root. One server with one shard and one client,
-# both polling: two cores. Writes fast.txt and fast.json to .build/bench. memif and af_packet are
-# stand-ins for a NIC: they show what the store adds to a ping, not what a NIC takes.
+# Needs the programs (make store); af_packet needs root. Writes fast.txt, fast.json and plots (one for
+# each way, durable-WAY.svg) to .build/bench. memif and af_packet are stand-ins for a NIC: they show
+# what the store adds to a ping, not what a NIC takes.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -63,20 +68,27 @@ committed() { ! grep -qsx memory "/proc/$1/task/"*/comm; }
 SERVER_IP=10.97.0.1 CLIENT_IP=10.97.0.2
 dpdk_server() {
 	case $1 in
-	memif) echo "--vdev net_memif0,role=server,socket=$WORK/memif.sock,socket-abstract=no" ;;
+	memif*) memif "$1" server ;;
 	af_packet) echo "--vdev net_af_packet0,iface=rcb-s,qdisc_bypass=1" ;;
 	esac
 }
 dpdk_client() {
 	case $1 in
-	memif) echo "--vdev net_memif0,role=client,socket=$WORK/memif.sock,socket-abstract=no" ;;
+	memif*) memif "$1" client ;;
 	af_packet) echo "--vdev net_af_packet0,iface=rcb-c,qdisc_bypass=1" ;;
 	esac
 }
+# memif WAY ROLE: a frame is in one buffer, also a long one.
+memif() {
+	local buffers=
+	[[ $1 != memif9000 ]] || buffers=,bsize=9216
+	echo "--vdev net_memif0,role=$2,socket=$WORK/memif.sock,socket-abstract=no$buffers"
+}
+mtu_of() { [[ $1 == *9000 ]] && echo 9000 || echo 1500; }
 
 # A client of memif whose server is not there yet never finds it.
 await_memif() {
-	[[ $1 != memif ]] || wait_until 30 test -S "$WORK/memif.sock" || die "no memif; see $WORK"
+	[[ $1 != memif* ]] || wait_until 30 test -S "$WORK/memif.sock" || die "no memif; see $WORK"
 }
 
 # What comes before a command of the client.
@@ -105,16 +117,16 @@ ping_of() {
 	local way=$1 command
 	case $way in
 	tcp) return 0 ;;
-	udp)
+	udp*)
 		start ping "$PROGRAMS/clusterperf" ping --serve --socket --local "127.0.0.1:$((PORT + 50))"
 		"$PROGRAMS/clusterperf" ping --socket --json "127.0.0.1:$((PORT + 50))" >"$WORK/ping.$way.json"
 		;;
 	*)
 		rm -f "$WORK/memif.sock"
-		start ping "$PROGRAMS/clusterperf" ping --serve --local "$SERVER_IP:7000" --dpdk "$(dpdk_server "$way")"
+		start ping "$PROGRAMS/clusterperf" ping --serve --local "$SERVER_IP:7000" --mtu "$(mtu_of "$way")" --dpdk "$(dpdk_server "$way")"
 		await_memif "$way"
 		read -ra command <<<"$(as_client "$way")"
-		"${command[@]}" "$PROGRAMS/clusterperf" ping --local "$CLIENT_IP:7000" --dpdk "$(dpdk_client "$way")" --json \
+		"${command[@]}" "$PROGRAMS/clusterperf" ping --local "$CLIENT_IP:7000" --mtu "$(mtu_of "$way")" --dpdk "$(dpdk_client "$way")" --json \
 			"$SERVER_IP:7000" >"$WORK/ping.$way.json"
 		;;
 	esac
@@ -128,10 +140,10 @@ store() {
 	COORDINATOR=tcp:host=$host,port=$PORT
 	case $way in
 	tcp) ;;
-	udp) more=(-L "fast+udp:host=127.0.0.1,port=$((PORT + 1000))") ;;
+	udp*) more=(-L "fast+udp:host=127.0.0.1,port=$((PORT + 1000)),mtu=$(mtu_of "$way")") ;;
 	*)
 		rm -f "$WORK/memif.sock"
-		more=(-L "fast+dpdk:host=$SERVER_IP,port=12247" --dpdk "$(dpdk_server "$way")")
+		more=(-L "fast+dpdk:host=$SERVER_IP,port=12247,mtu=$(mtu_of "$way")" --dpdk "$(dpdk_server "$way")")
 		;;
 	esac
 	start coordinator "$PROGRAMS/coordinator" -C "$COORDINATOR" --httpListen "127.0.0.1:$((PORT + 300))"
@@ -147,7 +159,8 @@ perf() {
 	shift 2
 	case $way in
 	tcp) own=(--tcp) ;;
-	memif | af_packet) own=(-L "fast+dpdk:host=$CLIENT_IP,port=0" --dpdk "$(dpdk_client "$way")") ;;
+	udp9000) own=(-L "fast+udp:host=127.0.0.1,port=0,mtu=9000") ;;
+	memif* | af_packet) own=(-L "fast+dpdk:host=$CLIENT_IP,port=0,mtu=$(mtu_of "$way")" --dpdk "$(dpdk_client "$way")") ;;
 	esac
 	read -ra command <<<"$(as_client "$way")"
 	info "$way: $name" >&2
@@ -163,8 +176,72 @@ measure() {
 	perf "$way" rate64 --size 100 --outstanding 64 readThroughput
 	perf "$way" large --size 1000000 basic
 	perf "$way" interference readInterference
-	perf "$way" breakdown --size 100 --count 20000 --breakdown readDist
+	perf "$way" breakdown --size 100 --count 20000 --breakdown --plot "$OUT/breakdown-$way.svg" readDist
 	end
+}
+
+# others NAME: another store, whose client spins as ours does.
+others() {
+	local address=127.0.0.1:$PORT peerbench=$PROGRAMS/examples/peerbench
+	case $1 in
+	redis) start redis redis-server --bind 127.0.0.1 --port "$PORT" --save '' --appendonly no ;;
+	memcached) start memcached memcached -l 127.0.0.1 -p "$PORT" -t 1 -m 512 -u nobody ;;
+	esac
+	wait_until 30 answers "$PORT" || die "$1 did not start; see $WORK/$1.log"
+	info "$1: read" >&2
+	"$peerbench" "$1" "$address" "$SECONDS_EACH" get-100x1x1 >"$WORK/read.$1.json"
+	end
+}
+# shellcheck disable=SC2317 # called through wait_until
+answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+# durable_store WAY COPIES: four servers, each on a machine of its own, as far as the store knows. More of them than cores: nobody polls.
+durable_store() {
+	local way=$1 copies=$2 number more words
+	COORDINATOR=tcp:host=127.0.0.1,port=$PORT
+	start coordinator "$PROGRAMS/coordinator" -C "$COORDINATOR" --httpListen "127.0.0.1:$((PORT + 300))"
+	for number in 0 1 2 3; do
+		more=$((PORT + 1000 + 10 * number))
+		words=(-L "tcp:host=127.0.0.1,port=$more" --httpListen "127.0.0.1:$((more + 300))" --hostId "host$number" --member "m$number")
+		[[ $way != udp ]] || words+=(-L "fast+udp:host=127.0.0.1,port=$more")
+		rm -f "$WORK/file$number"
+		start "server$number" "$PROGRAMS/server" -C "$COORDINATOR" "${words[@]}" -t 500 -r "$copies" --pollMicros 0 \
+			-f "$WORK/file$number" --segmentFrames 100
+	done
+	for number in 0 1 2 3; do
+		wait_until 60 ready $((PORT + 1300 + 10 * number)) || die "the store did not get ready; see $WORK/server$number.log"
+	done
+}
+
+durable() {
+	local way copies
+	for way in tcp udp; do
+		for copies in 0 3; do
+			durable_store "$way" "$copies"
+			perf "$way" "durable$copies" --pollMicros 0 --size 100 --count 20000 writeDistRandom
+			((copies == 0)) || perf "$way" steps --pollMicros 0 --size 100 --count 5000 --breakdown=server --plot "$OUT/durable-$way.svg" writeDistRandom
+			end
+			rm -f "$WORK"/file?
+		done
+	done
+}
+
+# shellcheck disable=SC2016 # jq's variables
+DURABLE='def p50: .[0].tests[0].results[0].median_us; def p99: .[0].tests[0].results[0].p99_us; def us: . * 10 | round / 10;
+[ $way, ($none | p50 | us), ($none | p99 | us), ($three | p50 | us), ($three | p99 | us), (($three | p50) / ($none | p50) * 100 | round / 100) ] | @tsv'
+
+table_of_durable() {
+	local way
+	{
+		printf 'durable writes\tno copies p50\tp99 us\tR=3 p50\tp99 us\tratio of p50\n'
+		for way in tcp udp; do
+			jq -rn --arg way "$way" --slurpfile none "$WORK/durable0.$way.json" --slurpfile three "$WORK/durable3.$way.json" "$DURABLE"
+		done
+	} | column -t -s $'\t'
+	for way in tcp udp; do
+		printf '\nsteps at the server of a write with R=3 over %s, median us:\n' "$way"
+		jq -r '[.. | objects | select(has("segments"))][0].segments[] | "  \(.name): \(.median_us * 10 | round / 10)"' "$WORK/steps.$way.json"
+	done
 }
 
 # One line of the table, from the files of one way.
@@ -194,20 +271,36 @@ table() {
 }
 
 main() {
-	local ways=("$@") way
-	((${#ways[@]})) || ways=(tcp udp memif af_packet)
+	local ways=("$@") way measured=()
+	if ((${#ways[@]} == 0)); then
+		ways=(tcp udp udp9000 memif memif9000 af_packet durable)
+		for way in redis memcached; do
+			! command -v "${way/redis/redis-server}" >/dev/null || ways+=("$way")
+		done
+	fi
 	[[ -x $PROGRAMS/server ]] || die "no programs in $PROGRAMS: make store"
 	mkdir -p "$WORK"
 	rm -f "$WORK"/*
 	trap stop_all EXIT INT TERM
 	for way in "${ways[@]}"; do
-		[[ $way != af_packet ]] || {
-			((EUID == 0)) || die "af_packet needs root"
-			veth
-		}
-		measure "$way"
+		case $way in
+		durable) durable ;;
+		redis | memcached) others "$way" ;;
+		*)
+			[[ $way != af_packet ]] || {
+				((EUID == 0)) || die "af_packet needs root"
+				veth
+			}
+			measure "$way"
+			measured+=("$way")
+			;;
+		esac
 	done
-	table "${ways[@]}" | column -t -s $'\t'
+	((${#measured[@]} == 0)) || table "${measured[@]}" | column -t -s $'\t'
+	for way in redis memcached; do
+		[[ ! -e $WORK/read.$way.json ]] || jq -r --arg way "$way" '"\($way): read p50/p99 us \(.p50_us * 100 | round / 100) / \(.p99_us * 100 | round / 100)"' "$WORK/read.$way.json"
+	done
+	[[ ! -e $WORK/steps.udp.json ]] || table_of_durable
 	jq -n '[inputs | {(input_filename | split("/") | last): .}] | add' "$WORK"/*.json >"$OUT/fast.json"
 }
 
