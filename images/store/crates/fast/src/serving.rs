@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use transport::datagram::Transmit;
+use wire::bugs::{Bug, is_planted};
 use wire::time::Time;
 
 use crate::outgoing::Loan;
@@ -78,7 +79,7 @@ impl Session {
         &mut self,
         now: Time,
         header: &Header,
-        piece: &[u8],
+        piece: &'a [u8],
         shared: &mut Shared,
         out: &mut dyn Transmit,
     ) -> Result<Option<Event<'a>>, Reason> {
@@ -94,6 +95,11 @@ impl Session {
             return Ok(None);
         }
         shared.counters.stale += 1;
+        let is_whole = header.length as usize == piece.len() && !self.is_ordered;
+        if is_planted(Bug::HandOverAgain) && is_whole && phase == Phase::Answered {
+            self.forget_answer(header.slot, shared);
+            return self.hand_over(header.slot, Cow::Borrowed(piece), shared);
+        }
         if is_retry && phase == Phase::Executing {
             self.control(Kind::Working, header.slot, shared, out);
         } else if is_retry && phase == Phase::Answered {

@@ -2,6 +2,7 @@
 //!
 //! It works in steps of a given number of bytes, one victim at a time. docs/cleaner.md says why it can always finish.
 
+use wire::bugs::{Bug, is_planted};
 use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, Tombstone};
 
 use crate::log::Log;
@@ -236,7 +237,10 @@ impl Log {
     /// The closed segment with the most to gain per byte copied, old ones first: what is still alive in an old segment
     /// will probably stay so, while a young one is worth waiting for.
     pub(crate) fn best_victim(&self) -> Option<u32> {
-        self.best_victim_of(|segment| !segment.is_pinned && segment.loans == 0)
+        self.best_victim_of(|segment| {
+            let is_lent = segment.loans > 0 && !is_planted(Bug::CleanLent);
+            !segment.is_pinned && !is_lent
+        })
     }
 
     /// The same of those of which something is lent.

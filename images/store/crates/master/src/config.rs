@@ -29,6 +29,8 @@ pub struct Config {
     pub enumerated_bytes: usize,
     /// A piece of a tablet that moves to another shard ends when it has so many bytes of entries, or when so many were looked at in the log.
     pub migrated_bytes: usize,
+    /// Values that are so long are lent to a driver that can send them from where they lie. Copying less costs less than a loan.
+    pub lend_bytes: usize,
     /// Serve KILL and FILL_WITH_TEST_DATA.
     pub allow_test_rpcs: bool,
     /// What this build reads.
@@ -49,6 +51,8 @@ pub struct Replication {
 }
 
 const MIB: usize = 1 << 20;
+/// What servers lend; see [`Config::lend_bytes`].
+const LEND_BYTES: usize = 8 << 10;
 /// One part in this many of the memory is for knowing where the results of clients' RPCs are.
 const RESULTS_SHARE: usize = 64;
 
@@ -97,6 +101,7 @@ impl Config {
             enumerated_slots: 1024,
             enumerated_bytes: 128 << 10,
             migrated_bytes: 64 << 10,
+            lend_bytes: LEND_BYTES,
             allow_test_rpcs: false,
             formats: Formats::CURRENT,
         })

@@ -24,9 +24,6 @@ use crate::shard::Shard;
 use crate::store::{Answer, Numbered, Outcome, Place};
 use crate::tablets::Use;
 
-/// Values that are so long are lent to a driver that can send them from where they lie. Copying less costs less than a loan.
-const LEND_BYTES: usize = 8 << 10;
-
 /// A delay that a client waits before it comes again, in microseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Delay {
@@ -191,7 +188,7 @@ impl Shard {
         self.counters.reads += 1;
         self.counters.read_key_bytes += request.key.len() as u64;
         // What is long goes out from where it lies.
-        if value.len() >= LEND_BYTES
+        if value.len() >= self.config.lend_bytes
             && found.seen <= durable
             && let Some(token) = self.store.log.token_of(value)
             && out.reply_lent(to, &fixed, token, value.len())

@@ -9,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use simulator::{Options, Profile, run};
 use wire::bugs::Bug;
 
+/// Bugs of what only datagrams meet.
+const FAST: &[Bug] = &[Bug::CleanLent, Bug::HandOverAgain];
+
 /// The bug, and the seeds that can meet it.
 const BUGS: &[(Bug, Profile)] = &[
     (Bug::ForgetRpcResult, Profile::Any),
@@ -37,6 +40,8 @@ const BUGS: &[(Bug, Profile)] = &[
     (Bug::ReadAfterStop, Profile::Migrating),
     (Bug::FinalizeTooEarly, Profile::Upgrade),
     (Bug::FreeDrainedReplicaEarly, Profile::Draining),
+    (Bug::CleanLent, Profile::Any),
+    (Bug::HandOverAgain, Profile::Any),
 ];
 
 /// What the seed says of the bug, its first line.
@@ -44,6 +49,7 @@ fn finding(bug: Option<Bug>, profile: Profile, seed: u64) -> Option<String> {
     let options = Options {
         bug,
         profile,
+        fast: bug.is_some_and(|bug| FAST.contains(&bug)),
         ..Options::default()
     };
     match panic::catch_unwind(|| run(seed, options).failure) {

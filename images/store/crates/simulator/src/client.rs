@@ -1,5 +1,6 @@
 //! A client process: the shipped client, and an application that makes it work.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use client_core::{Client, Error, OperationId, Outcome, Output, Owned};
@@ -9,10 +10,19 @@ use wire::status::Status;
 
 use crate::attempts::Attempts;
 use crate::coverage::Coverage;
+use crate::datagrams::Datagrams;
 use crate::history::History;
+use crate::network::Host;
+use crate::ports::Ports;
 use crate::random::Random;
 use crate::scan::Scan;
 use crate::scenario::{SECOND, Scenario};
+use crate::server::open_ports;
+
+/// Clients give up opening a session after this: there is another way.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
+/// Where clients have their ports.
+const UDP_PORT: u16 = 40_000;
 
 /// What the client told its driver to do.
 #[derive(Default)]
@@ -63,6 +73,10 @@ pub struct ClientNode {
     pub core: Client,
     /// Open and opening connections by session.
     pub sessions: BTreeMap<u64, (u64, RpcReader)>,
+    /// Of those to servers that are byte streams: the port that each leads to.
+    pub tcp_ports: BTreeMap<u64, u16>,
+    /// If it speaks by datagrams, too.
+    pub ports: Option<Box<Ports>>,
     /// Highest RPC id that went out, to tell what is sent again.
     pub highest_rpc_id: u64,
     pub attempts: Attempts,
@@ -89,6 +103,8 @@ impl ClientNode {
             number,
             core,
             sessions: BTreeMap::new(),
+            tcp_ports: BTreeMap::new(),
+            ports: None,
             highest_rpc_id: 0,
             attempts: Attempts::default(),
             remaining: scenario.operations_per_client,
@@ -102,6 +118,27 @@ impl ClientNode {
             only_reads: number as usize + scenario.readers >= scenario.clients,
             is_waiting: false,
         }
+    }
+
+    /// If there are datagrams, its process speaks by them, too.
+    pub fn open_ports(
+        &mut self,
+        scenario: &Scenario,
+        host: Host,
+        datagrams: &mut Option<Datagrams>,
+    ) {
+        let mut scenario = scenario.clone();
+        if let Some(fast) = &mut scenario.fast {
+            fast.config.connect_timeout = CONNECT_TIMEOUT;
+        }
+        self.ports = open_ports(&scenario, host, UDP_PORT, datagrams);
+    }
+
+    /// What the client calls a connection.
+    pub fn session_of(&self, connection: u64) -> Option<u64> {
+        let mut sessions = self.sessions.iter();
+        let found = sessions.find(|(_, (known, _))| *known == connection);
+        found.map(|(session, _)| *session)
     }
 
     /// Whether there is nothing to do until something completes.

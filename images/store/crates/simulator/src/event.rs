@@ -2,6 +2,8 @@
 
 use coordinator::state::objects::{Answer, Request, RequestId};
 
+use std::net::SocketAddrV4;
+
 use crate::migrations::Between;
 use crate::network::{Host, NetworkEvent};
 use crate::put_back::Step;
@@ -10,6 +12,19 @@ use crate::put_back::Step;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Network(NetworkEvent),
+    /// A datagram is at the port that it is for.
+    Datagram {
+        from: SocketAddrV4,
+        to: SocketAddrV4,
+        bytes: Vec<u8>,
+    },
+    /// A round of a process's ports for datagrams.
+    Poll {
+        owner: Owner,
+        incarnation: u64,
+    },
+    /// From somewhere to somewhere no datagram gets through for a while.
+    DeadWay,
     Tick(Host),
     /// What a shard had appended when this was put on its way is durable now.
     Flushed {
@@ -94,6 +109,13 @@ pub enum Event {
     Upgrade,
     /// Somebody keeps a copy of the coordinators' state, or puts it back.
     PutBack(Step),
+}
+
+/// Who has ports for datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Client(usize),
+    Shard { server: usize, shard: usize },
 }
 
 /// Who sits at one side of a connection.

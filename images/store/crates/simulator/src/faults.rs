@@ -4,6 +4,7 @@ use backup::BLOCK_BYTES;
 
 use crate::leaders::coordinator_host;
 use crate::network::Host;
+use crate::ports::Ports;
 use crate::scenario::Replicated;
 use crate::scenario::{MICRO, MILLI, SECOND};
 use crate::server::{Dies, ShardNode};
@@ -453,6 +454,7 @@ impl World {
         self.network.heal_all(self.now);
         self.end_pauses();
         self.end_coordinator_faults();
+        self.end_dead_ways();
         for server in 0..self.servers.len() {
             self.repair_disks(server);
             self.servers[server].frames_taken_until = 0;
@@ -477,5 +479,22 @@ impl World {
         );
         let opened = shard.core.shard().head_position().0 / u64::from(self.scenario.segment_bytes);
         coverage.add("log segments opened", opened);
+        if let Some(ports) = &shard.ports {
+            self.count_ports(ports);
+        }
+    }
+
+    /// The same for the ports of a process.
+    pub fn count_ports(&mut self, ports: &Ports) {
+        let coverage = &mut self.coverage;
+        coverage.add("values lent", ports.loans);
+        coverage.add("loans called back", ports.recalled);
+        for port in &ports.ports {
+            let counters = port.endpoint.counters();
+            coverage.add("damaged datagrams dropped", counters.malformed);
+            coverage.add("datagrams that came again or too late", counters.stale);
+            coverage.add("requests repeated in a session", counters.retries);
+            coverage.add("datagrams sent again", counters.resent);
+        }
     }
 }

@@ -286,6 +286,11 @@ impl Network {
         *cut = until.max(*cut);
     }
 
+    /// Whether nothing gets from one host to another.
+    pub fn is_cut(&self, from: Host, to: Host) -> bool {
+        self.cuts.contains_key(&(from, to))
+    }
+
     /// Ends all cuts, whatever their time.
     pub fn heal_all(&mut self, now: u64) {
         self.cuts.clear();

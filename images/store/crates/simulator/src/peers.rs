@@ -2,12 +2,16 @@
 
 use backup::testing::MemoryStorage;
 use backup::{Backup, Scope};
+use master::Channel;
+use server::links::{Dial, Link};
 use transport::rpc::RpcReader;
-use wire::ids::ReplyTo;
+use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, Request, Status};
 
+use crate::event::Owner;
+use crate::ports::is_session;
 use crate::scenario::{MICRO, MILLI};
-use crate::server::{PeerAction, Target};
+use crate::server::PeerAction;
 use crate::world::{Event, Party, World, host_name, server_host};
 
 /// A request to a backup, for people.
@@ -41,33 +45,52 @@ impl World {
 
     fn apply_peer(&mut self, server: usize, shard: usize, action: PeerAction) {
         match action {
-            PeerAction::Connect(channel, backup, locator) => {
-                self.open_to(server, shard, Target::Backup(channel, backup), &locator);
+            PeerAction::Connect(channel, backup, list) => {
+                let is_tried = self.with_links(server, shard, |links, now, dialer| {
+                    let is_tried = links.connect_backup(now, channel, backup, &list, dialer);
+                    links
+                        .unreachable
+                        .extend((!is_tried).then_some((channel, backup)));
+                    is_tried
+                });
+                if !is_tried {
+                    self.fail(format!("a server was given the locators {list:?}"));
+                }
             }
-            PeerAction::ConnectServer(number, locator) => {
-                self.open_to(server, shard, Target::Server(number), &locator);
+            PeerAction::ConnectServer(number, list) => {
+                self.open_to_server(server, shard, number, &list);
             }
             PeerAction::Disconnect(channel, backup) => {
-                self.close_to(server, shard, Target::Backup(channel, backup));
+                self.with_links(server, shard, |links, _, dialer| {
+                    if let Some(connection) = links.remove_backup(channel, backup) {
+                        dialer.hang_up(connection);
+                    }
+                });
             }
-            PeerAction::CloseServer(number) => self.close_to(server, shard, Target::Server(number)),
+            PeerAction::CloseServer(number) => {
+                let node = &mut self.servers[server].shards[shard];
+                if let Some(connection) = node.connection_to_server(number) {
+                    node.to_servers.remove(&connection);
+                    self.with_links(server, shard, |_, _, dialer| dialer.hang_up(connection));
+                }
+            }
             PeerAction::Send(channel, backup, nonce, payload) => {
-                self.send_to(
-                    server,
-                    shard,
-                    Target::Backup(channel, backup),
-                    nonce,
-                    &payload,
-                );
+                let node = &self.servers[server].shards[shard];
+                if let Some(connection) = node.links.of_backup(channel, backup) {
+                    self.send_from_shard(server, shard, connection, nonce, &payload);
+                }
             }
             PeerAction::SendServer(number, nonce, payload) => {
-                self.send_to(server, shard, Target::Server(number), nonce, &payload);
+                let node = &self.servers[server].shards[shard];
+                if let Some(connection) = node.connection_to_server(number) {
+                    self.send_from_shard(server, shard, connection, nonce, &payload);
+                }
             }
             PeerAction::Answer(to, payload) => {
                 if Answer::decode(&payload).is_ok_and(|answer| answer.status == Status::Full) {
                     self.coverage.hit("answers that a backup is full");
                 }
-                if self.parties.contains_key(&(to.connection, 1)) {
+                if is_session(to.connection) || self.parties.contains_key(&(to.connection, 1)) {
                     self.note_peer(
                         server,
                         "answers",
@@ -76,13 +99,17 @@ impl World {
                         &payload,
                         |payload| format!("status {:?}, {} bytes", payload.first(), payload.len()),
                     );
-                    self.send_payload(to.connection, 1, to.nonce, &payload);
+                    self.answer_from_shard(server, shard, to, &payload);
                 }
             }
             PeerAction::Close(connection) => {
-                self.servers[server].shards[shard]
-                    .clients
-                    .remove(&connection);
+                let node = &mut self.servers[server].shards[shard];
+                if is_session(connection) {
+                    node.links.remove(connection);
+                    self.with_links(server, shard, |_, _, dialer| dialer.hang_up(connection));
+                    return;
+                }
+                node.clients.remove(&connection);
                 if self.parties.remove(&(connection, 1)).is_some() {
                     self.network.close(self.now, connection, 1);
                 }
@@ -90,38 +117,55 @@ impl World {
         }
     }
 
-    fn open_to(&mut self, server: usize, shard: usize, target: Target, locator: &str) {
-        let Some((host, port)) = self.resolve(locator) else {
-            return self.fail(format!("a server was given the locator {locator:?}"));
+    /// To another server's port for clients, over a byte stream.
+    fn open_to_server(&mut self, server: usize, shard: usize, number: u64, list: &str) {
+        let Some((host, port)) = self.resolve(list) else {
+            return self.fail(format!("a server was given the locators {list:?}"));
         };
         let from = server_host(server);
         let connection = self.network.connect(self.now, from, host, port);
         let node = &mut self.servers[server].shards[shard];
-        if node.connection_to(target).is_some() {
-            return self.fail(format!("two connections of a server to {target:?}"));
-        }
-        let reader = RpcReader::default();
-        node.opened.insert(connection, (target, reader));
+        node.to_servers.insert(connection, number);
+        node.readers.insert(connection, RpcReader::default());
         let party = Party::ShardToServer { server, shard };
         self.parties.insert((connection, 0), party);
     }
 
-    fn close_to(&mut self, server: usize, shard: usize, target: Target) {
-        let node = &mut self.servers[server].shards[shard];
-        if let Some(connection) = node.connection_to(target) {
-            node.opened.remove(&connection);
-            self.parties.remove(&(connection, 0));
-            self.network.close(self.now, connection, 0);
+    fn send_from_shard(
+        &mut self,
+        server: usize,
+        shard: usize,
+        connection: u64,
+        nonce: u64,
+        payload: &[u8],
+    ) {
+        self.note_peer(server, "asks", connection, nonce, payload, |payload| {
+            describe_peer(payload)
+        });
+        match is_session(connection) {
+            true => {
+                self.send_in_session(Owner::Shard { server, shard }, connection, nonce, payload)
+            }
+            false => self.send_payload(connection, 0, nonce, payload),
         }
     }
 
-    fn send_to(&mut self, server: usize, shard: usize, target: Target, nonce: u64, payload: &[u8]) {
-        let node = &self.servers[server].shards[shard];
-        if let Some(connection) = node.connection_to(target) {
-            self.note_peer(server, "asks", connection, nonce, payload, |payload| {
-                describe_peer(payload)
-            });
-            self.send_payload(connection, 0, nonce, payload);
+    /// Answers whoever asked a shard.
+    pub fn answer_from_shard(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
+        let ReplyTo { connection, nonce } = to;
+        match is_session(connection) {
+            true => {
+                self.send_in_session(Owner::Shard { server, shard }, connection, nonce, payload)
+            }
+            false => self.send_payload(connection, 1, nonce, payload),
+        }
+    }
+
+    pub fn send_in_session(&mut self, owner: Owner, connection: u64, nonce: u64, payload: &[u8]) {
+        let now = self.clock(owner.host());
+        if let Some(ports) = self.ports(owner) {
+            ports.send(now, connection, nonce, payload);
+            self.stir(owner);
         }
     }
 
@@ -149,53 +193,109 @@ impl World {
 
     /// A connection that a shard has opened to another server is there.
     pub fn reached(&mut self, server: usize, shard: usize, connection: u64) {
-        let Some(target) = self.target(server, shard, connection) else {
+        let Some(node) = self.servers[server].shards.get(shard) else {
             return;
         };
-        self.with_shard(server, shard, |node, now, out| match target {
-            Target::Backup(channel, backup) => {
-                node.core.backup_connected(now, channel, backup, out);
+        if let Some(&number) = node.to_servers.get(&connection) {
+            return self.with_shard(server, shard, |node, _, out| {
+                node.core.server_connected(number, out);
+            });
+        }
+        match node.links.get(connection) {
+            Some(Link::Backup(channel, backup)) => {
+                self.with_links(server, shard, |links, now, _| {
+                    links.backup_opened(now, connection, channel, backup);
+                });
+                self.note_backup_way(server, shard, connection, channel, backup);
+                self.with_shard(server, shard, |node, now, out| {
+                    node.core.backup_connected(now, channel, backup, out);
+                });
             }
-            Target::Server(number) => node.core.server_connected(number, out),
-        });
+            Some(Link::Trial(channel, backup)) => {
+                let is_wanted = self.with_links(server, shard, |links, now, dialer| {
+                    links.faster_opened(now, connection, channel, backup, dialer)
+                });
+                // Its master asks for another connection, and gets this one.
+                if is_wanted {
+                    self.note_backup_way(server, shard, connection, channel, backup);
+                    self.with_shard(server, shard, |node, now, out| {
+                        node.core.backup_disconnected(now, channel, backup, out);
+                    });
+                }
+            }
+            Some(Link::Server | Link::Peer) | None => {}
+        }
     }
 
-    /// It could not be made, or has ended.
+    fn note_backup_way(
+        &mut self,
+        server: usize,
+        shard: usize,
+        connection: u64,
+        channel: Channel,
+        backup: ServerId,
+    ) {
+        let whom = format!("{channel:?} {backup}");
+        self.note_way(Owner::Shard { server, shard }, whom, connection);
+    }
+
+    /// A connection with another server could not be made, or has ended.
     pub fn target_lost(&mut self, server: usize, shard: usize, connection: u64) {
-        let Some(target) = self.target(server, shard, connection) else {
+        let Some(node) = self.servers[server].shards.get_mut(shard) else {
             return;
         };
-        self.servers[server].shards[shard]
-            .opened
-            .remove(&connection);
-        self.with_shard(server, shard, |node, now, out| match target {
-            Target::Backup(channel, backup) => {
-                node.core.backup_disconnected(now, channel, backup, out);
+        node.readers.remove(&connection);
+        if let Some(number) = node.to_servers.remove(&connection) {
+            return self.with_shard(server, shard, |node, _, out| {
+                node.core.server_disconnected(number, out);
+            });
+        }
+        let known = node.links.get(connection);
+        if let Some(link @ (Link::Backup(..) | Link::Trial(..))) = known
+            && self.with_links(server, shard, |links, now, dialer| {
+                links.try_next(now, connection, link, dialer)
+            })
+        {
+            self.servers[server].shards[shard].links.remove(connection);
+            return;
+        }
+        let link = self.servers[server].shards[shard].links.remove(connection);
+        match link {
+            Some(Link::Backup(channel, backup)) => {
+                self.with_shard(server, shard, |node, now, out| {
+                    node.core.backup_disconnected(now, channel, backup, out);
+                });
             }
-            Target::Server(number) => node.core.server_disconnected(number, out),
-        });
+            Some(Link::Trial(channel, backup)) => {
+                self.with_shard(server, shard, |node, now, _| {
+                    node.links.faster_failed(now, channel, backup);
+                });
+            }
+            Some(Link::Peer) => {
+                self.with_shard(server, shard, |node, _, _| {
+                    node.core.peer_closed(connection);
+                });
+            }
+            Some(Link::Server) | None => {}
+        }
     }
 
     /// The other server answers.
     pub fn target_answers(&mut self, server: usize, shard: usize, from: ReplyTo, payload: &[u8]) {
-        let Some(target) = self.target(server, shard, from.connection) else {
+        let ReplyTo { connection, nonce } = from;
+        let Some(node) = self.servers[server].shards.get(shard) else {
             return;
         };
-        let nonce = from.nonce;
-        self.with_shard(server, shard, |node, now, out| match target {
-            Target::Backup(channel, backup) => {
+        let to_server = node.to_servers.get(&connection).copied();
+        let link = node.links.get(connection);
+        self.with_shard(server, shard, |node, now, out| match (to_server, link) {
+            (Some(number), _) => node.core.server_answered(now, number, nonce, payload, out),
+            (None, Some(Link::Backup(channel, backup))) => {
                 node.core
                     .backup_answer(now, channel, backup, nonce, payload, out);
             }
-            Target::Server(number) => {
-                node.core.server_answered(now, number, nonce, payload, out);
-            }
+            (None, _) => {}
         });
-    }
-
-    fn target(&self, server: usize, shard: usize, connection: u64) -> Option<Target> {
-        let node = self.servers[server].shards.get(shard)?;
-        node.opened.get(&connection).map(|(target, _)| *target)
     }
 
     /// A peer asks this shard's backup for something.

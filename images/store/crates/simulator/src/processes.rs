@@ -4,6 +4,7 @@ use coordinator::Coordinator;
 use master::{LogPosition, Session};
 use prost::Message;
 use wire::ids::{ReplyTo, ServerId, TableId};
+use wire::locator::{Locator, parse_list};
 use wire::member::{self, ToCoordinator, ToShard};
 use wire::opcode::Opcode;
 use wire::rpc::{self, IncrementRequest, RemoveRequest, SplitTabletRequest, WriteRequest};
@@ -12,8 +13,12 @@ use wire::time::Time;
 
 use crate::client::{ClientActions, ClientNode, NetworkAction};
 use crate::coordinator_node::{CoordinatorAction, CoordinatorActions, Core};
+use crate::event::Owner;
 use crate::history::{Change, History};
 use crate::leaders::{Heard, coordinator_host};
+use crate::network::Host;
+use crate::ports::is_session;
+use crate::rounds::host_of;
 use crate::scan::Scan;
 use crate::scenario::Durable;
 use crate::server::{ShardActions, ShardNode};
@@ -218,15 +223,15 @@ impl World {
             return;
         };
         let was = whose(node);
-        let mut out = ShardActions {
-            last_number: node.last_number,
-            ..ShardActions::default()
-        };
         let written = self.disk_writes(server, shard);
+        let look_at = self.tend_links(server, shard);
         let node = &mut self.servers[server].shards[shard];
+        let mut out = ShardActions::begin(node);
         act(node, now, &mut out);
-        let next = node.core.tick(now, &mut out);
-        node.last_number = out.last_number;
+        let lent = out.note_lent(&node.core);
+        node.tell_links(now, &mut out);
+        let next = node.core.tick(now, &mut out).min(look_at);
+        out.end(node);
         if let Some(dies) = self.servers[server].dies_writing
             && self.disk_writes(server, shard) > written
         {
@@ -252,6 +257,10 @@ impl World {
         }
         let session = node.core.shard().session(now);
         let ends = node.core.must_end().map(str::to_owned);
+        for (to, payload) in lent {
+            self.shard_replies(server, shard, to, &payload);
+        }
+        self.stir(Owner::Shard { server, shard });
         self.apply_shard(server, shard, out);
         if let Some(why) = ends {
             return self.ends_itself(server, &why);
@@ -287,7 +296,26 @@ impl World {
         }
     }
 
+    /// When to look for faster ways again.
+    fn tend_links(&mut self, server: usize, shard: usize) -> Time {
+        if self.scenario.fast.is_none() {
+            return Time::NEVER;
+        }
+        self.with_links(server, shard, |links, now, dialer| {
+            links.look_for_faster(now, dialer)
+        })
+    }
+
+    /// A reply leaves.
     fn shard_replied(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
+        self.shard_replies(server, shard, to, payload);
+        if is_session(to.connection) || self.parties.contains_key(&(to.connection, 1)) {
+            self.answer_from_shard(server, shard, to, payload);
+        }
+    }
+
+    /// Looks at a reply.
+    fn shard_replies(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
         self.note_reply(server_host(server), to, payload);
         let node = &mut self.servers[server].shards[shard];
         if self.scenario.is_gated() {
@@ -315,13 +343,12 @@ impl World {
             Ok(Status::NoTableSpace) => self.coverage.hit("memory full"),
             _ => {}
         }
-        if self.parties.contains_key(&(to.connection, 1)) {
-            self.send_payload(to.connection, 1, to.nonce, payload);
-        }
     }
 
     pub fn shard_request(&mut self, server: usize, shard: usize, to: ReplyTo, payload: &[u8]) {
         self.note_request(server_host(server), to, payload);
+        // Its session may be over when it is answered.
+        let asking = self.asking_host(server, shard, to.connection);
         let master = self.servers[server].shards[shard].core.shard().server_id();
         if self.deposed.requested(master, to, payload) {
             self.coverage.hit("requests to deposed masters");
@@ -335,10 +362,7 @@ impl World {
             let before = node.core.shard().head_position();
             let held_before = node.core.shard().stats().held_replies;
             // What the request itself appends is only seen afterwards: its reply is looked at then.
-            let mut replies = ShardActions {
-                last_number: out.last_number,
-                ..ShardActions::default()
-            };
+            let mut replies = out.fresh();
             node.core.request(now, to, payload, &mut replies);
             if is_gated {
                 let after = node.core.shard().head_position();
@@ -353,15 +377,13 @@ impl World {
         });
         self.coverage.add("replies held by the gate", held);
         if !is_put_off {
-            self.note_arrival(to, payload);
+            self.note_arrival(asking, payload);
         }
     }
 
     /// A server may have carried this request out.
-    fn note_arrival(&mut self, to: ReplyTo, payload: &[u8]) {
-        let (Some(host), Some((change, table, key))) =
-            (self.network.host(to.connection, 0), numbered(payload))
-        else {
+    fn note_arrival(&mut self, asking: Option<Host>, payload: &[u8]) {
+        let (Some(host), Some((change, table, key))) = (asking, numbered(payload)) else {
             return;
         };
         self.history
@@ -543,31 +565,46 @@ impl World {
     fn client_acts(&mut self, client: usize, action: NetworkAction) {
         match action {
             NetworkAction::Connect(session, locator) => {
+                if self.client_opens_session(client, session, &locator) {
+                    return;
+                }
                 let Some((mut host, port)) = self.resolve(&locator) else {
                     return self.fail(format!("a client was given the locator {locator:?}"));
                 };
+                let is_coordinator = host == COORDINATOR;
                 if host == COORDINATOR {
                     host = self.coordinator_address();
                 }
                 let from = client_host(client);
                 let connection = self.network.connect(self.now, from, host, port);
                 let reader = transport::rpc::RpcReader::default();
-                self.clients[client]
-                    .sessions
-                    .insert(session, (connection, reader));
+                let node = &mut self.clients[client];
+                node.sessions.insert(session, (connection, reader));
+                node.tcp_ports
+                    .extend((!is_coordinator).then_some((connection, port)));
                 self.parties
                     .insert((connection, 0), Party::Client { client, session });
             }
             NetworkAction::Send(session, nonce, payload) => {
                 self.note_sent(client, session, nonce, &payload);
-                if let Some(&(connection, _)) = self.clients[client].sessions.get(&session) {
-                    self.send_payload(connection, 0, nonce, &payload);
+                match self.clients[client].sessions.get(&session) {
+                    Some(&(connection, _)) if is_session(connection) => {
+                        self.send_in_session(Owner::Client(client), connection, nonce, &payload);
+                    }
+                    Some(&(connection, _)) => self.send_payload(connection, 0, nonce, &payload),
+                    None => {}
                 }
             }
             NetworkAction::Close(session) => {
                 self.coverage.hit("connections given up for silence");
                 self.clients[client].attempts.session_over(session);
                 if let Some((connection, _)) = self.clients[client].sessions.remove(&session) {
+                    if is_session(connection) {
+                        let ports = self.clients[client].ports.as_mut();
+                        ports.into_iter().for_each(|ports| ports.close(connection));
+                        return self.stir(Owner::Client(client));
+                    }
+                    self.clients[client].tcp_ports.remove(&connection);
                     self.parties.remove(&(connection, 0));
                     self.network.close(self.now, connection, 0);
                 }
@@ -575,14 +612,28 @@ impl World {
         }
     }
 
-    pub fn resolve(&self, locator: &str) -> Option<(u32, u16)> {
-        let locator = wire::locator::Locator::parse(locator).ok()?;
-        let (host, port) = locator.tcp().ok()?;
-        if host == "coordinator" {
-            return Some((COORDINATOR, port));
-        }
-        let server = self.servers.iter().position(|server| server.name == host)?;
-        Some((server_host(server), port))
+    /// True if the locator is one for datagrams.
+    fn client_opens_session(&mut self, client: usize, session: u64, locator: &str) -> bool {
+        let now = self.clock(client_host(client));
+        let node = &mut self.clients[client];
+        let connection = Locator::parse(locator)
+            .ok()
+            .filter(|locator| locator.tcp().is_err())
+            .and_then(|locator| node.ports.as_mut()?.connect(now, &locator, false));
+        let Some(connection) = connection else {
+            return false;
+        };
+        let reader = transport::rpc::RpcReader::default();
+        node.sessions.insert(session, (connection, reader));
+        self.stir(Owner::Client(client));
+        true
+    }
+
+    /// Where the byte streams of a list of locators lead.
+    pub fn resolve(&self, list: &str) -> Option<(u32, u16)> {
+        let list = parse_list(list).ok()?;
+        let (host, port) = list.iter().find_map(|locator| locator.tcp().ok())?;
+        Some((host_of(host)?, port))
     }
 
     pub fn client_received(&mut self, client: usize, session: u64, nonce: u64, payload: &[u8]) {

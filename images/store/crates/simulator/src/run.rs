@@ -4,6 +4,7 @@ use wire::status::Status;
 
 use crate::checker::{self, Input, Keys, Output, Verdict};
 use crate::coverage::Coverage;
+use crate::datagrams;
 use crate::disasters::Disasters;
 use crate::drains::Drains;
 use crate::history::Ending;
@@ -28,9 +29,21 @@ pub struct Options {
     /// Prints every event.
     pub prints: bool,
     pub profile: Profile,
+    /// Servers are reached by datagrams, too, in every seed; otherwise in one of seven of [`Profile::Any`].
+    pub fast: bool,
     /// What is broken on purpose, to show that it is found.
     #[cfg(feature = "planted-bugs")]
     pub bug: Option<wire::bugs::Bug>,
+}
+
+impl Options {
+    /// Whether something is broken on purpose.
+    pub(crate) fn has_bug(&self) -> bool {
+        #[cfg(feature = "planted-bugs")]
+        return self.bug.is_some();
+        #[cfg(not(feature = "planted-bugs"))]
+        false
+    }
 }
 
 /// What kind of runs seeds stand for.
@@ -80,7 +93,7 @@ pub fn run(seed: u64, options: Options) -> Report {
     let mut random = Random::new(seed);
     let is_special = |number| options.profile == Profile::Any && seed % SPECIAL_OF == number;
     let is_upgrading = is_special(SPECIAL_OF / 2);
-    let scenario = match options.profile {
+    let mut scenario = match options.profile {
         Profile::Any if is_special(SPECIAL_OF - 1) => Scenario::draw_fail_over(&mut random),
         Profile::Any if is_upgrading => Scenario::draw_upgrading(&mut random),
         Profile::Any if is_special(SPECIAL_OF * 3 / 4) => Scenario::draw_rebuilding(&mut random),
@@ -95,6 +108,7 @@ pub fn run(seed: u64, options: Options) -> Report {
     };
     #[cfg(feature = "planted-bugs")]
     wire::bugs::plant(options.bug);
+    let datagrams = datagrams::draw(seed, &options, &mut scenario);
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));
     let disasters = Disasters::draw(seed, options.profile, &scenario);
     let interventions = Interventions {
@@ -103,6 +117,7 @@ pub fn run(seed: u64, options: Options) -> Report {
         drains: Drains::draw(seed, options.profile, &scenario, &disasters),
         tuning: Tuning::draw(seed, options.profile, &scenario),
         disasters,
+        datagrams,
     };
     let mut world = World::new(scenario, interventions, random, prints);
     world.plan_lateness(seed);
@@ -141,6 +156,11 @@ fn judge(world: &mut World, overwritten: f64) {
                 ));
             }
             world.objects += shard.core.shard().stats().objects;
+        }
+    }
+    for client in 0..world.clients.len() {
+        if let Some(ports) = world.clients[client].ports.take() {
+            world.count_ports(&ports);
         }
     }
     count_operations(world);

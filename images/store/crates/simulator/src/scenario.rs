@@ -1,5 +1,6 @@
 //! What a seed stands for: sizes, faults and load of one run. Small on purpose, so that little things fill up and roll over.
 
+use crate::datagrams::FastScenario;
 use crate::network::Conditions;
 use crate::random::Random;
 
@@ -81,6 +82,8 @@ pub struct Scenario {
     pub fail_over: Option<FailOver>,
     /// All processes die and all that the coordinator has noted is lost, now and then: the store is made again from its disks.
     pub rebuilds: bool,
+    /// Servers are reached by datagrams, too.
+    pub fast: Option<FastScenario>,
     /// Clients go on until every disk was overwritten so often that it is no question of its size any more.
     pub is_overwriting: bool,
 }
@@ -285,6 +288,7 @@ impl Scenario {
             max_clock_error_ppm: *random.pick(&[0, 100, 5000]),
             fail_over: None,
             rebuilds: false,
+            fast: None,
             is_overwriting: false,
         }
     }

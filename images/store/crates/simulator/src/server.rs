@@ -1,10 +1,13 @@
 //! A server process: its shards with their backups, and what a driver would keep for each.
 
+use core::ops::Range;
 use std::collections::{BTreeMap, BTreeSet};
 
 use backup::testing::MemoryStorage;
 use backup::{Durability as BackupDurability, Scope};
-use master::{Channel, Config, Durability, Identity, LogPosition, Replication};
+use fast::Loan;
+use master::{Channel, Config, Durability, Identity, Lender, LogPosition, Replication};
+use server::links::Links;
 use server::{BackupConfig, Server};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
@@ -13,7 +16,10 @@ use wire::ids::{ReplyTo, ServerId};
 use wire::member::ToCoordinator;
 use wire::time::Time;
 
+use crate::datagrams::Datagrams;
+use crate::network::Host;
 use crate::oracle::Oracle;
+use crate::ports::{PROTOCOLS, Ports};
 use crate::scenario::{Durable, Replicated, Scenario};
 
 /// First client port of a server; shard i listens i further.
@@ -48,10 +54,60 @@ pub struct ShardActions {
     pub log: Vec<String>,
     /// Of connections to other servers.
     pub last_number: u64,
+    /// The shard's, while it does something: loans are taken and given back at once.
+    pub ports: Option<Box<Ports>>,
+    /// Answers of which the end was lent.
+    pub lent: Vec<LentReply>,
+}
+
+/// An answer that consists of `head` and what lies in the log.
+pub struct LentReply {
+    pub to: ReplyTo,
+    pub head: Vec<u8>,
+    pub token: u64,
+    pub length: usize,
 }
 
 impl ShardActions {
+    /// For a shard that does something now: takes its ports, until [`ShardActions::end`].
+    pub fn begin(node: &mut ShardNode) -> ShardActions {
+        ShardActions {
+            last_number: node.last_number,
+            ports: node.ports.take(),
+            ..ShardActions::default()
+        }
+    }
+
+    /// What was lent just now, as whole answers: it is to stay what it is until it is given back.
+    pub fn note_lent(&mut self, core: &Server<MemoryStorage>) -> Vec<(ReplyTo, Vec<u8>)> {
+        let mut replies = Vec::new();
+        for reply in std::mem::take(&mut self.lent) {
+            let value = core.lent(reply.token, reply.length).unwrap_or_default();
+            if let Some(ports) = &mut self.ports {
+                ports.lent.add(reply.token, value.to_vec());
+            }
+            replies.push((reply.to, [&reply.head, value].concat()));
+        }
+        replies
+    }
+
+    pub fn end(&mut self, node: &mut ShardNode) {
+        node.last_number = self.last_number;
+        node.ports = self.ports.take();
+    }
+
+    /// As an empty one, with the same ports.
+    pub fn fresh(&mut self) -> ShardActions {
+        ShardActions {
+            last_number: self.last_number,
+            ports: self.ports.take(),
+            ..ShardActions::default()
+        }
+    }
+
     pub fn append(&mut self, mut other: ShardActions) {
+        self.ports = other.ports.take();
+        self.lent.append(&mut other.lent);
         self.replies.append(&mut other.replies);
         self.to_coordinator.append(&mut other.to_coordinator);
         self.peers.append(&mut other.peers);
@@ -64,6 +120,27 @@ impl ShardActions {
 impl master::Output for ShardActions {
     fn reply(&mut self, to: ReplyTo, parts: &[&[u8]]) {
         self.replies.push((to, parts.concat()));
+    }
+    fn reply_lent(&mut self, to: ReplyTo, head: &[u8], token: u64, length: usize) -> bool {
+        let loan = Loan { token, length };
+        let is_lent = self
+            .ports
+            .as_mut()
+            .is_some_and(|ports| ports.send_lent(to.connection, to.nonce, head, loan));
+        if is_lent {
+            self.lent.push(LentReply {
+                to,
+                head: head.to_vec(),
+                token,
+                length,
+            });
+        }
+        is_lent
+    }
+    fn recall<'l>(&mut self, tokens: Range<u64>, lend: &Lender<'l>) {
+        if let Some(ports) = &mut self.ports {
+            ports.recall(&tokens, lend);
+        }
     }
     fn send_coordinator(&mut self, message: ToCoordinator) {
         self.to_coordinator.push(message);
@@ -121,14 +198,6 @@ pub struct Link {
     pub is_welcomed: bool,
 }
 
-/// Whom a connection leads to that a shard has opened to another server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
-    Backup(Channel, ServerId),
-    /// By the number that the shard knows it by.
-    Server(u64),
-}
-
 pub struct ShardNode {
     pub core: Server<MemoryStorage>,
     pub link: Option<Link>,
@@ -138,8 +207,13 @@ pub struct ShardNode {
     pub failed_links: u32,
     /// Connections of clients, and of peers to the backup.
     pub clients: BTreeMap<u64, RpcReader>,
-    /// Connections that this shard has opened to other servers.
-    pub opened: BTreeMap<u64, (Target, RpcReader)>,
+    /// Byte streams that this shard has opened to other servers.
+    pub readers: BTreeMap<u64, RpcReader>,
+    /// Of these, those that are not to backups, with the numbers that the shard knows them by.
+    pub to_servers: BTreeMap<u64, u64>,
+    pub links: Links,
+    /// If it speaks by datagrams, too.
+    pub ports: Option<Box<Ports>>,
     pub last_number: u64,
     /// Syncs whose end is scheduled.
     pub syncing: BTreeSet<Scope>,
@@ -157,9 +231,19 @@ pub struct ShardNode {
 }
 
 impl ShardNode {
-    pub fn connection_to(&self, target: Target) -> Option<u64> {
-        let mut opened = self.opened.iter();
-        let found = opened.find(|(_, (other, _))| *other == target);
+    /// Tells the shard what became of connections without any wait, as a driver does in its next round.
+    pub fn tell_links(&mut self, now: Time, out: &mut ShardActions) {
+        for (channel, backup) in std::mem::take(&mut self.links.unreachable) {
+            self.core.backup_disconnected(now, channel, backup, out);
+        }
+        for (channel, backup) in self.links.take_opened() {
+            self.core.backup_connected(now, channel, backup, out);
+        }
+    }
+
+    pub fn connection_to_server(&self, number: u64) -> Option<u64> {
+        let mut opened = self.to_servers.iter();
+        let found = opened.find(|(_, other)| **other == number);
         found.map(|(connection, _)| *connection)
     }
 }
@@ -221,7 +305,14 @@ impl ServerNode {
     }
 
     /// Starts a process with this many shards.
-    pub fn start(&mut self, scenario: &Scenario, shards: u32, now: Time) {
+    pub fn start(
+        &mut self,
+        scenario: &Scenario,
+        host: Host,
+        shards: u32,
+        now: Time,
+        datagrams: &mut Option<Datagrams>,
+    ) {
         self.incarnation += 1;
         self.is_up = true;
         self.dies_writing = None;
@@ -231,6 +322,10 @@ impl ServerNode {
         self.shards = (0..shards)
             .map(|shard| {
                 let port = |first: u16| u32::from(first) + shard;
+                let ports = open_ports(scenario, host, FIRST_PORT + shard as u16, datagrams);
+                let fast = ports
+                    .as_ref()
+                    .map_or_else(String::new, |ports| ports.locators());
                 let identity = Identity {
                     member: self.name.clone(),
                     instance: format!("{}-{incarnation}", self.name),
@@ -238,11 +333,15 @@ impl ServerNode {
                     host_id: self.name.clone(),
                     shard_index: shard,
                     shard_count: shards,
-                    locator: format!("tcp:host={},port={}", self.name, port(FIRST_PORT)),
+                    locator: format!("tcp:host={},port={}{fast}", self.name, port(FIRST_PORT)),
                     coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
                     build_version: "simulated".to_owned(),
                     backup_locator: scenario.replicated.map_or_else(String::new, |_| {
-                        format!("tcp:host={},port={}", self.name, port(FIRST_PEER_PORT))
+                        format!(
+                            "tcp:host={},port={}{fast}",
+                            self.name,
+                            port(FIRST_PEER_PORT)
+                        )
                     }),
                     domain: String::new(),
                 };
@@ -261,7 +360,10 @@ impl ServerNode {
                     obeyed_term: 0,
                     failed_links: 0,
                     clients: BTreeMap::new(),
-                    opened: BTreeMap::new(),
+                    readers: BTreeMap::new(),
+                    to_servers: BTreeMap::new(),
+                    links: Links::new(protocols(scenario), now.0 + u64::from(shard)),
+                    ports,
                     last_number: 0,
                     syncing: BTreeSet::new(),
                     oracle: Oracle::default(),
@@ -280,6 +382,26 @@ impl ServerNode {
             }
         }
     }
+}
+
+/// What processes speak, the fastest first.
+pub fn protocols(scenario: &Scenario) -> Vec<&'static str> {
+    let kinds = scenario.fast.map_or(0, |fast| fast.kinds);
+    let fast = PROTOCOLS[PROTOCOLS.len() - kinds..].iter().copied();
+    fast.chain(["tcp"]).collect()
+}
+
+/// The ports of a process that speaks by datagrams.
+pub fn open_ports(
+    scenario: &Scenario,
+    host: Host,
+    udp_port: u16,
+    datagrams: &mut Option<Datagrams>,
+) -> Option<Box<Ports>> {
+    let (fast, datagrams) = (scenario.fast?, datagrams.as_mut()?);
+    let secret = || datagrams.secret();
+    let ports = Ports::new(host, udp_port, fast.kinds, fast.config, secret);
+    Some(Box::new(ports))
 }
 
 fn server_config(scenario: &Scenario, boots: u64, formats: Formats) -> server::Config {
@@ -338,6 +460,7 @@ fn shard_config(scenario: &Scenario) -> Config {
         enumerated_slots: scenario.enumerated_slots,
         enumerated_bytes: scenario.enumerated_bytes,
         migrated_bytes: scenario.enumerated_bytes,
+        lend_bytes: scenario.fast.map_or(usize::MAX, |fast| fast.lend_bytes),
         allow_test_rpcs: false,
         formats: Formats::CURRENT,
     }

@@ -122,11 +122,7 @@ impl World {
     /// A connection that was asked for is open.
     fn accepted(&mut self, connection: u64) {
         match self.parties.get(&(connection, 0)) {
-            Some(&Party::Client { client, session }) => {
-                self.with_client(client, |node, now, _, out| {
-                    node.core.connected(now, session, out);
-                });
-            }
+            Some(&Party::Client { client, session }) => self.client_reaches(client, session),
             Some(&Party::ShardLink { server, shard }) => {
                 let node = &mut self.servers[server].shards[shard];
                 if let Some(link) = &mut node.link {
@@ -169,6 +165,7 @@ impl World {
         match party {
             Some(Party::Client { client, session }) => {
                 self.clients[client].sessions.remove(&session);
+                self.clients[client].tcp_ports.remove(&connection);
                 self.clients[client].attempts.session_over(session);
                 self.with_client(client, |node, now, _, out| {
                     node.core.disconnected(now, session, out);
@@ -289,8 +286,8 @@ impl World {
             }
             Party::ShardToServer { server, shard } => {
                 let node = &mut self.servers[server].shards[shard];
-                let opened = node.opened.get_mut(&connection);
-                opened.map(|(_, reader)| frames(reader, bytes))
+                let reader = node.readers.get_mut(&connection);
+                reader.map(|reader| frames(reader, bytes))
             }
             Party::ShardLink { server, shard } => self.servers[server].shards[shard]
                 .link

@@ -13,6 +13,7 @@ use crate::client::ClientNode;
 use crate::clock::Clock;
 use crate::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core};
 use crate::coverage::Coverage;
+use crate::datagrams::{Datagrams, place};
 use crate::deposed::Deposed;
 use crate::disasters::Disasters;
 use crate::drains::{self, Drains};
@@ -27,7 +28,7 @@ use crate::network::{Host, Network, NetworkEvent};
 use crate::random::Random;
 use crate::run::OVERWRITES;
 use crate::scenario::{MILLI, SECOND, Scenario};
-use crate::server::{ServerNode, frame_count};
+use crate::server::{ServerNode, frame_count, protocols};
 use crate::trace::Trace;
 use crate::tuning::Tuning;
 use crate::upgrades::Upgrades;
@@ -58,6 +59,8 @@ pub struct World {
     pub tuning: Tuning,
     pub lateness: Lateness,
     pub network: Network,
+    /// The network for datagrams, if there are any.
+    pub datagrams: Option<Datagrams>,
     pub machines: BTreeMap<Host, Machine>,
     /// By connection and side.
     pub parties: BTreeMap<(u64, usize), Party>,
@@ -108,6 +111,7 @@ pub struct Interventions {
     pub drains: Drains,
     pub tuning: Tuning,
     pub disasters: Disasters,
+    pub datagrams: Option<Datagrams>,
 }
 
 /// What a coordinator says that does not read the format of the state.
@@ -142,11 +146,13 @@ impl World {
             drains,
             tuning,
             disasters,
+            datagrams,
         } = interventions;
         let network = Network::new(scenario.network, random.fork());
         let mut world = World {
             now: 0,
             network,
+            datagrams,
             machines: BTreeMap::new(),
             parties: BTreeMap::new(),
             coordinators: vec![CoordinatorProcess::default()],
@@ -202,11 +208,13 @@ impl World {
             let host = client_host(client);
             self.add_machine(host);
             let seed = self.random.next();
-            let config = ClientConfig::new(COORDINATOR_LOCATOR, seed)
+            let mut config = ClientConfig::new(COORDINATOR_LOCATOR, seed)
                 .expect("the locator is one of this file");
+            config.protocols = protocols(&self.scenario);
             let core = Client::new(config, self.clock(host));
             let random = self.random.fork();
-            let node = ClientNode::new(client as u32, core, &self.scenario, random);
+            let mut node = ClientNode::new(client as u32, core, &self.scenario, random);
+            node.open_ports(&self.scenario, host, &mut self.datagrams);
             self.clients.push(node);
             self.schedule_in(START_OF_LOAD, Event::ClientStep(client));
         }
@@ -219,6 +227,7 @@ impl World {
         self.plan_drain();
         self.plan_tuning();
         self.plan_put_back();
+        self.plan_dead_ways();
         if self.scenario.lease_expires {
             let at = START_OF_LOAD + self.random.between(MILLI, 300 * MILLI);
             self.schedule_in(at, Event::Absence);
@@ -299,7 +308,8 @@ impl World {
     pub fn start_server(&mut self, server: usize, shards: u32) {
         let now = self.clock(server_host(server));
         let node = &mut self.servers[server];
-        node.start(&self.scenario, shards, now);
+        let host = server_host(server);
+        node.start(&self.scenario, host, shards, now, &mut self.datagrams);
         let incarnation = node.incarnation;
         for shard in 0..shards as usize {
             let enlist = Event::Enlist {
@@ -387,6 +397,8 @@ impl World {
                 self.network.host(*connection, *side)
             }
             Event::Tick(host) => Some(*host),
+            Event::Datagram { to, .. } => Some(place(*to).1),
+            Event::Poll { owner, .. } => Some(owner.host()),
             Event::Enlist { server, .. }
             | Event::Flushed { server, .. }
             | Event::OpenBackup { server, .. }
@@ -399,6 +411,7 @@ impl World {
             Event::ApiExecute { .. }
             | Event::Publish { .. }
             | Event::Fault
+            | Event::DeadWay
             | Event::Heal
             | Event::RepairDisks(_)
             | Event::GoOn { .. }
@@ -425,6 +438,9 @@ impl World {
         }
         match event {
             Event::Network(event) => self.network_event(event),
+            Event::Datagram { from, to, bytes } => self.datagram(from, to, bytes),
+            Event::Poll { owner, incarnation } => self.poll(owner, incarnation),
+            Event::DeadWay => self.dead_way(),
             Event::Tick(host) => {
                 if let Some(machine) = self.machines.get_mut(&host)
                     && machine.tick_at <= self.now
@@ -558,7 +574,12 @@ impl World {
                 }
             }
             // A while for copies of requests that nobody waits for any more.
-            Phase::Drain if is_idle && for_now > settle && self.is_whole() => {
+            Phase::Drain
+                if is_idle
+                    && for_now > settle
+                    && self.is_whole()
+                    && self.still_over_streams().is_none() =>
+            {
                 self.enter(Phase::FinalReads);
                 self.first_final_read = self.history.records.len();
                 self.read_everything();
@@ -645,6 +666,7 @@ impl World {
         if !self.is_whole() {
             text.push_str("\n  not every shard is in the store, or not every tablet served");
         }
+        text.extend(self.still_over_streams().map(|who| format!("\n  {who}")));
         for (number, server) in self.servers.iter().enumerate() {
             let now = self.clock(server_host(number));
             for shard in &server.shards {

@@ -326,6 +326,67 @@ fn a_read_of_a_stopped_tablet_is_found() {
     assert_found_by(Profile::Migrating, Bug::ReadAfterStop, 100, expected);
 }
 
+// What follows is about datagrams.
+
+fn assert_found_by_datagrams(bug: Bug, seeds: u64, expected: &[&str]) {
+    let options = Options {
+        bug: Some(bug),
+        fast: true,
+        ..Options::default()
+    };
+    let failure = |seed| {
+        // An assertion of the code that is broken counts as well.
+        let failure = std::panic::catch_unwind(|| run(seed, options).failure);
+        let text = failure.unwrap_or_else(|_| Some("an assertion failed".to_owned()));
+        text.map(|text| (seed, text))
+    };
+    let Some((seed, text)) = (0..seeds).find_map(failure) else {
+        panic!("{bug:?} was not found by {seeds} seeds");
+    };
+    assert!(
+        expected.iter().any(|mark| text.contains(mark)),
+        "{bug:?} was found by seed {seed}, but not as what it is: {text}"
+    );
+    println!("{bug:?}: the first of {seeds} seeds that finds it is {seed}");
+}
+
+/// Lost, repeated, changed and late ones, ways that are dead for a while, and all other faults.
+#[test]
+fn a_store_is_reached_by_datagrams() {
+    let options = Options {
+        fast: true,
+        ..Options::default()
+    };
+    let mut came_back = 0;
+    for seed in 0..20 {
+        let report = run(seed, options);
+        assert_eq!(report.failure, None, "seed {seed}");
+        let mut met = report.coverage.iter();
+        came_back += met
+            .find(|(what, _)| *what == "clients that came back to datagrams")
+            .map_or(0, |(_, count)| count);
+        let again = run(seed, options);
+        assert_eq!(report.trace_hash, again.trace_hash, "seed {seed}");
+    }
+    assert!(came_back > 0, "no way was dead");
+}
+
+#[test]
+fn a_lent_value_that_is_cleaned_away_is_found() {
+    let expected = [
+        "what was lent has changed",
+        "an object that nobody wrote",
+        "an assertion failed",
+        WRONG,
+    ];
+    assert_found_by_datagrams(Bug::CleanLent, 100, &expected);
+}
+
+#[test]
+fn a_request_that_is_handed_over_again_is_found() {
+    assert_found_by_datagrams(Bug::HandOverAgain, 20, &["was handed over twice", WRONG]);
+}
+
 // What follows is about builds that read different formats.
 
 /// Servers and coordinators are upgraded, taken back, and the upgrade finalized; whoever comes too late is refused.

@@ -59,6 +59,10 @@ pub enum Bug {
     ReadAfterStop,
     /// A format is put in force although some members do not read it.
     FinalizeTooEarly,
+    /// A segment is cleaned, and used again, although something in it is lent.
+    CleanLent,
+    /// A request that comes again in a datagram is handed over again when it has its answer.
+    HandOverAgain,
 }
 
 #[cfg(feature = "planted-bugs")]

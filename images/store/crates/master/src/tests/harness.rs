@@ -127,6 +127,7 @@ pub fn small(durability: Durability) -> Config {
         enumerated_slots: 1024,
         enumerated_bytes: 128 << 10,
         migrated_bytes: 64 << 10,
+        lend_bytes: 8 << 10,
         allow_test_rpcs: false,
         formats: Formats::CURRENT,
     }

@@ -66,6 +66,9 @@ struct Arguments {
     /// Upgrade servers and coordinators to a build with another format, and back, in every seed
     #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "replicated"])]
     upgrade: bool,
+    /// Servers are reached by datagrams, too, in every seed
+    #[arg(long, conflicts_with = "quick")]
+    fast: bool,
     /// Print every event (with --seed)
     #[arg(long, requires = "seed")]
     trace: bool,
@@ -116,8 +119,16 @@ thread_local! {
     static RUNNING: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-fn rerun_command(seed: u64, profile: Profile) -> String {
-    let more = match profile {
+/// What kind of runs.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kind {
+    profile: Profile,
+    fast: bool,
+}
+
+fn rerun_command(seed: u64, kind: Kind) -> String {
+    let fast = if kind.fast { " --fast" } else { "" };
+    let more = match kind.profile {
         Profile::Overwriting => " --overwriting",
         Profile::FailOver => " --fail-over",
         Profile::Migrating => " --migrating",
@@ -127,15 +138,16 @@ fn rerun_command(seed: u64, profile: Profile) -> String {
         Profile::Upgrade => " --upgrade",
         Profile::Any => "",
     };
-    format!("hack/simulate.sh --seed {seed}{more} --trace")
+    format!("hack/simulate.sh --seed {seed}{more}{fast} --trace")
 }
 
 /// Runs a seed; a panic is a failure like any other, and so are two runs that differ.
-fn run_seed(seed: u64, profile: Profile, times: u32, prints: bool) -> Report {
+fn run_seed(seed: u64, kind: Kind, times: u32, prints: bool) -> Report {
     RUNNING.set(Some(seed));
     let options = Options {
         prints,
-        profile,
+        profile: kind.profile,
+        fast: kind.fast,
         ..Options::default()
     };
     let attempt = || panic::catch_unwind(AssertUnwindSafe(|| run(seed, options)));
@@ -175,7 +187,7 @@ fn panicked(seed: u64) -> Report {
 
 /// Where seeds come from, and for how long.
 struct Work {
-    profile: Profile,
+    kind: Kind,
     next: AtomicU64,
     end: u64,
     deadline: Option<Instant>,
@@ -197,7 +209,7 @@ impl Work {
 
 #[derive(Default)]
 struct Summary {
-    profile: Profile,
+    kind: Kind,
     first: u64,
     times: u32,
     elapsed: Duration,
@@ -218,7 +230,7 @@ impl Summary {
         self.coverage.merge(&report.coverage);
         if let Some(text) = report.failure {
             eprintln!("seed {} failed: {text}", report.seed);
-            eprintln!("run it again: {}", rerun_command(report.seed, self.profile));
+            eprintln!("run it again: {}", rerun_command(report.seed, self.kind));
             self.failures.push((report.seed, text));
         }
     }
@@ -253,7 +265,7 @@ const PROGRESS: Duration = Duration::from_secs(60);
 fn run_all(work: &Work, jobs: u64, times: u32) -> Summary {
     let started = Instant::now();
     let mut summary = Summary {
-        profile: work.profile,
+        kind: work.kind,
         first: work.next.load(Ordering::Relaxed),
         times,
         ..Summary::default()
@@ -265,7 +277,7 @@ fn run_all(work: &Work, jobs: u64, times: u32) -> Summary {
             scope.spawn(move || {
                 while let Some(seed) = work.take() {
                     if sender
-                        .send(run_seed(seed, work.profile, times, false))
+                        .send(run_seed(seed, work.kind, times, false))
                         .is_err()
                     {
                         return;
@@ -301,7 +313,7 @@ fn print_json(summary: &Summary) {
         .failures
         .iter()
         .map(|(seed, text)| {
-            serde_json::json!({"seed": seed, "text": text, "rerun": rerun_command(*seed, summary.profile)})
+            serde_json::json!({"seed": seed, "text": text, "rerun": rerun_command(*seed, summary.kind)})
         })
         .collect();
     let value = serde_json::json!({
@@ -333,15 +345,15 @@ fn print_text(summary: &Summary) {
     );
     for (seed, text) in &summary.failures {
         println!("seed {seed} failed: {}", text.lines().next().unwrap_or(""));
-        println!("  {}", rerun_command(*seed, summary.profile));
+        println!("  {}", rerun_command(*seed, summary.kind));
     }
     if summary.failures.len() >= MAX_FAILURES {
         println!("no more seeds were begun after {MAX_FAILURES} failures");
     }
 }
 
-fn one_seed(seed: u64, profile: Profile, trace: bool) -> ExitCode {
-    let report = run_seed(seed, profile, if trace { 1 } else { 2 }, trace);
+fn one_seed(seed: u64, kind: Kind, trace: bool) -> ExitCode {
+    let report = run_seed(seed, kind, if trace { 1 } else { 2 }, trace);
     let mut text = format!(
         "seed {seed}: trace hash {:016x}, {} events, {} operations, {:.3} simulated seconds\n",
         report.trace_hash,
@@ -357,7 +369,7 @@ fn one_seed(seed: u64, profile: Profile, trace: bool) -> ExitCode {
     if !is_good && !trace {
         text.push_str(&format!(
             "see what happens: {}\n",
-            rerun_command(seed, profile)
+            rerun_command(seed, kind)
         ));
     }
     // Whoever has read enough of a trace may have closed the pipe.
@@ -381,19 +393,23 @@ fn main() -> ExitCode {
         () if arguments.upgrade => Profile::Upgrade,
         _ => Profile::Any,
     };
+    let kind = Kind {
+        profile,
+        fast: arguments.fast,
+    };
     let default_hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         default_hook(info);
         if let Some(seed) = RUNNING.get() {
             eprintln!(
                 "in seed {seed}; run it again: {}",
-                rerun_command(seed, profile)
+                rerun_command(seed, kind)
             );
         }
         let _ = std::io::stderr().flush();
     }));
     if let Some(seed) = arguments.seed {
-        return one_seed(seed, profile, arguments.trace);
+        return one_seed(seed, kind, arguments.trace);
     }
     let seeds = arguments.seeds.unwrap_or(match arguments.seconds {
         Some(_) => Seeds::New(u64::MAX),
@@ -405,7 +421,7 @@ fn main() -> ExitCode {
     }
     let seconds = arguments.seconds.map(Duration::from_secs);
     let work = Work {
-        profile,
+        kind,
         next: AtomicU64::new(first),
         end,
         deadline: seconds.and_then(|seconds| Instant::now().checked_add(seconds)),

@@ -56,6 +56,7 @@ impl World {
         let mut random = Random(seed);
         let config = Config {
             migrated_bytes: [300, 3000][random.below(2)],
+            lend_bytes: 8 << 10,
             ..config([9, 12, 32][random.below(3)])
         };
         let piece_steps = [1, 1, 4, 40][random.below(4)];

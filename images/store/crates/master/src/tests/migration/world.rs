@@ -88,6 +88,7 @@ pub fn config(segments: usize) -> Config {
             repair_bytes_per_second: 1 << 40,
         }),
         migrated_bytes: 300,
+        lend_bytes: 8 << 10,
         ..small(Durability::External)
     }
 }

@@ -1,0 +1,277 @@
+//! The network for datagrams: it loses, repeats, changes and delays them, and sometimes it is dead while byte streams get through.
+//!
+//! Chance has its own source here: seeds without datagrams are what they were before there were any.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use fast::Config;
+
+use crate::network::Host;
+use crate::random::Random;
+use crate::run::{Options, Profile};
+use crate::scenario::{MICRO, MILLI, SECOND, Scenario};
+use crate::world::{Event, Phase, World, client_host, server_host};
+
+/// Seeds of the usual kind that have datagrams, of a thousand.
+const SEEDS_PER_MILLE: u64 = 150;
+/// The longest value there: with the least segments that there are then, one of them holds several.
+const MAX_VALUE_BYTES: u64 = 5400;
+
+/// What is known of ports and the network between them before a run.
+#[derive(Clone, Copy, Debug)]
+pub struct FastScenario {
+    /// Ports of each process: `fast+udp`, or `fast+dpdk` as well.
+    pub kinds: usize,
+    pub config: Config,
+    /// Values that are so long are lent.
+    pub lend_bytes: usize,
+    pub weather: Weather,
+    /// Between two times at which datagrams get nowhere, on average; 0: that never happens.
+    pub fault_interval: u64,
+    /// So often at most.
+    pub faults: u64,
+}
+
+/// What happens to datagrams, each in one of a thousand, and how long they take, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Weather {
+    pub lost: u64,
+    pub repeated: u64,
+    pub changed: u64,
+    /// Those that take ten times as long as others at most.
+    pub late: u64,
+    pub min_delay: u64,
+    pub max_delay: u64,
+}
+
+/// The network in a run.
+pub struct Datagrams {
+    random: Random,
+    weather: Weather,
+    fault_interval: u64,
+    faults_left: u64,
+    /// Ways (protocol, from, to) on which nothing gets through, and until when.
+    dead: BTreeMap<(usize, Host, Host), u64>,
+}
+
+/// Where a port of this protocol is, of [`crate::ports::PROTOCOLS`].
+pub fn address(kind: usize, host: Host, udp_port: u16) -> SocketAddrV4 {
+    let [.., high, low] = host.to_be_bytes();
+    SocketAddrV4::new(Ipv4Addr::new(10, kind as u8, high, low), udp_port)
+}
+
+/// Protocol and host.
+pub fn place(address: SocketAddrV4) -> (usize, Host) {
+    let [_, kind, high, low] = address.ip().octets();
+    (kind.into(), u32::from_be_bytes([0, 0, high, low]))
+}
+
+/// Whether a seed has datagrams, and how they fare. Values may be longer then, so that they are lent.
+pub fn draw(seed: u64, options: &Options, scenario: &mut Scenario) -> Option<Datagrams> {
+    let mut random = Random::new(seed.rotate_left(24) ^ !2);
+    let is_usual = options.profile == Profile::Any && !options.has_bug();
+    let is_drawn = random.chance(SEEDS_PER_MILLE) && is_usual;
+    if !options.fast && !is_drawn {
+        return None;
+    }
+    let longest = u64::from(scenario.segment_bytes / 3).min(MAX_VALUE_BYTES);
+    if random.chance(600) && !scenario.is_overwriting {
+        scenario.max_value_bytes = scenario.max_value_bytes.max(longest);
+    }
+    // A small log with little but long values: what is lent is in the way of the cleaner.
+    let is_tight = random.chance(400) && scenario.replicated.is_none();
+    if is_tight {
+        scenario.segments = 8;
+        scenario.keys = 8;
+        scenario.concurrency = 6;
+        scenario.max_value_bytes = longest;
+        scenario.operations_per_client = scenario.operations_per_client.max(200);
+    }
+    let max_delay = scenario.network.max_delay;
+    let fast = FastScenario {
+        kinds: random.between(1, 2) as usize,
+        config: Config {
+            datagram_bytes: match is_tight {
+                true => 548,
+                false => *random.pick(&[548, 1472]),
+            },
+            sessions: *random.pick(&[2, 100, 100, 100]),
+            slots: *random.pick(&[2, 8, 64, 64]),
+            window_bytes: *random.pick(&[2 << 10, 16 << 10, 256 << 10]),
+            buffer_bytes: *random.pick(&[1 << 20, 512 << 20]),
+            ..Config::default()
+        },
+        lend_bytes: match is_tight {
+            true => 520,
+            false => *random.pick(&[520, 1000, 2000]),
+        },
+        weather: Weather {
+            lost: *random.pick(&[0, 10, 50, 200]),
+            repeated: *random.pick(&[0, 10, 100]),
+            changed: *random.pick(&[0, 10, 50]),
+            late: *random.pick(&[0, 10, 100]),
+            min_delay: scenario.network.min_delay,
+            max_delay,
+        },
+        fault_interval: match scenario.fault_interval {
+            0 => 0,
+            _ => *random.pick(&[0, 100 * MILLI, SECOND, 3 * SECOND]),
+        },
+        faults: random.between(1, 40),
+    };
+    scenario.fast = Some(fast);
+    Some(Datagrams {
+        random,
+        weather: fast.weather,
+        fault_interval: fast.fault_interval,
+        faults_left: fast.faults,
+        dead: BTreeMap::new(),
+    })
+}
+
+impl Datagrams {
+    /// What nobody guesses in a real process.
+    pub fn secret(&mut self) -> [u8; 32] {
+        let mut secret = [0; 32];
+        for word in secret.as_chunks_mut::<8>().0 {
+            *word = self.random.next().to_le_bytes();
+        }
+        secret
+    }
+
+    /// When which copies of a datagram arrive, and whether one of them was changed on the way.
+    fn fates(&mut self, datagram: Vec<u8>) -> Vec<(u64, Vec<u8>, bool)> {
+        let weather = self.weather;
+        let copies = match () {
+            () if self.random.chance(weather.lost) => 0,
+            () if self.random.chance(weather.repeated) => 2,
+            () => 1,
+        };
+        let mut fates = Vec::new();
+        for _ in 0..copies {
+            let mut delay = self.random.between(weather.min_delay, weather.max_delay);
+            if self.random.chance(weather.late) {
+                delay = self.random.between(delay, 10 * weather.max_delay);
+            }
+            let mut copy = datagram.clone();
+            let is_changed = self.random.chance(weather.changed);
+            if is_changed {
+                self.change(&mut copy);
+            }
+            fates.push((delay, copy, is_changed));
+        }
+        fates
+    }
+
+    /// Bits that are wrong, or an end that is missing.
+    fn change(&mut self, datagram: &mut Vec<u8>) {
+        if self.random.chance(200) {
+            let length = self.random.below(datagram.len());
+            return datagram.truncate(length);
+        }
+        for _ in 0..self.random.between(1, 3) {
+            let at = self.random.below(datagram.len());
+            datagram[at] ^= 1 << self.random.below(8);
+        }
+    }
+
+    fn is_dead(&self, now: u64, kind: usize, from: Host, to: Host) -> bool {
+        let until = self.dead.get(&(kind, from, to));
+        until.is_some_and(|until| *until > now)
+    }
+}
+
+impl World {
+    /// A datagram leaves a port.
+    pub fn carry(&mut self, from: SocketAddrV4, to: SocketAddrV4, datagram: Vec<u8>) {
+        let Some(datagrams) = &mut self.datagrams else {
+            return;
+        };
+        let fates = datagrams.fates(datagram);
+        match fates.len() {
+            0 => self.coverage.hit("datagrams lost"),
+            1 => {}
+            _ => self.coverage.hit("datagrams repeated"),
+        }
+        for (delay, bytes, is_changed) in fates {
+            if is_changed {
+                self.coverage.hit("datagrams changed on the way");
+            }
+            self.schedule_in(delay, Event::Datagram { from, to, bytes });
+        }
+    }
+
+    /// Whether a datagram that is there now is heard: not through a partition, nor where datagrams get nowhere.
+    pub fn is_heard(&self, from: SocketAddrV4, to: SocketAddrV4) -> bool {
+        let ((kind, from), (_, to)) = (place(from), place(to));
+        let datagrams = self.datagrams.as_ref();
+        !self.network.is_cut(from, to)
+            && datagrams.is_some_and(|it| !it.is_dead(self.now, kind, from, to))
+    }
+
+    pub fn plan_dead_ways(&mut self) {
+        if let Some(datagrams) = &mut self.datagrams
+            && datagrams.fault_interval > 0
+            && datagrams.faults_left > 0
+        {
+            let after = datagrams
+                .random
+                .between(MICRO, 2 * datagrams.fault_interval);
+            self.schedule_in(after, Event::DeadWay);
+        }
+    }
+
+    /// For a while no datagram gets from one host to another, or to any; byte streams do.
+    pub fn dead_way(&mut self) {
+        if self.phase != Phase::Load {
+            return;
+        }
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.faults_left -= 1;
+        }
+        self.plan_dead_ways();
+        if self.is_only_late() {
+            return;
+        }
+        let (servers, clients) = (self.servers.len(), self.clients.len());
+        let host = |at: usize| match at < servers {
+            true => server_host(at),
+            false => client_host(at - servers),
+        };
+        let Some(datagrams) = &mut self.datagrams else {
+            return;
+        };
+        let random = &mut datagrams.random;
+        let one = host(random.below(servers + clients));
+        let others: Vec<Host> = match random.chance(400) {
+            true => (0..servers + clients).map(host).collect(),
+            false => vec![host(random.below(servers + clients))],
+        };
+        // Of both protocols, or of one: then there may be another that is faster than TCP.
+        let kinds = *random.pick(&[&[0, 1][..], &[0], &[1]]);
+        let is_both_ways = random.chance(600);
+        let most = *random.pick(&[50 * MILLI, SECOND, 3 * SECOND, 8 * SECOND]);
+        let until = self.now + random.between(MILLI, most);
+        for &kind in kinds {
+            for &other in &others {
+                datagrams.dead.insert((kind, one, other), until);
+                if is_both_ways {
+                    datagrams.dead.insert((kind, other, one), until);
+                }
+            }
+        }
+        self.coverage.hit(match is_both_ways {
+            true => "datagrams that got nowhere",
+            false => "datagrams that got nowhere in one direction",
+        });
+        self.note_fault(one, "has dead ways, so many", others.len() as u64);
+    }
+
+    /// Datagrams get through again.
+    pub fn end_dead_ways(&mut self) {
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.dead.clear();
+        }
+    }
+}
