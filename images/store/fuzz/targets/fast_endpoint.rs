@@ -2,7 +2,7 @@
 #![no_main]
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ struct Side {
     sessions: Vec<u64>,
     asked: Vec<(u64, u64)>,
     seen: BTreeSet<(u64, u64)>,
+    /// How long each request is that was sent from here and has no answer: whoever asks keeps it.
+    own: BTreeMap<u64, usize>,
 }
 
 impl Side {
@@ -72,6 +74,7 @@ impl Side {
             sessions: Vec::new(),
             asked: Vec::new(),
             seen: BTreeSet::new(),
+            own: BTreeMap::new(),
         }
     }
 
@@ -87,7 +90,11 @@ impl Side {
         }
         // A message that was begun may end, and what is sent unasked comes in any case.
         let held = self.endpoint.counters().held_bytes as usize;
-        assert!(held <= 4 * BUFFER_BYTES + 64 * (16 << 10), "{held} bytes");
+        let own: usize = self.own.values().sum();
+        assert!(
+            held <= 4 * BUFFER_BYTES + 64 * (16 << 10) + own,
+            "{held} bytes, {own} of them in requests from here"
+        );
     }
 
     fn handle(&mut self, event: Event<'_>) {
@@ -99,6 +106,7 @@ impl Side {
                 payload,
             } => {
                 assert!(payload.len() <= 100_000);
+                self.own.remove(&nonce);
                 if self.sessions.contains(&session) {
                     assert!(self.seen.insert((session, nonce)), "handed over twice");
                     self.asked.push((session, nonce));
@@ -160,8 +168,11 @@ fuzz_target!(|data: &[u8]| {
             8 => now += Duration::from_micros(u64::from(word(4)) << (step[3] & 15)),
             9 => {
                 let payload = vec![1; usize::from(word(4))];
-                let Side { endpoint, out, .. } = &mut sides[0];
+                let Side {
+                    endpoint, out, own, ..
+                } = &mut sides[0];
                 let nonce = nonces.next().unwrap_or_default();
+                own.insert(nonce, payload.len());
                 endpoint.send(|| now, session, nonce, &[&payload], out);
             }
             10 => {
