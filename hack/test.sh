@@ -22,6 +22,15 @@ total_passed=0
 total_failed=0
 TABLE=()
 PREPARING=
+HUGE_PAGES=/proc/sys/vm/nr_hugepages
+RESERVED=
+
+# shellcheck disable=SC2317 # called by trap
+on_exit() {
+	[[ -z $PREPARING ]] || kill "$PREPARING" 2>/dev/null || true # it may have ended by itself
+	[[ -z $RESERVED ]] || echo 0 >$HUGE_PAGES
+}
+trap on_exit EXIT
 
 # stage NAME COUNTER TITLE COMMAND...: runs a program as a step, or with its own
 # steps if TITLE is empty, and adds up what COUNTER says of it.
@@ -49,7 +58,6 @@ prepare_e2e() {
 	"$ROOT/hack/engine.sh" up || return 0 # that stage says it again
 	nice -n 19 "$ROOT/hack/e2e.sh" --prepare </dev/null >"$LOGS/prepare-e2e.log" 2>&1 &
 	PREPARING=$!
-	trap '[[ -z $PREPARING ]] || kill "$PREPARING" 2>/dev/null' EXIT
 }
 
 prepared_e2e() {
@@ -61,15 +69,15 @@ prepared_e2e() {
 
 # with_huge_pages COMMAND...: where none are reserved, and this is root, some are while the command runs: tests that want them are skipped otherwise.
 with_huge_pages() {
-	local file=/proc/sys/vm/nr_hugepages code=0
-	if [[ ! -w $file || $(<$file) != 0 ]]; then
+	if [[ ! -w $HUGE_PAGES || $(<$HUGE_PAGES) != 0 ]]; then
 		"$@"
 		return
 	fi
-	echo 160 >$file
-	"$@" || code=$?
-	echo 0 >$file
-	return $code
+	RESERVED=1
+	echo 160 >$HUGE_PAGES
+	"$@"
+	echo 0 >$HUGE_PAGES
+	RESERVED=
 }
 
 run_stage() {

@@ -8,9 +8,6 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
-// TurnState is how what is on record as the next process to end compares with the pod in question, by the API server's word.
-type TurnState int
-
 const (
 	// turnInterval is how soon a Store is looked at again where it is on record which process ends.
 	turnInterval  = 500 * time.Millisecond
@@ -18,6 +15,9 @@ const (
 	// maxTurnText bounds what is kept of why.
 	maxTurnText = 500
 )
+
+// TurnState is how what is on record as the next process to end compares with the pod in question, by the API server's word.
+type TurnState int
 
 const (
 	// TurnUnknown means that nobody has looked, or the API server did not answer.
