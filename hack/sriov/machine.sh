@@ -3,6 +3,7 @@
 #
 #   RCBOX_SRIOV_MINUTES=20   after which it is ended
 #   RCBOX_SRIOV_CPUS         its processors [those of this machine, 2 to 4]
+#   RCBOX_SRIOV_TRACE        what the emulator tells in emulator.log, such as 'igb_set_*' for the mailboxes between functions [nothing]
 
 SRIOV=$ROOT/hack/sriov
 MINUTES=${RCBOX_SRIOV_MINUTES:-20}
@@ -61,6 +62,7 @@ start_machine() {
 		-serial "file:$CONSOLE" -serial "file:$RESULTS"
 		-chardev "pipe,id=monitor,path=$WORK/monitor" -mon chardev=monitor
 	)
+	[[ -z ${RCBOX_SRIOV_TRACE:-} ]] || options+=(-trace "$RCBOX_SRIOV_TRACE" -msg timestamp=on)
 	for port in 1 2; do
 		options+=(-netdev "hubport,id=wire$port,hubid=0"
 			-device "pcie-root-port,id=slot$port,chassis=$port,slot=$port"

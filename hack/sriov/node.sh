@@ -15,8 +15,10 @@ NODE=$CLUSTER-machine
 TAP=rcsriov
 # A poller each for the master and its client, and the node's own programs.
 CPUS=${RCBOX_SRIOV_CPUS:-4}
-MEMORY_MB=4096
-HUGE_PAGES=512
+# With 2816 MiB or more, some of it lies above 4 GiB, and with it the functions' registers: has_low_registers in vfs.sh.
+MEMORY_MB=2800
+# For the master and its client.
+HUGE_PAGES=320
 # The machine is the cluster's only worker.
 export RCBOX_WORKERS=0
 
