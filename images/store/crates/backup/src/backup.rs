@@ -91,8 +91,8 @@ pub struct Backup<S> {
     pub(crate) promises: BTreeMap<ServerId, Time>,
     pub(crate) forget_promises_at: Time,
     pub(crate) fencing: Fencing,
-    /// Logs to release.
-    pub(crate) recovering: BTreeSet<ServerId>,
+    /// Logs to release, each when so many syncs of the frames have been completed.
+    pub(crate) recovering: BTreeMap<ServerId, u64>,
     pub(crate) commit: Commit,
     pub(crate) opened_at: Time,
     /// What to say at the next opportunity, and at which level.

@@ -67,6 +67,11 @@ impl Copies {
         syncs.is_durable(self.places[self.newest].written)
     }
 
+    /// How many syncs must have been completed until no crash takes the newest.
+    pub fn durable_after(&self) -> u64 {
+        self.places[self.newest].written.saturating_add(1)
+    }
+
     /// Takes the place for the next writing, and its sequence number.
     pub fn advance(&mut self, syncs: &Syncs) -> (usize, u64) {
         let place = self.next_place(syncs);

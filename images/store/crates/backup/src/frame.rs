@@ -119,6 +119,28 @@ impl Frame {
         self.settled || self.is_durable(device)
     }
 
+    /// A sync that may have carried the newest header has failed: no later one tells whether it is on the disk.
+    pub fn distrust<S>(&mut self, device: &Device<S>) {
+        self.copies.distrust(&device.syncs);
+    }
+
+    /// Writes what is here once more, so that the next sync carries it, whatever has become of the one before. The data has been compared.
+    pub fn rewrite<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), StorageError> {
+        if let Some(content) = self.content {
+            device.rewrite(device.layout.data(self.number), content.bytes)?;
+        }
+        self.write_header(self.content, device)
+    }
+
+    /// How many syncs must have been completed until no crash makes it other than it is now.
+    pub fn safe_after(&self) -> u64 {
+        if self.settled {
+            0
+        } else {
+            self.copies.durable_after()
+        }
+    }
+
     /// Starts a replica in this frame, which is free.
     pub fn open<S: Storage>(
         &mut self,

@@ -177,7 +177,7 @@ impl<S: Storage> Backup<S> {
             promises: BTreeMap::new(),
             forget_promises_at: now,
             fencing: Fencing::found(Fences::default(), Copies::default()),
-            recovering: BTreeSet::new(),
+            recovering: BTreeMap::new(),
             commit: Commit::default(),
             opened_at: now,
             notices: Vec::new(),

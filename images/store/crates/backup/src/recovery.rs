@@ -15,7 +15,7 @@ use crate::frame::State;
 use crate::record::{Damage, MAX_FENCES};
 use crate::storage::Storage;
 
-/// What a backup holds of a log. Nothing of it changes any more, unless power is lost and takes what was never acknowledged.
+/// What a backup holds of a log. Nothing of it changes any more, and no crash takes anything of it; of what was only buffered, the loss of power does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inventory {
     pub log: ServerId,
@@ -63,9 +63,9 @@ impl fmt::Display for Flaw {
 }
 
 impl<S: Storage> Backup<S> {
-    /// Refuses the log's master from now on, and for ever. [`Output::released`] follows once that is durable and the last promise to the
-    /// master has run out; then for every further call as well. A backup that cannot note the fence says so and releases nothing:
-    /// whoever recovers asks again, or does without it.
+    /// Refuses the log's master from now on, and for ever. [`Output::released`] follows once that is durable, the last promise to the
+    /// master has run out, and in `Flushed` mode all that is here of the log is durable; then for every further call as well. A backup that cannot
+    /// note the fence, or sync the log, says so and releases nothing: whoever recovers asks again, or does without it.
     pub fn begin_recovery(&mut self, now: Time, log: ServerId, out: &mut impl Output) {
         if let Err(TooMany) = self.fencing.fences.raise(log) {
             out.log_message(
@@ -79,15 +79,19 @@ impl<S: Storage> Backup<S> {
         }
         self.refuse_fenced(out);
         // One for each fence, and more only where incarnations of one server are recovered one after the other.
-        if self.recovering.len() >= 2 * MAX_FENCES && !self.recovering.contains(&log) {
+        if self.recovering.len() >= 2 * MAX_FENCES && !self.recovering.contains_key(&log) {
             out.log_message(
                 2,
                 &format!("backup: too many recoveries at once, that of {log} must ask again"),
             );
             return;
         }
-        if self.recovering.insert(log) {
+        if !self.recovering.contains_key(&log) {
             self.announce_reads(log);
+            self.make_durable(log);
+        }
+        if self.retired.is_some() {
+            self.write_again(out);
         }
         if !self.fencing.durable().covers(log) {
             self.fencing.changed();
@@ -101,8 +105,10 @@ impl<S: Storage> Backup<S> {
         let fenced: Vec<ServerId> = self
             .recovering
             .iter()
-            .copied()
-            .filter(|&log| self.fencing.durable().covers(log))
+            .filter(|&(&log, &syncs_needed)| {
+                self.fencing.durable().covers(log) && self.device.syncs.completed >= syncs_needed
+            })
+            .map(|(&log, _)| log)
             .collect();
         for log in fenced {
             let promised = self.promises.get(&log).copied();

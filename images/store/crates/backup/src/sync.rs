@@ -80,14 +80,20 @@ impl<S: Storage> Backup<S> {
     }
 
     fn begin_sync(&mut self) -> Result<(), StorageError> {
-        for &number in &self.commit.unsettled {
+        let frames = std::mem::take(&mut self.commit.unsettled);
+        self.begin_sync_of(frames)
+    }
+
+    /// None is under way.
+    pub(crate) fn begin_sync_of(&mut self, frames: BTreeSet<u32>) -> Result<(), StorageError> {
+        for &number in &frames {
             self.frames[number].before_sync(&mut self.device)?;
         }
         self.commit.settle_at = None;
         self.commit.is_urgent = false;
         self.commit.under_way = Some(Carried {
             waiting: std::mem::take(&mut self.commit.waiting),
-            frames: std::mem::take(&mut self.commit.unsettled),
+            frames,
         });
         self.device.syncs.begun += 1;
         self.device.storage.begin_sync(Scope::All);
@@ -116,6 +122,8 @@ impl<S: Storage> Backup<S> {
         if let Err(error) = result {
             refuse(carried.waiting, Status::Retired, out);
             self.retire(&error, out);
+            self.distrust_frames();
+            self.cannot_sync(&error, out);
             return;
         }
         self.device.syncs.completed = self.device.syncs.begun;
@@ -133,6 +141,13 @@ impl<S: Storage> Backup<S> {
             let status = Status::Ok;
             out.answer(to, Answer { status, bytes });
         }
+        if self.retired.is_some() {
+            self.write_again(out);
+        }
+    }
+
+    pub(crate) fn is_syncing(&self) -> bool {
+        self.commit.under_way.is_some()
     }
 
     /// Those who wait for appends to logs that are fenced now.

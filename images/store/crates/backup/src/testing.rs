@@ -23,6 +23,8 @@ pub struct MemoryStorage {
     syncs: BTreeMap<Scope, u64>,
     /// What does not work from now on.
     pub faults: Faults,
+    /// A byte has changed by itself.
+    pub is_rotten: bool,
     pub bytes_read: u64,
     /// Offset and length of what it was told will be read.
     pub announced: Vec<(u64, u64)>,
@@ -175,6 +177,7 @@ impl MemoryStorage {
 
     /// A byte changes by itself, on the disk and in the cache.
     pub fn rot(&mut self, offset: u64, flip: u8) {
+        self.is_rotten = true;
         for bytes in [&mut self.cache, &mut self.disk] {
             bytes[offset as usize] ^= flip;
         }

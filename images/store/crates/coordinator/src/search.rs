@@ -320,9 +320,18 @@ impl Search {
 
     fn name_missing_head(&self, floor: u64, chosen: Option<Head>) -> String {
         if let Some(Head { segment_id, bytes }) = chosen {
+            let of_it = self
+                .replicas()
+                .filter(|(_, replica)| replica.segment_id == segment_id);
+            let there = of_it.map(|(backup, replica)| match replica.damage.as_str() {
+                "" => format!("; server {backup} has {} bytes of it", replica.bytes),
+                damage => format!("; that at server {backup} {damage}"),
+            });
+            let there: Vec<String> = there.collect();
             return format!(
-                "no backup that answers has the head of the log of server {} with which its recovery began (segment {segment_id}, {bytes} bytes)",
-                self.log
+                "no backup that answers has the head of the log of server {} with which its recovery began (segment {segment_id}, {bytes} bytes){}",
+                self.log,
+                there.concat()
             );
         }
         let damaged: Vec<String> = self

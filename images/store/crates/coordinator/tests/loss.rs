@@ -245,6 +245,10 @@ fn a_head_that_was_believed_once_is_not_replaced_by_a_longer_one() {
     recoveries.retain(|recovery| !recovery.missing.is_empty());
     let of_dead = &recoveries[0].missing[0];
     assert!(of_dead.lacks_head);
+    let text = &of_dead.text;
+    let ends =
+        "(segment 2, 50 bytes); server 3.0 has 80 bytes of it; server 4.0 has 80 bytes of it";
+    assert!(text.ends_with(ends), "{text}");
     assert_eq!(
         (of_dead.segments_left, of_dead.bytes_left),
         (1, 1000),

@@ -27,6 +27,7 @@ const BUGS: &[(Bug, Profile)] = &[
     (Bug::UseStaleOpenReplica, Profile::Replicated),
     (Bug::IgnoreDigest, Profile::Replicated),
     (Bug::AppendAfterFencing, Profile::Replicated),
+    (Bug::TellOfUnsynced, Profile::Replicated),
     (Bug::DropTombstoneInReplay, Profile::Replicated),
     (Bug::ReuseVersionAfterReplay, Profile::Replicated),
     (Bug::FreeReplicaEarly, Profile::Replicated),

@@ -39,6 +39,7 @@ mod run;
 mod scan;
 mod scenario;
 mod server;
+mod told;
 mod trace;
 mod tuning;
 mod upgrades;

@@ -22,6 +22,7 @@ use crate::rounds::host_of;
 use crate::scan::Scan;
 use crate::scenario::Durable;
 use crate::server::{ShardActions, ShardNode};
+use crate::told;
 use crate::world::{
     COORDINATOR, Event, FIRST_CLIENT, Party, Phase, World, client_host, host_name, server_host,
 };
@@ -274,6 +275,9 @@ impl World {
     }
 
     fn apply_shard(&mut self, server: usize, shard: usize, out: ShardActions) {
+        for message in &out.to_coordinator {
+            self.look_at_inventory(server, shard, message);
+        }
         for (to, payload) in out.replies {
             self.shard_replied(server, shard, to, &payload);
         }
@@ -293,6 +297,16 @@ impl World {
         self.apply_peers(server, shard, out.peers);
         if let Some(config) = out.opens {
             self.want_disk(server, shard, config);
+        }
+    }
+
+    fn look_at_inventory(&mut self, server: usize, shard: usize, message: &ToCoordinator) {
+        if let Some(member::shard::Kind::LogInventory(told)) = &message.kind
+            && let Some(backup) = self.servers[server].shards[shard].core.backup()
+            && let Err(text) = told::outlives_power(backup, told)
+        {
+            let name = host_name(server_host(server));
+            self.fail(format!("the backup of {name}, shard {shard}, {text}"));
         }
     }
 

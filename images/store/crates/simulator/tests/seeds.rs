@@ -151,6 +151,7 @@ fn assert_found_by(profile: Profile, bug: Bug, seeds: u64, expected: &[&str]) {
 
 const WRONG: &str = "not linearizable";
 const ANSWERED: &str = "a deposed master answered";
+const TELLS: &str = "tells a recovery of what the loss of power can take";
 const STUCK: &str = "no backup that answers has";
 
 #[test]
@@ -177,8 +178,13 @@ fn a_stale_open_replica_that_is_believed_is_found() {
 #[test]
 fn an_append_that_is_taken_after_fencing_is_found() {
     let grown = "has a replica of more than";
-    let expected = [WRONG, ANSWERED, STUCK, grown];
+    let expected = [WRONG, ANSWERED, STUCK, TELLS, grown];
     assert_found_with_replicas(Bug::AppendAfterFencing, 500, &expected);
+}
+
+#[test]
+fn a_fenced_backup_that_tells_of_what_it_can_lose_is_found() {
+    assert_found_with_replicas(Bug::TellOfUnsynced, 100, &[TELLS]);
 }
 
 #[test]

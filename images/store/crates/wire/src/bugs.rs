@@ -32,6 +32,8 @@ pub enum Bug {
     IgnoreDigest,
     /// A backup takes appends of a log that is being recovered.
     AppendAfterFencing,
+    /// A fenced backup tells a recovery of what the loss of power can take.
+    TellOfUnsynced,
     /// A replay passes tombstones over.
     DropTombstoneInReplay,
     /// After a replay versions begin where they would have without it.

@@ -21,7 +21,9 @@ enum Operation {
     KeepAlive(ServerId),
     Recover(ServerId),
     Forget(ServerId),
-    FinishSync,
+    FinishSync {
+        scope: Scope,
+    },
     Wait {
         ms: u64,
     },
@@ -97,6 +99,8 @@ struct Model {
     promised: BTreeMap<ServerId, Time>,
     asked: BTreeSet<ServerId>,
     released: BTreeSet<ServerId>,
+    /// What recoveries were told of sound replicas: whether closed, bytes, checksum.
+    told: BTreeMap<ReplicaId, (bool, u32, u32)>,
     answers_seen: usize,
     has_failed: bool,
 }
@@ -123,6 +127,7 @@ impl Model {
             promised: BTreeMap::new(),
             asked: BTreeSet::new(),
             released: BTreeSet::new(),
+            told: BTreeMap::new(),
             answers_seen: 0,
             has_failed: false,
         }
@@ -171,9 +176,12 @@ impl Model {
                 {
                     known.freed = true;
                 }
+                self.told.retain(|replica, _| replica.log != log);
             }
-            Operation::FinishSync => {
-                if let Some(&scope) = self.rig.storage().syncs_under_way().first() {
+            Operation::FinishSync { scope } => {
+                let under_way = self.rig.storage().syncs_under_way();
+                let wanted = under_way.iter().find(|&&one| one == scope);
+                if let Some(&scope) = wanted.or(under_way.first()) {
                     self.rig.finish_sync(scope);
                 }
             }
@@ -320,6 +328,7 @@ impl Model {
             for info in &inventory.replicas {
                 self.compare(log, info);
             }
+            self.assert_kept();
         }
     }
 
@@ -335,8 +344,21 @@ impl Model {
             // What is written here is no log's.
             None | Some(Flaw::NoEntry { .. } | Flaw::NoDigest) => {
                 assert_eq!(content.damage, None);
+                let told = (content.closed, content.bytes, content.crc);
+                let before = self.told.insert(replica, told);
+                assert!(before.is_none_or(|before| before == told), "{replica}");
             }
             Some(Flaw::Damaged(damage)) => assert_eq!(content.damage, Some(damage)),
+        }
+    }
+
+    /// A recovery may have used what it was told, and shown it: the next one must find it.
+    fn assert_kept(&mut self) {
+        for (replica, told) in self.told.clone() {
+            let content = self.held(replica);
+            let kept = content.map(|content| (content.closed, content.bytes, content.crc));
+            assert_eq!(kept, Some(told), "{replica} is not what was told of it");
+            assert_eq!(content.unwrap().damage, None, "{replica}");
         }
     }
 
@@ -363,6 +385,10 @@ impl Model {
         }
         let is_buffered = self.rig.config.durability == Durability::Buffered;
         let may_lose = is_buffered && (lost_cache || has_failed);
+        if may_lose {
+            self.told.clear();
+        }
+        self.assert_kept();
         let known = std::mem::take(&mut self.known);
         for (&replica, known) in &known {
             self.check(replica, known, may_lose);
@@ -453,6 +479,8 @@ impl crate::testing::MemoryStorage {
     }
 }
 
+const FINISH_SYNC: Operation = Operation::FinishSync { scope: Scope::All };
+
 fn replicas() -> impl Strategy<Value = ReplicaId> {
     (1..3_u32, 1..5_u64).prop_map(|(log, segment_id)| replica(log, segment_id))
 }
@@ -470,9 +498,9 @@ fn operations() -> impl Strategy<Value = Operation> {
         30 => append.prop_map(|(replica, bytes, closes, how)| Operation::Append { replica, bytes, closes, how }),
         4 => replicas().prop_map(Operation::Free),
         3 => log.clone().prop_map(Operation::KeepAlive),
-        1 => log.clone().prop_map(Operation::Recover),
+        2 => log.clone().prop_map(Operation::Recover),
         1 => log.prop_map(Operation::Forget),
-        12 => Just(Operation::FinishSync),
+        12 => prop_oneof![Just(Scope::All), Just(Scope::Superblock)].prop_map(|scope| Operation::FinishSync { scope }),
         5 => (0..300_u64).prop_map(|ms| Operation::Wait { ms }),
         2 => prop::option::of(any::<u8>()).prop_map(|cut| Operation::ProcessCrash { cut }),
         3 => any::<u64>().prop_map(|seed| Operation::PowerLoss { seed }),
@@ -505,22 +533,22 @@ fn what_a_failed_sync_left_in_the_page_cache_is_not_durable_because_of_an_orderl
             append(other, 486, false),
             append(third, 0, false),
             append(one, 1, false),
-            Operation::FinishSync,
-            Operation::FinishSync,
+            FINISH_SYNC,
+            FINISH_SYNC,
             append(other, 614, false),
             // Of the second header of what was acknowledged.
             Operation::Fault {
                 writes: false,
                 syncs: true,
             },
-            Operation::FinishSync,
+            FINISH_SYNC,
             Operation::ProcessCrash { cut: None },
             Operation::CloseInOrder { power_loss: false },
             append(third, 512, false),
             append(third, 0, true),
             append(one, 1, false),
             append(other, 0, true),
-            Operation::FinishSync,
+            FINISH_SYNC,
             Operation::Recover(one.log),
             Operation::PowerLoss { seed },
         ];
