@@ -184,7 +184,7 @@ fn an_append_that_is_taken_after_fencing_is_found() {
 
 #[test]
 fn a_fenced_backup_that_tells_of_what_it_can_lose_is_found() {
-    assert_found_with_replicas(Bug::TellOfUnsynced, 100, &[TELLS]);
+    assert_found_with_replicas(Bug::TellOfUnsynced, 300, &[TELLS]);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_result_that_a_replay_passes_over_is_found() {
 
 #[test]
 fn a_torn_frame_that_is_believed_is_found() {
-    assert_found_with_replicas(Bug::BelieveTornFrame, 300, &["not over", WRONG]);
+    assert_found_with_replicas(Bug::BelieveTornFrame, 600, &["not over", WRONG]);
 }
 
 #[test]
