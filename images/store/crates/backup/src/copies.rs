@@ -84,6 +84,12 @@ impl Copies {
         (place, sequence)
     }
 
+    /// The newest is written once more where it is: twice, it would count as settled. The place, and its sequence number.
+    pub fn again(&mut self, syncs: &Syncs) -> (usize, u64) {
+        self.places[self.newest].written = syncs.begun;
+        (self.newest, self.sequence())
+    }
+
     /// Neither what is durable nor what a sync carries.
     fn next_place(&self, syncs: &Syncs) -> usize {
         if self.places[self.newest].written == syncs.begun {

@@ -129,7 +129,11 @@ impl Frame {
         if let Some(content) = self.content {
             device.rewrite(device.layout.data(self.number), content.bytes)?;
         }
-        self.write_header(self.content, device)
+        let mut copies = self.copies;
+        let place = copies.again(&device.syncs);
+        self.put_header(place, self.content, device)?;
+        self.copies = copies;
+        Ok(())
     }
 
     /// How many syncs must have been completed until no crash makes it other than it is now.
@@ -212,16 +216,25 @@ impl Frame {
         device: &mut Device<S>,
     ) -> Result<(), StorageError> {
         let mut copies = self.copies;
-        let (place, sequence) = copies.advance(&device.syncs);
+        let place = copies.advance(&device.syncs);
+        self.put_header(place, content, device)?;
+        (self.copies, self.content) = (copies, content);
+        Ok(())
+    }
+
+    fn put_header<S: Storage>(
+        &self,
+        (place, sequence): (usize, u64),
+        content: Option<Content>,
+        device: &mut Device<S>,
+    ) -> Result<(), StorageError> {
         let header = Header {
             cluster_id: device.cluster_id,
             sequence,
             content,
         };
         let at = device.layout.header(self.number, place);
-        device.storage.write(at, &header.encode())?;
-        (self.copies, self.content) = (copies, content);
-        Ok(())
+        device.storage.write(at, &header.encode())
     }
 
     /// A sync is about to begin. A header that the last one has made durable is written a second time.

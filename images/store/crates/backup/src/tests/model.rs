@@ -556,6 +556,35 @@ fn what_a_failed_sync_left_in_the_page_cache_is_not_durable_because_of_an_orderl
     }
 }
 
+/// Once found by chance: what was written again for a recovery, by a sync that failed as well, had its header twice, and so counted as durable.
+#[test]
+fn what_was_written_again_in_vain_is_not_durable() {
+    let one = replica(1, 1);
+    let append = |bytes| Operation::Append {
+        replica: one,
+        bytes,
+        closes: false,
+        how: How::Next,
+    };
+    for seed in (0..200_u64).map(|seed| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+        let operations = [
+            append(0),
+            append(1),
+            Operation::Fault {
+                writes: false,
+                syncs: true,
+            },
+            FINISH_SYNC,
+            Operation::Recover(one.log),
+            FINISH_SYNC,
+            Operation::ProcessCrash { cut: None },
+            append(0),
+            Operation::PowerLoss { seed },
+        ];
+        run(Durability::Flushed, &operations).finish();
+    }
+}
+
 /// PROPTEST_CASES asks for another number.
 fn cases() -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok();
