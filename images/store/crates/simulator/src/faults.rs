@@ -405,7 +405,7 @@ impl World {
         if why.contains("taken for dead") {
             self.coverage.hit("deposed servers that ended");
             self.crash_server(server);
-        } else if self.has_builds() && why.contains("there is no way back") {
+        } else if self.has_builds() && self.is_too_old(server, why) {
             self.server_is_too_old(server);
         } else {
             self.storage_refused(server, why);

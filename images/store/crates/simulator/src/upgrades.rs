@@ -208,6 +208,13 @@ impl World {
         }
     }
 
+    /// Whether a server ends because the store has left its build behind: the coordinator says so, or its own disk, while the store is made again by
+    /// somebody who does not know yet which format was in force.
+    pub fn is_too_old(&self, server: usize, why: &str) -> bool {
+        let reads_it = self.servers[server].formats.reads(self.upgrades.in_force);
+        why.contains("there is no way back") || !reads_it && why.contains("and this build reads")
+    }
+
     /// A server of a build that the store has left behind was not let in: somebody starts the right one.
     pub fn server_is_too_old(&mut self, server: usize) {
         self.coverage.hit("servers of an old build refused");

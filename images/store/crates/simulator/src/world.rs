@@ -130,6 +130,8 @@ const SETTLE: u64 = 5 * SECOND;
 const OVERWRITTEN_STEP: u64 = 256;
 /// Events after which a run is taken for one that goes round in circles.
 const MAX_EVENTS: u64 = 5_000_000;
+/// The same with datagrams, of which each is one, and each round of a port: clients that are told to come again do so faster.
+const MAX_EVENTS_WITH_DATAGRAMS: u64 = 20_000_000;
 /// The same where nobody leads for minutes, and clients are told to come again thousands of times in a second.
 const MAX_EVENTS_WITHOUT_LEADER: u64 = 60_000_000;
 
@@ -377,6 +379,7 @@ impl World {
             self.handled += 1;
             let max_events = match self.scenario.fail_over {
                 Some(_) => MAX_EVENTS_WITHOUT_LEADER,
+                None if self.scenario.fast.is_some() => MAX_EVENTS_WITH_DATAGRAMS,
                 None => MAX_EVENTS,
             };
             if self.handled > max_events {
