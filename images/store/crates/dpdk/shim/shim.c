@@ -3,11 +3,15 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <rte_bus.h>
+#include <rte_dev.h>
+#include <rte_devargs.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -18,7 +22,10 @@
 
 #define MAX_BURST 64
 
-_Static_assert(RTE_VER_YEAR >= 21, "the names of this interface came with DPDK 21.11");
+_Static_assert(RTE_VER_YEAR >= 22, "the names of this interface came with DPDK 22.11");
+
+/* By number of the port: its driver has asked for it to be opened anew. */
+static atomic_int wants_anew[RTE_MAX_ETHPORTS];
 
 int rcbox_eal_init(int argc, char **argv)
 {
@@ -145,8 +152,96 @@ int rcbox_port_start(struct rcbox_start *start, void *pool, const char **step)
 	return rte_eth_dev_start(start->port);
 }
 
+/* In the EAL's thread for interrupts. */
+static int on_reset(uint16_t port, enum rte_eth_event_type event, void *argument, void *result)
+{
+	(void)event, (void)argument, (void)result;
+	if (port < RTE_MAX_ETHPORTS)
+		atomic_store(&wants_anew[port], 1);
+	return 0;
+}
+
+int rcbox_port_watch(uint16_t port)
+{
+	if (port >= RTE_MAX_ETHPORTS)
+		return -ENODEV;
+	atomic_store(&wants_anew[port], 0);
+	return rte_eth_dev_callback_register(port, RTE_ETH_EVENT_INTR_RESET, on_reset, NULL);
+}
+
+int rcbox_port_wants_anew(uint16_t port)
+{
+	return port < RTE_MAX_ETHPORTS && atomic_exchange(&wants_anew[port], 0);
+}
+
+static void unwatch(uint16_t port)
+{
+	/* It fails where nobody watches. */
+	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RESET, on_reset, NULL);
+}
+
+static int copy(char *to, size_t size, const char *from)
+{
+	int length = snprintf(to, size, "%s", from);
+	return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+}
+
+int rcbox_port_place(uint16_t port, struct rcbox_place *place)
+{
+	struct rte_eth_dev_info device;
+	const struct rte_devargs *arguments;
+	char name[RTE_ETH_NAME_MAX_LEN];
+	uint16_t other;
+	int ports = 0, result;
+
+	memset(place, 0, sizeof(*place));
+	if ((result = rte_eth_dev_info_get(port, &device)) != 0)
+		return result;
+	if (device.device == NULL || rte_dev_bus(device.device) == NULL)
+		return -ENOTSUP;
+	/* The others would go with it. */
+	RTE_ETH_FOREACH_DEV_OF(other, device.device)
+		ports++;
+	if (ports != 1)
+		return -ENOTSUP;
+	if ((result = rte_eth_dev_get_name_by_port(port, name)) != 0)
+		return result;
+	arguments = rte_dev_devargs(device.device);
+	if ((result = copy(place->bus, sizeof(place->bus), rte_bus_name(rte_dev_bus(device.device)))) != 0 ||
+	    (result = copy(place->device, sizeof(place->device), rte_dev_name(device.device))) != 0 ||
+	    (result = copy(place->port, sizeof(place->port), name)) != 0)
+		return result;
+	return copy(place->arguments, sizeof(place->arguments), arguments != NULL && arguments->args != NULL ? arguments->args : "");
+}
+
+int rcbox_port_remove(uint16_t port)
+{
+	struct rte_eth_dev_info device;
+	int result;
+
+	if ((result = rte_eth_dev_info_get(port, &device)) != 0)
+		return result;
+	unwatch(port);
+	/* A driver closes what it loses; one that cannot stop has nothing to stop. */
+	rte_eth_dev_stop(port);
+	return rte_dev_remove(device.device);
+}
+
+int rcbox_port_probe(const struct rcbox_place *place)
+{
+	uint16_t port;
+	int result = rte_eal_hotplug_add(place->bus, place->device, place->arguments);
+
+	/* It may be there: its port was not asked for yet. */
+	if (result != 0 && result != -EEXIST)
+		return result;
+	result = rte_eth_dev_get_port_by_name(place->port, &port);
+	return result != 0 ? result : port;
+}
+
 void rcbox_port_close(uint16_t port)
 {
+	unwatch(port);
 	/* Neither can be helped when it fails: the port is being given up. */
 	if (rte_eth_dev_stop(port) == 0)
 		rte_eth_dev_close(port);

@@ -47,6 +47,14 @@ struct rcbox_stats {
 	uint64_t rx_missed, rx_errors, tx_errors, rx_no_buffer;
 };
 
+/* Where a port comes from, to find it again. */
+struct rcbox_place {
+	char bus[32];
+	char device[64];
+	char arguments[256];
+	char port[64];
+};
+
 /* Results below 0 are negative error numbers. */
 int rcbox_eal_init(int argc, char **argv);
 int numa_available(void);
@@ -61,6 +69,13 @@ int rcbox_port_info(uint16_t port, struct rcbox_info *info);
 /* On an error, *step says what failed. */
 int rcbox_port_start(struct rcbox_start *start, void *pool, const char **step);
 void rcbox_port_close(uint16_t port);
+/* Whether the driver has asked since the last time that the port be opened anew. Works between watch and close. */
+int rcbox_port_watch(uint16_t port);
+int rcbox_port_wants_anew(uint16_t port);
+int rcbox_port_place(uint16_t port, struct rcbox_place *place);
+/* Closes a port and gives its device back; then takes the device again: the number of its port. */
+int rcbox_port_remove(uint16_t port);
+int rcbox_port_probe(const struct rcbox_place *place);
 int rcbox_port_link(uint16_t port, uint32_t *speed_mbps);
 int rcbox_port_stats(uint16_t port, struct rcbox_stats *stats);
 /* Whatever goes to a UDP port goes to a queue; *why gets a text that stays. */

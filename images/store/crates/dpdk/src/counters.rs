@@ -88,6 +88,10 @@ impl Counters {
         self.counts[count as usize].store(number, Ordering::Relaxed);
     }
 
+    pub fn get(&self, count: Count) -> u64 {
+        self.counts[count as usize].load(Ordering::Relaxed)
+    }
+
     pub fn values(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = Count::ALL
             .iter()

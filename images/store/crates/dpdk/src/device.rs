@@ -2,19 +2,23 @@
 
 use std::hint::spin_loop;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use frames::{HEADERS_BYTES, IPV4_BYTES, Interface, Limits, Route, UDP_BYTES};
+use frames::{HEADERS_BYTES, IPV4_BYTES, Interface, Limits, Mac, Route, UDP_BYTES};
 use transport::datagram::BURST;
 
-use crate::counters::Counters;
+use crate::counters::{Count, Counters};
 use crate::eal::Eal;
 use crate::ffi::{Buffer, Flow, Pool, PortInfo, PortStats, RunningPort, Start};
+use crate::gate::Gate;
+use crate::keeper::{self, Keeper};
 use crate::options::is_pci_address;
 use crate::receiver::Receiver;
 use crate::sender::{MAX_PENDING, Sender};
+use crate::watch::Seen;
 
 /// Frames that wait for a lane, received by another.
 const RING: usize = 256;
@@ -22,6 +26,8 @@ const RX_DESCRIPTORS: u16 = 1024;
 const TX_DESCRIPTORS: u16 = 512;
 /// What a thread's cache of a pool may hold back.
 const CACHED: u32 = 384;
+/// Within which a lane answers that wants to; each polls all the time.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// VLAN tag and check sequence, for which a buffer must have room beside the headers.
 const FRAME_EXTRA_BYTES: u16 = 14 + 4 + 4;
 /// The MTU that every IPv4 host takes, and the largest that is common.
@@ -78,15 +84,31 @@ pub(crate) struct Slot {
 
 const NO_PORT: u32 = u32::MAX;
 
+/// A rule by which the NIC puts what comes to a UDP port into a queue.
+struct Rule {
+    udp_port: u16,
+    queue: u16,
+    flow: Flow,
+}
+
 /// What all lanes of a device share. Dropped after the last of them.
 pub(crate) struct Port {
     pub running: RunningPort,
-    pub us: Interface,
+    pub gate: Gate,
     pub route: Route,
     pub mtu: u16,
     pub slots: Box<[Slot]>,
+    /// Its first bytes.
+    mac: AtomicU64,
     info: PortInfo,
-    flows: Mutex<Vec<Flow>>,
+    /// Whoever adds a lane or opens the port anew has them.
+    rules: Mutex<Vec<Rule>>,
+    /// Lane 0 is to say that we are here.
+    announce: AtomicBool,
+    /// It sends nothing, though it shows a link.
+    dead: AtomicBool,
+    /// To open it anew, with success or without.
+    attempts: AtomicU64,
     common: TryLock,
     tx: Box<[TryLock]>,
     /// Last: DPDK is cleaned up after its ports.
@@ -95,16 +117,19 @@ pub(crate) struct Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        let flows = self.flows.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for flow in flows.drain(..) {
-            self.running.unsteer(flow);
+        let rules = self.rules.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for rule in rules.drain(..) {
+            self.running.unsteer(rule.flow);
         }
     }
 }
 
 /// A port that has started.
 pub struct Device {
+    /// Of a NIC. Before the port: it ends first.
+    _keeper: Option<Keeper>,
     port: Arc<Port>,
+    mac_is_sure: bool,
 }
 
 impl Device {
@@ -134,6 +159,11 @@ impl Device {
         })?;
         let running = RunningPort::new(start, pool)
             .map_err(|error| describe(format!("it does not start; {error}")))?;
+        let is_kept = is_pci_address(&info.name) && running.can_be_opened_anew();
+        let (mac, mac_is_sure) = match is_kept {
+            true => keeper::settle(&running, options.ip, &info),
+            false => (info.mac, true),
+        };
         let slot = |_| Slot {
             udp_port: AtomicU32::new(NO_PORT),
             ring: OnceLock::new(),
@@ -145,10 +175,8 @@ impl Device {
                 .map(|_| TryLock::default())
                 .collect(),
             running,
-            us: Interface {
-                ip: options.ip,
-                mac: info.mac,
-            },
+            gate: Gate::new(options.lanes),
+            mac: AtomicU64::new(packed(mac)),
             route: Route {
                 us: options.ip,
                 prefix_bits: options.prefix_bits,
@@ -157,12 +185,19 @@ impl Device {
             mtu: options.mtu,
             slots: (0..options.lanes).map(slot).collect(),
             info,
-            flows: Mutex::default(),
+            rules: Mutex::default(),
+            announce: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            attempts: AtomicU64::new(0),
             common: TryLock::default(),
             _eal: eal.clone(),
         };
+        let port = Arc::new(port);
+        let keeper = is_kept.then(|| Keeper::start(&port)).transpose()?;
         Ok(Device {
-            port: Arc::new(port),
+            _keeper: keeper,
+            port,
+            mac_is_sure,
         })
     }
 
@@ -181,26 +216,36 @@ impl Device {
         let (to_ring, ring) = sync_channel(if lanes > 1 { RING } else { 0 });
         {
             // One at a time.
-            let mut flows = self
-                .port
-                .flows
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut rules = self.port.rules();
             if self.port.lane_of(udp_port).is_some() {
                 return Err(format!("UDP port {udp_port} has a lane already"));
             }
             if slot.ring.set(to_ring).is_err() {
                 return Err(format!("lane {index} is in use already"));
             }
-            let steering = self.port.steer(index, udp_port, &mut flows);
+            let steering = self.port.steer(index, udp_port, &mut rules);
             let _ = slot.steering.set(steering);
             slot.udp_port.store(udp_port.into(), Ordering::Release);
+            let ring = (lanes > 1).then_some(ring);
+            let own_queue = slot.steering.get() == Some(&Steering::Nic);
+            let receiver = Receiver::new(Arc::clone(&self.port), index, udp_port, ring, own_queue);
+            let sender = Sender::new(Arc::clone(&self.port), index, udp_port, Limits::default());
+            Ok((receiver, sender))
         }
-        let ring = (lanes > 1).then_some(ring);
-        let own_queue = slot.steering.get() == Some(&Steering::Nic);
-        let receiver = Receiver::new(Arc::clone(&self.port), index, udp_port, ring, own_queue);
-        let sender = Sender::new(Arc::clone(&self.port), index, udp_port, Limits::default());
-        Ok((receiver, sender))
+    }
+
+    /// Closes the port, takes it again and starts it with what it had; lanes stay. What was on its way is lost. For a port that is dead, which
+    /// is found out without being asked: see `keeper.rs`.
+    ///
+    /// # Errors
+    /// It is not there any more, or does not start; lanes get and send nothing until it is tried again. Or a lane did not answer: nothing was done.
+    pub fn open_anew(&self) -> Result<(), String> {
+        self.port.open_anew()
+    }
+
+    /// How often it was tried to open its port anew, since it was dead.
+    pub fn opened_anew(&self) -> u64 {
+        self.port.attempts.load(Ordering::Relaxed)
     }
 
     /// How frames find lane `index`, once it is there.
@@ -208,25 +253,33 @@ impl Device {
         self.port.slots.get(usize::from(index))?.steering.get()
     }
 
+    /// As it was when it was taken: see [`Device::mac`].
     pub fn info(&self) -> &PortInfo {
         &self.port.info
     }
 
     pub fn ip(&self) -> Ipv4Addr {
-        self.port.us.ip
+        self.port.us().ip
     }
 
-    pub fn mac(&self) -> frames::Mac {
-        self.port.us.mac
+    /// Now: another one may come when the port is opened anew.
+    pub fn mac(&self) -> Mac {
+        self.port.us().mac
+    }
+
+    /// Whether the address that the port had at first is the one that it will have: it was seen to work with it.
+    pub fn mac_is_sure(&self) -> bool {
+        self.mac_is_sure
     }
 
     pub fn mtu(&self) -> u16 {
         self.port.mtu
     }
 
-    /// Whether the port has a link, and its speed in Mbit/s; 0: unknown. Reading it can take a NIC's driver milliseconds: not for a thread that polls.
+    /// Whether the port has a link, as far as it is of use, and its speed in Mbit/s; 0: unknown. Reading it can take a NIC's driver milliseconds: not for a thread that polls.
     pub fn link(&self) -> (bool, u32) {
-        self.port.running.link()
+        let (up, speed_mbps) = self.port.running.link();
+        (up && !self.port.is_dead(), speed_mbps)
     }
 
     /// What the port itself has counted.
@@ -248,6 +301,89 @@ impl Device {
 }
 
 impl Port {
+    pub fn us(&self) -> Interface {
+        Interface {
+            ip: self.route.us,
+            mac: unpacked(self.mac.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn rules(&self) -> MutexGuard<'_, Vec<Rule>> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Once each time that somebody has wanted it.
+    pub fn is_to_announce(&self) -> bool {
+        self.announce.load(Ordering::Relaxed) && self.announce.swap(false, Ordering::Relaxed)
+    }
+
+    pub fn want_announcement(&self) {
+        self.announce.store(true, Ordering::Relaxed);
+    }
+
+    pub fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    pub fn seen(&self) -> Seen {
+        let stats = self.running.stats();
+        let slots = self.slots.iter();
+        Seen {
+            link_up: self.running.link().0,
+            asked: self.running.wants_anew(),
+            taken: slots.map(|slot| slot.counters.get(Count::Sent)).sum(),
+            left: stats.tx_packets,
+            received: stats.rx_packets,
+        }
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed)
+    }
+
+    pub fn set_dead(&self, dead: bool) {
+        self.dead.store(dead, Ordering::Relaxed);
+    }
+
+    pub fn open_anew(&self) -> Result<(), String> {
+        if !self.running.can_be_opened_anew() {
+            return Err("its device is not its own, or cannot be named".to_owned());
+        }
+        let mut rules = self.rules();
+        if !self.gate.close(PATIENCE) {
+            return Err("one of its lanes is not polled".to_owned());
+        }
+        self.attempts.fetch_add(1, Ordering::Relaxed);
+        let wanted = rules.drain(..).map(|rule| {
+            self.running.unsteer(rule.flow);
+            (rule.udp_port, rule.queue)
+        });
+        let wanted: Vec<(u16, u16)> = wanted.collect();
+        // When it fails, lanes stay outside: there is nothing to poll.
+        let mac = self.running.open_anew()?;
+        let us = Interface { mac, ..self.us() };
+        // A virtual function has an address of its own making until its physical function has answered.
+        if is_pci_address(&self.info.name)
+            && self.running.link().0
+            && !keeper::sends(&self.running, us)
+        {
+            return Err("still nothing leaves it".to_owned());
+        }
+        self.mac.store(packed(mac), Ordering::Relaxed);
+        for (udp_port, queue) in wanted {
+            // Without its rule, a lane gets its frames from the one that gets all the rest.
+            if let Ok(flow) = self.running.steer(udp_port, queue) {
+                rules.push(Rule {
+                    udp_port,
+                    queue,
+                    flow,
+                });
+            }
+        }
+        self.gate.open();
+        Ok(())
+    }
+
     /// The lane that receives at a UDP port.
     pub fn lane_of(&self, udp_port: u16) -> Option<usize> {
         let mut slots = self.slots.iter();
@@ -279,7 +415,7 @@ impl Port {
         }
     }
 
-    fn steer(&self, index: u16, udp_port: u16, flows: &mut Vec<Flow>) -> Steering {
+    fn steer(&self, index: u16, udp_port: u16, rules: &mut Vec<Rule>) -> Steering {
         // Whatever nobody asked for comes into queue 0.
         if index == 0 {
             return Steering::Common(
@@ -294,12 +430,26 @@ impl Port {
         }
         match self.running.steer(udp_port, index) {
             Ok(flow) => {
-                flows.push(flow);
+                rules.push(Rule {
+                    udp_port,
+                    queue: index,
+                    flow,
+                });
                 Steering::Nic
             }
             Err(error) => Steering::Common(error),
         }
     }
+}
+
+fn packed(mac: Mac) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+fn unpacked(packed: u64) -> Mac {
+    let [a, b, c, d, e, f, _, _] = packed.to_le_bytes();
+    [a, b, c, d, e, f]
 }
 
 /// How often a sender looks again for a queue that another one has: about as long as that one needs for a burst.

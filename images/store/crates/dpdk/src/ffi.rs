@@ -3,6 +3,7 @@
 //! What the types do not say: buffers must be gone before the port whose pool they come from. Those who hold buffers hold the port, too.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `struct rcbox_buffer`.
 #[repr(C)]
@@ -31,6 +32,15 @@ struct RawInfo {
     has_tx_sums: u32,
     has_rx_sums: u32,
     has_link_interrupt: u32,
+}
+
+/// Where a port comes from; `struct rcbox_place`.
+#[repr(C)]
+struct RawPlace {
+    bus: [c_char; 32],
+    device: [c_char; 64],
+    arguments: [c_char; 256],
+    port: [c_char; 64],
 }
 
 /// What a port is configured with; `struct rcbox_start`.
@@ -73,6 +83,11 @@ unsafe extern "C" {
     fn rcbox_port_info(port: u16, info: *mut RawInfo) -> c_int;
     fn rcbox_port_start(start: *mut Start, pool: *mut c_void, step: *mut *const c_char) -> c_int;
     fn rcbox_port_close(port: u16);
+    fn rcbox_port_watch(port: u16) -> c_int;
+    fn rcbox_port_wants_anew(port: u16) -> c_int;
+    fn rcbox_port_place(port: u16, place: *mut RawPlace) -> c_int;
+    fn rcbox_port_remove(port: u16) -> c_int;
+    fn rcbox_port_probe(place: *const RawPlace) -> c_int;
     fn rcbox_port_link(port: u16, speed_mbps: *mut u32) -> c_int;
     fn rcbox_port_stats(port: u16, stats: *mut PortStats) -> c_int;
     fn rcbox_flow_udp(port: u16, udp_port: u16, queue: u16, why: *mut *const c_char)
@@ -252,29 +267,109 @@ impl Drop for Pool {
     }
 }
 
+/// Starts a port; with as many descriptors as it takes.
+fn start_port(mut start: Start, pool: &Pool) -> Result<Start, String> {
+    let mut step = std::ptr::null();
+    // SAFETY: the pool outlives the port; the others are written while this lasts.
+    let result = unsafe { rcbox_port_start(&raw mut start, pool.0, &raw mut step) };
+    check(result).map_err(|error| format!("{}: {error}", text(step)))?;
+    Ok(start)
+}
+
+fn place(port: u16) -> Result<RawPlace, String> {
+    // SAFETY: bytes, for which zeros are values.
+    let mut place: RawPlace = unsafe { std::mem::zeroed() };
+    // SAFETY: of any number of a port; writes texts that end with 0.
+    let result = unsafe { rcbox_port_place(port, &raw mut place) };
+    check(result).map_err(|error| {
+        format!("it cannot be opened anew, since its device is not its own: {error}")
+    })?;
+    Ok(place)
+}
+
 /// A port that has started, with the queues that it has. Dropped, it is closed.
 pub struct RunningPort {
     pub start: Start,
+    /// How to find its device again; else why that is not possible.
+    place: Result<RawPlace, String>,
+    /// That DPDK has it: not between an attempt to open it anew that has failed and the next. Whoever asks the driver something holds this.
+    present: Mutex<bool>,
     /// Behind the port, so that it goes last.
     pub pool: Pool,
 }
 
+/// One port after the other: each gets the number back that it had.
+static ANEW: Mutex<()> = Mutex::new(());
+
 impl RunningPort {
-    pub fn new(mut start: Start, pool: Pool) -> Result<RunningPort, String> {
-        let mut step = std::ptr::null();
-        // SAFETY: the pool outlives the port; the others are written while this lasts.
-        let result = unsafe { rcbox_port_start(&raw mut start, pool.0, &raw mut step) };
-        if result < 0 {
-            // SAFETY: a port that could not be started may be closed.
-            unsafe { rcbox_port_close(start.port) };
-            return Err(format!("{}: {}", text(step), failure(result)));
+    pub fn new(start: Start, pool: Pool) -> Result<RunningPort, String> {
+        let mut running = RunningPort {
+            start,
+            place: place(start.port),
+            present: Mutex::new(true),
+            pool,
+        };
+        running.start = start_port(start, &running.pool)?;
+        running.watch();
+        Ok(running)
+    }
+
+    /// Whether its device is its own, and can be found again.
+    pub fn can_be_opened_anew(&self) -> bool {
+        self.place.is_ok()
+    }
+
+    /// Gives the device back, takes it again, and starts the port with what it had: its hardware address afterwards, which may be another.
+    /// Nobody may receive or send meanwhile, and rules of the NIC are gone: the caller sees to that.
+    pub fn open_anew(&self) -> Result<[u8; 6], String> {
+        let place = self.place.as_ref().map_err(Clone::clone)?;
+        let _one = ANEW.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.present();
+        if std::mem::take(&mut *present) {
+            // SAFETY: the port is ours. What remains when this fails is asked for again below.
+            unsafe { rcbox_port_remove(self.start.port) };
         }
-        Ok(RunningPort { start, pool })
+        // SAFETY: its texts end with 0.
+        let number = unsafe { rcbox_port_probe(place) };
+        check(number).map_err(|error| format!("its device is not there: {error}"))?;
+        if number != c_int::from(self.start.port) {
+            return Err(format!(
+                "it has become port {number}, and was {}",
+                self.start.port
+            ));
+        }
+        *present = true;
+        start_port(self.start, &self.pool)?;
+        self.watch();
+        Ok(port_info(self.start.port)?.mac)
+    }
+
+    fn watch(&self) {
+        // SAFETY: the port is there. A driver that never says anything is watched in vain.
+        unsafe { rcbox_port_watch(self.start.port) };
+    }
+
+    /// Whether the driver has asked since the last time that it be opened anew.
+    pub fn wants_anew(&self) -> bool {
+        // SAFETY: any number is well.
+        unsafe { rcbox_port_wants_anew(self.start.port) != 0 }
+    }
+
+    fn present(&self) -> MutexGuard<'_, bool> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_present(&self) -> bool {
+        *self.present()
     }
 
     /// Whether the link is up, and its speed in Mbit/s, if the driver tells (0: it does not).
     pub fn link(&self) -> (bool, u32) {
         let mut speed = 0;
+        let present = self.present();
+        if !*present {
+            return (false, speed);
+        }
         // SAFETY: the port lives.
         let up = unsafe { rcbox_port_link(self.start.port, &raw mut speed) };
         (up == 1, speed)
@@ -282,6 +377,10 @@ impl RunningPort {
 
     pub fn stats(&self) -> PortStats {
         let mut stats = PortStats::default();
+        let present = self.present();
+        if !*present {
+            return stats;
+        }
         // SAFETY: the port lives. Drivers that count nothing leave zeros.
         unsafe { rcbox_port_stats(self.start.port, &raw mut stats) };
         stats
@@ -347,8 +446,10 @@ impl RunningPort {
 
 impl Drop for RunningPort {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it any more.
-        unsafe { rcbox_port_close(self.start.port) };
+        if self.is_present() {
+            // SAFETY: nobody else has it any more.
+            unsafe { rcbox_port_close(self.start.port) };
+        }
     }
 }
 

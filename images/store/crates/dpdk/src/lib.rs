@@ -10,9 +10,12 @@ mod device;
 mod eal;
 #[allow(unsafe_code)]
 mod ffi;
+mod gate;
+mod keeper;
 mod options;
 mod receiver;
 mod sender;
+mod watch;
 
 pub use counters::Count;
 pub use device::{Device, DeviceOptions, Steering};

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver as Ring;
 
 use frames::arp::Operation;
-use frames::{Frame, Mac, decode};
+use frames::{Frame, Interface, Mac, decode};
 use transport::datagram::{BURST, Datagram, Receive, Transmit};
 
 use crate::counters::{Count, Counters};
 use crate::device::Port;
 use crate::ffi::{Buffer, Buffers, register_thread};
+use crate::gate::{Entry, Pass, Side};
 
 /// Peers whose station need not be told again.
 const SEEN: usize = 64;
@@ -35,6 +36,8 @@ pub struct Receiver {
     ring: Option<Ring<Buffer>>,
     found: Vec<Found>,
     port: Arc<Port>,
+    pass: Pass,
+    us: Interface,
     lane: u16,
     udp_port: u16,
     /// The NIC steers for us.
@@ -57,6 +60,8 @@ impl Receiver {
             buffers: Buffers::with_capacity(BURST),
             ring,
             found: Vec::with_capacity(BURST),
+            pass: port.gate.admit(lane, Side::Receives),
+            us: port.us(),
             port,
             lane,
             udp_port,
@@ -73,7 +78,7 @@ impl Receiver {
     }
 
     /// Fills the buffers: first with what other lanes have for this one, of which there is `true`.
-    fn take(&mut self) -> usize {
+    fn take(&mut self, sender: &mut dyn Transmit) -> usize {
         while self.buffers.len() < BURST
             && let Some(buffer) = self.ring.as_ref().and_then(|ring| ring.try_recv().ok())
         {
@@ -81,6 +86,15 @@ impl Receiver {
         }
         let handed_over = self.buffers.len();
         let room = BURST - handed_over;
+        match self.port.gate.enter(&mut self.pass) {
+            Entry::Open => {}
+            Entry::Anew => {
+                self.us = self.port.us();
+                // Before it is to answer what comes.
+                sender.flush();
+            }
+            Entry::Closed => return handed_over,
+        }
         let (port, buffers) = (&*self.port, &mut self.buffers);
         if self.own_queue {
             port.running.receive(self.lane, buffers, room);
@@ -95,7 +109,7 @@ impl Receiver {
         let Some(buffer) = self.buffers.get(index) else {
             return;
         };
-        match decode(buffer.bytes(), self.port.us, buffer.checked()) {
+        match decode(buffer.bytes(), self.us, buffer.checked()) {
             Err(why) => self.counters().refuse(why),
             Ok(Frame::Arp(arp)) => {
                 sender.observe(buffer.bytes());
@@ -178,6 +192,12 @@ impl Receiver {
     }
 }
 
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.port.gate.leave(&self.pass);
+    }
+}
+
 impl Receive for Receiver {
     fn poll(&mut self, sender: &mut dyn Transmit) -> usize {
         if !self.registered {
@@ -186,7 +206,7 @@ impl Receive for Receiver {
         }
         self.found.clear();
         self.buffers.clear();
-        let handed_over = self.take();
+        let handed_over = self.take(sender);
         for index in 0..self.buffers.len() {
             self.sort(index, index < handed_over, sender);
         }

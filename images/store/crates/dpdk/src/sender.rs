@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use frames::arp::Arp;
 use frames::{
-    Checked, Frame, HEADERS_BYTES, Limits, Mac, Neighbours, Sending, Sums, Template, decode,
-    set_station,
+    Checked, Frame, HEADERS_BYTES, Interface, Limits, Mac, Neighbours, Sending, Sums, Template,
+    decode, set_station,
 };
 use transport::datagram::{BURST, Transmit};
 
 use crate::counters::{Count, Counters};
 use crate::device::{Port, max_payload_bytes};
 use crate::ffi::{Buffer, Buffers};
+use crate::gate::{Entry, Pass, Side};
 
 /// Frames that wait for the port to take them: of a link that is down, for example.
 pub(crate) const MAX_PENDING: usize = 512;
@@ -29,6 +30,8 @@ pub struct Sender {
     pending: Buffers,
     neighbours: Neighbours<Buffer>,
     port: Arc<Port>,
+    pass: Pass,
+    us: Interface,
     lane: u16,
     template: Template,
     start: Instant,
@@ -40,16 +43,14 @@ pub struct Sender {
 
 impl Sender {
     pub(crate) fn new(port: Arc<Port>, lane: u16, udp_port: u16, limits: Limits) -> Sender {
-        let sums = if port.running.start.tx_sums != 0 {
-            Sums::Nic
-        } else {
-            Sums::Software
-        };
+        let us = port.us();
         let mut sender = Sender {
             stash: Buffers::with_capacity(BURST),
             pending: Buffers::with_capacity(MAX_PENDING),
             neighbours: Neighbours::new(port.route, limits),
-            template: Template::new(port.us, udp_port, sums),
+            template: template(&port, us, udp_port),
+            pass: port.gate.admit(lane, Side::Sends),
+            us,
             port,
             lane,
             start: Instant::now(),
@@ -57,12 +58,31 @@ impl Sender {
             turns: 0,
             asks: Vec::new(),
         };
-        // One says for all that we are here: to switches, and to those who knew our address elsewhere.
-        if lane == 0 {
-            let announcement = Arp::announcement(sender.port.us);
-            sender.put_arp(&announcement);
-        }
+        sender.announce();
         sender
+    }
+
+    /// One says for all that we are here: to switches, and to those who knew our address elsewhere.
+    fn announce(&mut self) {
+        if self.lane == 0 {
+            let announcement = Arp::announcement(self.us);
+            self.put_arp(&announcement);
+        }
+    }
+
+    /// Whether the port may be used now. Where it was opened anew, what waits comes from an address that it may not have any more.
+    fn enter(&mut self) -> bool {
+        match self.port.gate.enter(&mut self.pass) {
+            Entry::Open => true,
+            Entry::Closed => false,
+            Entry::Anew => {
+                self.us = self.port.us();
+                self.template = template(&self.port, self.us, self.template.from().port());
+                self.pending.clear();
+                self.announce();
+                true
+            }
+        }
     }
 
     fn counters(&self) -> &Counters {
@@ -137,7 +157,7 @@ impl Sender {
 
     fn put_asks(&mut self) {
         while let Some(ip) = self.asks.pop() {
-            let request = Arp::request(self.port.us, ip);
+            let request = Arp::request(self.us, ip);
             self.put_arp(&request);
             self.counters().add(Count::Asked, 1);
         }
@@ -150,7 +170,7 @@ impl Sender {
             return;
         };
         if let Some(headers) = buffer.bytes_mut().first_chunk_mut() {
-            set_station(headers, self.port.us.mac);
+            set_station(headers, self.us.mac);
         }
         buffer.set_inside();
         if !self.port.hand_over(lane, buffer) {
@@ -159,6 +179,9 @@ impl Sender {
     }
 
     fn transmit(&mut self) {
+        if !self.enter() {
+            return;
+        }
         let (port, pending) = (&self.port, &mut self.pending);
         let mut sent = 0;
         port.with_tx(self.lane, |queue| {
@@ -175,7 +198,7 @@ impl Sender {
     }
 
     fn arp(&mut self, arp: &Arp) {
-        let us = self.port.us;
+        let us = self.us;
         if arp.sender.ip == us.ip {
             if arp.sender.mac != us.mac {
                 self.counters().add(Count::Conflict, 1);
@@ -196,6 +219,21 @@ impl Sender {
     }
 }
 
+/// For datagrams from one of our UDP ports.
+fn template(port: &Port, us: Interface, udp_port: u16) -> Template {
+    let sums = match port.running.start.tx_sums {
+        0 => Sums::Software,
+        _ => Sums::Nic,
+    };
+    Template::new(us, udp_port, sums)
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.port.gate.leave(&self.pass);
+    }
+}
+
 impl Transmit for Sender {
     fn address(&self) -> SocketAddrV4 {
         self.template.from()
@@ -209,7 +247,7 @@ impl Transmit for Sender {
         let Some(buffer) = self.datagram(to, parts) else {
             return;
         };
-        if *to.ip() == self.port.us.ip {
+        if *to.ip() == self.us.ip {
             return self.loop_back(to, buffer);
         }
         let asks = &mut self.asks;
@@ -241,7 +279,11 @@ impl Transmit for Sender {
         } else if self.turns.is_multiple_of(CLOCK_TURNS) {
             self.look_at_clock();
         }
-        if !self.pending.is_empty() {
+        if self.lane == 0 && self.port.is_to_announce() {
+            self.announce();
+        }
+        // Also with nothing to send: whoever opens the port anew waits for an answer.
+        if self.enter() && !self.pending.is_empty() {
             self.transmit();
         }
     }
@@ -254,7 +296,7 @@ impl Transmit for Sender {
             udp: true,
             inside: false,
         };
-        match decode(frame, self.port.us, checked) {
+        match decode(frame, self.us, checked) {
             Ok(Frame::Arp(arp)) => self.arp(&arp),
             Ok(Frame::Datagram(datagram)) => {
                 let waited =

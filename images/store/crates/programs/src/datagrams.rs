@@ -148,6 +148,17 @@ impl Ports {
         (0..self.places.len().min(MAX_PORTS)).map(state).collect()
     }
 
+    /// How often it was tried to open a port of DPDK anew, since it was dead.
+    #[cfg(feature = "dpdk")]
+    pub fn opened_anew(&self) -> u64 {
+        self.devices.iter().flatten().map(Device::opened_anew).sum()
+    }
+
+    #[cfg(not(feature = "dpdk"))]
+    pub fn opened_anew(&self) -> u64 {
+        0
+    }
+
     #[cfg(not(feature = "dpdk"))]
     fn dpdk_state(&self, _at: usize, _interfaces: Option<&Interfaces>) -> PortReport {
         PortReport::default()
@@ -224,7 +235,11 @@ impl Ports {
                 receiver: Box::new(receiver),
                 sender: Box::new(sender),
             },
-            locator: format!("fast+dpdk:host={},mac={mac},port={udp_port}", place.ip),
+            locator: match device.mac_is_sure() {
+                true => format!("fast+dpdk:host={},mac={mac},port={udp_port}", place.ip),
+                // They will ask.
+                false => format!("fast+dpdk:host={},port={udp_port}", place.ip),
+            },
         })
     }
 }

@@ -34,7 +34,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     }
     let Process {
         memory,
-        probe,
+        mut probe,
         ports,
         ..
     } = process;
@@ -47,6 +47,8 @@ pub fn run(options: &Options) -> Result<(), String> {
         let address = http.local_addr().map_err(|error| error.to_string())?;
         tracing::info!(http = %address, "serving health and metrics");
         if !ports.is_empty() {
+            let ports = Arc::new(ports);
+            probe.set_ports(Arc::clone(&ports));
             tokio::spawn(port_report::keep_telling(ports, probe.mailboxes()));
         }
         run_until_signal(loops, |stop| {

@@ -20,8 +20,7 @@ use crate::mailbox::Mailbox;
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Tells shards how the ports are, again and again.
-pub async fn keep_telling(ports: Ports, shards: Vec<Mailbox<Question>>) {
-    let ports = Arc::new(ports);
+pub async fn keep_telling(ports: Arc<Ports>, shards: Vec<Mailbox<Question>>) {
     let mut interval = tokio::time::interval(INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

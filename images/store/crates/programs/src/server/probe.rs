@@ -10,6 +10,7 @@ use wire::time::Time;
 
 use super::driver::Question;
 use super::port_report::Ways;
+use crate::datagrams::Ports;
 use crate::mailbox::Mailbox;
 use crate::metrics::{self, Sample, byte_counter, byte_gauge, counter, gauge};
 
@@ -65,6 +66,8 @@ struct Shard {
 /// All shards of a process.
 pub struct Probe {
     shards: Vec<Shard>,
+    /// Other than TCP, if there are any.
+    ports: Option<Arc<Ports>>,
     has_replicas: bool,
     has_backups: bool,
 }
@@ -73,6 +76,7 @@ impl Probe {
     pub fn new(has_replicas: bool, has_backups: bool) -> Probe {
         Probe {
             shards: Vec::new(),
+            ports: None,
             has_replicas,
             has_backups,
         }
@@ -87,6 +91,10 @@ impl Probe {
             state: Arc::clone(&state),
         });
         state
+    }
+
+    pub fn set_ports(&mut self, ports: Arc<Ports>) {
+        self.ports = Some(ports);
     }
 
     /// Of each shard.
@@ -147,6 +155,14 @@ impl crate::http::Probe for Probe {
                     samples.extend(of_ways(&numbers.ways));
                 }
                 shards.push(samples);
+            }
+            // Of the process: told once, behind what each shard has.
+            if let (Some(ports), Some(first)) = (&self.ports, shards.first_mut()) {
+                first.push(counter(
+                    "ports_opened_anew",
+                    "Attempts to open a port of DPDK anew that was dead",
+                    ports.opened_anew(),
+                ));
             }
             Ok(metrics::text_by_shard(shards))
         })
