@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The virtual machine of hack/test-sriov.sh, for the scripts of both its phases: what it is made of, how it starts and ends.
 #
-#   RCBOX_SRIOV_MINUTES=20   after which it is ended
+#   RCBOX_SRIOV_MINUTES      after which it is ended [20; node: 40]
 #   RCBOX_SRIOV_CPUS         its processors [those of this machine, 2 to 4]
 #   RCBOX_SRIOV_TRACE        what the emulator tells in emulator.log, such as 'igb_set_*' for the mailboxes between functions [nothing]
 

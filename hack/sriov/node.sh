@@ -3,7 +3,7 @@
 # functions from the SR-IOV device plugin and Multus, and drive them.
 #
 # usage: hack/sriov/node.sh     (settings: machine.sh; KEEP=1 keeps cluster and machine until Enter is pressed)
-# Exit code 0: every check has passed, which docs/sriov.md says is not so yet. Needs root, 6 GiB of memory, and a Docker engine of this machine.
+# Exit code 0: every check has passed. Needs root, 5 GiB of memory, and a Docker engine of this machine.
 set -euo pipefail
 # shellcheck source=../lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -15,6 +15,7 @@ NODE=$CLUSTER-machine
 TAP=rcsriov
 # A poller each for the master and its client, and the node's own programs.
 CPUS=${RCBOX_SRIOV_CPUS:-4}
+MINUTES=${RCBOX_SRIOV_MINUTES:-40}
 # With 2816 MiB or more, some of it lies above 4 GiB, and with it the functions' registers: has_low_registers in vfs.sh.
 MEMORY_MB=2800
 # For the master and its client.

@@ -139,6 +139,17 @@ over_tcp() {
 }
 
 # shellcheck disable=SC2317 # called through await
+is_opened_anew() { (($(metric ports_opened_anew_total) > 0)); }
+
+# The server finds out by itself that its function is dead, and that it is not any more.
+heals_itself() {
+	local server=${PIDS[1]}
+	await 120 over_function || return 1
+	echo "the port was opened anew $(metric ports_opened_anew_total) times"
+	is_opened_anew && kill -0 "$server"
+}
+
+# shellcheck disable=SC2317 # called through await
 got_packets() { (($(metric fast_packets_received_total) > $1)); }
 
 # A client that is in the middle of it goes on over TCP.
@@ -159,8 +170,10 @@ cable() {
 	await 30 carrier "$([[ $1 == on ]] && echo 1 || echo 0)"
 }
 
-over_tcp_without_pf() { ip link set "$(interface "${PFS[0]}")" down && over_tcp; }
-revives_pf() { ip link set "$(interface "${PFS[0]}")" up && await 30 carrier 1; }
+pf() { ip link set "$(interface "${PFS[0]}")" "$1"; }
+over_tcp_without_pf() { pf down && over_tcp; }
+revives_pf() { pf up && await 30 carrier 1; }
+starts_store_without_pf() { pf down && starts_store && over_tcp; }
 
 main() {
 	check "an IOMMU, and vfio" has_iommu
@@ -181,9 +194,12 @@ main() {
 	check "with the cable again: functions are used again" over_function
 	check "the physical function is down: clients use TCP" over_tcp_without_pf
 	check "the physical function is up again" revives_pf
+	check "functions are used again, by the same server" heals_itself
 	end_all
-	check "a server that is started anew" starts_store
-	check "functions are used again" over_function
+	check "a server that is started while the physical function is down: clients use TCP" starts_store_without_pf
+	check "and when it is up" revives_pf
+	check "its function is used" heals_itself
+	cat "$CHECK_LOG"
 	end_all
 	summary
 }
