@@ -10,6 +10,7 @@
 #   durable                  writes to 4 servers without copies and with R=3, over TCP and over UDP, and
 #                            where the time of those with copies goes; nobody polls
 #   RCBOX_BENCH_SECONDS=2    how long each case is measured
+#   RCBOX_BENCH_ROUNDS=5     of small reads beside large ones: the round with the median ratio is shown, and the range
 #   RCBOX_BENCH_PORT=23100   of the coordinator
 # Needs the programs (make store); af_packet needs root. Writes fast.txt, fast.json and plots (one for
 # each way, durable-WAY.svg) to .build/bench. memif and af_packet are stand-ins for a NIC: they show
@@ -19,6 +20,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 SECONDS_EACH=${RCBOX_BENCH_SECONDS:-2}
+ROUNDS=${RCBOX_BENCH_ROUNDS:-5}
 PORT=${RCBOX_BENCH_PORT:-23100}
 PROGRAMS=${CARGO_TARGET_DIR:-$ROOT/images/store/target}/release
 OUT=$BUILD/bench
@@ -175,7 +177,11 @@ measure() {
 	perf "$way" rate8 --size 100 --outstanding 8 readThroughput
 	perf "$way" rate64 --size 100 --outstanding 64 readThroughput
 	perf "$way" large --size 1000000 basic
-	perf "$way" interference readInterference
+	perf "$way" write --size 100 --count 100000 writeDistRandom
+	local round
+	for ((round = 1; round <= ROUNDS; round++)); do
+		perf "$way" "interference$round" readInterference
+	done
 	perf "$way" breakdown --size 100 --count 20000 --breakdown --plot "$OUT/breakdown-$way.svg" readDist
 	end
 }
@@ -219,7 +225,10 @@ durable() {
 		for copies in 0 3; do
 			durable_store "$way" "$copies"
 			perf "$way" "durable$copies" --pollMicros 0 --size 100 --count 20000 writeDistRandom
-			((copies == 0)) || perf "$way" steps --pollMicros 0 --size 100 --count 5000 --breakdown=server --plot "$OUT/durable-$way.svg" writeDistRandom
+			((copies == 0)) || {
+				perf "$way" steps --pollMicros 0 --size 100 --count 5000 --breakdown=server --plot "$OUT/durable-$way.svg" writeDistRandom
+				"$PROGRAMS/rcbox" -C "$COORDINATOR" trace --last 5000 --json >"$WORK/backups.$way.json"
+			}
 			end
 			rm -f "$WORK"/file?
 		done
@@ -244,6 +253,38 @@ table_of_durable() {
 	done
 }
 
+# What a backup takes for a piece of a log, from having its bytes until the answer goes to the driver: median, us.
+# shellcheck disable=SC2016 # jq's variables
+BACKUP='
+def own: foreach .events[] as $event ({};
+  if $event.name == "Received" and (.is_taken | not) then {received: $event.timeNs}
+  elif $event.name == "AppendTaken" and .received then {received, is_taken: true}
+  elif $event.name == "Flushed" and .is_taken then {ns: ($event.timeNs - .received)}
+  else del(.ns) end; .ns // empty);
+[.shards[] | own] | sort | .[length / 2 | floor] / 1000'
+
+# What a durable write would take over a port if each process had a core for itself: the steps that follow each other, of which those
+# between processes are a ping. Computed from what was measured of each.
+# shellcheck disable=SC2016 # jq's variables
+CRITICAL='
+def us: . * 100 | round / 100;
+def step(name): [$steps[] | .. | objects | select(has("segments"))][0].segments[] | select(.name == name).median_us;
+$write[0].tests[0].results[0].median_us as $none
+| ($ping[0].ping // $ping[0]).median_us as $ping
+| ($none + step("sent to backups") + $ping + $backup + step("released")) as $three
+| "critical path of a write with R=3 over \($way), computed: \($none | us) without copies + \(step("sent to backups") | us) sent to backups" +
+  " + \($ping | us) ping + \($backup | us) at a backup + \(step("released") | us) released = \($three | us) us: \($three / $none | us) times"'
+
+critical_path() {
+	local way backup
+	backup=$(jq "$BACKUP" "$WORK/backups.udp.json")
+	printf '\na backup takes %.2f us for a piece of a log, in the median\n' "$backup"
+	for way in "$@"; do
+		[[ $way == tcp || $way == udp9000 ]] || jq -rn --arg way "$way" --argjson backup "$backup" --slurpfile write "$WORK/write.$way.json" \
+			--slurpfile ping "$WORK/ping.$way.json" --slurpfile steps "$WORK/steps.udp.json" "$CRITICAL"
+	done
+}
+
 # One line of the table, from the files of one way.
 # shellcheck disable=SC2016 # jq's variables
 SHOW='
@@ -252,21 +293,25 @@ def us: . * 100 | round / 100;
 def pair: if . == null then "-" else "\(.median_us | us) / \(.p99_us | us)" end;
 def rate(file): file[0].tests[0].rates[0].objects_per_second / 1000 | round;
 def mb(name): entry($large; name).bytes_per_second / 1000000 | round;
+def p99(name): .[0].tests[0].results[] | select(.name == "readInterference." + name).p99_us;
+def ratio: . * 10 | round / 10;
+def interference: [$small[] | [.] | {alone: p99("alone"), beside: p99("loaded")} | .ratio = .beside / .alone] | sort_by(.ratio)
+  | .[length / 2 | floor] as $middle
+  | "\($middle.alone | us) / \($middle.beside | us), \($middle.ratio | ratio) (\(.[0].ratio | ratio) to \(.[-1].ratio | ratio))";
 [ $way, ($ping[0].ping // $ping[0] | if .median_us then pair else "-" end),
   ($read[0].tests[0].results[0] | pair), rate($r8), rate($r64),
-  mb("basic.read1M"), mb("basic.write1M"),
-  "\(entry($small; "readInterference.alone").p99_us | us) / \(entry($small; "readInterference.loaded").p99_us | us)" ]
+  mb("basic.read1M"), mb("basic.write1M"), interference ]
 | @tsv'
 
 # table WAY...: what was measured, a line for each way.
 table() {
 	local way
-	printf 'way\tping p50/p99 us\tread p50/p99 us\tk/s, 8\tk/s, 64\tread MB/s\twrite MB/s\tsmall p99 alone/beside us\n'
+	printf 'way\tping p50/p99 us\tread p50/p99 us\tk/s, 8\tk/s, 64\tread MB/s\twrite MB/s\tsmall p99 alone/beside us, ratio\n'
 	for way in "$@"; do
 		[[ -e $WORK/ping.$way.json ]] || echo '{}' >"$WORK/ping.$way.json"
 		jq -rn --arg way "$way" --slurpfile ping "$WORK/ping.$way.json" --slurpfile read "$WORK/read.$way.json" \
 			--slurpfile r8 "$WORK/rate8.$way.json" --slurpfile r64 "$WORK/rate64.$way.json" \
-			--slurpfile large "$WORK/large.$way.json" --slurpfile small "$WORK/interference.$way.json" "$SHOW"
+			--slurpfile large "$WORK/large.$way.json" --slurpfile small <(cat "$WORK"/interference*."$way.json") "$SHOW"
 	done
 }
 
@@ -300,7 +345,10 @@ main() {
 	for way in redis memcached; do
 		[[ ! -e $WORK/read.$way.json ]] || jq -r --arg way "$way" '"\($way): read p50/p99 us \(.p50_us * 100 | round / 100) / \(.p99_us * 100 | round / 100)"' "$WORK/read.$way.json"
 	done
-	[[ ! -e $WORK/steps.udp.json ]] || table_of_durable
+	[[ ! -e $WORK/steps.udp.json ]] || {
+		table_of_durable
+		critical_path "${measured[@]}"
+	}
 	jq -n '[inputs | {(input_filename | split("/") | last): .}] | add' "$WORK"/*.json >"$OUT/fast.json"
 }
 

@@ -168,6 +168,11 @@ impl Link {
         self.overdue = false;
     }
 
+    /// Whether the operation that is waited for has ended.
+    pub(crate) fn has_result(&self) -> bool {
+        self.results.result.is_some()
+    }
+
     /// How the operation ended that is waited for.
     pub(crate) fn take_result(&mut self) -> Option<Ended> {
         let result = self.results.result.take()?;

@@ -13,6 +13,8 @@
 mod address;
 mod clock;
 mod connection;
+mod handler;
+mod heat;
 mod io;
 mod ports;
 mod reactor;
@@ -22,9 +24,10 @@ mod target;
 pub use address::Address;
 pub use clock::now;
 pub use connection::{CloseReason, Protocol};
+pub use handler::Handler;
 pub use io::{Counters, FastCounters, Io, Limits};
 pub use ports::{Port, PortListeners, Way, fast_config};
-pub use reactor::{Handler, Options, Reactor, Remote};
+pub use reactor::{Options, Reactor, Remote};
 pub use target::{FastPeer, PortKind, Target, mac_address, mac_text, protocols};
 
 /// The protocol on datagrams, and the kernel's sockets below it.

@@ -16,8 +16,8 @@ use wire::time::Time;
 
 use crate::clock;
 use crate::connection::CloseReason;
+use crate::handler::Handler;
 use crate::io::{Counters, Io};
-use crate::reactor::Handler;
 use crate::target::{FastPeer, PortKind};
 
 const FAST: u64 = 1 << 63;
@@ -157,7 +157,6 @@ pub(crate) fn of_connection(connection: u64) -> Option<(usize, u64)> {
     (connection & FAST != 0).then_some((port as usize, session))
 }
 
-/// How many leading bits two addresses have in common.
 /// Which of some ports a peer is reached by. No switch sends a frame back by the cable that it came by, so a port without the kernel does not
 /// reach its own process, or another lane of it.
 fn port_to(
@@ -176,6 +175,7 @@ fn port_to(
     Some(port)
 }
 
+/// How many leading bits two addresses have in common.
 fn nearness(one: SocketAddrV4, other: SocketAddrV4) -> u32 {
     (one.ip().to_bits() ^ other.ip().to_bits()).leading_zeros()
 }

@@ -14,6 +14,8 @@ use wire::time::Time;
 
 use crate::clock;
 use crate::connection::{CloseReason, Input, Protocol, Received, Stage};
+use crate::handler::Handler;
+use crate::heat::Heat;
 use crate::io::{Counters, Io, Limits};
 use crate::ports::{self, DOZE, Inlet, MAX_PORTS, Port, PortListeners};
 use crate::spin::{Idle, Spin};
@@ -23,14 +25,10 @@ const FIRST_LISTENER: usize = usize::MAX - 64;
 const FIRST_PORT: usize = FIRST_LISTENER - MAX_PORTS;
 const BACKLOG: i32 = 1024;
 const EVENTS: usize = 256;
-/// Connections that are read without asking epoll. More than these are cheaper to ask for.
-const HOT: usize = 4;
 /// While spinning on hot connections, epoll is asked for news of all the others every so many rounds ...
 const ROUNDS_PER_POLL: u32 = 16;
 /// ... or after this time, if rounds are long.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// After more connections than [`HOT`] were active at a time, none counts as hot for this long.
-const MANY: Duration = Duration::from_millis(1);
 /// How long one connection's messages may be handled before the others have their turn.
 const TURN: Duration = Duration::from_micros(200);
 /// New connections taken in one round.
@@ -47,40 +45,6 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 /// At most one line in this time about connections that are refused.
 const COMPLAINT: Duration = Duration::from_secs(10);
-
-/// What a reactor's user does with what comes. Called by one thread, never again before it has returned.
-pub trait Handler {
-    /// A connection is open; `listener` is the number of the listener that accepted it, none if it was asked for.
-    fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, io: &mut Io);
-    /// Messages that probably come next, all at once: a moment to have memory fetched for them. They were not checked, and may be anything.
-    fn foresee(&mut self, _messages: &mut dyn Iterator<Item = &[u8]>) {}
-    /// A complete message came; `nonce` is 0 on a member stream.
-    fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io);
-    /// As `frame`, for a message that has memory of its own, which the handler may keep: `None` if it does.
-    fn message(
-        &mut self,
-        now: Time,
-        connection: u64,
-        nonce: u64,
-        payload: Vec<u8>,
-        io: &mut Io,
-    ) -> Option<Vec<u8>> {
-        self.frame(now, connection, nonce, &payload, io);
-        Some(payload)
-    }
-    /// What was lent with [`Io::send_lent`] under this token, of that length; `None` if it is gone.
-    fn lent(&self, _token: u64, _length: usize) -> Option<&[u8]> {
-        None
-    }
-    /// It is not needed any more.
-    fn returned(&mut self, _token: u64) {}
-    /// A connection that the handler did not close has ended, or could not be opened.
-    fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io);
-    /// Somebody called [`Remote::wake`]; wake-ups may be merged.
-    fn woken(&mut self, now: Time, io: &mut Io);
-    /// Called after any of the others was, and at the time that the last call gave, which it may pass.
-    fn tick(&mut self, now: Time, io: &mut Io) -> Time;
-}
 
 /// How a reactor behaves.
 #[derive(Clone, Copy, Debug)]
@@ -137,13 +101,11 @@ pub struct Reactor {
     listeners: Vec<Listener>,
     /// The receiving halves of ports for datagrams.
     inlets: Vec<Inlet>,
-    /// Connections that are read in every round, the latest last, with the time of their last message.
-    hot: Vec<(usize, Time)>,
+    /// Connections that are read in every round.
+    heat: Heat,
     /// Connections that may have unread bytes, to be read in the next round.
     unread: Vec<usize>,
     spin: Spin,
-    /// Until then more connections than [`HOT`] count as active, and epoll is asked in every round.
-    many_until: Time,
     rounds: u32,
     last_poll: Time,
     last_round: Time,
@@ -168,10 +130,9 @@ impl Reactor {
             inputs: Vec::new(),
             listeners: Vec::new(),
             inlets: Vec::new(),
-            hot: Vec::with_capacity(HOT + 1),
+            heat: Heat::default(),
             unread: Vec::new(),
             spin: Spin::default(),
-            many_until: Time::ZERO,
             rounds: 0,
             last_poll: Time::ZERO,
             last_round: Time::ZERO,
@@ -285,7 +246,7 @@ impl Reactor {
     pub fn turn(&mut self, handler: &mut impl Handler) -> io::Result<()> {
         let mut worked = self.read_known(handler);
         self.rounds = self.rounds.wrapping_add(1);
-        if self.hot.is_empty() && !ports::is_hot(&self.inlets)
+        if self.heat.is_empty() && !ports::is_hot(&self.inlets)
             || self.rounds.is_multiple_of(ROUNDS_PER_POLL)
             || self.last_round.since(self.last_poll) > POLL_INTERVAL
         {
@@ -322,6 +283,11 @@ impl Reactor {
         Ok(())
     }
 
+    /// Gives what was sent from outside a round to the kernel and to ports.
+    pub fn flush(&mut self) {
+        self.io.flush_dirty();
+    }
+
     /// Something that will be answered was sent from outside a round: spin for the answer.
     pub fn expect_answer(&mut self) {
         self.io.flush_dirty();
@@ -337,7 +303,7 @@ impl Reactor {
     }
 
     fn block(&mut self, now: Time, handler: &mut impl Handler) -> io::Result<()> {
-        self.hot.clear();
+        self.heat.clear();
         let wake_at = self.next_deadline();
         if !self.unread.is_empty() || !self.io.resumed.is_empty() || wake_at <= now {
             return Ok(());
@@ -401,7 +367,7 @@ impl Reactor {
         self.io.flush_dirty();
         self.heat_awaited(now);
         if self.rounds.is_multiple_of(ROUNDS_PER_POLL) {
-            self.cool(now);
+            self.heat.cool(now, self.io.spin);
             ports::cool(now, self.io.spin, &mut self.inlets);
         }
         self.end_doomed(now, handler);
@@ -431,7 +397,7 @@ impl Reactor {
             if let Some(input) = self.inputs.get_mut(slot) {
                 *input = None;
             }
-            self.hot.retain(|(hot, _)| *hot != slot);
+            self.heat.forget(slot);
             self.unread.retain(|unread| *unread != slot);
             self.io.awaited.retain(|awaited| *awaited != slot);
             self.io.release(slot);
@@ -465,9 +431,9 @@ impl Reactor {
             }
             worked |= self.read(slot, handler);
         }
-        for at in (0..self.hot.len()).rev() {
+        for place in (0..self.heat.len()).rev() {
             // The list may become shorter meanwhile, never longer.
-            if let Some((slot, _)) = self.hot.get(at).copied() {
+            if let Some(slot) = self.heat.at(place) {
                 worked |= self.read(slot, handler);
             }
         }
@@ -750,7 +716,7 @@ impl Reactor {
         }
         self.io.flush(slot);
         if let Some(now) = last {
-            self.heat(slot, now);
+            self.heat.heat(slot, now);
         }
     }
 
@@ -769,31 +735,10 @@ impl Reactor {
         (!link.throttled).then_some(link.id)
     }
 
-    /// Counts a connection among those that are read in every round.
-    fn heat(&mut self, slot: usize, now: Time) {
-        if now < self.many_until {
-            return;
-        }
-        if let Some((_, last)) = self.hot.iter_mut().find(|(hot, _)| *hot == slot) {
-            *last = now;
-        } else if self.hot.len() < HOT {
-            self.hot.push((slot, now));
-        } else {
-            self.hot.clear();
-            self.many_until = now + MANY;
-        }
-    }
-
     fn heat_awaited(&mut self, now: Time) {
         while let Some(slot) = self.io.awaited.pop() {
-            self.heat(slot, now);
+            self.heat.heat(slot, now);
         }
-    }
-
-    /// Forgets connections that have been silent for as long as this thread spins.
-    fn cool(&mut self, now: Time) {
-        let budget = self.io.spin;
-        self.hot.retain(|(_, last)| now.since(*last) < budget);
     }
 }
 

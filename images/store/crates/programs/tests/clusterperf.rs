@@ -72,6 +72,15 @@ fn tests_of_one_client() {
 }
 
 #[test]
+fn distributions_go_by_time_if_a_time_is_given() {
+    let store = Store::start(1, &[]);
+    let document = json(&store, "--seconds 0.01 --warmup 1 readDist");
+    let samples = document["tests"][0]["results"][0]["samples"].as_u64();
+    // What is measured if nothing is said; a hundredth of a second has no room for it.
+    assert!(samples.is_some_and(|samples| (1..100_000).contains(&samples)));
+}
+
+#[test]
 fn tests_of_several_clients_in_one_process() {
     let store = Store::start(2, &[]);
     let tests = "readThroughput writeThroughput multiReadThroughput workloadThroughput readInterference writeInterference";

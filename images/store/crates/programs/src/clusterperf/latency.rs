@@ -33,7 +33,7 @@ fn sample_of(
     mut operation: impl FnMut(&mut Cluster) -> Result<(), Error>,
 ) -> Result<Samples, Error> {
     (0..options.warmup).try_for_each(|_| operation(cluster))?;
-    let count = options.count.or(Some(DISTRIBUTION_COUNT));
+    let count = options.count_or(Some(DISTRIBUTION_COUNT));
     let collector = Collector::new(options.time(), count);
     breakdown::collect(cluster, (table, options.breakdown), collector, operation)
 }
@@ -60,7 +60,7 @@ pub fn sample_from(
     for _ in 0..options.warmup {
         operation()?;
     }
-    let count = options.count.or(default_count);
+    let count = options.count_or(default_count);
     let mut collector = Collector::new(options.time(), count);
     loop {
         let start = operation()?;
