@@ -93,10 +93,25 @@ await_memif() {
 	[[ $1 != memif* ]] || wait_until 30 test -S "$WORK/memif.sock" || die "no memif; see $WORK"
 }
 
+# Two that poll have a processor each: the server's shard the first, the client the second. Left alone, the kernel has both take turns on one
+# now and then, for it sees that each offers it all the time.
+FIRST=() SECOND=()
+(($(nproc) == 1)) || FIRST=(taskset --cpu-list 0) SECOND=(taskset --cpu-list 1)
+
+# pin PID: the server's shard; its other threads are where there is room.
+pin() {
+	local task
+	((${#FIRST[@]} > 0)) || return 0
+	for task in "/proc/$1/task/"*; do
+		! grep -qs '^shard-' "$task/comm" || taskset --cpu-list --pid 0 "${task##*/}" >"$WORK/pin.log"
+	done
+}
+
 # What comes before a command of the client.
 as_client() {
 	# Ports of one machine: the kernel of neither side may answer for the other.
-	[[ $1 != af_packet ]] || echo "ip netns exec $SPACE"
+	[[ $1 != af_packet ]] || echo -n "ip netns exec $SPACE "
+	echo "${SECOND[*]}"
 }
 
 veth() {
@@ -120,12 +135,12 @@ ping_of() {
 	case $way in
 	tcp) return 0 ;;
 	udp*)
-		start ping "$PROGRAMS/clusterperf" ping --serve --socket --local "127.0.0.1:$((PORT + 50))"
-		"$PROGRAMS/clusterperf" ping --socket --json "127.0.0.1:$((PORT + 50))" >"$WORK/ping.$way.json"
+		start ping "${FIRST[@]}" "$PROGRAMS/clusterperf" ping --serve --socket --local "127.0.0.1:$((PORT + 50))"
+		"${SECOND[@]}" "$PROGRAMS/clusterperf" ping --socket --json "127.0.0.1:$((PORT + 50))" >"$WORK/ping.$way.json"
 		;;
 	*)
 		rm -f "$WORK/memif.sock"
-		start ping "$PROGRAMS/clusterperf" ping --serve --local "$SERVER_IP:7000" --mtu "$(mtu_of "$way")" --dpdk "$(dpdk_server "$way")"
+		start ping "${FIRST[@]}" "$PROGRAMS/clusterperf" ping --serve --local "$SERVER_IP:7000" --mtu "$(mtu_of "$way")" --dpdk "$(dpdk_server "$way")"
 		await_memif "$way"
 		read -ra command <<<"$(as_client "$way")"
 		"${command[@]}" "$PROGRAMS/clusterperf" ping --local "$CLIENT_IP:7000" --mtu "$(mtu_of "$way")" --dpdk "$(dpdk_client "$way")" --json \
@@ -153,6 +168,7 @@ store() {
 		--httpListen "127.0.0.1:$((PORT + 1300))"
 	wait_until 60 ready $((PORT + 1300)) || die "the store did not get ready; see $WORK/server.log"
 	wait_until 60 committed "${PIDS[-1]}" || die "the server's memory is not committed yet"
+	pin "${PIDS[-1]}"
 }
 
 # perf WAY NAME ARGUMENTS...: one run of clusterperf, its JSON to a file.
@@ -190,12 +206,12 @@ measure() {
 others() {
 	local address=127.0.0.1:$PORT peerbench=$PROGRAMS/examples/peerbench
 	case $1 in
-	redis) start redis redis-server --bind 127.0.0.1 --port "$PORT" --save '' --appendonly no ;;
-	memcached) start memcached memcached -l 127.0.0.1 -p "$PORT" -t 1 -m 512 -u nobody ;;
+	redis) start redis "${FIRST[@]}" redis-server --bind 127.0.0.1 --port "$PORT" --save '' --appendonly no ;;
+	memcached) start memcached "${FIRST[@]}" memcached -l 127.0.0.1 -p "$PORT" -t 1 -m 512 -u nobody ;;
 	esac
 	wait_until 30 answers "$PORT" || die "$1 did not start; see $WORK/$1.log"
 	info "$1: read" >&2
-	"$peerbench" "$1" "$address" "$SECONDS_EACH" get-100x1x1 >"$WORK/read.$1.json"
+	"${SECOND[@]}" "$peerbench" "$1" "$address" "$SECONDS_EACH" get-100x1x1 >"$WORK/read.$1.json"
 	end
 }
 # shellcheck disable=SC2317 # called through wait_until
@@ -220,7 +236,8 @@ durable_store() {
 }
 
 durable() {
-	local way copies
+	# More processes than processors: the kernel places them.
+	local way copies SECOND=()
 	for way in tcp udp; do
 		for copies in 0 3; do
 			durable_store "$way" "$copies"
@@ -343,7 +360,7 @@ main() {
 	done
 	((${#measured[@]} == 0)) || table "${measured[@]}" | column -t -s $'\t'
 	for way in redis memcached; do
-		[[ ! -e $WORK/read.$way.json ]] || jq -r --arg way "$way" '"\($way): read p50/p99 us \(.p50_us * 100 | round / 100) / \(.p99_us * 100 | round / 100)"' "$WORK/read.$way.json"
+		[[ ! -e $WORK/read.$way.json ]] || jq -r --arg way "$way" 'select(.depth == 1 and .batch == 1 and (.sleeps | not)) | "\($way): read p50/p99 us \(.p50_us * 100 | round / 100) / \(.p99_us * 100 | round / 100)"' "$WORK/read.$way.json"
 	done
 	[[ ! -e $WORK/steps.udp.json ]] || {
 		table_of_durable
