@@ -6,7 +6,7 @@
 # usage: hack/bench-fast.sh [WAY...]     all unless some are named:
 #   tcp udp memif af_packet  one server with one shard and one client, both polling: two cores
 #   udp9000 memif9000        the same with an MTU of 9000
-#   redis memcached          beside them, reads by a client that spins; if they are installed
+#   redis memcached          beside them, reads by a client that spins; if they are installed, and hack/bench.sh has built that client
 #   durable                  writes to 4 servers without copies and with R=3, over TCP and over UDP, and
 #                            where the time of those with copies goes; nobody polls
 #   RCBOX_BENCH_SECONDS=2    how long each case is measured
@@ -23,6 +23,7 @@ SECONDS_EACH=${RCBOX_BENCH_SECONDS:-2}
 ROUNDS=${RCBOX_BENCH_ROUNDS:-5}
 PORT=${RCBOX_BENCH_PORT:-23100}
 PROGRAMS=${CARGO_TARGET_DIR:-$ROOT/images/store/target}/release
+PEERBENCH=$PROGRAMS/examples/peerbench
 OUT=$BUILD/bench
 WORK=$OUT/fast.work
 COORDINATOR=tcp:host=127.0.0.1,port=$PORT
@@ -204,14 +205,14 @@ measure() {
 
 # others NAME: another store, whose client spins as ours does.
 others() {
-	local address=127.0.0.1:$PORT peerbench=$PROGRAMS/examples/peerbench
+	local address=127.0.0.1:$PORT
 	case $1 in
 	redis) start redis "${FIRST[@]}" redis-server --bind 127.0.0.1 --port "$PORT" --save '' --appendonly no ;;
 	memcached) start memcached "${FIRST[@]}" memcached -l 127.0.0.1 -p "$PORT" -t 1 -m 512 -u nobody ;;
 	esac
 	wait_until 30 answers "$PORT" || die "$1 did not start; see $WORK/$1.log"
 	info "$1: read" >&2
-	"${SECOND[@]}" "$peerbench" "$1" "$address" "$SECONDS_EACH" get-100x1x1 >"$WORK/read.$1.json"
+	"${SECOND[@]}" "$PEERBENCH" "$1" "$address" "$SECONDS_EACH" get-100x1x1 >"$WORK/read.$1.json"
 	end
 }
 # shellcheck disable=SC2317 # called through wait_until
@@ -337,10 +338,11 @@ main() {
 	if ((${#ways[@]} == 0)); then
 		ways=(tcp udp udp9000 memif memif9000 af_packet durable)
 		for way in redis memcached; do
-			! command -v "${way/redis/redis-server}" >/dev/null || ways+=("$way")
+			[[ ! -x $PEERBENCH ]] || ! command -v "${way/redis/redis-server}" >/dev/null || ways+=("$way")
 		done
 	fi
 	[[ -x $PROGRAMS/server ]] || die "no programs in $PROGRAMS: make store"
+	[[ ! " ${ways[*]} " =~ \ (redis|memcached)\  || -x $PEERBENCH ]] || die "no $PEERBENCH: cargo build --release --example peerbench"
 	mkdir -p "$WORK"
 	rm -f "$WORK"/*
 	trap stop_all EXIT INT TERM

@@ -88,7 +88,8 @@ const NO_PORT: u32 = u32::MAX;
 struct Rule {
     udp_port: u16,
     queue: u16,
-    flow: Flow,
+    /// Not while the NIC does not have it: after an attempt to open the port anew that has failed, or where it refused the rule then.
+    flow: Option<Flow>,
 }
 
 /// What all lanes of a device share. Dropped after the last of them.
@@ -118,8 +119,8 @@ pub(crate) struct Port {
 impl Drop for Port {
     fn drop(&mut self) {
         let rules = self.rules.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for rule in rules.drain(..) {
-            self.running.unsteer(rule.flow);
+        for flow in rules.drain(..).filter_map(|rule| rule.flow) {
+            self.running.unsteer(flow);
         }
     }
 }
@@ -214,24 +215,22 @@ impl Device {
             return Err("UDP port 0 is nobody's: choose another".to_owned());
         }
         let (to_ring, ring) = sync_channel(if lanes > 1 { RING } else { 0 });
-        {
-            // One at a time.
-            let mut rules = self.port.rules();
-            if self.port.lane_of(udp_port).is_some() {
-                return Err(format!("UDP port {udp_port} has a lane already"));
-            }
-            if slot.ring.set(to_ring).is_err() {
-                return Err(format!("lane {index} is in use already"));
-            }
-            let steering = self.port.steer(index, udp_port, &mut rules);
-            let _ = slot.steering.set(steering);
-            slot.udp_port.store(udp_port.into(), Ordering::Release);
-            let ring = (lanes > 1).then_some(ring);
-            let own_queue = slot.steering.get() == Some(&Steering::Nic);
-            let receiver = Receiver::new(Arc::clone(&self.port), index, udp_port, ring, own_queue);
-            let sender = Sender::new(Arc::clone(&self.port), index, udp_port, Limits::default());
-            Ok((receiver, sender))
+        // To the end: one lane at a time, and the port is not opened anew while one comes into being.
+        let mut rules = self.port.rules();
+        if self.port.lane_of(udp_port).is_some() {
+            return Err(format!("UDP port {udp_port} has a lane already"));
         }
+        if slot.ring.set(to_ring).is_err() {
+            return Err(format!("lane {index} is in use already"));
+        }
+        let steering = self.port.steer(index, udp_port, &mut rules);
+        let _ = slot.steering.set(steering);
+        slot.udp_port.store(udp_port.into(), Ordering::Release);
+        let ring = (lanes > 1).then_some(ring);
+        let own_queue = slot.steering.get() == Some(&Steering::Nic);
+        let receiver = Receiver::new(Arc::clone(&self.port), index, udp_port, ring, own_queue);
+        let sender = Sender::new(Arc::clone(&self.port), index, udp_port, Limits::default());
+        Ok((receiver, sender))
     }
 
     /// Closes the port, takes it again and starts it with what it had; lanes stay. What was on its way is lost. For a port that is dead, which
@@ -354,11 +353,9 @@ impl Port {
             return Err("one of its lanes is not polled".to_owned());
         }
         self.attempts.fetch_add(1, Ordering::Relaxed);
-        let wanted = rules.drain(..).map(|rule| {
-            self.running.unsteer(rule.flow);
-            (rule.udp_port, rule.queue)
-        });
-        let wanted: Vec<(u16, u16)> = wanted.collect();
+        for flow in rules.iter_mut().filter_map(|rule| rule.flow.take()) {
+            self.running.unsteer(flow);
+        }
         // When it fails, lanes stay outside: there is nothing to poll.
         let mac = self.running.open_anew()?;
         let us = Interface { mac, ..self.us() };
@@ -370,15 +367,9 @@ impl Port {
             return Err("still nothing leaves it".to_owned());
         }
         self.mac.store(packed(mac), Ordering::Relaxed);
-        for (udp_port, queue) in wanted {
-            // Without its rule, a lane gets its frames from the one that gets all the rest.
-            if let Ok(flow) = self.running.steer(udp_port, queue) {
-                rules.push(Rule {
-                    udp_port,
-                    queue,
-                    flow,
-                });
-            }
+        for rule in rules.iter_mut() {
+            // Without it, its lane gets its frames from the one that gets all the rest.
+            rule.flow = self.running.steer(rule.udp_port, rule.queue).ok();
         }
         self.gate.open();
         Ok(())
@@ -433,7 +424,7 @@ impl Port {
                 rules.push(Rule {
                     udp_port,
                     queue: index,
-                    flow,
+                    flow: Some(flow),
                 });
                 Steering::Nic
             }

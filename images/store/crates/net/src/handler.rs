@@ -33,7 +33,7 @@ pub trait Handler {
     fn returned(&mut self, _token: u64) {}
     /// A connection that the handler did not close has ended, or could not be opened.
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, io: &mut Io);
-    /// Somebody called [`Remote::wake`]; wake-ups may be merged.
+    /// Somebody called [`Remote::wake`](crate::Remote::wake); wake-ups may be merged.
     fn woken(&mut self, now: Time, io: &mut Io);
     /// Called after any of the others was, and at the time that the last call gave, which it may pass.
     fn tick(&mut self, now: Time, io: &mut Io) -> Time;

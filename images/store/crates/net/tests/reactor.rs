@@ -366,11 +366,19 @@ fn the_one_that_was_silent_for_longest_makes_room() {
         send(stream, 1, b"x");
         receive(stream);
     }
-    std::thread::sleep(Duration::from_millis(100));
-    send(&mut first, 2, b"x");
-    receive(&mut first);
-    let mut third = running.connect();
-    send(&mut third, 3, b"x");
+    let start = Instant::now();
+    let mut third = loop {
+        // That one is heard of all the time.
+        send(&mut first, 2, b"x");
+        receive(&mut first);
+        let mut third = running.connect();
+        let is_served = third.write_all(&frame(3, b"x")).is_ok()
+            && third.peek(&mut [0]).is_ok_and(|bytes| bytes == 1);
+        if is_served {
+            break third;
+        }
+        assert!(start.elapsed() < DEADLINE);
+    };
     assert_eq!(receive(&mut third).0, 3);
     running.expect("closed: it was silent for longest");
     assert!(matches!(second.read(&mut [0]), Ok(0) | Err(_)));
