@@ -116,13 +116,18 @@ fn every_lane_gets_what_is_for_it() {
     let eal = Eal::init(&options).expect("DPDK");
     let server = open(&eal, "net_memif0", SERVER);
     let client = open(&eal, "net_memif1", CLIENT);
+    // All of them before the first question: what is for a lane that is not there yet is counted.
+    let lanes = (0..LANES).map(|lane| {
+        let served = server.queue(lane, FIRST_PORT + lane).expect("a lane");
+        let asked = client.queue(lane, 9000 + lane).expect("a lane");
+        (lane, served, asked)
+    });
+    let lanes: Vec<_> = lanes.collect();
     let asking = AtomicUsize::new(LANES.into());
     std::thread::scope(|scope| {
         let asking = &asking;
-        for lane in 0..LANES {
-            let served = server.queue(lane, FIRST_PORT + lane).expect("a lane");
+        for (lane, served, asked) in lanes {
             scope.spawn(move || serve(lane, served, asking));
-            let asked = client.queue(lane, 9000 + lane).expect("a lane");
             scope.spawn(move || {
                 let _leaving = Leaving(asking);
                 ask(lane, asked);
