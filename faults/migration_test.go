@@ -164,6 +164,33 @@ func TestKilledMigrations(t *testing.T) {
 	}
 }
 
+// TestMigratedWithoutCopies: what moves is in one process's memory alone. A target that dies before it has a tablet takes nothing with
+// it, and neither does a source that has given all of its tablets away.
+func TestMigratedWithoutCopies(t *testing.T) {
+	s := withServers(t, 3, "-M")
+	clients := record(t, s.locator, usual)
+	clients.waitProgress(usual.keys, 20)
+	for turn := range 2 {
+		for _, one := range s.tablets() {
+			s.move(one, s.other(one.Member, turn))
+		}
+		clients.waitProgress(usual.keys, 20)
+	}
+	for _, one := range s.tablets() {
+		s.move(one, "m0")
+	}
+	s.begin(s.tablets()[0], "m1")
+	s.servers["m1"].kill()
+	s.coordinator.waitLogged("migration", "given up after")
+	clients.waitProgress(usual.keys, 20)
+	for _, one := range s.tablets() {
+		s.move(one, "m2")
+	}
+	s.servers["m0"].kill()
+	clients.waitProgress(usual.keys, 20)
+	judge(t, usual.keys, clients)
+}
+
 // TestMigrationIsRefused: what cannot be is refused with a text that says why, and nothing moves.
 func TestMigrationIsRefused(t *testing.T) {
 	s := withServers(t, 2, replicated...)

@@ -6,16 +6,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"rcbox.dev/rcbox/faults/contain"
 )
 
 // Servers with ports of their own, which DPDK drives: each has two, in networks of their own. They are ends of veth pairs by net_af_packet,
 // which stands in for a NIC: what is tested is the store over ports, not a driver of any hardware.
 
-// fastPort is the UDP port of all servers there.
-const fastPort = 12247
+// fastPort is the UDP port of all servers there for clients, and peerPort the one for other servers.
+const (
+	fastPort = 12247
+	peerPort = fastPort + 100
+)
 
 // rail is a switch of ports.
 type rail struct {
@@ -28,20 +34,27 @@ type rail struct {
 func withPorts(t *testing.T, count int) (*store, *network, [2]rail) {
 	t.Helper()
 	n := newNetwork(t)
+	s, rails := portsOn(n, count, nil)
+	return s, n, rails
+}
+
+// portsOn is the same on a network without hosts so far, with these containers.
+func portsOn(n *network, count int, containers map[string]*contain.Group, more ...string) (*store, [2]rail) {
+	n.t.Helper()
 	rails := [2]rail{{n, 0}, {n, 1}}
 	for _, r := range rails {
 		n.ip("-n", n.hub(), "link", "add", r.name(), "type", "bridge", "stp_state", "0", "forward_delay", "0")
 		n.ip("-n", n.hub(), "link", "set", r.name(), "up")
 	}
-	s := startStore(t, n.host)
+	s := (&store{t: n.t, hosts: n.host, containers: containers}).start()
 	for number := range count {
 		member := fmt.Sprintf("m%d", number)
-		s.add(member, append(onPorts(rails, member), replicated...)...)
+		s.add(member, slices.Concat(onPorts(rails, member), replicated, more)...)
 	}
 	for number := range count {
 		s.waitReady(fmt.Sprintf("m%d", number))
 	}
-	return s, n, rails
+	return s, rails
 }
 
 func (r rail) name() string { return fmt.Sprintf("rail%d", r.number) }
@@ -140,7 +153,7 @@ func (r rail) capture(host string) (done func() int) {
 		r.t.Helper()
 		_ = p.cmd.Process.Signal(syscall.SIGINT) // It ends by itself when the file is long enough.
 		p.waitEnd()
-		frames := dissect(r.t, file, fmt.Sprintf("udp.port == %d", fastPort))
+		frames := dissect(r.t, file, fmt.Sprintf("udp.port in {%d, %d}", fastPort, peerPort))
 		wrong := dissect(r.t, file, `_ws.malformed || ip.checksum.status == "Bad" || udp.checksum.status == "Bad"`)
 		if len(wrong) > 0 {
 			r.t.Errorf("of %d frames %d are wrong: %.2000s", len(frames), len(wrong), strings.Join(wrong, "\n"))
@@ -153,8 +166,8 @@ func (r rail) capture(host string) (done func() int) {
 func dissect(t *testing.T, file, filter string) []string {
 	t.Helper()
 	// It would take some packets for those of another protocol, by what their first bytes happen to be.
-	data := fmt.Sprintf("udp.port==%d,data", fastPort)
-	output, err := exec.Command("tshark", "-r", file, "-d", data, "-Y", filter,
+	data := func(port int) string { return fmt.Sprintf("udp.port==%d,data", port) }
+	output, err := exec.Command("tshark", "-r", file, "-d", data(fastPort), "-d", data(peerPort), "-Y", filter,
 		"-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE").Output()
 	if err != nil {
 		t.Fatalf("tshark: %v", err)

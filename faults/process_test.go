@@ -46,7 +46,7 @@ func program(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: build it with `cargo build -p programs -p recorder --bins` in images/store, or run `make faults`", err)
+		t.Fatalf("%v: build it with hack/test-programs.sh, or run `make faults`", err)
 	}
 	return path
 }

@@ -8,12 +8,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"rcbox.dev/rcbox/faults/contain"
 )
 
 // segmentFrames is what a backup that is nothing else has room for, of 2 MiB each.
@@ -28,14 +31,16 @@ type store struct {
 	// The addresses of the coordinator, which its successors have as well.
 	addresses []string
 	servers   map[string]*server
-	// build is the folder of the coordinator's program, "" or nextFormat.
-	build string
+	// build is which version the coordinator behaves as.
+	build build
 	// processes of members, also those that have ended.
 	processes []*process
 	// hosts gives a member its address and network namespace.
 	hosts func(member string) host
 	// evensOut lets the coordinator move tablets by itself; elsewhere tests say what moves.
 	evensOut bool
+	// containers are the cgroups of those processes that have one, by their names.
+	containers map[string]*contain.Group
 }
 
 // host is where a process runs.
@@ -82,13 +87,22 @@ func withServers(t *testing.T, count int, more ...string) *store {
 func (s *store) startCoordinator(client string, more ...string) {
 	s.t.Helper()
 	words := []string{
-		program(s.t, filepath.Join(s.build, "coordinator")), "-C", tcp(client),
+		program(s.t, "coordinator"), "-C", tcp(client),
 		"--state", "file:" + filepath.Join(s.folder, "state"), "--logFormat", "json",
 	}
 	if !s.evensOut {
 		words = append(words, "--rebalance", "off")
 	}
-	s.coordinator = start(s.t, "coordinator", s.hosts("coordinator").namespace, nil, command(append(words, more...)))
+	command := s.command("coordinator", s.build.of(append(words, more...)))
+	s.coordinator = start(s.t, "coordinator", s.hosts("coordinator").namespace, nil, command)
+}
+
+// command is a program that is yet to be started, in its container if it has one.
+func (s *store) command(name string, words []string) *exec.Cmd {
+	if group := s.containers[name]; group != nil {
+		return command(group.Words(words))
+	}
+	return command(words)
 }
 
 // restartCoordinator starts another one in the place of the one that was killed.
@@ -140,7 +154,7 @@ func (s *store) add(member string, more ...string) {
 
 func (s *store) run(member string, words []string) {
 	s.t.Helper()
-	p := start(s.t, member, s.hosts(member).namespace, nil, command(words))
+	p := start(s.t, member, s.hosts(member).namespace, nil, s.command(member, words))
 	s.processes = append(s.processes, p)
 	started := &server{process: p, words: words}
 	s.servers[member] = started

@@ -2,45 +2,57 @@ package faults
 
 import (
 	"fmt"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// nextFormat is where programs are that read one format more.
-const nextFormat = "next-format"
+// build is which version a process behaves as.
+type build bool
 
-// ofBuild are the words of a process, for a program of another build ("" or nextFormat).
-func ofBuild(t *testing.T, build string, words []string) []string {
-	t.Helper()
-	name := filepath.Join(build, filepath.Base(words[0]))
-	return append([]string{program(t, name)}, words[1:]...)
+const (
+	thisFormat build = false
+	// nextFormat reads one format more. Only programs that were built with the tests can be of it.
+	nextFormat build = true
+)
+
+var asNextFormat = []string{"env", "RCBOX_TEST_NEXT_FORMAT=1"}
+
+// of are the words that start a process as one of this build.
+func (b build) of(words []string) []string {
+	if words[0] == asNextFormat[0] {
+		words = words[len(asNextFormat):]
+	}
+	if b == thisFormat {
+		return words
+	}
+	return slices.Concat(asNextFormat, words)
 }
 
 // coordinatorOf has the coordinator begin anew from a build.
-func (s *store) coordinatorOf(build string) {
+func (s *store) coordinatorOf(which build) {
 	s.t.Helper()
 	s.coordinator.kill()
-	s.build = build
+	s.build = which
 	s.restartCoordinator()
 }
 
 // serverOf has a member begin anew from a build, and waits until all is as safe as before.
-func (s *store) serverOf(build, member string) {
+func (s *store) serverOf(which build, member string) {
 	s.t.Helper()
 	s.servers[member].kill()
-	s.run(member, ofBuild(s.t, build, s.servers[member].words))
+	s.run(member, which.of(s.servers[member].words))
 	s.waitReady(member)
 	s.waitMoved()
 	s.waitCopies(s.members()...)
 }
 
 // upgradeTo takes the whole store to a build, one process after the other.
-func (s *store) upgradeTo(build string, clients *recorder) {
+func (s *store) upgradeTo(which build, clients *recorder) {
 	s.t.Helper()
-	s.coordinatorOf(build)
+	s.coordinatorOf(which)
 	for _, member := range s.members() {
-		s.serverOf(build, member)
+		s.serverOf(which, member)
 		clients.waitProgress(usual.keys, 5)
 	}
 }
@@ -73,7 +85,7 @@ func TestUpgrade(t *testing.T) {
 	clients.waitProgress(usual.keys, 20)
 	s.upgradeTo(nextFormat, clients)
 	s.waitUpgrade(upgrade{FormatVersion: 1, NewestFormat: 2})
-	s.upgradeTo("", clients)
+	s.upgradeTo(thisFormat, clients)
 	s.waitUpgrade(upgrade{FormatVersion: 1, NewestFormat: 1})
 
 	s.coordinatorOf(nextFormat)
@@ -95,13 +107,13 @@ func TestUpgrade(t *testing.T) {
 	// What was written in both formats is brought back by others.
 	s.servers["m1"].kill()
 	s.waitMoved("m1")
-	s.run("m1", ofBuild(t, "", s.servers["m1"].words))
+	s.run("m1", thisFormat.of(s.servers["m1"].words))
 	s.servers["m1"].waitEnd()
 	s.servers["m1"].waitLogged("the store is of format 2", "reads format 1", "start a newer version")
-	s.run("m1", ofBuild(t, nextFormat, s.servers["m1"].words))
+	s.run("m1", nextFormat.of(s.servers["m1"].words))
 	s.waitReady("m1")
 	s.coordinator.kill()
-	s.build = ""
+	s.build = thisFormat
 	s.startCoordinator(s.addresses[0])
 	s.coordinator.waitEnd()
 	s.coordinator.waitLogged("the state was written in format 2 by a newer build")

@@ -2,6 +2,7 @@
 # Builds every fuzz target with coverage feedback, on stable Rust, and runs each one.
 #
 # usage: images/store/fuzz/run.sh [SECONDS_PER_TARGET [TARGET...]]
+#        images/store/fuzz/run.sh --build     only build them
 # Starts from seeds/ and from what former runs found (target/corpus). Prints how
 # many inputs each target tried. Exit code 1 on a finding; its input is kept in
 # target/findings, and is tried again with: target/.../TARGET INPUT
@@ -9,13 +10,19 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 SECONDS_EACH=${1:-10}
+[[ $SECONDS_EACH != --build ]] || SECONDS_EACH=0
 shift || true
 TRIPLE=$(rustc -vV | sed -n 's/^host: //p')
 TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 CORPUS=$PWD/target/corpus
 FINDINGS=$PWD/target/findings
 
-[[ $SECONDS_EACH =~ ^[1-9][0-9]*$ ]] || { echo "usage: run.sh [SECONDS_PER_TARGET [TARGET...]]" >&2; exit 2; }
+[[ $SECONDS_EACH =~ ^[0-9]+$ ]] || { echo "usage: run.sh [SECONDS_PER_TARGET [TARGET...]]" >&2; exit 2; }
+
+# The longest frame that anybody takes: of the member protocol. libFuzzer begins with short inputs and lets them grow. Seeds that are
+# longer than this are tried once, and not changed: each takes as long as thousands of short ones.
+MAX_INPUT_BYTES=$((16 << 20))
+LONG_BYTES=8192
 
 # What cargo-fuzz passes, without the sanitizers that need a nightly compiler.
 # With --target the flags reach our code and its libraries, not build scripts.
@@ -34,15 +41,34 @@ build() {
 	RUSTFLAGS="${FLAGS[*]}" cargo build --quiet --release --locked --target "$TRIPLE" --target-dir "$TARGET_DIR"
 }
 
-# seed TARGET: its seeds are lines of hex digits; each becomes a file.
+# bytes HEX[*TIMES]: these bytes, as often as that.
+bytes() {
+	local hex=${1%%\**} times=1 unit total
+	[[ $1 != *\** ]] || times=${1#*\*}
+	total=$((${#hex} * times / 2))
+	unit=$(mktemp)
+	# shellcheck disable=SC2001,SC2059 # the format is the bytes; each pair gets its own escape
+	printf "$(sed 's/../\\x&/g' <<<"$hex")" >"$unit"
+	while (($(stat -c %s "$unit") < total)); do
+		cat "$unit" "$unit" >"$unit.twice"
+		mv "$unit.twice" "$unit"
+	done
+	head -c "$total" "$unit"
+	rm -f "$unit"
+}
+
+# seed TARGET: its seeds are lines of hex digits, in groups where some are repeated; each line becomes a file. Long ones lie apart.
 seed() {
-	local line number=0
-	mkdir -p "$CORPUS/$1" "$FINDINGS"
+	local line group file number=0
+	mkdir -p "$CORPUS/$1" "$CORPUS/long/$1" "$FINDINGS"
 	while read -r line; do
 		[[ -n $line && $line != \#* ]] || continue
 		number=$((number + 1))
-		# shellcheck disable=SC2001,SC2059 # the format is the bytes; each pair gets its own escape
-		printf "$(sed 's/../\\x&/g' <<<"$line")" >"$CORPUS/$1/seed-$number"
+		file=$CORPUS/$1/seed-$number
+		for group in $line; do
+			bytes "$group"
+		done >"$file"
+		(($(stat -c %s "$file") <= LONG_BYTES)) || mv "$file" "$CORPUS/long/$1/"
 	done <"seeds/$1.hex"
 	((number > 0)) || { echo "error: seeds/$1.hex has no seeds" >&2; return 1; }
 }
@@ -50,8 +76,10 @@ seed() {
 # run TARGET: counts the inputs it tried; without coverage feedback it would learn nothing, which is an error.
 run() {
 	local log=$FINDINGS/$1.log binary=$TARGET_DIR/$TRIPLE/release/$1 tried edges
-	if ! "$binary" -max_total_time="$SECONDS_EACH" -timeout=10 -rss_limit_mb=1024 -max_len=8192 -print_final_stats=1 \
-		-artifact_prefix="$FINDINGS/$1-" "$CORPUS/$1" >"$log" 2>&1; then
+	local long=("$CORPUS/long/$1"/*)
+	if ! { [[ ! -e ${long[0]} ]] || "$binary" -timeout=100 -rss_limit_mb=1024 -artifact_prefix="$FINDINGS/$1-" "${long[@]}"; } >"$log" 2>&1 ||
+		! "$binary" -max_total_time="$SECONDS_EACH" -timeout=10 -rss_limit_mb=1024 -max_len=$MAX_INPUT_BYTES -print_final_stats=1 \
+			-artifact_prefix="$FINDINGS/$1-" "$CORPUS/$1" >>"$log" 2>&1; then
 		# What it was, where, and the input itself: the file may be on a machine that is gone.
 		echo "FINDING in $1: the input is in $FINDINGS; try it again with: $binary INPUT"
 		grep -E -A 1 'panicked at|ERROR: libFuzzer|^SUMMARY|^Base64' "$log" | grep -v '^--$' || tail -n 20 "$log"
@@ -78,6 +106,7 @@ find_planted() {
 }
 
 build
+((SECONDS_EACH)) || exit 0
 find_planted
 TARGETS=("$@")
 ((${#TARGETS[@]})) || mapfile -t TARGETS < <(for file in seeds/*.hex; do basename "$file" .hex; done)

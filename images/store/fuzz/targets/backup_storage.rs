@@ -8,7 +8,7 @@ use backup::{
     BLOCK_BYTES, Backup, CHECKPOINT_LOG, Config, Durability, Flaw, Inventory, Layout, Output,
     SUPERBLOCK_BYTES, Storage,
 };
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use wire::entry::RawEntry;
 use wire::format::{FIRST_FORMAT, Formats};
 use wire::ids::{ReplyTo, ServerId};
@@ -200,7 +200,7 @@ fn assert_listed(backup: &mut Backup<MemoryStorage>, log: ServerId) {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     let Some((&flags, patches)) = data.split_first() else {
         return;
     };

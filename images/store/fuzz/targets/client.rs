@@ -9,7 +9,7 @@ use client_core::{
     Client, Config, Error, IncrementObject, KeyObject, Multi, OperationId, Outcome, Output,
     Question, WriteObject,
 };
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use wire::ids::{ServerId, TableId};
 use wire::rpc::{Increment, RejectRules};
 use wire::time::Time;
@@ -186,7 +186,7 @@ impl Application {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::machine(16 << 20), |data: &[u8]| {
     let config = Config::new("tcp:host=127.0.0.1,port=1", 1).expect("a locator");
     let mut application = Application {
         client: Client::new(config, Time::ZERO),

@@ -2,7 +2,7 @@
 #![no_main]
 
 use coordinator::{Config, Coordinator, Output};
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use prost::Message;
 use wire::ids::ReplyTo;
 use wire::member::{Hello, ToCoordinator, ToShard, shard};
@@ -29,7 +29,7 @@ impl Output for Actions {
 /// Connections of members that a run has.
 const MEMBERS: u64 = 4;
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::machine(16 << 20), |data: &[u8]| {
     let mut out = Actions::default();
     let mut coordinator = Coordinator::new(Config::new(1, 0, "fuzz"), Time::ZERO);
     let mut now = Time::ZERO;
@@ -49,9 +49,13 @@ fuzz_target!(|data: &[u8]| {
         coordinator.member_message(now, 100 + connection, message, &mut out);
     }
     let mut rest = data;
-    // Each event: who sends it, its length in two bytes, its bytes.
+    // Each event: who sends it, its length in two bytes, its bytes. The largest length means all that is left.
     while let Some((&[who, low, high], tail)) = rest.split_first_chunk::<3>() {
-        let (payload, tail) = tail.split_at(tail.len().min(u16::from_le_bytes([low, high]).into()));
+        let length = match u16::from_le_bytes([low, high]) {
+            u16::MAX => tail.len(),
+            length => tail.len().min(length.into()),
+        };
+        let (payload, tail) = tail.split_at(length);
         rest = tail;
         now = Time(now.0 + 1_000_000 * u64::from(who));
         let connection = 100 + u64::from(who) % (2 * MEMBERS);
@@ -66,7 +70,7 @@ fuzz_target!(|data: &[u8]| {
                 &mut out,
             ),
             2 => {
-                if let Ok(message) = ToCoordinator::decode(payload) {
+                if let Ok(message) = ToCoordinator::decode_bounded(payload) {
                     coordinator.member_message(now, connection, message, &mut out);
                 }
             }

@@ -7,7 +7,7 @@ use coordinator::state::objects::{
     Answer, Batch, Keeper, Name, Output, Position, Request, Settings, Tuning, Version,
 };
 use coordinator::state::{Changes, Pair};
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use prost::Message;
 use wire::time::Time;
 
@@ -78,7 +78,7 @@ fn lead(root: &[u8], chunk: &[u8]) {
     assert!(committed, "it leads, or says why not");
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::STATE, |data: &[u8]| {
     let Some((&mode, data)) = data.split_first() else {
         return;
     };

@@ -6,7 +6,7 @@ use coordinator::checkpoint::{self, Header};
 use coordinator::state::journal::{Loaded, Writer, load};
 use coordinator::state::{Changes, Pair};
 use coordinator::{Config, Coordinator, Output};
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use prost::Message;
 use wire::ids::ReplyTo;
 use wire::member::{Hello, OpenFloor, Position, ToCoordinator, ToShard, shard};
@@ -133,7 +133,7 @@ fn patched(mut bytes: Vec<u8>, at: [u8; 2], patch: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::STATE, |data: &[u8]| {
     let Some((&mode, data)) = data.split_first() else {
         return;
     };

@@ -4,11 +4,12 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
+use frames::arp::Operation;
 use frames::{
     Checked, Frame, HEADERS_BYTES, Interface, Limits, Neighbours, Route, Sums, Template, decode,
     set_station,
 };
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 
 const US: Interface = Interface {
     ip: Ipv4Addr::new(10, 0, 0, 1),
@@ -34,7 +35,7 @@ fn echo(from: SocketAddrV4, station: [u8; 6], payload: &[u8]) {
     );
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     let route = Route {
         us: US.ip,
         prefix_bits: 24,
@@ -59,7 +60,6 @@ fuzz_target!(|data: &[u8]| {
         match decode(frame, US, checked) {
             Ok(Frame::Datagram(datagram)) => {
                 let payload = &frame[datagram.payload];
-                neighbours.heard(now, *datagram.from.ip(), datagram.station, true);
                 if *datagram.from.ip() == US.ip {
                     continue;
                 }
@@ -67,7 +67,13 @@ fuzz_target!(|data: &[u8]| {
                 neighbours.send(now, *datagram.from.ip(), payload.len(), |_| ());
             }
             Ok(Frame::Arp(arp)) => {
-                neighbours.heard(now, arp.sender.ip, arp.sender.mac, arp.target.ip == US.ip);
+                let Interface { ip, mac } = arp.sender;
+                match arp.operation {
+                    Operation::Reply if arp.target.ip == US.ip => {
+                        neighbours.answered(now, ip, mac);
+                    }
+                    Operation::Reply | Operation::Request => neighbours.claimed(ip, mac),
+                }
                 neighbours.send(now, arp.target.ip, 0, |_| ());
                 if let Some(answer) = arp.answer(US) {
                     assert_eq!(answer.encode()[..6], arp.sender.mac);

@@ -1,10 +1,10 @@
 //! Keys and value of an object.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use wire::keys::KeysAndValue;
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     let quick = KeysAndValue::primary_and_value(data);
     let Ok(object) = KeysAndValue::parse(data) else {
         return;

@@ -1,10 +1,10 @@
 //! Service locators.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use wire::locator::{Locator, parse_list};
 
-fuzz_target!(|text: &str| {
+bounded_target!(fuzz::Bound::DECODER, |text: &str| {
     let Ok(locators) = parse_list(text) else {
         return;
     };

@@ -1,7 +1,7 @@
 //! Log entries: a scan over any bytes ends; an entry whose body can be read is written back as the same body.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use wire::entry::{
     Digest, Entry, Kind, Object, RawEntry, RpcResult, SegmentHeader, Tombstone, write,
 };
@@ -16,7 +16,7 @@ fn round_trip<'a, E: Entry<'a>>(raw: &RawEntry<'a>) {
     assert_eq!(again.body, raw.body);
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     let mut rest = data;
     // Unchecked, so that the bodies are reached: nobody guesses checksums.
     while let Ok(raw) = RawEntry::read(rest) {

@@ -1,7 +1,7 @@
 //! The member protocol's framing: any bytes, received in any pieces, give the same messages, or the same end.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use transport::member::MemberReader;
 use transport::{StreamError, StreamReader};
 
@@ -31,7 +31,7 @@ fn messages(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Option<StreamError>) 
     (messages, None)
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     let Some((&piece, stream)) = data.split_first() else {
         return;
     };

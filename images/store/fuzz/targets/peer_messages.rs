@@ -1,11 +1,11 @@
 //! Messages between masters and backups: what can be read is written back as the same bytes.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use wire::member::TabletRange;
 use wire::peer::{Answer, Data, Entries, Listing, Migrating, ReadEntries, Request};
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     if let Ok(request) = Request::decode(data) {
         let written = match request {
             Request::Append(append) => {

@@ -1,7 +1,7 @@
 //! The client protocol's framing: any bytes, received in any pieces, give the same frames, in bounded memory.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use transport::StreamReader;
 use transport::rpc::{RpcReader, TRANSPORT_HEADER_BYTES};
 use wire::rpc::MAX_RPC_BYTES;
@@ -33,7 +33,7 @@ fn frames(stream: &[u8], mut piece: impl FnMut() -> usize) -> Vec<(u64, Vec<u8>,
     frames
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     let Some((&[first, second], stream)) = data.split_first_chunk::<2>() else {
         return;
     };

@@ -2,7 +2,7 @@
 //! that it looked at), and read again as the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use wire::rpc;
 
 macro_rules! round_trip {
@@ -32,7 +32,7 @@ macro_rules! multi_round_trip {
     )*};
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     let _ = rpc::header(data);
     let _ = rpc::MultiKind::of_request(data);
     round_trip!(

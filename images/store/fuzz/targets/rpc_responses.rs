@@ -1,7 +1,7 @@
 //! Responses of the client protocol: every decoder on any bytes; what can be read is written back and read again as the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use wire::rpc;
 
 macro_rules! round_trip {
@@ -14,7 +14,7 @@ macro_rules! round_trip {
     )*};
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     let _ = rpc::status(data);
     round_trip!(
         data,

@@ -1,29 +1,44 @@
-//! A shard that owns a table, given any requests: each gets exactly one answer, of at least a status.
+//! A shard that owns a table, given any requests: each gets exactly one answer, of at least a status. Most get it at once; pings of other
+//! servers and migrations wait for others.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use fuzz::bounded_target;
 use master::{Config, Identity, Output, Shard};
 use wire::ids::ReplyTo;
-use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
+use wire::member::{
+    MigrationEnded, TabletRange, ToCoordinator, ToShard, Welcome, coordinator, shard,
+};
+use wire::status::Status;
 use wire::time::Time;
 
 /// Pings of other servers that a shard has under way for clients.
 const MAX_PINGS: usize = 16;
 
+/// Migrations that clients wait for.
+const MAX_MIGRATIONS: usize = 16;
+
 #[derive(Default)]
-struct Answers(usize);
+struct Answers {
+    count: usize,
+    /// Sequence numbers of the migrations that the coordinator was asked for.
+    migrations: Vec<u64>,
+}
 
 impl Output for Answers {
     fn reply(&mut self, _to: ReplyTo, parts: &[&[u8]]) {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         assert!((4..=wire::rpc::MAX_RPC_BYTES).contains(&bytes));
-        self.0 += 1;
+        self.count += 1;
     }
-    fn send_coordinator(&mut self, _message: ToCoordinator) {}
+    fn send_coordinator(&mut self, message: ToCoordinator) {
+        if let Some(shard::Kind::MigrationWanted(wanted)) = message.kind {
+            self.migrations.push(wanted.sequence);
+        }
+    }
     fn log_message(&mut self, _level: u32, _text: &str) {}
 }
 
-fn shard(out: &mut Answers) -> Shard {
+fn new_shard(out: &mut Answers) -> Shard {
     // Small, so that making one takes no time.
     let config = Config {
         segment_bytes: 64 << 10,
@@ -42,6 +57,7 @@ fn shard(out: &mut Answers) -> Shard {
         coordinator: String::new(),
         build_version: "fuzz".to_owned(),
         backup_locator: String::new(),
+        peer_locator: String::new(),
         domain: String::new(),
     };
     let mut shard = Shard::new(config, identity, Time::ZERO);
@@ -66,14 +82,18 @@ fn shard(out: &mut Answers) -> Shard {
     shard
 }
 
-fuzz_target!(|data: &[u8]| {
+bounded_target!(fuzz::Bound::machine(32 << 20), |data: &[u8]| {
     let mut out = Answers::default();
-    let mut shard = shard(&mut out);
+    let mut shard = new_shard(&mut out);
     let mut rest = data;
     let mut requests = 0_usize;
-    // Each request has its length in two bytes before it.
+    // Each request has its length in two bytes before it. The largest means all that is left, up to what a frame may have.
     while let Some((length, tail)) = rest.split_first_chunk::<2>() {
-        let (payload, tail) = tail.split_at(tail.len().min(u16::from_le_bytes(*length).into()));
+        let length = match u16::from_le_bytes(*length) {
+            u16::MAX => tail.len().min(wire::rpc::MAX_RPC_BYTES),
+            length => tail.len().min(length.into()),
+        };
+        let (payload, tail) = tail.split_at(length);
         rest = tail;
         requests += 1;
         let to = ReplyTo {
@@ -81,11 +101,21 @@ fuzz_target!(|data: &[u8]| {
             nonce: requests as u64,
         };
         shard.request(Time(requests as u64 * 1000), to, payload, &mut out);
+        let at_least = requests.saturating_sub(MAX_PINGS + MAX_MIGRATIONS);
         assert!(
-            (requests.saturating_sub(MAX_PINGS)..=requests).contains(&out.0),
-            "unreplicated: every request is answered at once, but for pings of other servers"
+            (at_least..=requests).contains(&out.count),
+            "unreplicated: every request is answered at once, but for pings of other servers and migrations"
         );
     }
+    for sequence in std::mem::take(&mut out.migrations) {
+        let status = Status::Ok as u32;
+        let ended = MigrationEnded { sequence, status };
+        let message = ToShard::from(coordinator::Kind::MigrationEnded(ended));
+        shard.coordinator_message(Time(1 << 39), message, &mut out);
+    }
     shard.tick(Time(1 << 40), &mut out);
-    assert_eq!(out.0, requests, "pings are given up in time");
+    assert_eq!(
+        out.count, requests,
+        "migrations have ended, and pings are given up in time"
+    );
 });

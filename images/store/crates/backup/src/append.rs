@@ -103,6 +103,10 @@ impl<S: Storage> Backup<S> {
         if append.offset != 0 {
             return Err(Refusal::Answer(Status::Missing, 0));
         }
+        // A frame is not taken for nothing: every segment begins with a digest.
+        if append.data.is_empty() {
+            return Err(Refusal::Answer(Status::Mismatch, 0));
+        }
         if crc32c::crc32c(append.data) != append.crc {
             return Err(Refusal::Answer(Status::Mismatch, 0));
         }

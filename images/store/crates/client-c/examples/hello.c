@@ -1,5 +1,6 @@
 /*
- * Writes an object, reads it, changes it only if nobody else has, and lists the table.
+ * Writes an object, reads it, changes it only if nobody else has, and lists the table. It works in a table of its own,
+ * "hello-c", which it makes and drops; where somebody has such a table already, it leaves that alone and ends.
  *
  *     cc -std=c11 hello.c $(pkg-config --cflags --libs rcbox) -o hello
  *     ./hello tcp:host=127.0.0.1,port=11100
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TABLE "hello-c"
 
 /* Ends the program if something failed. */
 static void check(rcbox_client *client, rcbox_status status, const char *what)
@@ -28,8 +31,17 @@ int main(int argc, char **argv)
     rcbox_client *client = NULL;
     check(NULL, rcbox_connect(argv[1], NULL, &client), "connect");
 
+    /* Making a table finds it if it is there: what this program has not made, it must not drop. */
     uint64_t table = 0, version = 0;
-    check(client, rcbox_create_table(client, "fruit", 1, &table), "create table");
+    rcbox_status found = rcbox_find_table(client, TABLE, &table);
+    if (found == RCBOX_OK) {
+        fprintf(stderr, "there is a table %s already: drop it yourself if it is left over from this program\n", TABLE);
+        rcbox_close(client);
+        return 1;
+    }
+    if (found != RCBOX_TABLE_DOESNT_EXIST)
+        check(client, found, "look for the table");
+    check(client, rcbox_create_table(client, TABLE, 1, &table), "create table");
     check(client, rcbox_write(client, table, "apple", 5, "green", 5, NULL, &version), "write");
 
     char value[64];
@@ -55,7 +67,7 @@ int main(int argc, char **argv)
     if (status != RCBOX_ERR_END)
         check(client, status, "scan");
 
-    check(client, rcbox_drop_table(client, "fruit"), "drop table");
+    check(client, rcbox_drop_table(client, TABLE), "drop table");
     rcbox_close(client);
     return 0;
 }

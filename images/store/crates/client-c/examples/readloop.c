@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define TABLE "readloop-c"
+
 enum { KEYS = 1000, VALUE_BYTES = 100 };
 
 static void check(rcbox_client *client, rcbox_status status, const char *what)
@@ -103,12 +105,21 @@ int main(int argc, char **argv)
     }
     rcbox_client *client = NULL;
     check(NULL, rcbox_connect(argv[1], NULL, &client), "connect");
-    uint64_t table;
-    check(client, rcbox_create_table(client, "readloop", 1, &table), "create table");
+    /* What this program has not made, it must not drop. */
+    uint64_t table = 0;
+    rcbox_status found = rcbox_find_table(client, TABLE, &table);
+    if (found == RCBOX_OK) {
+        fprintf(stderr, "there is a table %s already: drop it yourself if it is left over from this program\n", TABLE);
+        rcbox_close(client);
+        return 1;
+    }
+    if (found != RCBOX_TABLE_DOESNT_EXIST)
+        check(client, found, "look for the table");
+    check(client, rcbox_create_table(client, TABLE, 1, &table), "create table");
     fill(client, table);
     one_at_a_time(client, table, reads);
     several(client, table, reads, under_way);
-    check(client, rcbox_drop_table(client, "readloop"), "drop table");
+    check(client, rcbox_drop_table(client, TABLE), "drop table");
     rcbox_close(client);
     return 0;
 }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use prost::Message;
+use wire::cost;
 use wire::ids::TableId;
 use wire::map::Map;
 use wire::proto::{TableConfig, TabletState};
@@ -15,6 +15,8 @@ use crate::OperationId;
 pub const REFETCH_DELAY: Duration = Duration::from_millis(10);
 /// Tables that are remembered.
 const MAX_TABLES: usize = 4096;
+/// Of a config's tablets, decoded. A coordinator's tables have a quarter of them at most.
+const MAX_CONFIG_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
 struct Tablet {
@@ -132,7 +134,8 @@ impl Table {
 
     /// Takes a fetched config in.
     pub fn update(&mut self, encoded: &[u8]) -> Result<(), Status> {
-        let config = TableConfig::decode(encoded).map_err(|_| Status::ResponseFormatError)?;
+        let config = cost::decode::<TableConfig>(encoded, MAX_CONFIG_BYTES);
+        let config = config.map_err(|_| Status::ResponseFormatError)?;
         self.tablets = config
             .tablet
             .into_iter()

@@ -35,7 +35,7 @@ use std::time::Duration;
 use std::marker::PhantomData;
 
 use client_core::{Client, Config, Owned};
-use net::{FastConfig, Limits, Reactor, fast_config};
+use net::{Audience, FastConfig, Limits, Reactor, fast_config};
 
 pub use asynchronous::{AsyncCluster, Pending};
 pub use client_core::{IncrementObject, KeyObject, Multi, OperationId, WriteObject};
@@ -132,6 +132,8 @@ impl Cluster {
             let (receiver, sender) = net::open_udp(any, net::USUAL_MTU)?;
             ports.push(Port {
                 kind: PortKind::Udp,
+                number: 0,
+                audience: Audience::Clients,
                 receiver: Box::new(receiver),
                 sender: Box::new(sender),
             });
@@ -163,6 +165,9 @@ impl Cluster {
             let config = FastConfig {
                 // There is another way to go.
                 connect_timeout: FAST_CONNECT_TIMEOUT,
+                // Nobody has anything to ask a client.
+                accepts_ordered: false,
+                accepts_unordered: false,
                 ..fast_config(port.kind)
             };
             reactor.add_port(port, config)?;

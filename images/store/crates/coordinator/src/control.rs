@@ -28,9 +28,7 @@ impl Coordinator {
         if asked.is_empty() {
             return Err(ControlError::NotConnected);
         }
-        if self.pending.load() >= self.config.limits.max_pending_replies
-            || self.pending.control_count() >= self.config.limits.max_pending_controls
-        {
+        if !self.has_room_for_control(order.input.len(), asked.len()) {
             return Err(ControlError::Busy);
         }
         let is_asked = |id: ServerId| asked.iter().any(|shard| shard.server_id == id);
@@ -38,6 +36,20 @@ impl Coordinator {
             it.begin_control(now, (order.op, &order.input), is_asked, to, out);
         });
         Ok(asked)
+    }
+
+    /// Whether a control operation can begin whose input is copied for so many shards.
+    pub(crate) fn has_room_for_control(&self, input_bytes: usize, shards: usize) -> bool {
+        let limits = &self.config.limits;
+        let copied = input_bytes.saturating_mul(shards);
+        self.pending.load() < limits.max_pending_replies
+            && self.pending.control_count() < limits.max_pending_controls
+            && self.pending.control_bytes().saturating_add(copied) <= limits.max_control_bytes
+    }
+
+    /// Shards that have a connection.
+    pub(crate) fn linked_count(&mut self) -> usize {
+        self.members.linked().count()
     }
 
     fn connected_shards(&self, order: &ControlOrder) -> Vec<Asked> {
@@ -84,6 +96,7 @@ impl Coordinator {
         }
         let goal = Goal::Control {
             server_count: asked,
+            input_bytes: input.len().saturating_mul(asked as usize),
             responses: BTreeMap::new(),
             response_bytes: 0,
         };

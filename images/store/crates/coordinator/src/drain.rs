@@ -113,11 +113,11 @@ impl Coordinator {
     fn why_tablets_stay(&self, name: &str, owner: &Server) -> Option<String> {
         let (tables, more, count) = self.list_owned(&[owner.id.index()].into());
         let tables = listed(&tables, more);
-        if owner.has_enlisted() && owner.backup_locator.is_empty() {
+        if owner.has_enlisted()
+            && let Some(why) = self.why_cannot_give(owner)
+        {
             return Some(format!(
-                "server {} serves {count} tablets (tables: {tables}), and has no port for other servers by which they could be read: start \
-                 it with a backup, or drop these tables",
-                owner.id
+                "{why}, or drop these tables ({count} tablets): {tables}"
             ));
         }
         let mut others = self.members.enlisted().map(|(server, _)| server);

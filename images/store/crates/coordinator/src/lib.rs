@@ -13,6 +13,7 @@ pub mod checkpoint;
 mod control;
 mod detection;
 mod drain;
+mod heard;
 mod keeping;
 pub mod leader;
 mod leading;
@@ -52,7 +53,7 @@ pub use leases::TERM_NS as LEASE_TERM_NS;
 pub use orders::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,
-    SettingsOrder, TabletTable,
+    SettingsOrder, SpecVersion, TabletTable,
 };
 
 /// What a coordinator is created with.
@@ -67,7 +68,7 @@ pub struct Config {
     pub ping_interval: Duration,
     /// A connection on which nothing was heard for this long counts as gone. Whole milliseconds.
     pub silence_timeout: Duration,
-    /// A server with replicas that is silent for so long is suspected to be dead; others are asked whether they reach it.
+    /// A server with replicas that is silent for half of this is suspected to be dead. Then others have this long to reach it.
     pub death_timeout: Duration,
     /// How long the answer to a control operation waits for shards.
     pub control_timeout: Duration,
@@ -116,8 +117,10 @@ pub struct Limits {
     pub max_client_leases: usize,
     /// Replies that wait for shards.
     pub max_pending_replies: usize,
-    /// Control operations under way. What they say is sent to every shard: more would fill the slower ones' connections.
+    /// Control operations under way.
     pub max_pending_controls: usize,
+    /// Of all of them together: inputs, which are copied for every shard, and what shards have answered.
+    pub max_control_bytes: usize,
     /// Input of a control operation.
     pub max_control_input_bytes: usize,
     /// Losses that are remembered.
@@ -140,6 +143,7 @@ impl Default for Limits {
             max_client_leases: 1_000_000,
             max_pending_replies: 4096,
             max_pending_controls: 64,
+            max_control_bytes: 16 << 20,
             max_control_input_bytes: 64 << 10,
             max_losses: 100,
             max_names_listed: 16,
@@ -173,6 +177,8 @@ pub mod level {
 #[derive(Debug)]
 pub struct Coordinator {
     config: Config,
+    /// Since when this process leads the store.
+    leads_since: Time,
     /// When this process's cluster time was `time_base_ns`.
     started: Time,
     time_base_ns: u64,
@@ -209,6 +215,8 @@ pub struct Coordinator {
     version_bound: u64,
     /// Versions below it may have been used in what was given up: recovered tablets get no such one any more. 0 while nothing was.
     version_floor: u64,
+    /// Versions below it may have been used in what a dead process has lost: no process begins with such a one any more. 0 while nothing was.
+    first_version: u64,
     /// Records of losses that have changed since they were last asked for, and the counters as they were then.
     changed: BTreeSet<state::records::Key>,
     noted_meta: Option<state::records::Meta>,
@@ -223,6 +231,7 @@ impl Coordinator {
     pub fn new(config: Config, now: Time) -> Coordinator {
         let first_lease = u64::from(config.cluster_tag) << 32 | 1;
         Coordinator {
+            leads_since: now,
             started: now,
             time_base_ns: 0,
             time_bound_ns: 0,
@@ -248,6 +257,7 @@ impl Coordinator {
             losses_dropped: 0,
             version_bound: 0,
             version_floor: 0,
+            first_version: 0,
             changed: BTreeSet::new(),
             noted_meta: None,
             next_ping: now,

@@ -178,6 +178,8 @@ impl Coordinator {
             object_count: 0,
             live_bytes: 0,
             missing,
+            uncounted: false,
+            instance: String::new(),
         };
         self.record_loss(loss.clone());
         self.recoveries.look_at_once();
@@ -235,6 +237,8 @@ impl Coordinator {
             object_count: 0,
             live_bytes: 0,
             missing,
+            uncounted: false,
+            instance: String::new(),
         });
     }
 

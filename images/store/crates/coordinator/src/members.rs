@@ -68,6 +68,8 @@ pub struct Server {
     pub link: Option<Link>,
     /// Where its backup listens for masters; empty if it has none.
     pub backup_locator: String,
+    /// Where it listens for other servers if it has no backup; empty if its build is older.
+    pub peer_locator: String,
     /// What its backup reported last; `None` before it has opened its storage.
     pub backup: Option<BackupReport>,
     pub domain: String,
@@ -78,8 +80,11 @@ pub struct Server {
     /// Open replicas of its log in older heads do not count; `None` before it had a head.
     pub open_floor: Option<u64>,
     pub log_capacity_bytes: u64,
-    /// What it reported last.
+    /// What it reported last, and when.
     pub pong: Pong,
+    pub pong_heard: Option<Time>,
+    /// When this coordinator heard it last on a connection that is gone.
+    last_link_heard: Option<Time>,
     pub ports: Told,
 }
 
@@ -92,6 +97,7 @@ impl Server {
             locator: String::new(),
             link: None,
             backup_locator: String::new(),
+            peer_locator: String::new(),
             backup: None,
             domain: String::new(),
             replicas: 0,
@@ -99,6 +105,8 @@ impl Server {
             open_floor: None,
             log_capacity_bytes: 0,
             pong: Pong::default(),
+            pong_heard: None,
+            last_link_heard: None,
             ports: Told::default(),
         }
     }
@@ -107,9 +115,27 @@ impl Server {
         !self.locator.is_empty()
     }
 
+    /// Where other servers read tablets that leave; `None` of an older build that has no backup.
+    pub fn reading_locator(&self) -> Option<&str> {
+        let both = [&self.backup_locator, &self.peer_locator];
+        let mut known = both.into_iter().filter(|locator| !locator.is_empty());
+        known.next().map(String::as_str)
+    }
+
     /// It has a backup, which has not said yet what it has.
     pub fn is_opening(&self) -> bool {
         self.link.is_some() && !self.backup_locator.is_empty() && self.backup.is_none()
+    }
+
+    /// When this coordinator heard it last; `None`: it knows it from the state only.
+    pub fn last_heard(&self) -> Option<Time> {
+        let link = self.link.as_ref().map(|link| link.last_heard);
+        link.or(self.last_link_heard)
+    }
+
+    fn disconnect(&mut self) -> Option<Link> {
+        self.last_link_heard = self.last_heard();
+        self.link.take()
     }
 
     /// For people: what the store does when it is dead.
@@ -137,6 +163,8 @@ pub struct Link {
     told_at: u64,
     /// The build of its process takes settings.
     pub takes_settings: bool,
+    /// It makes one tablet of several when it is told to.
+    pub merges_tablets: bool,
     /// Orders and controls that were sent and not yet answered: sequence number to the operation that waits.
     pub unanswered: BTreeMap<u64, u64>,
 }
@@ -163,6 +191,8 @@ impl Link {
 #[derive(Debug)]
 pub struct Death {
     pub member: String,
+    /// What its process said of itself.
+    pub instance: String,
     /// Its servers as they were, by shard.
     pub servers: Vec<Server>,
     /// Server indexes of its successor, by shard; a prefix of the dead one's or an extension. Empty if there is none yet.
@@ -199,7 +229,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn invalid(text: impl Into<String>) -> Refusal {
+    pub(crate) fn invalid(text: impl Into<String>) -> Refusal {
         Refusal {
             reason: RefusedReason::Invalid,
             text: text.into(),
@@ -313,7 +343,7 @@ impl Members {
     pub fn disconnect_all(&mut self) {
         self.connections.clear();
         for server in self.servers.values_mut() {
-            server.link = None;
+            server.disconnect();
         }
     }
 
@@ -339,6 +369,7 @@ impl Members {
             next_sequence: 0,
             told_at: 0,
             takes_settings: hello.takes_settings,
+            merges_tablets: hello.merges_tablets,
             unanswered: BTreeMap::new(),
         };
         let server = self
@@ -347,6 +378,7 @@ impl Members {
             .expect("every member's servers exist");
         server.locator.clone_from(&hello.locator);
         server.backup_locator.clone_from(&hello.backup_locator);
+        server.peer_locator.clone_from(&hello.peer_locator);
         server.domain.clone_from(&hello.domain);
         server.replicas = hello.replicas;
         server.backup_only = hello.backup_only;
@@ -499,6 +531,7 @@ impl Members {
         if member.past.len() == MAX_PAST_PROCESSES {
             member.past.pop_front();
         }
+        let instance = member.process.0.clone();
         member.past.push_back(member.process.clone());
         let mut servers = Vec::new();
         self.changed.insert(Key::Member(name.to_owned()));
@@ -518,6 +551,7 @@ impl Members {
         }
         Some(Death {
             member: name.to_owned(),
+            instance,
             servers,
             successors: Vec::new(),
         })
@@ -550,7 +584,7 @@ impl Members {
     /// A connection is gone. Returns it if it was a shard's.
     pub fn disconnect(&mut self, connection: u64) -> Option<Link> {
         let index = self.connections.remove(&connection)?;
-        self.servers.get_mut(&index)?.link.take()
+        self.servers.get_mut(&index)?.disconnect()
     }
 
     /// Whether this server's member is to leave the store.
@@ -653,7 +687,8 @@ impl Members {
     }
 }
 
-fn check_hello(hello: &Hello, max_shards: u32) -> Result<(), Refusal> {
+/// Whether what a shard says of itself can be.
+pub(crate) fn check_hello(hello: &Hello, max_shards: u32) -> Result<(), Refusal> {
     for (what, text, may_be_empty) in [
         ("member name", &hello.member, false),
         ("instance", &hello.instance, false),
@@ -661,6 +696,7 @@ fn check_hello(hello: &Hello, max_shards: u32) -> Result<(), Refusal> {
         ("build version", &hello.build_version, true),
         ("domain", &hello.domain, true),
         ("backup's locator", &hello.backup_locator, true),
+        ("locator for other servers", &hello.peer_locator, true),
     ] {
         if text.is_empty() && !may_be_empty {
             return Err(Refusal::invalid(format!("the {what} is empty")));

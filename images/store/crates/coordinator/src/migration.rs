@@ -217,11 +217,8 @@ impl Coordinator {
     ) -> Result<(), MigrateError> {
         let from = self.connected(source)?;
         let to = self.connected(target)?;
-        if from.backup_locator.is_empty() {
-            return refused(&format!(
-                "server {} has no port for other servers, by which the tablet could be read: start it with a backup",
-                from.id
-            ));
+        if let Some(why) = self.why_cannot_give(from) {
+            return refused(&why);
         }
         if to.backup_only {
             return refused(&format!(
@@ -260,6 +257,20 @@ impl Coordinator {
         Err(MigrateError::Busy(format!(
             "{text}; one at a time: try again when that has ended"
         )))
+    }
+
+    /// Why nobody can read a server's tablets.
+    pub(crate) fn why_cannot_give(&self, from: &Server) -> Option<String> {
+        if from.reading_locator().is_some() {
+            return None;
+        }
+        let build = self.members.get(&from.member);
+        let build = build.map_or("", |member| member.build_version.as_str());
+        Some(format!(
+            "server {} (member {:?}) runs an older build ({build}), which without a backup has no port where other servers could read its \
+             tablets: upgrade that member, or start it with a backup",
+            from.id, from.member
+        ))
     }
 
     fn connected(&self, index: u32) -> Result<&Server, MigrateError> {
@@ -327,8 +338,9 @@ impl Coordinator {
             self.id_of(target)
         );
         out.log_message(level::NOTICE, &text);
-        let locator = self.members.server(source);
-        let locator = locator.map_or_else(String::new, |source| source.backup_locator.clone());
+        let from = self.members.server(source);
+        let locator = from.and_then(Server::reading_locator).unwrap_or_default();
+        let locator = locator.to_owned();
         let migrate = Migrate {
             migration_id,
             tablet,
@@ -390,8 +402,12 @@ impl Coordinator {
         let Some(one) = one.filter(|one| one.concerns(index)) else {
             return;
         };
-        if !migrated.failure.is_empty() || migrated.is_full || one.target != index {
+        let is_target = one.target == index;
+        if !migrated.failure.is_empty() || migrated.is_full || !is_target {
             let why = format!("server {}: {}", self.id_of(index), migrated.failure);
+            if is_target {
+                self.note_not_taken(now, index);
+            }
             self.end_migration(now, migration_id, &why, None, out);
             return;
         }
@@ -499,6 +515,9 @@ impl Coordinator {
                 true => "the session of the server that has the tablet was interrupted",
                 false => "the session of the server that was to have the tablet was interrupted",
             };
+            if !is_source {
+                self.note_not_taken(now, index);
+            }
             self.end_migration(now, id, why, Some(index), out);
         }
     }
@@ -575,7 +594,7 @@ impl Coordinator {
         let Some(one) = self.migrations.under_way.remove(&migration_id) else {
             return;
         };
-        self.note_moved(now, one.tablet, failure.is_empty());
+        self.note_moved(now, one.tablet, one.target, failure.is_empty());
         // Who is not connected any more has other connections by now.
         let asked_by = one.asked_by.into_iter();
         for (connection, sequence) in asked_by {

@@ -4,6 +4,8 @@ use wire::format::Formats;
 use wire::ids::ServerId;
 use wire::member::Settings;
 
+pub use crate::state::records::SpecVersion;
+
 /// Why a migration was not given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GiveUpMigrationError {
@@ -313,7 +315,7 @@ impl core::fmt::Display for RemoveMemberError {
             } => write!(
                 f,
                 "member {member:?} owns {tablet_count} tablets, the only copy of their data (tables: {}); \
-                 drop these tables or keep the member",
+                 drain the member, which moves them to others, or drop these tables",
                 tables.join(", ")
             ),
             RemoveMemberError::OwnsTablets {
@@ -344,13 +346,34 @@ impl core::fmt::Display for RemoveMemberError {
 
 impl core::error::Error for RemoveMemberError {}
 
-/// What is to be set, in the place of all that was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What is to be set, in the place of all that was; numbers of copies that it leaves out stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettingsOrder {
     /// Its number is of no account.
     pub settings: Settings,
     /// The store that is meant; 0 for whichever this is.
     pub expected_cluster_id: u64,
+    /// What asks for them; `None`: a person.
+    pub asked_by: Option<SpecVersion>,
+    /// There are to be fewer copies than the number that the caller believes to be in force, which is this; `None`: there are not.
+    pub fewer_than: Option<u32>,
+}
+
+/// Copies of each segment of a log, and with how few writes go on; `None` where nobody has set that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    pub replicas: u32,
+    pub least: Option<u32>,
+}
+
+impl core::fmt::Display for Copies {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "replicas {}", self.replicas)?;
+        match self.least {
+            Some(least) => write!(f, " and minReplicas {least}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Why settings are not changed.
@@ -358,6 +381,22 @@ pub struct SettingsOrder {
 pub enum SettingsError {
     /// A text that names what cannot be, and what to do.
     NotPossible(String),
+    /// There would be fewer copies, and the order does not say that this is meant.
+    FewerCopies {
+        asked: Copies,
+        in_force: Copies,
+    },
+    /// The caller is mistaken about the number of copies.
+    OtherCopies {
+        expected: u32,
+        in_force: Copies,
+    },
+    /// One version of a specification does not ask for two numbers, and an older one has no say any more.
+    NotNewer {
+        in_force: Copies,
+        by: SpecVersion,
+        asked_by: SpecVersion,
+    },
     OtherStore(OtherStore),
     /// This coordinator does not lead; with the reason.
     DoesNotLead(String),
@@ -367,6 +406,25 @@ impl core::fmt::Display for SettingsError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             SettingsError::NotPossible(why) | SettingsError::DoesNotLead(why) => f.write_str(why),
+            SettingsError::FewerCopies { asked, in_force } => write!(
+                f,
+                "there would be fewer copies: {asked}, while {in_force} are in force, and the request does not say that this is meant. \
+                 A request for fewer names the number of copies in force (fewer_copies), as rcbox settings set does"
+            ),
+            SettingsError::OtherCopies { expected, in_force } => write!(
+                f,
+                "copies are not made fewer: the request expects {expected} in force, and {in_force} are. Look at the status again"
+            ),
+            SettingsError::NotNewer {
+                in_force,
+                by,
+                asked_by,
+            } => write!(
+                f,
+                "copies are not made fewer: generation {} of specification {} asks for that, and generation {} of it put {in_force} in force. \
+                 Fewer copies need a newer generation",
+                asked_by.generation, asked_by.uid, by.generation
+            ),
             SettingsError::OtherStore(other) => other.fmt(f),
         }
     }

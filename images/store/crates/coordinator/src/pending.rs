@@ -19,6 +19,8 @@ pub enum Goal {
     /// Shards have carried out a control operation; complete SERVER_CONTROL responses by server.
     Control {
         server_count: u32,
+        /// Of all copies of its input, one for each shard.
+        input_bytes: usize,
         responses: BTreeMap<ServerId, Vec<u8>>,
         response_bytes: usize,
     },
@@ -59,9 +61,25 @@ impl Pending {
         self.operations.len().max(self.reply_count)
     }
 
-    /// Control operations that wait. Each one's input waits once for every shard, so there may only be a few.
+    /// Control operations that wait.
     pub fn control_count(&self) -> usize {
         self.control_count
+    }
+
+    /// Memory of control operations that wait: inputs that were copied for every shard, and responses.
+    pub fn control_bytes(&self) -> usize {
+        let bytes = self
+            .operations
+            .values()
+            .map(|operation| match &operation.goal {
+                Goal::Control {
+                    input_bytes,
+                    response_bytes,
+                    ..
+                } => input_bytes + response_bytes,
+                _ => 0,
+            });
+        bytes.sum()
     }
 
     /// A number for the next operation; to be used with [`Pending::start`].

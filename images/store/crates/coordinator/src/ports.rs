@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use wire::ids::ServerId;
-use wire::member::{MAX_PORT_PINGS, MAX_PORTS, PortPing, PortReport};
+use wire::member::{PortPing, PortReport};
 use wire::time::Time;
 
 use crate::Coordinator;
@@ -54,15 +54,10 @@ pub struct Told {
 
 impl Told {
     /// Takes what a Pong says; one that says nothing has nothing new.
-    pub(crate) fn hear(&mut self, now: Time, mut ports: Vec<PortReport>) {
-        if ports.is_empty() {
-            return;
+    pub(crate) fn hear(&mut self, now: Time, ports: Vec<PortReport>) {
+        if !ports.is_empty() {
+            *self = Told { ports, at: now };
         }
-        ports.truncate(MAX_PORTS);
-        for port in &mut ports {
-            port.pings.truncate(MAX_PORT_PINGS);
-        }
-        *self = Told { ports, at: now };
     }
 }
 

@@ -11,6 +11,7 @@ use wire::rpc::{self, MessageResponse};
 use wire::status::Status;
 use wire::time::Time;
 
+use crate::members::Server;
 use crate::pending::Goal;
 use crate::requests::{BUSY, Refused, send};
 use crate::{Coordinator, Output, level};
@@ -23,6 +24,19 @@ const CRASHED: u32 = 1;
 /// Options of RAMCloud's coordinator; both make servers fail on purpose.
 const CRASH_OPTIONS: [&[u8]; 2] = [b"failRecoveryMasters", b"crashCoordinator"];
 
+/// A mask. Tools count backups before they begin: one that has not opened its storage yet takes no copies.
+fn services_of(server: &Server) -> u32 {
+    let master = match server.backup_only {
+        true => 0,
+        false => Service::Master.bit(),
+    };
+    let backup = match server.backup {
+        Some(_) => Service::Backup.bit(),
+        None => 0,
+    };
+    master | backup | Service::Admin.bit()
+}
+
 impl Coordinator {
     /// A server that is not connected is listed as crashed: nobody can reach it through the coordinator, and what it held is
     /// not served while it is away.
@@ -33,30 +47,29 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<(), Refused> {
         let request = rpc::GetServerListRequest::decode(payload)?;
-        let services = Service::Master.bit() | Service::Admin.bit();
         let mut list = ServerList {
             server: Vec::new(),
             version_number: self.members.changes(),
             r#type: 0,
         };
-        if request.service_mask & services != 0 {
-            let servers = self.members.iter().flat_map(|(_, member)| member.servers());
-            let enlisted = servers
-                .filter_map(|&index| self.members.server(index))
-                .filter(|server| server.has_enlisted());
-            list.server = enlisted
-                .map(|server| ServerListEntry {
-                    services,
-                    server_id: server.id.0,
-                    service_locator: server.locator.clone(),
-                    expected_read_mbytes_per_sec: 0,
-                    status: if server.link.is_some() { UP } else { CRASHED },
-                    replication_id: 0,
-                })
-                .collect();
-            list.server
-                .sort_unstable_by_key(|server| ServerId(server.server_id).index());
-        }
+        let servers = self.members.iter().flat_map(|(_, member)| member.servers());
+        let offering = servers
+            .filter_map(|&index| self.members.server(index))
+            .filter(|server| server.has_enlisted())
+            .map(|server| (services_of(server), server))
+            .filter(|(services, _)| request.service_mask & services != 0);
+        list.server = offering
+            .map(|(services, server)| ServerListEntry {
+                services,
+                server_id: server.id.0,
+                service_locator: server.locator.clone(),
+                expected_read_mbytes_per_sec: 0,
+                status: if server.link.is_some() { UP } else { CRASHED },
+                replication_id: 0,
+            })
+            .collect();
+        list.server
+            .sort_unstable_by_key(|server| ServerId(server.server_id).index());
         reply_message(to, &list.encode_to_vec(), out);
         Ok(())
     }
@@ -89,7 +102,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whoever was hinted at is pinged all the time anyway; with one copy of everything, declaring it dead would only lose data.
+    /// A hint has no effect: the coordinator pings every server all the time, and trusts no client about what is dead.
     pub(crate) fn hint_server_crashed(
         &self,
         to: ReplyTo,

@@ -14,6 +14,7 @@ use wire::member::{ToCoordinator, ToShard, coordinator};
 use wire::time::Time;
 
 use crate::checkpoint::{self, HEADER_BYTES, Header};
+use crate::members::{Refusal, check_hello};
 use crate::orders::{OtherStore, Surrender, SurrenderError};
 use crate::sessions::refuse;
 use crate::state::records::Rebuilt;
@@ -68,6 +69,8 @@ pub(crate) struct Rebuild {
     /// Terms are noted with the state.
     notes_term: bool,
     volumes: BTreeMap<Place, Volume>,
+    /// Whose volumes these are.
+    members: BTreeSet<String>,
     connections: BTreeMap<u64, Place>,
     ask_at: Time,
     /// When something was learned last.
@@ -105,6 +108,7 @@ impl Coordinator {
             nonce,
             notes_term,
             volumes: BTreeMap::new(),
+            members: BTreeSet::new(),
             connections: BTreeMap::new(),
             ask_at: now,
             news_at: now,
@@ -239,13 +243,10 @@ impl Rebuild {
                         this one again";
             return refuse(connection, RefusedReason::Superseded, text.to_owned(), out);
         }
-        let place = (hello.member.clone(), hello.shard_index);
-        if self.volumes.len() >= self.config.limits.max_members
-            && !self.volumes.contains_key(&place)
-        {
-            let text = "too many servers for a store".to_owned();
-            return refuse(connection, RefusedReason::Invalid, text, out);
+        if let Err(refusal) = self.check(hello) {
+            return refuse(connection, refusal.reason, refusal.text, out);
         }
+        let place = (hello.member.clone(), hello.shard_index);
         let is_empty = hello.volume_cluster_id == 0;
         let found = match is_empty {
             true => Found::Empty,
@@ -271,6 +272,23 @@ impl Rebuild {
         }
         self.connections.insert(connection, place);
         ask(connection, 0, HEADER_BYTES as u32, out);
+    }
+
+    /// As many members as a store can have are heard, and as many shards of each: what is refused would be waited for like a volume that is gone.
+    fn check(&mut self, hello: &Hello) -> Result<(), Refusal> {
+        let limits = &self.config.limits;
+        check_hello(hello, limits.max_shards_per_member)?;
+        if self.members.contains(&hello.member) {
+            return Ok(());
+        }
+        if self.members.len() >= limits.max_members {
+            return Err(Refusal::invalid(format!(
+                "there are {} members already, and a store has no more",
+                limits.max_members
+            )));
+        }
+        self.members.insert(hello.member.clone());
+        Ok(())
     }
 
     fn part(&mut self, now: Time, connection: u64, part: &CheckpointPart, out: &mut impl Output) {

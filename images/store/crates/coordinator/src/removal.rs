@@ -233,9 +233,10 @@ impl Coordinator {
             self.hosts_for_copies(index, leaves),
         );
         let wanted = server.replicas as usize;
+        let machines = if after == 1 { "machine" } else { "machines" };
         (after < wanted && after < before).then(|| {
             format!(
-                "server {id} (member {member:?}) wants {wanted} copies on other machines, and there would be {after} machines left for \
+                "server {id} (member {member:?}) wants {wanted} copies on other machines, and there would be {after} {machines} left for \
                  them: start another member first"
             )
         })

@@ -9,7 +9,7 @@ use wire::time::Time;
 
 use crate::pending::{Goal, Operation};
 use crate::questions::reply_ping;
-use crate::tables::{CreateError, SplitError, Tablet};
+use crate::tables::{CreateError, Cut, SplitError, Tablet};
 use crate::{Coordinator, Output, level};
 
 /// A refusal that comes from a handler.
@@ -346,7 +346,7 @@ impl Coordinator {
         if self.pending.load() >= self.config.limits.max_pending_replies {
             return Err(BUSY);
         }
-        match self.order_split(now, request.name, request.split_key_hash, out) {
+        match self.order_split(now, request.name, request.split_key_hash, Cut::Ordered, out) {
             Ok(Some(number)) => {
                 let deadline = now + self.config.silence_timeout;
                 self.pending.start(number, Goal::Split, to, 1, deadline);
@@ -371,10 +371,11 @@ impl Coordinator {
         now: Time,
         name: &[u8],
         key_hash: u64,
+        by: Cut,
         out: &mut impl Output,
     ) -> Result<Option<u64>, SplitError> {
         // Otherwise there is a boundary already.
-        let Some(split) = self.tables.split(name, key_hash)? else {
+        let Some(split) = self.tables.split(name, key_hash, by)? else {
             return Ok(None);
         };
         self.balance.was_split(&split.whole, &split.second);
@@ -435,12 +436,14 @@ impl Coordinator {
             control_op::GET_TIME_TRACE..=control_op::QUIESCE => {}
             _ => return Err(Status::UnimplementedRequest.into()),
         }
-        if request.input.len() > self.config.limits.max_control_input_bytes {
+        let (input_bytes, shards) = (request.input.len(), self.linked_count());
+        let limits = &self.config.limits;
+        let is_too_large = input_bytes > limits.max_control_input_bytes
+            || input_bytes.saturating_mul(shards) > limits.max_control_bytes;
+        if is_too_large {
             return Err(Status::RequestTooLarge.into());
         }
-        if self.pending.load() >= self.config.limits.max_pending_replies
-            || self.pending.control_count() >= self.config.limits.max_pending_controls
-        {
+        if !self.has_room_for_control(input_bytes, shards) {
             return Err(BUSY);
         }
         if request.control_op == control_op::LOG_MESSAGE {
@@ -483,7 +486,13 @@ impl Coordinator {
 }
 
 /// Adds a shard's answer to a control operation, if it is one and if it fits.
-pub(crate) fn note_control_response(goal: &mut Goal, server: ServerId, response: Vec<u8>) {
+/// `room`: so many bytes of responses may still be kept, of all operations together.
+pub(crate) fn note_control_response(
+    goal: &mut Goal,
+    server: ServerId,
+    response: Vec<u8>,
+    room: usize,
+) {
     let Goal::Control {
         responses,
         response_bytes,
@@ -492,7 +501,9 @@ pub(crate) fn note_control_response(goal: &mut Goal, server: ServerId, response:
     else {
         return;
     };
-    let room = rpc::MAX_RPC_BYTES - rpc::ServerControlAllResponse::FIXED_BYTES - *response_bytes;
+    let in_answer =
+        rpc::MAX_RPC_BYTES - rpc::ServerControlAllResponse::FIXED_BYTES - *response_bytes;
+    let room = room.min(in_answer);
     let is_whole = rpc::ServerControlResponse::decode(&response).is_ok_and(|decoded| {
         response.len() == rpc::ServerControlResponse::FIXED_BYTES + decoded.output.len()
     });

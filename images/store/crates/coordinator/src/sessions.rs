@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::member::{
     Hello, LeaseAnswer, Ping, Refused, RefusedReason, TabletRange, ToCoordinator, ToShard, Welcome,
@@ -43,7 +44,13 @@ impl Coordinator {
         self.gated(out, |it, out| it.hear(now, connection, message, out));
     }
 
-    fn hear(&mut self, now: Time, connection: u64, message: ToCoordinator, out: &mut impl Output) {
+    fn hear(
+        &mut self,
+        now: Time,
+        connection: u64,
+        mut message: ToCoordinator,
+        out: &mut impl Output,
+    ) {
         if let Some(why) = self.refusal() {
             let text = why.to_owned();
             return refuse(connection, RefusedReason::Invalid, text, out);
@@ -62,6 +69,7 @@ impl Coordinator {
         if let Some(link) = self.link_mut(index) {
             link.last_heard = now;
         }
+        self.bound_message(index, &mut message);
         match message.kind {
             Some(shard::Kind::Pong(mut pong)) => {
                 self.is_well(index);
@@ -76,6 +84,7 @@ impl Coordinator {
                     self.balance.told(now, server.id, &loads);
                     server.ports.hear(now, std::mem::take(&mut pong.ports));
                     server.pong = pong;
+                    server.pong_heard = Some(now);
                 }
             }
             Some(shard::Kind::TabletDone(done)) => {
@@ -221,6 +230,7 @@ impl Coordinator {
         self.is_well(admission.index);
         self.give_up_orders_of(admission.index);
         self.give_up_migrations_of(now, admission.index, out);
+        self.balance.session_begins(self.id_of(admission.index));
         self.welcome(now, admission.index, connection, out);
         self.announce_backups(Some(connection), out);
     }
@@ -276,6 +286,10 @@ impl Coordinator {
         let owners = death.servers.iter().map(|server| server.id.index());
         let owners: BTreeSet<u32> = owners.collect();
         let (tables, tables_dropped, tablet_count) = self.list_owned(&owners);
+        // A coordinator that took over after the process had ended, or one before its first report, knows of no objects.
+        let uncounted = death.servers.iter().any(|server| {
+            server.pong_heard.is_none() && self.tables.tablets_of(server.id.index()) > 0
+        });
         let homeless: BTreeSet<u32> = owners
             .iter()
             .copied()
@@ -285,17 +299,29 @@ impl Coordinator {
         if tablet_count == 0 {
             return;
         }
-        let objects = death.servers.iter().map(|server| server.pong.object_count);
-        let object_count = objects.sum();
+        self.tables.empty(&owners);
+        // A tablet may have come from a server that had given out higher versions than this one's next process would begin with.
+        if !is_planted(Bug::ReuseVersionAfterLoss) {
+            self.first_version = self.version_bound;
+            self.note_versions(self.first_version);
+        }
+        let reported = |number: fn(&Server) -> u64| match uncounted {
+            true => 0,
+            false => death.servers.iter().map(number).sum(),
+        };
+        let object_count: u64 = reported(|server| server.pong.object_count);
+        let live_bytes = reported(|server| server.pong.log_live_bytes);
+        let objects = match uncounted {
+            true => "all objects (nobody knows how many)".to_owned(),
+            false => format!("the {object_count} objects"),
+        };
         out.log_message(
             level::ERROR,
             &format!(
-                "member {:?} has a new process: the {object_count} objects in {tablet_count} tablets that the one before held are lost",
+                "member {:?} has a new process: {objects} in {tablet_count} tablets that the one before held are lost",
                 death.member
             ),
         );
-        let live_bytes = death.servers.iter();
-        let live_bytes = live_bytes.map(|server| server.pong.log_live_bytes).sum();
         self.record_loss(Loss {
             cluster_time_ns: self.cluster_time_ns(now),
             member: death.member,
@@ -306,6 +332,8 @@ impl Coordinator {
             object_count,
             live_bytes,
             missing: String::new(),
+            uncounted,
+            instance: death.instance,
         });
     }
 
@@ -315,9 +343,11 @@ impl Coordinator {
     }
 
     fn welcome(&mut self, now: Time, index: u32, connection: u64, out: &mut impl Output) {
-        if let Some(server) = self.members.server(index) {
-            self.note_versions(first_version(server.id));
-        }
+        let Some(server) = self.members.server(index) else {
+            return;
+        };
+        let first_version = first_version(server.id).max(self.first_version);
+        self.note_versions(first_version);
         let Some(server) = self.members.server(index) else {
             return;
         };
@@ -334,7 +364,7 @@ impl Coordinator {
             cluster_id: self.config.cluster_id,
             server_id: server.id.0,
             cluster_time_ns: self.cluster_time_ns(now),
-            first_version: first_version(server.id),
+            first_version,
             tablets,
             silence_timeout_ms: u32::try_from(self.config.silence_timeout.as_millis())
                 .unwrap_or(u32::MAX),
@@ -394,9 +424,11 @@ impl Coordinator {
         else {
             return;
         };
+        let limit = self.config.limits.max_control_bytes;
+        let room = limit.saturating_sub(self.pending.control_bytes());
         let finished = self.pending.answered(number, |goal| {
             if let Some(response) = response {
-                note_control_response(goal, id, response);
+                note_control_response(goal, id, response, room);
             }
         });
         if let Some(operation) = finished {
@@ -463,7 +495,8 @@ impl Coordinator {
     }
 }
 
-/// Versions of a new incarnation start above all that its predecessors gave out.
+/// Versions of a new incarnation start above all that its predecessors gave out by themselves; those of tablets that had come from elsewhere may
+/// be higher.
 fn first_version(id: ServerId) -> u64 {
     (u64::from(id.generation()) << 40) + 1
 }

@@ -2,38 +2,50 @@
 //!
 //! It is part of what is noted. Servers are told with their welcome and after every change, and say with each Pong what is in force there.
 
+use wire::bugs::{Bug, is_planted};
 use wire::member::{Pong, Settings, ToShard, coordinator};
 
-use crate::orders::{SettingsError, SettingsOrder};
+use crate::orders::{Copies, SettingsError, SettingsOrder, SpecVersion};
+use crate::state::records::Meta;
 use crate::{Coordinator, Output, level};
 
 /// What was set last; nothing yet, while its number is 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct InForce(Settings);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InForce {
+    settings: Settings,
+    /// What put the numbers of copies in force; `None`: a person, or an order of an older build.
+    pub copies_asked_by: Option<SpecVersion>,
+}
 
 impl InForce {
     /// As it was noted.
-    pub fn noted(settings: Option<Settings>) -> InForce {
-        InForce(settings.unwrap_or_default())
+    pub fn noted(meta: &Meta) -> InForce {
+        InForce {
+            settings: meta.settings.unwrap_or_default(),
+            copies_asked_by: meta.copies_asked_by.clone(),
+        }
     }
 
     /// To be noted, and told to servers; `None`: nobody has ever set anything.
     pub fn in_force(&self) -> Option<Settings> {
-        Some(self.0).filter(|settings| settings.number > 0)
+        Some(self.settings).filter(|settings| settings.number > 0)
     }
+}
+
+fn numbers(settings: &Settings) -> (Option<u32>, Option<u32>) {
+    (settings.replicas, settings.least_replicas())
 }
 
 impl Coordinator {
     /// What is set. A driver looks at it for what concerns its own process.
     pub fn settings(&self) -> Settings {
-        self.settings.0
+        self.settings.settings
     }
 
-    /// Puts these in the place of those in force, all of them, and tells the servers. Answers what is in force then; asking for what is so already changes
-    /// nothing.
+    /// Puts these in the place of those in force, and tells the servers. Answers what is in force then; asking for what is so already changes nothing.
     ///
     /// # Errors
-    /// They are not possible.
+    /// They are not possible, or there would be fewer copies and the order has no reason for it that holds.
     pub fn set_settings(
         &mut self,
         order: &SettingsOrder,
@@ -44,20 +56,25 @@ impl Coordinator {
         }
         self.check_store(order.expected_cluster_id)
             .map_err(SettingsError::OtherStore)?;
-        if order.settings.is_same(&self.settings.0) {
-            return Ok(self.settings.0);
-        }
         order.settings.check().map_err(SettingsError::NotPossible)?;
-        self.check_replicas(&order.settings)?;
-        self.settings.0 = Settings {
-            number: self.settings.0.number + 1,
-            ..order.settings
+        let in_force = self.settings.settings;
+        let wanted = self.keep_copies(order)?;
+        if wanted.is_same(&in_force) {
+            return Ok(in_force);
+        }
+        self.check_replicas(&wanted)?;
+        if numbers(&wanted) != numbers(&in_force) {
+            self.settings.copies_asked_by.clone_from(&order.asked_by);
+        }
+        self.settings.settings = Settings {
+            number: in_force.number + 1,
+            ..wanted
         };
         out.log_message(
             level::NOTICE,
-            &format!("settings are changed: {:?}", self.settings.0),
+            &format!("settings are changed: {:?}", self.settings.settings),
         );
-        let message = ToShard::from(coordinator::Kind::Settings(self.settings.0));
+        let message = ToShard::from(coordinator::Kind::Settings(self.settings.settings));
         for (_, _, link) in self.members.linked() {
             if link.takes_settings {
                 out.send_member(link.connection, message.clone());
@@ -65,7 +82,69 @@ impl Coordinator {
         }
         // How tablets are moved may be another matter now.
         self.balance.look_soon();
-        Ok(self.settings.0)
+        Ok(self.settings.settings)
+    }
+
+    /// How many copies there are to be now: as was set, or else as many as any server was started with.
+    pub fn copies_in_force(&self) -> Copies {
+        let settings = &self.settings.settings;
+        let masters = self.members.servers().filter(|it| it.has_enlisted());
+        let started_with = masters.map(|server| server.replicas).max();
+        Copies {
+            replicas: settings.replicas.or(started_with).unwrap_or(0),
+            least: settings.least_replicas(),
+        }
+    }
+
+    /// Which version of a specification asked for these; `None`: a person did, or an order of an older build.
+    pub fn copies_asked_by(&self) -> Option<&SpecVersion> {
+        self.settings.copies_asked_by.as_ref()
+    }
+
+    /// What an order comes to. Whoever is mistaken (about a member that is away, with an old copy of the specification, of an older build) makes no copies
+    /// fewer: what an order leaves out stays, and one that asks for fewer has to know how many there are, and to be asked for by a newer version of the
+    /// specification than the one that asked for those.
+    fn keep_copies(&self, order: &SettingsOrder) -> Result<Settings, SettingsError> {
+        let in_force = self.copies_in_force();
+        let wanted = match (order.settings.replicas, order.fewer_than) {
+            (None, None) if !is_planted(Bug::ObeyFewerCopies) => Settings {
+                replicas: self.settings.settings.replicas,
+                min_replicas: self.settings.settings.min_replicas,
+                ..order.settings
+            },
+            _ => order.settings,
+        };
+        let asked = match numbers(&wanted) {
+            (Some(replicas), least) => Copies { replicas, least },
+            // As servers were started: nobody knows whether that is less.
+            (None, _) if self.settings.settings.replicas.is_some() => Copies {
+                replicas: 0,
+                least: None,
+            },
+            (None, _) => in_force,
+        };
+        let is_fewer = asked.replicas < in_force.replicas || asked.least < in_force.least;
+        if !is_fewer || is_planted(Bug::ObeyFewerCopies) {
+            return Ok(wanted);
+        }
+        let Some(expected) = order.fewer_than else {
+            return Err(SettingsError::FewerCopies { asked, in_force });
+        };
+        if expected != in_force.replicas {
+            return Err(SettingsError::OtherCopies { expected, in_force });
+        }
+        match (&self.settings.copies_asked_by, &order.asked_by) {
+            (Some(by), Some(asked_by))
+                if by.uid == asked_by.uid && asked_by.generation <= by.generation =>
+            {
+                Err(SettingsError::NotNewer {
+                    in_force,
+                    by: by.clone(),
+                    asked_by: asked_by.clone(),
+                })
+            }
+            _ => Ok(wanted),
+        }
     }
 
     /// Copies cannot begin while a log has none at all: where they are to go is said when a server is started.
@@ -98,7 +177,7 @@ impl Coordinator {
     /// Whether the coordinator evens servers out by itself, and how many bytes of each tablet it has copied in a second then.
     pub(crate) fn evens_out(&self) -> (bool, u64) {
         let balancing = &self.config.balancing;
-        match self.settings.0.rebalance_mbps {
+        match self.settings.settings.rebalance_mbps {
             None => (balancing.evens_out, balancing.bytes_per_second),
             // Who drains is emptied in any case, as fast as was said when the coordinator was started.
             Some(0) => (false, balancing.bytes_per_second),

@@ -1,7 +1,7 @@
 //! What the coordinator shows: plain structs, field for field those of the admin API (`admin.proto`).
 
 use wire::ids::ServerId;
-use wire::member::Settings;
+use wire::member::{LogRoom, Settings};
 
 pub use crate::ports::{Ping, Port};
 
@@ -41,6 +41,10 @@ pub struct ClusterStatus {
     pub sequence: u64,
     /// Why this coordinator does not lead, for people; empty while it does.
     pub refusal: String,
+    /// For how long this process has led.
+    pub leading_ms: u64,
+    /// So long it waits for members that it knows from the state only.
+    pub patience_ms: u64,
     /// What the volumes have of the coordinator's state; `None`: the store has no copies.
     pub checkpoint: Option<Checkpoint>,
     /// When the store was made again from volumes last, and from what.
@@ -105,11 +109,22 @@ pub enum MemberState {
     Unreachable,
 }
 
+/// What this coordinator has itself heard of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contact {
+    /// Not of every shard since it leads.
+    NotYet,
+    Heard,
+    /// The process was declared dead, and no other has come.
+    Dead,
+}
+
 /// A named place in the store; outlives processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub name: String,
     pub state: MemberState,
+    pub contact: Contact,
     pub instance: String,
     pub host_id: String,
     pub build_version: String,
@@ -162,6 +177,10 @@ pub struct Shard {
     pub backup: Option<BackupStorage>,
     /// [`Settings::number`] of what is in force there, as last reported; 0: nothing, or a build that takes no settings.
     pub settings: u64,
+    /// Since it was heard; `None`: this coordinator has not heard it since it leads.
+    pub heard_ms: Option<u64>,
+    /// `None` if it has not said, or is of an older build.
+    pub room: Option<LogRoom>,
 }
 
 /// What a backup has for replicas: frames, of one segment each.
@@ -190,6 +209,10 @@ pub struct Loss {
     pub live_bytes: u64,
     /// What was given up, for people; empty: a process died that had the only copy.
     pub missing: String,
+    /// The process never reported to the coordinator that noted this: nobody knows how much it held.
+    pub uncounted: bool,
+    /// What the process that died said of itself (a pod's uid); empty where something was given up.
+    pub instance: String,
 }
 
 /// What a dead server held is brought back from its log's replicas.
@@ -300,6 +323,11 @@ pub struct Balance {
     pub bytes_to_even_out: u64,
     /// Migrations begun since this coordinator leads.
     pub moves_begun: u64,
+    /// Pairs of tablets that were made one since then.
+    pub merges: u64,
+    /// For now, because migrations of them, or to them, failed.
+    pub tablets_left_alone: u64,
+    pub servers_left_alone: u64,
 }
 
 /// A store that was made again from volumes.

@@ -1,6 +1,7 @@
 //! Tables, and which server owns which range of each one's key hashes.
 
 mod durable;
+mod merge;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +10,8 @@ use wire::member::TabletRange;
 
 use crate::Limits;
 use crate::state::records::Key;
+
+pub use merge::Pair;
 
 /// Owner of a tablet whose server is dead, until another has it back.
 pub const NOBODY: u32 = 0;
@@ -19,6 +22,8 @@ pub struct Tablet {
     pub start_key_hash: u64,
     pub end_key_hash: u64,
     pub owner: u32,
+    /// The store itself has cut it off from the tablet before it, and may make one of the two again: no client wants that boundary.
+    pub is_cut: bool,
     /// Logs that together hold its content, that of the owner last. Empty: all of the owner's log, and nothing else.
     pub sources: Vec<Source>,
 }
@@ -69,6 +74,15 @@ pub enum CreateError {
     NoServers,
     /// A limit stands against it; the text says which.
     Limit(String),
+}
+
+/// Who wants a boundary between tablets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The store itself, for as long as it is of use.
+    Own,
+    /// A client, for good.
+    Ordered,
 }
 
 /// A tablet that has become two.
@@ -132,6 +146,11 @@ impl Tables {
     }
     pub fn id_of(&self, name: &[u8]) -> Option<u64> {
         self.by_name.get(name).copied()
+    }
+    /// Whether there is exactly this tablet.
+    pub fn has(&self, range: &TabletRange) -> bool {
+        let table = self.by_id.get(&range.table_id);
+        table.is_some_and(|table| table.range(table.tablet_of(range.start_key_hash)) == *range)
     }
     /// Tables with an id above `after`.
     pub fn after(&self, after: u64) -> impl Iterator<Item = &Table> {
@@ -217,8 +236,14 @@ impl Tables {
         Ok(self.by_id.entry(id).or_insert(Table { id, name, tablets }))
     }
 
-    /// Makes two tablets of the one that holds `key_hash`, which becomes the first of the second. Gives what has changed, if anything has.
-    pub fn split(&mut self, name: &[u8], key_hash: u64) -> Result<Option<Split>, SplitError> {
+    /// Makes two tablets of the one that holds `key_hash`, which becomes the first of the second. Gives what has changed for its owner, if anything
+    /// has.
+    pub fn split(
+        &mut self,
+        name: &[u8],
+        key_hash: u64,
+        by: Cut,
+    ) -> Result<Option<Split>, SplitError> {
         let table = self
             .by_name
             .get(name)
@@ -229,6 +254,10 @@ impl Tables {
             .partition_point(|tablet| tablet.end_key_hash < key_hash);
         let whole = table.tablets[at].clone();
         if whole.start_key_hash == key_hash {
+            if whole.is_cut && by == Cut::Ordered {
+                table.tablets[at].is_cut = false;
+                self.changed.insert(Key::Table(table.id));
+            }
             return Ok(None);
         }
         if whole.owner == NOBODY {
@@ -250,6 +279,7 @@ impl Tables {
         let range = table.range(&whole);
         let second = Tablet {
             start_key_hash: key_hash,
+            is_cut: by == Cut::Own,
             ..whole
         };
         let second_range = table.range(&second);
@@ -311,6 +341,16 @@ impl Tables {
 
 // What recoveries and migrations do with tablets.
 impl Tables {
+    /// What these servers' tablets held is lost, wherever it came from: whoever owns them has all that there is.
+    pub fn empty(&mut self, owners: &BTreeSet<u32>) {
+        for (id, tablet) in all_tablets(&mut self.by_id) {
+            if owners.contains(&tablet.owner) && !tablet.sources.is_empty() {
+                tablet.sources.clear();
+                self.changed.insert(Key::Table(id));
+            }
+        }
+    }
+
     /// A tablet becomes that of another server, whose log holds all of it. Answers what its sources were.
     pub fn hand_over(
         &mut self,
@@ -423,6 +463,7 @@ impl Tables {
         .map(|(start_key_hash, end_key_hash)| Tablet {
             start_key_hash,
             end_key_hash,
+            is_cut: whole.is_cut || start_key_hash > whole.start_key_hash,
             ..whole.clone()
         })
         .collect();
@@ -468,6 +509,7 @@ fn place(span: u32, members: &[&[u32]], last_used: u32) -> (Vec<Tablet>, u32) {
                 start_key_hash,
                 end_key_hash,
                 owner: servers[shard],
+                is_cut: false,
                 sources: Vec::new(),
             });
         }
@@ -594,11 +636,14 @@ mod tests {
         let mut tables = Tables::new(0, limits);
         tables.create(b"a", 2, &[&[1], &[2]]).unwrap();
         let half = 1_u64 << 63;
-        assert_eq!(tables.split(b"b", 5), Err(SplitError::NoTable));
-        assert_eq!(tables.split(b"a", 0), Ok(None));
-        assert_eq!(tables.split(b"a", half), Ok(None));
+        assert_eq!(
+            tables.split(b"b", 5, Cut::Ordered),
+            Err(SplitError::NoTable)
+        );
+        assert_eq!(tables.split(b"a", 0, Cut::Ordered), Ok(None));
+        assert_eq!(tables.split(b"a", half, Cut::Ordered), Ok(None));
         for key_hash in [half + 5, u64::MAX] {
-            let split = tables.split(b"a", key_hash).unwrap().unwrap();
+            let split = tables.split(b"a", key_hash, Cut::Ordered).unwrap().unwrap();
             assert_eq!((split.whole.end_key_hash, split.owner), (u64::MAX, 2));
             assert_eq!(split.second.start_key_hash, key_hash);
         }
@@ -615,7 +660,7 @@ mod tests {
         assert_eq!(ranges, expected);
         assert_eq!(tables.tablets_of(2), 3);
         assert!(
-            matches!(tables.split(b"a", 9), Err(SplitError::Limit(text)) if text.contains("at most 4"))
+            matches!(tables.split(b"a", 9, Cut::Ordered), Err(SplitError::Limit(text)) if text.contains("at most 4"))
         );
         assert_eq!(tables.drop_table(b"a").unwrap().tablets.len(), 4);
         assert_eq!(tables.tablets_of(2), 0);

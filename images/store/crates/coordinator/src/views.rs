@@ -1,7 +1,10 @@
 //! What the coordinator shows: table configs for clients, status for the admin API.
 
+use core::time::Duration;
+
 use prost::Message;
 use wire::ids::TableId;
+use wire::member::{LogRoom, MemoryFull};
 use wire::proto;
 use wire::time::Time;
 
@@ -9,8 +12,8 @@ use crate::Coordinator;
 use crate::members::Server;
 use crate::state::records;
 use crate::status::{
-    BackupStorage, ClusterStatus, Member, MemberState, Migration, Rebuilt, Shard, Table, TablePage,
-    Tablet, TabletState,
+    BackupStorage, ClusterStatus, Contact, Member, MemberState, Migration, Rebuilt, Shard, Table,
+    TablePage, Tablet, TabletState,
 };
 use crate::tables;
 
@@ -49,6 +52,8 @@ impl Coordinator {
             term: position.term,
             sequence: position.sequence,
             refusal: self.refusal().unwrap_or_default().to_owned(),
+            leading_ms: millis_since(now, self.leads_since),
+            patience_ms: millis(self.config.silence_timeout),
             checkpoint: self.checkpoint_status(now),
             rebuilt: self.leading.rebuilt.as_ref().map(rebuilt_view),
             state_wait: None,
@@ -144,12 +149,12 @@ impl Coordinator {
         self.migrations.shown().chain(waiting).cloned().collect()
     }
 
-    /// Of the logs of all masters that are here.
+    /// Of the logs of all masters that are not known to be dead: a leader that has taken over has heard none of them yet.
     fn fewest_replicas(&self) -> u32 {
         let masters = self
             .members
             .servers()
-            .filter(|server| server.has_enlisted() && server.link.is_some() && !server.backup_only);
+            .filter(|server| server.has_enlisted() && !server.backup_only);
         masters.map(|server| server.replicas).min().unwrap_or(0)
     }
 
@@ -161,12 +166,13 @@ impl Coordinator {
             } else {
                 MemberState::Unreachable
             },
+            contact: self.contact(member),
             instance: member.process.0.clone(),
             host_id: member.host_id.clone(),
             build_version: member.build_version.clone(),
             oldest_format: member.formats.oldest,
             newest_format: member.formats.newest,
-            shards: self.shard_views(member.servers()),
+            shards: self.shard_views(now, member.servers()),
             incarnations: member.incarnations,
             domain: member
                 .servers()
@@ -179,7 +185,21 @@ impl Coordinator {
         self.members.iter().map(view).collect()
     }
 
-    fn shard_views(&self, servers: &[u32]) -> Vec<Shard> {
+    fn contact(&self, member: &crate::members::Member) -> Contact {
+        let is_heard = |index: &u32| {
+            let server = self.members.server(*index);
+            server.is_some_and(|server| server.last_heard().is_some())
+        };
+        if member.is_dead {
+            Contact::Dead
+        } else if member.servers().iter().all(is_heard) {
+            Contact::Heard
+        } else {
+            Contact::NotYet
+        }
+    }
+
+    fn shard_views(&self, now: Time, servers: &[u32]) -> Vec<Shard> {
         servers
             .iter()
             .filter_map(|&index| {
@@ -199,10 +219,33 @@ impl Coordinator {
                     serving: server.pong.serving,
                     backup: backup_view(server),
                     settings: server.pong.settings,
+                    heard_ms: server.last_heard().map(|heard| millis_since(now, heard)),
+                    room: room_view(now, server),
                 })
             })
             .collect()
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn millis_since(now: Time, then: Time) -> u64 {
+    millis(now.since(then))
+}
+
+/// As it was told, which is some time ago by now.
+fn room_view(now: Time, server: &Server) -> Option<LogRoom> {
+    let age_ms = millis_since(now, server.pong_heard?);
+    let aged = |full: MemoryFull| MemoryFull {
+        for_ms: full.for_ms.saturating_add(age_ms),
+        last_ms: full.last_ms.saturating_add(age_ms),
+    };
+    server.pong.room.map(|room| LogRoom {
+        full: room.full.map(aged),
+        ..room
+    })
 }
 
 fn backup_view(server: &Server) -> Option<BackupStorage> {

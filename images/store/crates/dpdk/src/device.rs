@@ -75,8 +75,8 @@ pub enum Steering {
 
 /// A lane, as the others see it.
 pub(crate) struct Slot {
-    /// What it receives at; above all ports: nothing yet.
-    udp_port: AtomicU32,
+    /// What it receives at, from everybody and from other servers; above all ports: nothing.
+    udp_ports: [AtomicU32; 2],
     ring: OnceLock<SyncSender<Buffer>>,
     pub counters: Counters,
     steering: OnceLock<Steering>,
@@ -166,7 +166,7 @@ impl Device {
             false => (info.mac, true),
         };
         let slot = |_| Slot {
-            udp_port: AtomicU32::new(NO_PORT),
+            udp_ports: [AtomicU32::new(NO_PORT), AtomicU32::new(NO_PORT)],
             ring: OnceLock::new(),
             counters: Counters::default(),
             steering: OnceLock::new(),
@@ -207,29 +207,63 @@ impl Device {
     /// # Errors
     /// There are fewer lanes, or this one or another with this UDP port is taken.
     pub fn queue(&self, index: u16, udp_port: u16) -> Result<(Receiver, Sender), String> {
+        self.queue_with_peers(index, udp_port, None)
+    }
+
+    /// As [`Device::queue`], with a second UDP port for other servers.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn queue_with_peers(
+        &self,
+        index: u16,
+        udp_port: u16,
+        peer_port: Option<u16>,
+    ) -> Result<(Receiver, Sender), String> {
+        let udp_ports: Vec<u16> = [Some(udp_port), peer_port].into_iter().flatten().collect();
         let lanes = self.port.slots.len();
         let slot = self.port.slots.get(usize::from(index));
         let slot =
             slot.ok_or_else(|| format!("lane {index} of a device that was opened with {lanes}"))?;
-        if udp_port == 0 {
+        if udp_ports.contains(&0) {
             return Err("UDP port 0 is nobody's: choose another".to_owned());
+        }
+        if peer_port == Some(udp_port) {
+            return Err(format!(
+                "UDP port {udp_port} for clients and for other servers: choose two"
+            ));
         }
         let (to_ring, ring) = sync_channel(if lanes > 1 { RING } else { 0 });
         // To the end: one lane at a time, and the port is not opened anew while one comes into being.
         let mut rules = self.port.rules();
-        if self.port.lane_of(udp_port).is_some() {
+        let is_taken = |udp_port: &&u16| self.port.lane_of(**udp_port).is_some();
+        if let Some(udp_port) = udp_ports.iter().find(is_taken) {
             return Err(format!("UDP port {udp_port} has a lane already"));
         }
         if slot.ring.set(to_ring).is_err() {
             return Err(format!("lane {index} is in use already"));
         }
-        let steering = self.port.steer(index, udp_port, &mut rules);
+        let steering = self.port.steer(index, &udp_ports, &mut rules);
         let _ = slot.steering.set(steering);
-        slot.udp_port.store(udp_port.into(), Ordering::Release);
+        for (place, udp_port) in slot.udp_ports.iter().zip(&udp_ports) {
+            place.store(u32::from(*udp_port), Ordering::Release);
+        }
         let ring = (lanes > 1).then_some(ring);
         let own_queue = slot.steering.get() == Some(&Steering::Nic);
-        let receiver = Receiver::new(Arc::clone(&self.port), index, udp_port, ring, own_queue);
-        let sender = Sender::new(Arc::clone(&self.port), index, udp_port, Limits::default());
+        let receiver = Receiver::new(
+            Arc::clone(&self.port),
+            index,
+            [Some(udp_port), peer_port],
+            ring,
+            own_queue,
+        );
+        let sender = Sender::new(
+            Arc::clone(&self.port),
+            index,
+            udp_port,
+            peer_port,
+            Limits::default(),
+        );
         Ok((receiver, sender))
     }
 
@@ -378,7 +412,8 @@ impl Port {
     /// The lane that receives at a UDP port.
     pub fn lane_of(&self, udp_port: u16) -> Option<usize> {
         let mut slots = self.slots.iter();
-        slots.position(|slot| slot.udp_port.load(Ordering::Acquire) == u32::from(udp_port))
+        let is_here = |place: &AtomicU32| place.load(Ordering::Acquire) == u32::from(udp_port);
+        slots.position(|slot| slot.udp_ports.iter().any(is_here))
     }
 
     /// Gives a frame to another lane; false, and it is dropped, if that one has too many already.
@@ -406,7 +441,7 @@ impl Port {
         }
     }
 
-    fn steer(&self, index: u16, udp_port: u16, rules: &mut Vec<Rule>) -> Steering {
+    fn steer(&self, index: u16, udp_ports: &[u16], rules: &mut Vec<Rule>) -> Steering {
         // Whatever nobody asked for comes into queue 0.
         if index == 0 {
             return Steering::Common(
@@ -419,17 +454,24 @@ impl Port {
                 queues => format!("the port has {queues} queues"),
             });
         }
-        match self.running.steer(udp_port, index) {
-            Ok(flow) => {
-                rules.push(Rule {
+        let before = rules.len();
+        for &udp_port in udp_ports {
+            match self.running.steer(udp_port, index) {
+                Ok(flow) => rules.push(Rule {
                     udp_port,
                     queue: index,
                     flow: Some(flow),
-                });
-                Steering::Nic
+                }),
+                Err(error) => {
+                    // All of a lane's frames come one way.
+                    for flow in rules.drain(before..).filter_map(|rule| rule.flow) {
+                        self.running.unsteer(flow);
+                    }
+                    return Steering::Common(error);
+                }
             }
-            Err(error) => Steering::Common(error),
         }
+        Steering::Nic
     }
 }
 

@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ffi;
 use crate::ffi::PortInfo;
-use crate::options::{EalOptions, Machine, pci_addresses};
+use crate::options::{EalOptions, Machine, ordinary_bytes, pci_addresses};
 
 /// That DPDK has started. Devices keep it alive.
 #[derive(Clone)]
 pub struct Eal(Arc<Running>);
 
-#[derive(Default)]
 struct Running {
     /// Ports that were taken: each once, since DPDK forgets a port that is closed.
     taken: Mutex<BTreeSet<u16>>,
+    ordinary_bytes: usize,
 }
 
 impl Drop for Running {
@@ -41,7 +41,15 @@ impl Eal {
         ffi::eal_init(&arguments).map_err(|error| {
             format!("DPDK does not start: {error} (arguments: {shown}); what it says itself is on standard error, more of it with --dpdk \"--log-level 8\"")
         })?;
-        Ok(Eal(Arc::default()))
+        Ok(Eal(Arc::new(Running {
+            taken: Mutex::default(),
+            ordinary_bytes: ordinary_bytes(&arguments),
+        })))
+    }
+
+    /// Memory for packets that is in ordinary pages, and counts as this process's.
+    pub fn ordinary_bytes(&self) -> usize {
+        self.0.ordinary_bytes
     }
 
     /// All ports, by number.

@@ -127,6 +127,26 @@ impl EalOptions {
     }
 }
 
+/// Memory for packets that these arguments of the EAL take in ordinary pages, which count as this process's; 0 where it is in huge ones.
+pub(crate) fn ordinary_bytes(arguments: &[String]) -> usize {
+    /// Without huge pages, and without a word on how much.
+    const USUAL_MB: usize = 64;
+    if !arguments
+        .iter()
+        .any(|argument| is_one_of(argument, &["--no-huge"]))
+    {
+        return 0;
+    }
+    let given = arguments
+        .iter()
+        .rposition(|argument| is_one_of(argument, &["-m"]));
+    let amount = given.and_then(|at| match arguments[at].strip_prefix("-m")? {
+        "" => arguments.get(at + 1)?.parse().ok(),
+        rest => rest.trim_start_matches('=').parse().ok(),
+    });
+    amount.unwrap_or(USUAL_MB) << 20
+}
+
 /// One core for the EAL, which is all of ours: nothing is pinned, neither our threads nor the EAL's own.
 fn lcores(cores: &[usize]) -> String {
     let known: Vec<String> = cores
@@ -243,6 +263,28 @@ mod tests {
         };
         assert!(line(&always, &enough).contains(" --in-memory "));
         assert!(always.to_eal(&few).expect_err("too few").contains("255 MB"));
+    }
+
+    #[test]
+    fn memory_in_ordinary_pages_is_counted() {
+        let bytes = |options: &EalOptions, free_hugepages_mb| {
+            let machine = Machine {
+                free_hugepages_mb,
+                ..machine()
+            };
+            ordinary_bytes(&options.to_eal(&machine).expect("arguments")) >> 20
+        };
+        assert_eq!(bytes(&options(""), 0), 256);
+        assert_eq!(bytes(&options(""), 256), 0);
+        let less = EalOptions {
+            memory_mb: 64,
+            hugepages: Hugepages::Never,
+            ..options("")
+        };
+        assert_eq!(bytes(&less, 256), 64);
+        assert_eq!(bytes(&options("--no-huge -m 100"), 0), 100);
+        assert_eq!(bytes(&options("--no-huge -m100"), 0), 100);
+        assert_eq!(bytes(&options("--no-huge"), 0), 64);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The receiving half of a lane.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver as Ring;
 
 use frames::arp::Operation;
-use frames::{Frame, Interface, Mac, decode};
+use frames::{Frame, Interface, decode};
 use transport::datagram::{BURST, Datagram, Receive, Transmit};
 
 use crate::counters::{Count, Counters};
@@ -15,10 +15,6 @@ use crate::device::Port;
 use crate::ffi::{Buffer, Buffers, register_thread};
 use crate::gate::{Entry, Pass, Side};
 
-/// Peers whose station need not be told again.
-const SEEN: usize = 64;
-/// After so many datagrams they are told again, so that they do not count as silent.
-const TELL_AGAIN: u32 = 4096;
 /// So many times nothing may come until the sending half is looked after.
 const IDLE_POLLS: u32 = 64;
 
@@ -27,9 +23,10 @@ struct Found {
     buffer: usize,
     from: SocketAddrV4,
     payload: Range<usize>,
+    to_peers: bool,
 }
 
-/// Receives what comes to one UDP port. Payloads stay where the NIC has put them, until the next poll.
+/// Receives what comes to the lane's UDP ports. Payloads stay where the NIC has put them, until the next poll.
 pub struct Receiver {
     // Before the port: buffers go back to a pool that is still there.
     buffers: Buffers,
@@ -39,12 +36,11 @@ pub struct Receiver {
     pass: Pass,
     us: Interface,
     lane: u16,
-    udp_port: u16,
+    /// For everybody, and for other servers.
+    udp_ports: [Option<u16>; 2],
     /// The NIC steers for us.
     own_queue: bool,
     registered: bool,
-    seen: [(Ipv4Addr, Mac); SEEN],
-    untold: u32,
     idle: u32,
 }
 
@@ -52,7 +48,7 @@ impl Receiver {
     pub(crate) fn new(
         port: Arc<Port>,
         lane: u16,
-        udp_port: u16,
+        udp_ports: [Option<u16>; 2],
         ring: Option<Ring<Buffer>>,
         own_queue: bool,
     ) -> Receiver {
@@ -64,11 +60,9 @@ impl Receiver {
             us: port.us(),
             port,
             lane,
-            udp_port,
+            udp_ports,
             own_queue,
             registered: false,
-            seen: [(Ipv4Addr::UNSPECIFIED, [0; 6]); SEEN],
-            untold: 0,
             idle: 0,
         }
     }
@@ -117,17 +111,12 @@ impl Receiver {
                     self.share(index);
                 }
             }
-            Ok(Frame::Datagram(datagram)) if datagram.to_port == self.udp_port => {
-                let place = usize::from(datagram.from.ip().octets()[3]) % SEEN;
-                let met = (*datagram.from.ip(), datagram.station);
-                if self.seen[place] != met {
-                    sender.observe(buffer.bytes());
-                    self.seen[place] = met;
-                }
+            Ok(Frame::Datagram(datagram)) if self.udp_ports.contains(&Some(datagram.to_port)) => {
                 self.found.push(Found {
                     buffer: index,
                     from: datagram.from,
                     payload: datagram.payload,
+                    to_peers: self.udp_ports[1] == Some(datagram.to_port),
                 });
             }
             Ok(Frame::Datagram(datagram)) => self.pass(index, datagram.to_port),
@@ -184,11 +173,6 @@ impl Receiver {
             return;
         }
         self.counters().add(Count::Received, found as u64);
-        self.untold += found as u32;
-        if self.untold >= TELL_AGAIN {
-            self.untold = 0;
-            self.seen = [(Ipv4Addr::UNSPECIFIED, [0; 6]); SEEN];
-        }
     }
 }
 
@@ -223,6 +207,7 @@ impl Receive for Receiver {
         Datagram {
             from: found.from,
             payload: &frame[found.payload.clone()],
+            to_peers: found.to_peers,
         }
     }
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use frames::arp::Arp;
+use frames::arp::{Arp, Operation};
 use frames::{
     Checked, Frame, HEADERS_BYTES, Interface, Limits, Mac, Neighbours, Sending, Sums, Template,
     decode, set_station,
@@ -21,7 +21,14 @@ pub(crate) const MAX_PENDING: usize = 512;
 /// In so many calls the clock is read once.
 const CLOCK_TURNS: u32 = 16;
 
-/// Sends from one UDP port.
+/// Which of a lane's UDP ports a datagram leaves.
+#[derive(Clone, Copy)]
+enum From {
+    Port,
+    PeerPort,
+}
+
+/// Sends from a lane's UDP ports.
 pub struct Sender {
     // Before the port: buffers go back to a pool that is still there.
     /// Fresh ones.
@@ -34,6 +41,8 @@ pub struct Sender {
     us: Interface,
     lane: u16,
     template: Template,
+    /// From the UDP port for other servers.
+    peer_template: Option<Template>,
     start: Instant,
     now: Duration,
     turns: u32,
@@ -42,13 +51,20 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(port: Arc<Port>, lane: u16, udp_port: u16, limits: Limits) -> Sender {
+    pub(crate) fn new(
+        port: Arc<Port>,
+        lane: u16,
+        udp_port: u16,
+        peer_port: Option<u16>,
+        limits: Limits,
+    ) -> Sender {
         let us = port.us();
         let mut sender = Sender {
             stash: Buffers::with_capacity(BURST),
             pending: Buffers::with_capacity(MAX_PENDING),
             neighbours: Neighbours::new(port.route, limits),
             template: template(&port, us, udp_port),
+            peer_template: peer_port.map(|peer_port| template(&port, us, peer_port)),
             pass: port.gate.admit(lane, Side::Sends),
             us,
             port,
@@ -77,7 +93,10 @@ impl Sender {
             Entry::Closed => false,
             Entry::Anew => {
                 self.us = self.port.us();
-                self.template = template(&self.port, self.us, self.template.from().port());
+                let templates = [Some(&mut self.template), self.peer_template.as_mut()];
+                for old in templates.into_iter().flatten() {
+                    *old = template(&self.port, self.us, old.from().port());
+                }
                 self.pending.clear();
                 self.announce();
                 true
@@ -101,7 +120,7 @@ impl Sender {
     }
 
     /// A buffer with a datagram, whose station is still open.
-    fn datagram(&mut self, to: SocketAddrV4, parts: &[&[u8]]) -> Option<Buffer> {
+    fn datagram(&mut self, from: From, to: SocketAddrV4, parts: &[&[u8]]) -> Option<Buffer> {
         let payload_bytes: usize = parts.iter().map(|part| part.len()).sum();
         if payload_bytes > self.max_payload_bytes() {
             self.counters().add(Count::TooLong, 1);
@@ -114,7 +133,11 @@ impl Sender {
             return None;
         }
         let (headers, mut rest) = room.split_first_chunk_mut::<HEADERS_BYTES>()?;
-        self.template.write(headers, to, payload_bytes as u16);
+        let template = match (from, &self.peer_template) {
+            (From::PeerPort, Some(template)) => template,
+            _ => &self.template,
+        };
+        template.write(headers, to, payload_bytes as u16);
         for part in parts {
             let (here, behind) = rest.split_at_mut(part.len());
             here.copy_from_slice(part);
@@ -122,6 +145,30 @@ impl Sender {
         }
         buffer.truncate(HEADERS_BYTES + payload_bytes);
         Some(buffer)
+    }
+
+    fn send_from(&mut self, from: From, to: SocketAddrV4, parts: &[&[u8]]) {
+        let Some(buffer) = self.datagram(from, to, parts) else {
+            return;
+        };
+        if *to.ip() == self.us.ip {
+            return self.loop_back(to, buffer);
+        }
+        let asks = &mut self.asks;
+        match self
+            .neighbours
+            .send(self.now, *to.ip(), buffer, |ip| asks.push(ip))
+        {
+            Sending::To(station, buffer) => self.put(buffer, station),
+            Sending::Waits => {}
+            Sending::Dropped => self
+                .counters()
+                .set(Count::NoNeighbour, self.neighbours.dropped()),
+        }
+        self.put_asks();
+        if self.pending.len() >= BURST {
+            self.transmit();
+        }
     }
 
     fn put(&mut self, mut buffer: Buffer, station: Mac) {
@@ -205,13 +252,14 @@ impl Sender {
             }
             return;
         }
-        let waited = self.neighbours.heard(
-            self.now,
-            arp.sender.ip,
-            arp.sender.mac,
-            arp.target.ip == us.ip,
-        );
-        self.put_all(waited, arp.sender.mac);
+        let Interface { ip, mac } = arp.sender;
+        match arp.operation {
+            Operation::Reply if arp.target.ip == us.ip => {
+                let waited = self.neighbours.answered(self.now, ip, mac);
+                self.put_all(waited, mac);
+            }
+            Operation::Reply | Operation::Request => self.neighbours.claimed(ip, mac),
+        }
         if let Some(answer) = arp.answer(us) {
             self.put_arp(&answer);
             self.counters().add(Count::Answered, 1);
@@ -243,28 +291,16 @@ impl Transmit for Sender {
         max_payload_bytes(self.port.mtu)
     }
 
+    fn peer_address(&self) -> Option<SocketAddrV4> {
+        self.peer_template.as_ref().map(Template::from)
+    }
+
     fn send(&mut self, to: SocketAddrV4, parts: &[&[u8]]) {
-        let Some(buffer) = self.datagram(to, parts) else {
-            return;
-        };
-        if *to.ip() == self.us.ip {
-            return self.loop_back(to, buffer);
-        }
-        let asks = &mut self.asks;
-        match self
-            .neighbours
-            .send(self.now, *to.ip(), buffer, |ip| asks.push(ip))
-        {
-            Sending::To(station, buffer) => self.put(buffer, station),
-            Sending::Waits => {}
-            Sending::Dropped => self
-                .counters()
-                .set(Count::NoNeighbour, self.neighbours.dropped()),
-        }
-        self.put_asks();
-        if self.pending.len() >= BURST {
-            self.transmit();
-        }
+        self.send_from(From::Port, to, parts);
+    }
+
+    fn send_to_peer(&mut self, to: SocketAddrV4, parts: &[&[u8]]) {
+        self.send_from(From::PeerPort, to, parts);
     }
 
     fn flush(&mut self) {
@@ -296,15 +332,9 @@ impl Transmit for Sender {
             udp: true,
             inside: false,
         };
-        match decode(frame, self.us, checked) {
-            Ok(Frame::Arp(arp)) => self.arp(&arp),
-            Ok(Frame::Datagram(datagram)) => {
-                let waited =
-                    self.neighbours
-                        .heard(self.now, *datagram.from.ip(), datagram.station, true);
-                self.put_all(waited, datagram.station);
-            }
-            Err(_) => return,
+        // Datagrams prove nothing of where their senders are.
+        if let Ok(Frame::Arp(arp)) = decode(frame, self.us, checked) {
+            self.arp(&arp);
         }
         if !self.pending.is_empty() {
             self.transmit();

@@ -51,6 +51,7 @@ fn write_capture(path: &Path, frames: &[Vec<u8>]) {
 
 /// Polls, and sends an answer to whatever comes.
 fn serve((mut receiver, mut sender): (Receiver, Sender), received: &AtomicU64, ends: &AtomicBool) {
+    sender.learn(PEER.ip, PEER.mac);
     while !ends.load(Ordering::Relaxed) {
         for index in 0..receiver.poll(&mut sender) {
             let from = receiver.datagram(index).from;

@@ -71,7 +71,7 @@ impl Session {
         slot.retries = 0;
         let unscheduled = unscheduled(self.piece_bytes);
         slot.outgoing
-            .start(parts, unscheduled, || shared.take_spare());
+            .start(parts, unscheduled, || shared.take_spare(usize::MAX));
         self.begin_sending(number, shared, out);
     }
 
@@ -105,7 +105,9 @@ impl Session {
                 shared.counters.messages_in += 1;
                 return Some(self.finish_call(now, header.slot, Cow::Borrowed(piece), shared, out));
             }
-            if length > shared.config.message_bytes || !self.begin_receiving(now, header, shared) {
+            if length > shared.config.message_bytes
+                || !self.begin_receiving(now, header, piece, shared)
+            {
                 return None;
             }
         }
@@ -131,7 +133,7 @@ impl Session {
         slot.phase = Phase::Idle;
         let nonce = slot.nonce;
         shared.recycle(slot.outgoing.clear(self.piece_bytes));
-        shared.settle(slot);
+        shared.settle(self.role, slot);
         match self.queue.pop_front() {
             Some((nonce, request)) => {
                 self.queue_bytes -= request.len() + QUEUED_BYTES;

@@ -4,7 +4,7 @@ use core::hash::Hasher;
 use core::time::Duration;
 use std::net::SocketAddrV4;
 
-use siphasher::sip::SipHasher13;
+use siphasher::sip::SipHasher24;
 use wire::time::Time;
 
 /// A cookie is good for this long, and for as long again at most.
@@ -20,7 +20,7 @@ impl Baker {
     }
 
     fn at(&self, period: u64, peer: SocketAddrV4, session: u64) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(self.key[0], self.key[1]);
+        let mut hasher = SipHasher24::new_with_keys(self.key[0], self.key[1]);
         hasher.write_u64(period);
         hasher.write(&peer.ip().octets());
         hasher.write_u16(peer.port());

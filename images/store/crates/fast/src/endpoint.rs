@@ -1,45 +1,62 @@
 //! One UDP address: its sessions, and who goes first.
 
+mod arrivals;
+mod grants;
+mod opening;
+
+pub(crate) use arrivals::Arrivals;
+pub(crate) use grants::{Grantable, Listed};
+
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddrV4;
 
-use rand_core::{RngCore, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use transport::datagram::Transmit;
 use wire::time::Time;
 
 use crate::cookie::Baker;
+use crate::names::Names;
 use crate::outgoing::{Lender, Loan};
-use crate::packet::{self, HEADER_BYTES, Header, Kind, Malformed, Open, Opened, Refusal};
+use crate::packet::{self, Header, Kind, Malformed, Refusal};
 use crate::session::{Role, Session};
 use crate::shared::{Counters, Shared};
 use crate::{Config, Event, Reason};
 
 /// Low bits of a session's number that say where it lies; above them [`RANDOM_BITS`] that nobody guesses; the rest is 0.
 const INDEX_BITS: u32 = 20;
-const RANDOM_BITS: u32 = 40;
+const RANDOM_BITS: u32 = 39;
+/// Sessions that others opened are looked through no more often than this, for those that were forgotten or can make room.
+const LOOK: Duration = Duration::from_millis(100);
 /// Packets of one message before the next may have its turn, if that became the shorter one.
 const TURN_PACKETS: usize = 2;
-/// Messages that are granted at a time: the second fills the gaps that the first leaves.
-const GRANTED_AT_A_TIME: usize = 2;
 
 /// Everything that one UDP address speaks and hears.
 pub struct Endpoint {
     shared: Shared,
     baker: Baker,
-    incarnation: u64,
-    random: Xoshiro256PlusPlus,
+    names: Names,
     sessions: Vec<Option<Box<Session>>>,
     free: Vec<u32>,
     /// Sessions that were opened from here.
-    initiated: Vec<u32>,
+    initiated: BTreeSet<u32>,
+    /// Those of them that are open, by the other side's address and number.
+    reached: BTreeMap<(SocketAddrV4, u64), u32>,
     /// Sessions that others opened, by their address and number.
     accepted: BTreeMap<(SocketAddrV4, u64), u32>,
+    /// Which run of a program opened those of an address, and how many there are.
+    runs: BTreeMap<SocketAddrV4, Run>,
     /// No session needs a look before this.
     next_check: Time,
     /// No session that others opened can be forgotten before this.
     next_expiry: Time,
+    /// Nobody is displaced before this.
+    next_displacement: Time,
+}
+
+/// What is known of the program that opened sessions from an address.
+struct Run {
+    incarnation: u64,
+    sessions: usize,
 }
 
 impl Endpoint {
@@ -53,18 +70,21 @@ impl Endpoint {
             "datagrams of {} bytes are too short",
             config.datagram_bytes
         );
-        let mut random = Xoshiro256PlusPlus::from_seed(seed);
+        // Two keys: names are seen by everybody, and tell nothing of cookies.
+        let key = |at: usize| u64::from_le_bytes(core::array::from_fn(|byte| seed[8 * at + byte]));
         Endpoint {
             shared: Shared::new(config),
-            baker: Baker::new([random.next_u64(), random.next_u64()]),
-            incarnation: random.next_u64(),
-            random,
+            names: Names::new([key(0), key(1)]),
+            baker: Baker::new([key(2), key(3)]),
             sessions: Vec::new(),
             free: Vec::new(),
-            initiated: Vec::new(),
+            initiated: BTreeSet::new(),
+            reached: BTreeMap::new(),
             accepted: BTreeMap::new(),
+            runs: BTreeMap::new(),
             next_check: Time::NEVER,
             next_expiry: Time::NEVER,
+            next_displacement: Time::ZERO,
         }
     }
 
@@ -75,7 +95,7 @@ impl Endpoint {
     pub fn counters(&self) -> Counters {
         Counters {
             sessions: (self.sessions.len() - self.free.len()) as u64,
-            held_bytes: (self.shared.arriving_bytes + self.shared.kept_bytes) as u64,
+            held_bytes: (self.own_held_bytes() + self.held_by_others_bytes()) as u64,
             ..self.shared.counters
         }
     }
@@ -83,6 +103,27 @@ impl Endpoint {
     /// Packets that were sent so far.
     pub fn packets_out(&self) -> u64 {
         self.shared.counters.packets_out
+    }
+
+    /// Memory of the sessions that were opened from here.
+    pub fn own_held_bytes(&self) -> usize {
+        self.shared.own.total_bytes()
+    }
+
+    /// Memory of the sessions that others opened.
+    pub fn held_by_others_bytes(&self) -> usize {
+        self.shared.of_others.total_bytes()
+    }
+
+    /// The same, and what requests that have begun to arrive may yet take.
+    pub fn claimed_bytes(&self) -> usize {
+        self.shared.claimed_bytes()
+    }
+
+    /// Has so much memory from now on for messages of sessions that others open, and for those of its own. What is there stays.
+    pub fn set_buffer_bytes(&mut self, of_others: usize, own: usize) {
+        self.shared.config.buffer_bytes = of_others;
+        self.shared.config.own_buffer_bytes = own;
     }
 
     /// Takes at most so many sessions of others from now on. Those that are there stay.
@@ -100,9 +141,9 @@ impl Endpoint {
         out: &mut dyn Transmit,
     ) -> u64 {
         let index = self.add(now, peer, Role::Initiator);
-        self.initiated.push(index);
+        self.initiated.insert(index);
         self.next_check = Time::ZERO;
-        let incarnation = self.incarnation;
+        let incarnation = self.names.incarnation();
         let Some(session) = self.sessions[index as usize].as_mut() else {
             return 0;
         };
@@ -141,7 +182,7 @@ impl Endpoint {
         }
         // An answer that nobody waits for any more has nobody to miss it.
         known.reply(nonce, parts, &mut self.shared, out);
-        if self.shared.kept_bytes > self.shared.config.buffer_bytes / 2 {
+        if self.shared.keeps_too_much() {
             self.end_largest(out);
         }
         true
@@ -179,13 +220,16 @@ impl Endpoint {
                     .outgoing
                     .loan()
                     .is_some_and(|loan| is_meant(loan.token));
-                if is_lent && let Some(token) = slot.outgoing.keep(lend, self.shared.take_spare()) {
+                if is_lent
+                    && let Some(token) =
+                        slot.outgoing.keep(lend, self.shared.take_spare(usize::MAX))
+                {
                     self.shared.events.push_back(Event::Returned { token });
-                    self.shared.settle(slot);
+                    self.shared.settle(session.role, slot);
                 }
             }
         }
-        if self.shared.kept_bytes > self.shared.config.buffer_bytes / 2 {
+        if self.shared.keeps_too_much() {
             self.end_largest(out);
         }
     }
@@ -292,16 +336,7 @@ impl Endpoint {
             && session.slots[usize::from(header.slot)].number == header.number;
         let event = match header.kind {
             Kind::Response if is_asking => session.answer(now, header, payload, shared, out),
-            Kind::Request if !is_asking => {
-                match session.request(now, header, payload, shared, out) {
-                    Ok(event) => event,
-                    Err(reason) => {
-                        self.say_close(index, out);
-                        self.end(index, Some(reason));
-                        None
-                    }
-                }
-            }
+            Kind::Request if !is_asking => self.request(now, index, header, payload, out),
             Kind::Grant | Kind::Resend if knows_slot => {
                 session.hear_receiver(now, header, shared);
                 None
@@ -390,12 +425,15 @@ impl Endpoint {
             self.next_check = self.check_initiated(now, out);
         }
         if now >= self.next_expiry {
-            self.next_expiry = self.check_accepted(now, out);
+            self.next_expiry = self.check_accepted(now, out).max(now + LOOK);
         }
+        self.check_arrivals(now, out);
         if self.shared.is_grant_due {
             self.grant(now, out);
         }
-        self.next_check.min(self.next_expiry)
+        let arrival = self.shared.deadlines.first();
+        let arrival = arrival.map_or(Time::NEVER, |(deadline, ..)| *deadline);
+        self.next_check.min(self.next_expiry).min(arrival)
     }
 
     fn check_initiated(&mut self, now: Time, out: &mut dyn Transmit) -> Time {
@@ -438,65 +476,6 @@ impl Endpoint {
         next
     }
 
-    /// Lets the messages go on of which the least is left.
-    fn grant(&mut self, now: Time, out: &mut dyn Transmit) {
-        self.shared.is_grant_due = false;
-        self.pass_over_halted(now);
-        let mut first = [None; GRANTED_AT_A_TIME];
-        for (place, rank) in first.iter_mut().zip(&self.shared.grantable) {
-            *place = Some(*rank);
-        }
-        for (place, (_, index, slot)) in first.into_iter().flatten().enumerate() {
-            // Without memory to spare only one message goes on: it ends, and then there is some.
-            if place > 0 && !self.shared.has_room() {
-                return;
-            }
-            let Some(session) = self.sessions[index as usize].as_mut() else {
-                continue;
-            };
-            let window = self.shared.config.window_bytes >> place;
-            let incoming = &mut session.slots[usize::from(slot)].incoming;
-            let target = (incoming.received_bytes() + window).min(incoming.length());
-            let more = target.saturating_sub(incoming.granted);
-            if more < window / 4 && target < incoming.length() || more == 0 {
-                continue;
-            }
-            incoming.granted = target;
-            let header = Header {
-                offset: target as u32,
-                ..session.header(Kind::Grant, slot)
-            };
-            self.shared.transmit(session.peer, &header, &[], out);
-            session.list_grantable(slot, &mut self.shared);
-        }
-    }
-
-    /// Takes those off the list that have a grant and do not use it: they are listed again when they do. Nobody else waits for them.
-    fn pass_over_halted(&mut self, now: Time) {
-        let patience = 4 * self.shared.config.retry_min;
-        let mut place = 0;
-        while let Some(&(_, index, slot)) = self.shared.grantable.iter().nth(place) {
-            if place == GRANTED_AT_A_TIME {
-                return;
-            }
-            let session = self.sessions[index as usize].as_mut();
-            let slot = session.map(|session| &mut session.slots[usize::from(slot)]);
-            let is_halted = slot.as_ref().is_none_or(|slot| {
-                slot.incoming.granted > slot.incoming.received_bytes()
-                    && now.since(slot.incoming.came_at) > patience
-            });
-            if !is_halted {
-                place += 1;
-                continue;
-            }
-            if let Some(slot) = slot {
-                slot.grant_rank = None;
-            }
-            let rank = self.shared.grantable.iter().nth(place).copied();
-            rank.map(|rank| self.shared.grantable.remove(&rank));
-        }
-    }
-
     fn index(&self, session: u64) -> Option<usize> {
         let index = (session & ((1 << INDEX_BITS) - 1)) as usize;
         let known = self.sessions.get(index)?.as_ref()?;
@@ -509,7 +488,7 @@ impl Endpoint {
             (self.sessions.len() - 1) as u32
         });
         // Never 0, which stands for no session.
-        let random = (self.random.next_u64() >> (64 - RANDOM_BITS)).max(1);
+        let random = (self.names.next() >> (64 - RANDOM_BITS)).max(1);
         let id = random << INDEX_BITS | u64::from(index);
         let session = Session::new(index, id, peer, role, now);
         self.sessions[index as usize] = Some(Box::new(session));
@@ -521,10 +500,23 @@ impl Endpoint {
             return;
         };
         session.end(reason, &mut self.shared);
+        let (peer, name) = (session.peer, (session.peer, session.peer_id));
         match session.role {
-            Role::Initiator => self.initiated.retain(|&one| one as usize != index),
+            Role::Initiator => {
+                self.initiated.remove(&session.index);
+                if self.reached.get(&name) == Some(&session.index) {
+                    self.reached.remove(&name);
+                }
+            }
             Role::Acceptor { .. } => {
-                self.accepted.retain(|_, one| *one as usize != index);
+                self.accepted.remove(&name);
+                self.shared.holders.ended(*peer.ip());
+                if let Some(run) = self.runs.get_mut(&peer) {
+                    run.sessions -= 1;
+                    if run.sessions == 0 {
+                        self.runs.remove(&peer);
+                    }
+                }
             }
         }
         self.free.push(index as u32);
@@ -532,9 +524,13 @@ impl Endpoint {
         self.shared.is_grant_due = true;
     }
 
+    /// Ends the session of others whose answers take the most.
     fn end_largest(&mut self, out: &mut dyn Transmit) {
         let sessions = self.sessions.iter().enumerate();
-        let held = sessions.filter_map(|(index, one)| Some((one.as_ref()?.kept_bytes(), index)));
+        let held = sessions.filter_map(|(index, one)| {
+            let session = one.as_ref()?;
+            (session.role != Role::Initiator).then_some((session.kept_bytes(), index))
+        });
         if let Some((_, index)) = held.max() {
             self.shared.counters.refused += 1;
             self.say_close(index, out);
@@ -569,172 +565,57 @@ impl Endpoint {
 
     /// The peer has no session of this number.
     fn was_reset(&mut self, from: SocketAddrV4, used: u64) {
-        let is_meant = |session: &Session| {
-            session.peer == from && session.peer_id == used && session.is_open()
-        };
-        let meant = self
-            .sessions
-            .iter()
-            .position(|one| one.as_deref().is_some_and(is_meant));
-        match meant {
-            Some(index) => self.end(index, Some(Reason::Forgotten)),
+        let name = (from, used);
+        let meant = self.accepted.get(&name).or(self.reached.get(&name));
+        match meant.copied() {
+            Some(index) => self.end(index as usize, Some(Reason::Forgotten)),
             None => self.shared.counters.stale += 1,
         }
     }
+}
 
-    /// The first answers to a side that asked for a session.
-    fn answer_to_open(
-        &mut self,
-        now: Time,
-        index: usize,
-        header: &Header,
-        payload: &[u8],
-        out: &mut dyn Transmit,
-    ) -> Option<Event<'static>> {
-        let session = self.sessions[index].as_mut()?;
-        match header.kind {
-            Kind::Challenge => session.challenged(payload, &mut self.shared, out),
-            Kind::Opened => {
-                if session.opened(now, payload, &self.shared) {
-                    return Some(Event::Opened {
-                        session: session.id,
-                        is_accepted: false,
-                        is_ordered: session.is_ordered,
-                    });
+#[cfg(test)]
+impl Endpoint {
+    /// Every session is found where it is to be, and nothing else is.
+    pub(crate) fn assert_consistent(&self) {
+        let sessions = || self.sessions.iter().flatten();
+        let (mut accepted, mut initiated) = (0, 0);
+        for session in sessions() {
+            let name = (session.peer, session.peer_id);
+            match session.role {
+                Role::Initiator => {
+                    initiated += 1;
+                    assert!(self.initiated.contains(&session.index));
+                }
+                Role::Acceptor { incarnation } => {
+                    accepted += 1;
+                    assert_eq!(self.accepted.get(&name), Some(&session.index));
+                    assert_eq!(self.runs[&session.peer].incarnation, incarnation);
                 }
             }
-            Kind::Refused => {
-                let refusal = Refusal::of(header.number);
-                self.end(index, Some(Reason::Refused(refusal)));
-            }
-            _ => self.shared.counters.stale += 1,
         }
-        None
+        assert_eq!(
+            (self.accepted.len(), self.initiated.len()),
+            (accepted, initiated)
+        );
+        let of_runs: usize = self.runs.values().map(|run| run.sessions).sum();
+        assert_eq!(
+            (of_runs, self.shared.holders.sessions()),
+            (accepted, accepted)
+        );
+        for (name, index) in &self.reached {
+            let session = self.sessions[*index as usize].as_ref();
+            let is_that = session.is_some_and(|one| (one.peer, one.peer_id) == *name);
+            assert!(is_that && self.initiated.contains(index));
+        }
+        let slots: usize = sessions().map(|session| session.slots.len()).sum();
+        assert!(self.shared.deadlines.len() <= slots);
+        assert_eq!(self.shared.deadlines.len(), self.shared.arrivals.len());
+        let admitted: usize = sessions().map(|session| session.admitted_bytes()).sum();
+        assert_eq!(self.shared.holders.admitted_bytes(), admitted);
     }
 
-    fn refuse(&mut self, to: SocketAddrV4, open: &[u8], why: Refusal, out: &mut dyn Transmit) {
-        self.shared.counters.refused += 1;
-        let Some(open) = open.get(HEADER_BYTES..).and_then(Open::decode) else {
-            return;
-        };
-        let header = Header {
-            number: why as u32,
-            length: packet::VERSION.into(),
-            ..Header::new(Kind::Refused, open.session)
-        };
-        self.shared.transmit(to, &header, &[], out);
-    }
-
-    fn asked_to_open(
-        &mut self,
-        now: Time,
-        from: SocketAddrV4,
-        payload: &[u8],
-        out: &mut dyn Transmit,
-    ) {
-        let Some(open) = Open::decode(payload) else {
-            self.shared.counters.malformed += 1;
-            return;
-        };
-        if !self.baker.is_good(now, from, open.session, open.cookie) {
-            let cookie = self.baker.cookie(now, from, open.session);
-            let header = Header::new(Kind::Challenge, open.session);
-            return self
-                .shared
-                .transmit(from, &header, &cookie.to_le_bytes(), out);
-        }
-        let refused = match () {
-            () if usize::from(open.datagram_bytes) < packet::MIN_DATAGRAM_BYTES
-                || open.slots == 0 =>
-            {
-                Some(Refusal::Invalid)
-            }
-            () => None,
-        };
-        if let Some(&index) = self.accepted.get(&(from, open.session)) {
-            return self.say_opened(index as usize, &open, out);
-        }
-        self.end_former_runs(from, open.incarnation);
-        let is_full = self.accepted.len() >= self.shared.config.sessions;
-        let is_full = is_full && !self.displace_idle(now, out);
-        if let Some(why) = refused.or(is_full.then_some(Refusal::Full)) {
-            self.shared.counters.refused += 1;
-            let header = Header {
-                number: why as u32,
-                length: packet::VERSION.into(),
-                ..Header::new(Kind::Refused, open.session)
-            };
-            return self.shared.transmit(from, &header, &[], out);
-        }
-        self.accept(now, from, &open, out);
-    }
-
-    fn accept(&mut self, now: Time, from: SocketAddrV4, open: &Open, out: &mut dyn Transmit) {
-        let incarnation = open.incarnation;
-        let index = self.add(now, from, Role::Acceptor { incarnation });
-        self.accepted.insert((from, open.session), index);
-        let expires_at = now + self.shared.config.expire_after;
-        self.next_expiry = self.next_expiry.min(expires_at);
-        if let Some(session) = &mut self.sessions[index as usize] {
-            session.peer_id = open.session;
-            session.is_ordered = open.is_ordered;
-            let datagram_bytes =
-                usize::from(open.datagram_bytes).min(self.shared.config.datagram_bytes);
-            session.settle_terms(datagram_bytes, open.slots, &self.shared);
-            let event = Event::Opened {
-                session: session.id,
-                is_accepted: true,
-                is_ordered: session.is_ordered,
-            };
-            self.shared.events.push_back(event);
-        }
-        self.say_opened(index as usize, open, out);
-    }
-
-    fn say_opened(&mut self, index: usize, open: &Open, out: &mut dyn Transmit) {
-        if let Some(session) = &self.sessions[index] {
-            let opened = Opened {
-                session: session.id,
-                datagram_bytes: (session.piece_bytes + HEADER_BYTES) as u16,
-                slots: session.max_slots as u16,
-            };
-            let header = Header::new(Kind::Opened, open.session);
-            self.shared
-                .transmit(session.peer, &header, &opened.encode(), out);
-        }
-    }
-
-    /// The peer was started anew: what its former run opened has nobody any more.
-    fn end_former_runs(&mut self, peer: SocketAddrV4, incarnation: u64) {
-        let is_former = |session: &Session| {
-            session.peer == peer
-                && matches!(session.role, Role::Acceptor { incarnation: of } if of != incarnation)
-        };
-        let sessions = self.sessions.iter().enumerate();
-        let former: Vec<usize> = sessions
-            .filter(|(_, one)| one.as_deref().is_some_and(is_former))
-            .map(|(index, _)| index)
-            .collect();
-        for index in former {
-            self.end(index, Some(Reason::Restarted));
-        }
-    }
-
-    /// Ends the session that was silent for longest, if that was long and nothing is owed to it. True if there was one.
-    fn displace_idle(&mut self, now: Time, out: &mut dyn Transmit) -> bool {
-        let idle_timeout = self.shared.config.idle_timeout;
-        let accepted = self.accepted.values().filter_map(|&index| {
-            let session = self.sessions[index as usize].as_deref()?;
-            Some((session.heard_at, index, session.is_busy()))
-        });
-        let idle = accepted
-            .filter(|(heard_at, _, is_busy)| !is_busy && now.since(*heard_at) >= idle_timeout)
-            .min();
-        let Some((_, index, _)) = idle else {
-            return false;
-        };
-        self.say_close(index as usize, out);
-        self.end(index as usize, Some(Reason::Displaced));
-        true
+    pub(crate) fn cookie_of(&self, now: Time, peer: SocketAddrV4, session: u64) -> u64 {
+        self.baker.cookie(now, peer, session)
     }
 }

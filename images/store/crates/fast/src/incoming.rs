@@ -1,6 +1,12 @@
 //! A message that arrives in pieces.
 
+use core::time::Duration;
+
 use wire::time::Time;
+
+/// Nobody who may send needs longer for a byte: that is 4 MB in a second. And so much longer for a message in all.
+const BYTE_TIME: Duration = Duration::from_nanos(250);
+const GRACE: Duration = Duration::from_millis(100);
 
 /// A message in pieces of equal length, but for the last.
 #[derive(Debug, Default)]
@@ -19,6 +25,10 @@ pub struct Incoming {
     pub asked_at: Time,
     /// The last piece came.
     pub came_at: Time,
+    /// How much longer than it needs the sender has taken so far, while it could send.
+    delay: Duration,
+    /// The sender was told that it may send more.
+    pub granted_at: Time,
 }
 
 /// What a piece did.
@@ -49,12 +59,51 @@ impl Incoming {
         self.asked_at = Time::ZERO;
     }
 
+    /// The first piece is about to come.
+    pub fn began(&mut self, now: Time) {
+        (self.came_at, self.granted_at) = (now, now);
+        self.delay = Duration::ZERO;
+    }
+
+    /// A piece of this length came that was missing.
+    pub fn came(&mut self, now: Time, bytes: usize) {
+        let took = now.since(self.moved_at());
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.delay = (self.delay + took).saturating_sub(BYTE_TIME * bytes);
+        self.came_at = now;
+    }
+
+    /// Whether the sender may send more of it.
+    pub fn may_come(&self) -> bool {
+        self.granted > self.received_bytes
+    }
+
+    /// Since when the sender was able to send, and has not.
+    pub fn moved_at(&self) -> Time {
+        self.came_at.max(self.granted_at)
+    }
+
+    /// Whether the sender takes longer than anybody needs.
+    pub fn is_slow(&self, now: Time) -> bool {
+        self.may_come() && self.delay + now.since(self.moved_at()) > GRACE
+    }
+
+    /// Whether a piece is one of a message of `length` bytes of which `granted` may be sent.
+    pub fn fits(
+        length: usize,
+        piece_bytes: usize,
+        granted: usize,
+        offset: usize,
+        piece: &[u8],
+    ) -> bool {
+        offset.is_multiple_of(piece_bytes)
+            && offset < length
+            && piece.len() == piece_bytes.min(length - offset)
+            && offset + piece.len() <= granted.next_multiple_of(piece_bytes)
+    }
+
     pub fn add(&mut self, offset: usize, piece: &[u8]) -> Added {
-        let fits = offset.is_multiple_of(self.piece_bytes)
-            && offset < self.length
-            && piece.len() == self.piece_bytes.min(self.length - offset)
-            && offset + piece.len() <= self.granted.next_multiple_of(self.piece_bytes);
-        if !fits {
+        if !Incoming::fits(self.length, self.piece_bytes, self.granted, offset, piece) {
             return Added::Wrong;
         }
         let index = offset / self.piece_bytes;
@@ -64,6 +113,7 @@ impl Incoming {
         }
         self.here[word] |= bit;
         self.received_bytes += piece.len();
+        self.make_room(offset + piece.len());
         // What is granted bounds how far ahead of what has arrived a piece can be.
         if offset == self.bytes.len() {
             self.bytes.extend_from_slice(piece);
@@ -80,6 +130,14 @@ impl Incoming {
         match self.received_bytes == self.length {
             true => Added::Complete,
             false => Added::New,
+        }
+    }
+
+    /// Twice as much each time, and never more than the whole message takes.
+    fn make_room(&mut self, end: usize) {
+        if end > self.bytes.capacity() {
+            let wanted = (2 * self.bytes.capacity()).min(self.length).max(end);
+            self.bytes.reserve_exact(wanted - self.bytes.len());
         }
     }
 

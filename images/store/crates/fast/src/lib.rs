@@ -14,7 +14,9 @@ mod calls;
 mod cookie;
 mod endpoint;
 mod handshake;
+mod holders;
 mod incoming;
+mod names;
 mod outgoing;
 pub mod packet;
 mod serving;
@@ -41,12 +43,17 @@ pub struct Config {
     pub slots: u16,
     /// What senders may have on their way here in all, of messages that need a grant: as much as fits between two polls of the port.
     pub window_bytes: usize,
-    /// Memory of all messages that are not complete, or not known to have arrived.
+    /// Memory of messages that are not complete, or not known to have arrived, of sessions that others open.
     pub buffer_bytes: usize,
+    /// The same of sessions that are opened from here.
+    pub own_buffer_bytes: usize,
     /// Requests of one session that wait for a slot may take so much.
     pub queue_bytes: usize,
     /// The longest message that is accepted.
     pub message_bytes: usize,
+    /// Which sessions others may open: those that keep the order of requests, and those that do not.
+    pub accepts_ordered: bool,
+    pub accepts_unordered: bool,
     /// How long a session may take to open.
     pub connect_timeout: Duration,
     /// Nobody repeats a request earlier than this; later, if the peer is known to take longer.
@@ -55,6 +62,11 @@ pub struct Config {
     pub retry_max: Duration,
     /// A peer that owes answers and is silent for so long is dead.
     pub dead_after: Duration,
+    /// A request of several packets, of which more may come and nothing does for so long, ends its session. One that takes longer than this may have
+    /// to end for others that have waited for memory for so long.
+    pub halted_after: Duration,
+    /// It is here after this, or its session ends.
+    pub message_timeout: Duration,
     /// The side that opened a session asks after so much silence whether somebody is still there.
     pub keep_alive: Duration,
     /// The other side forgets a session after so much silence.
@@ -71,12 +83,17 @@ impl Default for Config {
             slots: 64,
             window_bytes: 64 << 10,
             buffer_bytes: 512 << 20,
+            own_buffer_bytes: 512 << 20,
             queue_bytes: 64 << 20,
             message_bytes: wire::rpc::MAX_RPC_BYTES,
+            accepts_ordered: true,
+            accepts_unordered: true,
             connect_timeout: Duration::from_millis(200),
             retry_min: Duration::from_millis(1),
             retry_max: Duration::from_millis(50),
             dead_after: Duration::from_millis(500),
+            halted_after: Duration::from_secs(2),
+            message_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(10),
             expire_after: Duration::from_secs(35),
             idle_timeout: Duration::from_secs(10),
@@ -128,6 +145,8 @@ pub enum Reason {
     Displaced,
     /// What was lent for an answer is gone.
     Lost,
+    /// A request of several packets did not get complete in time.
+    Unfinished,
 }
 
 impl fmt::Display for Reason {
@@ -151,6 +170,7 @@ impl fmt::Display for Reason {
                 "the buffers of all sessions together are full, and this one's are the largest",
             ),
             Reason::Lost => f.write_str("the answer that was being sent is not there any more"),
+            Reason::Unfinished => f.write_str("a request that was begun did not get complete in time"),
             Reason::Displaced => {
                 f.write_str("it was silent for longest when another needed its place")
             }

@@ -37,7 +37,7 @@ impl Session {
             return Err(Reason::Nonsense);
         }
         if index >= self.slots.len() {
-            self.slots.resize_with(index + 1, Slot::default);
+            self.add_slots(index + 1, shared)?;
         }
         let slot = &self.slots[index];
         if slot.number == header.number {
@@ -60,11 +60,19 @@ impl Session {
             if header.offset != 0 || length != piece.len() {
                 return Err(Reason::Nonsense);
             }
+            let is_early = self.is_ordered && header.number != self.next_number;
+            if is_early && !self.is_let_in(now, header.number, length, shared) {
+                shared.counters.refused += 1;
+                return Ok(None); // It will come again.
+            }
+            if is_early {
+                self.claim(now, header.slot, length, shared);
+            }
             self.slots[index].number = header.number;
             shared.counters.messages_in += 1;
             return self.hand_over(header.slot, Cow::Borrowed(piece), shared);
         }
-        if !self.begin_receiving(now, header, shared) {
+        if !self.begin_receiving(now, header, piece, shared) {
             return Ok(None); // It will come again.
         }
         self.slots[index].number = header.number;
@@ -72,6 +80,16 @@ impl Session {
             Some(message) => self.hand_over(header.slot, Cow::Owned(message), shared),
             None => Ok(None),
         }
+    }
+
+    /// Makes slots, as far as there is memory for them.
+    fn add_slots(&mut self, count: usize, shared: &mut Shared) -> Result<(), Reason> {
+        let bytes = (count - self.slots.len()) * size_of::<Slot>();
+        if !shared.take_for_slots(bytes) {
+            return Err(Reason::OutOfBuffers);
+        }
+        self.slots.resize_with(count, Slot::default);
+        Ok(())
     }
 
     /// A piece of a request that has been heard of.
@@ -141,8 +159,9 @@ impl Session {
             self.advance();
             while let Some((slot, payload)) = self.early.remove(&self.next_number) {
                 let nonce = nonce(slot, self.next_number);
+                self.release(slot, shared);
                 self.early_bytes -= payload.len();
-                shared.arriving_bytes -= payload.len();
+                shared.of_others.arriving_bytes -= payload.len();
                 let payload = Cow::Owned(payload);
                 shared.events.push_back(Event::Message {
                     session,
@@ -152,6 +171,7 @@ impl Session {
                 self.advance();
             }
         }
+        self.release(slot, shared);
         let nonce = nonce(slot, number);
         Ok(Some(Event::Message {
             session,
@@ -169,11 +189,9 @@ impl Session {
         shared: &mut Shared,
     ) -> Result<Option<Event<'a>>, Reason> {
         self.early_bytes += request.len();
-        shared.arriving_bytes += request.len();
+        shared.of_others.arriving_bytes += request.len();
         self.early.insert(number, (slot, request));
-        let of_session = self.early_bytes > shared.config.queue_bytes;
-        let of_all = shared.arriving_bytes > shared.config.buffer_bytes;
-        match of_session || of_all {
+        match self.early_bytes > shared.config.queue_bytes {
             true => Err(Reason::OutOfBuffers),
             false => Ok(None),
         }
@@ -196,7 +214,7 @@ impl Session {
             return false;
         };
         slot.outgoing
-            .start(parts, unscheduled, || shared.take_spare());
+            .start(parts, unscheduled, || shared.take_spare(usize::MAX));
         self.begin_sending(number, shared, out);
         true
     }
@@ -249,7 +267,7 @@ impl Session {
                 self.forget_answer(index as u8, shared);
                 let slot = &mut self.slots[index];
                 drop(slot.outgoing.clear(0));
-                shared.settle(slot);
+                shared.settle(self.role, slot);
             }
         }
         let pong = Header::new(Kind::Pong, self.peer_id);
@@ -262,6 +280,6 @@ impl Session {
         slot.phase = Phase::Idle;
         shared.give_back(slot);
         shared.recycle(slot.outgoing.clear(self.piece_bytes));
-        shared.settle(slot);
+        shared.settle(self.role, slot);
     }
 }

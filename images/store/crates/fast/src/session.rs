@@ -7,6 +7,8 @@ use std::net::SocketAddrV4;
 use transport::datagram::Transmit;
 use wire::time::Time;
 
+use crate::endpoint::Listed;
+use crate::holders::{Admission, Turn, Wish};
 use crate::incoming::{Added, Incoming};
 use crate::outgoing::{Lender, Outgoing};
 use crate::packet::{Header, Kind};
@@ -15,6 +17,8 @@ use crate::{Event, Reason, unscheduled};
 
 /// Pieces that overtake a missing one before that counts as lost.
 const REORDERED_PIECES: usize = 3;
+/// So much of an answer has room before it comes: more grows as it does, since its length, too, is only what somebody says.
+const ASKED_FOR_BYTES: usize = 1 << 20;
 /// A new sample of the round trip time counts as one part of so many.
 const RTT_SHARE: u32 = 8;
 
@@ -46,7 +50,12 @@ pub struct Slot {
     /// Under what the slot is listed among those that can send.
     pub send_rank: Option<usize>,
     /// Under what the slot is listed among those that wait for a grant.
-    pub grant_rank: Option<usize>,
+    pub grant_rank: Option<Listed>,
+    /// The length of the request that arrives, or waits for its predecessors, which its address was let have.
+    pub admitted_bytes: usize,
+    /// Under what the slot is listed among such requests, and since when.
+    pub deadline: Option<Time>,
+    pub admitted_at: Time,
     /// Memory of what arrives and of what is sent, as it was counted last.
     pub accounted: (usize, usize),
     pub asked_at: Time,
@@ -189,7 +198,7 @@ impl Session {
         } else {
             self.list_sendable(slot, shared);
         }
-        shared.settle(&mut self.slots[usize::from(slot)]);
+        shared.settle(self.role, &mut self.slots[usize::from(slot)]);
     }
 
     /// Sends the first packet of a message that lies here.
@@ -255,51 +264,148 @@ impl Session {
     pub fn list_grantable(&mut self, slot: u8, shared: &mut Shared) {
         let number = slot;
         let slot = &mut self.slots[usize::from(slot)];
-        if let Some(rank) = slot.grant_rank.take() {
-            shared.grantable.remove(&(rank, self.index, number));
+        if let Some(listed) = slot.grant_rank.take() {
+            shared.grantable.remove(listed, self.index, number);
         }
-        let rank = slot.incoming.length() - slot.incoming.granted;
-        if slot.phase == Phase::Receiving && rank > 0 {
-            slot.grant_rank = Some(rank);
-            shared.grantable.insert((rank, self.index, number));
+        let rest = slot.incoming.length() - slot.incoming.granted;
+        if slot.phase == Phase::Receiving && rest > 0 {
+            let listed = (rest, slot.incoming.granted_at);
+            slot.grant_rank = Some(listed);
+            shared.grantable.insert(listed, self.index, number);
         }
     }
 
-    /// Takes a slot off both lists.
+    /// Takes a slot off the lists of what is sent and granted.
     pub fn unlist(&mut self, slot: u8, shared: &mut Shared) {
         let number = slot;
         let slot = &mut self.slots[usize::from(slot)];
         if let Some(rank) = slot.send_rank.take() {
             shared.sendable.remove(&(rank, self.index, number));
         }
-        if let Some(rank) = slot.grant_rank.take() {
-            shared.grantable.remove(&(rank, self.index, number));
+        if let Some(listed) = slot.grant_rank.take() {
+            shared.grantable.remove(listed, self.index, number);
             shared.is_grant_due = true;
         }
     }
 
-    /// Begins to receive a message of several packets; false if there is no memory for it, or it is too long.
-    pub fn begin_receiving(&mut self, now: Time, header: &Header, shared: &mut Shared) -> bool {
+    /// Notes what a request was let have, until [`Session::release`].
+    pub fn claim(&mut self, now: Time, slot: u8, length: usize, shared: &mut Shared) {
+        let number = slot;
+        let slot = &mut self.slots[usize::from(slot)];
+        assert_eq!(slot.deadline, None, "two requests in one slot");
+        let deadline = now + shared.config.halted_after;
+        slot.admitted_bytes = length;
+        slot.admitted_at = now;
+        slot.deadline = Some(deadline);
+        shared.deadlines.insert((deadline, self.index, number));
+        let place = (self.index, number);
+        shared.arrivals.insert(*self.peer.ip(), now, place);
+    }
+
+    /// A request was handed over, or never will be: its memory is not its address's any more.
+    pub fn release(&mut self, slot: u8, shared: &mut Shared) {
+        let number = slot;
+        let slot = &mut self.slots[usize::from(slot)];
+        if let Some(deadline) = slot.deadline.take() {
+            shared.deadlines.remove(&(deadline, self.index, number));
+            let (peer, began_at) = (*self.peer.ip(), slot.admitted_at);
+            let place = (self.index, number);
+            shared.arrivals.remove(peer, began_at, place);
+            let bytes = core::mem::take(&mut slot.admitted_bytes);
+            shared.holders.dismiss(peer, bytes);
+        }
+    }
+
+    /// Begins to receive a message of several packets with this piece of it; false if there is no memory for it, or the piece is none of it.
+    pub fn begin_receiving(
+        &mut self,
+        now: Time,
+        header: &Header,
+        piece: &[u8],
+        shared: &mut Shared,
+    ) -> bool {
         let length = header.length as usize;
-        // What others of the session wait for is let in always: they are handed over with it, and take no memory any more.
-        let is_next = self.is_ordered && header.number == self.next_number;
-        if !shared.has_room() && !is_next {
+        let granted = unscheduled(self.piece_bytes).min(length);
+        let offset = header.offset as usize;
+        if !Incoming::fits(length, self.piece_bytes, granted, offset, piece) {
+            shared.counters.stale += 1;
+            return false;
+        }
+        // An answer was asked for. A request's length is only what somebody says: its memory grows as it comes.
+        let is_asked_for = self.role == Role::Initiator;
+        let is_let_in = match is_asked_for {
+            true => shared.has_room_for_answers(),
+            false => self.is_let_in(now, header.number, length, shared),
+        };
+        if !is_let_in {
             shared.counters.refused += 1;
             return false;
         }
-        let mut room = shared.take_spare();
-        if self.role == Role::Initiator {
-            // It was asked for. A request's length is only what somebody says: its memory grows as it comes.
+        let mut room = match is_asked_for {
+            true => shared.take_spare(usize::MAX),
+            false => shared.take_spare(length),
+        };
+        if is_asked_for {
             room.clear();
-            room.reserve_exact(length);
+            room.reserve_exact(length.min(ASKED_FOR_BYTES));
         }
         let slot = &mut self.slots[usize::from(header.slot)];
-        let granted = unscheduled(self.piece_bytes);
         slot.incoming.start(length, self.piece_bytes, granted, room);
-        slot.incoming.came_at = now;
+        slot.incoming.began(now);
         slot.phase = Phase::Receiving;
+        shared.settle(self.role, slot);
+        if !is_asked_for {
+            self.claim(now, header.slot, length, shared);
+        }
         self.list_grantable(header.slot, shared);
         true
+    }
+
+    /// Whether there is memory for a request.
+    pub fn is_let_in(&self, now: Time, number: u32, length: usize, shared: &mut Shared) -> bool {
+        let turn = match (self.is_ordered, number == self.next_number) {
+            (false, _) => Turn::Any,
+            (true, true) => Turn::Next,
+            (true, false) => Turn::Early,
+        };
+        let wish = Wish {
+            peer: *self.peer.ip(),
+            turn,
+            length,
+            beside: match turn {
+                Turn::Next => self.admitted_bytes(),
+                Turn::Any | Turn::Early => 0,
+            },
+        };
+        let admission = shared.holders.admit(now, wish, shared.room());
+        if admission == Admission::NoRoom {
+            shared.crowded = Some(wish);
+        }
+        admission == Admission::LetIn
+    }
+
+    /// Whether a request is still waited for whose deadline has come: until when then.
+    pub fn look_at_arrival(&mut self, now: Time, slot: u8, shared: &mut Shared) -> bool {
+        let number = slot;
+        let Some(slot) = self.slots.get_mut(usize::from(slot)) else {
+            return true;
+        };
+        // While nothing more of it may come, it is not late.
+        let moved_at = match slot.phase == Phase::Receiving && slot.incoming.may_come() {
+            true => slot.incoming.moved_at(),
+            false => now,
+        };
+        let end = slot.admitted_at + shared.config.message_timeout;
+        let deadline = (moved_at + shared.config.halted_after).min(end);
+        slot.deadline = Some(deadline);
+        shared.deadlines.insert((deadline, self.index, number));
+        now < deadline
+    }
+
+    /// Whether a request comes more slowly than anybody needs to send it.
+    pub fn is_slow(&self, now: Time, slot: u8) -> bool {
+        let slot = self.slots.get(usize::from(slot));
+        slot.is_some_and(|slot| slot.phase == Phase::Receiving && slot.incoming.is_slow(now))
     }
 
     /// Takes a piece of a message that arrives. The message, if it is complete.
@@ -327,11 +433,12 @@ impl Session {
                 let message = incoming.take();
                 self.unlist(header.slot, shared);
                 shared.is_grant_due = true;
-                shared.settle(&mut self.slots[usize::from(header.slot)]);
+                shared.settle(self.role, &mut self.slots[usize::from(header.slot)]);
                 shared.counters.messages_in += 1;
                 Some(message)
             }
             Added::New => {
+                incoming.came(now, piece.len());
                 let on_their_way =
                     incoming.granted - incoming.received_bytes().min(incoming.granted);
                 shared.is_grant_due |= incoming.granted < incoming.length()
@@ -347,7 +454,7 @@ impl Session {
                 if is_halted {
                     self.list_grantable(header.slot, shared);
                 }
-                shared.settle(&mut self.slots[usize::from(header.slot)]);
+                shared.settle(self.role, &mut self.slots[usize::from(header.slot)]);
                 None
             }
         }
@@ -419,19 +526,29 @@ impl Session {
     pub fn end(&mut self, reason: Option<Reason>, shared: &mut Shared) {
         for number in 0..self.slots.len() {
             self.unlist(number as u8, shared);
+            self.release(number as u8, shared);
             let slot = &mut self.slots[number];
             shared.give_back(slot);
-            shared.arriving_bytes -= slot.accounted.0;
-            shared.kept_bytes -= slot.accounted.1;
+            let held = shared.of(self.role);
+            held.arriving_bytes -= slot.accounted.0;
+            held.kept_bytes -= slot.accounted.1;
             slot.accounted = (0, 0);
         }
+        if let Role::Acceptor { .. } = self.role {
+            shared.slot_bytes -= self.slots.len() * size_of::<Slot>();
+        }
         self.slots.clear();
-        shared.arriving_bytes -= self.early_bytes;
+        shared.of(self.role).arriving_bytes -= self.early_bytes;
         self.early_bytes = 0;
         if let Some(reason) = reason {
             let session = self.id;
             shared.events.push_back(Event::Closed { session, reason });
         }
+    }
+
+    /// Announced lengths of requests that are arriving, or wait for their predecessors.
+    pub fn admitted_bytes(&self) -> usize {
+        self.slots.iter().map(|slot| slot.admitted_bytes).sum()
     }
 
     /// Memory of what the session has sent and keeps.

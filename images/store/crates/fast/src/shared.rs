@@ -4,13 +4,22 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddrV4;
 
 use transport::datagram::Transmit;
+use wire::time::Time;
 
+use crate::endpoint::{Arrivals, Grantable};
+use crate::holders::{Holders, Room, Wish};
 use crate::packet::Header;
-use crate::session::Slot;
+use crate::session::{Role, Slot};
 use crate::{Config, Event};
 
 /// Buffers of messages of several packets that are kept for the next ones, at most.
 const SPARE_BUFFERS: usize = 8;
+
+/// Of all memory, they have one part in so many, and slots for requests another.
+const SPARE_PART: usize = 8;
+const SLOT_PART: usize = 8;
+/// What may be kept besides one of the longest answers.
+const KEPT_BESIDE_BYTES: usize = 64 << 10;
 
 /// Counted since the endpoint was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +46,21 @@ pub struct Counters {
     pub held_bytes: u64,
 }
 
+/// Memory of the sessions of one side.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Held {
+    /// Of messages that arrive.
+    pub arriving_bytes: usize,
+    /// Of messages that are sent, or kept until they are known to have arrived.
+    pub kept_bytes: usize,
+}
+
+impl Held {
+    pub fn total_bytes(self) -> usize {
+        self.arriving_bytes + self.kept_bytes
+    }
+}
+
 /// Where a message lies, in the order of who is to go first: the one of which the least is left.
 pub type Rank = (usize, u32, u8);
 
@@ -44,17 +68,26 @@ pub struct Shared {
     pub config: Config,
     /// Messages that have something to send now, by what was not sent of them yet.
     pub sendable: BTreeSet<Rank>,
-    /// Messages that arrive and of which not all is granted, by what is not.
-    pub grantable: BTreeSet<Rank>,
+    pub grantable: Grantable,
     /// Something may be granted now.
     pub is_grant_due: bool,
     pub events: VecDeque<Event<'static>>,
     pub counters: Counters,
-    /// Memory of messages that arrive: at most half of all.
-    pub arriving_bytes: usize,
-    /// Memory of messages that are sent, or kept until they are known to have arrived: the other half.
-    pub kept_bytes: usize,
+    /// Sessions that were opened from here: neither their answers nor their requests share what others fill.
+    pub own: Held,
+    /// Sessions that others opened.
+    pub of_others: Held,
+    /// Memory of slots for requests.
+    pub slot_bytes: usize,
+    /// What each address has of the memory for requests that arrive.
+    pub holders: Holders,
+    /// Requests that arrive, or wait for their predecessors, by when to look whether they still may.
+    pub deadlines: BTreeSet<(Time, u32, u8)>,
+    pub arrivals: Arrivals,
+    /// Somebody's request did not find room, for which others may have to end.
+    pub crowded: Option<Wish>,
     spare: Vec<Vec<u8>>,
+    spare_bytes: usize,
 }
 
 impl Shared {
@@ -62,13 +95,19 @@ impl Shared {
         Shared {
             config,
             sendable: BTreeSet::new(),
-            grantable: BTreeSet::new(),
+            grantable: Grantable::default(),
             is_grant_due: false,
             events: VecDeque::new(),
             counters: Counters::default(),
-            arriving_bytes: 0,
-            kept_bytes: 0,
+            own: Held::default(),
+            of_others: Held::default(),
+            slot_bytes: 0,
+            holders: Holders::default(),
+            deadlines: BTreeSet::new(),
+            arrivals: Arrivals::default(),
+            crowded: None,
             spare: Vec::new(),
+            spare_bytes: 0,
         }
     }
 
@@ -107,29 +146,80 @@ impl Shared {
         }
     }
 
-    /// Counts what a slot holds now.
-    pub fn settle(&mut self, slot: &mut Slot) {
-        let held = (slot.incoming.held_bytes(), slot.outgoing.held_bytes());
-        if held != slot.accounted {
-            self.arriving_bytes = self.arriving_bytes + held.0 - slot.accounted.0;
-            self.kept_bytes = self.kept_bytes + held.1 - slot.accounted.1;
-            slot.accounted = held;
+    /// What the sessions of a side hold.
+    pub fn of(&mut self, role: Role) -> &mut Held {
+        match role {
+            Role::Initiator => &mut self.own,
+            Role::Acceptor { .. } => &mut self.of_others,
         }
     }
 
-    /// Whether a message of several packets may begin to arrive.
-    pub fn has_room(&self) -> bool {
-        self.arriving_bytes < self.config.buffer_bytes / 2
+    /// Counts what a slot holds now.
+    pub fn settle(&mut self, role: Role, slot: &mut Slot) {
+        let now = (slot.incoming.held_bytes(), slot.outgoing.held_bytes());
+        if now != slot.accounted {
+            let held = self.of(role);
+            held.arriving_bytes = held.arriving_bytes + now.0 - slot.accounted.0;
+            held.kept_bytes = held.kept_bytes + now.1 - slot.accounted.1;
+            slot.accounted = now;
+        }
     }
 
-    /// Room for a message of several packets.
-    pub fn take_spare(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
+    /// For requests that arrive.
+    pub fn room(&self) -> Room {
+        Room {
+            bytes: self.config.buffer_bytes / 2,
+            tenure: self.config.halted_after,
+        }
+    }
+
+    /// Memory that sessions of others hold, and that their requests which are arriving may yet take; and what is kept for the next ones.
+    pub fn claimed_bytes(&self) -> usize {
+        let arriving = self
+            .of_others
+            .arriving_bytes
+            .max(self.holders.admitted_bytes());
+        arriving + self.of_others.kept_bytes + self.slot_bytes + self.spare_bytes
+    }
+
+    /// Counts memory for slots; false if there is not so much.
+    pub fn take_for_slots(&mut self, bytes: usize) -> bool {
+        let fits = self.slot_bytes + bytes <= self.config.buffer_bytes / SLOT_PART;
+        if fits {
+            self.slot_bytes += bytes;
+        }
+        fits
+    }
+
+    /// Whether answers that are sent or kept have more memory than is for them.
+    pub fn keeps_too_much(&self) -> bool {
+        let limit = self.config.buffer_bytes / 4;
+        // The longest answer is kept however little there is.
+        self.of_others.kept_bytes > limit.max(self.config.message_bytes + KEPT_BESIDE_BYTES)
+    }
+
+    /// Whether an answer of several packets may begin to arrive.
+    pub fn has_room_for_answers(&self) -> bool {
+        self.own.arriving_bytes < self.config.own_buffer_bytes / 2
+    }
+
+    /// Room for a message of several packets that was kept, of this length at most.
+    pub fn take_spare(&mut self, most_bytes: usize) -> Vec<u8> {
+        let fits = |spare: &Vec<u8>| spare.capacity() <= most_bytes;
+        let Some(place) = self.spare.iter().rposition(fits) else {
+            return Vec::new();
+        };
+        let spare = self.spare.swap_remove(place);
+        self.spare_bytes -= spare.capacity();
+        spare
     }
 
     /// Keeps a buffer for the next message that needs one.
     pub fn recycle(&mut self, buffer: Vec<u8>) {
-        if buffer.capacity() > 0 && self.spare.len() < SPARE_BUFFERS {
+        let bytes = self.spare_bytes + buffer.capacity();
+        let is_wanted = buffer.capacity() > 0 && self.spare.len() < SPARE_BUFFERS;
+        if is_wanted && bytes <= self.config.buffer_bytes / SPARE_PART {
+            self.spare_bytes = bytes;
             self.spare.push(buffer);
         }
     }

@@ -1,6 +1,8 @@
 //! Endpoints on a network that loses, repeats, delays and changes what it carries, in one thread from one seed.
 
+mod attack;
 mod faults;
+mod greedy;
 mod hostile;
 mod network;
 mod order;

@@ -1,4 +1,6 @@
-//! Which station has which address: told beforehand, heard, or asked for by ARP. In bounded memory, whatever others send.
+//! Which station has which address: told beforehand, or asked for by ARP. In bounded memory, whatever others send.
+//!
+//! Nothing is learned from frames that nobody asked for: anyone on the link can send them in anybody's name. What was told stands, whatever is answered.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -15,7 +17,7 @@ pub struct Limits {
     /// Frames that wait for one answer, and for all.
     pub waiting_of_one: usize,
     pub waiting: usize,
-    /// So long after a neighbour was heard it is used without asking.
+    /// So long after a neighbour has answered it is used without asking.
     pub fresh: Duration,
     /// Until a question is repeated, and how often it is put.
     pub ask_again: Duration,
@@ -76,9 +78,12 @@ pub enum Sending<T> {
 #[derive(Debug)]
 struct Neighbour<T> {
     mac: Option<Mac>,
-    /// What was told beforehand: used until it is heard otherwise, and again when nobody answers.
-    told: Option<Mac>,
+    /// Somebody who is to know has told it: then it is that, and nobody is asked.
+    is_told: bool,
+    /// When it answered last.
     heard: Duration,
+    /// Somebody claims that another station has this address now: it is asked.
+    is_doubted: bool,
     /// Questions without an answer, and when the next is due.
     asks: u32,
     next_ask: Duration,
@@ -102,6 +107,9 @@ pub struct Neighbours<T> {
     hand: Ipv4Addr,
     dropped: u64,
 }
+
+/// Another station counts as an address's owner when the one that is known did not answer the first of so many questions.
+const ASKS_OF_OWNER: u32 = 2;
 
 const NEVER: Duration = Duration::MAX;
 
@@ -166,12 +174,9 @@ impl<T> Neighbours<T> {
         ask: &mut dyn FnMut(Ipv4Addr),
     ) -> Sending<T> {
         let limits = self.limits;
-        // Who was heard is answered the way it came, also through a router that nobody told us of.
-        let known = self
-            .entries
-            .get(&to)
-            .is_some_and(|entry| entry.mac.is_some());
-        let hop = if known { to } else { self.route.next_hop(to) };
+        // Who was told needs no router.
+        let is_told = self.entries.get(&to).is_some_and(|entry| entry.is_told);
+        let hop = if is_told { to } else { self.route.next_hop(to) };
         if !is_machine(hop) {
             return Sending::Dropped;
         }
@@ -180,7 +185,8 @@ impl<T> Neighbours<T> {
         };
         entry.used = true;
         if let Some(mac) = entry.mac {
-            if now < entry.heard + limits.fresh || now < entry.next_ask {
+            let is_fresh = now < entry.heard + limits.fresh && !entry.is_doubted;
+            if entry.is_told || is_fresh || now < entry.next_ask {
                 return Sending::To(mac, frame);
             }
             if entry.asks < limits.asks {
@@ -188,13 +194,10 @@ impl<T> Neighbours<T> {
                 ask(hop);
                 return Sending::To(mac, frame);
             }
-            // It has gone, or it does not answer ARP; then what we were told stands.
+            // It has gone.
             entry.asks = 0;
-            entry.mac = entry.told;
-            entry.heard = now;
-            if let Some(mac) = entry.mac {
-                return Sending::To(mac, frame);
-            }
+            entry.mac = None;
+            entry.is_doubted = false;
         }
         if entry.asks >= limits.asks {
             if now < entry.next_ask {
@@ -258,25 +261,32 @@ impl<T> Neighbours<T> {
         self.next_ask = next;
     }
 
-    /// A frame came from `ip` by way of `mac`. What waited for that now goes to it. Strangers are remembered with `strangers`: when they talk to us,
-    /// not when they talk to everybody.
-    pub fn heard(&mut self, now: Duration, ip: Ipv4Addr, mac: Mac, strangers: bool) -> Vec<T> {
-        if !is_machine(ip)
-            || !is_station(mac)
-            || ip == self.route.us
-            || !(strangers || self.entries.contains_key(&ip))
-        {
-            return Vec::new();
-        }
-        let Some(entry) = self.entry(ip) else {
+    /// The answer to a question: `ip` has the station `mac`. What waited for that now goes to it. Answers that nobody asked for count as
+    /// [`Neighbours::claimed`]. One that contradicts what is known counts only if the station that is known was asked and did not answer.
+    pub fn answered(&mut self, now: Duration, ip: Ipv4Addr, mac: Mac) -> Vec<T> {
+        let is_sound = is_station(mac) && ip != self.route.us;
+        let Some(entry) = self.entries.get_mut(&ip).filter(|_| is_sound) else {
             return Vec::new();
         };
+        let is_contested = entry.mac.is_some_and(|known| known != mac);
+        if entry.is_told || entry.asks == 0 || is_contested && entry.asks < ASKS_OF_OWNER {
+            self.claimed(ip, mac);
+            return Vec::new();
+        }
         entry.mac = Some(mac);
         entry.heard = now;
         self.found(ip)
     }
 
-    /// Somebody told us of `ip` beforehand. What was heard is newer.
+    /// Somebody says, without being asked, that `ip` has this station. If that is news of somebody who is known, it is asked when it is used the
+    /// next time.
+    pub fn claimed(&mut self, ip: Ipv4Addr, mac: Mac) {
+        if let Some(entry) = self.entries.get_mut(&ip) {
+            entry.is_doubted |= entry.mac.is_some_and(|known| known != mac) && !entry.is_told;
+        }
+    }
+
+    /// Somebody who is to know told us of `ip`: the latest such word counts, and no other.
     pub fn told(&mut self, now: Duration, ip: Ipv4Addr, mac: Mac) -> Vec<T> {
         if !is_machine(ip) || !is_station(mac) || ip == self.route.us {
             return Vec::new();
@@ -286,16 +296,13 @@ impl<T> Neighbours<T> {
         let Some(entry) = self.entry(ip) else {
             return Vec::new();
         };
-        let mut new = false;
-        if entry.told.is_some() || room {
-            new = entry.told.is_none();
-            entry.told = Some(mac);
-        }
-        if entry.mac.is_none() {
+        let is_new = !entry.is_told && room;
+        if entry.is_told || room || entry.mac.is_none() {
+            entry.is_told |= room;
             entry.mac = Some(mac);
             entry.heard = now;
         }
-        self.told += usize::from(new);
+        self.told += usize::from(is_new);
         self.found(ip)
     }
 
@@ -304,6 +311,7 @@ impl<T> Neighbours<T> {
             return Vec::new();
         };
         entry.asks = 0;
+        entry.is_doubted = false;
         entry.next_ask = Duration::ZERO;
         let waited = std::mem::take(&mut entry.waiting);
         self.waiting -= waited.len();
@@ -320,8 +328,9 @@ impl<T> Neighbours<T> {
         }
         Some(self.entries.entry(ip).or_insert_with(|| Neighbour {
             mac: None,
-            told: None,
+            is_told: false,
             heard: Duration::ZERO,
+            is_doubted: false,
             asks: 0,
             next_ask: Duration::ZERO,
             waiting: Vec::new(),
@@ -329,9 +338,21 @@ impl<T> Neighbours<T> {
         }))
     }
 
-    /// Makes room: goes round, and takes the first that was not used since the last round.
+    /// Makes room: takes one of those that did not answer, so that strangers who ask in others' names push out nobody; else the first that was not used
+    /// since the last round.
     fn evict(&mut self) -> bool {
-        for _ in 0..2 * self.entries.len() {
+        let is_nobody = |entry: &mut Neighbour<T>| entry.mac.is_none() && entry.waiting.is_empty();
+        let is_unused = |entry: &mut Neighbour<T>| {
+            let stays = entry.used || entry.is_told || !entry.waiting.is_empty();
+            entry.used = false;
+            !stays
+        };
+        self.evict_first(1, is_nobody) || self.evict_first(2, is_unused)
+    }
+
+    /// Goes round so often, and takes the first that may go.
+    fn evict_first(&mut self, rounds: usize, may_go: impl Fn(&mut Neighbour<T>) -> bool) -> bool {
+        for _ in 0..=rounds * self.entries.len() {
             let after = (Bound::Excluded(self.hand), Bound::Unbounded);
             let Some((&ip, entry)) = self.entries.range_mut(after).next() else {
                 if self.hand.is_unspecified() {
@@ -341,9 +362,7 @@ impl<T> Neighbours<T> {
                 continue;
             };
             self.hand = ip;
-            let stays = entry.used || entry.told.is_some() || !entry.waiting.is_empty();
-            entry.used = false;
-            if !stays {
+            if may_go(entry) {
                 self.entries.remove(&ip);
                 return true;
             }

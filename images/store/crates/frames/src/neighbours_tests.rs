@@ -21,6 +21,7 @@ fn neighbours() -> Neighbours<u32> {
 }
 
 const NOBODY: [Ipv4Addr; 0] = [];
+const NO_FRAMES: [u32; 0] = [];
 
 /// Sends; who was asked for beside.
 fn send(
@@ -52,7 +53,7 @@ fn frames_wait_for_the_answer_and_keep_their_order() {
         (Sending::Waits, vec![]),
         "asked already"
     );
-    assert_eq!(table.heard(millis(2), PEER, MAC, false), vec![1, 2]);
+    assert_eq!(table.answered(millis(2), PEER, MAC), vec![1, 2]);
     assert_eq!(
         send(&mut table, millis(3), PEER, 3),
         (Sending::To(MAC, 3), vec![])
@@ -88,13 +89,19 @@ fn a_question_is_repeated_and_then_given_up() {
         (Sending::Waits, vec![PEER]),
         "asks anew"
     );
-    assert_eq!(table.heard(millis(1501), PEER, MAC, false), vec![3]);
+    assert_eq!(table.answered(millis(1501), PEER, MAC), vec![3]);
+}
+
+/// Asks for the peer, which answers.
+fn find(table: &mut Neighbours<u32>, now: Duration, mac: Mac) {
+    assert_eq!(send(table, now, PEER, 0), (Sending::Waits, vec![PEER]));
+    assert_eq!(table.answered(now, PEER, mac), vec![0]);
 }
 
 #[test]
 fn who_was_silent_for_long_is_asked_again_while_it_is_used() {
     let mut table = neighbours();
-    table.heard(millis(0), PEER, MAC, true);
+    find(&mut table, millis(0), MAC);
     assert_eq!(
         send(&mut table, millis(29_999), PEER, 1),
         (Sending::To(MAC, 1), vec![])
@@ -108,16 +115,16 @@ fn who_was_silent_for_long_is_asked_again_while_it_is_used() {
         (Sending::To(MAC, 3), vec![]),
         "not so fast"
     );
-    table.heard(millis(30_002), PEER, OTHER_MAC, false);
+    table.answered(millis(30_002), PEER, MAC);
     assert_eq!(
-        send(&mut table, millis(30_003), PEER, 4),
-        (Sending::To(OTHER_MAC, 4), vec![])
+        send(&mut table, millis(40_000), PEER, 4),
+        (Sending::To(MAC, 4), vec![])
     );
     for ask in 0..5 {
         let now = millis(70_000 + ask * 100);
         assert_eq!(
             send(&mut table, now, PEER, 5),
-            (Sending::To(OTHER_MAC, 5), vec![PEER])
+            (Sending::To(MAC, 5), vec![PEER])
         );
     }
     assert_eq!(
@@ -127,43 +134,69 @@ fn who_was_silent_for_long_is_asked_again_while_it_is_used() {
     );
 }
 
+/// Whoever is on the link can say anything in anybody's name.
 #[test]
-fn what_was_told_stands_until_something_else_is_heard_and_when_nobody_answers() {
+fn nothing_is_learned_from_what_nobody_asked_for() {
     let mut table = neighbours();
-    send(&mut table, millis(0), PEER, 1);
-    assert_eq!(table.told(millis(1), PEER, MAC), vec![1]);
-    table.heard(millis(2), PEER, OTHER_MAC, false);
-    table.told(millis(3), PEER, MAC);
+    table.claimed(PEER, MAC);
+    assert_eq!(table.answered(millis(0), PEER, MAC), NO_FRAMES);
+    assert!(table.is_empty(), "strangers are not remembered");
+    find(&mut table, millis(1), MAC);
+    assert_eq!(table.answered(millis(2), PEER, OTHER_MAC), NO_FRAMES);
+    table.claimed(PEER, OTHER_MAC);
+    assert_eq!(table.station(PEER), Some(MAC), "it is what it answered");
+    // It is asked, and says so once more.
     assert_eq!(
-        table.station(PEER),
-        Some(OTHER_MAC),
-        "heard is newer than told"
+        send(&mut table, millis(3), PEER, 1),
+        (Sending::To(MAC, 1), vec![PEER])
     );
-    for ask in 0..5 {
-        send(&mut table, millis(40_000 + ask * 100), PEER, 2);
+    assert_eq!(table.answered(millis(4), PEER, OTHER_MAC), NO_FRAMES);
+    assert_eq!(table.answered(millis(5), PEER, MAC), NO_FRAMES);
+    assert_eq!(
+        send(&mut table, millis(6), PEER, 2),
+        (Sending::To(MAC, 2), vec![])
+    );
+    // Groups and ourselves are no neighbours.
+    assert_eq!(table.answered(millis(7), US, MAC), NO_FRAMES);
+    assert_eq!(table.answered(millis(7), PEER, crate::BROADCAST), NO_FRAMES);
+    assert_eq!((table.len(), table.station(PEER)), (1, Some(MAC)));
+}
+
+/// A machine that has another station now says so; the old one is asked, and is silent.
+#[test]
+fn an_address_moves_when_its_station_does_not_answer() {
+    let mut table = neighbours();
+    find(&mut table, millis(0), MAC);
+    table.claimed(PEER, OTHER_MAC);
+    for now in [1, 101] {
+        assert_eq!(
+            send(&mut table, millis(now), PEER, 1),
+            (Sending::To(MAC, 1), vec![PEER])
+        );
+        table.answered(millis(now + 1), PEER, OTHER_MAC);
     }
     assert_eq!(
-        send(&mut table, millis(40_500), PEER, 3),
-        (Sending::To(MAC, 3), vec![])
+        send(&mut table, millis(110), PEER, 2),
+        (Sending::To(OTHER_MAC, 2), vec![])
     );
 }
 
 #[test]
-fn strangers_are_remembered_only_when_they_talk_to_us() {
+fn what_was_told_stands_whatever_is_answered() {
     let mut table = neighbours();
-    table.heard(millis(0), PEER, MAC, false);
-    assert!(table.is_empty());
-    table.heard(millis(0), PEER, MAC, true);
-    assert_eq!(table.station(PEER), Some(MAC));
-    table.heard(millis(0), US, MAC, true);
-    table.heard(
-        millis(0),
-        Ipv4Addr::new(10, 0, 0, 9),
-        crate::BROADCAST,
-        true,
-    );
-    table.heard(millis(0), Ipv4Addr::BROADCAST, MAC, true);
-    assert_eq!(table.len(), 1, "neither ourselves nor groups");
+    send(&mut table, millis(0), PEER, 1);
+    assert_eq!(table.told(millis(1), PEER, MAC), vec![1]);
+    for now in 2..200_000 {
+        table.claimed(PEER, OTHER_MAC);
+        assert_eq!(table.answered(millis(now), PEER, OTHER_MAC), NO_FRAMES);
+        if now.is_multiple_of(1000) {
+            let sending = send(&mut table, millis(now), PEER, 2);
+            assert_eq!(sending, (Sending::To(MAC, 2), vec![]));
+        }
+    }
+    // Whoever is to know says something else.
+    table.told(millis(200_000), PEER, OTHER_MAC);
+    assert_eq!(table.station(PEER), Some(OTHER_MAC));
 }
 
 #[test]
@@ -179,13 +212,13 @@ fn what_is_off_the_link_goes_to_the_router() {
         send(&mut table, millis(0), far, 1),
         (Sending::Waits, vec![gateway])
     );
-    assert_eq!(table.heard(millis(1), gateway, MAC, false), vec![1]);
+    assert_eq!(table.answered(millis(1), gateway, MAC), vec![1]);
     assert_eq!(send(&mut table, millis(2), far, 2).0, Sending::To(MAC, 2));
-    table.heard(millis(3), far, OTHER_MAC, true);
+    table.told(millis(3), far, OTHER_MAC);
     assert_eq!(
         send(&mut table, millis(4), far, 3).0,
         Sending::To(OTHER_MAC, 3),
-        "the way it came"
+        "as it was told"
     );
     assert_eq!(
         Route {
@@ -232,15 +265,13 @@ fn strangers_do_not_push_out_whom_we_talk_to() {
     let mut table = neighbours();
     table.told(millis(0), PEER, MAC);
     let friend = Ipv4Addr::new(10, 0, 0, 3);
-    table.heard(millis(0), friend, MAC, true);
+    send(&mut table, millis(0), friend, 1);
+    table.answered(millis(0), friend, MAC);
     for number in 0..5000u32 {
+        let stranger = Ipv4Addr::from(0x0b00_0000 + number);
         send(&mut table, millis(1), friend, 1);
-        table.heard(
-            millis(1),
-            Ipv4Addr::from(0x0b00_0000 + number),
-            OTHER_MAC,
-            true,
-        );
+        // Somebody has asked us in its name; nobody there answers ARP.
+        send(&mut table, millis(1), stranger, 1);
     }
     assert_eq!(table.len(), Limits::default().entries);
     assert_eq!(
@@ -252,7 +283,8 @@ fn strangers_do_not_push_out_whom_we_talk_to() {
 #[derive(Clone, Debug)]
 enum Step {
     Send(u8),
-    Heard(u8, bool),
+    Answered(u8),
+    Claimed(u8),
     Told(u8),
     Wait(u16),
 }
@@ -260,7 +292,8 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (1u8..40).prop_map(Step::Send),
-        2 => (1u8..40, any::<bool>()).prop_map(|(ip, strangers)| Step::Heard(ip, strangers)),
+        2 => (1u8..40).prop_map(Step::Answered),
+        1 => (1u8..40).prop_map(Step::Claimed),
         1 => (1u8..40).prop_map(Step::Told),
         2 => (1u16..40_000).prop_map(Step::Wait),
     ];
@@ -288,7 +321,8 @@ proptest! {
                         gone.push(frame);
                     }
                 }
-                Step::Heard(last, strangers) => gone.extend(table.heard(now, Ipv4Addr::new(10, 0, 0, last), MAC, strangers)),
+                Step::Answered(last) => gone.extend(table.answered(now, Ipv4Addr::new(10, 0, 0, last), MAC)),
+                Step::Claimed(last) => table.claimed(Ipv4Addr::new(10, 0, 0, last), OTHER_MAC),
                 Step::Told(last) => gone.extend(table.told(now, Ipv4Addr::new(10, 0, 0, last), OTHER_MAC)),
                 Step::Wait(wait) => {
                     now += millis(wait.into());

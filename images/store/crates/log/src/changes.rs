@@ -66,6 +66,7 @@ impl Log {
             for head in pin.heads {
                 self.segments[head as usize].is_pinned = false;
             }
+            self.look_for_ends();
             self.cleaner.wake();
         }
     }
@@ -80,6 +81,7 @@ impl Log {
             && let Some(head) = pin.heads.pop_front()
         {
             self.segments[head as usize].is_pinned = false;
+            self.cleaner.ends_wait = false;
         }
     }
 

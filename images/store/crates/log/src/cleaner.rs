@@ -5,12 +5,13 @@
 use wire::bugs::{Bug, is_planted};
 use wire::entry::{EntryError, Kind, ObjectView, RawEntry, RpcResult, Tombstone};
 
+use crate::ends::Closing;
 use crate::log::Log;
 use crate::position::{LogPosition, Reference};
 use crate::segment::{Segment, State};
 
 /// A victim must free at least one part in this many of a segment, or cleaning would go round in circles.
-const MIN_GAIN_DIVISOR: u32 = 128;
+pub(crate) const MIN_GAIN_DIVISOR: u32 = 128;
 
 /// After a round in vain the cleaner rests until one part in this many of a segment was written or died.
 const REST_DIVISOR: u32 = 4;
@@ -55,6 +56,8 @@ pub(crate) struct Cleaner {
     round: Round,
     /// It runs while no more of the segments than this is free; `None`: one in 64.
     free_percent: Option<u32>,
+    /// None of the segments that were closed early can be cleaned now.
+    pub ends_wait: bool,
     pub stats: CleanerStats,
 }
 
@@ -78,6 +81,14 @@ impl Cleaner {
     pub fn wake(&mut self) {
         self.round = Round::default();
     }
+
+    /// Nothing is cleaned for want of free segments before [`Log::change_bytes`] has come so far.
+    pub fn rest(&mut self, rest_until: u64) {
+        self.round = Round {
+            rest_until,
+            ..Round::default()
+        };
+    }
 }
 
 /// The segment that is being cleaned.
@@ -97,10 +108,18 @@ impl Log {
     }
 
     /// Whether the cleaner should run: it starts when nearly all segments are in use, for the longer it waits the more is
-    /// dead, and ends each victim that it began.
+    /// dead, or when segments that were closed early take too much; and ends each victim that it began.
     pub fn wants_cleaning(&self) -> bool {
-        self.cleaner.victim.is_some()
-            || self.free.len() <= self.low_free_count() && !self.is_resting()
+        self.cleaner.victim.is_some() || self.wants_free() || self.wants_ends()
+    }
+
+    /// Whether it should get segments free, and that is not known to be in vain.
+    fn wants_free(&self) -> bool {
+        self.has_few_free() && !self.is_resting()
+    }
+
+    fn has_few_free(&self) -> bool {
+        self.free.len() <= self.low_free_count()
     }
 
     /// The cleaner runs while no more than this is free; `None`: as it does by itself. The more the sooner it runs, and the less is dead then.
@@ -133,10 +152,7 @@ impl Log {
         round.fruitless += 1;
         if round.fruitless > self.config.segment_count {
             let rest_bytes = u64::from(self.config.segment_bytes / REST_DIVISOR);
-            self.cleaner.round = Round {
-                rest_until: self.change_bytes() + rest_bytes,
-                ..Round::default()
-            };
+            self.cleaner.rest(self.change_bytes() + rest_bytes);
         }
     }
 
@@ -212,7 +228,13 @@ impl Log {
             self.digest_if_due();
             return Cleaning::Waiting;
         }
-        match self.best_victim() {
+        // Ends come back also while it rests: each segment that was closed early is copied once, which cannot go round in circles.
+        let wants_free = self.wants_free();
+        let best = match wants_free {
+            true => self.best_victim(),
+            false => self.best_victim_for_ends(),
+        };
+        match best {
             Some(number) => {
                 let segment = &mut self.segments[number as usize];
                 segment.state = State::Victim;
@@ -229,6 +251,8 @@ impl Log {
                 });
                 Cleaning::More
             }
+            // What changes that wakes the cleaner.
+            None if !wants_free => Cleaning::Idle,
             None if self.call_back() || self.waits_for_replicas() => Cleaning::Waiting,
             None => Cleaning::Idle,
         }
@@ -248,8 +272,8 @@ impl Log {
         self.best_victim_of(|segment| !segment.is_pinned && segment.loans > 0)
     }
 
-    fn best_victim_of(&self, is_meant: impl Fn(&Segment) -> bool) -> Option<u32> {
-        let min_gain = self.config.segment_bytes / MIN_GAIN_DIVISOR;
+    pub(crate) fn best_victim_of(&self, is_meant: impl Fn(&Segment) -> bool) -> Option<u32> {
+        let min_gain = self.min_gain_bytes();
         let now = self.head_position().0;
         let size = u64::from(self.config.segment_bytes);
         let worth = |number: u32| {
@@ -260,18 +284,16 @@ impl Log {
         };
         let candidates = (0..self.config.segment_count).filter(|&number| {
             let segment = &self.segments[number as usize];
-            // One that was closed early is worth it for its end, whatever is dead in it.
-            let was_closed_early = self.room_in(number) > self.config.max_append_bytes();
             segment.state == State::Closed
                 && is_meant(segment)
-                && (segment.dead_bytes() > min_gain || was_closed_early)
+                && self.gain_bytes(segment) > min_gain
                 && self.is_safe(segment)
         });
         candidates.max_by_key(|&number| worth(number))
     }
 
     /// Nothing in the segment could still be taken back by a crash, and no replica of it needs its memory.
-    fn is_safe(&self, segment: &Segment) -> bool {
+    pub(crate) fn is_safe(&self, segment: &Segment) -> bool {
         segment.settled && segment.position_at(segment.used_bytes) <= self.durable
     }
 
@@ -379,7 +401,7 @@ impl Log {
             if used + bytes <= self.config.segment_bytes {
                 return survivor;
             }
-            self.close(survivor);
+            self.close(survivor, Closing::Full);
         }
         let survivor = self.open(State::Survivor);
         self.survivor = Some(survivor);
@@ -393,8 +415,8 @@ impl Log {
             "the count of live bytes of segment {} is wrong",
             segment.id
         );
-        let (segment_id, unused) = (segment.id, self.room_in(victim.number) as u64);
-        self.waste_bytes -= unused;
+        let segment_id = segment.id;
+        self.forget_end(victim.number);
         self.cleaner.victim = None;
         self.cleaner.stats.segments_cleaned += 1;
         self.note_cleaned(segment_id, victim.last_side_id);
@@ -425,7 +447,7 @@ impl Log {
         if (live, tombstones) != (self.live_bytes, self.tombstone_bytes) {
             return Err("the sums differ from the segments' counts".to_owned());
         }
-        Ok(())
+        self.audit_ends()
     }
 
     /// Live bytes, and live tombstone bytes, of a segment.

@@ -6,6 +6,7 @@
 use wire::entry::{Entry, RawEntry, Tombstone};
 use wire::ids::TableId;
 
+use crate::ends::Closing;
 use crate::log::{Durability, Log, NoRoom};
 use crate::position::{LogPosition, Reference};
 use crate::segment::{SEGMENT_HEADER_BYTES, State};
@@ -56,11 +57,11 @@ impl Log {
         // A survivor that ends early may cost the cleaner one segment more, which is in its reserve.
         let open = [self.copies.open.take(), self.survivor.take()];
         for number in open.into_iter().flatten() {
-            self.close(number);
+            self.close(number, Closing::Early);
         }
         self.mark_append_end();
         let first = self.next_segment_id;
-        self.roll_over();
+        self.roll_over(Closing::Early);
         if self.copies.sources == 0 {
             self.copies.first_segment = first;
         }
@@ -126,13 +127,13 @@ impl Log {
     pub fn end_copies(&mut self) {
         self.copies.copying -= 1;
         if self.copies.copying == 0 {
-            self.close_copies();
+            self.close_copies(Closing::Early);
         }
     }
 
-    fn close_copies(&mut self) {
+    fn close_copies(&mut self, closing: Closing) {
         if let Some(side) = self.copies.open.take() {
-            self.close(side);
+            self.close(side, closing);
         }
     }
 
@@ -240,7 +241,7 @@ impl Log {
         }
         self.check_free()?;
         self.cleaner.wake();
-        self.close_copies();
+        self.close_copies(Closing::Full);
         let side = self.open(State::Survivor);
         self.copies.open = Some(side);
         Ok(side)

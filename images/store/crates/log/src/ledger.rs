@@ -7,6 +7,7 @@ use wire::bugs::{Bug, is_planted};
 use wire::entry::{self, Digest};
 use wire::peer::Role;
 
+use crate::ends::Closing;
 use crate::log::{Admission, Durability, Log};
 use crate::position::LogPosition;
 use crate::segment::State;
@@ -43,8 +44,6 @@ pub(crate) struct Ledger {
     cleaned: VecDeque<Cleaned>,
     /// Cleaned segments that the digest left out that ends at this position.
     left_out: VecDeque<(LogPosition, u64)>,
-    /// A cleaned segment has lost a replica: digests shall leave it out as soon as they can.
-    hurries: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +51,8 @@ struct Cleaned {
     segment_id: u64,
     /// Its entries went into side segments up to this one.
     last_side_id: u64,
+    /// It has lost a replica: a digest shall leave it out as soon as one can.
+    hurries: bool,
 }
 
 impl Ledger {
@@ -90,7 +91,7 @@ impl crate::log::Config {
 }
 
 impl Log {
-    fn is_replicated(&self) -> bool {
+    pub(crate) fn is_replicated(&self) -> bool {
         self.config.durability == Durability::External
     }
 
@@ -143,15 +144,18 @@ impl Log {
             assert_ne!(segment.state, State::Head, "an open segment is not settled");
             segment.settled = true;
         }
+        self.look_for_ends();
         self.ledger.unsettled_sides.remove(&segment_id);
         self.close_awaited_side();
         self.digest_if_due();
     }
 
-    /// A segment that is not in memory any more has lost a replica that cannot be made again: the sooner nobody needs it the better.
-    pub fn leave_out_soon(&mut self) {
-        if self.is_replicated() && !self.ledger.cleaned.is_empty() {
-            self.ledger.hurries = true;
+    /// This segment, which is not in memory any more, has lost a replica that cannot be made again: the sooner nobody needs it the better. Once a digest
+    /// leaves it out there is nothing more to do for it.
+    pub fn leave_out_soon(&mut self, segment_id: u64) {
+        let mut cleaned = self.ledger.cleaned.iter_mut();
+        if let Some(cleaned) = cleaned.find(|cleaned| cleaned.segment_id == segment_id) {
+            cleaned.hurries = true;
             self.close_awaited_side();
             self.digest_if_due();
         }
@@ -192,6 +196,7 @@ impl Log {
             self.ledger.cleaned.push_back(Cleaned {
                 segment_id,
                 last_side_id,
+                hurries: false,
             });
             if is_planted(Bug::FreeReplicaEarly) {
                 let freed = Change::Freed { segment_id };
@@ -200,11 +205,13 @@ impl Log {
         }
     }
 
-    /// Closes an open side segment if many cleaned segments wait for it: it may never fill.
+    /// Closes an open side segment if many cleaned segments wait for it, or one that hurries: it may never fill.
     pub(crate) fn close_awaited_side(&mut self) {
         let first = self.ledger.unsettled_sides.first().copied();
-        let waiting = self.ledger.cleaned.len() - self.ledger.ready_count();
-        let enough = if self.ledger.hurries {
+        let ready = self.ledger.ready_count();
+        let waiting = self.ledger.cleaned.len() - ready;
+        let mut not_ready = self.ledger.cleaned.iter().skip(ready);
+        let enough = if not_ready.any(|cleaned| cleaned.hurries) {
             1
         } else {
             self.config.max_held() as usize / 2
@@ -216,7 +223,7 @@ impl Log {
         let is_first = |number: &mut u32| Some(segments[*number as usize].id) == first;
         let open = self.survivor.take_if(is_first);
         if let Some(number) = open.or_else(|| self.copies.open.take_if(is_first)) {
-            self.close(number);
+            self.close(number, Closing::Early);
         }
     }
 
@@ -237,12 +244,14 @@ impl Log {
 
     /// Appends a digest where many cleaned segments wait for one. The head keeps room for it.
     pub(crate) fn digest_if_due(&mut self) {
-        let due = if self.ledger.hurries {
+        let ready = self.ledger.ready_count();
+        let mut leaving = self.ledger.cleaned.iter().take(ready);
+        let due = if leaving.any(|cleaned| cleaned.hurries) {
             1
         } else {
             2.max(self.config.segment_count as usize / 32)
         };
-        if !self.is_replicated() || self.ledger.ready_count() < due {
+        if !self.is_replicated() || ready < due {
             return;
         }
         let bytes = Digest::entry_bytes_of(self.digest_ids().len());
@@ -269,7 +278,6 @@ impl Log {
                     .push_back((position, cleaned.segment_id));
             }
         }
-        self.ledger.hurries &= !self.ledger.cleaned.is_empty();
     }
 
     /// The segments that make up the log, but for the head: closed heads, settled side segments, and what was cleaned into

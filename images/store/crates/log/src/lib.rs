@@ -7,6 +7,7 @@
 mod changes;
 mod cleaner;
 mod copies;
+mod ends;
 mod index;
 mod ledger;
 mod loans;
@@ -18,6 +19,7 @@ mod segment;
 
 pub use changes::Appends;
 pub use cleaner::{CleanerStats, Cleaning, Keeps, Owner};
+pub use ends::Room;
 pub use index::{Index, IndexFull, Slot};
 pub use ledger::{Change, last_digest};
 pub use log::{Admission, Appended, Config, ConfigError, Durability, Log, NoRoom, Origin, Usage};

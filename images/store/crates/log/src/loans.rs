@@ -48,6 +48,9 @@ impl Log {
             let segment = &mut self.segments[number];
             assert!(segment.loans > 0, "given back more often than lent");
             segment.loans -= 1;
+            if segment.loans == 0 && segment.closed_early {
+                self.cleaner.ends_wait = false;
+            }
             if segment.is_recalled && segment.loans == 0 {
                 self.cleaner.wake();
             }

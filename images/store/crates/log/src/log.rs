@@ -12,6 +12,7 @@ use wire::map::Map;
 use crate::changes::Pin;
 use crate::cleaner::Cleaner;
 use crate::copies::Copies;
+use crate::ends::Closing;
 use crate::ledger::Ledger;
 use crate::position::{LogPosition, Reference};
 use crate::region::Region;
@@ -25,9 +26,7 @@ pub(crate) const REMOVE_RESERVE: usize = 1;
 /// cannot be closed everywhere, and nothing gets free.
 const HEAD_RESERVE: usize = 1;
 /// Segments that never hold data that may stay, beside the reserves: the open head and survivor segments, which may be empty.
-const OPEN_SEGMENTS: usize = 2;
-/// Part of the usable memory that live data may take. At 100% cleaning would gain nothing; docs/cleaner.md has the sum.
-const MAX_LIVE_PERCENT: u64 = 97;
+pub(crate) const OPEN_SEGMENTS: usize = 2;
 
 /// Size and promise of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +141,8 @@ pub struct Usage {
     pub tombstone_bytes: u64,
     /// What live data, tombstones not counted, may take before writes are refused.
     pub max_live_bytes: u64,
+    /// Unused ends of segments that were closed before they were full: room for live data once the cleaner has been there.
+    pub early_end_bytes: u64,
     /// Segments that hold nothing.
     pub free_bytes: u64,
 }
@@ -178,8 +179,11 @@ pub struct Log {
     safe_version: u64,
     pub(crate) live_bytes: u64,
     pub(crate) tombstone_bytes: u64,
-    /// Unused ends of segments that are closed.
-    pub(crate) waste_bytes: u64,
+    /// Unused ends of closed segments, of those that were full and of those that were closed early.
+    pub(crate) full_end_bytes: u64,
+    pub(crate) early_end_bytes: u64,
+    /// Segments that were closed early.
+    pub(crate) closed_early: u64,
     /// Bytes of entries that [`Log::kill`] was told of.
     pub(crate) killed_bytes: u64,
     pub(crate) appended: Appended,
@@ -244,7 +248,9 @@ impl Log {
             safe_version: 1,
             live_bytes: 0,
             tombstone_bytes: 0,
-            waste_bytes: 0,
+            full_end_bytes: 0,
+            early_end_bytes: 0,
+            closed_early: 0,
             killed_bytes: 0,
             appended: Appended::default(),
             cleaner: Cleaner::default(),
@@ -329,7 +335,7 @@ impl Log {
             return Err(self.no_room(admission));
         }
         self.mark_append_end();
-        self.roll_over();
+        self.roll_over(Closing::Full);
         Ok(())
     }
 
@@ -473,11 +479,16 @@ impl Log {
     pub fn advance_durable(&mut self, position: LogPosition) {
         assert_eq!(self.config.durability, Durability::External);
         self.mark_append_end();
+        let before = self.durable;
         while let Some(&end) = self.append_ends.front()
             && end <= position
         {
             self.append_ends.pop_front();
             self.durable = self.durable.max(end);
+        }
+        let head_of = |position: LogPosition| position.0 / u64::from(self.config.segment_bytes);
+        if head_of(before) != head_of(self.durable) {
+            self.look_for_ends();
         }
         self.free_left_out();
     }
@@ -494,16 +505,9 @@ impl Log {
             live_bytes: self.live_bytes,
             tombstone_bytes: self.tombstone_bytes,
             max_live_bytes: self.max_live_bytes(),
+            early_end_bytes: self.early_end_bytes,
             free_bytes: self.free.len() as u64 * u64::from(self.config.segment_bytes),
         }
-    }
-
-    /// What live data may take, tombstones not counted: so much that compaction always gets segments free.
-    pub(crate) fn max_live_bytes(&self) -> u64 {
-        let segments =
-            u64::from(self.config.segment_count) - (self.reserve() + OPEN_SEGMENTS) as u64;
-        let per_segment = u64::from(self.config.segment_bytes - SEGMENT_HEADER_BYTES);
-        (segments * per_segment / 100 * MAX_LIVE_PERCENT).saturating_sub(self.waste_bytes)
     }
 
     /// Counts a live tombstone of `bytes` in segment `holder` for an object that died in segment `grave`. One that lies in
@@ -581,10 +585,10 @@ impl Log {
     }
 
     /// Closes the head and opens the next.
-    pub(crate) fn roll_over(&mut self) {
+    pub(crate) fn roll_over(&mut self, closing: Closing) {
         self.cleaner.wake();
         if let Some(head) = self.head.take() {
-            self.close(head);
+            self.close(head, closing);
         }
         let number = self.open(State::Head);
         self.segments[number as usize].start = Some(self.next_start);
@@ -614,7 +618,7 @@ impl Log {
             self.cleaner.wake();
             return false;
         }
-        self.roll_over();
+        self.roll_over(Closing::Early);
         true
     }
 
@@ -662,16 +666,6 @@ impl Log {
         self.by_id.insert(header.segment_id, number);
         self.note_opened(header.segment_id, state);
         number
-    }
-
-    pub(crate) fn close(&mut self, number: u32) {
-        let segment = &mut self.segments[number as usize];
-        segment.state = State::Closed;
-        // Without replicas there is nothing to wait for.
-        segment.settled = self.config.durability == Durability::Unreplicated;
-        self.waste_bytes += u64::from(self.config.segment_bytes - segment.used_bytes);
-        let segment_id = segment.id;
-        self.note_closed(segment_id);
     }
 
     /// Gives a cleaned segment back; the tombstones of what died in it die with it, unless other logs make them needed.

@@ -31,6 +31,8 @@ pub(crate) struct Segment {
     pub format: u32,
     /// It is closed, and so are all replicas that it shall have.
     pub settled: bool,
+    /// It was closed before it was full; see [`crate::ends`].
+    pub closed_early: bool,
     /// Somebody still reads it; see [`crate::Log::pin_heads`].
     pub is_pinned: bool,
     /// How often something of it is lent; see [`crate::Log::lend`].
@@ -62,6 +64,7 @@ impl Segment {
             id: 0,
             format: FIRST_FORMAT,
             settled: false,
+            closed_early: false,
             is_pinned: false,
             loans: 0,
             is_recalled: false,

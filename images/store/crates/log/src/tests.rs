@@ -11,6 +11,7 @@ use wire::keys::KeysAndValue;
 use crate::*;
 
 mod changes;
+mod ends;
 mod loans;
 mod replicas;
 

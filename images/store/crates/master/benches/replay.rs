@@ -41,6 +41,7 @@ impl Bed {
             coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
             build_version: "bench".to_owned(),
             backup_locator: String::new(),
+            peer_locator: String::new(),
             domain: String::new(),
         };
         let mut bed = Bed {

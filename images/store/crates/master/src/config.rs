@@ -140,8 +140,20 @@ pub struct Identity {
     pub build_version: String,
     /// Where this shard's backup listens for masters; empty if it has none.
     pub backup_locator: String,
+    /// Where it listens for other servers if it has no backup; else empty.
+    pub peer_locator: String,
     /// What fails together beyond the host.
     pub domain: String,
+}
+
+impl Identity {
+    /// Where it listens for other servers, with a backup or without.
+    pub fn peers(&self) -> &str {
+        match self.backup_locator.as_str() {
+            "" => &self.peer_locator,
+            with_backup => with_backup,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,10 @@
 use log::LogPosition;
 use prost::Message;
 use wire::bugs::{Bug, is_planted};
+use wire::cost;
 use wire::ids::{ReplyTo, TableId};
 use wire::proto::{EnumerationFrame, EnumerationIterator};
-use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject};
+use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject, MAX_KEY_BYTES};
 use wire::status::Status;
 
 use crate::output::Output;
@@ -18,6 +19,13 @@ use crate::walk::{BUCKETS, Limits, Unfinished, order_of};
 const MAX_BUCKETS: usize = 16_384;
 /// Ranges in a state, which has one or two more for each time that a tablet was split in the middle of its enumeration.
 const MAX_RANGES: usize = 64;
+/// Memory of so many, decoded; they are counted before.
+const MAX_FRAMES_BYTES: usize = MAX_RANGES * size_of::<EnumerationFrame>();
+/// A range, encoded: its keys and lengths, five numbers, and the key that comes next.
+const MAX_FRAME_BYTES: usize = 4 + 5 * 11 + 4 + MAX_KEY_BYTES;
+/// What [`State::encode`] gives at most.
+const MAX_ITERATOR_BYTES: usize = MAX_RANGES * MAX_FRAME_BYTES;
+
 impl Unfinished {
     /// Leaves the hash 0 out as soon as its objects have been returned, which are the first of all: no objects with a cursor of
     /// 0 would mean the end.
@@ -43,26 +51,32 @@ impl State {
                 ranges: vec![everything],
             });
         }
-        let decoded = EnumerationIterator::decode(request.iterator);
+        if request.iterator.len() > MAX_ITERATOR_BYTES {
+            return Err(Status::RequestFormatError);
+        }
+        let decoded = cost::decode::<EnumerationIterator>(request.iterator, MAX_FRAMES_BYTES);
         let frames = decoded.map_err(|_| Status::RequestFormatError)?.frames;
-        if frames.is_empty() || frames.len() > MAX_RANGES {
+        let is_ours = |frame: &EnumerationFrame| {
+            let key = frame.bucket_next_key.as_deref().unwrap_or_default();
+            frame.num_buckets == BUCKETS && key.len() <= MAX_KEY_BYTES
+        };
+        if frames.is_empty() || !frames.iter().all(is_ours) {
             return Err(Status::RequestFormatError);
         }
         let ranges: Vec<_> = frames
-            .iter()
+            .into_iter()
             .map(|frame| Unfinished {
                 first: frame.tablet_start_hash,
                 last: frame.tablet_end_hash,
                 next: (frame.bucket_index, frame.bucket_next_hash),
-                next_key: frame.bucket_next_key.clone().unwrap_or_default(),
+                next_key: frame.bucket_next_key.unwrap_or_default(),
             })
             .collect();
         let ordered = ranges.windows(2).all(|pair| pair[0].last < pair[1].first);
         let sound = ranges.iter().all(|range| range.first <= range.last);
-        if ordered && sound && frames.iter().all(|frame| frame.num_buckets == BUCKETS) {
-            Ok(State { ranges })
-        } else {
-            Err(Status::RequestFormatError)
+        match ordered && sound {
+            true => Ok(State { ranges }),
+            false => Err(Status::RequestFormatError),
         }
     }
 

@@ -9,6 +9,7 @@ use wire::entry::Kind;
 use wire::member::{TabletLoad, TabletRange};
 
 use crate::store::{Store, place_of};
+use crate::tablets::overlap;
 
 /// What one ping looks at, at most: each entry and each bucket may be a cache miss, so this is some ten microseconds.
 const ENTRIES_AT_A_TIME: u64 = 64;
@@ -67,6 +68,22 @@ impl Loads {
         }
         let count = self.due.len().min(TABLETS_OF_ROUND);
         self.due.drain(..count).collect()
+    }
+
+    /// Tablets are one now. Should they be two again, what is in each is news.
+    pub fn were_merged(&mut self, whole: &TabletRange) {
+        let is_part = |tablet: &TabletRange| overlap(tablet, whole);
+        let mut sample = Sample::default();
+        self.by_tablet.retain(|tablet, seen| {
+            if is_part(tablet) {
+                sample.bytes += seen.bytes;
+                sample.objects += seen.objects;
+            }
+            !is_part(tablet)
+        });
+        self.by_tablet.insert(*whole, sample);
+        self.told.retain(|tablet, _| !is_part(tablet));
+        self.due.retain(|load| !is_part(&load.tablet));
     }
 
     fn look(&mut self, store: &Store) {

@@ -185,13 +185,18 @@ impl Shard {
             Kind::Ping(ping) => self.pinged(now, &ping, out),
             Kind::TakeTablet(order) => self.take_tablet(Some(order.sequence), order.tablet, out),
             Kind::DropTablet(order) => {
-                self.drop_tablet(order.tablet, out);
+                self.drop_tablets(&[order.tablet], out);
                 done(order.sequence, out);
                 Session::Continue
             }
             Kind::SplitTablet(split) => {
                 self.split_tablet(TableId(split.table_id), split.key_hash, out);
                 done(split.sequence, out);
+                Session::Continue
+            }
+            Kind::MergeTablets(merge) => {
+                self.merge_tablets(&merge.tablet, out);
+                done(merge.sequence, out);
                 Session::Continue
             }
             Kind::LeaseAnswer(answer) => {
@@ -420,21 +425,29 @@ impl Shard {
                 self.forget_outgoing(tablet);
             }
         }
-        let surplus: Vec<_> = self.store.tablets.all().to_vec();
-        for owned in surplus.into_iter().filter(|owned| !tablets.contains(owned)) {
-            self.drop_tablet(owned, out);
-        }
-        let taken = tablets
-            .iter()
-            .map(|&tablet| self.take_tablet(None, tablet, out));
-        if taken
+        let mut wanted = tablets.to_vec();
+        wanted.sort_unstable();
+        let mut surplus = self.store.tablets.all().to_vec();
+        surplus.retain(|owned| wanted.binary_search(owned).is_err());
+        self.drop_tablets(&surplus, out);
+        self.take_tablets(wanted, out)
+    }
+
+    /// Takes all tablets of a welcome; see [`Self::take_tablet`].
+    fn take_tablets(&mut self, wanted: Vec<TabletRange>, out: &mut impl Output) -> Session {
+        let (later, now): (Vec<_>, Vec<_>) = wanted
             .into_iter()
-            .all(|session| session == Session::Continue)
-        {
-            Session::Continue
-        } else {
-            Session::Close
+            .filter(|tablet| !self.store.tablets.has(tablet))
+            .partition(|tablet| self.store.is_purging(tablet));
+        let is_free = |tablet: &TabletRange| {
+            !self.recoveries.overlap(tablet) && !self.migrations.overlap(tablet)
+        };
+        if !now.iter().all(is_free) || !self.store.tablets.take_all(&now) {
+            return refuse_overlap(out);
         }
+        let waiting = &mut self.membership.waiting;
+        waiting.extend(later.into_iter().map(|tablet| (None, tablet)));
+        Session::Continue
     }
 
     fn refused(&mut self, refused: member::Refused, out: &mut impl Output) -> Session {
@@ -493,9 +506,16 @@ impl Shard {
             false => Default::default(),
         };
         let replication = self.replication_report().unwrap_or_default();
+        let usage = self.store.log.usage();
+        let room = member::LogRoom {
+            max_live_bytes: usage.max_live_bytes,
+            tombstone_bytes: usage.tombstone_bytes,
+            full_rejections: self.counters.rejected_full,
+            full: self.fullness.report(now),
+        };
         let pong = member::Pong {
             sequence,
-            log_live_bytes: self.store.log.usage().live_bytes,
+            log_live_bytes: usage.live_bytes,
             object_count: self.store.object_count,
             segments: replication.segments,
             segments_short: replication.segments_short,
@@ -508,6 +528,7 @@ impl Shard {
             settings: self.membership.settings,
             replicas: Some(self.config.replication.map_or(0, |it| it.replicas.into())),
             ports,
+            room: Some(room),
         };
         out.send_coordinator(message(shard::Kind::Pong(pong)));
     }
@@ -519,7 +540,7 @@ impl Shard {
         tablet: TabletRange,
         out: &mut impl Output,
     ) -> Session {
-        if self.store.tablets.all().contains(&tablet) {
+        if self.store.tablets.has(&tablet) {
             // Owned since the last session.
         } else if self.store.is_purging(&tablet) {
             self.membership.waiting.push((sequence, tablet));
@@ -528,12 +549,7 @@ impl Shard {
             || self.migrations.overlap(&tablet)
             || !self.store.tablets.take(tablet)
         {
-            let text = format!(
-                "the coordinator ordered a tablet of table {} that overlaps one held already",
-                TableId(tablet.table_id)
-            );
-            out.log_message(1, &text);
-            return Session::Close;
+            return refuse_overlap(out);
         }
         if let Some(sequence) = sequence {
             done(sequence, out);
@@ -541,12 +557,18 @@ impl Shard {
         Session::Continue
     }
 
-    fn drop_tablet(&mut self, tablet: TabletRange, out: &mut impl Output) {
-        self.forget_outgoing(&tablet);
-        self.store.drop_tablet(tablet);
+    /// Gives up tablets, which are in order.
+    fn drop_tablets(&mut self, tablets: &[TabletRange], out: &mut impl Output) {
+        if tablets.is_empty() {
+            return;
+        }
+        for tablet in tablets {
+            self.forget_outgoing(tablet);
+        }
+        self.store.drop_tablets(tablets);
         let waiting = &mut self.membership.waiting;
         waiting.retain(|(sequence, waits)| {
-            let given_up = *waits == tablet;
+            let given_up = tablets.binary_search(waits).is_ok();
             if let (true, Some(sequence)) = (given_up, *sequence) {
                 done(sequence, out);
             }
@@ -574,6 +596,20 @@ impl Shard {
             };
             first.end_key_hash = key_hash - 1;
             waiting.push((None, second));
+        }
+    }
+
+    /// Makes one tablet of several that are owned. A welcome that names the whole does the same.
+    fn merge_tablets(&mut self, whole: &TabletRange, out: &mut impl Output) {
+        if self.store.tablets.merge(whole) {
+            self.forget_outgoing(whole);
+            self.loads.were_merged(whole);
+        } else if !self.store.tablets.has(whole) {
+            let text = format!(
+                "the coordinator orders tablets of table {} to become one, and this server does not own all of them: they stay as they are",
+                TableId(whole.table_id)
+            );
+            out.log_message(1, &text);
         }
     }
 
@@ -628,6 +664,12 @@ impl Shard {
             out.send_coordinator(message(shard::Kind::LocateServer(question)));
         }
     }
+}
+
+fn refuse_overlap(out: &mut impl Output) -> Session {
+    let text = "the coordinator ordered a tablet that overlaps one held already";
+    out.log_message(1, text);
+    Session::Close
 }
 
 fn done(sequence: u64, out: &mut impl Output) {

@@ -81,6 +81,8 @@ pub struct DriverCounters {
     pub output_bytes: u64,
     /// Time in which the shard's thread neither slept nor polled in vain.
     pub busy_ns: u64,
+    /// Of these, time of ticks in which the cleaner was at work.
+    pub cleaner_ns: u64,
 }
 
 /// What is to become of the connection to the coordinator.

@@ -14,8 +14,8 @@ use crate::shard::Shard;
 const TICKS_PER_SECOND: f64 = 1e9;
 
 impl Shard {
-    /// The counters that throughput tests take the difference of. Fields that are not set here are of parts that this
-    /// version does not have (indexes, replication, backups, migration) or of what it does not measure (the cleaner's time).
+    /// The counters that throughput tests take the difference of. What [`PerfStats`] leaves out is of what this version does not
+    /// have (indexes) or does not count here (single requests to backups, a backup's own work, migration).
     pub(crate) fn perf_stats(&self, now: Time, driver: &DriverCounters) -> PerfStats {
         let stats = self.stats();
         let increments = stats.increments;
@@ -29,8 +29,11 @@ impl Shard {
             write_count: stats.writes + increments,
             write_object_bytes: stats.written_value_bytes + 8 * increments,
             write_key_bytes: stats.written_bytes - stats.written_value_bytes,
-            // One thread does what dispatcher and workers do elsewhere.
+            // One thread does what dispatcher and workers do elsewhere: it is as busy as either.
             dispatch_active_cycles: driver.busy_ns,
+            worker_active_cycles: driver.busy_ns,
+            log_sync_cycles: self.waiting.total_ns(now),
+            cleaner_active_cycles: driver.cleaner_ns,
             log_bytes_appended: self.store.log.appended().bytes,
             cleaner_input_memory_bytes: stats.cleaner_scanned_bytes,
             cleaner_survivor_bytes: stats.cleaner_survivor_bytes,
@@ -44,7 +47,6 @@ impl Shard {
             log_appendable_bytes: stats
                 .log_max_live_bytes
                 .saturating_sub(stats.log_live_bytes - stats.log_tombstone_bytes),
-            ..PerfStats::default()
         }
     }
 

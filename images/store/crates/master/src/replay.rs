@@ -315,7 +315,8 @@ impl Store {
         if !results.admit(lease_id, 0, self.config.max_clients) {
             return Err(ReplayError::TableFull);
         }
-        if results.look_up(lease_id, rpc_id, ack_id, |record| log.kill(record)) != Known::Nothing {
+        results.acknowledge(lease_id, ack_id, |record| log.kill(record));
+        if results.look_up(lease_id, rpc_id, ack_id) != Known::Nothing {
             return Ok(());
         }
         if !results.has_room(lease_id, rpc_id, self.config.max_result_slots) {
@@ -357,7 +358,7 @@ impl Store {
         self.end_copies(&mut replay);
         self.forget_replaying(&replay);
         for &tablet in &replay.tablets {
-            self.drop_tablet(tablet);
+            self.drop_tablets(&[tablet]);
         }
         self.log.release_source();
     }

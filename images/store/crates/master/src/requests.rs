@@ -19,7 +19,7 @@ use crate::admin::reply_message;
 use crate::leases::Validity;
 use crate::membership::ask_about_lease;
 use crate::output::Output;
-use crate::results::Known;
+use crate::results::{Known, MAX_RPC_ID};
 use crate::shard::Shard;
 use crate::store::{Answer, Numbered, Outcome, Place};
 use crate::tablets::Use;
@@ -121,6 +121,7 @@ impl Shard {
         if self.gate.is_full() || !self.is_serving(now) {
             return self.come_again(to, BUSY, out);
         }
+        let rejected_full = self.counters.rejected_full;
         let done = match opcode {
             Opcode::Read => self.read(to, payload, |object| object.value, out),
             Opcode::ReadKeysAndValue => self.read(to, payload, |object| object.content, out),
@@ -134,6 +135,9 @@ impl Shard {
             Opcode::GetLogMetrics => reply_message(to, &self.log_metrics(), out),
             _ => self.multi_op(to, payload, out),
         };
+        if self.counters.rejected_full > rejected_full {
+            self.fullness.refused(now);
+        }
         if done == Err(Status::Retry) {
             self.come_again(to, BUSY, out);
         } else if let Err(status) = done {
@@ -297,18 +301,27 @@ impl Shard {
         if let Err(status) = tablets.count_use(place.table_id, place.hash, Use::Write) {
             return Begin::Refuse(status);
         }
+        if rpc_id > MAX_RPC_ID {
+            return Begin::Refuse(Status::RequestFormatError);
+        }
         let (results, log) = (&mut self.store.keeper.results, &mut self.store.log);
-        match results.look_up(lease_id, rpc_id, ack_id, |record| log.kill(record)) {
+        let found = results.look_up(lease_id, rpc_id, ack_id);
+        let known = results.expiration_ns(lease_id).unwrap_or(0);
+        let expiration_ns = lease.expiration_ns.max(known);
+        let validity = self.leases.validity(now, lease_id, expiration_ns);
+        // Nobody is done with an RPC before it is begun, nor after the lease has ended: whoever says so is not the client.
+        if validity == Validity::Valid && ack_id < rpc_id {
+            results.acknowledge(lease_id, ack_id, |record| log.kill(record));
+        }
+        match found {
             Known::Nothing => {}
             Known::Answered(at) => return Begin::Answered(at),
             Known::Refused => return Begin::Refuse(Status::NoTableSpace),
             Known::Stale => return Begin::Refuse(Status::StaleRpc),
             Known::Ahead => return Begin::ComeAgain,
         }
-        let known = results.expiration_ns(lease_id).unwrap_or(0);
-        let expiration_ns = lease.expiration_ns.max(known);
         let ask_at_ns = self.leases.ask_at_ns(now, expiration_ns);
-        match self.leases.validity(now, lease_id, expiration_ns) {
+        match validity {
             Validity::Valid
                 if results.has_room(lease_id, rpc_id, self.config.max_result_slots)
                     && results.admit(lease_id, ask_at_ns, self.config.max_clients) =>

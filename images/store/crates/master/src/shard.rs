@@ -3,15 +3,16 @@
 use core::ops::Range;
 use core::time::Duration;
 
-use log::{Cleaning, LogPosition, Origin};
+use log::{Cleaning, LogPosition, Origin, Room};
 use replication::Replicator;
 use wire::ids::ServerId;
-use wire::member;
+use wire::member::{self, TabletRange};
 use wire::time::Time;
 
 use crate::backups::KnownBackups;
 use crate::config::{Config, Identity, Replication};
 use crate::fill::Fill;
+use crate::fullness::Fullness;
 use crate::gate::Gate;
 use crate::leases::Leases;
 use crate::loads::Loads;
@@ -23,6 +24,7 @@ use crate::proxy::Proxies;
 use crate::recovery::Recoveries;
 use crate::stats::Stats;
 use crate::store::Store;
+use crate::waiting::Waiting;
 
 /// Bytes that the cleaner scans in one tick: a few for each byte that was written since the last, so that it keeps up with
 /// writers (at 90% utilization it reads about ten bytes to free one), but never so many that requests wait for long.
@@ -54,6 +56,8 @@ pub struct Shard {
     pub(crate) replicator: Option<Replicator>,
     pub(crate) leases: Leases,
     pub(crate) counters: Stats,
+    pub(crate) fullness: Fullness,
+    pub(crate) waiting: Waiting,
     pub(crate) proxies: Proxies,
     pub(crate) loads: Loads,
     /// Memory for multi-ops, and for the objects that an enumeration returns; kept so that none is allocated per request.
@@ -90,6 +94,8 @@ impl Shard {
             replicator: None,
             leases: Leases::default(),
             counters: Stats::default(),
+            fullness: Fullness::default(),
+            waiting: Waiting::default(),
             proxies: Proxies::default(),
             loads: Loads::default(),
             scratch: Scratch::default(),
@@ -152,6 +158,8 @@ impl Shard {
             newest_format: self.config.formats.newest,
             volume_cluster_id: 0,
             takes_settings: true,
+            merges_tablets: true,
+            peer_locator: identity.peer_locator,
         }
     }
 
@@ -188,6 +196,7 @@ impl Shard {
     /// Does a bounded piece of background work. The driver calls this after every batch of events, and no later than at the
     /// time that it answers (`now` if there is more to do, [`Time::NEVER`] if nothing is planned).
     pub fn tick(&mut self, now: Time, out: &mut impl Output) -> Time {
+        self.waiting.note(now, self.gate.held_count() > 0);
         let mut next = self.membership.silence_deadline();
         if self.store.has_purge() {
             if self.store.purge(PURGE_STEP_BUCKETS) {
@@ -214,6 +223,11 @@ impl Shard {
         self.look_for_ended_leases(now, out);
         self.proxies.expire(now, out);
         next.min(self.next_expiry).min(self.proxies.next_deadline())
+    }
+
+    /// Whether the next tick cleans.
+    pub fn is_cleaning(&self) -> bool {
+        self.store.log.wants_cleaning()
     }
 
     /// For drivers that decide themselves what is durable, and when: the log is durable up to `position`, which is at most
@@ -262,6 +276,16 @@ impl Shard {
             log_free_bytes: usage.free_bytes,
             ..self.counters
         }
+    }
+
+    /// What it owns, in order of tables and hashes. For tests and simulation.
+    pub fn tablets(&self) -> &[TabletRange] {
+        self.store.tablets.all()
+    }
+
+    /// What unused ends of segments take of the room for live data. Slow: for tests and simulation.
+    pub fn room(&self) -> Room {
+        self.store.log.room()
     }
 
     /// Recounts everything that is counted on the way, and compares. Slow: for tests and simulation.

@@ -20,7 +20,7 @@ use wire::status::Status;
 
 use crate::config::Config;
 use crate::results::Results;
-use crate::tablets::{Tablets, holds, overlap};
+use crate::tablets::{Tablets, holds, joined, overlaps};
 
 /// Everything that a shard keeps for its clients.
 pub(crate) struct Store {
@@ -55,6 +55,7 @@ struct Removed {
 /// The walk over the hash table, and over what clients were answered, that takes out what belongs to dropped tablets.
 #[derive(Default)]
 struct Purge {
+    /// In order; none overlaps another.
     dropped: Vec<TabletRange>,
     next_bucket: usize,
     buckets_left: usize,
@@ -236,7 +237,7 @@ impl Store {
         let entry = self.log.entry(at);
         let (object, version) = match entry.kind {
             Kind::Object => (Some(at), object_view(&entry).version),
-            _ => (None, 0),
+            Kind::Tombstone | Kind::SegmentHeader | Kind::RpcResult | Kind::Digest => (None, 0),
         };
         Found {
             slot: Some(slot),
@@ -531,20 +532,20 @@ impl Store {
         }
     }
 
-    /// Gives a tablet up. Its objects and the answers to its RPCs are unreachable at once, and taken out bit by bit.
-    pub fn drop_tablet(&mut self, range: TabletRange) {
-        self.tablets.drop_within(&range);
-        self.purge.dropped.push(range);
+    /// Gives up tablets, which are in order and do not overlap. Their objects and the answers to their RPCs are unreachable at once, and
+    /// taken out bit by bit.
+    pub fn drop_tablets(&mut self, ranges: &[TabletRange]) {
+        self.tablets.drop_within(ranges);
+        let mut dropped = std::mem::take(&mut self.purge.dropped);
+        dropped.extend_from_slice(ranges);
+        self.purge.dropped = joined(dropped);
         self.purge.buckets_left = self.keeper.index.bucket_count();
         self.purge.last_client = Some(0);
     }
 
     /// Whether something of a dropped tablet may still be there: it must not be taken again before that is gone.
     pub fn is_purging(&self, range: &TabletRange) -> bool {
-        self.purge
-            .dropped
-            .iter()
-            .any(|dropped| overlap(dropped, range))
+        overlaps(&self.purge.dropped, range)
     }
 
     pub fn has_purge(&self) -> bool {
@@ -651,7 +652,7 @@ fn is_of_key(entry: &RawEntry<'_>, place: &Place<'_>) -> bool {
             let object = object_view(entry);
             object.primary_key == place.key && object.table_id == place.table_id
         }
-        _ => {
+        Kind::Tombstone | Kind::SegmentHeader | Kind::RpcResult | Kind::Digest => {
             let tombstone = tombstone_view(entry);
             tombstone.key == place.key && tombstone.table_id == place.table_id
         }
@@ -664,7 +665,7 @@ pub(crate) fn place_of<'a>(entry: &RawEntry<'a>) -> Place<'a> {
             let object = object_view(entry);
             Place::of(object.table_id, object.primary_key)
         }
-        _ => {
+        Kind::Tombstone | Kind::SegmentHeader | Kind::RpcResult | Kind::Digest => {
             let tombstone = tombstone_view(entry);
             Place::of(tombstone.table_id, tombstone.key)
         }

@@ -151,13 +151,17 @@ impl Tablets {
         is_whole
     }
 
+    /// Whether exactly this tablet is owned.
+    pub fn has(&self, range: &TabletRange) -> bool {
+        self.ranges.binary_search(range).is_ok()
+    }
+
     /// Takes a tablet; answers no if it overlaps one that is owned already (having exactly this one is fine).
     pub fn take(&mut self, range: TabletRange) -> bool {
-        if self.ranges.contains(&range) {
+        if self.has(&range) {
             return true;
         }
-        let free = range.start_key_hash <= range.end_key_hash
-            && !self.ranges.iter().any(|owned| overlap(owned, &range));
+        let free = range.start_key_hash <= range.end_key_hash && !overlaps(&self.ranges, &range);
         if free {
             let at = self.ranges.partition_point(|owned| *owned < range);
             self.ranges.insert(at, range);
@@ -166,12 +170,30 @@ impl Tablets {
         free
     }
 
-    /// Gives up the tablets that lie within `range`.
-    pub fn drop_within(&mut self, range: &TabletRange) {
+    /// Takes tablets, or none if one of them overlaps another. The effort is in proportion to how many there are: a welcome
+    /// has all tablets of a shard.
+    pub fn take_all(&mut self, fresh: &[TabletRange]) -> bool {
+        let owned = self.ranges.iter().copied().zip(self.uses.iter().cloned());
+        let new = fresh.iter().filter(|range| !self.has(range));
+        let new = new.map(|range| (*range, Cell::new(0)));
+        let mut all: Vec<_> = owned.chain(new).collect();
+        all.sort_by_key(|(range, _)| *range);
+        let are_apart = all.windows(2).all(|pair| !overlap(&pair[0].0, &pair[1].0));
+        let are_sound = fresh
+            .iter()
+            .all(|range| range.start_key_hash <= range.end_key_hash);
+        if are_apart && are_sound {
+            (self.ranges, self.uses) = all.into_iter().unzip();
+        }
+        are_apart && are_sound
+    }
+
+    /// Gives up the tablets that lie within one of these ranges, which are in order and do not overlap.
+    pub fn drop_within(&mut self, ranges: &[TabletRange]) {
         let within = |owned: &TabletRange| {
-            owned.table_id == range.table_id
-                && range.start_key_hash <= owned.start_key_hash
-                && owned.end_key_hash <= range.end_key_hash
+            let hash = owned.start_key_hash;
+            let at = place_in(ranges, TableId(owned.table_id), hash);
+            at.is_some_and(|at| owned.end_key_hash <= ranges[at].end_key_hash)
         };
         let mut owned = self.ranges.iter();
         self.uses.retain(|_| !owned.next().is_some_and(within));
@@ -199,6 +221,19 @@ pub(crate) fn overlaps(tablets: &[TabletRange], range: &TabletRange) -> bool {
     tablets
         .get(before)
         .is_some_and(|tablet| overlap(tablet, range))
+}
+
+/// The same ranges in order, and those that overlap made one.
+pub(crate) fn joined(mut ranges: Vec<TabletRange>) -> Vec<TabletRange> {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, before| {
+        let is_one = overlap(next, before);
+        if is_one {
+            before.end_key_hash = before.end_key_hash.max(next.end_key_hash);
+        }
+        is_one
+    });
+    ranges
 }
 
 /// Which of these tablets, which are in order, holds the hash.
@@ -278,7 +313,7 @@ mod tests {
         }
         let uses: Vec<_> = tablets.uses().map(|(_, uses)| uses).collect();
         assert_eq!(uses, [0, 2, 0]);
-        tablets.drop_within(&parts[0]);
+        tablets.drop_within(&parts[..1]);
         assert_eq!(tablets.uses().next(), Some((parts[1], 2)));
     }
 
@@ -344,9 +379,53 @@ mod tests {
         assert!(!tablets.take(range(1, 20, 30)));
         assert!(!tablets.take(range(1, 30, 29)));
         assert_eq!(tablets.all().len(), 1);
-        tablets.drop_within(&range(1, 11, 20));
+        tablets.drop_within(&[range(1, 11, 20)]);
         assert_eq!(tablets.all().len(), 1);
-        tablets.drop_within(&range(1, 0, u64::MAX));
+        tablets.drop_within(&[range(1, 0, u64::MAX)]);
         assert!(tablets.all().is_empty());
+    }
+
+    #[test]
+    fn many_are_taken_at_once_or_none() {
+        let mut tablets = Tablets::default();
+        assert!(tablets.take(range(2, 10, 20)));
+        assert!(tablets.count_use(TableId(2), 15, Use::Read).is_ok());
+        assert!(!tablets.take_all(&[range(3, 0, 1), range(2, 20, 30)]));
+        assert!(!tablets.take_all(&[range(3, 0, 5), range(3, 5, 6)]));
+        assert!(!tablets.take_all(&[range(3, 7, 6)]));
+        assert_eq!(tablets.all(), [range(2, 10, 20)]);
+        let fresh = [
+            range(2, 21, 30),
+            range(1, 0, 9),
+            range(2, 10, 20),
+            range(2, 0, 9),
+        ];
+        assert!(tablets.take_all(&fresh));
+        let all = [
+            range(1, 0, 9),
+            range(2, 0, 9),
+            range(2, 10, 20),
+            range(2, 21, 30),
+        ];
+        assert_eq!(tablets.all(), all);
+        let uses: Vec<u64> = tablets.uses().map(|(_, uses)| uses).collect();
+        assert_eq!(uses, [0, 0, 1, 0]);
+        tablets.drop_within(&[range(1, 0, 9), range(2, 5, 30)]);
+        assert_eq!(tablets.all(), [range(2, 0, 9)]);
+    }
+
+    #[test]
+    fn ranges_that_overlap_become_one() {
+        let ranges = vec![
+            range(2, 5, 9),
+            range(1, 8, 20),
+            range(1, 0, 10),
+            range(1, 3, 4),
+            range(1, 21, 22),
+        ];
+        assert_eq!(
+            joined(ranges),
+            [range(1, 0, 20), range(1, 21, 22), range(2, 5, 9)]
+        );
     }
 }

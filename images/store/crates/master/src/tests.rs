@@ -9,6 +9,7 @@ mod formats;
 mod harness;
 mod membership;
 mod memory;
+mod merges;
 mod migration;
 mod multi;
 mod once;

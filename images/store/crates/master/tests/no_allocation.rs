@@ -1,36 +1,15 @@
-//! The fast path asks the allocator for nothing: counted, not believed.
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+//! What requests ask of the allocator, counted: the fast path nothing, and a request that is refused next to nothing.
 
 use master::{Config, Identity, Output, Shard};
+use test_memory::{allocations, peak_of};
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
-use wire::rpc::{Lease, MultiReadPart, MultiReadRequest, ReadRequest, RejectRules, WriteRequest};
+use wire::rpc::{
+    EnumerateRequest, Lease, MAX_RPC_BYTES, MultiReadPart, MultiReadRequest, ReadRequest,
+    RejectRules, WriteRequest,
+};
 use wire::time::Time;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator as it came; counting touches no memory of the caller.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are the system allocator's requirements.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Counts replies and looks at their first byte: 0 is OK.
 struct Replies {
@@ -66,6 +45,7 @@ fn enlisted(out: &mut Replies) -> Shard {
         coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
         build_version: "test".to_owned(),
         backup_locator: String::new(),
+        peer_locator: String::new(),
         domain: String::new(),
     };
     let mut shard = Shard::new(config, identity, Time::ZERO);
@@ -137,11 +117,11 @@ fn reads_writes_and_cleaning_allocate_nothing() {
     .encode(&mut read);
 
     let cleaned = shard.stats().segments_cleaned;
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = allocations();
     for _ in 0..keys {
         shard.request(Time::ZERO, to, &read, &mut out);
     }
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "reads");
+    assert_eq!(allocations() - before, 0, "reads");
 
     let some: [[u8; 8]; 100] = std::array::from_fn(|key| (key as u64 * 31).to_le_bytes());
     let parts: Vec<_> = some
@@ -157,24 +137,52 @@ fn reads_writes_and_cleaning_allocate_nothing() {
     // The first one makes the room that later ones use again.
     shard.request(Time::ZERO, to, &multi_read, &mut out);
     let reads = shard.stats().reads;
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = allocations();
     for _ in 0..1000 {
         shard.request(Time::ZERO, to, &multi_read, &mut out);
     }
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "multi-reads");
+    assert_eq!(allocations() - before, 0, "multi-reads");
     assert_eq!(shard.stats().reads - reads, 100 * 1000);
 
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = allocations();
     for _ in 0..10 {
         write_all(&mut shard, &mut out);
     }
-    let allocations = ALLOCATIONS.with(Cell::get) - before;
+    let asked = allocations() - before;
     assert!(shard.stats().segments_cleaned > cleaned + 5);
     assert_eq!(out.bad, 0);
     // Counting tombstones by segment may allocate once per pair of segments, never per request.
     let segments = shard.stats().segments_cleaned - cleaned;
     assert!(
-        allocations <= 64 * segments,
-        "{allocations} allocations, {segments} segments cleaned"
+        asked <= 64 * segments,
+        "{asked} allocations, {segments} segments cleaned"
     );
+}
+
+/// A megabyte of the shortest ranges was hundreds of megabytes, decoded: they are counted first.
+#[test]
+fn an_enumeration_costs_what_it_was_sent() {
+    let mut out = Replies { good: 0, bad: 0 };
+    let mut shard = enlisted(&mut out);
+    let to = ReplyTo {
+        connection: 1,
+        nonce: 1,
+    };
+    let fixed = EnumerateRequest::FIXED_BYTES;
+    let ranges = [0x0a, 0].repeat((MAX_RPC_BYTES - fixed) / 2);
+    let longest = [0x32, 0].repeat((MAX_RPC_BYTES - fixed) / 2);
+    for iterator in [&ranges[..], &longest, &ranges[..2 * 65]] {
+        let mut payload = Vec::new();
+        EnumerateRequest {
+            table_id: TABLE,
+            keys_only: false,
+            tablet_first_hash: 0,
+            iterator,
+        }
+        .encode(&mut payload);
+        let bad = out.bad;
+        let ((), peak) = peak_of(|| shard.request(Time::ZERO, to, &payload, &mut out));
+        assert_eq!(out.bad, bad + 1);
+        assert!(peak < 64 << 10, "{peak} bytes for {}", iterator.len());
+    }
 }

@@ -11,6 +11,8 @@ use transport::{
 };
 use wire::time::Time;
 
+use crate::accounts::Origin;
+
 /// Which framing a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -33,7 +35,7 @@ pub enum CloseReason {
     Stream(StreamError),
     /// The peer does not read what it is sent.
     NotReading,
-    /// All connections together hold as much memory as they may, and this one the most.
+    /// All connections together, or those of one address, hold as much memory as they may, and this one the most.
     OutOfBuffers,
     /// A message that was begun did not get complete in time.
     SlowMessage,
@@ -52,7 +54,8 @@ impl fmt::Display for CloseReason {
             CloseReason::Stream(error) => error.fmt(f),
             CloseReason::NotReading => f.write_str("the peer does not read what it is sent"),
             CloseReason::OutOfBuffers => f.write_str(
-                "the buffers of all connections together are full, and this one's are the largest",
+                "the buffers of all connections together, or those for one address, are full, and this one's are the largest of the address \
+                 that has the most",
             ),
             CloseReason::SlowMessage => {
                 f.write_str("a message that was begun did not get complete in time")
@@ -78,6 +81,7 @@ pub(crate) struct Link {
     pub(crate) id: u64,
     pub(crate) protocol: Protocol,
     pub(crate) stage: Stage,
+    pub(crate) origin: Origin,
     /// Absent while the peer's name is being looked up.
     pub(crate) stream: Option<TcpStream>,
     pub(crate) output: SendBuffer,
@@ -95,8 +99,12 @@ pub(crate) struct Link {
     pub(crate) partial_since: Option<Time>,
     /// When something came last, or it was opened.
     pub(crate) heard: Time,
-    /// Somebody else opened it.
-    pub(crate) is_accepted: bool,
+    /// The length of a long message that may arrive, until it is here.
+    pub(crate) admitted_bytes: usize,
+    /// It was let in just now: what others of its address do not need may have to go for it.
+    pub(crate) wants_room: bool,
+    /// Not read from: its next message is long, and others of its address are arriving.
+    pub(crate) is_waiting: bool,
     /// To be closed at the end of the round; a reason that is to be told to the handler, or none if it asked for it.
     pub(crate) doomed: Option<Option<CloseReason>>,
 }
@@ -151,19 +159,25 @@ pub(crate) struct Input {
     reader: Reader,
     /// The kernel may hold bytes of which epoll, edge-triggered, will not speak again.
     pub(crate) unread: bool,
+    /// It was left alone when the kernel had news of it, which epoll tells once: the end of the stream, for one. It is read until there is
+    /// nothing left.
+    pub(crate) missed_news: bool,
     /// Complete frames wait here for this connection's next turn; it is not read from before.
     pub(crate) backlog: bool,
 }
 
 impl Input {
-    pub(crate) fn new(protocol: Protocol) -> Input {
+    /// `is_accepted`: the peer has opened the connection, and has yet to say who it is.
+    pub(crate) fn new(protocol: Protocol, is_accepted: bool) -> Input {
         let reader = match protocol {
             Protocol::Rpc => Reader::Rpc(RpcReader::default()),
+            Protocol::Member if is_accepted => Reader::Member(MemberReader::accepted()),
             Protocol::Member => Reader::Member(MemberReader::default()),
         };
         Input {
             reader,
             unread: false,
+            missed_news: false,
             backlog: false,
         }
     }
@@ -202,6 +216,14 @@ impl Input {
         match &mut self.reader {
             Reader::Rpc(reader) => reader.next_frame(),
             Reader::Member(reader) => reader.next_frame(),
+        }
+    }
+
+    /// The length of the message whose beginning is here; 0 if nothing is known of it.
+    pub(crate) fn announced_bytes(&self) -> usize {
+        match &self.reader {
+            Reader::Rpc(reader) => reader.announced_bytes(),
+            Reader::Member(reader) => reader.announced_bytes(),
         }
     }
 

@@ -12,10 +12,11 @@ use transport::{member, rpc};
 use wire::time::Time;
 
 use crate::Options;
+use crate::accounts::{Accounts, Origin};
 use crate::address::{Address, Resolver};
 use crate::clock;
 use crate::connection::{CloseReason, Link, Protocol, Stage};
-use crate::ports::{Outlet, of_connection};
+use crate::ports::{Outlet, Senders, of_connection};
 use crate::target::Target;
 
 /// Bits of a connection's number that say where its state lies; the rest is never used twice.
@@ -28,8 +29,11 @@ const DIRECT_BYTES: usize = 16 << 10;
 pub struct Limits {
     /// Connections at one time; more are refused.
     pub connections: usize,
-    /// Memory of all connections' buffers. When it is passed, the connection with the largest ones is closed.
+    /// Memory of the buffers of all clients' connections and sessions: at most a quarter for those of one address, or what one of the longest
+    /// messages takes. Messages of one address wait for each other; where that is not enough, the address with most of it loses connections.
     pub buffer_bytes: usize,
+    /// The same for other servers, half of it at most for those of one address, and for connections that this program opens.
+    pub peer_buffer_bytes: usize,
     /// A message that was begun has to be complete after this; else its connection is closed.
     pub message_timeout: Duration,
     /// When all connections are in use, one that was silent for so long, and to which nothing is owed, makes room for another.
@@ -45,6 +49,7 @@ impl Default for Limits {
         Limits {
             connections: 4096,
             buffer_bytes: 512 << 20,
+            peer_buffer_bytes: 512 << 20,
             message_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(10),
             throttle_bytes: 4 << 20,
@@ -62,6 +67,8 @@ pub struct Counters {
     pub refused: u64,
     /// Closed because a bound was passed: not reading, out of buffers, a message too slow, displaced by another.
     pub closed_by_bound: u64,
+    /// Long messages that waited because others of their address had all that is for one address.
+    pub messages_delayed: u64,
     pub frames_in: u64,
     pub frames_out: u64,
     pub bytes_in: u64,
@@ -94,7 +101,7 @@ pub struct FastCounters {
 
 /// The sending side of a reactor.
 pub struct Io {
-    links: Vec<Option<Link>>,
+    pub(crate) links: Vec<Option<Link>>,
     free: Vec<usize>,
     next_serial: u64,
     pub(crate) limits: Limits,
@@ -103,6 +110,7 @@ pub struct Io {
     pub(crate) counters: Counters,
     registry: Registry,
     resolver: Resolver,
+    pub(crate) accounts: Accounts,
     /// Links with output that nobody has offered to the kernel in this round.
     dirty: Vec<usize>,
     /// Links to be closed at the end of the round.
@@ -113,6 +121,7 @@ pub struct Io {
     pub(crate) resumed: Vec<usize>,
     /// Ports for datagrams.
     pub(crate) outlets: Vec<Outlet>,
+    pub(crate) senders: Senders,
     /// Some output waits for the kernel, or a connect is under way: look at the deadlines from time to time.
     pub(crate) watched: bool,
 }
@@ -120,12 +129,6 @@ pub struct Io {
 impl Io {
     pub(crate) fn new(options: Options, registry: Registry, waker: Arc<Waker>) -> Io {
         let Options { spin, limits } = options;
-        // Where there is little memory, no connection may have much of it.
-        let throttle_bytes = limits.throttle_bytes.min(limits.buffer_bytes / 16);
-        let limits = Limits {
-            throttle_bytes,
-            ..limits
-        };
         Io {
             links: Vec::new(),
             free: Vec::new(),
@@ -135,11 +138,13 @@ impl Io {
             counters: Counters::default(),
             registry,
             resolver: Resolver::new(waker),
+            accounts: Accounts::new(&limits),
             dirty: Vec::new(),
             doomed: Vec::new(),
             awaited: Vec::new(),
             resumed: Vec::new(),
             outlets: Vec::new(),
+            senders: Vec::new(),
             watched: false,
         }
     }
@@ -208,7 +213,7 @@ impl Io {
 
     /// Starts to connect. The handler is told with `opened` or `closed`.
     pub fn connect(&mut self, address: &Address, protocol: Protocol) -> u64 {
-        let (id, slot) = self.add(protocol, Stage::Resolving, None);
+        let (id, slot) = self.add(protocol, Stage::Resolving, Origin::Own, None);
         let begun = match address.literal() {
             Some(literal) => self.begin_connect(slot, literal),
             None => self.resolver.ask(id, address.clone()),
@@ -225,7 +230,7 @@ impl Io {
         match target {
             Target::Tcp(address) => self.connect(address, Protocol::Rpc),
             Target::Fast(peer) => self.open_session(peer, is_ordered).unwrap_or_else(|| {
-                let (id, slot) = self.add(Protocol::Rpc, Stage::Resolving, None);
+                let (id, slot) = self.add(Protocol::Rpc, Stage::Resolving, Origin::Own, None);
                 let protocol = peer.kind.protocol();
                 let error = io::Error::other(format!(
                     "this program has no port that reaches {protocol} there"
@@ -286,6 +291,7 @@ impl Io {
         &mut self,
         protocol: Protocol,
         stage: Stage,
+        origin: Origin,
         stream: Option<TcpStream>,
     ) -> (u64, usize) {
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -295,10 +301,12 @@ impl Io {
         let id = self.next_serial << SLOT_BITS | slot as u64;
         self.next_serial += 1;
         self.counters.connections += 1;
+        self.accounts.of(origin).opened(origin.peer());
         self.links[slot] = Some(Link {
             id,
             protocol,
             stage,
+            origin,
             stream,
             output: transport::SendBuffer::default(),
             dirty: false,
@@ -308,7 +316,9 @@ impl Io {
             accounted: 0,
             partial_since: None,
             heard: clock::now(),
-            is_accepted: false,
+            admitted_bytes: 0,
+            wants_room: false,
+            is_waiting: false,
             doomed: None,
         });
         (id, slot)
@@ -418,7 +428,8 @@ impl Io {
         if waiting < before {
             link.waiting_since = None;
         }
-        if link.throttled && waiting < self.limits.throttle_bytes / 2 {
+        let throttle_bytes = self.accounts.throttle_bytes(link.origin, &self.limits);
+        if link.throttled && waiting < throttle_bytes / 2 {
             link.throttled = false;
             self.resumed.push(slot);
         }
@@ -429,124 +440,6 @@ impl Io {
             self.doom(slot, CloseReason::NotReading);
         }
         self.account(slot);
-    }
-
-    /// Whether buffers that nobody needs at the moment have to be given back: they may take half of what there is, so that
-    /// the other half is always there for messages that are under way.
-    pub(crate) fn is_short_of_buffers(&self) -> bool {
-        self.counters.buffer_bytes > self.limits.buffer_bytes as u64 / 2
-    }
-
-    /// What the receiving half of `slot` holds now: memory, and whether a message was begun.
-    pub(crate) fn note_input(&mut self, slot: usize, bytes: usize, is_partial: bool, now: Time) {
-        let Some(link) = &mut self.links[slot] else {
-            return;
-        };
-        link.heard = now;
-        link.input_bytes = bytes;
-        link.partial_since = match link.partial_since {
-            since @ Some(_) if is_partial => since,
-            _ => is_partial.then_some(now),
-        };
-        self.watched |= is_partial;
-        self.account(slot);
-    }
-
-    /// Another opened it.
-    pub(crate) fn is_accepted(&mut self, slot: usize) {
-        if let Some(link) = &mut self.links[slot] {
-            link.is_accepted = true;
-        }
-    }
-
-    /// The receiving half of `slot` has given memory back.
-    pub(crate) fn shrunk(&mut self, slot: usize, bytes: usize) {
-        if let Some(Some(link)) = self.links.get_mut(slot) {
-            link.input_bytes = bytes;
-            self.account(slot);
-        }
-    }
-
-    /// A message of `slot` is complete: the next one has all its time.
-    pub(crate) fn message_came(&mut self, slot: usize) {
-        if let Some(link) = &mut self.links[slot] {
-            link.partial_since = None;
-        }
-    }
-
-    /// Keeps the sum of all buffers in its bound.
-    pub(crate) fn account(&mut self, slot: usize) {
-        let is_short = self.is_short_of_buffers();
-        let Some(link) = &mut self.links[slot] else {
-            return;
-        };
-        if is_short {
-            link.output.give_back();
-        }
-        let held = link.input_bytes + link.output.capacity();
-        if held == link.accounted {
-            return;
-        }
-        let grown = held > link.accounted;
-        self.counters.buffer_bytes =
-            self.counters.buffer_bytes - link.accounted as u64 + held as u64;
-        link.accounted = held;
-        if grown && self.counters.buffer_bytes > self.limits.buffer_bytes as u64 {
-            self.end_largest();
-        }
-    }
-
-    /// Ends the connection with the largest buffers, and others, until enough is about to be free. Whoever holds little is never
-    /// made to pay for those who hold much.
-    fn end_largest(&mut self) {
-        let ending = |link: &Link| link.doomed.is_some();
-        let links = || self.links.iter().flatten();
-        // The receiving halves of those that are ending go at the end of the round.
-        let about_to_go: u64 = links()
-            .filter(|link| ending(link))
-            .map(|link| link.accounted as u64)
-            .sum();
-        let mut excess = self.counters.buffer_bytes.saturating_sub(about_to_go);
-        while excess > self.limits.buffer_bytes as u64 {
-            let holders = self.links.iter().enumerate();
-            let holders = holders.filter_map(|(slot, link)| Some((slot, link.as_ref()?)));
-            let largest = holders
-                .filter(|(_, link)| !ending(link))
-                .max_by_key(|(_, link)| link.accounted)
-                .map(|(slot, link)| (slot, link.accounted as u64));
-            let Some((slot, held)) = largest.filter(|(_, held)| *held > 0) else {
-                return;
-            };
-            excess -= held;
-            self.doom(slot, CloseReason::OutOfBuffers);
-            // What it was to be sent goes now, not at the end of the round: until then others may need as much.
-            if let Some(link) = &mut self.links[slot] {
-                let freed = link.accounted.saturating_sub(link.input_bytes);
-                self.counters.buffer_bytes -= freed as u64;
-                link.accounted -= freed;
-                link.output = transport::SendBuffer::default();
-            }
-        }
-    }
-
-    /// Ends the connection of others that was silent for longest, if that was long and nothing is owed to it. True if there was one.
-    pub(crate) fn displace_idle(&mut self, now: Time) -> bool {
-        let idle_timeout = self.limits.idle_timeout;
-        let links = self.links.iter().enumerate();
-        let idle = links
-            .filter_map(|(slot, link)| Some((slot, link.as_ref()?)))
-            .filter(|(_, link)| {
-                link.is_accepted
-                    && link.doomed.is_none()
-                    && link.output.is_empty()
-                    && now.since(link.heard) >= idle_timeout
-            })
-            .min_by_key(|(_, link)| link.heard)
-            .map(|(slot, _)| slot);
-        if let Some(slot) = idle {
-            self.doom(slot, CloseReason::Displaced);
-        }
-        idle.is_some()
     }
 
     /// Connections that are to end now, each with what the handler is to be told.
@@ -564,7 +457,7 @@ impl Io {
             let _ = self.registry.deregister(stream);
         }
         self.counters.connections -= 1;
-        self.counters.buffer_bytes -= link.accounted as u64;
+        self.settle_accounts(&mut link);
         let reason = link.doomed.flatten();
         if matches!(
             reason,
@@ -587,7 +480,7 @@ impl Io {
 
     /// Ends what has waited for too long: connects, output that nobody reads, messages that were begun.
     pub(crate) fn sweep(&mut self, now: Time, connect: Duration, stalled: Duration) {
-        self.watched = self.is_short_of_buffers();
+        self.watched = self.accounts.is_any_short();
         let message_timeout = self.limits.message_timeout;
         for slot in 0..self.links.len() {
             let Some(link) = &mut self.links[slot] else {

@@ -10,7 +10,9 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod address;
+mod budget;
 mod clock;
 mod connection;
 mod handler;
@@ -22,6 +24,7 @@ mod spin;
 mod target;
 
 pub use address::Address;
+pub use budget::Audience;
 pub use clock::now;
 pub use connection::{CloseReason, Protocol};
 pub use handler::Handler;

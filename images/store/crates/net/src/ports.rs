@@ -1,20 +1,22 @@
 //! Ports: where datagrams come and go, and the sessions of the `fast` protocol on them.
 //!
-//! To a handler a session is a connection like any other. Numbers tell them apart: those of sessions have the highest bit set, then three
-//! bits for the port.
+//! To a handler a session is a connection like any other. Numbers tell them apart: those of sessions have the highest bit set, then four
+//! bits for the UDP port. Other servers have UDP ports of their own: clients cannot speak their protocol.
 
 use std::borrow::Cow;
 use std::net::SocketAddrV4;
+use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
 use fast::packet::Glimpse;
 use fast::{Config, Endpoint, Event, Lender, Loan};
 use trace::Event as Traced;
-use transport::datagram::{Datagram, Receive, Transmit};
+use transport::datagram::{Receive, Transmit};
 use udp::USUAL_MTU;
 use wire::time::Time;
 
+use crate::budget::{Audience, Datagrams};
 use crate::clock;
 use crate::connection::CloseReason;
 use crate::handler::Handler;
@@ -22,11 +24,13 @@ use crate::io::{Counters, Io};
 use crate::target::{FastPeer, PortKind};
 
 const FAST: u64 = 1 << 63;
-const PORT_SHIFT: u32 = 60;
-/// Ports of one reactor.
-pub(crate) const MAX_PORTS: usize = 8;
+const PORT_SHIFT: u32 = 59;
+/// UDP ports of one reactor.
+pub(crate) const MAX_PORTS: usize = 16;
 /// How often a port that wakes nobody is looked at in a round of which nothing else is due: looking costs some nanoseconds, the rest of a round some hundred.
 const PATIENCE: usize = 64;
+/// Of the memory that ports share, each has one part in so many, whatever the others have.
+const LEAST_PART: usize = 16;
 /// Bursts that one port hands over before others have their turn.
 const BURSTS: usize = 2;
 /// How long a thread sleeps at a time whose port has nothing that wakes it.
@@ -35,6 +39,10 @@ pub(crate) const DOZE: Duration = Duration::from_micros(100);
 /// A port as its driver gives it.
 pub struct Port {
     pub kind: PortKind,
+    /// As whoever adds it calls it, in [`Way`].
+    pub number: usize,
+    /// Whose sessions are taken. A driver with two UDP ports ([`Transmit::peer_address`]) has the second for other servers.
+    pub audience: Audience,
     pub receiver: Box<dyn Receive>,
     pub sender: Box<dyn Transmit>,
 }
@@ -51,31 +59,38 @@ pub fn fast_config(kind: PortKind) -> Config {
     }
 }
 
-/// Where sessions that others open are counted.
+/// Under which numbers of listeners sessions are reported that others open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortListeners {
-    /// Sessions of clients.
-    pub clients: usize,
-    /// Sessions that keep the order of requests: those of other servers.
-    pub servers: usize,
+    /// Of the first UDP port, and of the last: the same, if the driver has one.
+    pub first: usize,
+    pub last: usize,
 }
 
 impl PortListeners {
-    pub(crate) fn of(port: usize) -> PortListeners {
-        // Beyond all numbers of TCP listeners.
-        let clients = 1000 + 2 * port;
+    pub(crate) fn of(first: usize, last: usize) -> PortListeners {
         PortListeners {
-            clients,
-            servers: clients + 1,
+            first: listener(first),
+            last: listener(last),
         }
     }
+}
+
+/// Beyond all numbers of TCP listeners.
+fn listener(port: usize) -> usize {
+    1000 + port
 }
 
 /// The sending half, with what is known of its sessions.
 pub(crate) struct Outlet {
     kind: PortKind,
+    number: usize,
+    audience: Audience,
     endpoint: Endpoint,
-    sender: Box<dyn Transmit>,
+    /// The sender's number, and which of its UDP ports this one is.
+    sender: usize,
+    is_second: bool,
+    address: SocketAddrV4,
     next_tick: Time,
     /// Something was sent since the last flush, last of all to this connection.
     sent_to: Option<u64>,
@@ -87,25 +102,61 @@ pub(crate) struct Outlet {
     pump_packets: usize,
 }
 
+/// A sender as the second of its UDP ports.
+struct Second<'s>(&'s mut dyn Transmit);
+
+impl Transmit for Second<'_> {
+    fn address(&self) -> SocketAddrV4 {
+        self.0.peer_address().unwrap_or_else(|| self.0.address())
+    }
+    fn max_payload_bytes(&self) -> usize {
+        self.0.max_payload_bytes()
+    }
+    fn send(&mut self, to: SocketAddrV4, parts: &[&[u8]]) {
+        self.0.send_to_peer(to, parts);
+    }
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+}
+
+/// The senders of all ports.
+pub(crate) type Senders = Vec<Box<dyn Transmit>>;
+
 impl Outlet {
-    /// Sends more of long messages, and hands everything to the driver.
-    fn pump(&mut self, handler: &impl Handler) {
-        if self.endpoint.has_more() {
-            let lend = |token, length| handler.lent(token, length);
-            self.endpoint
-                .pump(self.pump_packets, &lend, &mut *self.sender);
-            self.sent_to.get_or_insert(0);
+    /// Gives the endpoint, and the sender as the UDP port that this one is, to `act`.
+    fn with<T>(
+        &mut self,
+        senders: &mut Senders,
+        act: impl FnOnce(&mut Endpoint, &mut dyn Transmit) -> T,
+    ) -> T {
+        let sender = &mut *senders[self.sender];
+        match self.is_second {
+            true => act(&mut self.endpoint, &mut Second(sender)),
+            false => act(&mut self.endpoint, sender),
         }
-        self.flush();
     }
 
-    fn flush(&mut self) {
+    /// Sends more of long messages, and hands everything to the driver.
+    fn pump(&mut self, senders: &mut Senders, handler: &impl Handler) {
+        if self.endpoint.has_more() {
+            let packets = self.pump_packets;
+            let lend = |token, length| handler.lent(token, length);
+            self.with(senders, |endpoint, sender| {
+                endpoint.pump(packets, &lend, sender)
+            });
+            self.sent_to.get_or_insert(0);
+        }
+        self.flush(senders);
+    }
+
+    fn flush(&mut self, senders: &mut Senders) {
         if self.sent_to.take().is_some() {
             let packets = self.endpoint.packets_out();
             if std::mem::replace(&mut self.flushed_packets, packets) != packets {
                 trace::record_at(Traced::Flushed, trace::DATAGRAMS, 0);
             }
-            self.sender.flush();
+            senders[self.sender].flush();
         }
     }
 }
@@ -115,7 +166,7 @@ impl Outlet {
 pub enum Way {
     Tcp,
     Port {
-        /// In the order in which ports were added.
+        /// [`Port::number`].
         port: usize,
         peer: SocketAddrV4,
         /// How long the last [`Io::ping`] that was answered took, and when that was.
@@ -126,6 +177,8 @@ pub enum Way {
 /// The receiving half.
 pub(crate) struct Inlet {
     receiver: Box<dyn Receive>,
+    /// Who takes what comes: the first, or the second what is to the driver's second UDP port.
+    outlets: [usize; 2],
     /// What epoll tells of, if anything.
     wakes: Option<RawFd>,
     /// There may be something that nobody will tell of.
@@ -141,6 +194,11 @@ impl Inlet {
 
     pub(crate) fn readable(&mut self) {
         self.is_unread = true;
+    }
+
+    /// The numbers of its UDP ports.
+    fn ports(&self) -> RangeInclusive<usize> {
+        self.outlets[0]..=self.outlets[1]
     }
 
     /// Whether to look at it in this round.
@@ -164,17 +222,20 @@ pub(crate) fn of_connection(connection: u64) -> Option<(usize, u64)> {
 /// reach its own process, or another lane of it.
 fn port_to(
     peer: &FastPeer,
-    ports: impl Iterator<Item = (usize, PortKind, SocketAddrV4)> + Clone,
+    from: Audience,
+    ports: impl Iterator<Item = (usize, PortKind, Audience, SocketAddrV4)> + Clone,
 ) -> Option<usize> {
-    let is_own = |(_, kind, address): (usize, PortKind, SocketAddrV4)| {
+    let is_own = |(_, kind, _, address): (usize, PortKind, Audience, SocketAddrV4)| {
         kind == PortKind::Dpdk && peer.kind == kind && address.ip() == peer.address.ip()
     };
     if ports.clone().any(is_own) {
         return None;
     }
     let (port, ..) = ports
-        .filter(|(_, kind, _)| *kind == peer.kind)
-        .max_by_key(|(.., address)| nearness(*address, peer.address))?;
+        .filter(|(_, kind, ..)| *kind == peer.kind)
+        .max_by_key(|(_, _, audience, address)| {
+            (nearness(*address, peer.address), *audience == from)
+        })?;
     Some(port)
 }
 
@@ -184,37 +245,91 @@ fn nearness(one: SocketAddrV4, other: SocketAddrV4) -> u32 {
 }
 
 impl Io {
-    pub(crate) fn add_port(&mut self, port: Port, config: Config, seed: [u8; 32]) -> Inlet {
-        assert!(self.outlets.len() < MAX_PORTS, "more ports than numbers");
-        let config = Config {
-            datagram_bytes: port.sender.max_payload_bytes(),
-            // With fewer than two packets one would wait for the grant of the other.
-            window_bytes: config.window_bytes.max(2 * port.sender.max_payload_bytes()),
-            sessions: self.limits.connections,
-            buffer_bytes: self.limits.buffer_bytes,
-            ..config
-        };
-        self.outlets.push(Outlet {
-            kind: port.kind,
-            endpoint: Endpoint::new(config, seed),
-            sender: port.sender,
-            next_tick: Time::ZERO,
-            sent_to: None,
-            flushed_packets: 0,
-            is_awaited: false,
-            pump_packets: match port.kind {
-                // The time of three usual packets.
-                PortKind::Dpdk => (3 * USUAL_MTU / config.datagram_bytes).max(1),
-                // Each time is a system call.
-                PortKind::Udp => 4,
-            },
-        });
+    /// Adds a port, with a number for each of its UDP ports; `seeds` are as many as these may be.
+    pub(crate) fn add_port(&mut self, port: Port, config: Config, seeds: [[u8; 32]; 2]) -> Inlet {
+        let (first, sender) = (self.outlets.len(), self.senders.len());
+        let second = port.sender.peer_address();
+        let addresses = [Some(port.sender.address()), second];
+        for (at, address) in addresses.into_iter().enumerate() {
+            let Some(address) = address else { continue };
+            let audience = match at {
+                0 => port.audience,
+                _ => Audience::Peers,
+            };
+            let config = Config {
+                datagram_bytes: port.sender.max_payload_bytes(),
+                // With fewer than two packets one would wait for the grant of the other.
+                window_bytes: config.window_bytes.max(2 * port.sender.max_payload_bytes()),
+                sessions: self.limits.connections,
+                buffer_bytes: self.accounts.for_audience(audience).limit_bytes(),
+                own_buffer_bytes: self.accounts.for_audience(audience).limit_bytes(),
+                accepts_ordered: config.accepts_ordered && audience == Audience::Peers,
+                accepts_unordered: config.accepts_unordered && audience == Audience::Clients,
+                ..config
+            };
+            self.outlets.push(Outlet {
+                kind: port.kind,
+                number: port.number,
+                audience,
+                endpoint: Endpoint::new(config, seeds[at]),
+                sender,
+                is_second: at > 0,
+                address,
+                next_tick: Time::ZERO,
+                sent_to: None,
+                flushed_packets: 0,
+                is_awaited: false,
+                pump_packets: match port.kind {
+                    // The time of three usual packets.
+                    PortKind::Dpdk => (3 * USUAL_MTU / config.datagram_bytes).max(1),
+                    // Each time is a system call.
+                    PortKind::Udp => 4,
+                },
+            });
+        }
+        self.senders.push(port.sender);
         Inlet {
             wakes: port.receiver.descriptor(),
             receiver: port.receiver,
+            outlets: [first, self.outlets.len() - 1],
             is_unread: true,
             heard_at: Time::ZERO,
         }
+    }
+
+    /// Gives a port what is left of the budget that it shares with all other ports and connections of its audience.
+    fn share_buffers(&mut self, now: Time, port: usize) {
+        let audience = self.outlets[port].audience;
+        let (mut held, mut of_other_ports) = (Datagrams::default(), Datagrams::default());
+        let (mut is_shared, mut wanted) = (false, 0);
+        for (number, outlet) in self.outlets.iter_mut().enumerate() {
+            if outlet.audience != audience {
+                continue;
+            }
+            let endpoint = &mut outlet.endpoint;
+            held.of_others += endpoint.held_by_others_bytes();
+            held.own += endpoint.own_held_bytes();
+            if number != port {
+                // Requests that have begun to arrive at other ports may yet take more.
+                of_other_ports.of_others += endpoint.claimed_bytes();
+                of_other_ports.own += endpoint.own_held_bytes();
+                is_shared |= endpoint.is_arriving();
+                wanted = endpoint.wanted_bytes(now).max(wanted);
+            }
+        }
+        let share = self
+            .accounts
+            .for_audience(audience)
+            .share_with_datagrams(held);
+        let of_others = share.of_others.saturating_sub(of_other_ports.of_others);
+        // Short requests go on at all of them.
+        let of_others = of_others.max(share.of_others / LEAST_PART);
+        let own = share.own.saturating_sub(of_other_ports.own);
+        let outlet = &mut self.outlets[port];
+        outlet.endpoint.set_buffer_bytes(of_others, own);
+        outlet.with(&mut self.senders, |endpoint, sender| {
+            endpoint.share_room(now, is_shared, wanted, sender)
+        });
     }
 
     /// Whether there is a port of this kind.
@@ -222,11 +337,17 @@ impl Io {
         self.outlets.iter().any(|outlet| outlet.kind == kind)
     }
 
-    /// The port by which a peer is reached, if there is one of its kind: the nearest to it.
+    /// The number of the port by which a peer is reached, if there is one of its kind: the nearest to it.
     pub fn port_to(&self, peer: &FastPeer) -> Option<usize> {
+        let port = self.port_from(peer, Audience::Clients)?;
+        Some(self.outlets[port].number)
+    }
+
+    /// As [`Io::port_to`], by its place here; of two that are as near, the one of this audience.
+    fn port_from(&self, peer: &FastPeer, from: Audience) -> Option<usize> {
         let own = self.outlets.iter().enumerate();
-        let own = own.map(|(port, outlet)| (port, outlet.kind, outlet.sender.address()));
-        port_to(peer, own)
+        let own = own.map(|(port, outlet)| (port, outlet.kind, outlet.audience, outlet.address));
+        port_to(peer, from, own)
     }
 
     /// Which way a connection takes; `None` if its session is gone.
@@ -234,9 +355,10 @@ impl Io {
         let Some((port, session)) = of_connection(connection) else {
             return Some(Way::Tcp);
         };
-        let endpoint = &self.outlets.get(port)?.endpoint;
+        let outlet = self.outlets.get(port)?;
+        let endpoint = &outlet.endpoint;
         Some(Way::Port {
-            port,
+            port: outlet.number,
             peer: endpoint.peer(session)?,
             pinged: endpoint.pinged(session),
         })
@@ -251,7 +373,9 @@ impl Io {
             return;
         };
         let now = clock::now();
-        outlet.endpoint.ping(now, session, &mut *outlet.sender);
+        outlet.with(&mut self.senders, |endpoint, sender| {
+            endpoint.ping(now, session, sender)
+        });
         outlet.is_awaited = true;
         outlet.sent_to = Some(connection);
     }
@@ -259,15 +383,19 @@ impl Io {
     /// Opens a session to a peer, from the port that is nearest to it; `None` if there is no port of its kind. The handler is told with `opened` or
     /// `closed`. With `is_ordered` the peer is handed what is sent in the order in which it was, and counts as a server's.
     pub fn open_session(&mut self, peer: &FastPeer, is_ordered: bool) -> Option<u64> {
-        let port = self.port_to(peer)?;
+        let from = match is_ordered {
+            true => Audience::Peers,
+            false => Audience::Clients,
+        };
+        let port = self.port_from(peer, from)?;
         let outlet = &mut self.outlets[port];
         if let Some(mac) = peer.mac {
-            outlet.sender.learn(*peer.address.ip(), mac);
+            self.senders[outlet.sender].learn(*peer.address.ip(), mac);
         }
         let now = clock::now();
-        let session = outlet
-            .endpoint
-            .connect(now, peer.address, is_ordered, &mut *outlet.sender);
+        let session = outlet.with(&mut self.senders, |endpoint, sender| {
+            endpoint.connect(now, peer.address, is_ordered, sender)
+        });
         let connection = connection(port, session);
         outlet.next_tick = Time::ZERO;
         outlet.is_awaited = true;
@@ -288,8 +416,9 @@ impl Io {
             is_asked = true;
             clock::now()
         };
-        let sender = &mut *outlet.sender;
-        let is_sent = outlet.endpoint.send(clock, session, nonce, parts, sender);
+        let is_sent = outlet.with(&mut self.senders, |endpoint, sender| {
+            endpoint.send(clock, session, nonce, parts, sender)
+        });
         if is_asked {
             outlet.is_awaited = true;
             outlet.next_tick = Time::ZERO;
@@ -307,10 +436,9 @@ impl Io {
         let Some(outlet) = self.outlets.get_mut(port) else {
             return false;
         };
-        let sender = &mut *outlet.sender;
-        let is_lent = outlet
-            .endpoint
-            .send_lent(session, nonce, head, loan, sender);
+        let is_lent = outlet.with(&mut self.senders, |endpoint, sender| {
+            endpoint.send_lent(session, nonce, head, loan, sender)
+        });
         if is_lent {
             trace::record_at(Traced::FrameOut, connection, nonce);
             outlet.sent_to = Some(connection);
@@ -321,14 +449,18 @@ impl Io {
     /// Gives back what was lent under tokens that are meant; what has not been sent of it is copied.
     pub fn recall(&mut self, is_meant: impl Fn(u64) -> bool, lend: &Lender<'_>) {
         for outlet in &mut self.outlets {
-            outlet.endpoint.recall(&is_meant, lend, &mut *outlet.sender);
+            outlet.with(&mut self.senders, |endpoint, sender| {
+                endpoint.recall(&is_meant, lend, sender)
+            });
             outlet.next_tick = Time::ZERO;
         }
     }
 
     pub(crate) fn close_session(&mut self, port: usize, session: u64) {
         if let Some(outlet) = self.outlets.get_mut(port) {
-            outlet.endpoint.close(session, &mut *outlet.sender);
+            outlet.with(&mut self.senders, |endpoint, sender| {
+                endpoint.close(session, sender)
+            });
             outlet.sent_to.get_or_insert(0);
         }
     }
@@ -346,7 +478,7 @@ impl Io {
 
     pub(crate) fn flush_ports(&mut self) {
         for outlet in &mut self.outlets {
-            outlet.flush();
+            outlet.flush(&mut self.senders);
         }
     }
 
@@ -389,14 +521,9 @@ fn dispatch(port: usize, now: Time, event: Event<'_>, handler: &mut impl Handler
         Event::Opened {
             session,
             is_accepted,
-            is_ordered,
+            ..
         } => {
-            let listeners = PortListeners::of(port);
-            let listener = match is_ordered {
-                true => listeners.servers,
-                false => listeners.clients,
-            };
-            let listener = is_accepted.then_some(listener);
+            let listener = is_accepted.then_some(listener(port));
             handler.opened(now, connection(port, session), listener, io);
         }
         Event::Message {
@@ -460,9 +587,9 @@ fn read_those(
     is_due: impl Fn(&Inlet) -> bool,
 ) -> bool {
     let mut worked = false;
-    for (port, inlet) in inlets.iter_mut().enumerate() {
+    for inlet in inlets {
         for _ in 0..BURSTS {
-            if !is_due(inlet) || !read_burst(port, inlet, io, handler) {
+            if !is_due(inlet) || !read_burst(inlet, io, handler) {
                 break;
             }
             worked = true;
@@ -471,8 +598,9 @@ fn read_those(
     worked
 }
 
-fn read_burst(port: usize, inlet: &mut Inlet, io: &mut Io, handler: &mut impl Handler) -> bool {
-    let count = inlet.receiver.poll(&mut *io.outlets[port].sender);
+fn read_burst(inlet: &mut Inlet, io: &mut Io, handler: &mut impl Handler) -> bool {
+    let sender = io.outlets[inlet.outlets[0]].sender;
+    let count = inlet.receiver.poll(&mut *io.senders[sender]);
     if count == 0 {
         // What epoll told of has been read, but where there is traffic more will come before it tells again.
         inlet.is_unread = inlet.heard_at != Time::ZERO;
@@ -487,23 +615,26 @@ fn read_burst(port: usize, inlet: &mut Inlet, io: &mut Io, handler: &mut impl Ha
     }
     let now = clock::now();
     inlet.heard_at = now;
+    for port in inlet.ports() {
+        io.share_buffers(now, port);
+    }
     // What is short does not wait for what is long, here as little as on the way.
     let mut pieces = 0;
     for index in 0..count {
         match glimpse(inlet, index) {
             Glimpse::Piece => pieces += 1,
-            Glimpse::Request(_) | Glimpse::Other => {
-                take(port, now, inlet.receiver.datagram(index), io, handler)
-            }
+            Glimpse::Request(_) | Glimpse::Other => take(inlet, now, index, io, handler),
         }
     }
     for index in (0..count).filter(|_| pieces > 0) {
         if glimpse(inlet, index) == Glimpse::Piece {
-            take(port, now, inlet.receiver.datagram(index), io, handler);
+            take(inlet, now, index, io, handler);
         }
     }
-    io.outlets[port].next_tick = Time::ZERO;
-    io.outlets[port].pump(handler);
+    for port in inlet.ports() {
+        io.outlets[port].next_tick = Time::ZERO;
+        io.outlets[port].pump(&mut io.senders, handler);
+    }
     true
 }
 
@@ -512,17 +643,18 @@ fn glimpse(inlet: &Inlet, index: usize) -> Glimpse<'_> {
 }
 
 /// Hands over what one datagram brings.
-fn take(port: usize, now: Time, datagram: Datagram<'_>, io: &mut Io, handler: &mut impl Handler) {
+fn take(inlet: &Inlet, now: Time, index: usize, io: &mut Io, handler: &mut impl Handler) {
+    let datagram = inlet.receiver.datagram(index);
+    let port = inlet.outlets[usize::from(datagram.to_peers)];
     trace::record_at(
         Traced::Received,
         trace::DATAGRAMS,
         datagram.payload.len() as u64,
     );
     let outlet = &mut io.outlets[port];
-    let sender = &mut *outlet.sender;
-    let event = outlet
-        .endpoint
-        .receive(now, datagram.from, datagram.payload, sender);
+    let event = outlet.with(&mut io.senders, |endpoint, sender| {
+        endpoint.receive(now, datagram.from, datagram.payload, sender)
+    });
     outlet.sent_to.get_or_insert(0);
     if let Some(event) = event {
         dispatch(port, now, event, handler, io);
@@ -538,23 +670,30 @@ pub(crate) fn tend(
     handler: &mut impl Handler,
 ) -> bool {
     let mut worked = false;
-    for (port, inlet) in inlets.iter_mut().enumerate() {
-        let outlet = &mut io.outlets[port];
-        if now >= outlet.next_tick {
-            outlet.next_tick = outlet.endpoint.tick(now, &mut *outlet.sender);
-            outlet.sent_to.get_or_insert(0);
+    for inlet in inlets {
+        for port in inlet.ports() {
+            if now >= io.outlets[port].next_tick {
+                io.share_buffers(now, port);
+                let outlet = &mut io.outlets[port];
+                outlet.next_tick = outlet.with(&mut io.senders, |endpoint, sender| {
+                    endpoint.tick(now, sender)
+                });
+                outlet.sent_to.get_or_insert(0);
+            }
+            expect_one(now, inlet, &mut io.outlets[port]);
+            worked |= dispatch_waiting(port, now, handler, io);
+            io.outlets[port].pump(&mut io.senders, handler);
         }
-        expect_one(now, inlet, outlet);
-        worked |= dispatch_waiting(port, now, handler, io);
-        io.outlets[port].pump(handler);
     }
     worked
 }
 
 /// Looks at the ports in every round from which something was asked.
 pub(crate) fn expect(now: Time, inlets: &mut [Inlet], io: &mut Io) {
-    for (inlet, outlet) in inlets.iter_mut().zip(&mut io.outlets) {
-        expect_one(now, inlet, outlet);
+    for inlet in inlets {
+        for port in inlet.ports() {
+            expect_one(now, inlet, &mut io.outlets[port]);
+        }
     }
 }
 
@@ -592,18 +731,24 @@ mod tests {
     fn a_peer_is_reached_by_the_nearest_port_of_its_kind_and_nobody_reaches_himself_by_a_cable() {
         let address = |text: &str| text.parse().unwrap();
         let own = [
-            (0, PortKind::Udp, address("10.0.0.1:7")),
-            (1, PortKind::Dpdk, address("10.1.0.1:7")),
-            (2, PortKind::Dpdk, address("10.1.1.1:7")),
+            (0, PortKind::Udp, Audience::Clients, address("10.0.0.1:7")),
+            (1, PortKind::Dpdk, Audience::Clients, address("10.1.0.1:7")),
+            (2, PortKind::Dpdk, Audience::Clients, address("10.1.1.1:7")),
+            (3, PortKind::Udp, Audience::Peers, address("10.0.0.1:107")),
         ];
-        let by = |kind, at: &str| {
+        let by_from = |from, kind, at: &str| {
             let peer = FastPeer {
                 kind,
                 address: address(at),
                 mac: None,
             };
-            port_to(&peer, own.into_iter())
+            port_to(&peer, from, own.into_iter())
         };
+        let by = |kind, at| by_from(Audience::Clients, kind, at);
+        assert_eq!(
+            by_from(Audience::Peers, PortKind::Udp, "10.1.1.2:7"),
+            Some(3)
+        );
         assert_eq!(by(PortKind::Dpdk, "10.1.0.2:7"), Some(1));
         assert_eq!(by(PortKind::Dpdk, "10.1.1.2:7"), Some(2));
         assert_eq!(by(PortKind::Udp, "10.1.1.2:7"), Some(0));

@@ -10,8 +10,11 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use trace::Event;
+use transport::BASE_BYTES;
 use wire::time::Time;
 
+use crate::accounts::Origin;
+use crate::budget::Audience;
 use crate::clock;
 use crate::connection::{CloseReason, Input, Protocol, Received, Stage};
 use crate::handler::Handler;
@@ -88,6 +91,7 @@ impl Remote {
 struct Listener {
     socket: TcpListener,
     protocol: Protocol,
+    audience: Audience,
     /// There may be more to accept than epoll will tell of.
     retry_at: Option<Time>,
 }
@@ -165,6 +169,7 @@ impl Reactor {
         &mut self,
         address: SocketAddrV4,
         protocol: Protocol,
+        audience: Audience,
     ) -> io::Result<(usize, SocketAddrV4)> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
@@ -189,6 +194,7 @@ impl Reactor {
         self.listeners.push(Listener {
             socket,
             protocol,
+            audience,
             retry_at: None,
         });
         Ok((number, bound))
@@ -199,13 +205,14 @@ impl Reactor {
     /// # Errors
     /// The kernel gives no random numbers, or does not watch the port's descriptor; or there are too many ports.
     pub fn add_port(&mut self, port: Port, config: fast::Config) -> io::Result<PortListeners> {
-        let number = self.inlets.len();
-        if number == MAX_PORTS {
-            return Err(io::Error::other(format!("more than {MAX_PORTS} ports")));
+        let first = self.io.outlets.len();
+        let udp_ports = 1 + usize::from(port.sender.peer_address().is_some());
+        if first + udp_ports > MAX_PORTS {
+            return Err(io::Error::other(format!("more than {MAX_PORTS} UDP ports")));
         }
-        let mut seed = [0; 32];
-        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
-        let inlet = self.io.add_port(port, config, seed);
+        let seeds = [random_seed()?, random_seed()?];
+        let number = self.inlets.len();
+        let inlet = self.io.add_port(port, config, seeds);
         if let Some(descriptor) = inlet.descriptor() {
             let token = Token(FIRST_PORT + number);
             let mut source = mio::unix::SourceFd(&descriptor);
@@ -214,7 +221,7 @@ impl Reactor {
                 .register(&mut source, token, Interest::READABLE)?;
         }
         self.inlets.push(inlet);
-        Ok(PortListeners::of(number))
+        Ok(PortListeners::of(first, first + udp_ports - 1))
     }
 
     /// Runs until [`Remote::stop`], then offers what waits to the kernel once more.
@@ -380,7 +387,7 @@ impl Reactor {
         if now >= self.next_sweep {
             self.next_sweep = Time::NEVER;
             self.io.sweep(now, CONNECT_TIMEOUT, STALL_TIMEOUT);
-            self.save_buffers();
+            self.save_buffers(Io::is_short_of_buffers);
             if self.io.watched {
                 self.next_sweep = now + SWEEP;
             }
@@ -402,6 +409,9 @@ impl Reactor {
             self.io.awaited.retain(|awaited| *awaited != slot);
             self.io.release(slot);
             if let Some(reason) = reason {
+                if matches!(reason, CloseReason::OutOfBuffers) {
+                    self.complain(|| format!("closed a connection: {reason}"));
+                }
                 self.next_tick = Time::ZERO;
                 handler.closed(now, connection, reason, &mut self.io);
             }
@@ -496,7 +506,7 @@ impl Reactor {
         self.listeners[number].retry_at = None;
         for _ in 0..ACCEPTS {
             match self.listeners[number].socket.accept() {
-                Ok((stream, _)) => self.accepted(number, stream, handler),
+                Ok((stream, peer)) => self.accepted(number, stream, peer, handler),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -513,9 +523,19 @@ impl Reactor {
         self.listeners[number].retry_at = Some(Time::ZERO);
     }
 
-    fn accepted(&mut self, number: usize, stream: TcpStream, handler: &mut impl Handler) {
+    fn accepted(
+        &mut self,
+        number: usize,
+        stream: TcpStream,
+        peer: SocketAddr,
+        handler: &mut impl Handler,
+    ) {
+        let SocketAddr::V4(peer) = peer else {
+            return; // Listeners have addresses of IPv4.
+        };
+        let origin = Origin::Accepted(self.listeners[number].audience, *peer.ip());
         // Whoever is displaced leaves a place at the end of the round; until then there is one more.
-        if !self.io.has_room() && !self.io.displace_idle(clock::now()) {
+        if !self.io.has_room() && !self.io.displace(clock::now(), origin) {
             self.io.counters.refused += 1;
             let limit = self.io.limits.connections;
             self.complain(|| {
@@ -527,23 +547,22 @@ impl Reactor {
             return; // Gone already.
         }
         let protocol = self.listeners[number].protocol;
-        let (connection, slot) = self.io.add(protocol, Stage::Open, Some(stream));
+        let (connection, slot) = self.io.add(protocol, Stage::Open, origin, Some(stream));
         self.io.counters.accepted += 1;
-        self.io.is_accepted(slot);
         if let Err(error) = self.io.register(slot) {
             self.io.doom(slot, CloseReason::Broken(error));
         }
-        self.put_input(slot, protocol);
+        self.put_input(slot, Input::new(protocol, true));
         self.io.opened(slot);
         self.next_tick = Time::ZERO;
         handler.opened(clock::now(), connection, Some(number), &mut self.io);
     }
 
-    fn put_input(&mut self, slot: usize, protocol: Protocol) {
+    fn put_input(&mut self, slot: usize, input: Input) {
         if self.inputs.len() < self.io.slots() {
             self.inputs.resize_with(self.io.slots(), || None);
         }
-        self.inputs[slot] = Some(Input::new(protocol));
+        self.inputs[slot] = Some(input);
     }
 
     fn complain(&mut self, text: impl FnOnce() -> String) {
@@ -590,7 +609,7 @@ impl Reactor {
         };
         match outcome {
             Ok(()) => {
-                self.put_input(slot, protocol);
+                self.put_input(slot, Input::new(protocol, false));
                 self.io.opened(slot);
                 self.next_tick = Time::ZERO;
                 handler.opened(clock::now(), connection, None, &mut self.io);
@@ -611,23 +630,39 @@ impl Reactor {
             return false;
         }
         if link.throttled || input.backlog {
+            input.missed_news = true;
             return false; // Read again when the output has drained, or when what is here has been handled.
         }
+        let announced = input.announced_bytes();
+        if announced > BASE_BYTES && !self.may_arrive(slot, announced) {
+            if let Some(Some(input)) = self.inputs.get_mut(slot) {
+                input.missed_news = true;
+            }
+            return false; // Read again when others of its address have arrived.
+        }
+        let (Some(link), Some(Some(input))) = (self.io.link(slot), self.inputs.get_mut(slot))
+        else {
+            return false;
+        };
         let Some(stream) = &mut link.stream else {
             return false;
         };
         match input.receive(stream) {
-            Ok(Received::Nothing) => false,
+            Ok(Received::Nothing) => {
+                input.missed_news = false;
+                false
+            }
             Ok(Received::End) => {
                 self.io.doom(slot, CloseReason::EndOfStream);
                 true
             }
             Ok(Received::Some { bytes, drained }) => {
                 trace::record_at(Event::Received, link.id, bytes as u64);
+                let is_drained = drained && !input.missed_news;
                 self.io.counters.bytes_in += bytes as u64;
                 self.pump(slot, handler);
                 self.settle(slot);
-                if !drained {
+                if !is_drained {
                     self.keep_unread(slot);
                 }
                 true
@@ -639,12 +674,28 @@ impl Reactor {
         }
     }
 
+    /// Whether a long message may arrive now. What its address has for idle connections goes back first.
+    fn may_arrive(&mut self, slot: usize, announced: usize) -> bool {
+        if !self.io.admit(slot, announced) {
+            self.complain(|| {
+                "long messages wait: others of their address have all buffers that are for one address (see \
+                 rcbox_messages_delayed_by_bound_total)"
+                    .to_owned()
+            });
+            return false;
+        }
+        if let Some(origin) = self.io.tight_origin(slot, announced) {
+            self.save_buffers(|io, slot| io.is_of(slot, origin));
+        }
+        true
+    }
+
     /// Counts what the connection holds; where memory for buffers is short, what it does not need goes back first.
     fn settle(&mut self, slot: usize) {
         let Some(Some(input)) = self.inputs.get_mut(slot) else {
             return;
         };
-        if self.io.is_short_of_buffers() {
+        if self.io.is_short_of_buffers(slot) {
             input.give_back();
         }
         let is_partial = input.held_bytes() > 0 && !input.backlog;
@@ -653,12 +704,11 @@ impl Reactor {
     }
 
     /// Memory for buffers is short: takes back what connections hold that are not heard of.
-    fn save_buffers(&mut self) {
+    fn save_buffers(&mut self, is_meant: impl Fn(&mut Io, usize) -> bool) {
         for slot in 0..self.inputs.len() {
-            if !self.io.is_short_of_buffers() {
-                return;
-            }
-            if let Some(input) = &mut self.inputs[slot] {
+            if let Some(input) = &mut self.inputs[slot]
+                && is_meant(&mut self.io, slot)
+            {
                 input.give_back();
                 let capacity = input.capacity();
                 self.io.shrunk(slot, capacity);
@@ -722,7 +772,9 @@ impl Reactor {
 
     /// The connection's number if its next frame may be handled; otherwise it ends, or waits for its peer to read.
     fn may_handle(&mut self, slot: usize) -> Option<u64> {
-        let throttle_bytes = self.io.limits.throttle_bytes;
+        let origin = self.io.link(slot)?.origin;
+        let limits = self.io.limits;
+        let throttle_bytes = self.io.accounts.throttle_bytes(origin, &limits);
         if self.io.link(slot)?.output.pending().len() > throttle_bytes {
             self.io.flush(slot);
         }
@@ -739,6 +791,16 @@ impl Reactor {
         while let Some(slot) = self.io.awaited.pop() {
             self.heat.heat(slot, now);
         }
+    }
+}
+
+/// What nobody can guess.
+fn random_seed() -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    let bytes = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
+    match bytes == seed.len() {
+        true => Ok(seed),
+        false => Err(io::Error::other("the kernel gives too few random numbers")),
     }
 }
 

@@ -7,15 +7,20 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rcbox_net::{
-    Address, CloseReason, Counters, Handler, Io, Limits, Options, Protocol, Reactor, Remote,
+    Address, Audience, CloseReason, Counters, Handler, Io, Limits, Options, Protocol, Reactor,
+    Remote,
 };
+use socket2::{Domain, Socket, Type};
 use transport::rpc;
 use wire::time::Time;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const ANY_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
-/// Answers every message with itself; `b"big"` with 1 MiB, `b"blocks"` with how often the reactor slept. Connections that it opened get "hello".
+/// A message that is answered shortly.
+const LONG_BYTES: usize = 6 << 20;
+
+/// Answers every message with itself; `b"big"` with 1 MiB, one of [`LONG_BYTES`] shortly, `b"blocks"` with how often the reactor slept. Connections that it opened get "hello".
 struct Echo {
     events: Sender<String>,
     connect: Option<(Address, Protocol)>,
@@ -34,6 +39,7 @@ impl Handler for Echo {
         match payload {
             b"big" => io.send(connection, nonce, &[&[7; 1 << 20]]),
             b"blocks" => io.send(connection, nonce, &[&io.counters().blocks.to_le_bytes()]),
+            long if long.len() == LONG_BYTES => io.send(connection, nonce, &[b"taken"]),
             b"hello" => self.events.send("hello".to_owned()).is_ok(),
             b"bye" => {
                 io.send(connection, nonce, &[b"good", b"bye"]);
@@ -81,7 +87,9 @@ impl Running {
         connect: Option<(Address, Protocol)>,
     ) -> Running {
         let mut reactor = Reactor::new(options).unwrap();
-        let (_, address) = reactor.listen(ANY_PORT, protocol).unwrap();
+        let (_, address) = reactor
+            .listen(ANY_PORT, protocol, Audience::Clients)
+            .unwrap();
         let remote = reactor.remote();
         let (sender, events) = channel();
         let thread = std::thread::spawn(move || {
@@ -104,6 +112,18 @@ impl Running {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        stream
+    }
+
+    /// From 127.0.0.`last`.
+    fn connect_from(&self, last: u8) -> TcpStream {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let own = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, last), 0);
+        socket.bind(&own.into()).unwrap();
+        socket.connect(&self.address.into()).unwrap();
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
         stream
@@ -222,31 +242,121 @@ fn a_connection_past_its_bound_of_output_is_closed() {
     assert_eq!(running.stop().closed_by_bound, 1);
 }
 
+/// Of one address one long message arrives at a time where there is no room for two; others wait with the little that has come of theirs, and
+/// arrive when it has.
 #[test]
-fn memory_of_all_connections_together_is_bounded() {
-    let limits = Limits {
-        buffer_bytes: 2 << 20,
+fn long_messages_of_one_address_arrive_one_after_the_other() {
+    let running = limited(Limits {
+        buffer_bytes: 12 << 20,
         ..Limits::default()
-    };
-    let running = Running::start(
-        Options {
-            limits,
-            ..Options::default()
-        },
-        Protocol::Rpc,
-        None,
-    );
+    });
     let mut streams: Vec<TcpStream> = (0..4).map(|_| running.connect()).collect();
-    for stream in &mut streams {
-        // Half of a message: the buffer is held until the rest comes.
-        stream.write_all(&rpc::header(1, 2 << 20)).unwrap();
-        let _ = stream.write_all(&[0; 1 << 20]);
+    let message = vec![3; LONG_BYTES];
+    let mut first = streams.remove(0);
+    first
+        .write_all(&rpc::header(1, message.len() as u32))
+        .unwrap();
+    first.write_all(&message[1..]).unwrap();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = streams
+            .iter_mut()
+            .map(|stream| {
+                let message = &message;
+                scope.spawn(move || {
+                    send(stream, 2, message);
+                    assert_eq!(receive(stream).1, b"taken");
+                })
+            })
+            .collect();
+        // They wait for what nobody else has to wait for.
+        let mut small = running.connect();
+        for nonce in 0..100 {
+            send(&mut small, nonce, b"small");
+            assert_eq!(receive(&mut small), (nonce, b"small".to_vec()));
+        }
+        assert!(others.iter().all(|other| !other.is_finished()));
+        first.write_all(&message[..1]).unwrap();
+        assert_eq!(receive(&mut first).1, b"taken");
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+    let counters = running.stop();
+    assert!(counters.messages_delayed >= 3, "{counters:?}");
+    assert_eq!(counters.closed_by_bound, 0);
+    assert!(counters.buffer_bytes <= 12 << 20);
+}
+
+/// Whoever waits and is gone is noticed: the kernel has told of its end while nothing was read from it, and does not tell again.
+#[test]
+fn connections_that_end_while_they_wait_hold_nobody_up() {
+    let running = limited(Limits {
+        buffer_bytes: 12 << 20,
+        ..Limits::default()
+    });
+    let mut begun: Vec<TcpStream> = (0..100).map(|_| running.connect()).collect();
+    for stream in &mut begun {
+        stream
+            .write_all(&rpc::header(1, LONG_BYTES as u32))
+            .unwrap();
+        stream.write_all(&[0; 3000]).unwrap();
     }
+    // All of them have been looked at.
+    let mut last = running.connect();
+    send(&mut last, 1, b"small");
+    assert_eq!(receive(&mut last).1, b"small");
+    drop(begun);
+    send(&mut last, 2, &vec![3; LONG_BYTES]);
+    assert_eq!(receive(&mut last).1, b"taken");
+    let counters = running.stop();
+    assert_eq!(counters.closed_by_bound, 0, "{counters:?}");
+}
+
+/// Connections from many addresses that hold too much together: whoever has the most loses a connection, and another one is served.
+#[test]
+fn the_address_with_the_most_pays() {
+    let running = limited(Limits {
+        buffer_bytes: 16 << 20,
+        ..Limits::default()
+    });
+    // 8 MiB each, of which the last byte never comes.
+    let greedy: Vec<TcpStream> = (0..6)
+        .map(|number| {
+            let mut stream = running.connect_from(10 + number);
+            stream.write_all(&rpc::header(1, 8 << 20)).unwrap();
+            // It may be closed meanwhile.
+            let _ = stream.write_all(&vec![0; (8 << 20) - 1]);
+            stream
+        })
+        .collect();
     running.expect("closed: the buffers of all connections");
-    let mut fresh = running.connect();
-    send(&mut fresh, 1, b"small");
-    assert_eq!(receive(&mut fresh), (1, b"small".to_vec()));
-    assert!(running.stop().buffer_bytes <= 2 << 20);
+    let mut modest = running.connect_from(99);
+    for nonce in 0..8 {
+        send(&mut modest, nonce, &vec![1; 1 << 20]);
+        assert_eq!(receive(&mut modest).1.len(), 1 << 20);
+    }
+    drop(greedy);
+    let counters = running.stop();
+    assert!(counters.buffer_bytes <= 16 << 20, "{counters:?}");
+}
+
+/// An address with more than its part of all connections makes room for others.
+#[test]
+fn one_address_does_not_keep_others_out() {
+    let running = limited(Limits {
+        connections: 8,
+        ..Limits::default()
+    });
+    let mut crowd: Vec<TcpStream> = (0..8).map(|_| running.connect()).collect();
+    for stream in &mut crowd {
+        send(stream, 1, b"x");
+        receive(stream);
+    }
+    let mut other = running.connect_from(99);
+    send(&mut other, 2, b"x");
+    assert_eq!(receive(&mut other).0, 2);
+    running.expect("closed: it was silent for longest");
+    running.stop();
 }
 
 /// Connections that once had a large message and now have none must not keep the memory from those that have one.

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use net::{Port, PortKind, Target, USUAL_MTU};
+use net::{Audience, Port, PortKind, Target, USUAL_MTU};
 use wire::locator::{Locator, parse_list};
 use wire::member::{MAX_PORTS, PortReport};
 
@@ -10,7 +10,7 @@ use wire::member::{MAX_PORTS, PortReport};
 use dpdk::{Device, DeviceOptions, Eal};
 
 use crate::interfaces::{Interface, Interfaces, cores_numa_node, hardware};
-use crate::locators::offset_port;
+use crate::locators::{PEER_PORT_OFFSET, offset_port};
 
 #[cfg(feature = "dpdk")]
 pub use dpdk::EalOptions;
@@ -27,6 +27,8 @@ pub struct Place {
     pub ip: Ipv4Addr,
     /// Of the first lane; lane i has this plus i.
     pub udp_port: u16,
+    /// The same, for other servers.
+    pub peer_port: u16,
     pub mtu: u16,
     /// Name or number of the port among those of DPDK; else what Multus says of a pod's devices counts, or they are taken in order.
     pub device: Option<String>,
@@ -74,6 +76,7 @@ fn place(locator: &Locator, kind: PortKind, address: SocketAddrV4) -> Result<Pla
         kind,
         ip: *address.ip(),
         udp_port: address.port(),
+        peer_port: number("peerPort", offset_port(address.port(), PEER_PORT_OFFSET)?)?,
         mtu: number("mtu", USUAL_MTU as u16)?,
         device: locator.option("device").map(str::to_owned),
         prefix_bits: prefix_bits
@@ -88,12 +91,25 @@ pub struct Ports {
     /// For each place, its device if it is one of DPDK.
     #[cfg(feature = "dpdk")]
     devices: Vec<Option<Device>>,
+    /// DPDK's memory that is in ordinary pages.
+    ordinary_bytes: usize,
 }
 
-/// One lane of one port, and the locator under which others reach it.
+/// One lane of one place, and the locators under which others reach it.
 pub struct Lane {
-    pub port: Port,
+    /// One, or another for other servers besides.
+    pub ports: Vec<Port>,
     pub locator: String,
+    /// For other servers, if they were wanted.
+    pub peer_locator: Option<String>,
+}
+
+/// Who is to be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serves {
+    Clients,
+    /// And other servers, at UDP ports of their own.
+    PeersToo,
 }
 
 impl Ports {
@@ -107,13 +123,20 @@ impl Ports {
             let _ = (eal, lanes);
             match places.iter().any(|place| place.kind == PortKind::Dpdk) {
                 true => Err("this program was built without DPDK: leave fast+dpdk out".to_owned()),
-                false => Ok(Ports { places }),
+                false => Ok(Ports {
+                    places,
+                    ordinary_bytes: 0,
+                }),
             }
         }
         #[cfg(feature = "dpdk")]
         {
-            let devices = devices(&places, eal, lanes)?;
-            Ok(Ports { places, devices })
+            let (devices, ordinary_bytes) = devices(&places, eal, lanes)?;
+            Ok(Ports {
+                places,
+                devices,
+                ordinary_bytes,
+            })
         }
     }
 
@@ -121,10 +144,15 @@ impl Ports {
         self.places.is_empty()
     }
 
+    /// Memory for packets that counts as this process's: none where it is in huge pages.
+    pub fn ordinary_bytes(&self) -> usize {
+        self.ordinary_bytes
+    }
+
     /// The lane with this number of every port.
-    pub fn lanes(&self, lane: u16) -> Result<Vec<Lane>, String> {
+    pub fn lanes(&self, lane: u16, serves: Serves) -> Result<Vec<Lane>, String> {
         (0..self.places.len())
-            .map(|at| self.lane(at, lane))
+            .map(|at| self.lane(at, lane, serves))
             .collect()
     }
 
@@ -193,32 +221,50 @@ impl Ports {
         }
     }
 
-    fn lane(&self, at: usize, lane: u16) -> Result<Lane, String> {
+    fn lane(&self, at: usize, lane: u16, serves: Serves) -> Result<Lane, String> {
         let place = &self.places[at];
         let udp_port = offset_port(place.udp_port, lane)?;
+        let peer_port = match serves {
+            Serves::Clients => None,
+            Serves::PeersToo => Some(offset_port(place.peer_port, lane)?),
+        };
         match place.kind {
-            PortKind::Udp => udp_lane(place, udp_port),
-            PortKind::Dpdk => self.dpdk_lane(at, lane, udp_port),
+            PortKind::Udp => udp_lane(at, place, udp_port, peer_port),
+            PortKind::Dpdk => self.dpdk_lane(at, lane, udp_port, peer_port),
         }
     }
 
     #[cfg(not(feature = "dpdk"))]
-    fn dpdk_lane(&self, _at: usize, _lane: u16, _udp_port: u16) -> Result<Lane, String> {
+    fn dpdk_lane(
+        &self,
+        _at: usize,
+        _lane: u16,
+        _udp_port: u16,
+        _peer_port: Option<u16>,
+    ) -> Result<Lane, String> {
         Err("this program was built without DPDK".to_owned())
     }
 
     #[cfg(feature = "dpdk")]
-    fn dpdk_lane(&self, at: usize, lane: u16, udp_port: u16) -> Result<Lane, String> {
+    fn dpdk_lane(
+        &self,
+        at: usize,
+        lane: u16,
+        udp_port: u16,
+        peer_port: Option<u16>,
+    ) -> Result<Lane, String> {
         let place = &self.places[at];
         let Some(device) = &self.devices[at] else {
             return Err(format!("no device of DPDK was opened for {}", place.ip));
         };
-        let udp_port = match udp_port {
-            // Nobody chooses for us: one of those that are for everybody, another for each process.
-            0 => 49_152 + (std::process::id() % 16_000) as u16 + lane,
+        // Nobody chooses for us: one of those that are for everybody, another for each process.
+        let chosen = 49_152 + (std::process::id() % 16_000) as u16 + lane;
+        let udp_port = if udp_port == 0 { chosen } else { udp_port };
+        let peer_port = peer_port.map(|peer_port| match peer_port {
+            0 => chosen + PEER_PORT_OFFSET,
             given => given,
-        };
-        let (receiver, sender) = device.queue(lane, udp_port)?;
+        });
+        let (receiver, sender) = device.queue_with_peers(lane, udp_port, peer_port)?;
         let mac = net::mac_text(device.mac());
         let info = device.info();
         tracing::info!(
@@ -229,17 +275,22 @@ impl Ports {
             steering = ?device.steering(lane),
             "a port of DPDK"
         );
+        let locator = |udp_port: u16| match device.mac_is_sure() {
+            true => format!("fast+dpdk:host={},mac={mac},port={udp_port}", place.ip),
+            // They will ask.
+            false => format!("fast+dpdk:host={},port={udp_port}", place.ip),
+        };
         Ok(Lane {
-            port: Port {
+            // Both UDP ports are the driver's.
+            ports: vec![Port {
                 kind: PortKind::Dpdk,
+                number: at,
+                audience: Audience::Clients,
                 receiver: Box::new(receiver),
                 sender: Box::new(sender),
-            },
-            locator: match device.mac_is_sure() {
-                true => format!("fast+dpdk:host={},mac={mac},port={udp_port}", place.ip),
-                // They will ask.
-                false => format!("fast+dpdk:host={},port={udp_port}", place.ip),
-            },
+            }],
+            locator: locator(udp_port),
+            peer_locator: peer_port.map(locator),
         })
     }
 }
@@ -283,26 +334,53 @@ fn interface_state(interface: &Interface) -> PortReport {
 /// The driver of an interface without a device.
 const KERNEL: &str = "kernel";
 
-fn udp_lane(place: &Place, udp_port: u16) -> Result<Lane, String> {
+fn udp_lane(
+    number: usize,
+    place: &Place,
+    udp_port: u16,
+    peer_port: Option<u16>,
+) -> Result<Lane, String> {
+    let (first, locator) = udp_port_of(number, place, udp_port, Audience::Clients)?;
+    let peers = peer_port.map(|port| udp_port_of(number, place, port, Audience::Peers));
+    let (second, peer_locator) = peers.transpose()?.unzip();
+    Ok(Lane {
+        ports: [Some(first), second].into_iter().flatten().collect(),
+        locator,
+        peer_locator,
+    })
+}
+
+/// A socket of the kernel, and the locator under which it is reached.
+fn udp_port_of(
+    number: usize,
+    place: &Place,
+    udp_port: u16,
+    audience: Audience,
+) -> Result<(Port, String), String> {
     let address = SocketAddrV4::new(place.ip, udp_port);
     let (receiver, sender) = net::open_udp(address, place.mtu.into())
         .map_err(|error| format!("cannot receive datagrams at {address}: {error}"))?;
     let bound = transport::datagram::Transmit::address(&sender);
-    Ok(Lane {
-        port: Port {
-            kind: PortKind::Udp,
-            receiver: Box::new(receiver),
-            sender: Box::new(sender),
-        },
-        locator: format!("fast+udp:host={},port={}", bound.ip(), bound.port()),
-    })
+    let port = Port {
+        kind: PortKind::Udp,
+        number,
+        audience,
+        receiver: Box::new(receiver),
+        sender: Box::new(sender),
+    };
+    let locator = format!("fast+udp:host={},port={}", bound.ip(), bound.port());
+    Ok((port, locator))
 }
 
-/// A device for each place that needs one.
+/// A device for each place that needs one, and what DPDK has in ordinary memory.
 #[cfg(feature = "dpdk")]
-fn devices(places: &[Place], eal: &EalOptions, lanes: u16) -> Result<Vec<Option<Device>>, String> {
+fn devices(
+    places: &[Place],
+    eal: &EalOptions,
+    lanes: u16,
+) -> Result<(Vec<Option<Device>>, usize), String> {
     if places.iter().all(|place| place.kind != PortKind::Dpdk) {
-        return Ok(places.iter().map(|_| None).collect());
+        return Ok((places.iter().map(|_| None).collect(), 0));
     }
     let unnamed = places
         .iter()
@@ -329,7 +407,7 @@ fn devices(places: &[Place], eal: &EalOptions, lanes: u16) -> Result<Vec<Option<
         };
         devices.push(Some(Device::open(&started, &options)?));
     }
-    Ok(devices)
+    Ok((devices, started.ordinary_bytes()))
 }
 
 #[cfg(test)]
@@ -345,6 +423,9 @@ mod tests {
         ];
         let found = places(&lists).unwrap();
         assert_eq!(found.len(), 2);
+        assert_eq!((found[0].udp_port, found[0].peer_port), (2, 102));
+        let other = places(&["fast+udp:host=10.0.0.1,port=2,peerPort=9".to_owned()]).unwrap();
+        assert_eq!((other[0].udp_port, other[0].peer_port), (2, 9));
         assert_eq!((found[0].kind, found[0].mtu), (PortKind::Udp, 9000));
         assert_eq!(found[1].device.as_deref(), Some("net_memif0"));
         assert_eq!(found[1].gateway, Some("10.0.1.254".parse().unwrap()));

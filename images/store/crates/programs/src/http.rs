@@ -15,8 +15,8 @@ use crate::guarded::Guarded;
 
 /// What a program says of itself.
 pub trait Probe: Send + Sync + 'static {
-    /// Whether others may rely on it; else why not.
-    fn ready(&self) -> Result<(), String>;
+    /// Whether others may rely on it, and as what; else why not.
+    fn ready(&self) -> Result<String, String>;
     /// The metrics as Prometheus reads them; an error when the program's threads do not answer.
     fn metrics(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + '_>>;
 }
@@ -42,7 +42,7 @@ pub async fn serve(
         .route(
             "/readyz",
             get(async move || match ready.ready() {
-                Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+                Ok(text) => (StatusCode::OK, text + "\n"),
                 Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, reason + "\n"),
             }),
         )

@@ -4,6 +4,7 @@
 #[cfg(feature = "dpdk")]
 mod attached;
 pub mod clusterperf;
+mod container;
 pub mod coordinator;
 pub mod datagrams;
 mod guarded;
@@ -23,16 +24,28 @@ pub mod server;
 use wire::format::Formats;
 
 /// Printed by `--version` and shown in status.
-#[cfg(not(feature = "next-format"))]
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-#[cfg(feature = "next-format")]
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-next-format");
+pub fn version() -> &'static str {
+    if is_of_next_version() {
+        concat!(env!("CARGO_PKG_VERSION"), "-next-format")
+    } else {
+        env!("CARGO_PKG_VERSION")
+    }
+}
 
 /// Formats that these programs read.
-#[cfg(not(feature = "next-format"))]
-pub const FORMATS: Formats = Formats::CURRENT;
-#[cfg(feature = "next-format")]
-pub const FORMATS: Formats = Formats::NEXT;
+pub fn formats() -> Formats {
+    #[cfg(feature = "next-format")]
+    if is_of_next_version() {
+        return Formats::NEXT;
+    }
+    Formats::CURRENT
+}
+
+/// Whether this process behaves as one of a version that is yet to come. Tests of upgrades say so in its environment. Only programs
+/// that are built with the tests look there: the feature is a dev-dependency's.
+fn is_of_next_version() -> bool {
+    cfg!(feature = "next-format") && std::env::var_os("RCBOX_TEST_NEXT_FORMAT").is_some()
+}
 
 /// Exit code for a wrong command line; 1 is for everything that fails later.
 pub const EXIT_USAGE: u8 = 2;

@@ -7,7 +7,7 @@ use wire::locator::{Locator, parse_list};
 
 /// Where a coordinator listens for members, relative to its client port.
 pub const MEMBER_PORT_OFFSET: u16 = 100;
-/// Where a shard's backup listens for other servers, relative to the shard's client port.
+/// Where a shard listens for other servers, relative to its client port.
 pub const PEER_PORT_OFFSET: u16 = 100;
 /// Where it serves the admin API.
 pub const ADMIN_PORT_OFFSET: u16 = 200;
@@ -79,7 +79,8 @@ pub fn tcp_listen_address(lists: &[String]) -> Result<SocketAddrV4, String> {
     }
 }
 
-/// `tcp`, a locator that others are told, and beside it those of ports for datagrams: as `given` has them, or as they are bound.
+/// `tcp`, a locator that others are told, and beside it those of ports for datagrams: as `given` has them, `offset` beyond the ports that are there, or as
+/// they are bound.
 ///
 /// # Errors
 /// A port is bound to all addresses, and nothing says under which others reach it.
@@ -88,6 +89,7 @@ pub fn with_fast(
     given: Option<&str>,
     bound: &[String],
     index: u16,
+    offset: u16,
 ) -> Result<String, String> {
     let given = given.map(parse_list).transpose();
     let given = given.map_err(|error| format!("--advertise: {error}"))?;
@@ -99,7 +101,7 @@ pub fn with_fast(
             .iter()
             .position(|one| one.protocol() == bound.protocol());
         let told = match alike {
-            Some(at) => moved(&given.remove(at), &bound, index)?,
+            Some(at) => moved(&given.remove(at), &bound, index, offset)?,
             None => reachable(&bound, tcp)?,
         };
         all.push(';');
@@ -114,13 +116,13 @@ pub fn with_fast(
 }
 
 /// A locator that was given, with the port of this shard.
-fn moved(given: &Locator, bound: &Locator, index: u16) -> Result<String, String> {
+fn moved(given: &Locator, bound: &Locator, index: u16, offset: u16) -> Result<String, String> {
     let text = |error: wire::locator::LocatorError| format!("--advertise: {error}");
     let (host, port) = given.host_and_port().map_err(text)?;
     let (_, bound_port) = bound.host_and_port().map_err(text)?;
     let port = match port {
         0 => bound_port,
-        port => offset_port(port, index)?,
+        port => offset_port(offset_port(port, index)?, offset)?,
     };
     let mac = given.option("mac").or(bound.option("mac"));
     let mac = mac.map(|mac| format!("mac={mac},")).unwrap_or_default();
@@ -299,21 +301,29 @@ mod tests {
         ];
         let tcp = "tcp:host=10.0.0.2,port=12101";
         assert_eq!(
-            with_fast(tcp, None, &bound, 1).unwrap(),
+            with_fast(tcp, None, &bound, 1, 0).unwrap(),
             "tcp:host=10.0.0.2,port=12101;fast+udp:host=10.0.0.2,port=12101;\
              fast+dpdk:host=10.0.1.2,mac=02:00:00:00:00:01,port=12248"
         );
         let given = "tcp:host=10.9.0.2,port=12100;fast+udp:host=10.9.0.2,port=500;fast+dpdk:host=10.9.1.2,port=0";
         assert_eq!(
-            with_fast(tcp, Some(given), &bound, 1).unwrap(),
+            with_fast(tcp, Some(given), &bound, 1, 0).unwrap(),
             "tcp:host=10.0.0.2,port=12101;fast+udp:host=10.9.0.2,port=501;\
              fast+dpdk:host=10.9.1.2,mac=02:00:00:00:00:01,port=12248"
         );
-        let error = with_fast("tcp:host=name,port=1", None, &bound, 0).unwrap_err();
+        let peers = bound
+            .clone()
+            .map(|locator| locator.replace("port=12", "port=13"));
+        assert_eq!(
+            with_fast("tcp:host=10.0.0.2,port=12201", Some(given), &peers, 1, 100).unwrap(),
+            "tcp:host=10.0.0.2,port=12201;fast+udp:host=10.9.0.2,port=601;\
+             fast+dpdk:host=10.9.1.2,mac=02:00:00:00:00:01,port=13248"
+        );
+        let error = with_fast("tcp:host=name,port=1", None, &bound, 0, 0).unwrap_err();
         assert!(error.contains("--advertise"), "{error}");
-        let error = with_fast(tcp, Some(given), &[], 0).unwrap_err();
+        let error = with_fast(tcp, Some(given), &[], 0, 0).unwrap_err();
         assert!(error.contains("no -L is of this protocol"), "{error}");
-        assert_eq!(with_fast(tcp, None, &[], 0).unwrap(), tcp);
+        assert_eq!(with_fast(tcp, None, &[], 0, 0).unwrap(), tcp);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! How memory is taken from the kernel and given back.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -26,26 +28,49 @@ const PAUSES: u32 = 4;
 pub fn commit_ahead(
     ranges: impl IntoIterator<Item = Range<*const u8>>,
     pages: HugePages,
-) -> Result<(), String> {
+) -> Result<Arc<ToCommit>, String> {
     let ranges: Vec<_> = ranges
         .into_iter()
         .map(|range| whole_huge_pages(range.start.addr()..range.end.addr()))
         .collect();
+    let bytes = ranges.iter().map(|range| range.len() as u64).sum();
+    let left = Arc::new(ToCommit(AtomicU64::new(bytes)));
+    let told = Arc::clone(&left);
     let commit = move || {
         let result = ranges
             .into_iter()
-            .try_for_each(|range| commit(range, pages));
+            .try_for_each(|range| commit(range, pages, &told));
         match result {
             Ok(()) => tracing::debug!("memory is committed"),
             // Kernels before 5.14; the memory is then committed as it is touched.
             Err(error) => tracing::debug!("memory cannot be committed ahead of its use: {error}"),
         }
+        told.end();
     };
     std::thread::Builder::new()
         .name("memory".to_owned())
         .spawn(commit)
-        .map(drop)
+        .map(|_| left)
         .map_err(|error| format!("cannot start a thread: {error}"))
+}
+
+/// How much memory is still to be committed ahead of its use.
+#[derive(Debug)]
+pub struct ToCommit(AtomicU64);
+
+impl ToCommit {
+    /// 0 once all is, or cannot be.
+    pub fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn committed(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }
 
 fn whole_huge_pages(range: Range<usize>) -> Range<usize> {
@@ -53,7 +78,7 @@ fn whole_huge_pages(range: Range<usize>) -> Range<usize> {
     start..(range.end - range.end % HUGE_PAGE_BYTES).max(start)
 }
 
-fn commit(range: Range<usize>, pages: HugePages) -> Result<(), Errno> {
+fn commit(range: Range<usize>, pages: HugePages, left: &ToCommit) -> Result<(), Errno> {
     // A wish: without huge pages, small ones are committed.
     let _ = match pages {
         HugePages::Off => advise(range.clone(), Advice::LinuxNoHugepage),
@@ -64,6 +89,7 @@ fn commit(range: Range<usize>, pages: HugePages) -> Result<(), Errno> {
         let end = range.end.min(start + STEP_BYTES);
         let begun = Instant::now();
         advise(start..end, Advice::LinuxPopulateWrite)?;
+        left.committed((end - start) as u64);
         std::thread::sleep(begun.elapsed() * PAUSES);
     }
     Ok(())
@@ -90,5 +116,37 @@ pub fn give_back_at_once() {
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, RETURN_BYTES);
         libc::mallopt(libc::M_ARENA_MAX, ARENAS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_to_commit_counts_down_to_nothing() {
+        let memory = vec![0_u8; 4 * HUGE_PAGE_BYTES];
+        let range =
+            whole_huge_pages(memory.as_ptr_range().start.addr()..memory.as_ptr_range().end.addr());
+        let left = ToCommit(AtomicU64::new(range.len() as u64 + 1));
+        assert!(range.len() >= 3 * HUGE_PAGE_BYTES);
+        if commit(range, HugePages::Off, &left).is_err() {
+            return println!("NOT TESTED: this kernel commits no memory ahead of its use");
+        }
+        assert_eq!(left.bytes(), 1);
+        left.end();
+        assert_eq!(left.bytes(), 0);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_committed_is_not_waited_for() {
+        let nowhere = std::ptr::without_provenance::<u8>(HUGE_PAGE_BYTES);
+        let nothing_there = nowhere..nowhere.wrapping_add(HUGE_PAGE_BYTES);
+        let left = commit_ahead([nothing_there], HugePages::Off).expect("a thread");
+        let begun = Instant::now();
+        while left.bytes() > 0 {
+            assert!(begun.elapsed().as_secs() < 60, "it is waited for");
+            std::thread::yield_now();
+        }
     }
 }

@@ -210,6 +210,11 @@ pub fn of_reactor(counters: &Counters) -> Vec<Sample> {
             counters.closed_by_bound,
         ),
         counter(
+            "messages_delayed_by_bound",
+            "Long messages that waited because others from their address had all buffers that are for one address",
+            counters.messages_delayed,
+        ),
+        counter(
             "messages_received",
             "Messages that came in",
             counters.frames_in,

@@ -19,7 +19,8 @@ impl Replicator {
         let is_open_head = segment.role == Role::Head && !segment.is_closed;
         // An open head gets all of its replicas at once, and never another one. (It is asked for with every append: nothing is allocated.)
         let has_all = !segment.is_settled && segment.replicas.len() >= self.config.replicas;
-        if has_all || is_open_head && !is_first {
+        // An open side segment gets its replicas when it is closed: which backups stay may be another matter then.
+        if has_all || is_open_head && !is_first || !segment.is_awaited() {
             return;
         }
         // While somebody waits for it, replicas on backups that are drained are as good as others.

@@ -614,10 +614,10 @@ impl Replicator {
                 if self.is_finished(&self.segments[&id]) {
                     self.unfinished.remove(&id);
                 } else if self.is_on_draining(id) && log.segment(id).is_none() {
-                    log.leave_out_soon();
+                    log.leave_out_soon(id);
                 }
             } else if log.segment(id).is_none() {
-                log.leave_out_soon();
+                log.leave_out_soon(id);
             }
         }
         // The next pump goes on behind these.

@@ -1,42 +1,14 @@
 //! A write to a log with replicas asks the allocator for nothing, neither at its master nor at its backups: counted, not believed.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use backup::{Backup, Scope, Storage, StorageError};
 use master::{Channel, Identity};
 use server::{BackupConfig, Config, Output, Server};
+use test_memory::allocations;
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{self, TabletRange, ToCoordinator, ToShard, Welcome, coordinator, shard};
 use wire::rpc::{Lease, RejectRules, WriteRequest};
 use wire::time::Time;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
-
-// SAFETY: everything is passed on to the system's allocator as it came; counting touches no memory of the caller.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are the system allocator's requirements.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const SEGMENT_BYTES: u32 = 2 << 20;
 const FRAMES: u32 = 20;
@@ -144,6 +116,7 @@ impl Node {
             coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
             build_version: "test".to_owned(),
             backup_locator: String::new(),
+            peer_locator: String::new(),
             domain: String::new(),
         };
         Node {

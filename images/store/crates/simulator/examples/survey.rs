@@ -10,7 +10,7 @@ use simulator::{Options, Profile, run};
 use wire::bugs::Bug;
 
 /// Bugs of what only datagrams meet.
-const FAST: &[Bug] = &[Bug::CleanLent, Bug::HandOverAgain];
+const FAST: &[Bug] = &[Bug::CleanLent, Bug::HandOverAgain, Bug::AdmitWithoutRoom];
 
 /// The bug, and the seeds that can meet it.
 const BUGS: &[(Bug, Profile)] = &[
@@ -41,8 +41,12 @@ const BUGS: &[(Bug, Profile)] = &[
     (Bug::ReadAfterStop, Profile::Migrating),
     (Bug::FinalizeTooEarly, Profile::Upgrade),
     (Bug::FreeDrainedReplicaEarly, Profile::Draining),
+    (Bug::LeaveUnusedEnds, Profile::Quiet),
+    (Bug::EarlyEndsCostRoom, Profile::Quiet),
+    (Bug::ObeyFewerCopies, Profile::Quiet),
     (Bug::CleanLent, Profile::Any),
     (Bug::HandOverAgain, Profile::Any),
+    (Bug::AdmitWithoutRoom, Profile::Any),
 ];
 
 /// What the seed says of the bug, its first line.
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         (None, Profile::Migrating),
         (None, Profile::Upgrade),
         (None, Profile::Draining),
+        (None, Profile::Quiet),
     ];
     let all = sound.into_iter().chain(planted);
     let name = |bug: Option<Bug>| bug.map_or("None".to_owned(), |bug| format!("{bug:?}"));

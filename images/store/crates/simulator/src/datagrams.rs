@@ -70,7 +70,7 @@ pub fn place(address: SocketAddrV4) -> (usize, Host) {
 /// Whether a seed has datagrams, and how they fare. Values may be longer then, so that they are lent.
 pub fn draw(seed: u64, options: &Options, scenario: &mut Scenario) -> Option<Datagrams> {
     let mut random = Random::new(seed.rotate_left(24) ^ !2);
-    let is_usual = options.profile == Profile::Any && !options.has_bug();
+    let is_usual = options.profile == Profile::Any && !options.has_bug() && !scenario.is_quiet;
     let is_drawn = random.chance(SEEDS_PER_MILLE) && is_usual;
     if !options.fast && !is_drawn {
         return None;
@@ -89,7 +89,7 @@ pub fn draw(seed: u64, options: &Options, scenario: &mut Scenario) -> Option<Dat
         scenario.operations_per_client = scenario.operations_per_client.max(200);
     }
     let max_delay = scenario.network.max_delay;
-    let fast = FastScenario {
+    let mut fast = FastScenario {
         kinds: random.between(1, 2) as usize,
         config: Config {
             datagram_bytes: match is_tight {
@@ -120,6 +120,10 @@ pub fn draw(seed: u64, options: &Options, scenario: &mut Scenario) -> Option<Dat
         },
         faults: random.between(1, 40),
     };
+    // Full as soon as a few requests of several packets arrive; there is room for few slots, too.
+    if Random::new(seed.rotate_left(24) ^ !3).chance(250) {
+        (fast.config.slots, fast.config.buffer_bytes) = (2, 64 << 10);
+    }
     scenario.fast = Some(fast);
     Some(Datagrams {
         random,

@@ -25,20 +25,26 @@ pub struct Drains {
 }
 
 impl Drains {
-    /// In one of four seeds with replicas. Not where what the coordinators have noted is lost: who has seen a member drained before that has to look again,
+    /// In one of four seeds with replicas, and in half of the quiet lives. Not where what the coordinators have noted is lost: who has seen a member drained before that has to look again,
     /// and disks are lost by another count.
     pub fn draw(seed: u64, profile: Profile, scenario: &Scenario, disasters: &Disasters) -> Drains {
         let mut random = Random::new(seed.rotate_left(32) ^ !0);
         let happen = match profile {
+            _ if scenario.is_quiet => random.chance(500),
             Profile::Draining => true,
             Profile::Any
             | Profile::Replicated
             | Profile::Migrating
             | Profile::FailOver
             | Profile::Upgrade => random.chance(250),
-            Profile::Rebuilding | Profile::Overwriting => false,
+            Profile::Rebuilding | Profile::Overwriting | Profile::Unreplicated | Profile::Quiet => {
+                false
+            }
         };
-        let interval = *random.pick(&[30 * MILLI, 100 * MILLI, 400 * MILLI]);
+        let interval = match scenario.is_quiet {
+            true => 10 * SECOND,
+            false => *random.pick(&[30 * MILLI, 100 * MILLI, 400 * MILLI]),
+        };
         let is_possible = scenario.replicated.is_some() && !disasters.happen();
         Drains {
             interval: if happen && is_possible { interval } else { 0 },
@@ -60,9 +66,14 @@ impl World {
         }
     }
 
-    /// Something happens to a member; the coordinator sees to the rest.
+    /// Something happens to a member, now and again later.
     pub fn drain(&mut self) {
         self.plan_drain();
+        self.drain_or_take_back();
+    }
+
+    /// Something happens to a member; the coordinator sees to the rest.
+    pub(crate) fn drain_or_take_back(&mut self) {
         let members = self.known_members();
         if members.is_empty() || self.is_only_late() {
             return;
@@ -85,6 +96,10 @@ impl World {
             (Some(_), 40..50) => self.end_drain(&member.name),
             _ => {}
         }
+    }
+
+    pub(crate) fn has_drains(&self) -> bool {
+        self.drains.interval > 0
     }
 
     /// As the coordinator shows them.

@@ -102,6 +102,10 @@ pub enum Event {
     Drain,
     /// Settings are changed.
     Tune,
+    /// An operator gives orders while this server is away, if it still is.
+    OrderWhileAway(usize),
+    /// What logs, and copies of logs, must be like at any time is looked at.
+    Look,
     /// Backups are late while the API server is away.
     Late,
     Strike(Between),

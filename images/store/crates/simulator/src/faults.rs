@@ -5,6 +5,7 @@ use backup::BLOCK_BYTES;
 use crate::leaders::coordinator_host;
 use crate::network::Host;
 use crate::ports::Ports;
+use crate::processes::whose;
 use crate::scenario::Replicated;
 use crate::scenario::{MICRO, MILLI, SECOND};
 use crate::server::{Dies, ShardNode};
@@ -23,6 +24,8 @@ impl World {
             self.faults_left -= 1;
             if self.is_put_back() {
                 self.coordinator_fault();
+            } else if self.scenario.is_quiet {
+                self.quiet_fault();
             } else if !self.damage_if_safe() {
                 self.some_fault();
             }
@@ -367,7 +370,12 @@ impl World {
         if self.scenario.replicated.is_some() {
             self.history.move_tablets(self.now);
         } else {
-            self.history.lose(self.now, &name);
+            if self.history.has_come_to(&name) {
+                self.coverage
+                    .hit("servers without copies lost that tablets had come to");
+            }
+            let servers = shards.iter().map(whose).collect();
+            self.history.lose(self.now, &name, servers);
         }
         let most = *self.random.pick(&[10 * MILLI, 300 * MILLI, 4 * SECOND]);
         let after = self.random.between(MILLI, most);
@@ -471,6 +479,8 @@ impl World {
         coverage.add("increments", stats.increments);
         coverage.add("results answered from record", stats.duplicates);
         coverage.add("log segments cleaned", stats.segments_cleaned);
+        let closed_early = shard.core.shard().room().closed_early;
+        coverage.add("segments closed before they were full", closed_early);
         let report = shard.core.shard().replication_report();
         let last_resorts = report.map_or(0, |report| report.last_resorts);
         coverage.add(

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::hash::key_hash;
-use wire::ids::TableId;
+use wire::ids::{ServerId, TableId};
+use wire::member::TabletRange;
 use wire::rpc::RejectRules;
 use wire::status::Status;
 
@@ -76,7 +77,38 @@ pub enum Ending {
     Nothing,
 }
 
-/// Where a table's keys live, for as long as it exists: tablets never leave their member in this version.
+/// A server of one store, whose id another store may give out again.
+pub type Who = (u64, ServerId);
+
+/// What becomes of what is in no more than one server's memory.
+#[derive(Debug)]
+enum Fate {
+    /// The process of this member ends, with these servers.
+    Lost {
+        member: String,
+        servers: Vec<Who>,
+    },
+    Moved(HandOver),
+}
+
+/// A tablet is another server's from now on.
+#[derive(Clone, Debug)]
+pub struct HandOver {
+    pub tablet: TabletRange,
+    pub source: Who,
+    pub target: Who,
+    /// Of the target.
+    pub member: String,
+}
+
+impl HandOver {
+    fn holds(&self, table: TableId, hash: u64) -> bool {
+        let tablet = &self.tablet;
+        tablet.table_id == table.0 && (tablet.start_key_hash..=tablet.end_key_hash).contains(&hash)
+    }
+}
+
+/// Where a table's keys lived at first.
 #[derive(Clone, Debug)]
 struct Placement {
     /// Last hash of each range, and the member that has it.
@@ -95,8 +127,8 @@ pub struct History {
     placements: BTreeMap<TableId, Placement>,
     /// When tablets may have begun to move, in parts, from a server to others.
     moves: Vec<u64>,
-    /// Members that lost everything, and when.
-    losses: Vec<(u64, String)>,
+    /// In stores without copies: what happened to whose memory, and when, in order.
+    fates: Vec<(u64, Fate)>,
     /// When the store was made again, and the least version of what was written afterwards.
     rebuilds: Vec<(u64, u64)>,
 }
@@ -112,8 +144,21 @@ impl History {
         self.placements.entry(table).or_insert(Placement { ranges });
     }
 
-    pub fn lose(&mut self, now: u64, member: &str) {
-        self.losses.push((now, member.to_owned()));
+    /// The process of a member ends, and with it what these servers of its hold.
+    pub fn lose(&mut self, now: u64, member: &str, servers: Vec<Who>) {
+        let member = member.to_owned();
+        self.fates.push((now, Fate::Lost { member, servers }));
+    }
+
+    /// The coordinator has noted that a tablet is another server's.
+    pub fn hand_over(&mut self, now: u64, moved: HandOver) {
+        self.fates.push((now, Fate::Moved(moved)));
+    }
+
+    /// Whether a tablet has ever come to this member.
+    pub fn has_come_to(&self, member: &str) -> bool {
+        let mut fates = self.fates.iter();
+        fates.any(|(_, fate)| matches!(fate, Fate::Moved(moved) if moved.member == member))
     }
 
     pub fn rebuild(&mut self, now: u64, least_version: u64) {
@@ -148,7 +193,7 @@ impl History {
     /// Whether a tablet of the table was ever split, or a server has lost its tablets since then: a scan may see an object twice.
     pub fn may_repeat(&self, table: TableId, since: u64) -> bool {
         self.splits.contains_key(&table)
-            || self.losses.iter().any(|&(at, _)| at >= since)
+            || self.fates.iter().any(|&(at, _)| at >= since)
             || !self.moves.is_empty()
     }
 
@@ -192,12 +237,45 @@ impl History {
         found
     }
 
+    /// When this key was lost with the process that had it.
     fn crashes_of(&self, table: TableId, key: &[u8]) -> Vec<u64> {
-        let Some(member) = self.member_of(table, key) else {
+        let Some(mut owner) = self.member_of(table, key) else {
             return Vec::new();
         };
-        let its = self.losses.iter().filter(|(_, lost)| lost == member);
-        its.map(|&(at, _)| at).collect()
+        let hash = key_hash(table, key);
+        let mut crashes = Vec::new();
+        for (position, (at, fate)) in self.fates.iter().enumerate() {
+            let (before, after) = self.fates.split_at(position);
+            match fate {
+                Fate::Lost { member, servers } if member == owner => {
+                    // Its last word may be on its way: that it has stopped, and the target has everything.
+                    let saved = after.iter().find_map(|(_, later)| match later {
+                        Fate::Moved(moved)
+                            if servers.contains(&moved.source) && moved.holds(table, hash) =>
+                        {
+                            Some(moved)
+                        }
+                        _ => None,
+                    });
+                    match saved {
+                        Some(moved) => owner = &moved.member,
+                        None => crashes.push(*at),
+                    }
+                }
+                Fate::Moved(moved) if moved.holds(table, hash) => {
+                    owner = &moved.member;
+                    // The coordinator does not know yet that the target is dead.
+                    let is_target = |servers: &[Who]| servers.contains(&moved.target);
+                    let mut before = before.iter();
+                    if before.any(|(_, fate)| matches!(fate, Fate::Lost { servers, .. } if is_target(servers)))
+                    {
+                        crashes.push(*at);
+                    }
+                }
+                Fate::Lost { .. } | Fate::Moved(_) => {}
+            }
+        }
+        crashes
     }
 }
 
@@ -316,9 +394,9 @@ mod tests {
         history.arrive(15, 1, TABLE, b"k", Change::Write);
         history.arrive(15, 2, TABLE, b"k", Change::Increment);
         history.call(record);
-        history.lose(20, "a");
-        history.lose(40, "a");
-        history.lose(25, "b");
+        history.lose(20, "a", Vec::new());
+        history.lose(40, "a", Vec::new());
+        history.lose(25, "b", Vec::new());
         let operations = &history.by_key()[&(TABLE, b"k".to_vec())];
         let (losses, others): (Vec<_>, Vec<_>) = operations
             .iter()

@@ -60,13 +60,11 @@ impl Default for Lateness {
 impl World {
     /// Decides whether the seed is about that. Chance has its own source here.
     pub fn plan_lateness(&mut self, seed: u64) {
+        self.lateness.random = Random::new(seed.rotate_left(16) ^ !0);
         if self.scenario.fail_over.is_none() || !is_late(seed) {
             return;
         }
-        self.lateness = Lateness {
-            stage: Stage::Awaited,
-            random: Random::new(seed.rotate_left(16) ^ !0),
-        };
+        self.lateness.stage = Stage::Awaited;
         let after = self.lateness.random.between(SECOND, 2 * SECOND);
         self.schedule_in(after, Event::Late);
     }
@@ -152,7 +150,7 @@ impl World {
     }
 
     /// A connection between a master and a backup stalls, or breaks.
-    fn trouble_of_peers(&mut self, after: u64) {
+    pub(crate) fn trouble_of_peers(&mut self, after: u64) {
         let sides = self.sides_of(|party| matches!(party, Party::ShardPeer { .. }));
         if sides.is_empty() {
             return;

@@ -34,17 +34,18 @@ pub struct Migrations {
 }
 
 impl Migrations {
-    /// Half of the seeds with replicas have them.
+    /// Half of the seeds have them, but for those in which no tablet can move.
     pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Migrations {
         let mut random = Random::new(!seed);
         let happen = match profile {
+            _ if scenario.is_quiet => false,
             Profile::Any | Profile::FailOver | Profile::Rebuilding => random.chance(500),
-            Profile::Migrating => true,
+            Profile::Migrating | Profile::Unreplicated => true,
             Profile::Upgrade | Profile::Draining => random.chance(500),
-            Profile::Replicated | Profile::Overwriting => false,
+            Profile::Replicated | Profile::Overwriting | Profile::Quiet => false,
         };
         let interval = *random.pick(&[10 * MILLI, 100 * MILLI, 100 * MILLI, SECOND]);
-        let happen = happen && scenario.replicated.is_some();
+        let happen = happen && scenario.can_migrate();
         Migrations {
             interval: if happen { interval } else { 0 },
             balancing: draw_balancing(&mut random, happen),
@@ -70,6 +71,7 @@ fn draw_balancing(random: &mut Random, happen: bool) -> Balancing {
         interval: Duration::from_nanos(interval),
         rest: Duration::from_nanos(rest),
         pause: Duration::from_nanos(interval),
+        longest_pause: Duration::from_nanos(8 * interval),
         rules: BalancingRules {
             min_bytes: 200,
             min_capacity_percent: 0,

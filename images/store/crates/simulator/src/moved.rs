@@ -11,10 +11,12 @@ use wire::opcode::Opcode;
 use wire::rpc::{self, IncrementRequest, ReadRequest, RemoveRequest, WriteRequest};
 use wire::status::Status;
 
+use crate::history::HandOver;
+
 #[derive(Debug, Default)]
 pub struct Moved {
-    /// Whose connection it is, as its welcome said, and the term of the leader that said so.
-    servers: BTreeMap<u64, (ServerId, u64)>,
+    /// Whose connection it is, as its welcome said.
+    servers: BTreeMap<u64, Welcomed>,
     /// The latest of which anybody was welcomed. What leaders before it still say counts no more, and may be overtaken.
     term: u64,
     /// Sources and tablets of migrations.
@@ -27,18 +29,38 @@ pub struct Moved {
     asked: BTreeSet<ReplyTo>,
 }
 
+#[derive(Clone, Debug)]
+struct Welcomed {
+    cluster_id: u64,
+    server: ServerId,
+    /// Of the leader that said so.
+    term: u64,
+    member: String,
+}
+
 impl Moved {
-    /// The coordinator sends something.
-    pub fn ordered(&mut self, connection: u64, message: &ToShard) {
+    /// The coordinator sends something to a process of this member. Answers with a tablet that is another server's by this.
+    pub fn ordered(
+        &mut self,
+        connection: u64,
+        member: &str,
+        message: &ToShard,
+    ) -> Option<HandOver> {
         let known = self.servers.get(&connection);
-        let server = known.filter(|(_, term)| *term >= self.term);
-        let server = server.map(|(server, _)| *server);
+        let known = known.filter(|known| known.term >= self.term).cloned();
+        let server = known.as_ref().map(|known| known.server);
         match (&message.kind, server) {
             (Some(Kind::Welcome(welcome)), _) => {
                 let server = ServerId(welcome.server_id);
                 let term = welcome.position.map_or(0, |position| position.term);
                 self.term = self.term.max(term);
-                self.servers.insert(connection, (server, term));
+                let welcomed = Welcomed {
+                    cluster_id: welcome.cluster_id,
+                    server,
+                    term,
+                    member: member.to_owned(),
+                };
+                self.servers.insert(connection, welcomed);
                 self.has_again(server, &welcome.tablets);
             }
             (Some(Kind::MigrateOut(order)), Some(source)) => {
@@ -49,6 +71,12 @@ impl Moved {
                 if let Some((source, tablet)) = self.ordered.remove(&migration.migration_id) {
                     self.gone.entry(source).or_default().push(tablet);
                     self.has_again(target, &[tablet]);
+                    return known.map(|known| HandOver {
+                        tablet,
+                        source: (known.cluster_id, source),
+                        target: (known.cluster_id, target),
+                        member: known.member,
+                    });
                 }
             }
             (Some(Kind::Recover(order)), _) => {
@@ -62,6 +90,7 @@ impl Moved {
             }
             _ => {}
         }
+        None
     }
 
     fn has_again(&mut self, server: ServerId, tablets: &[TabletRange]) {

@@ -8,7 +8,7 @@ use wire::rpc::{self, IncrementRequest, RemoveRequest, WriteRequest};
 use wire::status::Status;
 
 use crate::describe::describe;
-use crate::world::{World, host_name};
+use crate::world::{Party, World, host_name};
 
 impl World {
     /// Counts what is sent again.
@@ -77,7 +77,7 @@ impl World {
     pub fn note_order(&mut self, host: u32, connection: u64, message: &ToShard) {
         self.deposed.ordered(message);
         self.note_format(message);
-        self.moved.ordered(connection, message);
+        self.note_hand_over(connection, message);
         if let Some(member::coordinator::Kind::MigrateOut(_)) = &message.kind {
             self.coverage.hit("migrations begun");
             // A scan may see an object on both sides.
@@ -93,6 +93,20 @@ impl World {
                 &message.encode_to_vec(),
                 || format!("{message:?}"),
             );
+        }
+    }
+
+    /// Without copies it matters which process had a tablet when it died.
+    fn note_hand_over(&mut self, connection: u64, message: &ToShard) {
+        let member = match self.parties.get(&(connection, 0)) {
+            Some(Party::ShardLink { server, .. }) => self.servers[*server].name.as_str(),
+            // Its process is dead already.
+            _ => "",
+        };
+        let moved = self.moved.ordered(connection, member, message);
+        if let Some(moved) = moved.filter(|_| self.scenario.replicated.is_none()) {
+            self.coverage.hit("migrations ended without copies");
+            self.history.hand_over(self.now, moved);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use coordinator::Coordinator;
 use master::{LogPosition, Session};
-use prost::Message;
 use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::locator::{Locator, parse_list};
 use wire::member::{self, ToCoordinator, ToShard};
@@ -112,6 +111,7 @@ impl World {
                     (": given up after", "migrations given up"),
                     ("and its share is", "migrations begun for evenness"),
                     ("is cut, to be moved in parts", "tablets cut to be moved"),
+                    ("are one again", "tablets made one again"),
                 ] {
                     if text.contains(mark) {
                         self.coverage.hit(what);
@@ -183,7 +183,7 @@ impl World {
     }
 
     pub fn coordinator_message(&mut self, process: usize, connection: u64, payload: &[u8]) {
-        let message = match ToCoordinator::decode(payload) {
+        let message = match ToCoordinator::decode_bounded(payload) {
             Ok(message) => message,
             Err(error) => return self.fail(format!("a shard's message is malformed: {error}")),
         };
@@ -405,7 +405,7 @@ impl World {
     }
 
     pub fn shard_message(&mut self, server: usize, shard: usize, payload: &[u8]) {
-        let message = match ToShard::decode(payload) {
+        let message = match ToShard::decode_bounded(payload) {
             Ok(message) => message,
             Err(error) => return self.fail(format!("an order is malformed: {error}")),
         };
@@ -733,7 +733,7 @@ impl World {
 }
 
 /// The store that a shard is in, and its id there.
-fn whose(node: &ShardNode) -> (u64, ServerId) {
+pub fn whose(node: &ShardNode) -> (u64, ServerId) {
     (node.core.hello().cluster_id, node.core.shard().server_id())
 }
 

@@ -251,10 +251,15 @@ impl World {
             let event = port_here
                 .endpoint
                 .receive(now, from, &bytes, &mut port_here.outbox);
+            let is_within_bounds = port_here.endpoint.is_within_bounds();
             if let Some(event) = event {
                 self.fast_event(owner, port, event);
             }
             self.hand_over_waiting(owner, port);
+            if !is_within_bounds {
+                return self
+                    .fail("requests that arrive have more memory than is for them".to_owned());
+            }
         }
     }
 

@@ -49,19 +49,24 @@ impl Options {
 /// What kind of runs seeds stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Profile {
-    /// Half of the logs have replicas; one seed in twenty is of [`Profile::FailOver`], one of [`Profile::Upgrade`], and one of [`Profile::Rebuilding`].
+    /// Half of the logs have replicas; one seed in twenty is of [`Profile::FailOver`], one of [`Profile::Upgrade`], and one of [`Profile::Rebuilding`]; one in fifty is of
+    /// [`Profile::Quiet`].
     #[default]
     Any,
     /// All of them have.
     Replicated,
     /// They have, and tablets are moved between servers all the time.
     Migrating,
+    /// None has, and tablets move all the time.
+    Unreplicated,
     /// They have, tablets move, and members are drained and undrained.
     Draining,
     /// They have, on disks of the size that servers choose by themselves, and clients overwrite until each disk was filled [`OVERWRITES`] times.
     Overwriting,
     /// They have, and coordinators take over from each other.
     FailOver,
+    /// They have, on members that are restarted again and again, while clients do little and operators give orders.
+    Quiet,
     /// They have, and processes are of builds that read different formats.
     Upgrade,
     /// They have, and stores are made again from their disks alone.
@@ -71,6 +76,10 @@ pub enum Profile {
 /// Of so many seeds of the usual kind, one has coordinators that take over from each other, another one has processes of different builds, and in a third one
 /// stores are made again from their disks.
 const SPECIAL_OF: u64 = 20;
+
+/// One in so many has a quiet life, which is long: seed 3, and so on; none of those above.
+const QUIET_OF: u64 = 50;
+const QUIET: u64 = 3;
 
 /// What came out.
 #[derive(Clone, Debug)]
@@ -93,7 +102,9 @@ pub fn run(seed: u64, options: Options) -> Report {
     let mut random = Random::new(seed);
     let is_special = |number| options.profile == Profile::Any && seed % SPECIAL_OF == number;
     let is_upgrading = is_special(SPECIAL_OF / 2);
+    let is_quiet = options.profile == Profile::Any && seed % QUIET_OF == QUIET;
     let mut scenario = match options.profile {
+        Profile::Any if is_quiet => Scenario::draw_quiet(&mut random),
         Profile::Any if is_special(SPECIAL_OF - 1) => Scenario::draw_fail_over(&mut random),
         Profile::Any if is_upgrading => Scenario::draw_upgrading(&mut random),
         Profile::Any if is_special(SPECIAL_OF * 3 / 4) => Scenario::draw_rebuilding(&mut random),
@@ -102,9 +113,11 @@ pub fn run(seed: u64, options: Options) -> Report {
         Profile::FailOver => Scenario::draw_fail_over(&mut random),
         Profile::Replicated => Scenario::draw_replicated(&mut random),
         Profile::Migrating => Scenario::draw_migrating(&mut random),
+        Profile::Unreplicated => Scenario::draw_unreplicated(&mut random),
         Profile::Rebuilding => Scenario::draw_rebuilding(&mut random),
         Profile::Draining => Scenario::draw_draining(&mut random),
         Profile::Overwriting => Scenario::draw_overwriting(&mut random),
+        Profile::Quiet => Scenario::draw_quiet(&mut random),
     };
     #[cfg(feature = "planted-bugs")]
     wire::bugs::plant(options.bug);

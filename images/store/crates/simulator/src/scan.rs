@@ -279,12 +279,12 @@ mod tests {
         let mut history = History::default();
         assert!(twice(&mut history).is_err());
         history.split(5, TableId(8));
-        history.lose(9, "before the scan");
+        history.lose(9, "before the scan", Vec::new());
         assert!(twice(&mut history).is_err());
         history.split(5, TABLE);
         assert_eq!(twice(&mut history), Ok(1));
         let mut history = History::default();
-        history.lose(11, "a");
+        history.lose(11, "a", Vec::new());
         assert_eq!(twice(&mut history), Ok(1));
     }
 }

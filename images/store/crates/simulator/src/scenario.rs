@@ -86,12 +86,20 @@ pub struct Scenario {
     pub fast: Option<FastScenario>,
     /// Clients go on until every disk was overwritten so often that it is no question of its size any more.
     pub is_overwriting: bool,
+    /// A long life in which little happens but restarts.
+    pub is_quiet: bool,
 }
 
 impl Scenario {
     /// Whether the simulation decides when logs are durable.
     pub fn is_gated(&self) -> bool {
         self.replicated.is_none() && matches!(self.durable, Durable::Later(_))
+    }
+
+    /// Whether tablets can move. Of a log whose durability the simulation decides nobody says when side segments are durable, and a migration
+    /// into it does not end.
+    pub fn can_migrate(&self) -> bool {
+        !self.is_gated()
     }
 
     /// Half of the seeds have logs with replicas.
@@ -133,6 +141,21 @@ impl Scenario {
     pub fn draw_migrating(random: &mut Random) -> Scenario {
         let mut scenario = Scenario::draw_replicated(random);
         scenario.coordinator_keeps_state = true;
+        scenario.coordinator_crashes = random.chance(500);
+        scenario
+    }
+
+    /// Servers, and with them what they hold, come and go; the coordinator may die.
+    pub fn draw_unreplicated(random: &mut Random) -> Scenario {
+        let mut scenario = Scenario::draw_alone(random);
+        scenario.durable = Durable::AtOnce;
+        scenario.members = random.between(2, 4) as usize;
+        if scenario.lease_expires {
+            scenario.lease_expires = false;
+            scenario.fault_interval = SECOND;
+            scenario.silence_timeout = 3 * SECOND;
+        }
+        scenario.coordinator_keeps_state = random.chance(800);
         scenario.coordinator_crashes = random.chance(500);
         scenario
     }
@@ -290,6 +313,7 @@ impl Scenario {
             rebuilds: false,
             fast: None,
             is_overwriting: false,
+            is_quiet: false,
         }
     }
 }

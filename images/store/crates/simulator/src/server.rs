@@ -343,6 +343,10 @@ impl ServerNode {
                             port(FIRST_PEER_PORT)
                         )
                     }),
+                    peer_locator: match scenario.replicated {
+                        Some(_) => String::new(),
+                        None => format!("tcp:host={},port={}", self.name, port(FIRST_PEER_PORT)),
+                    },
                     domain: String::new(),
                 };
                 let config = server_config(scenario, self.boots, formats);

@@ -2,7 +2,7 @@
 //!
 //! Chance has its own source here: seeds in which nobody changes any are what they were before anybody could.
 
-use coordinator::SettingsOrder;
+use coordinator::{SettingsError, SettingsOrder, SpecVersion};
 use wire::member::{Settings, bounds};
 
 use crate::random::Random;
@@ -14,21 +14,42 @@ use crate::world::{Event, Phase, World};
 #[derive(Debug)]
 pub struct Tuning {
     random: Random,
+    /// Of orders that nobody should give, which change nothing: what other chance decides is as it would be without them.
+    of_errors: Random,
+    /// Version of the specification that asks for the present settings.
+    generation: i64,
+    /// The copies that it asks for; `None`: as many as servers were started with.
+    pub(crate) copies: Option<u32>,
     /// Between two changes, on average; 0: nobody changes anything.
     interval: u64,
 }
 
 impl Tuning {
-    /// In one of four seeds with replicas.
+    /// In one of four seeds with replicas, and in all quiet lives.
     pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Tuning {
         let mut random = Random::new(seed.rotate_left(16) ^ !1);
         let happens = random.chance(250) && profile != Profile::Overwriting;
         let interval = *random.pick(&[50 * MILLI, 200 * MILLI, SECOND]);
+        // There, settings change most often while a member is away.
+        let (happens, interval) = match scenario.is_quiet {
+            true => (true, 20 * SECOND),
+            false => (happens, interval),
+        };
         let is_possible = scenario.replicated.is_some();
         Tuning {
             interval: if happens && is_possible { interval } else { 0 },
             random,
+            of_errors: Random::new(seed.rotate_left(16) ^ !2),
+            generation: 0,
+            copies: None,
         }
+    }
+}
+
+fn spec_version(generation: i64) -> SpecVersion {
+    SpecVersion {
+        uid: "spec".to_owned(),
+        generation,
     }
 }
 
@@ -44,9 +65,14 @@ impl World {
         }
     }
 
-    /// Somebody changes his mind; at the end all is as servers were started.
+    /// Somebody changes his mind, now and again later.
     pub fn tune(&mut self) {
         self.plan_tuning();
+        self.change_settings();
+    }
+
+    /// Somebody changes his mind; at the end all is as servers were started.
+    pub(crate) fn change_settings(&mut self) {
         let settings = match self.phase {
             Phase::Load => self.draw_settings(),
             _ => Settings::default(),
@@ -54,27 +80,101 @@ impl World {
         let Some((_, core)) = self.leading() else {
             return;
         };
-        if self.is_only_late() || core.settings().is_same(&settings) {
+        let is_news = !core.settings().is_same(&settings);
+        if self.is_only_late() {
             return;
         }
+        self.order_by_mistake();
+        let Some((_, core)) = self.leading() else {
+            return;
+        };
+        if !is_news {
+            return;
+        }
+        let fewer_than = Some(core.copies_in_force().replicas);
+        self.tuning.generation += 1;
         let order = SettingsOrder {
             settings,
-            expected_cluster_id: 0,
+            asked_by: Some(spec_version(self.tuning.generation)),
+            fewer_than,
+            ..SettingsOrder::default()
         };
-        let mut set = None;
-        match self.leading_process() {
-            Some(process) => self.with_leader(process, |leader, _| {
-                set = Some(leader.set_settings(&order));
-            }),
-            None => self.with_coordinator(|core, _, out| {
-                set = Some(core.set_settings(&order, out));
-            }),
-        }
-        if let Some(Ok(_)) = set {
+        if let Some(Ok(_)) = self.set_settings(&order) {
             self.coverage.hit("settings changed");
+            self.tuning.copies = settings.replicas;
+            self.copies.begin_anew();
             if settings.replicas.is_some() {
                 self.coverage.hit("numbers of copies changed");
             }
+        }
+    }
+
+    fn set_settings(&mut self, order: &SettingsOrder) -> Option<Result<Settings, SettingsError>> {
+        let mut set = None;
+        match self.leading_process() {
+            Some(process) => self.with_leader(process, |leader, _| {
+                set = Some(leader.set_settings(order));
+            }),
+            None => self.with_coordinator(|core, _, out| {
+                set = Some(core.set_settings(order, out));
+            }),
+        }
+        set
+    }
+
+    /// An operator that is mistaken orders fewer copies: nothing changes.
+    pub(crate) fn order_by_mistake(&mut self) {
+        let Some((_, core)) = self.leading() else {
+            return;
+        };
+        let in_force = core.settings();
+        let copies = core.copies_in_force().replicas;
+        let generation = core.copies_asked_by().map(|by| by.generation);
+        let random = &mut self.tuning.of_errors;
+        let (mistake, age) = (random.between(0, 3), random.between(0, 2) as i64);
+        let with = |replicas| Settings {
+            replicas,
+            min_replicas: None,
+            ..in_force
+        };
+        let fewer = (copies > 1).then(|| random.between(1, u64::from(copies) - 1) as u32);
+        let (settings, asked_by, fewer_than) = match (mistake, fewer, generation) {
+            // A member is away, and none of its copies are seen: the number is left out.
+            (0, ..) => (with(None), None, None),
+            // Of an older build, which says nothing of what it knows.
+            (1, Some(_), _) => (with(fewer), None, None),
+            // It believes in another number than the one in force.
+            (2, Some(_), _) => (with(fewer), Some(i64::MAX), Some(copies + 1)),
+            // With the version of the specification that asked for the present number, or an older one.
+            (3, Some(_), Some(by)) => (with(fewer), Some(by - age), Some(copies)),
+            _ => return,
+        };
+        let order = SettingsOrder {
+            settings,
+            asked_by: asked_by.map(spec_version),
+            fewer_than,
+            ..SettingsOrder::default()
+        };
+        match self.set_settings(&order) {
+            // In a quiet life disks must show it: `copies.rs`.
+            Some(Ok(set)) if !set.is_same(&in_force) && !self.scenario.is_quiet => {
+                self.fail(format!(
+                    "{order:?} made copies fewer: {in_force:?} was in force"
+                ));
+            }
+            Some(Ok(_)) => self.coverage.hit("orders without copies that kept them"),
+            Some(Err(SettingsError::FewerCopies { .. })) => {
+                self.coverage
+                    .hit("orders for fewer copies without a reason");
+            }
+            Some(Err(SettingsError::OtherCopies { .. })) => {
+                self.coverage.hit("orders for fewer copies by mistake");
+            }
+            Some(Err(SettingsError::NotNewer { .. })) => {
+                self.coverage
+                    .hit("orders for fewer copies of old specifications");
+            }
+            Some(Err(_)) | None => {}
         }
     }
 

@@ -85,7 +85,7 @@ impl World {
             }
             Party::CoordinatorMember { process } => {
                 if let Some(node) = &mut self.coordinators[process].node {
-                    node.members.insert(connection, MemberReader::default());
+                    node.members.insert(connection, MemberReader::accepted());
                 }
                 let preface = Packet::Bytes(member::preface().to_vec());
                 self.network.send(self.now, connection, 1, preface);
@@ -115,8 +115,7 @@ impl World {
             return Some(Party::ShardClient { server, shard });
         }
         let shard = usize::from(port.checked_sub(FIRST_PEER_PORT)?);
-        let has_backup = self.scenario.replicated.is_some();
-        (has_backup && shard < node.shards.len()).then_some(Party::ShardPeer { server, shard })
+        (shard < node.shards.len()).then_some(Party::ShardPeer { server, shard })
     }
 
     /// A connection that was asked for is open.

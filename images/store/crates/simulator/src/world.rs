@@ -12,11 +12,12 @@ use wire::time::Time;
 use crate::client::ClientNode;
 use crate::clock::Clock;
 use crate::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core};
+use crate::copies::Copies;
 use crate::coverage::Coverage;
 use crate::datagrams::{Datagrams, place};
 use crate::deposed::Deposed;
 use crate::disasters::Disasters;
-use crate::drains::{self, Drains};
+use crate::drains::Drains;
 use crate::event::Scheduled;
 pub use crate::event::{Event, Party, Phase};
 use crate::history::History;
@@ -26,8 +27,8 @@ use crate::migrations::Migrations;
 use crate::moved::Moved;
 use crate::network::{Host, Network, NetworkEvent};
 use crate::random::Random;
-use crate::run::OVERWRITES;
-use crate::scenario::{MILLI, SECOND, Scenario};
+use crate::rooms::Rooms;
+use crate::scenario::{MILLI, Scenario};
 use crate::server::{ServerNode, frame_count, protocols};
 use crate::trace::Trace;
 use crate::tuning::Tuning;
@@ -80,6 +81,8 @@ pub struct World {
     pub history: History,
     pub deposed: Deposed,
     pub moved: Moved,
+    pub rooms: Rooms,
+    pub copies: Copies,
     pub coverage: Coverage,
     pub trace: Trace,
     pub phase: Phase,
@@ -97,9 +100,9 @@ pub struct World {
     pub isolated_until: u64,
     /// Long absences so far.
     pub absences: u32,
-    phase_began: u64,
+    pub(crate) phase_began: u64,
     /// Events so far.
-    handled: u64,
+    pub(crate) handled: u64,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
 }
@@ -118,16 +121,6 @@ pub struct Interventions {
 pub const TOO_OLD: &str = "by a newer build";
 /// By then the servers are in, unless the network is slow.
 pub const START_OF_LOAD: u64 = 100 * MILLI;
-/// Simulated time after which the load ends, whatever was done of it.
-const MAX_LOAD: u64 = 90 * SECOND;
-/// Simulated time in which everything has to end once faults have stopped. The longest thing there is: a client that was
-/// told "no masters in cluster" waits 5 to 10 s.
-const MAX_DRAIN: u64 = 100 * SECOND;
-/// Beyond the silence timeout, the time that passes in any case before the end is looked at: what is still under way in the
-/// network arrives, and connections that broke unnoticed are made anew.
-const SETTLE: u64 = 5 * SECOND;
-/// Events after which it is looked at how much was written.
-const OVERWRITTEN_STEP: u64 = 256;
 /// Events after which a run is taken for one that goes round in circles.
 const MAX_EVENTS: u64 = 5_000_000;
 /// The same with datagrams, of which each is one, and each round of a port: clients that are told to come again do so faster.
@@ -168,6 +161,8 @@ impl World {
             history: History::default(),
             deposed: Deposed::default(),
             moved: Moved::default(),
+            rooms: Rooms::default(),
+            copies: Copies::default(),
             coverage: Coverage::default(),
             trace: Trace::new(prints),
             phase: Phase::Load,
@@ -230,6 +225,7 @@ impl World {
         self.plan_tuning();
         self.plan_put_back();
         self.plan_dead_ways();
+        self.plan_look();
         if self.scenario.lease_expires {
             let at = START_OF_LOAD + self.random.between(MILLI, 300 * MILLI);
             self.schedule_in(at, Event::Absence);
@@ -267,6 +263,8 @@ impl World {
         let is_made_again = !goes_on && self.disasters.is_rebuilding();
         if !goes_on && !is_made_again {
             self.stores += 1;
+            // It gives out the same ids again.
+            self.moved = Moved::default();
             self.noted.clear();
             self.noted_count = 0;
         }
@@ -388,6 +386,11 @@ impl World {
         }
     }
 
+    /// Nothing will happen any more by itself.
+    pub(crate) fn has_no_events(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// The machine that an event concerns, which may be paused.
     fn host_of(&self, event: &Event) -> Option<Host> {
         match event {
@@ -424,6 +427,8 @@ impl World {
             | Event::Migrate
             | Event::Drain
             | Event::Tune
+            | Event::OrderWhileAway(_)
+            | Event::Look
             | Event::Late
             | Event::Strike(_)
             | Event::Upgrade
@@ -510,6 +515,8 @@ impl World {
             Event::Migrate => self.migrate(),
             Event::Drain => self.drain(),
             Event::Tune => self.tune(),
+            Event::OrderWhileAway(server) => self.order_while_away(server),
+            Event::Look => self.look(),
             Event::Late => self.late(),
             Event::Strike(between) => self.strike(between),
             Event::Upgrade => self.upgrade(),
@@ -556,93 +563,6 @@ impl World {
         }
     }
 
-    fn change_phase(&mut self) {
-        let for_now = self.now - self.phase_began;
-        let is_idle = self.clients.iter().all(ClientNode::is_idle);
-        let settle = self.scenario.silence_timeout + SETTLE;
-        match self.phase {
-            Phase::Load => {
-                let is_done = self.clients.iter().all(|client| client.remaining == 0)
-                    || self.scenario.is_overwriting
-                        && self.handled.is_multiple_of(OVERWRITTEN_STEP)
-                        && self.overwritten() >= OVERWRITES;
-                let max_load = match (self.scenario.lease_expires, self.scenario.is_overwriting) {
-                    (true, _) => 6000 * SECOND,
-                    (_, true) => 10 * MAX_LOAD,
-                    _ => MAX_LOAD,
-                };
-                if is_done || for_now > max_load {
-                    self.enter(Phase::Drain);
-                    self.end_faults();
-                }
-            }
-            // A while for copies of requests that nobody waits for any more.
-            Phase::Drain
-                if is_idle
-                    && for_now > settle
-                    && self.is_whole()
-                    && self.still_over_streams().is_none() =>
-            {
-                self.enter(Phase::FinalReads);
-                self.first_final_read = self.history.records.len();
-                self.read_everything();
-            }
-            Phase::FinalReads if is_idle && self.is_whole() => self.enter(Phase::Over),
-            Phase::Drain | Phase::FinalReads if for_now > MAX_DRAIN + settle => {
-                let text = self.what_hangs();
-                self.fail(text);
-            }
-            _ => {}
-        }
-    }
-
-    fn enter(&mut self, phase: Phase) {
-        self.phase = phase;
-        self.phase_began = self.now;
-        self.trace.event(
-            self.now,
-            || "run".to_owned(),
-            "phase",
-            &[phase as u64],
-            &[],
-            || format!("{phase:?}"),
-        );
-    }
-
-    /// Every process runs, and every shard is in the present store and knows it.
-    pub fn is_whole(&self) -> bool {
-        let Some((process, coordinator)) = self.leading() else {
-            return false;
-        };
-        let status = coordinator.cluster_status(self.clock(coordinator_host(process)));
-        let is_up = |member: &coordinator::status::Member| {
-            member.state == coordinator::status::MemberState::Up
-        };
-        let is_in = |server: &ServerNode| {
-            server.is_up
-                && server
-                    .shards
-                    .iter()
-                    .all(|shard| shard.core.hello().cluster_id == status.cluster_id)
-        };
-        let mut tables = coordinator.tables(0, u32::MAX).tables.into_iter();
-        let is_served = |table: coordinator::status::Table| {
-            let mut tablets = table.tablets.iter();
-            tablets.all(|tablet| tablet.state == coordinator::status::TabletState::Normal)
-        };
-        let mut recoveries = status.recoveries.iter();
-        let mut migrations = status.migrations.iter();
-        // What a tablet leaves behind at its source goes a moment later.
-        let is_over = |ended_ns| ended_ns > 0 && ended_ns + SECOND < status.cluster_time_ns;
-        recoveries.all(|recovery| recovery.ended_ns > 0)
-            && migrations.all(|migration| is_over(migration.ended_ns))
-            && tables.all(is_served)
-            && status.members.len() == self.servers.len()
-            && status.members.iter().all(is_up)
-            && drains::are_over(&status)
-            && self.servers.iter().all(is_in)
-    }
-
     /// How often so much was appended to each server's backups as these have room for; the least.
     pub fn overwritten(&self) -> f64 {
         let Some(replicated) = &self.scenario.replicated else {
@@ -654,47 +574,6 @@ impl World {
         servers
             .map(|server| server.appended_bytes() as f64 / room)
             .fold(f64::INFINITY, f64::min)
-    }
-
-    fn what_hangs(&self) -> String {
-        let mut text = format!(
-            "not over {} s of simulated time after the last fault",
-            (self.now - self.phase_began) / SECOND
-        );
-        for client in &self.clients {
-            for purpose in client.under_way.values() {
-                text.push_str(&format!("\n  client {}: {purpose:?}", client.number));
-            }
-        }
-        if !self.is_whole() {
-            text.push_str("\n  not every shard is in the store, or not every tablet served");
-        }
-        text.extend(self.still_over_streams().map(|who| format!("\n  {who}")));
-        for (number, server) in self.servers.iter().enumerate() {
-            let now = self.clock(server_host(number));
-            for shard in &server.shards {
-                let core = shard.core.shard();
-                text.push_str(&format!(
-                    "\n  {} is server {}: serving {}, {:?}",
-                    server.name,
-                    core.server_id(),
-                    core.is_serving(now),
-                    core.replication_report()
-                ));
-            }
-        }
-        if let Some((process, coordinator)) = self.leading() {
-            let status = coordinator.cluster_status(self.clock(coordinator_host(process)));
-            text.push_str(&drains::what_is_left(&status));
-            for recovery in status.recoveries {
-                text.push_str(&format!("\n  {recovery:?}"));
-            }
-            let migrations = status.migrations.iter();
-            for migration in migrations.filter(|migration| migration.ended_ns == 0) {
-                text.push_str(&format!("\n  {migration:?}"));
-            }
-        }
-        text
     }
 }
 

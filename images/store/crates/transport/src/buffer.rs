@@ -19,6 +19,19 @@ pub struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
+    /// With room for this many bytes from the start; [`Self::rest`] gives it.
+    pub fn with_capacity(bytes: usize) -> ReceiveBuffer {
+        ReceiveBuffer {
+            bytes: vec![0; bytes].into_boxed_slice(),
+            ..ReceiveBuffer::default()
+        }
+    }
+
+    /// What is left of the room that is there; does not grow.
+    pub fn rest(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.end..]
+    }
+
     /// Received and not consumed.
     pub fn filled(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
@@ -162,6 +175,11 @@ impl SendBuffer {
     /// Appends `parts`, but for their first `skip` bytes in all (those that went out directly).
     pub fn push(&mut self, parts: &[&[u8]], skip: usize) {
         let mut skip = skip;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes > BASE_BYTES {
+            // Doubling could take twice the memory.
+            self.bytes.reserve_exact(bytes.saturating_sub(skip));
+        }
         for part in parts {
             let from = skip.min(part.len());
             skip -= from;

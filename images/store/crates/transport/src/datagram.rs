@@ -14,6 +14,8 @@ pub const BURST: usize = 32;
 pub struct Datagram<'a> {
     pub from: SocketAddrV4,
     pub payload: &'a [u8],
+    /// It came to the second UDP port, if the driver has two: the one for other servers.
+    pub to_peers: bool,
 }
 
 /// The receiving half.
@@ -34,16 +36,26 @@ pub trait Transmit: Send {
     /// Where others reach this port.
     fn address(&self) -> SocketAddrV4;
 
+    /// Where other servers reach this port, if that is another UDP port than for everybody.
+    fn peer_address(&self) -> Option<SocketAddrV4> {
+        None
+    }
+
     /// The longest payload of a datagram, in bytes: the MTU without the headers of IPv4 and UDP.
     fn max_payload_bytes(&self) -> usize;
 
     /// Sends one datagram: the parts, one behind the other. It may wait for [`Transmit::flush`], and it may get lost.
     fn send(&mut self, to: SocketAddrV4, parts: &[&[u8]]);
 
+    /// As [`Transmit::send`], from the UDP port for other servers.
+    fn send_to_peer(&mut self, to: SocketAddrV4, parts: &[&[u8]]) {
+        self.send(to, parts);
+    }
+
     /// Hands everything that waits to the NIC or the kernel, as far as there is room.
     fn flush(&mut self);
 
-    /// An Ethernet frame came that is no datagram for this port, or that tells where a peer is.
+    /// An Ethernet frame came that is no datagram for this port.
     fn observe(&mut self, _frame: &[u8]) {}
 
     /// What is known beforehand of a peer: the MAC address in its locator.

@@ -39,8 +39,8 @@ pub enum StreamError {
     NotAMember,
     /// The peer speaks a format version that this build does not read.
     Version(u16),
-    /// A frame longer than [`wire::member::MAX_FRAME_BYTES`].
-    TooLong(usize),
+    /// A frame longer than it may be at this point of the stream.
+    TooLong { bytes: usize, longest: usize },
 }
 
 impl fmt::Display for StreamError {
@@ -58,8 +58,8 @@ impl fmt::Display for StreamError {
                     wire::member::FORMAT_VERSION
                 )
             }
-            StreamError::TooLong(bytes) => {
-                write!(f, "a frame of {bytes} bytes, the longest is {}", wire::member::MAX_FRAME_BYTES)
+            StreamError::TooLong { bytes, longest } => {
+                write!(f, "a frame of {bytes} bytes, the longest is {longest}")
             }
         }
     }
@@ -77,6 +77,8 @@ pub trait StreamReader {
     fn next_frame(&mut self) -> Result<Option<Frame<'_>>, StreamError>;
     /// Memory held.
     fn capacity(&self) -> usize;
+    /// Length of the message whose header is at the front, header included, as far as it is kept; 0 if there is no header yet.
+    fn announced_bytes(&self) -> usize;
     /// Bytes of messages that are not complete, or were not asked for yet.
     fn held_bytes(&self) -> usize;
 

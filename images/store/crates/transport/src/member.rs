@@ -2,13 +2,16 @@
 
 use crate::buffer::ReceiveBuffer;
 use crate::{Frame, StreamError, StreamReader};
-use wire::member::{FORMAT_VERSION, MAGIC, MAX_FRAME_BYTES, PREFACE_BYTES};
+use wire::member::{FORMAT_VERSION, MAGIC, MAX_FRAME_BYTES, MAX_HELLO_FRAME_BYTES, PREFACE_BYTES};
 
 /// Length of the length field.
 pub const HEADER_BYTES: usize = 4;
 
 /// The oldest format that this build reads.
 const OLDEST_VERSION: u16 = 1;
+
+/// What a peer gets that has yet to say who it is: room for a preface and the longest first frame.
+const STRANGER_BYTES: usize = PREFACE_BYTES + HEADER_BYTES + MAX_HELLO_FRAME_BYTES;
 
 /// What either side sends first.
 pub fn preface() -> [u8; PREFACE_BYTES] {
@@ -28,9 +31,27 @@ pub fn header(length: u32) -> [u8; HEADER_BYTES] {
 pub struct MemberReader {
     buffer: ReceiveBuffer,
     version: Option<u16>,
+    /// The first frame has yet to come, and is to be short: the peer has not said who it is.
+    is_stranger: bool,
 }
 
 impl MemberReader {
+    /// For a connection that somebody has opened to here: the first frame has to say who that is, and is short.
+    pub fn accepted() -> MemberReader {
+        MemberReader {
+            buffer: ReceiveBuffer::with_capacity(STRANGER_BYTES),
+            version: None,
+            is_stranger: true,
+        }
+    }
+
+    fn max_frame_bytes(&self) -> usize {
+        match self.is_stranger {
+            true => MAX_HELLO_FRAME_BYTES,
+            false => MAX_FRAME_BYTES,
+        }
+    }
+
     /// The peer's format version, once its preface has come.
     pub fn version(&self) -> Option<u16> {
         self.version
@@ -62,11 +83,19 @@ impl MemberReader {
 
 impl StreamReader for MemberReader {
     fn space(&mut self) -> &mut [u8] {
+        if self.is_stranger {
+            return self.buffer.rest();
+        }
         let body = match self.version {
             Some(_) => self.announced().unwrap_or(0).min(MAX_FRAME_BYTES),
             None => PREFACE_BYTES,
         };
         self.buffer.space(HEADER_BYTES + body)
+    }
+
+    fn announced_bytes(&self) -> usize {
+        let announced = self.version.and_then(|_| self.announced());
+        announced.map_or(0, |announced| HEADER_BYTES + announced.min(MAX_FRAME_BYTES))
     }
 
     fn received(&mut self, bytes: usize) {
@@ -80,12 +109,17 @@ impl StreamReader for MemberReader {
         let Some(length) = self.announced() else {
             return Ok(None);
         };
-        if length > MAX_FRAME_BYTES {
-            return Err(StreamError::TooLong(length));
+        let longest = self.max_frame_bytes();
+        if length > longest {
+            return Err(StreamError::TooLong {
+                bytes: length,
+                longest,
+            });
         }
         if self.buffer.filled().len() < HEADER_BYTES + length {
             return Ok(None);
         }
+        self.is_stranger = false;
         let payload = self.buffer.take(HEADER_BYTES, length);
         Ok(Some(Frame {
             nonce: 0,
@@ -95,7 +129,10 @@ impl StreamReader for MemberReader {
     }
 
     fn give_back(&mut self) {
-        self.buffer.give_back();
+        // A stranger has little, and needs all of it.
+        if !self.is_stranger {
+            self.buffer.give_back();
+        }
     }
 
     fn capacity(&self) -> usize {
@@ -180,7 +217,32 @@ mod tests {
         stream.extend_from_slice(&header(MAX_FRAME_BYTES as u32 + 1));
         assert_eq!(
             feed(&mut MemberReader::default(), &stream),
-            Err(StreamError::TooLong(MAX_FRAME_BYTES + 1))
+            Err(StreamError::TooLong {
+                bytes: MAX_FRAME_BYTES + 1,
+                longest: MAX_FRAME_BYTES
+            })
         );
+    }
+
+    #[test]
+    fn a_stranger_gets_room_for_a_hello_and_no_more() {
+        let message = |bytes: usize| [&header(bytes as u32)[..], &vec![7; bytes]].concat();
+        let longest = MAX_HELLO_FRAME_BYTES;
+        let stream = [&preface()[..], &message(longest), &message(longest + 1)].concat();
+        let got = feed(&mut MemberReader::accepted(), &stream).unwrap();
+        assert_eq!(
+            got.iter().map(Vec::len).collect::<Vec<_>>(),
+            [longest, longest + 1]
+        );
+
+        let mut stranger = MemberReader::accepted();
+        stranger.give_back();
+        let announced = [&preface()[..], &header(longest as u32 + 1)].concat();
+        let refused = StreamError::TooLong {
+            bytes: longest + 1,
+            longest,
+        };
+        assert_eq!(feed(&mut stranger, &announced), Err(refused));
+        assert_eq!(stranger.capacity(), STRANGER_BYTES);
     }
 }

@@ -61,9 +61,13 @@ impl RpcReader {
 
 impl StreamReader for RpcReader {
     fn space(&mut self) -> &mut [u8] {
-        let wanted =
-            TRANSPORT_HEADER_BYTES + self.announced().map_or(0, |announced| announced.kept);
+        let wanted = self.announced_bytes().max(TRANSPORT_HEADER_BYTES);
         self.buffer.space(wanted)
+    }
+
+    fn announced_bytes(&self) -> usize {
+        let announced = self.announced();
+        announced.map_or(0, |announced| TRANSPORT_HEADER_BYTES + announced.kept)
     }
 
     fn received(&mut self, bytes: usize) {

@@ -78,6 +78,7 @@ impl Receive for Receiver {
         Datagram {
             from,
             payload: &self.bytes[start..start + bytes],
+            to_peers: false,
         }
     }
 

@@ -59,12 +59,24 @@ pub enum Bug {
     WriteAfterFreeze,
     /// A tablet that was stopped for its migration is still read.
     ReadAfterStop,
+    /// Two tablets become one although a recovery would read other segments for the one than for the other.
+    MergeWhateverTheSources,
+    /// After a loss versions begin where they would have if its tablets had never come from elsewhere.
+    ReuseVersionAfterLoss,
     /// A format is put in force although some members do not read it.
     FinalizeTooEarly,
     /// A segment is cleaned, and used again, although something in it is lent.
     CleanLent,
+    /// The coordinator takes a lower number of copies, or none, from whoever sends it.
+    ObeyFewerCopies,
+    /// The cleaner leaves segments that were closed early as they are while enough others are free.
+    LeaveUnusedEnds,
+    /// Unused ends of segments that were closed early count as those of segments that were full: they take of the room for live data, and stay.
+    EarlyEndsCostRoom,
     /// A request that comes again in a datagram is handed over again when it has its answer.
     HandOverAgain,
+    /// A request of several packets begins to arrive whatever memory those have that arrive already.
+    AdmitWithoutRoom,
 }
 
 #[cfg(feature = "planted-bugs")]

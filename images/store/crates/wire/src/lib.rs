@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bugs;
+pub mod cost;
 pub mod entry;
 pub mod format;
 pub mod hash;

@@ -3,13 +3,14 @@
 //!
 //! A stream starts, in both directions, with the [`PREFACE`] (8 bytes of magic and a format version); then come frames:
 //! a `u32` little-endian length (at most [`MAX_FRAME_BYTES`]) and a protobuf message, [`ToCoordinator`] one way and
-//! [`ToShard`] the other. The first message of a shard is [`Hello`]; the coordinator answers [`Welcome`] or [`Refused`],
+//! [`ToShard`] the other. The first message of a shard is [`Hello`], of at most [`MAX_HELLO_FRAME_BYTES`]; the coordinator answers [`Welcome`] or [`Refused`],
 //! and before that [`message@Ping`] if the shard's process would take the place of another: a Hello may have been long on
 //! its way and its sender dead, a [`Pong`] shows that it is not.
 //!
 //! Messages change by optional additions only; a message of a kind that the receiver does not know ends the connection.
 
 mod checkpoint;
+mod cost;
 mod migration;
 mod ports;
 mod settings;
@@ -17,6 +18,7 @@ mod settings;
 use prost::{Message, Oneof};
 
 pub use checkpoint::*;
+pub use cost::*;
 pub use migration::*;
 pub use ports::*;
 pub use settings::*;
@@ -148,6 +150,13 @@ pub struct Hello {
     /// This build carries out [`coordinator::Kind::Settings`].
     #[prost(bool, tag = "21")]
     pub takes_settings: bool,
+    /// This build carries out [`coordinator::Kind::MergeTablets`].
+    #[prost(bool, tag = "22")]
+    pub merges_tablets: bool,
+    /// Where this shard listens for other servers if it has no backup; one that has is reached at `backup_locator`. Older builds without a
+    /// backup listen for nobody, and leave it empty.
+    #[prost(string, tag = "23")]
+    pub peer_locator: String,
 }
 
 /// Where in a store's life a coordinator was when it said something: the last that it had noted of the store's state. A leader of a later term has
@@ -219,6 +228,37 @@ pub struct Pong {
     /// All of the process's, when there is something new to tell; empty where there are none.
     #[prost(message, repeated, tag = "14")]
     pub ports: Vec<PortReport>,
+    /// Not set by older builds.
+    #[prost(message, optional, tag = "15")]
+    pub room: Option<LogRoom>,
+}
+
+/// What a shard's log has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct LogRoom {
+    /// What live data, tombstones not counted, may take before writes are refused.
+    #[prost(uint64, tag = "1")]
+    pub max_live_bytes: u64,
+    /// Part of [`Pong::log_live_bytes`].
+    #[prost(uint64, tag = "2")]
+    pub tombstone_bytes: u64,
+    /// Requests refused for want of memory since the process started.
+    #[prost(uint64, tag = "3")]
+    pub full_rejections: u64,
+    /// Such as followed one another, the last not long ago.
+    #[prost(message, optional, tag = "4")]
+    pub full: Option<MemoryFull>,
+}
+
+/// Requests that were refused for want of memory.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct MemoryFull {
+    /// Since the first.
+    #[prost(uint64, tag = "1")]
+    pub for_ms: u64,
+    /// Since the last.
+    #[prost(uint64, tag = "2")]
+    pub last_ms: u64,
 }
 
 /// What of a log is on backups that are being drained, as its master sees it.
@@ -398,7 +438,7 @@ pub struct SuspectServer {
 pub struct ToShard {
     #[prost(
         oneof = "coordinator::Kind",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 30, 31, 32"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32"
     )]
     pub kind: Option<coordinator::Kind>,
     /// What was noted when the message left, which may come of it: a shard that obeys knows of that state, and can tell whoever leads with an older one. A
@@ -495,6 +535,9 @@ pub mod coordinator {
         /// To who takes settings, after every change; with a welcome they come in it.
         #[prost(message, tag = "25")]
         Settings(Settings),
+        /// To a shard whose Hello said that its build merges tablets. The state has the one tablet already.
+        #[prost(message, tag = "26")]
+        MergeTablets(TabletMerge),
         /// Everybody reads it: it is in force from now on. Not answered; whoever is away learns it from its welcome.
         #[prost(message, tag = "30")]
         Activate(Format),
@@ -605,6 +648,15 @@ pub struct TabletSplit {
     pub table_id: u64,
     #[prost(fixed64, tag = "3")]
     pub key_hash: u64,
+}
+
+/// Make one tablet of those that are exactly this range together; answered by [`TabletDone`].
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct TabletMerge {
+    #[prost(uint64, tag = "1")]
+    pub sequence: u64,
+    #[prost(message, required, tag = "2")]
+    pub tablet: TabletRange,
 }
 
 /// Answers [`LeaseQuery`].

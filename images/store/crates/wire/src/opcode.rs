@@ -4,7 +4,7 @@ use core::fmt;
 
 macro_rules! opcodes {
     ($($variant:ident = $number:literal, $name:literal;)*) => {
-        /// What a request asks for. Numbers and names are RAMCloud's; most are not served by this version.
+        /// What a request asks for. Numbers and names are RAMCloud's; docs/protocol.md lists those that are served.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum Opcode {

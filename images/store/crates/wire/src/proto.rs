@@ -3,11 +3,17 @@
 
 use prost::Message;
 
+use crate::cost::{Costed, Field};
+
 /// The tablets of a table, in GET_TABLE_CONFIG.
 #[derive(Clone, PartialEq, Message)]
 pub struct TableConfig {
     #[prost(message, repeated, tag = "1")]
     pub tablet: Vec<Tablet>,
+}
+
+impl Costed for TableConfig {
+    const FIELDS: &'static [Field] = &[Field::many::<Tablet>(1, &[])];
 }
 
 /// A closed range of key hashes of a table, and who owns it.
@@ -54,6 +60,10 @@ pub struct ServerList {
     pub r#type: i32,
 }
 
+impl Costed for ServerList {
+    const FIELDS: &'static [Field] = &[Field::many::<ServerListEntry>(1, &[])];
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub struct ServerListEntry {
     /// Mask of [`crate::opcode::Service::bit`].
@@ -80,6 +90,10 @@ pub struct EnumerationIterator {
     /// Ranges that are not finished, none overlapping another, in order.
     #[prost(message, repeated, tag = "1")]
     pub frames: Vec<EnumerationFrame>,
+}
+
+impl Costed for EnumerationIterator {
+    const FIELDS: &'static [Field] = &[Field::many::<EnumerationFrame>(1, &[])];
 }
 
 /// How far the enumeration came in a range of key hashes.

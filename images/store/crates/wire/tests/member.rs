@@ -58,6 +58,8 @@ fn of_shards() -> Vec<(&'static str, shard::Kind)> {
                 newest_format: 10,
                 volume_cluster_id: 11,
                 takes_settings: true,
+                merges_tablets: true,
+                peer_locator: "peer_locator".to_owned(),
             }),
         ),
         (
@@ -93,6 +95,15 @@ fn of_shards() -> Vec<(&'static str, shard::Kind)> {
                 settings: 17,
                 replicas: Some(18),
                 ports: vec![port()],
+                room: Some(LogRoom {
+                    max_live_bytes: 19,
+                    tombstone_bytes: 20,
+                    full_rejections: 21,
+                    full: Some(MemoryFull {
+                        for_ms: 22,
+                        last_ms: 23,
+                    }),
+                }),
             }),
         ),
         ("tablet-done", Kind::TabletDone(TabletDone { sequence: 1 })),
@@ -393,6 +404,13 @@ fn of_coordinators() -> Vec<(&'static str, coordinator::Kind)> {
             }),
         ),
         ("settings", Kind::Settings(settings())),
+        (
+            "merge-tablets",
+            Kind::MergeTablets(TabletMerge {
+                sequence: 1,
+                tablet: TABLET,
+            }),
+        ),
         ("activate", Kind::Activate(Format { format: 1 })),
         (
             "keep-checkpoint",
@@ -458,6 +476,7 @@ fn a_pong_without_ports_is_as_it_was_before_there_were_any() {
     let [mut pong] = <[Pong; 1]>::try_from(pongs.collect::<Vec<_>>()).expect("one");
     assert!(hex(&pong.encode_to_vec()).starts_with(PONG_BEFORE_PORTS));
     pong.ports.clear();
+    pong.room = None;
     assert_eq!(hex(&pong.encode_to_vec()), PONG_BEFORE_PORTS);
 }
 

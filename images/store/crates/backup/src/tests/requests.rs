@@ -322,3 +322,19 @@ fn formatting_leaves_nothing_of_what_was_there() {
     assert_eq!(rig.backup().logs().count(), 0);
     assert_eq!(rig.put_now(replica(2, 1), 0..10, false).0, Status::Ok);
 }
+
+#[test]
+fn an_append_of_nothing_takes_no_frame() {
+    let mut rig = Rig::buffered();
+    let free = rig.backup().stats().frames_free;
+    for log in 1..=3 {
+        for closes in [false, true] {
+            let refused = rig.put_now(replica(log, 1), 0..0, closes);
+            assert_eq!(refused, (Status::Mismatch, 0));
+        }
+    }
+    assert_eq!(rig.backup().stats().frames_free, free);
+    assert_eq!(rig.put_now(replica(1, 1), 0..1, false), (Status::Ok, 1));
+    // An end without more data is none.
+    assert_eq!(rig.put_now(replica(1, 1), 1..1, true), (Status::Ok, 1));
+}

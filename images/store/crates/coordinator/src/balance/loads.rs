@@ -19,6 +19,13 @@ pub(crate) struct Load {
     told_at: Time,
 }
 
+impl Load {
+    /// Whether this server has said it in its present session, of the tablet as it is now.
+    pub fn is_told_by(&self, server: ServerId) -> bool {
+        self.server == server
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Loads(BTreeMap<TabletRange, Load>);
 
@@ -51,6 +58,13 @@ impl Loads {
         self.0.insert(told.tablet, load);
     }
 
+    /// A server comes in again: what it has now, it has yet to say.
+    pub fn session_begins(&mut self, server: ServerId) {
+        for load in self.0.values_mut().filter(|load| load.server == server) {
+            load.server = ServerId::INVALID;
+        }
+    }
+
     /// A tablet is two now, of which `second` is one: until more is known, each has what its width says.
     pub fn split(&mut self, whole: &TabletRange, second: &TabletRange) {
         let Some(load) = self.0.remove(whole) else {
@@ -78,6 +92,22 @@ impl Loads {
         };
         self.0.insert(first, rest);
         self.0.insert(*second, part);
+    }
+
+    /// Two tablets are one now, of which nobody has said anything yet.
+    pub fn merge(&mut self, parts: [TabletRange; 2], whole: TabletRange) {
+        let [Some(first), Some(second)] = parts.map(|part| self.0.remove(&part)) else {
+            return;
+        };
+        let load = Load {
+            bytes: first.bytes.saturating_add(second.bytes),
+            objects: first.objects.saturating_add(second.objects),
+            rate: first.rate.saturating_add(second.rate),
+            // Its counts are no continuation of either's.
+            server: ServerId::INVALID,
+            ..first
+        };
+        self.0.insert(whole, load);
     }
 
     /// Forgets tablets that are not there any more.
@@ -134,6 +164,18 @@ mod tests {
         };
         let rest = loads.of(&first).unwrap();
         assert_eq!((rest.bytes, rest.objects, rest.rate), (75, 8, 750));
+        loads.merge([first, second], WHOLE);
+        let whole = loads.of(&WHOLE).unwrap();
+        assert_eq!((whole.bytes, whole.objects, whole.rate), (100, 10, 1000));
+        assert!(!whole.is_told_by(two), "of the parts");
+        loads.told(at(7), two, &told(WHOLE, 100, 3));
+        assert!(loads.of(&WHOLE).unwrap().is_told_by(two));
+        loads.session_begins(one);
+        assert!(loads.of(&WHOLE).unwrap().is_told_by(two));
+        loads.session_begins(two);
+        let whole = loads.of(&WHOLE).unwrap();
+        assert!(!whole.is_told_by(two) && whole.bytes == 100);
+        loads.split(&WHOLE, &second);
         loads.keep([second].into_iter());
         assert!(loads.of(&first).is_none() && loads.of(&second).is_some());
     }

@@ -3,7 +3,9 @@
 //! What is to move is planned from scratch each time ([`plan`]); here is what that needs, and what becomes of it. Nothing is noted: a new
 //! coordinator looks anew.
 
+mod backoff;
 mod loads;
+mod merges;
 mod plan;
 mod queue;
 #[cfg(test)]
@@ -19,8 +21,9 @@ use wire::time::Time;
 use crate::members::{Member, Server};
 use crate::orders::{GiveUpMigrationError, MigrateError};
 use crate::status;
-use crate::tables::NOBODY;
+use crate::tables::{Cut, NOBODY};
 use crate::{Coordinator, Output, level};
+use backoff::{Backoff, Hold, Pauses};
 use loads::Loads;
 pub use plan::Rules;
 use plan::{Plan, Step, Tablet, View};
@@ -36,8 +39,10 @@ pub struct Balancing {
     pub interval: Duration,
     /// A tablet that was moved is left alone for so long, unless its server drains.
     pub rest: Duration,
-    /// A tablet of which a migration was given up is not tried again for so long.
+    /// A tablet of which a migration was given up is not tried again for so long, nor is a server that could not take one. Each further time it is
+    /// twice as long, up to `longest_pause`; what is to leave a server that drains waits for `pause` only.
     pub pause: Duration,
+    pub longest_pause: Duration,
     pub rules: Rules,
 }
 
@@ -49,7 +54,17 @@ impl Default for Balancing {
             interval: Duration::from_secs(1),
             rest: Duration::from_secs(300),
             pause: Duration::from_secs(10),
+            longest_pause: Duration::from_secs(300),
             rules: Rules::default(),
+        }
+    }
+}
+
+impl Balancing {
+    fn pauses(&self) -> Pauses {
+        Pauses {
+            first: self.pause,
+            longest: self.longest_pause,
         }
     }
 }
@@ -63,9 +78,9 @@ pub(crate) struct Balance {
     loads: Loads,
     next_look: Time,
     was_uneven: [bool; 2],
-    /// Tablets that were moved, or could not be, and until when that counts.
+    /// Tablets that were moved, and until when that counts.
     rests: BTreeMap<TabletRange, Time>,
-    pauses: BTreeMap<TabletRange, Time>,
+    backoff: Backoff,
     shown: status::Balance,
 }
 
@@ -82,6 +97,18 @@ impl Balance {
 
     pub fn was_split(&mut self, whole: &TabletRange, second: &TabletRange) {
         self.loads.split(whole, second);
+        self.backoff.split(whole, second);
+    }
+
+    fn were_merged(&mut self, parts: [TabletRange; 2], whole: TabletRange) {
+        self.shown.merges += 1;
+        self.loads.merge(parts, whole);
+        self.backoff.merge(parts, whole);
+    }
+
+    /// A server was let in.
+    pub fn session_begins(&mut self, server: ServerId) {
+        self.loads.session_begins(server);
     }
 
     /// The next look is due.
@@ -107,8 +134,13 @@ impl Coordinator {
         let tablets = tablets.map(|(table, tablet)| table.range(tablet));
         self.balance.loads.keep(tablets);
         self.balance.rests.retain(|_, until| *until > now);
-        self.balance.pauses.retain(|_, until| *until > now);
-        let (view, mut waits_for) = self.balance_view();
+        let (tables, pauses) = (&self.tables, self.config.balancing.pauses());
+        let is_there = |tablet: &TabletRange| tables.has(tablet);
+        self.balance.backoff.forget(now, pauses, is_there);
+        if self.evens_out().0 {
+            self.merge_tablets(out);
+        }
+        let (view, mut waits_for) = self.balance_view(now);
         let mut plan = plan::plan(view);
         self.balance.was_uneven = plan.uneven;
         let steps = std::mem::take(&mut plan.steps);
@@ -118,7 +150,7 @@ impl Coordinator {
             }
         }
         waits_for.append(&mut plan.waits_for);
-        self.show_plan(&plan, waits_for);
+        self.show_plan(now, &plan, waits_for);
         self.balance.next_look
     }
 
@@ -134,7 +166,8 @@ impl Coordinator {
         };
         let (name, display_name) = (table.name.clone(), table.display_name());
         if let Some(cut_at) = step.cut_at {
-            self.order_split(now, &name, cut_at, out).map_err(|error| {
+            let cut = self.order_split(now, &name, cut_at, Cut::Own, out);
+            cut.map_err(|error| {
                 let text = format!("a tablet of table {display_name:?} cannot be cut: {error:?}");
                 MigrateError::Refused(text)
             })?;
@@ -151,14 +184,27 @@ impl Coordinator {
         Ok(())
     }
 
-    /// A migration has ended.
-    pub(crate) fn note_moved(&mut self, now: Time, tablet: TabletRange, is_there: bool) {
-        let config = &self.config.balancing;
-        match is_there {
-            true => self.balance.rests.insert(tablet, now + config.rest),
-            false => self.balance.pauses.insert(tablet, now + config.pause),
-        };
+    /// A migration to the server with this index has ended.
+    pub(crate) fn note_moved(
+        &mut self,
+        now: Time,
+        tablet: TabletRange,
+        target: u32,
+        is_there: bool,
+    ) {
+        if is_there {
+            let until = now + self.config.balancing.rest;
+            self.balance.rests.insert(tablet, until);
+            self.balance.backoff.moved(&tablet, target);
+        } else {
+            self.balance.backoff.tablet_failed(now, tablet);
+        }
         self.balance.look_soon();
+    }
+
+    /// A server could not take a tablet.
+    pub(crate) fn note_not_taken(&mut self, now: Time, target: u32) {
+        self.balance.backoff.target_failed(now, target);
     }
 
     /// Ends a migration that waits, or one that is under way: its source has the tablet still.
@@ -201,7 +247,7 @@ impl Coordinator {
     // ---- what is looked at ----
 
     /// What the plan is made from, and why servers' evenness is not looked after now.
-    fn balance_view(&self) -> (View<'_>, Vec<String>) {
+    fn balance_view(&self, now: Time) -> (View<'_>, Vec<String>) {
         let awaited = self.balance.queue.servers();
         let under_way = self.migrations.ways();
         let members = self.members.iter();
@@ -216,14 +262,17 @@ impl Coordinator {
                 let mut ways = under_way.values();
                 let gives = ways.clone().any(|&(source, _)| source == index);
                 let takes = ways.any(|&(_, target)| target == index);
+                let pauses = self.config.balancing.pauses();
+                let hold = self.balance.backoff.of_target(now, index, pauses);
                 plan::Server {
                     may_give: is_free && !gives,
-                    may_take: is_free && !takes,
+                    may_take: is_free && !takes && hold != Hold::All,
+                    rests: hold == Hold::Evenness,
                     ..planned_server(index, member, server)
                 }
             })
             .collect();
-        let (tablets, unknown) = self.balanced_tablets(&under_way);
+        let (tablets, unknown) = self.balanced_tablets(now, &under_way);
         let waits_for = self.why_not_even_out(unknown);
         let view = View {
             rules: &self.config.balancing.rules,
@@ -239,8 +288,10 @@ impl Coordinator {
     /// All that somebody owns, and of how many nothing is known yet.
     fn balanced_tablets(
         &self,
+        now: Time,
         under_way: &BTreeMap<TabletRange, (u32, u32)>,
     ) -> (Vec<Tablet>, usize) {
+        let pauses = self.config.balancing.pauses();
         let mut unknown = 0;
         let owned = self.tables.tablets();
         let owned = owned.filter(|(_, tablet)| tablet.owner != NOBODY);
@@ -250,13 +301,14 @@ impl Coordinator {
                 let load = self.balance.loads.of(&range);
                 unknown += usize::from(load.is_none());
                 let way = under_way.get(&range);
+                let hold = self.balance.backoff.of_tablet(now, &range, pauses);
                 Tablet {
                     range,
                     owner: way.map_or(tablet.owner, |&(_, target)| target),
                     bytes: load.map_or(0, |load| load.bytes),
                     rate: load.map_or(0, |load| load.rate),
-                    is_held: way.is_some() || self.balance.pauses.contains_key(&range),
-                    rests: self.balance.rests.contains_key(&range),
+                    is_held: way.is_some() || hold == Hold::All,
+                    rests: hold == Hold::Evenness || self.balance.rests.contains_key(&range),
                 }
             })
             .collect();
@@ -289,7 +341,7 @@ impl Coordinator {
         }
     }
 
-    fn show_plan(&mut self, plan: &Plan, waits_for: Vec<String>) {
+    fn show_plan(&mut self, now: Time, plan: &Plan, mut waits_for: Vec<String>) {
         let mut doing = Vec::new();
         if plan.tablets_to_evacuate > 0 {
             doing.push("empties members that drain".to_owned());
@@ -299,6 +351,13 @@ impl Coordinator {
                 doing.push(format!("evens out {what}"));
             }
         }
+        let pauses = self.config.balancing.pauses();
+        let (tablets, servers) = self.balance.backoff.held(now, pauses);
+        if !doing.is_empty() && tablets + servers > 0 {
+            waits_for.push(format!(
+                "migrations failed: {tablets} tablets and {servers} servers that were to take one are left alone for a while"
+            ));
+        }
         self.balance.shown = status::Balance {
             is_on: self.evens_out().0,
             doing: doing.join("; "),
@@ -307,6 +366,9 @@ impl Coordinator {
             bytes_to_evacuate: plan.bytes_to_evacuate,
             bytes_to_even_out: plan.bytes_to_even_out,
             moves_begun: self.balance.shown.moves_begun,
+            merges: self.balance.shown.merges,
+            tablets_left_alone: tablets,
+            servers_left_alone: servers,
         };
     }
 }
@@ -318,7 +380,7 @@ fn planned_server(index: u32, member: &Member, server: &Server) -> plan::Server 
         index,
         name: format!("server {} of {}", server.id, server.member),
         takes: is_connected && !is_draining,
-        gives: is_connected && !server.backup_locator.is_empty(),
+        gives: is_connected && server.reading_locator().is_some(),
         is_draining,
         has_copies: server.replicas > 0,
         capacity_bytes: server.log_capacity_bytes,

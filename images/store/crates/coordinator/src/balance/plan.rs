@@ -72,6 +72,8 @@ pub(crate) struct Server {
     /// Takes part in no other migration as its source, or as its target.
     pub may_give: bool,
     pub may_take: bool,
+    /// It could not take a tablet several times: only drains try it now.
+    pub rests: bool,
     pub has_copies: bool,
     pub capacity_bytes: u64,
     /// Of its memory.
@@ -88,7 +90,7 @@ pub(crate) struct Tablet {
     pub rate: u64,
     /// It is on its way, or shall not be tried again yet.
     pub is_held: bool,
-    /// It was moved not long ago: only a drain moves it.
+    /// It was moved not long ago, or could not be moved several times: only a drain moves it.
     pub rests: bool,
 }
 
@@ -264,7 +266,7 @@ impl<'a> Planner<'a> {
         let name = self.view.servers[source].name.clone();
         if !self.view.servers[source].gives {
             return self.waits(format!(
-                "{name} drains, and is not connected, or has no port at which others could read its tablets"
+                "{name} drains, and is not connected, or runs an older build that has no port at which others could read its tablets"
             ));
         }
         if !self.view.servers[source].may_give || !self.has_room() {
@@ -392,6 +394,7 @@ impl<'a> Planner<'a> {
         if !servers[source].gives
             || !servers[source].may_give
             || !servers[target].may_take
+            || servers[target].rests
             || !is_worth_it
         {
             return false;

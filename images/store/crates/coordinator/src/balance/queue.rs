@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
 
+use wire::member::TabletRange;
 use wire::time::Time;
 
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
@@ -34,6 +35,14 @@ impl Queue {
     pub fn servers(&self) -> BTreeSet<u64> {
         let both = |one: &Waiting| [one.shown.source_id, one.shown.target_id];
         self.0.iter().flat_map(both).collect()
+    }
+
+    /// Whether one waits for this tablet.
+    pub fn concerns(&self, tablet: &TabletRange) -> bool {
+        self.0.iter().any(|one| {
+            one.order.table == TabletTable::Id(tablet.table_id)
+                && (tablet.start_key_hash..=tablet.end_key_hash).contains(&one.order.key_hash)
+        })
     }
 
     /// Takes one out, wherever it is.

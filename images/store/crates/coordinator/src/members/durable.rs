@@ -45,6 +45,7 @@ fn server_record(server: &Server) -> Record {
         shard_index: server.shard_index,
         locator: server.locator.clone(),
         backup_locator: server.backup_locator.clone(),
+        peer_locator: server.peer_locator.clone(),
         domain: server.domain.clone(),
         open_floor: server.open_floor,
         log_capacity_bytes: server.log_capacity_bytes,
@@ -204,6 +205,7 @@ fn server_of(record: records::Server) -> Server {
     Server {
         locator: record.locator,
         backup_locator: record.backup_locator,
+        peer_locator: record.peer_locator,
         domain: record.domain,
         replicas: record.replicas,
         backup_only: record.backup_only,

@@ -5,8 +5,8 @@ use wire::member::Settings;
 use super::*;
 use crate::state::journal::{Writer, load};
 use crate::state::records::{
-    Leadership, Lease, Left, Log, Loss, Member, Process, Removed, Segment, Server, Source, Table,
-    Tablet, Value,
+    Leadership, Lease, Left, Log, Loss, Member, Process, Removed, Segment, Server, Source,
+    SpecVersion, Table, Tablet, Value,
 };
 
 const CLUSTER: u64 = 0x1122_3344_5566_7788;
@@ -35,6 +35,7 @@ fn records() -> Vec<(&'static str, Record)> {
         last_recovery_id: 13,
         version_bound: 0,
         version_floor: 0,
+        first_version: 0,
         time_ahead_ns: 0,
         term: 0,
         nonce: 0,
@@ -42,6 +43,7 @@ fn records() -> Vec<(&'static str, Record)> {
         rebuilt_term: 0,
         rebuilt: None,
         settings: None,
+        copies_asked_by: None,
     };
     let member = Member {
         name: "box-0".to_owned(),
@@ -69,6 +71,7 @@ fn records() -> Vec<(&'static str, Record)> {
         log_capacity_bytes: 1 << 30,
         replicas: 3,
         backup_only: true,
+        peer_locator: String::new(),
     };
     let removed = Removed {
         member: "box-9".to_owned(),
@@ -78,6 +81,7 @@ fn records() -> Vec<(&'static str, Record)> {
         end_key_hash,
         owner,
         sources,
+        is_cut: false,
     };
     let source = Source {
         log: 1 << 32 | 4,
@@ -91,6 +95,12 @@ fn records() -> Vec<(&'static str, Record)> {
             tablet((1 << 63) - 1, 0, vec![source]),
             tablet(u64::MAX, 300, Vec::new()),
         ],
+    };
+    let [first, second] = <[Tablet; 2]>::try_from(table.tablets.clone()).expect("two");
+    let is_cut = true;
+    let table_cut = Table {
+        tablets: vec![first, Tablet { is_cut, ..second }],
+        ..table.clone()
     };
     let lease = Lease {
         id: TAG | 4,
@@ -107,6 +117,8 @@ fn records() -> Vec<(&'static str, Record)> {
         object_count: 4,
         live_bytes: 5,
         missing: String::new(),
+        uncounted: false,
+        instance: String::new(),
     };
     let log = Log {
         id: 1 << 32 | 4,
@@ -119,6 +131,14 @@ fn records() -> Vec<(&'static str, Record)> {
     let given_up = |number, missing: &str| Loss {
         number,
         missing: missing.to_owned(),
+        ..loss.clone()
+    };
+    let uncounted = Loss {
+        number: 3,
+        object_count: 0,
+        live_bytes: 0,
+        uncounted: true,
+        instance: "pod".to_owned(),
         ..loss.clone()
     };
     let meta_after = Meta {
@@ -153,6 +173,13 @@ fn records() -> Vec<(&'static str, Record)> {
             max_connections: Some(4096),
             log_level: Some(4),
             rebalance_mbps: Some(0),
+        }),
+        ..meta.clone()
+    };
+    let meta_with_spec = Meta {
+        copies_asked_by: Some(SpecVersion {
+            uid: "uid".to_owned(),
+            generation: 300,
         }),
         ..meta.clone()
     };
@@ -198,6 +225,9 @@ fn records() -> Vec<(&'static str, Record)> {
         ("meta-rebuilt", Record::Meta(meta_rebuilt)),
         ("member-last-resort", Record::Member(member_as_last_resort)),
         ("meta-with-settings", Record::Meta(meta_with_settings)),
+        ("meta-with-spec", Record::Meta(meta_with_spec)),
+        ("loss-uncounted", Record::Loss(uncounted)),
+        ("table-cut", Record::Table(table_cut)),
     ]
 }
 

@@ -180,6 +180,7 @@ impl Coordinator {
             last_recovery_id: self.recoveries.last_id,
             version_bound: self.version_bound,
             version_floor: self.version_floor,
+            first_version: self.first_version,
             time_ahead_ns: self.time_ahead_ns(),
             term: noted.map_or(0, |position| position.term),
             nonce: noted.map_or(0, |position| position.nonce),
@@ -187,6 +188,7 @@ impl Coordinator {
             rebuilt_term: self.leading.rebuilt_term,
             rebuilt: self.leading.rebuilt.clone(),
             settings: self.settings.in_force(),
+            copies_asked_by: self.settings.copies_asked_by.clone(),
         }
     }
 
@@ -241,5 +243,7 @@ fn loss_record(number: u64, loss: &crate::status::Loss) -> Record {
         object_count: loss.object_count,
         live_bytes: loss.live_bytes,
         missing: loss.missing.clone(),
+        uncounted: loss.uncounted,
+        instance: loss.instance.clone(),
     })
 }

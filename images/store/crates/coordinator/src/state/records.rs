@@ -75,6 +75,9 @@ pub struct Meta {
     /// That bound when parts of logs were given up last; 0: never.
     #[prost(uint64, tag = "14")]
     pub version_floor: u64,
+    /// That bound when tablets without copies were lost last; 0: never, or an older build has noted this.
+    #[prost(uint64, tag = "25")]
+    pub first_version: u64,
     /// Cluster time is noted so far ahead; 0, of older builds: a minute.
     #[prost(uint64, tag = "15")]
     pub time_ahead_ns: u64,
@@ -96,6 +99,20 @@ pub struct Meta {
     /// What people have set; unset: nothing. A build that does not know them goes on without.
     #[prost(message, optional, tag = "23")]
     pub settings: Option<Settings>,
+    /// What asked for the numbers of copies in them; unset: a person, or an order of an older build.
+    #[prost(message, optional, tag = "24")]
+    pub copies_asked_by: Option<SpecVersion>,
+}
+
+/// A version of whatever says from outside how the store is to be.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SpecVersion {
+    /// Another one is another specification.
+    #[prost(string, tag = "1")]
+    pub uid: String,
+    /// Grows with each change of the specification.
+    #[prost(int64, tag = "2")]
+    pub generation: i64,
 }
 
 /// The store was made again from volumes.
@@ -184,6 +201,9 @@ pub struct Server {
     pub replicas: u32,
     #[prost(bool, tag = "10")]
     pub backup_only: bool,
+    /// Empty where it has a backup, or was written by an older build.
+    #[prost(string, tag = "11")]
+    pub peer_locator: String,
 }
 
 /// Processes of this member and instance are never let in again.
@@ -216,6 +236,9 @@ pub struct Tablet {
     pub owner: u32,
     #[prost(message, repeated, tag = "3")]
     pub sources: Vec<Source>,
+    /// The store itself has cut it off from the one before it. A build that does not know this keeps them apart.
+    #[prost(bool, tag = "4")]
+    pub is_cut: bool,
 }
 
 /// A log that holds content of a tablet.
@@ -263,6 +286,12 @@ pub struct Loss {
     /// For people, what somebody has given up; empty: a process died that had the only copy.
     #[prost(string, tag = "10")]
     pub missing: String,
+    /// The process never reported to the coordinator that noted this; not set by older builds.
+    #[prost(bool, tag = "11")]
+    pub uncounted: bool,
+    /// What the process that died said of itself; not set by older builds.
+    #[prost(string, tag = "12")]
+    pub instance: String,
 }
 
 /// The log of a dead server that tablets need.

@@ -118,7 +118,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
         || meta.next_lease_id >> 32 < u64::from(meta.cluster_tag)
         || meta.member_changes.max(meta.losses_dropped) > MAX_COUNT
         || meta.last_recovery_id > MAX_COUNT
-        || meta.version_floor > meta.version_bound
+        || meta.version_floor.max(meta.first_version) > meta.version_bound
         || meta.term > MAX_COUNT
         || meta.past.len() > MAX_PAST
     {
@@ -162,10 +162,11 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.recoveries.last_id = meta.last_recovery_id;
     coordinator.version_bound = meta.version_bound;
     coordinator.version_floor = meta.version_floor;
+    coordinator.first_version = meta.first_version;
     coordinator.leading.past.clone_from(&meta.past);
     coordinator.leading.rebuilt_term = meta.rebuilt_term;
     coordinator.leading.rebuilt.clone_from(&meta.rebuilt);
-    coordinator.settings = crate::settings::InForce::noted(meta.settings);
+    coordinator.settings = crate::settings::InForce::noted(&meta);
     // Whoever goes on says so, and with which sequence number.
     coordinator.leading.is_noted = meta.term > 0;
     coordinator.leading.position = (meta.term > 0).then_some(Position {
@@ -246,6 +247,8 @@ fn losses_of(meta: &Meta, mut records: Vec<records::Loss>) -> Result<VecDeque<Lo
             object_count: record.object_count,
             live_bytes: record.live_bytes,
             missing: record.missing,
+            uncounted: record.uncounted,
+            instance: record.instance,
         });
     }
     Ok(losses)
@@ -272,6 +275,7 @@ mod tests {
             last_recovery_id: 12,
             version_bound: 14,
             version_floor: 13,
+            first_version: 12,
             time_ahead_ns: 60_000_000_000,
             term: 3,
             nonce: 15,
@@ -283,6 +287,7 @@ mod tests {
             rebuilt_term: 2,
             rebuilt: None,
             settings: None,
+            copies_asked_by: None,
         };
         let pairs = [Pair::from(Record::Meta(meta.clone()))];
         let restored = Coordinator::restore(Config::new(0, 0, "test"), pairs, Time(77)).unwrap();

@@ -29,6 +29,7 @@ fn table_record(table: &Table) -> Record {
         end_key_hash: tablet.end_key_hash,
         owner: tablet.owner,
         sources: tablet.sources.iter().map(source_record).collect(),
+        is_cut: tablet.is_cut,
     });
     Record::Table(records::Table {
         id: table.id,
@@ -120,6 +121,7 @@ fn table_of(record: records::Table) -> Result<Table, String> {
                     start_key_hash,
                     end_key_hash: tablet.end_key_hash,
                     owner: tablet.owner,
+                    is_cut: tablet.is_cut,
                     sources: tablet.sources.into_iter().map(source_of).collect(),
                 });
             }

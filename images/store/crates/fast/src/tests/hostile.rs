@@ -102,6 +102,10 @@ fn survives(packets: &[(u8, u8, u8, u32, u32, u32, usize)]) {
     assert!(answered.is_some());
     let held = network.nodes[1].endpoint.counters().held_bytes;
     assert!(held < 16 << 20, "{held}");
+    network
+        .nodes
+        .iter()
+        .for_each(|node| node.endpoint.assert_consistent());
     let _ = bad;
 }
 

@@ -11,6 +11,7 @@ use transport::datagram::Transmit;
 use wire::time::Time;
 
 use super::answer;
+use crate::packet::{self, Kind};
 use crate::{Config, Endpoint, Event, Loan, Reason};
 
 /// What happens to packets, each in one of a thousand.
@@ -214,6 +215,8 @@ pub struct Network {
     pub weather: Weather,
     /// Packets that were handed to the network.
     pub carried: u64,
+    /// Of long requests of these nodes the last piece never leaves.
+    pub never_end: Vec<usize>,
     config: Config,
     random: Xoshiro256PlusPlus,
     under_way: BTreeMap<(Time, u64), (usize, usize, Vec<u8>)>,
@@ -233,6 +236,7 @@ impl Network {
                 .collect(),
             weather,
             carried: 0,
+            never_end: Vec::new(),
             config,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             under_way: BTreeMap::new(),
@@ -289,7 +293,8 @@ impl Network {
                 let Some(to) = (0..self.nodes.len()).find(|&node| address(node) == to) else {
                     continue;
                 };
-                if self.happens(self.weather.lost) {
+                let is_end = self.never_end.contains(&from) && is_last_of_many(&datagram);
+                if is_end || self.happens(self.weather.lost) {
                     continue;
                 }
                 let copies = 1 + u32::from(self.happens(self.weather.repeated));
@@ -368,7 +373,20 @@ impl Network {
     }
 }
 
+/// Whether a packet has the end of a request of several.
+fn is_last_of_many(datagram: &[u8]) -> bool {
+    packet::decode(datagram).is_ok_and(|(header, piece)| {
+        let end = header.offset as usize + piece.len();
+        header.kind == Kind::Request && header.offset > 0 && end == header.length as usize
+    })
+}
+
 impl Network {
+    /// For requests that arrive at a node.
+    pub fn room(&self) -> usize {
+        self.config.buffer_bytes / 2
+    }
+
     /// Payload on its way to a node, in bytes.
     pub fn under_way_to(&self, node: usize) -> usize {
         let packets = self.under_way.values().filter(|(_, to, _)| *to == node);

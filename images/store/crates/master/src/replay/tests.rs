@@ -109,7 +109,7 @@ impl Original {
         let rpc_id = self.model.last_rpc_id + 1;
         let ack_id = rpc_id.saturating_sub(4);
         let (results, log) = (&mut self.store.keeper.results, &mut self.store.log);
-        results.look_up(LEASE, rpc_id, ack_id, |record| log.kill(record));
+        results.acknowledge(LEASE, ack_id, |record| log.kill(record));
         Numbered {
             lease_id: LEASE,
             rpc_id,
@@ -315,7 +315,7 @@ fn check_part(store: &mut Store, tablet: TabletRange, model: &Model) {
 fn known_results(store: &mut Store, model: &Model) -> Vec<u64> {
     let mut ids = Vec::new();
     for (&rpc_id, &answer) in &model.results {
-        let known = store.keeper.results.look_up(LEASE, rpc_id, 0, |_| {});
+        let known = store.keeper.results.look_up(LEASE, rpc_id, 0);
         if let Known::Answered(at) = known {
             let record: RpcResult<'_> = store.log.entry(at).decode().unwrap();
             let status = u32::from_le_bytes(record.response[..4].try_into().unwrap());
@@ -381,10 +381,10 @@ fn a_replay_that_is_given_up_leaves_nothing() {
     store.replay(&mut replay, &segments[0]).unwrap();
     assert!(store.object_count > 0);
     // A walk for another tablet's sake leaves what is being replayed.
-    store.drop_tablet(TabletRange {
+    store.drop_tablets(&[TabletRange {
         table_id: 9,
         ..whole()
-    });
+    }]);
     while !store.purge(100) {}
     assert!(store.object_count > 0);
     store.give_up_replay(replay);

@@ -7,8 +7,8 @@ use wire::member::{Control, TabletSplit, coordinator, shard};
 use wire::opcode::{Opcode, Service};
 use wire::proto::{LogMetrics, MetricList, ServerConfig, ServerStatistics};
 use wire::rpc::{
-    self, ControlTarget, GetServerIdResponse, MessageResponse, PerfStats, ServerControlRequest,
-    ServerControlResponse, control_op,
+    self, ControlTarget, GetServerIdResponse, MessageResponse, PerfStats, RejectRules,
+    ServerControlRequest, ServerControlResponse, control_op,
 };
 use wire::status::Status;
 use wire::time::Time;
@@ -270,6 +270,7 @@ fn performance_counters_count_what_was_done_and_never_go_back() {
         input_bytes: 11,
         output_bytes: 12,
         busy_ns: 13,
+        cleaner_ns: 4,
     };
     let after = perf_stats(&mut driver);
     assert_eq!((after.read_count, after.write_count), (2, 3));
@@ -285,6 +286,11 @@ fn performance_counters_count_what_was_done_and_never_go_back() {
         (13, 9_000)
     );
     assert_eq!(
+        (after.worker_active_cycles, after.cleaner_active_cycles),
+        (13, 4)
+    );
+    assert_eq!(after.log_sync_cycles, 0, "nothing waits without copies");
+    assert_eq!(
         after.log_size_bytes,
         after.log_used_bytes + after.log_free_bytes
     );
@@ -296,6 +302,20 @@ fn performance_counters_count_what_was_done_and_never_go_back() {
     let later = perf_stats(&mut driver);
     assert_eq!(later.log_bytes_appended, after.log_bytes_appended);
     assert_eq!((later.write_count, later.log_live_bytes), (3, 0));
+}
+
+#[test]
+fn the_time_in_which_answers_wait_for_backups_is_counted() {
+    let mut driver = Driver::enlisted(small(Durability::External));
+    driver.send(&write(lease(1), 1, 0, b"key", b"1", RejectRules::default()));
+    driver.settle();
+    driver.now = Time(driver.now.0 + 700);
+    assert_eq!(perf_stats(&mut driver).log_sync_cycles, 700);
+    let head = driver.shard.head_position();
+    driver.shard.advance_durable(head, &mut driver.said);
+    driver.settle();
+    driver.now = Time(driver.now.0 + 5_000);
+    assert_eq!(perf_stats(&mut driver).log_sync_cycles, 700);
 }
 
 fn message<M: Message + Default>(driver: &mut Driver, opcode: Opcode, service: Service) -> M {

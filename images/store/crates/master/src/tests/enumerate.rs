@@ -292,6 +292,31 @@ impl Cluster {
         self.tablets.push((right, owner));
     }
 
+    /// Makes one tablet of the two that meet at this hash, if one master has both.
+    fn merge(&mut self, hash: u64) {
+        let place = |is_it: &dyn Fn(&TabletRange) -> bool| {
+            let mut tablets = self.tablets.iter();
+            tablets.position(|(tablet, _)| is_it(tablet))
+        };
+        let first = place(&|tablet| tablet.end_key_hash == hash.wrapping_sub(1));
+        let second = place(&|tablet| tablet.start_key_hash == hash);
+        let (Some(first), Some(second)) = (first, second) else {
+            return;
+        };
+        let ((one, owner), (other, other_owner)) = (self.tablets[first], self.tablets[second]);
+        if hash == 0 || owner != other_owner {
+            return;
+        }
+        let end_key_hash = other.end_key_hash;
+        let whole = TabletRange {
+            end_key_hash,
+            ..one
+        };
+        assert!(self.masters[owner].shard.store.tablets.merge(&whole));
+        self.tablets[first].0 = whole;
+        self.tablets.remove(second);
+    }
+
     /// Hands a tablet over to the other master, object by object.
     fn move_tablet(&mut self, at: usize) {
         let (tablet, from) = self.tablets[at];
@@ -305,7 +330,7 @@ impl Cluster {
                 self.write(&key, bytes);
             }
         }
-        self.masters[from].shard.store.drop_tablet(tablet);
+        self.masters[from].shard.store.drop_tablets(&[tablet]);
     }
 }
 
@@ -326,6 +351,10 @@ enum Step {
     Move {
         tablet: proptest::sample::Index,
     },
+    /// With the tablet before it.
+    Merge {
+        tablet: proptest::sample::Index,
+    },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -335,6 +364,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|key| Step::Remove { key }),
         2 => proptest::option::weighted(0.9, any::<u8>()).prop_map(|key| Step::Split { key }),
         2 => any::<proptest::sample::Index>().prop_map(|tablet| Step::Move { tablet }),
+        2 => any::<proptest::sample::Index>().prop_map(|tablet| Step::Merge { tablet }),
     ]
 }
 
@@ -377,6 +407,10 @@ proptest! {
                     let at = tablet.index(cluster.tablets.len());
                     cluster.move_tablet(at);
                 }
+                Step::Merge { tablet } => {
+                    let at = tablet.index(cluster.tablets.len());
+                    cluster.merge(cluster.tablets[at].0.start_key_hash);
+                }
             }
         }
         while !is_over {
@@ -390,6 +424,37 @@ proptest! {
         for master in &mut cluster.masters {
             master.settle();
             prop_assert_eq!(master.shard.audit(), Ok(()));
+        }
+    }
+}
+
+/// The state names ranges of hashes, and no tablets: one that was begun in one part is gone on with there, and none is left out.
+#[test]
+fn tablets_that_become_one_between_two_pieces_give_every_key_once() {
+    let boundaries = [1, 1 << 61, 1 << 62, 3 << 62];
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
+        for pieces_between in 1..4 {
+            let mut cluster = Cluster::new();
+            for number in 0..=255 {
+                cluster.write(&key_of(number), 2500);
+            }
+            boundaries.iter().for_each(|&hash| cluster.split(hash));
+            let (mut scan, mut is_over) = (Scan::default(), false);
+            for at in order {
+                for _ in 0..pieces_between {
+                    let cursor = scan.cursor;
+                    is_over = is_over || scan.next(cluster.owner(cursor));
+                }
+                cluster.merge(boundaries[at]);
+            }
+            assert_eq!(cluster.tablets, [(WHOLE_TABLE, 0)]);
+            while !is_over {
+                let cursor = scan.cursor;
+                is_over = scan.next(cluster.owner(cursor));
+                assert!(scan.requests < 1000, "an enumeration without end");
+            }
+            assert_eq!(scan.keys.len(), 256, "no key twice");
+            assert_eq!(scan.keys.iter().collect::<BTreeSet<_>>().len(), 256);
         }
     }
 }

@@ -145,6 +145,7 @@ pub fn identity() -> Identity {
         coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
         build_version: "test".to_owned(),
         backup_locator: String::new(),
+        peer_locator: String::new(),
         domain: String::new(),
     }
 }

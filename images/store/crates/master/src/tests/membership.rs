@@ -457,3 +457,29 @@ fn a_welcome_from_before_a_split_drops_nothing() {
         }
     }
 }
+
+/// As many tablets as a store may have: with an effort in proportion to their square, each welcome took minutes.
+#[test]
+#[expect(
+    clippy::disallowed_types,
+    reason = "a deadline for the test, far above what it takes"
+)]
+fn a_welcome_with_all_tablets_of_a_store_is_carried_out_at_once() {
+    let began = std::time::Instant::now();
+    let mut driver = Driver::new(small(Durability::Unreplicated));
+    let welcome = |driver: &mut Driver, tables: &mut dyn Iterator<Item = u64>| {
+        let tablets: Vec<_> = tables.map(whole).collect();
+        let session = driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &tablets);
+        assert_eq!(session, Session::Continue);
+    };
+    welcome(&mut driver, &mut (1..=100_000).rev());
+    assert_eq!(driver.shard.stats().tablets, 100_000);
+    // Half of them are another server's by now, and others have come.
+    welcome(&mut driver, &mut (1..=150_000).filter(|id| id % 2 == 0));
+    assert_eq!(driver.shard.stats().tablets, 75_000);
+    // What was dropped comes back: it is taken as soon as nothing of it is left.
+    welcome(&mut driver, &mut (1..=100_000));
+    driver.settle();
+    assert_eq!(driver.shard.stats().tablets, 100_000);
+    assert!(began.elapsed() < Duration::from_secs(60));
+}

@@ -1,6 +1,9 @@
 //! Large requests, full memory, versions.
 
+use core::time::Duration;
+
 use wire::ids::TableId;
+use wire::member::{self, coordinator, shard};
 use wire::rpc::{MAX_VALUE_BYTES, MultiWriteResponse, RejectRules};
 use wire::status::Status;
 
@@ -186,6 +189,40 @@ fn full_memory_refuses_new_objects_and_serves_everything_else() {
     assert_eq!(driver.write(3, b"new", &[0; 300]).0, Status::Ok);
     assert_eq!(driver.shard.audit(), Ok(()));
     assert!(fill(&mut driver) > count / 2);
+}
+
+#[test]
+fn a_pong_says_since_when_requests_are_refused_for_want_of_memory() {
+    let room = |driver: &mut Driver| {
+        let ping = coordinator::Kind::Ping(member::Ping::default());
+        driver.order(ping);
+        match driver.said.messages.pop() {
+            Some(shard::Kind::Pong(pong)) => pong.room.expect("always told"),
+            other => panic!("no pong: {other:?}"),
+        }
+    };
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    let before = room(&mut driver);
+    assert_eq!((before.full_rejections, before.full), (0, None));
+    assert!(before.max_live_bytes > 0);
+    // The last write of these is refused.
+    fill(&mut driver);
+    driver.now += Duration::from_secs(3);
+    let payload = multi_write(&[(TABLE, b"a", &[1; 300]), (TABLE, b"b", &[1; 300])]);
+    driver.call(&payload);
+    driver.now += Duration::from_secs(2);
+    let full = member::MemoryFull {
+        for_ms: 5_000,
+        last_ms: 2_000,
+    };
+    let shown = room(&mut driver);
+    assert_eq!((shown.full_rejections, shown.full), (3, Some(full)));
+    driver.now += Duration::from_secs(58);
+    assert_eq!(
+        room(&mut driver).full,
+        None,
+        "nobody was refused for a minute"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use wire::time::Time;
 
 use super::harness::*;
 use crate::Durability;
+use crate::results::MAX_RPC_ID;
 
 fn plain() -> RejectRules {
     RejectRules::default()
@@ -80,23 +81,71 @@ fn a_client_may_be_512_ahead_and_no_more() {
     assert_eq!(driver.shard.stats().rpc_results, 512);
 }
 
-/// Ids are the client's to choose, up to the last one there is.
 #[test]
 fn ids_at_the_end_of_their_range_do_no_harm() {
     let mut driver = Driver::enlisted(small(Durability::Unreplicated));
     let call = |driver: &mut Driver, rpc_id, ack_id| {
         driver.simple(&write(lease(1), rpc_id, ack_id, b"key", b"", plain()))
     };
-    assert_eq!(call(&mut driver, u64::MAX - 4, u64::MAX - 5).0, Status::Ok);
-    assert_eq!(call(&mut driver, u64::MAX, u64::MAX - 1).0, Status::Ok);
+    let last = MAX_RPC_ID;
+    assert_eq!(call(&mut driver, last - 4, last - 5).0, Status::Ok);
+    assert_eq!(call(&mut driver, last, last - 1).0, Status::Ok);
     assert_eq!(driver.shard.stats().rpc_results, 1);
-    assert_eq!(
-        call(&mut driver, u64::MAX, u64::MAX).0,
-        Status::StaleRpc,
-        "acknowledges itself"
-    );
-    assert_eq!(driver.shard.stats().rpc_results, 0);
+    for beyond in [last + 1, u64::MAX] {
+        let refused = call(&mut driver, beyond, beyond - 1).0;
+        assert_eq!(refused, Status::RequestFormatError);
+    }
+    assert_eq!(driver.shard.stats().rpc_results, 1);
     assert_eq!(driver.shard.audit(), Ok(()));
+}
+
+/// What nobody can be done with: an RPC that has yet to begin. Whoever says so is not the client.
+#[test]
+fn an_acknowledgement_that_cannot_be_true_is_not_taken() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    assert_eq!(driver.write(1, b"key", b"1"), (Status::Ok, 1));
+    assert_eq!(driver.write(2, b"key", b"2"), (Status::Ok, 2));
+    let forged = [(3, u64::MAX), (3, 3), (u64::MAX, u64::MAX), (0, 7)];
+    for (rpc_id, ack_id) in forged.into_iter().chain([(u64::MAX, u64::MAX - 1)]) {
+        let requests = [
+            write(lease(1), rpc_id, ack_id, b"key", b"", plain()),
+            remove(lease(1), rpc_id, ack_id, b"key", plain()),
+        ];
+        for request in requests {
+            let refused = driver.simple(&request).0;
+            let expected = [Status::StaleRpc, Status::RequestFormatError];
+            assert!(
+                expected.contains(&refused),
+                "{rpc_id} {ack_id}: {refused:?}"
+            );
+        }
+    }
+    assert_eq!(driver.shard.stats().rpc_results, 2, "both are still needed");
+    assert_eq!(driver.write(1, b"key", b"1"), (Status::Ok, 1), "once");
+    assert_eq!(driver.write(3, b"key", b"3"), (Status::Ok, 3));
+    assert_eq!(driver.shard.audit(), Ok(()));
+}
+
+/// The lease is looked at before anything is taken in that comes with it.
+#[test]
+fn an_ended_lease_acknowledges_nothing() {
+    let mut driver = Driver::enlisted(small(Durability::Unreplicated));
+    let short = Lease {
+        expiration_ns: 1500,
+        ..lease(1)
+    };
+    assert_eq!(
+        driver.simple(&write(short, 1, 0, b"key", b"", plain())).0,
+        Status::Ok
+    );
+    driver.order(coordinator::Kind::Ping(Ping {
+        sequence: 1,
+        cluster_time_ns: 2000,
+        ..Default::default()
+    }));
+    let late = driver.simple(&write(short, 9, 8, b"key", b"", plain()));
+    assert_eq!(late.0, Status::Retry, "the coordinator is asked");
+    assert_eq!(driver.shard.stats().rpc_results, 1);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::{Cluster, Options as ClientOptions};
 
 use super::Options;
-use crate::datagrams::{Ports, places};
+use crate::datagrams::{Ports, Serves, places};
 
 /// The ports of this process, with a lane for each of its clients.
 pub struct Lanes {
@@ -30,8 +30,8 @@ impl Lanes {
             return connect(options);
         }
         let lane = u16::try_from(index - self.first).unwrap_or(u16::MAX);
-        let lanes = self.ports.lanes(lane)?.into_iter();
-        let ports = lanes.map(|lane| lane.port).collect();
+        let lanes = self.ports.lanes(lane, Serves::Clients)?.into_iter();
+        let ports = lanes.flat_map(|lane| lane.ports).collect();
         Cluster::with_ports(&options.coordinator, of_client(options), ports)
             .map_err(|error| error.to_string())
     }

@@ -27,9 +27,9 @@ use self::breakdown::Parts;
 use self::data::{WORKLOADS, Workload};
 use self::report::Results;
 use self::together::Load;
-use crate::VERSION;
 use crate::datagrams::EalOptions;
 use crate::locators::host_port;
+use crate::version;
 use clients::Lanes;
 
 /// Measures a store: RAMCloud's ClusterPerf, with the names that its results have there.
@@ -47,13 +47,14 @@ use clients::Lanes;
 /// Tests of several clients (--numClients):
 ///   readThroughput, writeThroughput, multiReadThroughput, workloadThroughput
 ///                           one server's throughput with 1 to all clients
+///   netBandwidth            the same with reads of 1 MB
 ///   broadcast               how long it takes until all others know
 ///   readInterference, writeInterference
 ///                           small operations beside large ones
 /// Without a store:
 ///   ping                    a datagram there and back, over DPDK or the kernel: "clusterperf ping --help"
 #[derive(Parser, Clone, Debug)]
-#[command(name = "clusterperf", version = VERSION, after_help = EXAMPLES, verbatim_doc_comment)]
+#[command(name = "clusterperf", version = version(), after_help = EXAMPLES, verbatim_doc_comment)]
 pub struct Options {
     /// Locator of the coordinator, or several separated by ';'
     #[arg(
@@ -84,7 +85,7 @@ pub struct Options {
     /// Size of objects in bytes [default: 100; for `basic` 100 to 1000000]
     #[arg(short = 's', long, value_name = "BYTES")]
     size: Option<usize>,
-    /// Operations of each kind to measure, instead of --seconds
+    /// Operations of each kind to measure, instead of --seconds; basic and tests with 1 to all clients go by time
     #[arg(short = 'c', long, value_name = "NUMBER")]
     count: Option<u64>,
     /// Objects that operations are drawn from
@@ -96,7 +97,7 @@ pub struct Options {
     /// Objects in each multi-op [default: 1 to 500; 20 for multiReadThroughput]
     #[arg(long = "batch", value_name = "NUMBER")]
     batch: Option<usize>,
-    /// Operations before the measurement starts
+    /// Operations before the measurement starts; none in basic and tests with 1 to all clients
     #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     warmup: u64,
     /// What the clients of workloadThroughput do: YCSB-A (half reads), YCSB-B (95 % reads), YCSB-C (reads) or WRITE-ONLY

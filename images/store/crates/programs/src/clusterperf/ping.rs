@@ -11,16 +11,16 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::samples::{Collector, Summary};
-use crate::VERSION;
 use crate::locators::host_port;
 use crate::runtime::tokio_runtime;
+use crate::version;
 
 /// Measures how long a UDP datagram takes there and back: what a store over the same ports can be compared with.
 ///
 /// One side runs with --serve and sends back what comes, both poll. Over DPDK (the default) the port belongs to this process;
 /// with --socket, over the kernel.
 #[derive(Parser, Clone, Debug)]
-#[command(name = "clusterperf ping", bin_name = "clusterperf ping", version = VERSION, after_help = EXAMPLES)]
+#[command(name = "clusterperf ping", bin_name = "clusterperf ping", version = version(), after_help = EXAMPLES)]
 pub struct Options {
     /// The side that serves
     #[arg(value_name = "HOST:PORT", value_parser = host_port, required_unless_present = "serve", conflicts_with = "serve")]

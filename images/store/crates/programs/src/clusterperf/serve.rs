@@ -14,7 +14,7 @@ use super::report::{self, Results, Row};
 use super::{Board, Options, data, drop_tables, guarded, measure, plot};
 use crate::guarded::Guarded;
 use crate::runtime::{Stop, run_until_signal, tokio_runtime};
-use crate::{VERSION, http};
+use crate::{http, version};
 
 /// Rows of the report; the rest is in the other documents only.
 const MAX_ROWS: usize = 256;
@@ -94,7 +94,7 @@ impl Watched {
         let rows_omitted = rows.len().saturating_sub(MAX_ROWS);
         rows.truncate(MAX_ROWS);
         let report = Report {
-            version: VERSION,
+            version: version(),
             state,
             error,
             tests_done: results.len(),

@@ -13,7 +13,7 @@ use coordinator::status;
 use tokio::net::TcpListener;
 use tonic::{Request, Response, Status};
 use wire::ids::ServerId;
-use wire::member::Settings;
+use wire::member::{LogRoom, Settings};
 
 use super::driver::{Keeping, Question, Shown};
 use super::kubernetes::standing::{self, Role};
@@ -26,6 +26,9 @@ const MAX_NAME_BYTES: usize = 1024;
 
 /// Members of a store, at most.
 const MAX_GIVEN_UP: usize = 1024;
+
+/// Longest uid of a specification, which is noted.
+const MAX_UID_BYTES: usize = 253;
 
 /// Longest token of a loss that is looked at.
 const MAX_TOKEN_BYTES: usize = 64;
@@ -292,16 +295,33 @@ impl Admin for Service {
                 "no settings are given; give an empty message to take all of them back",
             ));
         };
+        let asked_by = request.asked_by.map(|by| orders::SpecVersion {
+            uid: by.uid,
+            generation: by.generation,
+        });
+        if asked_by
+            .as_ref()
+            .is_some_and(|by| by.uid.len() > MAX_UID_BYTES)
+        {
+            return Err(Status::invalid_argument(format!(
+                "the uid of a specification has at most {MAX_UID_BYTES} bytes"
+            )));
+        }
         let order = orders::SettingsOrder {
             settings: settings_of(&asked),
             expected_cluster_id: request.expected_cluster_id,
+            asked_by,
+            fewer_than: request.fewer_copies.map(|fewer| fewer.expected_replicas),
         };
         let set = self
             .ask(|answer| Question::SetSettings { order, answer })
             .await?;
         let set = set.map_err(|error| match error {
             SettingsError::NotPossible(_) => Status::invalid_argument(error.to_string()),
-            SettingsError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
+            SettingsError::FewerCopies { .. }
+            | SettingsError::OtherCopies { .. }
+            | SettingsError::NotNewer { .. }
+            | SettingsError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
             SettingsError::OtherStore(_) => Status::aborted(error.to_string()),
         })?;
         let settings = Some(settings_view(&set));
@@ -510,6 +530,8 @@ fn cluster_status(
                 held: wait.held,
             }),
             checkpoint: status.checkpoint.map(checkpoint),
+            leading_ms: Some(status.leading_ms),
+            patience_ms: Some(status.patience_ms),
         }),
         migrations: status.migrations.into_iter().map(migration).collect(),
         upgrade: Some(admin::Upgrade {
@@ -583,9 +605,15 @@ fn member(member: status::Member) -> admin::Member {
         status::MemberState::Up => admin::MemberState::Up,
         status::MemberState::Unreachable => admin::MemberState::Unreachable,
     };
+    let contact = match member.contact {
+        status::Contact::NotYet => admin::MemberContact::NotYet,
+        status::Contact::Heard => admin::MemberContact::Heard,
+        status::Contact::Dead => admin::MemberContact::Dead,
+    };
     admin::Member {
         name: member.name,
         state: state.into(),
+        contact: contact.into(),
         instance: member.instance,
         host_id: member.host_id,
         build_version: member.build_version,
@@ -638,6 +666,20 @@ fn shard(shard: status::Shard) -> admin::Shard {
         serving: shard.serving,
         backup: shard.backup.map(backup),
         settings: shard.settings,
+        heard_ms: shard.heard_ms,
+        log_room: shard.room.map(log_room),
+    }
+}
+
+fn log_room(room: LogRoom) -> admin::LogRoom {
+    admin::LogRoom {
+        max_live_bytes: room.max_live_bytes,
+        tombstone_bytes: room.tombstone_bytes,
+        full_rejections: room.full_rejections,
+        full: room.full.map(|full| admin::MemoryFull {
+            for_ms: full.for_ms,
+            last_ms: full.last_ms,
+        }),
     }
 }
 
@@ -681,6 +723,9 @@ fn balance(balance: status::Balance) -> admin::Balance {
         bytes_to_evacuate: balance.bytes_to_evacuate,
         bytes_to_even_out: balance.bytes_to_even_out,
         moves_begun: balance.moves_begun,
+        merges: balance.merges,
+        tablets_left_alone: balance.tablets_left_alone,
+        servers_left_alone: balance.servers_left_alone,
     }
 }
 
@@ -729,6 +774,8 @@ fn loss(loss: status::Loss) -> admin::Loss {
         object_count: loss.object_count,
         live_bytes: loss.live_bytes,
         missing: loss.missing,
+        uncounted: loss.uncounted,
+        instance: loss.instance,
     }
 }
 

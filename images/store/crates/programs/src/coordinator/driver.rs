@@ -21,7 +21,7 @@ use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
 use tokio::sync::oneshot;
 use wire::ids::ReplyTo;
-use wire::member::{Settings, ToCoordinator, ToShard};
+use wire::member::{Settings, ToShard};
 use wire::time::Time;
 
 use super::connections::{MemberConnections, log_end};
@@ -173,8 +173,7 @@ impl Driver {
     }
 
     fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8]) {
-        self.members.heard(connection);
-        match ToCoordinator::decode(payload) {
+        match self.members.decode(connection, payload) {
             Ok(message) => {
                 let (coordinator, mut out) = self.split();
                 coordinator.member_message(now, connection, message, &mut out);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use clap::Parser;
 use coordinator::state::journal::Writer;
 use coordinator::{Balancing, Coordinator};
-use net::{Limits, Options as ReactorOptions, Protocol, Reactor};
+use net::{Audience, Limits, Options as ReactorOptions, Protocol, Reactor};
 
 use crate::locators::{
     ADMIN_PORT_OFFSET, HTTP_PORT_OFFSET, MEMBER_PORT_OFFSET, advertised, beside, host_port,
@@ -28,7 +28,7 @@ use crate::mailbox::Mailbox;
 use crate::memory::give_back_at_once;
 use crate::random::random_u64;
 use crate::runtime::{Loop, raise_file_limit, run_until_signal, tokio_runtime};
-use crate::{FORMATS, VERSION, http};
+use crate::{container, formats, http, version};
 use driver::State;
 use probe::Probe;
 use state_file::{Directory, StateFile};
@@ -39,7 +39,7 @@ use state_file::{Directory, StateFile};
 /// `--state kubernetes` it is in objects of Kubernetes, and of several coordinators one leads. With neither, a new coordinator is
 /// a new, empty store.
 #[derive(Parser, Debug)]
-#[command(name = "coordinator", version = VERSION, after_help = EXAMPLES)]
+#[command(name = "coordinator", version = version(), after_help = EXAMPLES)]
 pub struct Options {
     /// Where to listen for clients; members, admin API and HTTP are at the next hundreds unless given
     #[arg(
@@ -156,6 +156,13 @@ fn state_place(text: &str) -> Result<StatePlace, String> {
     }
 }
 
+/// Memory for the buffers of clients' connections, and as much for those of members: the other half is for the state, for the admin API, and
+/// for what is being decoded and answered.
+fn buffer_bytes() -> usize {
+    const MOST_BYTES: usize = 512 << 20;
+    container::memory_bytes().map_or(MOST_BYTES, |memory| (memory / 4).min(MOST_BYTES))
+}
+
 /// Runs until a signal ends it.
 pub fn run(options: &Options) -> Result<(), String> {
     options.logging.start();
@@ -165,6 +172,8 @@ pub fn run(options: &Options) -> Result<(), String> {
         spin: Duration::from_micros(options.poll_micros),
         limits: Limits {
             connections: options.max_connections,
+            buffer_bytes: buffer_bytes(),
+            peer_buffer_bytes: buffer_bytes(),
             ..Limits::default()
         },
     })
@@ -184,18 +193,18 @@ fn run_alone(
 ) -> Result<(), String> {
     let client = listen_address(&options.locator)?;
     let (coordinator, state) = open_state(options, directory)?;
-    let mut listen = |address: SocketAddrV4, protocol, what: &str| {
+    let mut listen = |address: SocketAddrV4, protocol, audience, what: &str| {
         reactor
-            .listen(address, protocol)
+            .listen(address, protocol, audience)
             .map_err(|error| format!("cannot listen at {address} for {what}: {error}"))
     };
-    let (client_listener, client) = listen(client, Protocol::Rpc, "clients")?;
+    let (client_listener, client) = listen(client, Protocol::Rpc, Audience::Clients, "clients")?;
     let member = beside(
         options.member_listen,
         client_base(&options.locator, client)?,
         MEMBER_PORT_OFFSET,
     )?;
-    let (_, member) = listen(member, Protocol::Member, "members")?;
+    let (_, member) = listen(member, Protocol::Member, Audience::Peers, "members")?;
 
     let (mailbox, inbox) = Mailbox::new(reactor.remote());
     let handler = driver::Driver::new(coordinator, state, client_listener, inbox);
@@ -230,9 +239,9 @@ fn open_state(options: &Options, directory: Option<&Path>) -> Result<(Coordinato
     };
     let config = coordinator::Config {
         allow_test_rpcs: options.allow_test_rpcs,
-        formats: FORMATS,
+        formats: formats(),
         balancing: options.balancing(),
-        ..coordinator::Config::new(random_u64()?, cluster_tag, VERSION)
+        ..coordinator::Config::new(random_u64()?, cluster_tag, version())
     };
     let Some(path) = directory else {
         if options.rebuild {

@@ -24,13 +24,16 @@ impl Probe {
 }
 
 impl crate::http::Probe for Probe {
-    fn ready(&self) -> Result<(), String> {
+    fn ready(&self) -> Result<String, String> {
         // Listeners are open before HTTP is served, or before a candidate says that it leads; and a loop that ends takes the
         // program with it.
-        let standing = self.standing.as_ref();
-        match standing.and_then(|standing| standing.borrow().why_not()) {
+        let Some(standing) = &self.standing else {
+            return Ok("ok".to_owned());
+        };
+        let standing = standing.borrow();
+        match standing.why_not_ready() {
             Some(why) => Err(why),
-            None => Ok(()),
+            None => Ok(standing.why_not().unwrap_or_else(|| "ok".to_owned())),
         }
     }
 
@@ -73,7 +76,7 @@ fn of_checkpoint(checkpoint: &status::Checkpoint) -> Vec<metrics::Sample> {
     vec![
         gauge(
             "checkpoint_current",
-            "1: the volumes of enough members have all of the state that matters; 0: they would not bring everything back",
+            "1: the volumes of enough members have all of the state that matters; 0: the volumes alone would not bring everything back",
             u64::from(checkpoint.is_current),
         ),
         gauge(
@@ -94,7 +97,7 @@ fn of_objects(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
     vec![
         gauge(
             "term",
-            "Counts those that have led the store; this one",
+            "Coordinators that have led the store, this coordinator included",
             status.term,
         ),
         counter(
@@ -123,7 +126,11 @@ fn of_state(stats: &Stats) -> Vec<metrics::Sample> {
             "Writes to the state's file, each waited for until it is on the disk",
             stats.commits,
         ),
-        time_counter("state_commit", "Time that these took", stats.commit_ns),
+        time_counter(
+            "state_commit",
+            "Time that writes to the state's file took",
+            stats.commit_ns,
+        ),
         counter(
             "state_snapshots",
             "How often the state's file was written anew, to be short again",
@@ -179,6 +186,21 @@ fn of_store(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
             "balance_moves",
             "Migrations that this coordinator has begun by itself",
             status.balance.moves_begun,
+        ),
+        counter(
+            "balance_merges",
+            "Pairs of tablets that this coordinator had cut and has made one again",
+            status.balance.merges,
+        ),
+        gauge(
+            "balance_tablets_left_alone",
+            "Tablets that are not moved for now, as migrations of them failed",
+            status.balance.tablets_left_alone,
+        ),
+        gauge(
+            "balance_servers_left_alone",
+            "Servers to which nothing is moved for now, as migrations to them failed",
+            status.balance.servers_left_alone,
         ),
         gauge(
             "balance_tablets_to_evacuate",

@@ -120,7 +120,7 @@ pub fn finalize_upgrade(
 /// Changes what can be changed while the store runs.
 pub fn set_settings(coordinator: &str, request: SetSettingsRequest) -> Result<Settings, String> {
     let set = call(coordinator, async |client| {
-        client.set_settings(request).await
+        client.set_settings(request.clone()).await
     })?;
     Ok(set.settings.unwrap_or_default())
 }

@@ -10,7 +10,7 @@ use client::RejectRules;
 use wire::ids::ServerId;
 
 use super::notation::{KeyNotation, ValueNotation};
-use crate::VERSION;
+use crate::version;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,7 +30,7 @@ Exit codes: 0 done, 1 failed (also: no such object), 2 wrong use.
 
 /// Looks into a store and works with its tables and objects.
 #[derive(Parser, Debug)]
-#[command(name = "rcbox", version = VERSION, after_help = EXAMPLES)]
+#[command(name = "rcbox", version = version(), after_help = EXAMPLES)]
 pub struct Options {
     /// Locator of the coordinator, or several separated by ';'
     #[arg(

@@ -10,6 +10,7 @@ use rustyline::{highlight::Highlighter, hint::Hinter, validate::Validator};
 
 use super::admin_api;
 use super::args::Line;
+use super::notation::is_shown;
 
 /// Names of tables are asked for again after this long.
 const TABLES_AGE: Duration = Duration::from_secs(3);
@@ -53,10 +54,15 @@ impl Completions {
             return names.clone();
         }
         let tables = admin_api::tables(&self.coordinator).unwrap_or_default();
-        let names: Vec<_> = tables.into_iter().map(|table| table.name).collect();
+        let names: Vec<_> = presentable(tables.into_iter().map(|table| table.name)).collect();
         *cache = Some((Instant::now(), names.clone()));
         names
     }
+}
+
+/// Names that can be put on a terminal as they are. Others are for whoever types them.
+fn presentable(names: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+    names.filter(|name| name.chars().all(is_shown))
 }
 
 /// What may stand where `word` begins, after `before`.
@@ -135,6 +141,13 @@ impl Validator for Completions {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_a_terminal_would_obey_are_not_offered() {
+        let names = ["fruit", "a\x1b[2J", "a\u{202e}", "caf\u{e9}", "a\nb"].map(str::to_owned);
+        let offered: Vec<_> = presentable(names.into_iter()).collect();
+        assert_eq!(offered, ["fruit", "caf\u{e9}"]);
+    }
 
     fn found(before: &[&str], word: &str, table_in_use: bool) -> Vec<String> {
         candidates(before, word, table_in_use, || vec!["fruit".to_owned()])

@@ -1,11 +1,13 @@
 //! How members and their ports are shown.
 
-use admin::{GetClusterStatusResponse, NetworkPort};
+use std::fmt::Write;
+
+use admin::{GetClusterStatusResponse, MemberContact, NetworkPort};
 use serde_json::{Value, json};
 use wire::ids::ServerId;
 
 use super::notation::escape;
-use super::show::{NO_PROCESS, bytes, columns, shard_state};
+use super::show::{NO_PROCESS, bytes, columns, duration, shard_state};
 
 /// A line for each shard.
 pub fn table(text: &mut String, status: &GetClusterStatusResponse, colors: bool) {
@@ -25,7 +27,7 @@ pub fn table(text: &mut String, status: &GetClusterStatusResponse, colors: bool)
     ];
     for member in &status.members {
         for shard in &member.shards {
-            if shard_state(shard) == NO_PROCESS {
+            if shard_state(member, shard) == NO_PROCESS {
                 let mut row = std::array::from_fn(|_| "-".to_owned());
                 (row[0], row[1]) = (member.name.clone(), NO_PROCESS.to_owned());
                 rows.push(row);
@@ -33,7 +35,7 @@ pub fn table(text: &mut String, status: &GetClusterStatusResponse, colors: bool)
             }
             rows.push([
                 member.name.clone(),
-                shard_state(shard).to_owned(),
+                shard_state(member, shard).to_owned(),
                 ServerId(shard.server_id).to_string(),
                 shard.locator.clone(),
                 shard.tablet_count.to_string(),
@@ -64,6 +66,50 @@ fn kept_for_others(shard: &admin::Shard) -> String {
             )
         }
     }
+}
+
+/// What the coordinator that answers has itself heard of a member.
+pub fn contact(member: &admin::Member) -> &'static str {
+    match member.contact() {
+        MemberContact::NotYet => "NOT_YET",
+        MemberContact::Heard => "HEARD",
+        MemberContact::Dead => "DEAD",
+        MemberContact::Unspecified => "UNKNOWN",
+    }
+}
+
+/// Shards that refuse requests for want of memory.
+pub fn full(text: &mut String, status: &GetClusterStatusResponse) {
+    for member in &status.members {
+        for shard in &member.shards {
+            let Some((room, full)) = shard.log_room.as_ref().and_then(|it| Some((it, it.full?)))
+            else {
+                continue;
+            };
+            let data = shard.log_live_bytes.saturating_sub(room.tombstone_bytes);
+            let ago = |ms: u64| duration(ms.saturating_mul(1_000_000));
+            let _ = writeln!(
+                text,
+                "\nThe memory of {} ({}) is full: requests have been refused for {}, the last one {} ago. Its data takes {} of {}.\n  Remove objects, add members, or give members more memory.",
+                escape(member.name.as_bytes()),
+                ServerId(shard.server_id),
+                ago(full.for_ms),
+                ago(full.last_ms),
+                bytes(data),
+                bytes(room.max_live_bytes)
+            );
+        }
+    }
+}
+
+pub fn room_json(room: &admin::LogRoom) -> Value {
+    json!({
+        "maxLiveBytes": room.max_live_bytes,
+        "tombstoneBytes": room.tombstone_bytes,
+        "fullRejections": room.full_rejections,
+        "fullForMs": room.full.map(|full| full.for_ms),
+        "fullLastMs": room.full.map(|full| full.last_ms),
+    })
 }
 
 /// A line for each port beside TCP.
@@ -185,6 +231,58 @@ mod tests {
             round_trip_ns,
             age_ms: 1,
         }
+    }
+
+    #[test]
+    fn a_member_that_is_not_heard_yet_is_not_shown_as_unreachable() {
+        let mut member = admin::Member {
+            contact: MemberContact::NotYet.into(),
+            ..Default::default()
+        };
+        let mut shard = admin::Shard {
+            locator: "tcp:host=10.0.0.1,port=1".to_owned(),
+            ..Default::default()
+        };
+        assert_eq!(shard_state(&member, &shard), "not heard yet");
+        shard.heard_ms = Some(7);
+        assert_eq!(shard_state(&member, &shard), "unreachable");
+        // Of an older coordinator, which does not say.
+        (shard.heard_ms, member.contact) = (None, MemberContact::Unspecified.into());
+        assert_eq!(shard_state(&member, &shard), "unreachable");
+    }
+
+    #[test]
+    fn full_memory_is_shown_with_since_when_and_how_much_there_is() {
+        let mut status = GetClusterStatusResponse {
+            members: vec![admin::Member {
+                name: "a".to_owned(),
+                shards: vec![admin::Shard {
+                    server_id: 1,
+                    log_live_bytes: 100 << 20,
+                    log_room: Some(admin::LogRoom {
+                        max_live_bytes: 90 << 20,
+                        tombstone_bytes: 10 << 20,
+                        full_rejections: 5,
+                        full: Some(admin::MemoryFull {
+                            for_ms: 61_000,
+                            last_ms: 2_000,
+                        }),
+                    }),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let mut shown = String::new();
+        full(&mut shown, &status);
+        let line = "The memory of a (1.0) is full: requests have been refused for 1 min 1 s, the last one 2 s ago. Its data takes 90.0 MiB of 90.0 MiB.";
+        assert!(shown.contains(line), "{shown}");
+        let room = status.members[0].shards[0].log_room.as_mut();
+        room.expect("set above").full = None;
+        shown.clear();
+        full(&mut shown, &status);
+        assert_eq!(shown, "");
     }
 
     #[test]

@@ -121,9 +121,10 @@ fn end(result: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// Says on standard error what went wrong. Nothing can be done if nobody reads that.
+/// Says on standard error what went wrong, which may have texts of servers in it. Nothing can be done if nobody reads that.
 fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "error: {}", text.trim_end());
+    let text = notation::plain(text.trim_end());
+    let _ = writeln!(io::stderr(), "error: {text}");
 }
 
 fn completion(shell: clap_complete::Shell) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! How keys and values are written on a command line and shown: both are bytes, and need not be text.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -112,10 +113,58 @@ pub fn for_terminal(value: &[u8]) -> String {
 }
 
 fn is_harmless(char: char) -> bool {
-    !char.is_control() || matches!(char, '\n' | '\t')
+    is_shown(char) || matches!(char, '\n' | '\t')
 }
 
-/// Text without control characters: what is not text is written `\xHH`.
+/// Whether a terminal shows a character as itself. It obeys controls; marks of direction, and characters without a width or that nobody has
+/// assigned, let a text look like another one.
+pub fn is_shown(char: char) -> bool {
+    if char.is_ascii() {
+        return !char.is_ascii_control();
+    }
+    // What follows a letter is escaped for debugging only if it cannot be printed; accents can.
+    let mut after_letter = ['a', char].iter().collect::<String>();
+    after_letter = after_letter.escape_debug().collect();
+    after_letter.chars().nth(1) == Some(char)
+}
+
+/// Text of lines in which a terminal finds nothing to obey: what is meant for people, and has texts in it that come from others.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_harmless) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        match is_harmless(char) {
+            true => shown.push(char),
+            false => escape_bytes(&mut shown, char.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// JSON, in which what a terminal does not show is written as JSON's own escapes: for programs it says the same.
+pub fn plain_json(json: &str) -> Cow<'_, str> {
+    if json.chars().all(is_harmless) {
+        return Cow::Borrowed(json);
+    }
+    let mut shown = String::with_capacity(json.len());
+    for char in json.chars() {
+        match is_harmless(char) {
+            true => shown.push(char),
+            // In JSON such a character is a part of a string.
+            false => {
+                for unit in char.encode_utf16(&mut [0; 2]) {
+                    // Writing to a string does not fail.
+                    let _ = write!(shown, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Text of one line that a terminal shows as it is: anything else is written `\xHH`.
 pub fn escape(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -125,10 +174,8 @@ pub fn escape(bytes: &[u8]) -> String {
                 '\n' => shown.push_str("\\n"),
                 '\r' => shown.push_str("\\r"),
                 '\t' => shown.push_str("\\t"),
-                _ if char.is_control() => {
-                    escape_bytes(&mut shown, char.encode_utf8(&mut [0; 4]).as_bytes());
-                }
-                _ => shown.push(char),
+                _ if is_shown(char) => shown.push(char),
+                _ => escape_bytes(&mut shown, char.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
         escape_bytes(&mut shown, chunk.invalid());
@@ -227,11 +274,11 @@ mod tests {
             &all[..],
             b"",
             b"\\x41",
-            "caf\u{e9} \u{85}\n".as_bytes(),
+            "caf\u{e9} e\u{301} \u{85}\u{202e}\u{200b}\u{2028}\n".as_bytes(),
             b"caf\xe9",
         ] {
             let shown = KeyNotation::Text.show(bytes);
-            assert!(!shown.chars().any(char::is_control), "{shown}");
+            assert!(shown.chars().all(is_shown), "{shown}");
             assert_eq!(
                 KeyNotation::Escaped.read(OsStr::new(&shown)).unwrap(),
                 bytes
@@ -239,6 +286,11 @@ mod tests {
         }
         assert_eq!(escape(b"caf\xe9\t\x1b"), "caf\\xe9\\t\\x1b");
         assert_eq!(escape("café".as_bytes()), "café");
+        assert_eq!(escape("cafe\u{301} 東京".as_bytes()), "cafe\u{301} 東京");
+        assert_eq!(
+            escape("a\u{9b}\u{202e}b".as_bytes()),
+            "a\\xc2\\x9b\\xe2\\x80\\xaeb"
+        );
         for text in ["\\", "a\\q", "\\x4", "\\xg0"] {
             assert!(unescape(text.as_bytes()).unwrap_err().contains("backslash"));
         }
@@ -292,5 +344,30 @@ mod tests {
         assert_eq!(for_terminal(b"two\nlines\t\\"), "two\nlines\t\\");
         assert_eq!(for_terminal(b"\x1b[31m\n"), "\\x1b[31m\\n");
         assert_eq!(for_terminal(b"\xff\n"), "\\xff\\n");
+        assert_eq!(for_terminal("\u{202e}".as_bytes()), "\\xe2\\x80\\xae");
+        assert_eq!(plain("two\nlines\t\\"), "two\nlines\t\\");
+        assert_eq!(
+            plain("a\x1b[2J\u{9b}31m\r\x7f"),
+            "a\\x1b[2J\\xc2\\x9b31m\\x0d\\x7f"
+        );
+    }
+
+    #[test]
+    fn json_means_the_same_without_what_a_terminal_obeys() {
+        for text in [
+            "a\"\\\n\x1b[2J",
+            "\u{9b}31m\x7f\u{202e}",
+            "caf\u{e9} \u{e0001}\u{10ffff}",
+        ] {
+            for written in [
+                json!({ "name": text }).to_string(),
+                format!("{:#}", json!([text])),
+            ] {
+                let shown = plain_json(&written);
+                assert!(shown.chars().all(is_harmless), "{shown}");
+                let read: fn(&str) -> Value = |json| serde_json::from_str(json).unwrap();
+                assert_eq!(read(&shown), read(&written));
+            }
+        }
     }
 }

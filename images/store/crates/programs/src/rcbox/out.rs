@@ -1,5 +1,6 @@
 //! Standard output: buffered, and quiet when nobody reads it any more or the command was given up.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,6 +8,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::Failure;
+use super::notation::{plain, plain_json};
+use super::show::COLORS;
 
 /// Output that a slow command has produced is seen after this long.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -46,9 +49,13 @@ impl Out {
         }
     }
 
-    /// Writes text and ends its last line.
+    /// Writes text, or JSON, and ends its last line. Whatever was put into it, a terminal obeys nothing but our own colours.
     pub fn text(&mut self, text: &str) -> Result<(), Failure> {
-        self.bytes(text.as_bytes())?;
+        let shown = match self.json {
+            true => plain_json(text),
+            false => colored(text, self.colors),
+        };
+        self.bytes(shown.as_bytes())?;
         if !text.ends_with('\n') {
             self.bytes(b"\n")?;
         }
@@ -62,7 +69,7 @@ impl Out {
     pub fn repaint(&mut self, text: &str) -> Result<(), Failure> {
         let rows = rustix::termios::tcgetwinsize(io::stdout())
             .map_or(usize::MAX, |size| usize::from(size.ws_row));
-        let screen = screen(text, rows);
+        let screen = screen(&colored(text, self.colors), rows);
         self.bytes(screen.as_bytes())?;
         self.flush()
     }
@@ -109,6 +116,26 @@ impl Drop for Out {
             let _ = buffer.into_parts();
         }
     }
+}
+
+/// Text in which a terminal obeys nothing, but our colours if they are wanted. What is between them comes from others.
+fn colored(text: &str, colors: bool) -> Cow<'_, str> {
+    if !colors || !COLORS.iter().any(|color| text.contains(color)) {
+        return plain(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((at, color)) = COLORS
+        .iter()
+        .filter_map(|color| Some((rest.find(color)?, color)))
+        .min()
+    {
+        shown.push_str(&plain(&rest[..at]));
+        shown.push_str(color);
+        rest = &rest[at + color.len()..];
+    }
+    shown.push_str(&plain(rest));
+    Cow::Owned(shown)
 }
 
 /// Text with what repaints a terminal of this many rows; 0 if that is not known.
@@ -176,6 +203,16 @@ mod tests {
         let lines = |rows| screen("a\nb\nc\nd\n", rows).matches('\n').count();
         assert_eq!([0, 2, 3, 4, 5, 6].map(lines), [4, 1, 2, 3, 4, 4]);
         assert!(screen("a\nb\nc\nd\n", 4).contains("(2 more lines)"));
+    }
+
+    #[test]
+    fn nothing_but_our_colors_reaches_a_terminal() {
+        let [red, .., usual] = COLORS;
+        let text = format!("{red}m\x1b[2J{usual}\u{9b}31m \n\x1b[1m");
+        let shown = format!("{red}m\\x1b[2J{usual}\\xc2\\x9b31m \n\\x1b[1m");
+        assert_eq!(colored(&text, true), shown);
+        assert!(!colored(&text, false).contains('\x1b'));
+        assert_eq!(colored("as it is\n", true), "as it is\n");
     }
 
     #[test]

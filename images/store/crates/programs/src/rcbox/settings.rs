@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
-use admin::{GetClusterStatusResponse, LogLevel, SetSettingsRequest, Settings as Values};
+use admin::{
+    FewerCopies, GetClusterStatusResponse, LogLevel, SetSettingsRequest, Settings as Values,
+};
 use serde_json::{Map, Value, json};
 use wire::member::bounds;
 
@@ -162,15 +164,38 @@ pub fn run(settings: &Settings, command: &Command, out: &mut Out) -> Result<(), 
             }
         }
     }
+    let names_copies = match command {
+        Command::Show => false,
+        Command::Set { values } => values.iter().any(|one| is_of_copies(one)),
+        Command::Unset { names } => names.iter().any(|one| is_of_copies(one)),
+    };
     let request = SetSettingsRequest {
         settings: Some(values),
         expected_cluster_id: status.cluster_id,
+        asked_by: None,
+        // Somebody says a number: it is meant, if it is the one in force that was seen.
+        fewer_copies: names_copies.then(|| FewerCopies {
+            expected_replicas: copies_in_force(&status),
+        }),
     };
     let set = admin_api::set_settings(&settings.coordinator, request)?;
     match out.json {
         true => out.json_line(&values_json(&set)),
         false => Ok(()),
     }
+}
+
+fn is_of_copies(argument: &str) -> bool {
+    let name = argument.split('=').next();
+    matches!(name, Some("replicas" | "minReplicas"))
+}
+
+/// As was set, or else as many as any server was started with.
+fn copies_in_force(status: &GetClusterStatusResponse) -> u32 {
+    let set = status.settings.and_then(|values| values.replicas);
+    let shards = status.members.iter().flat_map(|member| &member.shards);
+    let started_with = shards.map(|shard| shard.replicas).max();
+    set.or(started_with).unwrap_or(0)
 }
 
 /// Members of whose shards some do not have them yet. Who is away is told when he comes.

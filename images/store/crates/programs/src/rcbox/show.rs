@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
-use admin::{DurabilityMode, GetClusterStatusResponse, MemberState, Table, TabletState};
+use admin::{
+    DurabilityMode, GetClusterStatusResponse, MemberContact, MemberState, Table, TabletState,
+};
 use client::Server;
 use serde_json::{Value, json};
 use wire::ids::{ServerId, TableId};
@@ -32,7 +34,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
         status.cluster_id,
         status.cluster_tag,
         duration(status.cluster_time_ns),
-        status.build_version,
+        escape(status.build_version.as_bytes()),
         status.format_version
     );
     let durability = status.durability.unwrap_or_default();
@@ -68,6 +70,7 @@ pub fn status(status: &GetClusterStatusResponse, colors: bool) -> String {
     rebuild::line(&mut text, status);
     members::table(&mut text, status, colors);
     members::ports(&mut text, status, colors);
+    members::full(&mut text, status);
     retired(&mut text, status);
     drain::under_way(&mut text, status);
     recoveries(&mut text, status);
@@ -94,12 +97,15 @@ fn segments_short(status: &GetClusterStatusResponse) -> String {
 /// State of a server whose process is dead, before another has come.
 pub const NO_PROCESS: &str = "no process";
 
-pub fn shard_state(shard: &admin::Shard) -> &'static str {
+pub fn shard_state(member: &admin::Member, shard: &admin::Shard) -> &'static str {
+    let is_heard = shard.heard_ms.is_some() || member.contact() != MemberContact::NotYet;
     match shard.connected {
         true => "up",
         // The one that was is known to be dead.
         false if shard.locator.is_empty() => NO_PROCESS,
-        false => "unreachable",
+        false if is_heard => "unreachable",
+        // Its absence means nothing: the leader has only just taken over.
+        false => "not heard yet",
     }
 }
 
@@ -229,6 +235,12 @@ pub fn loss(loss: &admin::Loss) -> String {
     };
     let member = escape(loss.member.as_bytes());
     let tables = escape(loss.tables.join(", ").as_bytes());
+    if loss.uncounted {
+        return format!(
+            "{member} died with the only copy of {} tablets of tables {tables}{more}; how many objects these held nobody knows, for the coordinator had no report of them",
+            loss.tablet_count
+        );
+    }
     if loss.missing.is_empty() {
         return format!(
             "{member} died with the only copy of {} tablets, about {} objects, {} of tables {tables}{more}",
@@ -309,13 +321,18 @@ pub fn columns<const N: usize>(text: &mut String, rows: &[[String; N]], colors: 
     }
 }
 
+const RED: &str = "\x1b[31m";
+const GREEN: &str = "\x1b[32m";
 const DEFAULT_COLOR: &str = "\x1b[39m";
+
+/// All that is ever written to a terminal to color a text.
+pub const COLORS: [&str; 3] = [RED, GREEN, DEFAULT_COLOR];
 
 /// What a state looks like.
 fn color(cell: &str) -> Option<&'static str> {
     match cell {
-        "up" => Some("\x1b[32m"),
-        "unreachable" | NO_PROCESS => Some("\x1b[31m"),
+        "up" => Some(GREEN),
+        "unreachable" | NO_PROCESS => Some(RED),
         _ => None,
     }
 }
@@ -336,6 +353,8 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
                 "serving": shard.serving,
                 "logLiveBytes": shard.log_live_bytes,
                 "objectCount": shard.object_count,
+                "heardMs": shard.heard_ms,
+                "logRoom": shard.log_room.as_ref().map(members::room_json),
                 "backup": shard.backup.as_ref().map(backup_json),
             })
         });
@@ -347,6 +366,7 @@ pub fn status_json(status: &GetClusterStatusResponse) -> Value {
         json!({
             "name": member.name,
             "state": state,
+            "contact": members::contact(member),
             "instance": member.instance,
             "hostId": member.host_id,
             "buildVersion": member.build_version,
@@ -393,6 +413,8 @@ pub fn loss_json(loss: &admin::Loss) -> Value {
         "objectCount": loss.object_count,
         "liveBytes": loss.live_bytes,
         "missing": loss.missing,
+        "uncounted": loss.uncounted,
+        "instance": loss.instance,
     })
 }
 
@@ -612,6 +634,13 @@ mod tests {
             assert!(shown.contains(part), "{part} is not in\n{shown}");
         }
         assert!(is_all_up(&lost));
+        let mut uncounted = lost.clone();
+        uncounted.losses[0].uncounted = true;
+        let shown = status(&uncounted, false);
+        assert!(
+            shown.contains("nobody knows") && !shown.contains("about 0 objects"),
+            "{shown}"
+        );
         let nothing = GetClusterStatusResponse::default();
         assert!(!is_all_up(&nothing));
         assert_eq!(status_json(&nothing)["members"], json!([]));
@@ -735,8 +764,7 @@ mod tests {
         assert_eq!(plain, "up           a\nunreachable  \\x1b[31m\n");
         let mut colored = String::new();
         columns(&mut colored, &rows, true);
-        let codes = ["\x1b[31m", "\x1b[32m", DEFAULT_COLOR];
-        let bare = codes
+        let bare = COLORS
             .iter()
             .fold(colored, |text, code| text.replace(code, ""));
         assert_eq!(bare, plain);

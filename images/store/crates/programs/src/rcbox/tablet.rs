@@ -172,6 +172,9 @@ pub fn balance_json(balance: &Balance) -> Value {
         "bytesToEvacuate": balance.bytes_to_evacuate,
         "bytesToEvenOut": balance.bytes_to_even_out,
         "movesBegun": balance.moves_begun,
+        "merges": balance.merges,
+        "tabletsLeftAlone": balance.tablets_left_alone,
+        "serversLeftAlone": balance.servers_left_alone,
     })
 }
 

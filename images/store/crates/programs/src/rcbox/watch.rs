@@ -248,7 +248,7 @@ fn rows(status: &GetClusterStatusResponse, rates: &HashMap<u64, Rates>) -> Vec<[
             sum.log_capacity_bytes += shard.log_capacity_bytes;
             rows.push([
                 member.name.clone(),
-                shard_state(shard).to_owned(),
+                shard_state(member, shard).to_owned(),
                 ServerId(shard.server_id).to_string(),
                 shard.tablet_count.to_string(),
                 shard.object_count.to_string(),

@@ -28,6 +28,8 @@ pub struct Actions<'a> {
     pub io: &'a mut Io,
     pub coordinator: Option<u64>,
     pub links: &'a mut Links,
+    /// Time of ticks so far in which the cleaner was at work.
+    pub cleaner_ns: u64,
     pub unopened: &'a mut Option<Unopened>,
     pub reporter: &'a Reporter,
     pub started_with: &'a Options,
@@ -94,6 +96,7 @@ impl master::Output for Actions<'_> {
             input_bytes: counters.bytes_in,
             output_bytes: counters.bytes_out,
             busy_ns: used_ns.saturating_sub(counters.spin_ns),
+            cleaner_ns: self.cleaner_ns,
         }
     }
 

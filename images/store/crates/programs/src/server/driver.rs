@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use master::{Output as _, Session as Verdict, Stats};
 use net::{CloseReason, Counters, Handler, Io, Options, PortKind, Protocol};
-use prost::Message;
 use server::Server;
 use server::links::{Link, Links};
 use tokio::sync::oneshot;
@@ -65,6 +64,8 @@ pub struct Driver {
     parts: Parts,
     links: Links,
     publish_at: Time,
+    /// Time of ticks in which the cleaner was at work.
+    cleaner_ns: u64,
     /// The storage cannot be used.
     is_unusable: bool,
     /// Room for messages, used again and again.
@@ -78,6 +79,7 @@ impl Driver {
             links: Links::new(net::protocols(parts.ports.clone()), net::now().0),
             parts,
             publish_at: Time::ZERO,
+            cleaner_ns: 0,
             is_unusable: false,
             encoded: Vec::new(),
         }
@@ -107,6 +109,7 @@ impl Driver {
                 io,
                 coordinator: session.open_connection(),
                 links: &mut self.links,
+                cleaner_ns: self.cleaner_ns,
                 unopened,
                 reporter,
                 started_with,
@@ -116,7 +119,7 @@ impl Driver {
     }
 
     fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8], io: &mut Io) {
-        let message = match ToShard::decode(payload) {
+        let message = match ToShard::decode_bounded(payload) {
             Ok(message) => message,
             Err(error) => {
                 tracing::warn!("the coordinator sent a message that cannot be read: {error}");
@@ -357,7 +360,11 @@ impl Handler for Driver {
         }
         let look_at = self.links.look_for_faster(now, &mut Dialer(io));
         let (server, mut out) = self.split(io);
+        let cleans_from = server.shard().is_cleaning().then(net::now);
         let next = server.tick(now, &mut out).min(look_at);
+        if let Some(begun) = cleans_from {
+            self.cleaner_ns += net::now().0.saturating_sub(begun.0);
+        }
         if let Some(why) = self.parts.server.must_end() {
             match self.is_unusable {
                 true => tracing::error!("{}: {why}", self.parts.place),

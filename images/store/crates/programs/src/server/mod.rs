@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<(), String> {
         ..
     } = process;
     if options.commit_ahead && !options.backup_only {
-        commit_ahead(memory, options.huge_pages)?;
+        probe.set_to_commit(commit_ahead(memory, options.huge_pages)?);
     }
     let base = tcp_listen_address(&options.local)?;
     tokio_runtime()?.block_on(async {

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use crate::VERSION;
 use crate::datagrams::EalOptions;
 use crate::locators::host_port;
 use crate::logging::Logging;
 use crate::pages::HugePages;
+use crate::version;
 
 /// Shards of one process; their ports, those of their backups and that of HTTP must not meet.
 const MAX_CORES: u16 = 64;
@@ -28,7 +28,7 @@ pub enum Durability {
 /// A process has one shard for each core that is given to it; shard i listens for clients at the port of -L plus i, and for other
 /// servers 100 further. With -r 0 objects are in memory only and are gone when the process ends.
 #[derive(Parser, Debug)]
-#[command(name = "server", version = VERSION, after_help = EXAMPLES)]
+#[command(name = "server", version = version(), after_help = EXAMPLES)]
 pub struct Options {
     /// Locator of the coordinator, or several separated by ';'
     #[arg(
@@ -219,8 +219,6 @@ fn check_master_only(options: &Options) -> Result<(), String> {
         ("-f", options.file.is_some()),
         ("--segmentFrames", options.segment_frames.is_some()),
         ("--durability", options.durability.is_some()),
-        ("--peerListen", options.peer_listen.is_some()),
-        ("--peerAdvertise", options.peer_advertise.is_some()),
     ];
     match of_backups.into_iter().find(|(_, is_given)| *is_given) {
         Some((option, _)) => Err(format!(
@@ -267,6 +265,7 @@ mod tests {
             &["-B", "-f", "x", "--durability", "flushed"],
             &["-r", "0", "-f", "x"],
             &["-M"],
+            &["-M", "--peerListen", "127.0.0.1:9"],
             &["--hugePages", "Reserved1G"],
             &["-B", "--hugePages", "off"],
         ] {

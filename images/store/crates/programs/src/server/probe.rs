@@ -12,6 +12,7 @@ use super::driver::Question;
 use super::port_report::Ways;
 use crate::datagrams::Ports;
 use crate::mailbox::Mailbox;
+use crate::memory::ToCommit;
 use crate::metrics::{self, Sample, byte_counter, byte_gauge, counter, gauge};
 
 /// Whether a shard is of use; written by its thread, read by the one that serves HTTP.
@@ -68,6 +69,8 @@ pub struct Probe {
     shards: Vec<Shard>,
     /// Other than TCP, if there are any.
     ports: Option<Arc<Ports>>,
+    /// Memory that is committed ahead of its use, if any is.
+    to_commit: Option<Arc<ToCommit>>,
     has_replicas: bool,
     has_backups: bool,
 }
@@ -77,6 +80,7 @@ impl Probe {
         Probe {
             shards: Vec::new(),
             ports: None,
+            to_commit: None,
             has_replicas,
             has_backups,
         }
@@ -97,6 +101,14 @@ impl Probe {
         self.ports = Some(ports);
     }
 
+    pub fn set_to_commit(&mut self, to_commit: Arc<ToCommit>) {
+        self.to_commit = Some(to_commit);
+    }
+
+    fn bytes_to_commit(&self) -> u64 {
+        self.to_commit.as_ref().map_or(0, |it| it.bytes())
+    }
+
     /// Of each shard.
     pub fn mailboxes(&self) -> Vec<Mailbox<Question>> {
         let mailboxes = self.shards.iter().map(|shard| shard.mailbox.clone());
@@ -109,7 +121,7 @@ impl Probe {
 }
 
 impl crate::http::Probe for Probe {
-    fn ready(&self) -> Result<(), String> {
+    fn ready(&self) -> Result<String, String> {
         for (index, shard) in self.shards.iter().enumerate() {
             match shard.state.get() {
                 Readiness { enlisted: true, .. } if shard.state.is_serving() => {}
@@ -133,7 +145,14 @@ impl crate::http::Probe for Probe {
                 }
             }
         }
-        Ok(())
+        // All works, but requests that come to memory first wait for the kernel: whoever measures now measures that.
+        match self.bytes_to_commit() {
+            0 => Ok("ok".to_owned()),
+            bytes => Err(format!(
+                "memory is still being committed ahead of its use: {} MiB are left",
+                bytes.div_ceil(1 << 20)
+            )),
+        }
     }
 
     fn metrics(&self) -> Pin<Box<dyn Future<Output = Result<String, String>> + Send + '_>> {
@@ -157,6 +176,13 @@ impl crate::http::Probe for Probe {
                 shards.push(samples);
             }
             // Of the process: told once, behind what each shard has.
+            if let Some(first) = shards.first_mut() {
+                first.push(byte_gauge(
+                    "memory_to_commit",
+                    "Memory that is still to be committed ahead of its use",
+                    self.bytes_to_commit(),
+                ));
+            }
             if let (Some(ports), Some(first)) = (&self.ports, shards.first_mut()) {
                 first.push(counter(
                     "ports_opened_anew",
@@ -197,12 +223,12 @@ fn of_shard(stats: &master::Stats) -> Vec<Sample> {
         counter("multi_ops", "Multi-ops", stats.multi_ops),
         counter(
             "duplicate_requests",
-            "Requests that had been executed before, and were not again",
+            "Requests that had been executed before and were not executed again",
             stats.duplicates,
         ),
         counter(
             "retried_requests",
-            "Requests, or parts of one, that were told to come again",
+            "Requests, or parts of a request, that were answered with RETRY",
             stats.retries,
         ),
         counter(
@@ -276,7 +302,7 @@ fn of_replication(report: &replication::Report) -> Vec<Sample> {
         ),
         gauge(
             "replication_segments_short",
-            "Those with fewer copies than wanted",
+            "Segments of the log with fewer copies than wanted",
             report.segments_short,
         ),
         byte_gauge(
@@ -296,7 +322,7 @@ fn of_ways(ways: &Ways) -> Vec<Sample> {
         ),
         gauge(
             "fast_backups_over_tcp",
-            "Backups that have such a port, too, and that the log goes to by TCP all the same",
+            "Backups that have a port for datagrams, and that the log goes to by TCP all the same",
             ways.over_tcp,
         ),
     ]
@@ -312,7 +338,7 @@ fn of_backup(stats: &backup::Stats) -> Vec<Sample> {
         ),
         gauge(
             "backup_frames_open",
-            "Frames with a copy that takes more",
+            "Frames with a copy that is still written to",
             frames(stats.frames_open),
         ),
         gauge(
@@ -338,7 +364,7 @@ fn of_backup(stats: &backup::Stats) -> Vec<Sample> {
         counter("backup_appends", "Appends that were taken", stats.appends),
         byte_counter(
             "backup_appended",
-            "Data of these that was written",
+            "Data of appends that was written to frames",
             stats.bytes_appended,
         ),
         counter(

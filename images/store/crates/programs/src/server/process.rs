@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use backup::Layout;
 use master::Identity;
-use net::{Address, Limits, Options as ReactorOptions, PortKind, Protocol, Reactor};
+use net::{Address, Audience, Limits, Options as ReactorOptions, PortKind, Protocol, Reactor};
 use server::{BackupConfig, Config, Server};
 
 use super::actions::Unopened;
@@ -16,10 +16,10 @@ use super::driver::{Driver, Parts};
 use super::options::Options;
 use super::probe::Probe;
 use super::session::Session;
-use super::settings::{BackupSettings, Settings};
+use super::settings::{BackupSettings, Buffers, Settings};
 use super::storage::{AnyStorage, Place, ProcessMemory, Reporter};
-use crate::VERSION;
-use crate::datagrams::{Ports, places};
+use crate::container;
+use crate::datagrams::{Ports, Serves, places};
 use crate::locators::{
     PEER_PORT_OFFSET, advertised, beside, coordinators, offset_port, peer_advertised,
     tcp_listen_address, with_fast,
@@ -28,10 +28,13 @@ use crate::mailbox::Mailbox;
 use crate::pages::Reserved;
 use crate::random::random_u64;
 use crate::runtime::Loop;
+use crate::version;
 
 pub struct Process<'a> {
     options: &'a Options,
     settings: Settings,
+    /// Of each shard.
+    buffers: Buffers,
     coordinators: Vec<Address>,
     process: u64,
     instance: String,
@@ -48,6 +51,8 @@ pub struct Process<'a> {
 #[derive(Default)]
 struct Fast {
     locators: Vec<String>,
+    /// For other servers.
+    peer_locators: Vec<String>,
     kinds: Vec<PortKind>,
     /// Under which numbers sessions of other servers are reported.
     servers: Vec<usize>,
@@ -62,8 +67,6 @@ struct Prepared {
     volume: u64,
     /// As errors name it.
     place: String,
-    listener: Option<usize>,
-    locator: String,
 }
 
 impl Process<'_> {
@@ -82,10 +85,16 @@ impl Process<'_> {
             settings.backup.is_some(),
         );
         let ports = Ports::open(places(&options.local)?, &options.eal, options.cores)?;
+        let buffers = settings.buffers(
+            container::memory_bytes(),
+            settings.apart_bytes(reserved.is_some(), options.cores) + ports.ordinary_bytes(),
+            options.cores,
+        );
         Ok(Process {
             ports,
             options,
             settings,
+            buffers,
             coordinators: coordinators.into_iter().map(|one| one.member).collect(),
             process,
             instance: options
@@ -106,26 +115,33 @@ impl Process<'_> {
         let base = tcp_listen_address(&options.local)?;
         let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
         let (_, bound) = reactor
-            .listen(address, Protocol::Rpc)
+            .listen(address, Protocol::Rpc, Audience::Clients)
             .map_err(|error| format!("cannot listen at {address} for clients: {error}"))?;
         let fast = self.open_ports(index, &mut reactor)?;
         let given = options.advertise.as_deref();
         let tcp = advertised(given, bound, index)?;
-        let locator = with_fast(&tcp, given, &fast.locators, index)?;
+        let locator = with_fast(&tcp, given, &fast.locators, index, 0)?;
         let (sender, events) = channel();
         let reporter = Reporter::new(sender, reactor.remote());
         let backup = match &self.settings.backup {
-            Some(settings) => self.prepare_backup(settings, index, &mut reactor, &reporter)?,
+            Some(settings) => self.prepare_backup(settings, index, &reporter)?,
             None => Prepared::default(),
         };
+        let (listener, peers_bound, peer_tcp) = self.listen_for_peers(index, &mut reactor)?;
         let mut peers = fast.servers;
-        peers.extend(backup.listener);
-        let backup_locator = match backup.listener {
-            Some(_) => with_fast(&backup.locator, given, &fast.locators, index)?,
-            None => backup.locator,
-        };
-        let identity = self.identity(&tcp, &locator, backup_locator, index);
+        peers.push(listener);
+        let mut identity = self.identity(&tcp, &locator, index);
+        match backup.config {
+            Some(_) => {
+                let bound = &fast.peer_locators;
+                identity.backup_locator =
+                    with_fast(&peer_tcp, given, bound, index, PEER_PORT_OFFSET)?;
+            }
+            // Tablets that leave are read by byte streams alone.
+            None => identity.peer_locator = peer_tcp,
+        }
         tracing::info!(shard = index, %locator, listening = %bound, member = identity.member, "serving");
+        tracing::info!(shard = index, locator = identity.peers(), listening = %peers_bound, "serving other servers");
         let config = Config {
             master: self.settings.master,
             backup: backup.config,
@@ -179,7 +195,8 @@ impl Process<'_> {
             spin: Duration::from_micros(self.options.poll_micros),
             limits: Limits {
                 connections: self.options.max_connections,
-                buffer_bytes: self.settings.buffer_bytes(),
+                buffer_bytes: self.buffers.clients,
+                peer_buffer_bytes: self.buffers.peers,
                 ..Limits::default()
             },
         }
@@ -193,7 +210,6 @@ impl Process<'_> {
         &self,
         settings: &BackupSettings,
         index: u16,
-        reactor: &mut Reactor,
         reporter: &Reporter,
     ) -> Result<Prepared, String> {
         let place = match &settings.file {
@@ -228,7 +244,6 @@ impl Process<'_> {
             }
         };
         let volume = backup::owner(&mut storage).unwrap_or(0);
-        let (listener, locator) = self.listen_for_peers(index, reactor)?;
         Ok(Prepared {
             config: Some(BackupConfig {
                 segment_bytes: layout.segment_bytes,
@@ -242,8 +257,6 @@ impl Process<'_> {
             }),
             volume,
             place: named,
-            listener: Some(listener),
-            locator,
         })
     }
 
@@ -268,7 +281,7 @@ impl Process<'_> {
         &self,
         index: u16,
         reactor: &mut Reactor,
-    ) -> Result<(usize, String), String> {
+    ) -> Result<(usize, SocketAddrV4, String), String> {
         let options = self.options;
         let base = beside(
             options.peer_listen,
@@ -276,35 +289,48 @@ impl Process<'_> {
             PEER_PORT_OFFSET,
         )?;
         let address = SocketAddrV4::new(*base.ip(), offset_port(base.port(), index)?);
-        let (listener, bound) = reactor.listen(address, Protocol::Rpc).map_err(|error| {
-            format!("cannot listen at {address} for other servers: {error} (see --peerListen)")
-        })?;
+        let (listener, bound) = reactor
+            .listen(address, Protocol::Rpc, Audience::Peers)
+            .map_err(|error| {
+                format!("cannot listen at {address} for other servers: {error} (see --peerListen)")
+            })?;
         let locator = peer_advertised(
             options.peer_advertise.as_deref(),
             options.advertise.as_deref(),
             bound,
             index,
         )?;
-        tracing::info!(shard = index, %locator, listening = %bound, "serving other servers");
-        Ok((listener, locator))
+        Ok((listener, bound, locator))
     }
 
     /// Opens this shard's lane of every port for datagrams.
     fn open_ports(&self, index: u16, reactor: &mut Reactor) -> Result<Fast, String> {
         let mut fast = Fast::default();
-        for lane in self.ports.lanes(index)? {
-            fast.kinds.push(lane.port.kind);
-            let config = net::fast_config(lane.port.kind);
-            let listeners = reactor
-                .add_port(lane.port, config)
-                .map_err(|error| format!("cannot use {}: {error}", lane.locator))?;
+        let serves = match self.settings.backup {
+            Some(_) => Serves::PeersToo,
+            None => Serves::Clients,
+        };
+        for lane in self.ports.lanes(index, serves)? {
+            let mut listeners = Vec::new();
+            for port in lane.ports {
+                let (kind, config) = (port.kind, net::fast_config(port.kind));
+                let added = reactor
+                    .add_port(port, config)
+                    .map_err(|error| format!("cannot use {}: {error}", lane.locator))?;
+                fast.kinds.push(kind);
+                listeners.push(added);
+            }
             fast.locators.push(lane.locator);
-            fast.servers.push(listeners.servers);
+            if let Some(locator) = lane.peer_locator {
+                fast.peer_locators.push(locator);
+                fast.servers.extend(listeners.last().map(|port| port.last));
+            }
         }
         Ok(fast)
     }
 
-    fn identity(&self, tcp: &str, locator: &str, backup_locator: String, index: u16) -> Identity {
+    /// Without the locators for other servers.
+    fn identity(&self, tcp: &str, locator: &str, index: u16) -> Identity {
         let options = self.options;
         let member = options.member.clone().unwrap_or_else(|| {
             // tcp:host=H,port=P, as `advertised` writes it.
@@ -321,8 +347,9 @@ impl Process<'_> {
             shard_count: u32::from(options.cores),
             locator: locator.to_owned(),
             coordinator: options.coordinator.clone(),
-            build_version: VERSION.to_owned(),
-            backup_locator,
+            build_version: version().to_owned(),
+            backup_locator: String::new(),
+            peer_locator: String::new(),
             domain: options.domain.clone(),
         }
     }

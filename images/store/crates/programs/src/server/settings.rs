@@ -46,7 +46,7 @@ impl Settings {
             .map_err(|error| format!("--segmentMB: {error}"))?;
         let mut master = master(options, segment_bytes)?;
         master.allow_test_rpcs = options.allow_test_rpcs;
-        master.formats = crate::FORMATS;
+        master.formats = crate::formats();
         if options.replicas > 0 {
             let replicas = options.replicas;
             let min_replicas = options.min_replicas.unwrap_or((replicas - 1).max(1));
@@ -89,20 +89,113 @@ impl Settings {
 
     /// Memory for the buffers of one shard's connections, on top of that for objects: a part of it, and at least what a few of the
     /// largest requests take; and what goes to backups and comes from masters.
-    pub fn buffer_bytes(&self) -> usize {
+    fn wanted_buffers(&self) -> Buffers {
         const LEAST_BYTES: usize = 32 << 20;
         const SHARE: usize = 16;
+        /// What the coordinator tells in one message, and a piece of a migration.
+        const OWN_BYTES: usize = 16 << 20;
         /// What is under way to a backup, or comes from a master: 4 MiB and the longest append.
         const PEER_BYTES: usize = 8 << 20;
-        const MASTERS_AT_ONCE: usize = 8;
-        let memory = self.master.log_bytes + self.master.hash_table_bytes;
+        /// With as much under way as can be; sixteen, with one of the longest appends each.
+        const MASTERS_AT_ONCE: usize = 4;
         let replicas = self.master.replication.map_or(0, |wanted| wanted.replicas);
         let to_backups = usize::from(replicas) * PEER_BYTES;
         let from_masters = match self.backup {
             Some(_) => MASTERS_AT_ONCE * PEER_BYTES,
             None => 0,
         };
-        (memory / SHARE).max(LEAST_BYTES) + to_backups + from_masters
+        Buffers {
+            clients: (self.memory_bytes() / SHARE).max(LEAST_BYTES),
+            peers: (to_backups + from_masters).max(OWN_BYTES),
+        }
+    }
+
+    /// Bytes of one shard's log and hash table.
+    fn memory_bytes(&self) -> usize {
+        self.master.log_bytes + self.master.hash_table_bytes
+    }
+
+    /// Buffers for each of so many shards of a process that may use `container_bytes` in all, `apart_bytes` of them for anything else than
+    /// buffers.
+    pub fn buffers(
+        &self,
+        container_bytes: Option<usize>,
+        apart_bytes: usize,
+        cores: u16,
+    ) -> Buffers {
+        let wanted = self.wanted_buffers();
+        let Some(container_bytes) = container_bytes else {
+            return wanted;
+        };
+        let room = container_bytes.saturating_sub(apart_bytes) / usize::from(cores);
+        let fitting = wanted.within(room);
+        let text = format!(
+            "this process may use {} MiB of memory; with {} MiB for everything else, {} MiB are left for the buffers of each shard's connections, \
+             where {} MiB are usual",
+            container_bytes >> 20,
+            apart_bytes >> 20,
+            fitting.total() >> 20,
+            wanted.total() >> 20
+        );
+        if fitting.total() < wanted.total() / 2 {
+            tracing::warn!("{text}: raise the limit, or give a smaller -t");
+        } else if fitting != wanted {
+            tracing::info!("{text}");
+        }
+        fitting
+    }
+
+    /// What a process of so many shards holds in ordinary memory beside buffers.
+    pub fn apart_bytes(&self, reserved: bool, cores: u16) -> usize {
+        /// The program, its threads, and what is being answered.
+        const PROCESS_BYTES: usize = 16 << 20;
+        self.shard_bytes(reserved) * usize::from(cores) + PROCESS_BYTES
+    }
+
+    /// What each shard holds in ordinary memory beside buffers: its log and hash table, unless these are in `reserved` pages, and copies that
+    /// are kept in memory.
+    fn shard_bytes(&self, reserved: bool) -> usize {
+        let objects = if reserved { 0 } else { self.memory_bytes() };
+        let frames = self.backup.as_ref().filter(|backup| backup.file.is_none());
+        let copies = frames.map_or(0, |backup| {
+            let count = backup.frames.or(backup.frames_needed).unwrap_or(0);
+            count as usize * backup.segment_bytes as usize
+        });
+        objects + copies
+    }
+}
+
+/// Memory for the buffers of one shard's connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers {
+    pub clients: usize,
+    pub peers: usize,
+}
+
+impl Buffers {
+    fn total(self) -> usize {
+        self.clients + self.peers
+    }
+
+    /// As much of both as fits into `room`, in proportion; but what one of the largest messages takes, always.
+    fn within(self, room: usize) -> Buffers {
+        const LEAST_BYTES: usize = 9 << 20;
+        if self.total() <= room {
+            return self;
+        }
+        let part = |bytes: usize| (bytes as u128 * room as u128 / self.total() as u128) as usize;
+        // Whichever part would be too small gets the least, and the other what is left.
+        let (clients, peers) = (part(self.clients), part(self.peers));
+        if peers < LEAST_BYTES {
+            return Buffers {
+                clients: room.saturating_sub(LEAST_BYTES).max(LEAST_BYTES),
+                peers: LEAST_BYTES,
+            };
+        }
+        Buffers {
+            clients: clients.max(LEAST_BYTES),
+            peers: peers.min(room.saturating_sub(LEAST_BYTES)).max(LEAST_BYTES),
+        }
     }
 }
 
@@ -173,6 +266,69 @@ mod tests {
         assert!(backup_of(&["-f", "x"]).is_some());
         assert!(backup_of(&["--segmentFrames", "9"]).is_some());
         assert_eq!(backup_of(&["-r", "1"]).and_then(|backup| backup.file), None);
+    }
+
+    #[test]
+    fn buffers_fit_into_the_container() {
+        for (arguments, container) in [
+            (&["-t", "160"][..], 256 << 20),
+            (&["-t", "112", "-r", "2", "-f", "x"], 256 << 20),
+            (&["-t", "160"], 200 << 20),
+            (&["-t", "500"], 256 << 20),
+        ] {
+            let settings = settings(arguments).expect("sound");
+            let apart = settings.apart_bytes(false, 1);
+            let buffers = settings.buffers(Some(container), apart, 1);
+            let least = 2 * (9 << 20);
+            assert!(
+                apart + buffers.total() <= container.max(apart + least),
+                "{arguments:?} in {} MiB: {buffers:?}",
+                container >> 20
+            );
+            assert!(buffers.clients >= 9 << 20 && buffers.peers >= 9 << 20);
+            assert_eq!(settings.buffers(None, apart, 1), settings.wanted_buffers());
+        }
+    }
+
+    /// What the operator leaves to the server.
+    #[cfg(feature = "dpdk")]
+    fn usual_packets_mb() -> usize {
+        crate::datagrams::EalOptions::default().memory_mb as usize
+    }
+
+    /// The operator starts servers with as much as is in these lines, and leaves them what they need besides: a test of it reads the same lines.
+    #[test]
+    fn all_buffers_fit_where_the_operator_starts_servers() {
+        /// For the allocator, stacks, and the kernel's share.
+        const SPARE_BYTES: usize = 16 << 20;
+        let lines = include_str!("../../../../testdata/masters-memory.txt").lines();
+        let mut count = 0;
+        for line in lines.filter(|line| !line.starts_with('#')) {
+            count += 1;
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let numbers: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
+            let [container, cores, copies, packets, _] = numbers[..] else {
+                panic!("{line}");
+            };
+            #[cfg(feature = "dpdk")]
+            assert!([0, usual_packets_mb()].contains(&packets), "{line}");
+            let mut arguments = vec!["-t", words[4], "--cores", words[1]];
+            if copies > 0 {
+                arguments.extend(["-r", words[2], "-f", "x"]);
+            }
+            let settings = settings(&arguments).expect("sound");
+            let wanted = settings.wanted_buffers();
+            let apart = settings.apart_bytes(false, cores as u16) + (packets << 20);
+            let buffers = settings.buffers(Some(container << 20), apart, cores as u16);
+            assert_eq!(buffers, wanted, "{line}: less than usual");
+            let all = apart + cores * wanted.total();
+            assert!(
+                all + SPARE_BYTES <= container << 20,
+                "{line}: {} MiB",
+                all >> 20
+            );
+        }
+        assert!(count > 20, "{count}");
     }
 
     #[test]

@@ -6,12 +6,14 @@ use backup::{Durability, Scope};
 use master::Session;
 use wire::entry::{self, Digest, Entry};
 use wire::format::FIRST_FORMAT;
-use wire::member::{Log, Logs, coordinator};
+use wire::member::{Log, Logs, MigrateOut, TabletOrder, TabletRange, coordinator};
 use wire::peer::{
-    Answer, Data, Entries, Free, Held, KeepAlive, List, Listed, Listing, Read, ReadEntries, Status,
+    Answer, Data, Entries, Free, Held, KeepAlive, List, Listed, Listing, MigrateRead, Migrating,
+    Read, ReadEntries, Status,
 };
 
 use super::harness::*;
+use crate::Config;
 
 #[test]
 fn peers_are_answered() {
@@ -43,6 +45,50 @@ fn peers_are_answered() {
     let nonce = rig.ask(&read.to_bytes());
     let answer = rig.answer_to(nonce).unwrap();
     assert_eq!(Data::decode(&answer).unwrap().status, Status::Missing);
+}
+
+#[test]
+fn without_a_backup_other_servers_read_tablets_that_leave_and_nothing_else() {
+    let alone = Config {
+        backup: None,
+        ..with_backup(Durability::Buffered)
+    };
+    let mut rig = Rig::new("m", alone);
+    assert_eq!(rig.welcome(CLUSTER), Session::Continue);
+    let tablet = TabletRange {
+        table_id: 1,
+        start_key_hash: 0,
+        end_key_hash: u64::MAX,
+    };
+    let take = TabletOrder {
+        sequence: 1,
+        tablet,
+    };
+    rig.order(coordinator::Kind::TakeTablet(take));
+    let read = |migration_id| MigrateRead {
+        migration_id,
+        piece: 0,
+        bytes: 1000,
+        freezes: false,
+    };
+    rig.order(coordinator::Kind::MigrateOut(MigrateOut {
+        migration_id: 3,
+        tablet,
+        target: 9,
+    }));
+    for (migration_id, expected) in [(3, Status::Ok), (4, Status::Missing)] {
+        let nonce = rig.ask(&read(migration_id).to_bytes());
+        let answer = rig.answer_to(nonce).unwrap();
+        assert_eq!(Migrating::decode(&answer).unwrap().status, expected);
+    }
+    let log = replica(1).log;
+    let nonces = [
+        rig.append(replica(1), b"content"),
+        rig.ask(&KeepAlive { log }.to_bytes()),
+        rig.ask(b"nonsense"),
+    ];
+    assert_eq!(nonces.map(|nonce| rig.answer_to(nonce)), [None, None, None]);
+    assert_eq!(rig.said.peers_closed, [PEER; 3]);
 }
 
 /// The beginning of a head, as far as a recovery wants to know.

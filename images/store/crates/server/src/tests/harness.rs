@@ -125,6 +125,7 @@ pub fn identity(name: &str) -> Identity {
         coordinator: "tcp:host=127.0.0.1,port=11100".to_owned(),
         build_version: "test".to_owned(),
         backup_locator: "tcp:host=127.0.0.1,port=12200".to_owned(),
+        peer_locator: String::new(),
         domain: String::new(),
     }
 }

@@ -54,18 +54,24 @@ struct Arguments {
     /// Move tablets between servers, whose logs have replicas, all the time
     #[arg(long, conflicts_with_all = ["quick", "overwriting"])]
     migrating: bool,
+    /// No log has replicas, and tablets move between servers all the time
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "replicated"])]
+    unreplicated: bool,
     /// Lose all that the coordinator has noted with all processes, and make the store again from its disks, now and then
-    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over"])]
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "unreplicated"])]
     rebuilding: bool,
     /// Drain servers, whose logs have replicas, and lose them with their disks then
-    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "rebuilding"])]
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "rebuilding", "unreplicated"])]
     draining: bool,
     /// All logs have replicas, and no tablet is moved
     #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "draining"])]
     replicated: bool,
     /// Upgrade servers and coordinators to a build with another format, and back, in every seed
-    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "replicated"])]
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "replicated", "unreplicated"])]
     upgrade: bool,
+    /// Restart members again and again, and give orders while they are away, in stores that are hardly used
+    #[arg(long, conflicts_with_all = ["quick", "overwriting", "migrating", "fail_over", "replicated", "upgrade", "draining", "rebuilding"])]
+    quiet_life: bool,
     /// Servers are reached by datagrams, too, in every seed
     #[arg(long, conflicts_with = "quick")]
     fast: bool,
@@ -132,10 +138,12 @@ fn rerun_command(seed: u64, kind: Kind) -> String {
         Profile::Overwriting => " --overwriting",
         Profile::FailOver => " --fail-over",
         Profile::Migrating => " --migrating",
+        Profile::Unreplicated => " --unreplicated",
         Profile::Rebuilding => " --rebuilding",
         Profile::Draining => " --draining",
         Profile::Replicated => " --replicated",
         Profile::Upgrade => " --upgrade",
+        Profile::Quiet => " --quiet-life",
         Profile::Any => "",
     };
     format!("hack/simulate.sh --seed {seed}{more}{fast} --trace")
@@ -387,10 +395,12 @@ fn main() -> ExitCode {
         () if arguments.overwriting => Profile::Overwriting,
         () if arguments.fail_over => Profile::FailOver,
         () if arguments.migrating => Profile::Migrating,
+        () if arguments.unreplicated => Profile::Unreplicated,
         () if arguments.rebuilding => Profile::Rebuilding,
         () if arguments.draining => Profile::Draining,
         () if arguments.replicated => Profile::Replicated,
         () if arguments.upgrade => Profile::Upgrade,
+        () if arguments.quiet_life => Profile::Quiet,
         _ => Profile::Any,
     };
     let kind = Kind {

@@ -21,8 +21,11 @@ pub struct PerfStats {
     pub dispatch_active_cycles: u64,
     pub worker_active_cycles: u64,
     pub log_bytes_appended: u64,
+    /// Time in which an answer waited for backups.
+    pub log_sync_cycles: u64,
     pub cleaner_input_memory_bytes: u64,
     pub cleaner_survivor_bytes: u64,
+    pub cleaner_active_cycles: u64,
     pub network_input_bytes: u64,
     pub network_output_bytes: u64,
     pub log_size_bytes: u64,
@@ -37,7 +40,7 @@ impl PerfStats {
     pub const BYTES: usize = 416;
 
     /// Every 8-byte field that this build knows, with its offset.
-    fn fields(&self) -> [(usize, u64); 21] {
+    fn fields(&self) -> [(usize, u64); 23] {
         [
             (8, self.collection_time),
             (16, self.cycles_per_second.to_bits()),
@@ -50,8 +53,10 @@ impl PerfStats {
             (72, self.dispatch_active_cycles),
             (80, self.worker_active_cycles),
             (144, self.log_bytes_appended),
+            (160, self.log_sync_cycles),
             (200, self.cleaner_input_memory_bytes),
             (216, self.cleaner_survivor_bytes),
+            (224, self.cleaner_active_cycles),
             (304, self.network_input_bytes),
             (312, self.network_output_bytes),
             (320, self.log_size_bytes),
@@ -92,8 +97,10 @@ impl PerfStats {
             dispatch_active_cycles: word(72),
             worker_active_cycles: word(80),
             log_bytes_appended: word(144),
+            log_sync_cycles: word(160),
             cleaner_input_memory_bytes: word(200),
             cleaner_survivor_bytes: word(216),
+            cleaner_active_cycles: word(224),
             network_input_bytes: word(304),
             network_output_bytes: word(312),
             log_size_bytes: word(320),

@@ -8,12 +8,11 @@ use std::sync::{Arc, Mutex};
 use coordinator::Coordinator;
 use coordinator::leader::{self, Leader, Output};
 use coordinator::state::objects::{Answer, Ending, Request, RequestId};
-use net::{CloseReason, Counters, Handler, Io, Protocol, Reactor};
+use net::{Audience, CloseReason, Counters, Handler, Io, Protocol, Reactor};
 use prost::Message;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use wire::ids::ReplyTo;
-use wire::member::ToCoordinator;
 use wire::time::Time;
 
 use super::standing::{Role, Sender};
@@ -126,13 +125,23 @@ pub fn run(
     if !leads.map_err(failed)? {
         return Ok(());
     }
-    let mut listen = |address: SocketAddrV4, protocol, what: &str| {
+    let mut listen = |address: SocketAddrV4, protocol, audience, what: &str| {
         reactor
-            .listen(address, protocol)
+            .listen(address, protocol, audience)
             .map_err(|error| format!("cannot listen at {address} for {what}: {error}"))
     };
-    let (number, client) = listen(listeners.client, Protocol::Rpc, "clients")?;
-    let (_, member) = listen(listeners.member, Protocol::Member, "members")?;
+    let (number, client) = listen(
+        listeners.client,
+        Protocol::Rpc,
+        Audience::Clients,
+        "clients",
+    )?;
+    let (_, member) = listen(
+        listeners.member,
+        Protocol::Member,
+        Audience::Peers,
+        "members",
+    )?;
     driver.client_listener = Some(number);
     driver.be(Role::Leading);
     // Nobody listens if the program is ending.
@@ -363,8 +372,7 @@ impl Handler for Driver {
         if !self.members.contains(connection) {
             return leader.request(now, ReplyTo { connection, nonce }, payload);
         }
-        self.members.heard(connection);
-        match ToCoordinator::decode(payload) {
+        match self.members.decode(connection, payload) {
             Ok(message) => leader.member_message(now, connection, message),
             Err(error) => {
                 tracing::warn!(

@@ -134,8 +134,8 @@ fn plan(options: &Options) -> Result<Plan, String> {
         allow_test_rpcs: options.allow_test_rpcs,
         balancing: options.balancing(),
         time_ahead: leader::TIME_AHEAD,
-        formats: crate::FORMATS,
-        ..coordinator::Config::new(new_cluster_id, cluster_tag, crate::VERSION)
+        formats: crate::formats(),
+        ..coordinator::Config::new(new_cluster_id, cluster_tag, crate::version())
     };
     Ok(Plan {
         state_name,

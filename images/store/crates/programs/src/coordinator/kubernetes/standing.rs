@@ -47,4 +47,45 @@ impl Standing {
         }
         Some(text)
     }
+
+    /// Nothing where it leads, or could the moment that the leader is gone; else why it is not ready. Readiness directs no clients:
+    /// the leader writes itself into the EndpointSlices. So a standby that is well is ready, and no probe warns of it for ever.
+    pub fn why_not_ready(&self) -> Option<String> {
+        match (&self.role, &self.holder, &self.trouble) {
+            (Role::Standby, Some(_), None) => None,
+            _ => self.why_not(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_standby_is_ready_if_it_could_lead() {
+        let standing = |role, holder: Option<&str>, trouble: Option<&str>| Standing {
+            role,
+            holder: holder.map(str::to_owned),
+            trouble: trouble.map(str::to_owned),
+        };
+        let well = standing(Role::Standby, Some("box-coordinator-b"), None);
+        assert_eq!(well.why_not_ready(), None);
+        assert!(well.why_not().is_some(), "it answers nothing all the same");
+        let leading = standing(Role::Leading, Some("box-coordinator-a"), None);
+        assert_eq!(leading.why_not_ready(), None);
+        for not_ready in [
+            standing(Role::Standby, None, None),
+            standing(
+                Role::Standby,
+                Some("box-coordinator-b"),
+                Some("no API server"),
+            ),
+            standing(Role::TakingOver, Some("box-coordinator-a"), None),
+            standing(Role::Refused("StateIncomplete".to_owned()), None, None),
+        ] {
+            assert_eq!(not_ready.why_not_ready(), not_ready.why_not());
+            assert!(not_ready.why_not_ready().is_some(), "{not_ready:?}");
+        }
+    }
 }
