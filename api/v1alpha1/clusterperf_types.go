@@ -182,7 +182,7 @@ type PerfOptions struct {
 	// +kubebuilder:validation:Maximum=3600
 	Seconds int32 `json:"seconds,omitempty"`
 
-	// Operations of each kind to measure, instead of seconds.
+	// Operations of each kind to measure, instead of seconds. basic and the throughput tests go by seconds all the same.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -215,7 +215,7 @@ type PerfOptions struct {
 	// +kubebuilder:validation:Maximum=10000
 	Batch *int32 `json:"batch,omitempty"`
 
-	// Operations before each measurement; 100 if left out.
+	// Operations before each measurement that are not counted; 100 if left out. None in basic and the throughput tests.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -242,7 +242,7 @@ type PerfOptions struct {
 
 // ClusterPerfStatus is how far a run is, and what it gave.
 type ClusterPerfStatus struct {
-	// Complete, Failed and Progressing; all of them from the operator's first visit on.
+	// Complete, Failed and Progressing. All of them are there once the operator has looked at the run.
 	//
 	// +optional
 	// +listType=map
@@ -302,7 +302,7 @@ type ClusterPerfStatus struct {
 	// +optional
 	ComparedTo string `json:"comparedTo,omitempty"`
 
-	// What happened to the Store while the run measured, for the first time: its figures are not those of a Store at rest.
+	// The first thing that happened to the Store while the run measured: the run's figures are not those of a Store at rest.
 	//
 	// +optional
 	DisturbedBy string `json:"disturbedBy,omitempty"`

@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,7 +59,7 @@ func definitionIn(t *testing.T, file string) *apiextensions.CustomResourceDefini
 
 // An API server accepts the definition: its schema is structural, and no rule is too expensive.
 func TestDefinitionIsValid(t *testing.T) {
-	for _, file := range []string{crdFile, perfCRDFile} {
+	for _, file := range []string{crdFile, perfCRDFile, chassisCRDFile, serverCRDFile} {
 		for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), definitionIn(t, file)) {
 			t.Errorf("%s: %v", file, err)
 		}
@@ -67,9 +68,10 @@ func TestDefinitionIsValid(t *testing.T) {
 
 // apiServer does to an object what an API server does: defaults, then validation by schema and rules.
 type apiServer struct {
-	kind       string
 	structural *schema.Structural
-	validator  validation.SchemaValidator
+	// validate and validateUpdate have the rules compiled, which takes longer than to apply them.
+	validate       func(context.Context, runtime.Object) field.ErrorList
+	validateUpdate func(context.Context, runtime.Object, runtime.Object) field.ErrorList
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -89,7 +91,10 @@ func newAPIServerOf(t *testing.T, file string) *apiServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &apiServer{kind: crd.Spec.Names.Kind, structural: structural, validator: validator}
+	kind := v1alpha1.GroupVersion.WithKind(crd.Spec.Names.Kind)
+	isNamespaced := crd.Spec.Scope == apiextensions.NamespaceScoped
+	strategy := customresource.NewStrategy(runtime.NewScheme(), isNamespaced, kind, validator, nil, structural, nil, nil, nil)
+	return &apiServer{structural: structural, validate: strategy.Validate, validateUpdate: strategy.ValidateUpdate}
 }
 
 func schemaOf(crd *apiextensions.CustomResourceDefinition) *apiextensions.CustomResourceValidation {
@@ -124,10 +129,8 @@ func (s *apiServer) create(t *testing.T, manifest string) (*v1alpha1.Store, []st
 // createInto fills in the defaulted object and gives the errors' texts.
 func (s *apiServer) createInto(t *testing.T, manifest string, into any) []string {
 	t.Helper()
-	kind := v1alpha1.GroupVersion.WithKind(s.kind)
-	strategy := customresource.NewStrategy(runtime.NewScheme(), true, kind, s.validator, nil, s.structural, nil, nil, nil)
 	object := s.read(t, manifest)
-	errs := texts(strategy.Validate(genericrequest.WithNamespace(t.Context(), "default"), object))
+	errs := texts(s.validate(genericrequest.WithNamespace(t.Context(), "default"), object))
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil && errs == nil {
 		t.Fatal(err)
 	}
@@ -137,12 +140,10 @@ func (s *apiServer) createInto(t *testing.T, manifest string, into any) []string
 // update gives the errors' texts.
 func (s *apiServer) update(t *testing.T, before, after string) []string {
 	t.Helper()
-	kind := v1alpha1.GroupVersion.WithKind(s.kind)
-	strategy := customresource.NewStrategy(runtime.NewScheme(), true, kind, s.validator, nil, s.structural, nil, nil, nil)
 	old, changed := s.read(t, before), s.read(t, after)
 	old.SetResourceVersion("1")
 	changed.SetResourceVersion("1")
-	return texts(strategy.ValidateUpdate(genericrequest.WithNamespace(t.Context(), "default"), changed, old))
+	return texts(s.validateUpdate(genericrequest.WithNamespace(t.Context(), "default"), changed, old))
 }
 
 func texts(errs field.ErrorList) []string {
@@ -163,6 +164,14 @@ func manifest(name, spec string) string {
 	return text
 }
 
+// decided is a spec, and a status in which an operator has decided on two copies and so much room for them.
+func decided(spec, room string) string {
+	return spec + "\nstatus: {observedGeneration: 1, replication: {decided: {factor: 2, storageSize: " + room + ", why: a}}}"
+}
+
+// seenByOlder is the status of a Store of an operator that did not decide on copies, and whose default were none.
+const seenByOlder = "\nstatus: {observedGeneration: 1, replication: {factor: 0}}"
+
 func TestDefaults(t *testing.T) {
 	server := newAPIServer(t)
 	for _, spec := range []string{"", "{}", "{masters: {replicas: 3}}", "{masters: {}, coordinator: {}, network: {}, placement: {}}"} {
@@ -181,9 +190,10 @@ func TestDefaults(t *testing.T) {
 		if got.Coordinator.Resources.Limits.Memory().String() != "256Mi" || got.Coordinator.State.Size.String() != "1Gi" {
 			t.Errorf("spec %q: coordinator is %+v", spec, got.Coordinator)
 		}
-		// A Store that says nothing of copies has none, and is as it was before there were any.
-		if got.Replication.Factor != 0 || got.FormerState() != v1alpha1.StateMemory || got.ReclaimPolicy != v1alpha1.ReclaimRetain {
-			t.Errorf("spec %q: replication is %+v, state in %s, %s", spec, got.Replication, got.FormerState(), got.ReclaimPolicy)
+		// How many copies there are, and how much room for them, the operator decides: a default here would change Stores that there are.
+		if got.Replication.Factor != nil || got.Backups.Storage.Size != nil || got.Backups.Storage.Type != v1alpha1.StorageVolume ||
+			got.ReclaimPolicy != v1alpha1.ReclaimRetain {
+			t.Errorf("spec %q: replication is %+v, storage %+v, %s", spec, got.Replication, got.Backups.Storage, got.ReclaimPolicy)
 		}
 		// Where the state is, the operator decides: a default here would change Stores that there are already.
 		if got.Coordinator.Replicas != 1 || got.Coordinator.State.Type != "" {
@@ -201,12 +211,44 @@ func TestDefaultsOfCopies(t *testing.T) {
 			t.Fatal(errs)
 		}
 		got := store.Spec
-		if got.Replication.EffectiveMin() != least || got.Replication.Durability != v1alpha1.Buffered {
-			t.Errorf("factor %d: replication is %+v, min %d", factor, got.Replication, got.Replication.EffectiveMin())
+		if store.Copies() != factor || store.LeastCopies() != least || got.Replication.Durability != v1alpha1.Buffered {
+			t.Errorf("factor %d: replication is %+v, min %d", factor, got.Replication, store.LeastCopies())
 		}
-		if storage := got.Backups.Storage; storage.Type != v1alpha1.StorageVolume || storage.Size.String() != "4Gi" ||
-			storage.StorageClassName != nil || got.FormerState() != v1alpha1.StateVolume {
-			t.Errorf("factor %d: storage is %+v, state in %s", factor, storage, got.FormerState())
+		size := store.CopiesStorage()
+		if storage := got.Backups.Storage; storage.Type != v1alpha1.StorageVolume || size.Value() != int64(factor)*2<<30 ||
+			storage.StorageClassName != nil || store.FormerState() != v1alpha1.StateVolume {
+			t.Errorf("factor %d: storage is %+v of %s, state in %s", factor, storage, &size, store.FormerState())
+		}
+	}
+}
+
+// Every amount of a spec is checked by a rule that says in words what is wrong: a pattern would be all that one is told.
+func TestAmountsAreCheckedByRules(t *testing.T) {
+	for _, file := range []string{crdFile, perfCRDFile} {
+		found := 0
+		var look func(schema apiextensions.JSONSchemaProps, path string, isChecked bool)
+		look = func(schema apiextensions.JSONSchemaProps, path string, isChecked bool) {
+			for _, rule := range schema.XValidations {
+				isChecked = isChecked || strings.HasPrefix(rule.Rule, "isQuantity(string(self))") ||
+					strings.HasPrefix(rule.Rule, "self.all(name, isQuantity(")
+			}
+			if schema.XIntOrString {
+				found++
+				if !isChecked || schema.Pattern != "" {
+					t.Errorf("%s: %s is checked by the pattern %q, and by a rule: %v", file, path, schema.Pattern, isChecked)
+				}
+				return
+			}
+			for name, property := range schema.Properties {
+				look(property, path+"."+name, false)
+			}
+			if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+				look(*schema.AdditionalProperties.Schema, path+"[]", isChecked)
+			}
+		}
+		look(schemaOf(definitionIn(t, file)).OpenAPIV3Schema.Properties["spec"], "spec", false)
+		if found == 0 {
+			t.Errorf("%s has no amounts", file)
 		}
 	}
 }
@@ -215,18 +257,28 @@ func TestDefaultsOfCopies(t *testing.T) {
 func TestUpdates(t *testing.T) {
 	server := newAPIServer(t)
 	const (
-		copies  = "{masters: {replicas: 4}, replication: {factor: 2}}"
-		never0  = "spec: Invalid value: replication.factor cannot become 0 again: what only copies hold would be lost; make another Store"
-		storage = "spec: Invalid value: backups.storage cannot be changed while there are copies in it, but for a size that grows: a " +
-			"member's room for copies is laid out once; make another Store"
-		segments = "spec: Invalid value: backups.storage.size cannot grow past 1536Mi or 3Gi for each of masters.cores while there are " +
-			"copies: pieces of logs are larger from there on, and those that there are keep theirs; make another Store"
-		cores = "spec: Invalid value: masters.cores cannot be changed while there are copies: each core has a file of its own for " +
-			"them; make another Store"
-		state = "spec: Invalid value: coordinator.state cannot be changed once it outlives the coordinator, but for a size that grows: " +
-			"the tables are there; make another Store"
-		tooLittle = "spec: Invalid value: replication.factor must be less than masters.replicas: each copy is on another member than " +
-			"its master, and no two are on one"
+		copies = "{masters: {replicas: 4}, replication: {factor: 2}}"
+		never0 = "spec.replication.factor: Invalid value: replication.factor cannot become 0 again: what only copies hold " +
+			"would be lost; make another Store"
+		storage = "spec.backups.storage: Invalid value: backups.storage.type and backups.storage.storageClassName " +
+			"cannot be changed while " +
+			"there are copies: a member's room for them is laid out once; make another Store"
+		lessRoom = "spec.backups.storage.size: Invalid value: backups.storage.size cannot become less while there are copies: volumes do " +
+			"not shrink; make another Store"
+		segments = "spec.backups.storage.size: Invalid value: backups.storage.size cannot grow past 1536Mi or 3Gi for each of " +
+			"masters.cores while there are copies: pieces of logs are larger from there on, and those that there are " +
+			"keep theirs; make another Store"
+		cores = "spec.masters.cores: Invalid value: masters.cores cannot be changed while there are copies: each core has a file " +
+			"of its own for them; make another Store"
+		state = "spec.coordinator.state: Invalid value: coordinator.state cannot be changed once it outlives the coordinator, " +
+			"but for a size that grows: the tables are there; make another Store"
+		tooLittle = "spec.masters.replicas: Invalid value: masters.replicas must be greater than the number of copies, which is " +
+			"replication.factor or, where that is not set, status.replication.decided.factor: each copy is on another member than its " +
+			"master, and no two are on one"
+		tooSmall = "spec.backups.storage.size: Invalid value: backups.storage.size must be at least replication.factor times " +
+			"masters.memory: each member keeps that many copies of what a master holds"
+		hibernated = "spec.hibernated: Invalid value: hibernated needs replication.factor above 0, backups.storage.type: Volume, and a " +
+			"coordinator.state that is not Memory: what is in memory alone would be lost"
 	)
 	for _, test := range []struct{ name, before, after, want string }{
 		{"nothing", copies, copies, ""},
@@ -249,9 +301,34 @@ func TestUpdates(t *testing.T) {
 		{"state no longer said", "{coordinator: {state: {type: Volume}}}", "{}", ""},
 		{"state from a volume elsewhere", "{coordinator: {state: {type: Volume}}}", "{coordinator: {state: {type: Kubernetes}}}", state},
 		{"state from Kubernetes to memory", "{coordinator: {state: {type: Kubernetes}}}", "{coordinator: {state: {type: Memory}}}", state},
-		{"no copies any more", copies, "{masters: {replicas: 4}, coordinator: {state: {type: Volume}}}", never0},
+		{"no copies any more", copies, "{masters: {replicas: 4}, replication: {factor: 0}, coordinator: {state: {type: Volume}}}", never0},
+		{"the number of copies taken out", decided(copies, "4Gi"), decided("{masters: {replicas: 4}}", "4Gi"), ""},
+		{"none of the copies that were decided", decided("{}", "4Gi"), decided("{replication: {factor: 0}}", "4Gi"), never0},
+		{"no copies before anybody has decided", "{}", "{replication: {factor: 0}}", ""},
+		{
+			"more copies than were decided", decided("{masters: {replicas: 4}}", "8Gi"),
+			decided("{masters: {replicas: 4}, replication: {factor: 3}}", "8Gi"), "",
+		},
+		{"scaling in to as many masters as there are copies", decided("{}", "4Gi"), decided("{masters: {replicas: 2}}", "4Gi"), tooLittle},
+		{"scaling in, one more than copies", decided("{masters: {replicas: 5}}", "4Gi"), decided("{}", "4Gi"), ""},
+		{"memory up to the room that was decided", decided("{}", "4Gi"), decided("{masters: {memory: 2Gi}}", "4Gi"), ""},
+		{"more memory than the room that was decided", decided("{}", "4Gi"), decided("{masters: {memory: 3Gi}}", "4Gi"), tooSmall},
+		{"less room than was decided", decided("{}", "4Gi"), decided("{backups: {storage: {size: 2Gi}}}", "4Gi"), lessRoom},
+		{"more room than was decided", decided("{}", "4Gi"), decided("{backups: {storage: {size: 5Gi}}}", "4Gi"), ""},
+		{"cores, with copies that were decided", decided("{}", "4Gi"), decided("{masters: {cores: 2}}", "4Gi"), cores},
+		{"sleep, with copies that were decided", decided("{}", "4Gi"), decided("{hibernated: true}", "4Gi"), ""},
+		{
+			"sleep of a Store that older operators made without copies", "{masters: {replicas: 3}}" + seenByOlder,
+			"{hibernated: true}" + seenByOlder, hibernated,
+		},
+		{"scaling in of such a Store", "{masters: {replicas: 3}}" + seenByOlder, "{masters: {replicas: 1}}" + seenByOlder, ""},
+
 		{"more room", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {size: 5Gi}}}", ""},
-		{"less room", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {size: 3584Mi}}}", storage},
+		{"less room", copies, "{masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {size: 3584Mi}}}", ""},
+		{
+			"less room, and smaller pieces", "{replication: {factor: 1}, backups: {storage: {size: 4Gi}}}",
+			"{replication: {factor: 1}, backups: {storage: {size: 1Gi}}}", lessRoom,
+		},
 		{
 			"more room than segments are for", "{replication: {factor: 1}, backups: {storage: {size: 3071Mi}}}",
 			"{replication: {factor: 1}, backups: {storage: {size: 3Gi}}}", segments,
@@ -289,6 +366,10 @@ func TestValidSpecs(t *testing.T) {
 		"small":        "{masters: {replicas: 1, memory: 256Mi}}",
 		"large":        "{masters: {replicas: 1000, memory: 1Ti, cores: 64}}",
 		"bytes":        "{masters: {memory: 1073741824}}",
+		"much memory":  "{masters: {memory: 512Gi}}",
+		"one master":   "{masters: {replicas: 1}}",
+		"by choice":    "{replication: {factor: 0}}",
+		"asleep":       "{hibernated: true}",
 		"resources":    "{masters: {resources: {requests: {cpu: 500m}, limits: {cpu: 2}}}}",
 		"coordinator":  "{coordinator: {resources: {limits: {memory: 64Mi}}}}",
 		"placement":    "{placement: {nodeSelector: {disk: none}, tolerations: [{key: a, operator: Exists}], failureDomain: rack}}",
@@ -340,6 +421,35 @@ func TestInvalidSpecs(t *testing.T) {
 				"process itself leaves no room for objects",
 		},
 		{
+			"memory in no unit that there is", manifest("box", "{masters: {memory: 1GB}}"),
+			`spec.masters.memory: Invalid value: "1GB": masters.memory must be an amount of bytes such as 1Gi (2^30) or 1G (10^9)`,
+		},
+		{
+			"room for copies in no unit that there is", manifest("box", "{backups: {storage: {size: 4 GiB}}}"),
+			`spec.backups.storage.size: Invalid value: "4 GiB": backups.storage.size must be an amount of bytes such as 1Gi (2^30) or ` +
+				"1G (10^9)",
+		},
+		{
+			"room for state in no unit that there is", manifest("box", "{coordinator: {state: {size: 1GB}}}"),
+			`spec.coordinator.state.size: Invalid value: "1GB": coordinator.state.size must be an amount of bytes such as 1Gi (2^30) or ` +
+				"1G (10^9)",
+		},
+		{
+			"CPUs in no unit that there is", manifest("box", "{masters: {resources: {requests: {cpu: 2 cores}}}}"),
+			"spec.masters.resources.requests: Invalid value: resources.requests must be amounts such as 500m of cpu, or 1Gi (2^30) or " +
+				"1G (10^9) of memory",
+		},
+		{
+			"limits in no unit that there is", manifest("box", "{coordinator: {resources: {limits: {memory: 1GB}}}}"),
+			"spec.coordinator.resources.limits: Invalid value: resources.limits must be amounts such as 500m of cpu, or 1Gi (2^30) or " +
+				"1G (10^9) of memory",
+		},
+		{
+			"drills in a zone of another planet", manifest("box", "{recovery: {drill: {schedule: '@daily', timeZone: Mars/Phobos}}}"),
+			`spec.recovery.drill.timeZone: Invalid value: "string": unknown time zone Mars/Phobos evaluating rule: ` +
+				"recovery.drill.timeZone must be the name of a time zone, such as Etc/UTC or Europe/Berlin",
+		},
+		{
 			"no cores", manifest("box", "{masters: {cores: 0}}"),
 			"spec.masters.cores: Invalid value: 0: masters.cores must be from 1 to 64: each core is a shard with its own port, " +
 				"and a master has 64 ports",
@@ -382,14 +492,16 @@ func TestInvalidSpecs(t *testing.T) {
 			"spec.rebalancing.maxMBps: Invalid value: 0: rebalancing.maxMBps must be from 1 to 100000",
 		},
 		{
-			"sleep without copies", manifest("box", "{hibernated: true}"),
-			"spec: Invalid value: hibernated needs replication.factor above 0, backups.storage.type: Volume, and a coordinator.state " +
+			"sleep without copies", manifest("box", "{hibernated: true, replication: {factor: 0}}"),
+			"spec.hibernated: Invalid value: hibernated needs replication.factor above 0, backups.storage.type: Volume, " +
+				"and a coordinator.state " +
 				"that is not Memory: what is in memory alone would be lost",
 		},
 		{
 			"sleep with copies in memory",
 			manifest("box", "{hibernated: true, masters: {replicas: 4}, replication: {factor: 2}, backups: {storage: {type: Memory}}}"),
-			"spec: Invalid value: hibernated needs replication.factor above 0, backups.storage.type: Volume, and a coordinator.state " +
+			"spec.hibernated: Invalid value: hibernated needs replication.factor above 0, backups.storage.type: Volume, " +
+				"and a coordinator.state " +
 				"that is not Memory: what is in memory alone would be lost",
 		},
 		{
@@ -445,7 +557,8 @@ func TestInvalidSpecs(t *testing.T) {
 		},
 		{
 			"fencing at once", manifest("box", "{recovery: {fencing: {type: OutOfServiceTaint, after: 1s}}}"),
-			`spec.recovery.fencing.after: Invalid value: "1s": recovery.fencing.after must be from 30s to 168h, such as 3m`,
+			`spec.recovery.fencing: Invalid value: recovery.fencing.after must be from 30s to 168h, such as 3m; ` +
+				"only with type: BMC may it be shorter",
 		},
 		{
 			"a remediation that is no template", manifest("box", "{recovery: {fencing: {type: Remediation, remediationTemplate: "+
@@ -463,17 +576,23 @@ func TestInvalidSpecs(t *testing.T) {
 		},
 		{
 			"more copies than other members", manifest("box", "{masters: {replicas: 2}, replication: {factor: 2}}"),
-			"spec: Invalid value: replication.factor must be less than masters.replicas: each copy is on another member than its " +
-				"master, and no two are on one",
+			"spec.masters.replicas: Invalid value: masters.replicas must be greater than the number of copies, which is " +
+				"replication.factor or, where that is not set, status.replication.decided.factor: each copy is on another member than " +
+				"its master, and no two are on one",
 		},
 		{
 			"min above the factor", manifest("box", "{replication: {factor: 2, min: 3}}"),
-			"spec.replication: Invalid value: replication.min must be from 1 to replication.factor: writes wait while there are " +
+			"spec.replication.min: Invalid value: replication.min must be from 1 to replication.factor: writes wait while there are " +
 				"fewer copies than that",
 		},
 		{
-			"min without copies", manifest("box", "{replication: {min: 1}}"),
-			"spec.replication: Invalid value: replication.min must be from 1 to replication.factor: writes wait while there are " +
+			"min above the default", manifest("box", "{replication: {min: 3}}"),
+			"spec.replication.min: Invalid value: replication.min must be from 1 to replication.factor: writes wait while there are " +
+				"fewer copies than that",
+		},
+		{
+			"min without copies", manifest("box", "{replication: {factor: 0, min: 1}}"),
+			"spec.replication.min: Invalid value: replication.min must be from 1 to replication.factor: writes wait while there are " +
 				"fewer copies than that",
 		},
 		{
@@ -482,9 +601,16 @@ func TestInvalidSpecs(t *testing.T) {
 				"survive a loss of power",
 		},
 		{
-			"little room for copies", manifest("box", "{masters: {memory: 2500Mi}, replication: {factor: 2}}"),
-			"spec: Invalid value: backups.storage.size must be at least replication.factor times masters.memory: each member keeps " +
-				"that many copies of what a master holds",
+			"little room for copies",
+			manifest("box", "{masters: {memory: 2500Mi}, replication: {factor: 2}, backups: {storage: {size: 4Gi}}}"),
+			"spec.backups.storage.size: Invalid value: backups.storage.size must be at least replication.factor times masters.memory: " +
+				"each member keeps that many copies of what a master holds",
+		},
+		{
+			"little room for the copies that are the default",
+			manifest("box", "{masters: {memory: 2500Mi}, backups: {storage: {size: 4Gi}}}"),
+			"spec.backups.storage.size: Invalid value: backups.storage.size must be at least replication.factor times masters.memory: " +
+				"each member keeps that many copies of what a master holds",
 		},
 		{
 			"a class for memory", manifest("box", "{backups: {storage: {type: Memory, storageClassName: fast}}}"),

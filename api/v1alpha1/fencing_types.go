@@ -4,7 +4,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // FencingType is how a node that is lost is kept from doing anything more.
 //
-// +kubebuilder:validation:Enum=None;OutOfServiceTaint;Remediation
+// +kubebuilder:validation:Enum=None;OutOfServiceTaint;Remediation;BMC
 type FencingType string
 
 const (
@@ -14,26 +14,33 @@ const (
 	FencingOutOfServiceTaint FencingType = "OutOfServiceTaint"
 	// FencingRemediation means that another operator is asked to restart it or cut it off.
 	FencingRemediation FencingType = "Remediation"
+	// FencingBMC means that the box controller takes the power away from the node's server, and proves that it is off.
+	FencingBMC FencingType = "BMC"
 )
 
 // FencingSpec says what is done with a node that is lost, besides moving members away from it.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.type) && self.type == 'Remediation') == has(self.remediationTemplate)",message="recovery.fencing.remediationTemplate is for type: Remediation, which needs it"
+// +kubebuilder:validation:XValidation:rule="!has(self.after) || !self.after.matches('^([0-9]+(s|m|h))+$') || duration(self.after) >= duration('30s') || (has(self.type) && self.type == 'BMC')",message="recovery.fencing.after must be from 30s to 168h, such as 3m; only with type: BMC may it be shorter"
 type FencingSpec struct {
 	// None: nothing. OutOfServiceTaint: the node gets the taint node.kubernetes.io/out-of-service, so that Kubernetes removes all its
 	// pods, also those of others, and detaches their volumes. It does not switch the node off: choose it only where a node that does not
 	// answer for so long is off, or restarts itself. Remediation: an object is made from a template, by which an operator such as those
-	// of medik8s restarts the node or cuts it off. Both need rights that the operator does not have by default.
+	// of medik8s restarts the node or cuts it off. BMC: the box controller takes the power away from the node's Server and proves by two
+	// witnesses that it is off; then the member moves at once, and once it has, the Server is switched on again (spec.fencing of its
+	// Chassis, which must name the Store's namespace). All three need rights that the operator does not have by default.
 	//
 	// +optional
 	// +kubebuilder:default=None
 	Type FencingType `json:"type,omitempty"`
 
-	// How long a node has to be not ready before it is fenced; only once it is proven that the Store's member there is dead.
+	// How long a node has to be lost before it is fenced; only once it is proven that the Store's member there is dead. With type: BMC,
+	// which proves that the node is off, it may be as short as 0s, and a node is lost as soon as its kubelet has missed a renewal of the
+	// node's Lease and the coordinator has declared the member's process dead. Otherwise a node is lost when it is not ready.
 	//
 	// +optional
 	// +kubebuilder:default="3m"
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) >= duration('30s') && duration(self) <= duration('168h')",message="recovery.fencing.after must be from 30s to 168h, such as 3m"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) <= duration('168h')",message="recovery.fencing.after must be from 0s to 168h, such as 3m"
 	After string `json:"after,omitempty"`
 
 	// What a remediation is made from.

@@ -16,7 +16,8 @@ var SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 var AddToScheme = SchemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Store{}, &StoreList{}, &ClusterPerf{}, &ClusterPerfList{})
+	scheme.AddKnownTypes(GroupVersion, &Store{}, &StoreList{}, &ClusterPerf{}, &ClusterPerfList{},
+		&Chassis{}, &ChassisList{}, &Server{}, &ServerList{}, &NodeFence{}, &NodeFenceList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// IsolationSpec says when a node is isolated on which a master fails again and again. Of no effect while replication.factor is 0.
+// IsolationSpec says when a node is isolated on which a master fails again and again. Of no effect without copies (replication.factor).
 type IsolationSpec struct {
 	// How often a master's process has to end by itself on one node, or the node be lost, within the window, before the node is isolated:
 	// it gets no more pods of this Store, and the master moves. Only while all other masters are well, and one node at a time. 0: never.

@@ -3,11 +3,12 @@ package v1alpha1
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Conditions of a Store.
 const (
-	// ConditionAvailable is True while every key of every table can be read and written.
+	// ConditionAvailable is True while every key of every table can be read, and written unless a master's memory is full.
 	ConditionAvailable = "Available"
 	// ConditionProgressing is True while the operator moves the Store towards its spec.
 	ConditionProgressing = "Progressing"
@@ -21,6 +22,10 @@ const (
 	ConditionRecoveryOnTarget = "RecoveryOnTarget"
 	// ConditionNetworkReady is True while every master has the ports and addresses that network.attachments asks for.
 	ConditionNetworkReady = "NetworkReady"
+	// ConditionReady is True while the Store is Available, everything has the copies that were asked for, and nothing is left to do.
+	ConditionReady = "Ready"
+	// ConditionStalled is True while nothing goes on without somebody's action.
+	ConditionStalled = "Stalled"
 )
 
 // Reasons of the conditions; docs/store-reference.md explains each.
@@ -49,17 +54,27 @@ const (
 	ReasonRestartPending    = "RestartPending"
 	ReasonNameTaken         = "NameTaken"
 	ReasonApplyFailed       = "ApplyFailed"
+	ReasonNotAllowed        = "NotAllowed"
 	ReasonStateFixed        = "StateFixed"
 	ReasonHeldBack          = "HeldBack"
 	ReasonDrilling          = "Drilling"
+	ReasonNoStorageClass    = "NoStorageClass"
+	ReasonTooFewNodes       = "TooFewNodes"
+	ReasonImageUnusable     = "ImageUnusable"
+	// Stalled.
+	ReasonNotStalled = "NotStalled"
 	// Degraded.
 	ReasonAsExpected    = "AsExpected"
+	ReasonMemoryFull    = "MemoryFull"
 	ReasonBackupsFailed = "BackupsFailed"
 	ReasonBackupsSmall  = "BackupsSmall"
 	ReasonStateStuck    = "StateStuck"
 	ReasonStandbysDown  = "StandbysDown"
 	ReasonNodeIsolated  = "NodeIsolated"
 	ReasonNodeLost      = "NodeLost"
+	ReasonTwoOperators  = "TwoOperators"
+	// The label of placement.failureDomain is on no node.
+	ReasonNoFailureDomain = "NoFailureDomain"
 	// DataSafe.
 	ReasonUnreplicated        = "Unreplicated"
 	ReasonDataLost            = "DataLost"
@@ -81,6 +96,7 @@ const (
 	ReasonAttached           = "Attached"
 	ReasonAddressesLow       = "AddressesLow"
 	ReasonAttaching          = "Attaching"
+	ReasonNotAttached        = "NotAttached"
 	ReasonAddressesExhausted = "AddressesExhausted"
 	ReasonAddressConflict    = "AddressConflict"
 	ReasonPoolsOverlap       = "PoolsOverlap"
@@ -96,6 +112,11 @@ const (
 	LabelInstance  = "app.kubernetes.io/instance"
 	LabelComponent = "app.kubernetes.io/component"
 	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// LabelChassis names the Chassis of a Server, and LabelSlot its slot.
+	LabelChassis = "rcbox.dev/chassis"
+	LabelSlot    = "rcbox.dev/slot"
+	// LabelNodeClass says of a Server or a node what kind of machine it is.
+	LabelNodeClass = "rcbox.dev/node-class"
 	// LabelStore names the Store.
 	LabelStore = "rcbox.dev/store"
 	// LabelMember names the member that a pod is of.
@@ -122,12 +143,15 @@ const (
 	AnnotationPodNumber = "rcbox.dev/pod-number"
 	// AnnotationMadeFrom on a pod holds, as JSON, the fields of the Store's spec that it was made from.
 	AnnotationMadeFrom = "rcbox.dev/made-from"
-	// AnnotationRecalled on a pod has the resource version in which it was to be ended, and in which it is not any more; or since when the
-	// Store was hibernated that was woken up before this pod was ended.
+	// AnnotationRecalled on a pod cancels a deletion that was planned: setting it changes the pod's resource version, which the deletion
+	// has as its precondition. Its value is the resource version that was to be deleted or, after a Store was woken up, the time since
+	// which that was hibernated.
 	AnnotationRecalled = "rcbox.dev/recalled"
 	// AnnotationDomain on a pod holds the failure domain of the node that it was scheduled to: the value of the label that
 	// placement.failureDomain names. The process takes it from there when it starts.
 	AnnotationDomain = "rcbox.dev/domain"
+	// AnnotationTouched on a volume claim is when the operator last changed it for no other reason than that the scheduler looks at it.
+	AnnotationTouched = "rcbox.dev/touched"
 	// AnnotationAcknowledgedLosses on a Store is set by its user to the number of the newest loss that he has taken note
 	// of. DataSafe has the reason DataLost while there are newer ones.
 	AnnotationAcknowledgedLosses = "rcbox.dev/acknowledged-losses"
@@ -182,30 +206,6 @@ const FinalizerState = "rcbox.dev/state"
 // Finalizer keeps a Store until its pods have ended.
 const Finalizer = "rcbox.dev/teardown"
 
-// EffectiveMin is the least number of copies with which writes go on; 0 without replication.
-func (r *ReplicationSpec) EffectiveMin() int32 {
-	switch {
-	case r.Factor == 0:
-		return 0
-	case r.Min != nil:
-		return *r.Min
-	default:
-		return max(r.Factor-1, 1)
-	}
-}
-
-// FormerState is where the coordinator of a Store of the time before StateKubernetes keeps what it knows.
-func (s *StoreSpec) FormerState() StateType {
-	switch {
-	case s.Coordinator.State.Type != "":
-		return s.Coordinator.State.Type
-	case s.Replication.Factor > 0:
-		return StateVolume
-	default:
-		return StateMemory
-	}
-}
-
 // CoordinatorMember is the name of the coordinator of a store.
 func CoordinatorMember(store string) string { return store + "-coordinator" }
 
@@ -250,3 +250,9 @@ func MasterOrdinal(store, member string) (int, bool) {
 	}
 	return ordinal, true
 }
+
+// LookLease is the name of the Lease in which the operator notes when it looked at a Store last.
+func LookLease(store string) string { return store + "-observed" }
+
+// LookInterval is how often it does.
+const LookInterval = 15 * time.Second

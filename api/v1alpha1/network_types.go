@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -92,8 +93,9 @@ type NetworkSpec struct {
 	Provider NetworkProvider `json:"provider,omitempty"`
 
 	// What a port is. VF: a virtual function behind an IOMMU (vfio-pci; mlx5). WholePort: a whole port without an IOMMU (vfio-pci
-	// without IOMMU), whose process can reach all of the node's memory. Interface: an interface of the kernel (macvlan, host-device, a
-	// veth), for FastUDP, or for DPDK by AF_PACKET.
+	// without IOMMU), whose process can reach all of the node's memory; the installation of the operator has to allow it
+	// (allow.networkProfiles of the chart). Interface: an interface of the kernel (macvlan, host-device, a veth), for FastUDP, or for DPDK
+	// by AF_PACKET.
 	//
 	// +optional
 	Profile NetworkProfile `json:"profile,omitempty"`
@@ -106,6 +108,11 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	Attachments []NetworkAttachment `json:"attachments,omitempty"`
 
+	// Who may reach the ports for clients on the pod network.
+	//
+	// +optional
+	Clients ClientsSpec `json:"clients,omitzero"`
+
 	// The largest IP packet of these networks, in bytes.
 	//
 	// +optional
@@ -113,14 +120,15 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 1280 && self <= 9000",message="network.mtu must be from 1280 to 9000"
 	MTU int32 `json:"mtu,omitempty"`
 
-	// Huge pages for DPDK's buffers, from which devices read and into which they write. Without, ordinary memory of masters.memory is
-	// taken, which costs some microseconds' worth of TLB misses and, without an IOMMU, does not work.
+	// Huge pages for DPDK's buffers, from which devices read and into which they write. Without this field the buffers take 256 MiB of
+	// masters.memory, in ordinary pages; that does not work without an IOMMU.
 	//
 	// +optional
 	Hugepages *NetworkHugepages `json:"hugepages,omitempty"`
 
-	// Arguments for DPDK's environment abstraction layer, besides those that the server gives itself (which devices, in-memory). With
-	// profile Interface, and without a --vdev here, each interface is driven by AF_PACKET.
+	// Arguments for DPDK's environment abstraction layer, besides those that the server gives itself, such as which devices and which
+	// memory. The installation of the operator has to allow them (allow.ealArguments of the chart). With profile Interface, and without
+	// a --vdev here, each interface is driven by AF_PACKET.
 	//
 	// +optional
 	// +listType=atomic
@@ -130,13 +138,26 @@ type NetworkSpec struct {
 	EALArguments []string `json:"ealArguments,omitempty"`
 
 	// Rights of the masters' processes. Left empty they are what the profile needs: IPC_LOCK for VF, NET_ADMIN and NET_RAW for Interface.
-	// mlx5 needs [IPC_LOCK, NET_RAW]. WholePort has no default.
+	// mlx5 needs [IPC_LOCK, NET_RAW]. WholePort has no default. The installation of the operator has to allow them, also those of the
+	// profile (allow.capabilities of the chart).
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=5
 	Capabilities []NetworkCapability `json:"capabilities,omitempty"`
+}
+
+// ClientsSpec says who the clients are.
+type ClientsSpec struct {
+	// Where clients may be: pods, namespaces and networks, as in a NetworkPolicy; besides them the Store's own pods, clients of its
+	// ClusterPerfs, and pods of its namespace with the label rcbox.dev/admin-client: STORE. Left empty, everybody. The cluster's network
+	// has to enforce NetworkPolicies. Ports of attachments are not concerned.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
 }
 
 // NetworkAttachment is a port of each master.
@@ -192,7 +213,7 @@ type AddressPool struct {
 
 // NetworkHugepages is memory for DPDK's buffers.
 //
-// +kubebuilder:validation:XValidation:rule="quantity(string(self.size)).asInteger() > 0 && quantity(string(self.size)).asInteger() % quantity(self.pageSize).asInteger() == 0",message="network.hugepages.size must be a multiple of network.hugepages.pageSize"
+// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.size)) || quantity(string(self.size)).asInteger() > 0 && quantity(string(self.size)).asInteger() % quantity(self.pageSize).asInteger() == 0",message="network.hugepages.size must be a multiple of network.hugepages.pageSize"
 type NetworkHugepages struct {
 	// The size of a page.
 	//
@@ -205,7 +226,29 @@ type NetworkHugepages struct {
 	//
 	// +optional
 	// +kubebuilder:default="256Mi"
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="network.hugepages.size must be an amount of bytes such as 512Mi or 1Gi"
 	Size resource.Quantity `json:"size,omitempty"`
+}
+
+// PrivilegesStatus is what masters' processes may do beyond those of an ordinary restricted pod.
+type PrivilegesStatus struct {
+	// Capabilities of the processes.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=5
+	Capabilities []NetworkCapability `json:"capabilities,omitempty"`
+	// Arguments for DPDK's environment abstraction layer.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=256
+	EALArguments []string `json:"ealArguments,omitempty"`
+	// Whether they drive whole ports, without an IOMMU.
+	//
+	// +optional
+	WholePort bool `json:"wholePort,omitempty"`
 }
 
 // NetworkStatus describes the ports' networks; absent for Stores on the pod network.
@@ -217,7 +260,7 @@ type NetworkStatus struct {
 	// +kubebuilder:validation:MaxItems=2
 	Pools []PoolStatus `json:"pools,omitempty"`
 
-	// Addresses that nobody gets, because whoever had them may still send under them.
+	// Addresses that no pod gets, because a pod that had them may still send under them.
 	//
 	// +optional
 	// +listType=map
@@ -235,17 +278,17 @@ type PoolStatus struct {
 	//
 	// +optional
 	Size int32 `json:"size"`
-	// How many of them nobody has.
+	// How many of them are free.
 	//
 	// +optional
 	Free int32 `json:"free"`
 }
 
-// QuarantinedAddress is one that nobody gets.
+// QuarantinedAddress is an address that no pod gets.
 type QuarantinedAddress struct {
 	// The address.
 	IP string `json:"ip"`
-	// The hardware address that goes with it.
+	// The hardware address that goes with it; empty for a whole port, which has its own.
 	//
 	// +optional
 	MAC string `json:"mac,omitempty"`

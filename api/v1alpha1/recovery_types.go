@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// RecoverySpec says when a member moves away from a node that is lost or drained. Of no effect while replication.factor is 0: what such a
-// member held is nowhere else, and its pod moves when Kubernetes gives the node up.
+// RecoverySpec says when a member moves away from a node that is lost or drained. Of no effect without copies (replication.factor): what
+// such a member held is nowhere else, and its pod moves when Kubernetes gives the node up.
 type RecoverySpec struct {
 	// How long a node has to be lost before its member gets a pod elsewhere, with a new volume if its volume is on that node. It
 	// happens only if everything that the member served is served by others again, and if no more failure domains are lost than
@@ -22,9 +22,9 @@ type RecoverySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="recovery.maxConcurrentReplacements must be from 1 to 64"
 	MaxConcurrentReplacements int32 `json:"maxConcurrentReplacements,omitempty"`
 
-	// What becomes of a member whose node is drained: cordoned, or marked by an autoscaler that is about to remove it. Move: it is
-	// drained, which takes nothing from anybody, and gets a pod elsewhere, one member at a time; until then its pod is not evicted.
-	// Wait: nothing, and one pod at a time may be evicted, with what it has; copies make up for it.
+	// What becomes of a member whose node is drained: cordoned, or marked by an autoscaler that is about to remove it. Move: the member
+	// is drained, while clients go on, and gets a pod elsewhere, one member at a time; no pod that is ready is evicted. Wait: nothing, and
+	// one pod at a time may be evicted, with what it has; copies make up for it.
 	//
 	// +optional
 	// +kubebuilder:default=Move
@@ -83,7 +83,7 @@ type DrillSpec struct {
 	// +optional
 	// +kubebuilder:default="Etc/UTC"
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_+/-]+$')",message="recovery.drill.timeZone must be the name of a time zone, such as Etc/UTC or Europe/Berlin"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_+/-]+$') && timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="recovery.drill.timeZone must be the name of a time zone, such as Etc/UTC or Europe/Berlin"
 	TimeZone string `json:"timeZone,omitempty"`
 
 	// How long after its time a drill may begin, if something keeps it from beginning. After that it is missed.
@@ -119,13 +119,13 @@ const (
 )
 
 // MovesFromDrained says whether members move away from nodes that are drained. A Store from before the field moves them.
-func (s *StoreSpec) MovesFromDrained() bool {
-	return s.Replication.Factor > 0 && s.Recovery.DrainedNodes != DrainedWait
+func (s *Store) MovesFromDrained() bool {
+	return s.Copies() > 0 && s.Spec.Recovery.DrainedNodes != DrainedWait
 }
 
 // MovesFrom says whether they do for this cause: isolating a node is an order to leave it.
-func (s *StoreSpec) MovesFrom(cause NodeDrain) bool {
-	return s.MovesFromDrained() || s.Replication.Factor > 0 && cause == DrainIsolated
+func (s *Store) MovesFrom(cause NodeDrain) bool {
+	return s.MovesFromDrained() || s.Copies() > 0 && cause == DrainIsolated
 }
 
 // NodeDrain says who drains a node.

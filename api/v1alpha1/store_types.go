@@ -8,16 +8,17 @@ import (
 
 // Store is a RAMCloud store: a coordinator, and masters that hold objects in memory.
 //
-// With spec.replication.factor above 0 every object has that many copies on other nodes, and what a lost master held is
-// recovered from them. With 0, the default, there is one copy of every object, in the memory of one master: whatever ends
-// that master's process loses what it held. The condition DataSafe says what holds.
+// By default every object has copies on other nodes: two, with two masters one, with a single master none (spec.replication.factor).
+// What a lost master held is recovered from them. Without copies an object is in the memory of one master only: whatever ends that
+// master's process loses what it held. The condition DataSafe says which of the two is so.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=stores,scope=Namespaced,shortName=rcs,categories=rcbox
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.masters.replicas,statuspath=.status.masters.replicas,selectorpath=.status.masters.selector
 // +kubebuilder:printcolumn:name="Masters",type=integer,JSONPath=`.spec.masters.replicas`,description="Masters asked for"
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.masters.ready`,description="Masters that serve"
+// +kubebuilder:printcolumn:name="Up",type=integer,JSONPath=`.status.masters.ready`,description="Masters that serve"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the Store serves everything, has all copies, and is as its spec says"
 // +kubebuilder:printcolumn:name="Available",type=string,JSONPath=`.status.conditions[?(@.type=="Available")].status`,description="Whether every key can be read and written"
 // +kubebuilder:printcolumn:name="DataSafe",type=string,JSONPath=`.status.conditions[?(@.type=="DataSafe")].reason`,description="What the durability of the data is"
 // +kubebuilder:printcolumn:name="Copies",type=integer,priority=1,JSONPath=`.status.replication.factor`,description="Copies of each object on other nodes, in force"
@@ -28,6 +29,16 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name must be at most 40 characters long: the names of the Store's pods and Services are made from it"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter and consist of lower case letters, digits and '-': clients connect to a Service of that name"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.hibernated) || !self.spec.hibernated || ((has(self.spec.replication) && has(self.spec.replication.factor) ? self.spec.replication.factor : has(self.status) && has(self.status.replication) && has(self.status.replication.decided) ? self.status.replication.decided.factor : has(self.status) && has(self.status.observedGeneration) ? 0 : self.spec.masters.replicas > 2 ? 2 : self.spec.masters.replicas - 1) > 0 && self.spec.backups.storage.type == 'Volume' && (!has(self.spec.coordinator.state.type) || self.spec.coordinator.state.type != 'Memory'))",message="hibernated needs replication.factor above 0, backups.storage.type: Volume, and a coordinator.state that is not Memory: what is in memory alone would be lost",fieldPath=".spec.hibernated"
+// +kubebuilder:validation:XValidation:rule="[(has(self.spec.replication) && has(self.spec.replication.factor) ? self.spec.replication.factor : has(self.status) && has(self.status.replication) && has(self.status.replication.decided) ? self.status.replication.decided.factor : has(self.status) && has(self.status.observedGeneration) ? 0 : self.spec.masters.replicas > 2 ? 2 : self.spec.masters.replicas - 1)].all(copies, copies == 0 || copies < self.spec.masters.replicas)",message="masters.replicas must be greater than the number of copies, which is replication.factor or, where that is not set, status.replication.decided.factor: each copy is on another member than its master, and no two are on one",fieldPath=".spec.masters.replicas"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.replication) || !has(self.spec.replication.min) || (self.spec.replication.min >= 1 && self.spec.replication.min <= (has(self.spec.replication) && has(self.spec.replication.factor) ? self.spec.replication.factor : has(self.status) && has(self.status.replication) && has(self.status.replication.decided) ? self.status.replication.decided.factor : has(self.status) && has(self.status.observedGeneration) ? 0 : self.spec.masters.replicas > 2 ? 2 : self.spec.masters.replicas - 1))",message="replication.min must be from 1 to replication.factor: writes wait while there are fewer copies than that",fieldPath=".spec.replication.min"
+// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self.spec.masters.memory)) || (has(self.spec.backups.storage.size) ? [string(self.spec.backups.storage.size)] : has(self.status) && has(self.status.replication) && has(self.status.replication.decided) && has(self.status.replication.decided.storageSize) ? [string(self.status.replication.decided.storageSize)] : []).all(size, !isQuantity(size) || quantity(size).asApproximateFloat() >= quantity(string(self.spec.masters.memory)).asApproximateFloat() * double((has(self.spec.replication) && has(self.spec.replication.factor) ? self.spec.replication.factor : has(self.status) && has(self.status.replication) && has(self.status.replication.decided) ? self.status.replication.decided.factor : has(self.status) && has(self.status.observedGeneration) ? 0 : self.spec.masters.replicas > 2 ? 2 : self.spec.masters.replicas - 1)))",message="backups.storage.size must be at least replication.factor times masters.memory: each member keeps that many copies of what a master holds",fieldPath=".spec.backups.storage.size"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.spec.replication) && has(oldSelf.spec.replication.factor) ? oldSelf.spec.replication.factor : has(oldSelf.status) && has(oldSelf.status.replication) && has(oldSelf.status.replication.decided) ? oldSelf.status.replication.decided.factor : 0) == 0 || (has(self.spec.replication) && has(self.spec.replication.factor) ? self.spec.replication.factor : has(self.status) && has(self.status.replication) && has(self.status.replication.decided) ? self.status.replication.decided.factor : has(self.status) && has(self.status.observedGeneration) ? 0 : self.spec.masters.replicas > 2 ? 2 : self.spec.masters.replicas - 1) > 0",message="replication.factor cannot become 0 again: what only copies hold would be lost; make another Store",fieldPath=".spec.replication.factor"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.spec.replication) && has(oldSelf.spec.replication.factor) ? oldSelf.spec.replication.factor : has(oldSelf.status) && has(oldSelf.status.replication) && has(oldSelf.status.replication.decided) ? oldSelf.status.replication.decided.factor : 0) == 0 || (self.spec.backups.storage.type == oldSelf.spec.backups.storage.type && has(self.spec.backups.storage.storageClassName) == has(oldSelf.spec.backups.storage.storageClassName) && (!has(self.spec.backups.storage.storageClassName) || self.spec.backups.storage.storageClassName == oldSelf.spec.backups.storage.storageClassName))",message="backups.storage.type and backups.storage.storageClassName cannot be changed while there are copies: a member's room for them is laid out once; make another Store",fieldPath=".spec.backups.storage"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.spec.replication) && has(oldSelf.spec.replication.factor) ? oldSelf.spec.replication.factor : has(oldSelf.status) && has(oldSelf.status.replication) && has(oldSelf.status.replication.decided) ? oldSelf.status.replication.decided.factor : 0) == 0 || (has(self.spec.backups.storage.size) ? [string(self.spec.backups.storage.size)] : has(self.status) && has(self.status.replication) && has(self.status.replication.decided) && has(self.status.replication.decided.storageSize) ? [string(self.status.replication.decided.storageSize)] : []).all(size, (has(oldSelf.spec.backups.storage.size) ? [string(oldSelf.spec.backups.storage.size)] : has(oldSelf.status) && has(oldSelf.status.replication) && has(oldSelf.status.replication.decided) && has(oldSelf.status.replication.decided.storageSize) ? [string(oldSelf.status.replication.decided.storageSize)] : []).all(before, !isQuantity(size) || quantity(size).compareTo(quantity(before)) >= 0))",message="backups.storage.size cannot become less while there are copies: volumes do not shrink; make another Store",fieldPath=".spec.backups.storage.size"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.spec.replication) && has(oldSelf.spec.replication.factor) ? oldSelf.spec.replication.factor : has(oldSelf.status) && has(oldSelf.status.replication) && has(oldSelf.status.replication.decided) ? oldSelf.status.replication.decided.factor : 0) == 0 || (has(self.spec.backups.storage.size) ? [string(self.spec.backups.storage.size)] : has(self.status) && has(self.status.replication) && has(self.status.replication.decided) && has(self.status.replication.decided.storageSize) ? [string(self.status.replication.decided.storageSize)] : []).all(size, (has(oldSelf.spec.backups.storage.size) ? [string(oldSelf.spec.backups.storage.size)] : has(oldSelf.status) && has(oldSelf.status.replication) && has(oldSelf.status.replication.decided) && has(oldSelf.status.replication.decided.storageSize) ? [string(oldSelf.status.replication.decided.storageSize)] : []).all(before, !isQuantity(size) || [1610612736.0, 3221225472.0].all(least, quantity(size).asApproximateFloat() < least * double(self.spec.masters.cores) || quantity(before).asApproximateFloat() >= least * double(self.spec.masters.cores))))",message="backups.storage.size cannot grow past 1536Mi or 3Gi for each of masters.cores while there are copies: pieces of logs are larger from there on, and those that there are keep theirs; make another Store",fieldPath=".spec.backups.storage.size"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.spec.replication) && has(oldSelf.spec.replication.factor) ? oldSelf.spec.replication.factor : has(oldSelf.status) && has(oldSelf.status.replication) && has(oldSelf.status.replication.decided) ? oldSelf.status.replication.decided.factor : 0) == 0 || self.spec.masters.cores == oldSelf.spec.masters.cores",message="masters.cores cannot be changed while there are copies: each core has a file of its own for them; make another Store",fieldPath=".spec.masters.cores"
+// +kubebuilder:validation:XValidation:rule="(has(oldSelf.spec.coordinator.state.type) ? oldSelf.spec.coordinator.state.type == 'Memory' : (has(oldSelf.spec.replication) && has(oldSelf.spec.replication.factor) ? oldSelf.spec.replication.factor : has(oldSelf.status) && has(oldSelf.status.replication) && has(oldSelf.status.replication.decided) ? oldSelf.status.replication.decided.factor : 0) == 0) || ((!has(self.spec.coordinator.state.type) || (has(oldSelf.spec.coordinator.state.type) ? self.spec.coordinator.state.type == oldSelf.spec.coordinator.state.type : self.spec.coordinator.state.type != 'Memory')) && (!isQuantity(string(self.spec.coordinator.state.size)) || quantity(string(self.spec.coordinator.state.size)).compareTo(quantity(string(oldSelf.spec.coordinator.state.size))) >= 0) && has(self.spec.coordinator.state.storageClassName) == has(oldSelf.spec.coordinator.state.storageClassName) && (!has(self.spec.coordinator.state.storageClassName) || self.spec.coordinator.state.storageClassName == oldSelf.spec.coordinator.state.storageClassName))",message="coordinator.state cannot be changed once it outlives the coordinator, but for a size that grows: the tables are there; make another Store",fieldPath=".spec.coordinator.state"
 type Store struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -55,19 +66,12 @@ type StoreList struct {
 
 // StoreSpec says what a Store should be.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.hibernated) || !self.hibernated || (has(self.replication) && self.replication.factor > 0 && self.backups.storage.type == 'Volume' && (!has(self.coordinator.state.type) || self.coordinator.state.type != 'Memory'))",message="hibernated needs replication.factor above 0, backups.storage.type: Volume, and a coordinator.state that is not Memory: what is in memory alone would be lost"
-// +kubebuilder:validation:XValidation:rule="!has(self.replication) || self.replication.factor == 0 || self.replication.factor < self.masters.replicas",message="replication.factor must be less than masters.replicas: each copy is on another member than its master, and no two are on one"
-// +kubebuilder:validation:XValidation:rule="!has(self.replication) || self.replication.factor == 0 || quantity(string(self.backups.storage.size)).asApproximateFloat() >= quantity(string(self.masters.memory)).asApproximateFloat() * double(self.replication.factor)",message="backups.storage.size must be at least replication.factor times masters.memory: each member keeps that many copies of what a master holds"
 // +kubebuilder:validation:XValidation:rule="!has(self.replication) || self.replication.durability != 'Flushed' || self.backups.storage.type != 'Memory'",message="replication.durability: Flushed needs backups.storage.type: Volume: what is in memory does not survive a loss of power"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || self.replication.factor > 0",message="replication.factor cannot become 0 again: what only copies hold would be lost; make another Store"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || (self.backups.storage.type == oldSelf.backups.storage.type && quantity(string(self.backups.storage.size)).compareTo(quantity(string(oldSelf.backups.storage.size))) >= 0 && has(self.backups.storage.storageClassName) == has(oldSelf.backups.storage.storageClassName) && (!has(self.backups.storage.storageClassName) || self.backups.storage.storageClassName == oldSelf.backups.storage.storageClassName))",message="backups.storage cannot be changed while there are copies in it, but for a size that grows: a member's room for copies is laid out once; make another Store"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || [1610612736.0, 3221225472.0].all(least, (quantity(string(self.backups.storage.size)).asApproximateFloat() >= least * double(self.masters.cores)) == (quantity(string(oldSelf.backups.storage.size)).asApproximateFloat() >= least * double(self.masters.cores)))",message="backups.storage.size cannot grow past 1536Mi or 3Gi for each of masters.cores while there are copies: pieces of logs are larger from there on, and those that there are keep theirs; make another Store"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || oldSelf.replication.factor == 0 || self.masters.cores == oldSelf.masters.cores",message="masters.cores cannot be changed while there are copies: each core has a file of its own for them; make another Store"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.replication) || (has(oldSelf.coordinator.state.type) ? oldSelf.coordinator.state.type == 'Memory' : oldSelf.replication.factor == 0) || ((!has(self.coordinator.state.type) || (has(oldSelf.coordinator.state.type) ? self.coordinator.state.type == oldSelf.coordinator.state.type : self.coordinator.state.type != 'Memory')) && quantity(string(self.coordinator.state.size)).compareTo(quantity(string(oldSelf.coordinator.state.size))) >= 0 && has(self.coordinator.state.storageClassName) == has(oldSelf.coordinator.state.storageClassName) && (!has(self.coordinator.state.storageClassName) || self.coordinator.state.storageClassName == oldSelf.coordinator.state.storageClassName))",message="coordinator.state cannot be changed once it outlives the coordinator, but for a size that grows: the tables are there; make another Store"
 // +kubebuilder:validation:XValidation:rule="!has(self.network) || !has(self.network.transport) || self.network.transport != 'DPDK' || (has(self.masters.cpuPolicy) && self.masters.cpuPolicy == 'Exclusive')",message="network.transport: DPDK needs masters.cpuPolicy: Exclusive: its cores never sleep, and kubelets align devices, memory and CPUs for pods of the class Guaranteed only"
 type StoreSpec struct {
 	// Image of the store's programs. Left empty, it is the one that the operator had as its default when the Store was
-	// first seen (status.image), so that an upgrade of the operator restarts nothing.
+	// first seen (status.image), so that an upgrade of the operator restarts nothing. A Store of which no process has run yet gets
+	// the operator's present default.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
@@ -152,7 +156,7 @@ type StoreSpec struct {
 	// +optional
 	Hibernated bool `json:"hibernated,omitempty"`
 
-	// What happens to pods that were made from another spec than the present one, where they hold data and copies bring it back.
+	// What happens to pods that were made from another spec than the present one, if they hold data that copies bring back.
 	// RollingUpdate: they are restarted one after the other, each only while everything has its copies. OnDelete: nothing, until
 	// somebody deletes them. Without copies, a restart loses data and is always yours.
 	//
@@ -195,7 +199,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas == 1 || !has(self.state) || !has(self.state.type) || self.state.type == 'Kubernetes'",message="coordinator.replicas above 1 needs coordinator.state.type: Kubernetes: memory and a volume are one process's only"
 type CoordinatorSpec struct {
 	// How many coordinators. One leads; the others are standbys, on other nodes if there are any, one of which leads seconds
-	// after the leader is gone. They are not Ready meanwhile: only the leader answers.
+	// after the leader is gone. A standby is Ready if it could lead; who leads is in status.coordinator.pod.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -206,7 +210,7 @@ type CoordinatorSpec struct {
 	//
 	// +optional
 	// +kubebuilder:default={requests: {cpu: "100m", memory: "256Mi"}, limits: {memory: "256Mi"}}
-	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="coordinator.resources.limits.memory must be at least 64Mi: a coordinator that is killed for lack of memory is of no use"
+	// +kubebuilder:validation:XValidation:rule="!has(self.limits) || !('memory' in self.limits) || !isQuantity(string(self.limits['memory'])) || quantity(string(self.limits['memory'])).compareTo(quantity('64Mi')) >= 0",message="coordinator.resources.limits.memory must be at least 64Mi: a coordinator that is killed for lack of memory is of no use"
 	Resources ComputeResources `json:"resources,omitempty"`
 
 	// Where the coordinator keeps what it knows: members, tables, and which logs hold what.
@@ -297,11 +301,12 @@ type StateSpec struct {
 	// +optional
 	Type StateType `json:"type,omitempty"`
 
-	// Size of the volume, with type: Volume.
+	// Size of the volume, with type: Volume. It can grow, and not become less.
 	//
 	// +optional
 	// +kubebuilder:default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="coordinator.state.size must be at least 64Mi"
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="coordinator.state.size must be an amount of bytes such as 1Gi (2^30) or 1G (10^9)"
+	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || quantity(string(self)).compareTo(quantity('64Mi')) >= 0",message="coordinator.state.size must be at least 64Mi"
 	Size resource.Quantity `json:"size,omitempty"`
 
 	// StorageClass of the volume; the cluster's default if there is none here.
@@ -314,7 +319,7 @@ type StateSpec struct {
 
 // BackupsSpec describes the backups: each master's process has one, which keeps copies for masters on other nodes.
 type BackupsSpec struct {
-	// What the copies are kept in. Of no effect while replication.factor is 0.
+	// What the copies are kept in. Of no effect without copies (replication.factor).
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -332,12 +337,14 @@ type BackupStorage struct {
 	// +kubebuilder:default=Volume
 	Type StorageType `json:"type,omitempty"`
 
-	// How much each member has for copies: the size of its volume, or memory of its container on top of masters.memory. At
-	// least replication.factor times masters.memory; twice that leaves room while a lost member is recovered.
+	// How much each member has for copies: the size of its volume, or memory of its container on top of masters.memory. At least
+	// replication.factor times masters.memory, which is room for the copies of full logs. Left empty, it is twice that, as of when the
+	// Store was first seen with copies (status.replication.decided): room also for what the cleaner has replaced, and for the copies of
+	// a lost member that is being recovered.
 	//
 	// +optional
-	// +kubebuilder:default="4Gi"
-	Size resource.Quantity `json:"size,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="backups.storage.size must be an amount of bytes such as 1Gi (2^30) or 1G (10^9)"
+	Size *resource.Quantity `json:"size,omitempty"`
 
 	// StorageClass of the volumes; the cluster's default if there is none here. A class of local volumes is the fastest, and
 	// ties each member to its node.
@@ -361,18 +368,18 @@ const (
 )
 
 // ReplicationSpec says how many copies there are besides the one in a master's memory, and what they survive.
-//
-// +kubebuilder:validation:XValidation:rule="!has(self.min) || (self.min >= 1 && self.min <= self.factor)",message="replication.min must be from 1 to replication.factor: writes wait while there are fewer copies than that"
 type ReplicationSpec struct {
-	// Copies of each object, each on a node of its own that is not the master's. 0: none, and what a master holds ends with
-	// its process.
+	// Copies of each object besides the one in its master's memory, each on a node of its own. 0: none, and what a master holds ends with
+	// its process. Left empty, it is 2, or masters.replicas - 1 if that is less, as of when the Store was first seen
+	// (status.replication.decided); scaling does not change it. More, and fewer, take
+	// effect while masters run; the first copies take a restart of each master, which loses what it holds.
 	//
 	// +optional
-	// +kubebuilder:default=0
 	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 8",message="replication.factor must be from 0 to 8"
-	Factor int32 `json:"factor,omitempty"`
+	Factor *int32 `json:"factor,omitempty"`
 
-	// The least number of copies with which writes go on. Left empty, it is factor - 1, and at least 1.
+	// The least number of copies with which writes go on while a member is away. Left empty, it is the number of copies - 1, and at least
+	// 1.
 	//
 	// +optional
 	Min *int32 `json:"min,omitempty"`
@@ -395,11 +402,13 @@ type ReplicationSpec struct {
 
 // MastersSpec describes the masters, which are all alike.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.memory) || !has(self.cores) || quantity(string(self.memory)).asApproximateFloat() >= 268435456.0 * double(self.cores)",message="masters.memory must be at least 256Mi for each of masters.cores: below that the process itself leaves no room for objects"
+// +kubebuilder:validation:XValidation:rule="!has(self.memory) || !has(self.cores) || !isQuantity(string(self.memory)) || quantity(string(self.memory)).asApproximateFloat() >= 268435456.0 * double(self.cores)",message="masters.memory must be at least 256Mi for each of masters.cores: below that the process itself leaves no room for objects"
 // +kubebuilder:validation:XValidation:rule="!has(self.cpuPolicy) || self.cpuPolicy != 'Exclusive' || !has(self.resources) || ((!has(self.resources.requests) || !('cpu' in self.resources.requests)) && (!has(self.resources.limits) || !('cpu' in self.resources.limits)))",message="masters.resources must not name cpu with masters.cpuPolicy: Exclusive: it is masters.cores, request and limit alike"
 type MastersSpec struct {
-	// How many masters. `kubectl scale` sets this field. Scaling out adds masters that new tables spread over. Scaling in
-	// removes the masters with the highest numbers, each only once it holds no part of any table.
+	// How many masters; more than there are copies (replication.factor). `kubectl scale` sets this field. Scaling out adds masters: new
+	// tables spread over them, and with rebalancing.enabled parts of the others move to them by and by. Scaling in removes the masters
+	// with the highest numbers, one at a time. Each first gives its parts of tables to others, with copies or without, and the copies
+	// that it keeps for others are made elsewhere.
 	//
 	// +optional
 	// +kubebuilder:default=3
@@ -412,6 +421,7 @@ type MastersSpec struct {
 	//
 	// +optional
 	// +kubebuilder:default="1Gi"
+	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="masters.memory must be an amount of bytes such as 1Gi (2^30) or 1G (10^9)"
 	Memory resource.Quantity `json:"memory,omitempty"`
 
 	// Cores of each master. Each core is a shard with its own port, log and thread. The CPU request is this many CPUs
@@ -491,17 +501,19 @@ const (
 
 // ComputeResources is what a container reserves and may use.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(name, !(name in self.requests) || !(name in self.limits) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",message="resources.requests must not be greater than resources.limits"
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(name, !(name in self.requests) || !(name in self.limits) || !isQuantity(string(self.requests[name])) || !isQuantity(string(self.limits[name])) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",message="resources.requests must not be greater than resources.limits"
 type ComputeResources struct {
 	// What the scheduler reserves.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(name, isQuantity(string(self[name])))",message="resources.requests must be amounts such as 500m of cpu, or 1Gi (2^30) or 1G (10^9) of memory"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 	// What the container may use at most.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(name, isQuantity(string(self[name])))",message="resources.limits must be amounts such as 500m of cpu, or 1Gi (2^30) or 1G (10^9) of memory"
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 

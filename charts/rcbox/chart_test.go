@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +42,12 @@ func helm(t *testing.T) string {
 // render gives the chart's objects, or Helm's complaint.
 func render(t *testing.T, options ...string) ([]unstructured.Unstructured, string) {
 	t.Helper()
-	arguments := append([]string{"template", "rcbox", ".", "--namespace", "rcbox-system", "--kube-version", kubeVersion}, options...)
+	return renderRelease(t, "rcbox", options...)
+}
+
+func renderRelease(t *testing.T, release string, options ...string) ([]unstructured.Unstructured, string) {
+	t.Helper()
+	arguments := append([]string{"template", release, ".", "--namespace", "rcbox-system", "--kube-version", kubeVersion}, options...)
 	command := exec.CommandContext(t.Context(), helm(t), arguments...)
 	var complaint bytes.Buffer
 	command.Stderr = &complaint
@@ -130,12 +136,32 @@ func TestSameSourceAsConfig(t *testing.T) {
 	}
 }
 
+// Both ways of installing run the same container: a difference between them is a setting that somebody forgot.
+func TestSameContainerAsConfig(t *testing.T) {
+	chart := find[appsv1.Deployment](t, mustRender(t), "Deployment", "rcbox-operator").Spec.Template.Spec.Containers[0]
+	manager := generated[appsv1.Deployment](t, "manager/manager.yaml", 0).Spec.Template.Spec.Containers[0]
+	for _, part := range []struct {
+		name        string
+		chart, want any
+	}{
+		{"environment", chart.Env, manager.Env},
+		{"ports", chart.Ports, manager.Ports},
+		{"resources", chart.Resources, manager.Resources},
+		{"security context", chart.SecurityContext, manager.SecurityContext},
+		{"liveness probe", chart.LivenessProbe, manager.LivenessProbe},
+		{"readiness probe", chart.ReadinessProbe, manager.ReadinessProbe},
+	} {
+		if !reflect.DeepEqual(part.chart, part.want) {
+			t.Errorf("%s: the chart has %+v, config/manager %+v", part.name, part.chart, part.want)
+		}
+	}
+}
+
 // Pod security "restricted" lets every pod of the chart in.
 func TestPodsAreRestricted(t *testing.T) {
 	objects := mustRender(t)
 	for name, spec := range map[string]corev1.PodSpec{
 		"Deployment": find[appsv1.Deployment](t, objects, "Deployment", "rcbox-operator").Spec.Template.Spec,
-		"Job":        find[batchv1.Job](t, objects, "Job", "rcbox-operator-check-uninstall").Spec.Template.Spec,
 	} {
 		pod, container := spec.SecurityContext, spec.Containers[0].SecurityContext
 		if !*pod.RunAsNonRoot || *pod.RunAsUser != 65532 || pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
@@ -167,16 +193,12 @@ func TestImages(t *testing.T) {
 		if container.Image != test.image || !slices.Contains(container.Args, "--store-image="+test.store) {
 			t.Errorf("image %s, arguments %v", container.Image, container.Args)
 		}
-		guard := find[batchv1.Job](t, objects, "Job", "rcbox-operator-check-uninstall").Spec.Template.Spec.Containers[0]
-		if guard.Image != test.image {
-			t.Errorf("the uninstall guard has the image %s", guard.Image)
-		}
 	}
 }
 
 // With namespaces named, nothing of the operator's own rights spans the cluster.
 func TestNamespaced(t *testing.T) {
-	objects := mustRender(t, "--set", "watchNamespaces={a,b},rbac.aggregate=false,crds.install=false")
+	objects := mustRender(t, "--set", "watchNamespaces={a,b},rbac.clusterRoles=false")
 	list := kinds(objects)
 	for _, name := range list {
 		if strings.HasPrefix(name, "ClusterRole") {
@@ -196,11 +218,6 @@ func TestNamespaced(t *testing.T) {
 	if !slices.Contains(args, "--watch-namespaces=a,b") {
 		t.Errorf("arguments are %v", args)
 	}
-	// Where the definition comes with the chart, the guard looks at all namespaces: it is the whole cluster's.
-	list = kinds(mustRender(t, "--set", "watchNamespaces={a,b},rbac.aggregate=false"))
-	if !slices.Contains(list, "ClusterRoleBinding /rcbox-operator-check-uninstall") {
-		t.Errorf("the uninstall guard may not list Stores: %v", list)
-	}
 }
 
 func TestSwitches(t *testing.T) {
@@ -211,10 +228,8 @@ func TestSwitches(t *testing.T) {
 	}{
 		{"crds.install=false", "CustomResourceDefinition /stores.rcbox.dev", false},
 		{"crds.install=false", "CustomResourceDefinition /clusterperfs.rcbox.dev", false},
-		{"uninstallGuard.enabled=false", "Job rcbox-system/rcbox-operator-check-uninstall", false},
-		{"crds.keep=true", "Job rcbox-system/rcbox-operator-check-uninstall", false},
 		{"networkPolicy.enabled=false", "NetworkPolicy rcbox-system/rcbox-operator", false},
-		{"rbac.aggregate=false", "ClusterRole /rcbox-operator-store-editor", false},
+		{"rbac.clusterRoles=false", "ClusterRole /rcbox-operator-store-editor", false},
 		{"podMonitor.enabled=true", "PodMonitor rcbox-system/rcbox-operator-stores", true},
 		{"prometheusRule.enabled=true", "PrometheusRule rcbox-system/rcbox-operator", true},
 	} {
@@ -246,15 +261,144 @@ func TestFencingRights(t *testing.T) {
 	find[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding", "rcbox-operator-fencing")
 }
 
+// Power is asked for in the namespaces that are watched, and no others.
+func TestPowerFencingRights(t *testing.T) {
+	rule := rbacv1.PolicyRule{
+		APIGroups: []string{"rcbox.dev"}, Resources: []string{"nodefences"}, Verbs: []string{"get", "create", "delete"},
+	}
+	isIt := func(r rbacv1.PolicyRule) bool { return reflect.DeepEqual(r, rule) }
+	everywhere := find[rbacv1.ClusterRole](t, mustRender(t, "--set", "fencing.bmc=true"), "ClusterRole", "rcbox-operator-fencing")
+	if !slices.ContainsFunc(everywhere.Rules, isIt) {
+		t.Errorf("rules are %+v", everywhere.Rules)
+	}
+	objects := mustRender(t, "--set", "fencing.bmc=true", "--set", "watchNamespaces={a}")
+	if rules := find[rbacv1.ClusterRole](t, objects, "ClusterRole", "rcbox-operator-fencing").Rules; slices.ContainsFunc(rules, isIt) {
+		t.Errorf("in all namespaces: %+v", rules)
+	}
+	if rules := find[rbacv1.Role](t, objects, "Role", "rcbox-operator-fencing").Rules; !slices.ContainsFunc(rules, isIt) {
+		t.Errorf("in the namespace: %+v", rules)
+	}
+	find[rbacv1.RoleBinding](t, objects, "RoleBinding", "rcbox-operator-fencing")
+	// Leases are read of nodes alone, and by nobody who was not given the right.
+	for role, rendered := range map[string][]unstructured.Unstructured{
+		"rcbox-operator-node-leases": objects, "rcbox-box-node-leases": mustRender(t, "--set", "box.enabled=true"),
+	} {
+		leases := find[rbacv1.Role](t, rendered, "Role", role)
+		if leases.Namespace != "kube-node-lease" || len(leases.Rules) != 1 ||
+			!slices.Equal(leases.Rules[0].Resources, []string{"leases"}) ||
+			find[rbacv1.RoleBinding](t, rendered, "RoleBinding", role).Namespace != leases.Namespace {
+			t.Errorf("%s: %+v", role, leases)
+		}
+	}
+	if slices.ContainsFunc(kinds(mustRender(t)), func(kind string) bool { return strings.Contains(kind, "node-leases") }) {
+		t.Error("by default Leases of nodes are read")
+	}
+}
+
 func TestKeepDefinition(t *testing.T) {
 	const policy = "helm.sh/resource-policy"
-	for option, want := range map[string]string{"crds.keep=false": "", "crds.keep=true": "keep"} {
+	// By default as well: with the definitions all Stores would go. A hook would not guard them, for --no-hooks and GitOps skip hooks.
+	for option, want := range map[string]string{"crds.keep=false": "", "replicas=1": "keep"} {
 		objects := mustRender(t, "--set", option)
 		for _, name := range []string{"stores.rcbox.dev", "clusterperfs.rcbox.dev"} {
 			crd := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", name)
 			if got := crd.Annotations[policy]; got != want {
 				t.Errorf("with %s, %s of %s is %q", option, policy, name, got)
 			}
+		}
+	}
+}
+
+// What is hooked to the uninstall can refuse it, and then the release can be neither used nor upgraded.
+func TestNothingIsHooked(t *testing.T) {
+	for _, object := range mustRender(t) {
+		if hook := object.GetAnnotations()["helm.sh/hook"]; hook != "" {
+			t.Errorf("%s %s is a hook: %s", object.GetKind(), object.GetName(), hook)
+		}
+	}
+}
+
+// NOTES.txt says what `helm uninstall` does with these values, and where a Store can be.
+func TestNotes(t *testing.T) {
+	for option, want := range map[string]string{
+		"crds.keep=true":           "Uninstalling ends the operator alone",
+		"crds.install=false":       "Uninstalling ends the operator alone",
+		"watchNamespaces={team-a}": "Make a store, in one of the namespaces that the operator watches (team-a):",
+		"crds.keep=false":          "WARNING: crds.keep is false. `helm uninstall rcbox` deletes the CustomResourceDefinitions",
+	} {
+		if notes := notesWith(t, option); !strings.Contains(notes, want) {
+			t.Errorf("with %s, the notes are:\n%s", option, notes)
+		}
+	}
+}
+
+// notesWith are the notes that Helm shows after an install. It renders them only in a cluster, so here they are a manifest.
+func notesWith(t *testing.T, option string) string {
+	t.Helper()
+	chart := t.TempDir()
+	if err := os.CopyFS(chart, os.DirFS(".")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("templates/NOTES.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := "notes: |\n  " + strings.ReplaceAll(string(text), "\n", "\n  ") + "\n"
+	if err := os.WriteFile(chart+"/templates/notes.yaml", []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), helm(t), "template", "rcbox", chart, "--namespace", "rcbox-system",
+		"--kube-version", kubeVersion, "--show-only", "templates/notes.yaml", "--set", option)
+	notes, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, notes)
+	}
+	return string(notes)
+}
+
+// Rights on Stores are a namespace's editors' only if somebody says so: what a Store names, the operator runs.
+func TestAggregation(t *testing.T) {
+	for options, want := range map[string][2]bool{
+		"replicas=1":                 {true, false},
+		"rbac.aggregateToEdit=true":  {true, true},
+		"rbac.aggregateToView=false": {false, false},
+	} {
+		objects := mustRender(t, "--set", options)
+		labels := func(name string) map[string]string {
+			return find[rbacv1.ClusterRole](t, objects, "ClusterRole", name).Labels
+		}
+		viewer, editor := labels("rcbox-operator-store-viewer"), labels("rcbox-operator-store-editor")
+		aggregated := func(labels map[string]string, to string) bool {
+			return labels["rbac.authorization.k8s.io/aggregate-to-"+to] == "true"
+		}
+		got := [2]bool{aggregated(viewer, "view"), aggregated(editor, "edit")}
+		if got != want || aggregated(editor, "admin") != want[1] {
+			t.Errorf("with %s: %v, %v", options, viewer, editor)
+		}
+	}
+	if role := generated[rbacv1.ClusterRole](t, "rbac/store_editor_role.yaml", 0); len(role.Labels) > 0 {
+		t.Errorf("config has the labels %v", role.Labels)
+	}
+}
+
+// What Stores may have beyond an ordinary pod, somebody has named.
+func TestAllowances(t *testing.T) {
+	arguments := func(options ...string) []string {
+		return find[appsv1.Deployment](t, mustRender(t, options...), "Deployment", "rcbox-operator").Spec.Template.Spec.Containers[0].Args
+	}
+	for _, argument := range arguments() {
+		if strings.HasPrefix(argument, "--allow-") {
+			t.Errorf("by default there is %s", argument)
+		}
+	}
+	got := arguments("--set", "allow.capabilities={IPC_LOCK,NET_RAW},allow.networkProfiles={WholePort}",
+		"--set-json", `allow.ealArguments=["--vdev=a,b=c","--log-level"]`)
+	for _, want := range []string{
+		"--allow-capabilities=IPC_LOCK,NET_RAW", "--allow-network-profiles=WholePort",
+		`--allow-eal-arguments="--vdev=a,b=c"`, `--allow-eal-arguments="--log-level"`, // one entry each: pflag reads them as CSV
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is not among %q", want, got)
 		}
 	}
 }
@@ -390,5 +534,128 @@ func TestDashboard(t *testing.T) {
 		if !strings.HasPrefix(name, "rcbox_dev_") && !strings.Contains(string(known), "| `"+name+"` |") {
 			t.Errorf("docs/metrics.md has no %s", name)
 		}
+	}
+}
+
+// The box controller is there only if it is asked for, with rights of its own, which are those of config/box.
+func TestBox(t *testing.T) {
+	for _, object := range mustRender(t) {
+		if strings.Contains(object.GetName(), "rcbox-box") || strings.HasPrefix(object.GetName(), "chassis.") {
+			t.Errorf("%s %s is there by default", object.GetKind(), object.GetName())
+		}
+	}
+	objects := mustRender(t, "--set=box.enabled=true")
+	for _, kind := range []string{"chassis", "servers", "nodefences"} {
+		got := find[apiextensionsv1.CustomResourceDefinition](t, objects, "CustomResourceDefinition", kind+".rcbox.dev")
+		want := generated[apiextensionsv1.CustomResourceDefinition](t, "crd/box/rcbox.dev_"+kind+".yaml", 0)
+		if !reflect.DeepEqual(got.Spec, want.Spec) || got.Annotations["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("the definition of %s differs from config/crd, or goes with the release", kind)
+		}
+	}
+	role := find[rbacv1.ClusterRole](t, objects, "ClusterRole", "rcbox-box")
+	if want := generated[rbacv1.ClusterRole](t, "box/role.yaml", 0); !reflect.DeepEqual(role.Rules, want.Rules) {
+		t.Errorf("its rights are %+v, not %+v", role.Rules, want.Rules)
+	}
+	for _, rule := range role.Rules {
+		if slices.Contains(rule.Resources, "secrets") {
+			t.Error("it may read Secrets everywhere")
+		}
+	}
+	local := find[rbacv1.Role](t, objects, "Role", "rcbox-box")
+	for _, rule := range local.Rules {
+		isTokens := slices.Equal(rule.ResourceNames, []string{joinTokens}) && slices.Equal(rule.Verbs, []string{"update"})
+		if slices.Contains(rule.Resources, "secrets") && !slices.Equal(rule.Verbs, []string{"get"}) && !isTokens {
+			t.Errorf("what it may do with Secrets: %v", rule.Verbs)
+		}
+	}
+	deployment := find[appsv1.Deployment](t, objects, "Deployment", "rcbox-box")
+	pod := &deployment.Spec.Template.Spec
+	want := generated[appsv1.Deployment](t, "box/box.yaml", 0).Spec.Template.Spec.Containers[0]
+	got := pod.Containers[0]
+	if pod.ServiceAccountName != "rcbox-box" || !slices.Equal(got.Args, want.Args) || !reflect.DeepEqual(got.Env, want.Env) ||
+		!reflect.DeepEqual(got.Ports, want.Ports) {
+		t.Errorf("its pod is %+v, not %+v", pod, want)
+	}
+	policy := find[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy", "rcbox-box")
+	if len(policy.Spec.Ingress[0].Ports) != len(got.Ports) {
+		t.Errorf("its ports are %+v, and those that are let in %+v", got.Ports, policy.Spec.Ingress)
+	}
+	if _, errs := render(t, "--set=box.enabled=true", "--set=watchNamespaces={team-a}"); !strings.Contains(errs, "the whole cluster's") {
+		t.Errorf("in some namespaces only: %s", errs)
+	}
+}
+
+// The front panel has no authentication: it is off, and where it is on, only the pod itself reaches it.
+func TestPanel(t *testing.T) {
+	const option = "--panel-bind-address="
+	for value, want := range map[string][]string{"false": nil, "true": {option + "127.0.0.1:8090"}} {
+		objects := mustRender(t, "--set=box.enabled=true", "--set=box.panel="+value)
+		arguments := find[appsv1.Deployment](t, objects, "Deployment", "rcbox-box").Spec.Template.Spec.Containers[0].Args
+		got := slices.DeleteFunc(slices.Clone(arguments), func(argument string) bool { return !strings.HasPrefix(argument, option) })
+		if !slices.Equal(got, want) {
+			t.Errorf("box.panel=%s: arguments are %v", value, arguments)
+		}
+	}
+}
+
+// Consoles are served behind an APIService; who may use them, and who may switch servers, is said by roles that imply nothing else.
+func TestConsoles(t *testing.T) {
+	objects := mustRender(t, "--set=box.enabled=true")
+	role := func(name string) []rbacv1.PolicyRule {
+		return find[rbacv1.ClusterRole](t, objects, "ClusterRole", name).Rules
+	}
+	for i, name := range []string{"viewer", "console", "editor"} {
+		got, want := role("rcbox-box-"+name), generated[rbacv1.ClusterRole](t, "box/user_roles.yaml", i)
+		if want.Name != "rcbox-box-"+name || !reflect.DeepEqual(got, want.Rules) {
+			t.Errorf("%s may do %+v, not %+v", name, got, want.Rules)
+		}
+		for _, rule := range got {
+			isConsole := slices.Contains(rule.Resources, "servers/console")
+			isPower := slices.Contains(rule.Resources, "servers/power") || slices.Contains(rule.Resources, "servers/ipmi")
+			if isConsole && name != "console" || isPower && name != "editor" {
+				t.Errorf("%s has %+v", name, rule)
+			}
+		}
+	}
+	for _, name := range []string{"power.servers.rcbox.dev", "power.chassis.rcbox.dev"} {
+		find[admissionv1.ValidatingAdmissionPolicy](t, objects, "ValidatingAdmissionPolicy", name)
+		find[admissionv1.ValidatingAdmissionPolicyBinding](t, objects, "ValidatingAdmissionPolicyBinding", name)
+	}
+
+	// In a release of another name, all of them find each other.
+	const other = "lab-rcbox-box"
+	objects, complaint := renderRelease(t, "lab", "--set=box.enabled=true")
+	if complaint != "" {
+		t.Fatal(complaint)
+	}
+	container := find[appsv1.Deployment](t, objects, "Deployment", other).Spec.Template.Spec.Containers[0]
+	if !slices.Contains(container.Args, "--service="+other) {
+		t.Errorf("arguments are %v", container.Args)
+	}
+	service := find[corev1.Service](t, objects, "Service", other)
+	if len(service.Spec.Selector) > 0 || service.Spec.Ports[0].TargetPort.IntVal != 8443 {
+		t.Errorf("the Service is %+v", service.Spec)
+	}
+	for _, object := range objects {
+		name, _, _ := unstructured.NestedString(object.Object, "spec", "service", "name")
+		if object.GetKind() == "APIService" && name != other {
+			t.Errorf("the APIService leads to %s", name)
+		}
+	}
+	for _, rule := range find[rbacv1.Role](t, objects, "Role", other).Rules {
+		named := []string{other}
+		if slices.Contains(rule.Resources, "configmaps") {
+			// There is one box controller in a cluster, and box hosts find these by their names.
+			named = []string{"rcbox-boxhost", "rcbox-boxhost-status"}
+		}
+		if slices.Contains(rule.Resources, "secrets") {
+			named = []string{joinTokens}
+		}
+		if slices.ContainsFunc(rule.ResourceNames, func(name string) bool { return !slices.Contains(named, name) }) {
+			t.Errorf("its rights are for %v", rule.ResourceNames)
+		}
+	}
+	if binding := find[rbacv1.RoleBinding](t, objects, "RoleBinding", other+"-authentication-reader"); binding.Namespace != "kube-system" {
+		t.Errorf("the binding is in %s", binding.Namespace)
 	}
 }

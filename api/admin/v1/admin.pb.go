@@ -200,7 +200,8 @@ const (
 	MemberState_MEMBER_STATE_UNSPECIFIED MemberState = 0
 	// All shards are connected.
 	MemberState_MEMBER_STATE_UP MemberState = 1
-	// Enlisted, but at least one shard's connection is gone. Its tablets stay with it: the process may come back.
+	// Enlisted, but at least one shard is not connected. Its tablets stay with it: the process may come back. Member.contact
+	// tells one that was never connected to this leader from one whose connection is gone.
 	MemberState_MEMBER_STATE_UNREACHABLE MemberState = 2
 )
 
@@ -245,6 +246,63 @@ func (MemberState) EnumDescriptor() ([]byte, []int) {
 	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{3}
 }
 
+// What the coordinator that answers has itself heard of a member.
+type MemberContact int32
+
+const (
+	// An older build, which does not say.
+	MemberContact_MEMBER_CONTACT_UNSPECIFIED MemberContact = 0
+	// Some shard has not been heard since this coordinator leads: the member is known from the state, and may be as well as ever.
+	MemberContact_MEMBER_CONTACT_NOT_YET MemberContact = 1
+	// Every shard was heard (Shard.heard_ms); whether all are connected now is what Member.state says.
+	MemberContact_MEMBER_CONTACT_HEARD MemberContact = 2
+	// Its process was declared dead, by this coordinator or one before it, and no other process has come.
+	MemberContact_MEMBER_CONTACT_DEAD MemberContact = 3
+)
+
+// Enum value maps for MemberContact.
+var (
+	MemberContact_name = map[int32]string{
+		0: "MEMBER_CONTACT_UNSPECIFIED",
+		1: "MEMBER_CONTACT_NOT_YET",
+		2: "MEMBER_CONTACT_HEARD",
+		3: "MEMBER_CONTACT_DEAD",
+	}
+	MemberContact_value = map[string]int32{
+		"MEMBER_CONTACT_UNSPECIFIED": 0,
+		"MEMBER_CONTACT_NOT_YET":     1,
+		"MEMBER_CONTACT_HEARD":       2,
+		"MEMBER_CONTACT_DEAD":        3,
+	}
+)
+
+func (x MemberContact) Enum() *MemberContact {
+	p := new(MemberContact)
+	*p = x
+	return p
+}
+
+func (x MemberContact) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MemberContact) Descriptor() protoreflect.EnumDescriptor {
+	return file_api_admin_v1_admin_proto_enumTypes[4].Descriptor()
+}
+
+func (MemberContact) Type() protoreflect.EnumType {
+	return &file_api_admin_v1_admin_proto_enumTypes[4]
+}
+
+func (x MemberContact) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MemberContact.Descriptor instead.
+func (MemberContact) EnumDescriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
 type TabletState int32
 
 const (
@@ -279,11 +337,11 @@ func (x TabletState) String() string {
 }
 
 func (TabletState) Descriptor() protoreflect.EnumDescriptor {
-	return file_api_admin_v1_admin_proto_enumTypes[4].Descriptor()
+	return file_api_admin_v1_admin_proto_enumTypes[5].Descriptor()
 }
 
 func (TabletState) Type() protoreflect.EnumType {
-	return &file_api_admin_v1_admin_proto_enumTypes[4]
+	return &file_api_admin_v1_admin_proto_enumTypes[5]
 }
 
 func (x TabletState) Number() protoreflect.EnumNumber {
@@ -292,7 +350,7 @@ func (x TabletState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TabletState.Descriptor instead.
 func (TabletState) EnumDescriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 type GetClusterStatusRequest struct {
@@ -807,7 +865,12 @@ type Leader struct {
 	// Set while the state cannot be noted. What the answer shows may not be noted then: nothing is to be done that relies on it.
 	StateWait *StateWait `protobuf:"bytes,5,opt,name=state_wait,json=stateWait,proto3" json:"state_wait,omitempty"`
 	// What the volumes have of its state; unset: the store has no copies, and volumes alone bring nothing back.
-	Checkpoint    *Checkpoint `protobuf:"bytes,6,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Checkpoint *Checkpoint `protobuf:"bytes,6,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// For how long this process has led the store. Absent: an older build, as for patience_ms.
+	LeadingMs *uint64 `protobuf:"varint,7,opt,name=leading_ms,json=leadingMs,proto3,oneof" json:"leading_ms,omitempty"`
+	// A leader that has taken over waits so long for members that it knows from the state only (MEMBER_CONTACT_NOT_YET) before it
+	// looks into whether they are dead. Until then their absence means nothing.
+	PatienceMs    *uint64 `protobuf:"varint,8,opt,name=patience_ms,json=patienceMs,proto3,oneof" json:"patience_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -882,6 +945,20 @@ func (x *Leader) GetCheckpoint() *Checkpoint {
 		return x.Checkpoint
 	}
 	return nil
+}
+
+func (x *Leader) GetLeadingMs() uint64 {
+	if x != nil && x.LeadingMs != nil {
+		return *x.LeadingMs
+	}
+	return 0
+}
+
+func (x *Leader) GetPatienceMs() uint64 {
+	if x != nil && x.PatienceMs != nil {
+		return *x.PatienceMs
+	}
+	return 0
 }
 
 // The newest copy of the coordinator's state for the volumes of backups, from which these make the store again.
@@ -1116,7 +1193,8 @@ func (x *StateWait) GetHeld() uint64 {
 	return 0
 }
 
-// The durability in force (not the one asked for): that of the shard with the least.
+// The durability in force (not the one asked for): that of the shard with the least, among those of masters' processes that are not
+// known to be dead. A leader that has taken over counts those that it has not heard yet, too.
 type Durability struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          DurabilityMode         `protobuf:"varint,1,opt,name=mode,proto3,enum=rcbox.admin.v1.DurabilityMode" json:"mode,omitempty"`
@@ -1190,6 +1268,7 @@ type Member struct {
 	NewestFormat uint32 `protobuf:"varint,21,opt,name=newest_format,json=newestFormat,proto3" json:"newest_format,omitempty"`
 	// Its data ports beside TCP on the pod network, as its process tells of them; empty of one that has none, or does not tell.
 	Network       []*NetworkPort `protobuf:"bytes,30,rep,name=network,proto3" json:"network,omitempty"`
+	Contact       MemberContact  `protobuf:"varint,31,opt,name=contact,proto3,enum=rcbox.admin.v1.MemberContact" json:"contact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1306,6 +1385,13 @@ func (x *Member) GetNetwork() []*NetworkPort {
 		return x.Network
 	}
 	return nil
+}
+
+func (x *Member) GetContact() MemberContact {
+	if x != nil {
+		return x.Contact
+	}
+	return MemberContact_MEMBER_CONTACT_UNSPECIFIED
 }
 
 // A port that a member's process drives, or uses through the kernel.
@@ -1606,7 +1692,12 @@ type Shard struct {
 	// What its backup has for copies of other shards' segments; absent without a backup that has opened its storage.
 	Backup *BackupStorage `protobuf:"bytes,13,opt,name=backup,proto3" json:"backup,omitempty"`
 	// Settings.number of those in force here, as last reported; 0: none.
-	Settings      uint64 `protobuf:"varint,14,opt,name=settings,proto3" json:"settings,omitempty"`
+	Settings uint64 `protobuf:"varint,14,opt,name=settings,proto3" json:"settings,omitempty"`
+	// Milliseconds since this coordinator heard of the shard; absent: it has not since it leads, or is an older build (see
+	// Member.contact).
+	HeardMs *uint64 `protobuf:"varint,15,opt,name=heard_ms,json=heardMs,proto3,oneof" json:"heard_ms,omitempty"`
+	// What the log has room for; absent while the shard has not said (or is of an older build).
+	LogRoom       *LogRoom `protobuf:"bytes,16,opt,name=log_room,json=logRoom,proto3" json:"log_room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1739,6 +1830,148 @@ func (x *Shard) GetSettings() uint64 {
 	return 0
 }
 
+func (x *Shard) GetHeardMs() uint64 {
+	if x != nil && x.HeardMs != nil {
+		return *x.HeardMs
+	}
+	return 0
+}
+
+func (x *Shard) GetLogRoom() *LogRoom {
+	if x != nil {
+		return x.LogRoom
+	}
+	return nil
+}
+
+// How full a shard's log is, as its process last reported.
+type LogRoom struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What live data, tombstones not counted, may take before writes are refused.
+	MaxLiveBytes uint64 `protobuf:"varint,1,opt,name=max_live_bytes,json=maxLiveBytes,proto3" json:"max_live_bytes,omitempty"`
+	// Tombstones, which Shard.log_live_bytes includes: data takes log_live_bytes - tombstone_bytes.
+	TombstoneBytes uint64 `protobuf:"varint,2,opt,name=tombstone_bytes,json=tombstoneBytes,proto3" json:"tombstone_bytes,omitempty"`
+	// Requests refused for want of memory since the process started.
+	FullRejections uint64 `protobuf:"varint,3,opt,name=full_rejections,json=fullRejections,proto3" json:"full_rejections,omitempty"`
+	// Set while requests are refused for want of memory: from the first refusal until a minute has passed without one.
+	Full          *MemoryFull `protobuf:"bytes,4,opt,name=full,proto3" json:"full,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogRoom) Reset() {
+	*x = LogRoom{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogRoom) ProtoMessage() {}
+
+func (x *LogRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogRoom.ProtoReflect.Descriptor instead.
+func (*LogRoom) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *LogRoom) GetMaxLiveBytes() uint64 {
+	if x != nil {
+		return x.MaxLiveBytes
+	}
+	return 0
+}
+
+func (x *LogRoom) GetTombstoneBytes() uint64 {
+	if x != nil {
+		return x.TombstoneBytes
+	}
+	return 0
+}
+
+func (x *LogRoom) GetFullRejections() uint64 {
+	if x != nil {
+		return x.FullRejections
+	}
+	return 0
+}
+
+func (x *LogRoom) GetFull() *MemoryFull {
+	if x != nil {
+		return x.Full
+	}
+	return nil
+}
+
+// Requests that were refused for want of memory, each less than a minute after the one before.
+type MemoryFull struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Milliseconds since the first of them.
+	ForMs uint64 `protobuf:"varint,1,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"`
+	// Milliseconds since the last of them.
+	LastMs        uint64 `protobuf:"varint,2,opt,name=last_ms,json=lastMs,proto3" json:"last_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryFull) Reset() {
+	*x = MemoryFull{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryFull) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryFull) ProtoMessage() {}
+
+func (x *MemoryFull) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryFull.ProtoReflect.Descriptor instead.
+func (*MemoryFull) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *MemoryFull) GetForMs() uint64 {
+	if x != nil {
+		return x.ForMs
+	}
+	return 0
+}
+
+func (x *MemoryFull) GetLastMs() uint64 {
+	if x != nil {
+		return x.LastMs
+	}
+	return 0
+}
+
 // A frame holds the copy of one segment.
 type BackupStorage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1755,7 +1988,7 @@ type BackupStorage struct {
 
 func (x *BackupStorage) Reset() {
 	*x = BackupStorage{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +2000,7 @@ func (x *BackupStorage) String() string {
 func (*BackupStorage) ProtoMessage() {}
 
 func (x *BackupStorage) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[15]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +2013,7 @@ func (x *BackupStorage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStorage.ProtoReflect.Descriptor instead.
 func (*BackupStorage) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BackupStorage) GetFrames() uint32 {
@@ -1848,7 +2081,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +2093,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[16]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +2106,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Recovery) GetServerId() uint64 {
@@ -1973,7 +2206,7 @@ type MissingLog struct {
 
 func (x *MissingLog) Reset() {
 	*x = MissingLog{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2218,7 @@ func (x *MissingLog) String() string {
 func (*MissingLog) ProtoMessage() {}
 
 func (x *MissingLog) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[17]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2231,7 @@ func (x *MissingLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingLog.ProtoReflect.Descriptor instead.
 func (*MissingLog) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MissingLog) GetServerId() uint64 {
@@ -2083,7 +2316,7 @@ type Migration struct {
 
 func (x *Migration) Reset() {
 	*x = Migration{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2095,7 +2328,7 @@ func (x *Migration) String() string {
 func (*Migration) ProtoMessage() {}
 
 func (x *Migration) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[18]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2108,7 +2341,7 @@ func (x *Migration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Migration.ProtoReflect.Descriptor instead.
 func (*Migration) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Migration) GetMigrationId() uint64 {
@@ -2245,14 +2478,19 @@ type Balance struct {
 	// That servers have above their shares.
 	BytesToEvenOut uint64 `protobuf:"varint,6,opt,name=bytes_to_even_out,json=bytesToEvenOut,proto3" json:"bytes_to_even_out,omitempty"`
 	// Migrations begun by itself since this coordinator leads.
-	MovesBegun    uint64 `protobuf:"varint,7,opt,name=moves_begun,json=movesBegun,proto3" json:"moves_begun,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MovesBegun uint64 `protobuf:"varint,7,opt,name=moves_begun,json=movesBegun,proto3" json:"moves_begun,omitempty"`
+	// Pairs of tablets that were cut to be moved and were made one again since then.
+	Merges uint64 `protobuf:"varint,8,opt,name=merges,proto3" json:"merges,omitempty"`
+	// For now, because migrations of these tablets, or to these servers, failed.
+	TabletsLeftAlone uint64 `protobuf:"varint,9,opt,name=tablets_left_alone,json=tabletsLeftAlone,proto3" json:"tablets_left_alone,omitempty"`
+	ServersLeftAlone uint64 `protobuf:"varint,10,opt,name=servers_left_alone,json=serversLeftAlone,proto3" json:"servers_left_alone,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Balance) Reset() {
 	*x = Balance{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2502,7 @@ func (x *Balance) String() string {
 func (*Balance) ProtoMessage() {}
 
 func (x *Balance) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[19]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2515,7 @@ func (x *Balance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Balance.ProtoReflect.Descriptor instead.
 func (*Balance) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Balance) GetOn() bool {
@@ -2329,6 +2567,27 @@ func (x *Balance) GetMovesBegun() uint64 {
 	return 0
 }
 
+func (x *Balance) GetMerges() uint64 {
+	if x != nil {
+		return x.Merges
+	}
+	return 0
+}
+
+func (x *Balance) GetTabletsLeftAlone() uint64 {
+	if x != nil {
+		return x.TabletsLeftAlone
+	}
+	return 0
+}
+
+func (x *Balance) GetServersLeftAlone() uint64 {
+	if x != nil {
+		return x.ServersLeftAlone
+	}
+	return 0
+}
+
 // Objects that are gone: a process died that held the only copy of something, or somebody has accepted a loss.
 type Loss struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2343,14 +2602,19 @@ type Loss struct {
 	ObjectCount uint64 `protobuf:"varint,7,opt,name=object_count,json=objectCount,proto3" json:"object_count,omitempty"`
 	LiveBytes   uint64 `protobuf:"varint,8,opt,name=live_bytes,json=liveBytes,proto3" json:"live_bytes,omitempty"`
 	// What was given up by AcceptLoss, for people; empty otherwise. The tablets may have lost some of their objects, not all.
-	Missing       string `protobuf:"bytes,9,opt,name=missing,proto3" json:"missing,omitempty"`
+	Missing string `protobuf:"bytes,9,opt,name=missing,proto3" json:"missing,omitempty"`
+	// The lost process never reported to the coordinator that noted the loss (which led only after the process had ended, say): nobody knows how many
+	// objects it held, and object_count and live_bytes are 0.
+	Uncounted bool `protobuf:"varint,10,opt,name=uncounted,proto3" json:"uncounted,omitempty"`
+	// Member.instance of the process that died; empty for an accepted loss, and for those that older builds noted.
+	Instance      string `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2626,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[20]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2639,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Loss) GetClusterTimeNs() uint64 {
@@ -2441,6 +2705,20 @@ func (x *Loss) GetMissing() string {
 	return ""
 }
 
+func (x *Loss) GetUncounted() bool {
+	if x != nil {
+		return x.Uncounted
+	}
+	return false
+}
+
+func (x *Loss) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 type ListTablesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many tables; 0 means 1000.
@@ -2453,7 +2731,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2743,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[21]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2756,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListTablesRequest) GetPageSize() uint32 {
@@ -2506,7 +2784,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2796,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[22]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2809,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListTablesResponse) GetTables() []*Table {
@@ -2559,7 +2837,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2571,7 +2849,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2584,7 +2862,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Table) GetTableId() uint64 {
@@ -2627,7 +2905,7 @@ type Tablet struct {
 
 func (x *Tablet) Reset() {
 	*x = Tablet{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2917,7 @@ func (x *Tablet) String() string {
 func (*Tablet) ProtoMessage() {}
 
 func (x *Tablet) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2930,7 @@ func (x *Tablet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tablet.ProtoReflect.Descriptor instead.
 func (*Tablet) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Tablet) GetStartKeyHash() uint64 {
@@ -2727,7 +3005,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2739,7 +3017,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2752,7 +3030,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -2791,7 +3069,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +3081,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2816,7 +3094,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 type DrainMemberRequest struct {
@@ -2830,7 +3108,7 @@ type DrainMemberRequest struct {
 
 func (x *DrainMemberRequest) Reset() {
 	*x = DrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +3120,7 @@ func (x *DrainMemberRequest) String() string {
 func (*DrainMemberRequest) ProtoMessage() {}
 
 func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +3133,7 @@ func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*DrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DrainMemberRequest) GetName() string {
@@ -2882,7 +3160,7 @@ type DrainMemberResponse struct {
 
 func (x *DrainMemberResponse) Reset() {
 	*x = DrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3172,7 @@ func (x *DrainMemberResponse) String() string {
 func (*DrainMemberResponse) ProtoMessage() {}
 
 func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3185,7 @@ func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*DrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DrainMemberResponse) GetDraining() *Draining {
@@ -2928,7 +3206,7 @@ type UndrainMemberRequest struct {
 
 func (x *UndrainMemberRequest) Reset() {
 	*x = UndrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2940,7 +3218,7 @@ func (x *UndrainMemberRequest) String() string {
 func (*UndrainMemberRequest) ProtoMessage() {}
 
 func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2953,7 +3231,7 @@ func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*UndrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UndrainMemberRequest) GetName() string {
@@ -2978,7 +3256,7 @@ type UndrainMemberResponse struct {
 
 func (x *UndrainMemberResponse) Reset() {
 	*x = UndrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3268,7 @@ func (x *UndrainMemberResponse) String() string {
 func (*UndrainMemberResponse) ProtoMessage() {}
 
 func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3281,7 @@ func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*UndrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 type AcceptLossRequest struct {
@@ -3020,7 +3298,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3310,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3323,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AcceptLossRequest) GetServerId() uint64 {
@@ -3079,7 +3357,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3369,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3104,7 +3382,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AcceptLossResponse) GetLoss() *Loss {
@@ -3126,7 +3404,7 @@ type FinalizeUpgradeRequest struct {
 
 func (x *FinalizeUpgradeRequest) Reset() {
 	*x = FinalizeUpgradeRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3138,7 +3416,7 @@ func (x *FinalizeUpgradeRequest) String() string {
 func (*FinalizeUpgradeRequest) ProtoMessage() {}
 
 func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3151,7 +3429,7 @@ func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FinalizeUpgradeRequest) GetFormat() uint32 {
@@ -3178,7 +3456,7 @@ type FinalizeUpgradeResponse struct {
 
 func (x *FinalizeUpgradeResponse) Reset() {
 	*x = FinalizeUpgradeResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3190,7 +3468,7 @@ func (x *FinalizeUpgradeResponse) String() string {
 func (*FinalizeUpgradeResponse) ProtoMessage() {}
 
 func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3481,7 @@ func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeResponse.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FinalizeUpgradeResponse) GetFormatVersion() uint32 {
@@ -3218,13 +3496,18 @@ type SetSettingsRequest struct {
 	Settings *Settings              `protobuf:"bytes,1,opt,name=settings,proto3" json:"settings,omitempty"`
 	// The store that the caller means; 0: whichever answers.
 	ExpectedClusterId uint64 `protobuf:"fixed64,2,opt,name=expected_cluster_id,json=expectedClusterId,proto3" json:"expected_cluster_id,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The version of a specification that asks for these settings; unset: a person does. The coordinator remembers which version put the numbers of copies in
+	// force.
+	AskedBy *SpecVersion `protobuf:"bytes,3,opt,name=asked_by,json=askedBy,proto3" json:"asked_by,omitempty"`
+	// Only with this is a number of copies lowered, or taken back to what programs were started with.
+	FewerCopies   *FewerCopies `protobuf:"bytes,4,opt,name=fewer_copies,json=fewerCopies,proto3" json:"fewer_copies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetSettingsRequest) Reset() {
 	*x = SetSettingsRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3236,7 +3519,7 @@ func (x *SetSettingsRequest) String() string {
 func (*SetSettingsRequest) ProtoMessage() {}
 
 func (x *SetSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3532,7 @@ func (x *SetSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingsRequest.ProtoReflect.Descriptor instead.
 func (*SetSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetSettingsRequest) GetSettings() *Settings {
@@ -3266,6 +3549,122 @@ func (x *SetSettingsRequest) GetExpectedClusterId() uint64 {
 	return 0
 }
 
+func (x *SetSettingsRequest) GetAskedBy() *SpecVersion {
+	if x != nil {
+		return x.AskedBy
+	}
+	return nil
+}
+
+func (x *SetSettingsRequest) GetFewerCopies() *FewerCopies {
+	if x != nil {
+		return x.FewerCopies
+	}
+	return nil
+}
+
+// A version of whatever says how the store is to be, such as a Store resource.
+type SpecVersion struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Another uid is another specification; at most 253 bytes.
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Grows with each change of the specification.
+	Generation    int64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpecVersion) Reset() {
+	*x = SpecVersion{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpecVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpecVersion) ProtoMessage() {}
+
+func (x *SpecVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpecVersion.ProtoReflect.Descriptor instead.
+func (*SpecVersion) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SpecVersion) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *SpecVersion) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+// There are to be fewer copies, and the caller knows how many there are. FAILED_PRECONDITION if another number is in force, or if asked_by is not newer than
+// the version of the same specification that put the numbers in force: one and the same version does not ask for two numbers.
+type FewerCopies struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Settings.replicas of those in force; if it is not set, the highest Shard.replicas.
+	ExpectedReplicas uint32 `protobuf:"varint,1,opt,name=expected_replicas,json=expectedReplicas,proto3" json:"expected_replicas,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *FewerCopies) Reset() {
+	*x = FewerCopies{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FewerCopies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FewerCopies) ProtoMessage() {}
+
+func (x *FewerCopies) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FewerCopies.ProtoReflect.Descriptor instead.
+func (*FewerCopies) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *FewerCopies) GetExpectedReplicas() uint32 {
+	if x != nil {
+		return x.ExpectedReplicas
+	}
+	return 0
+}
+
 type SetSettingsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In force from now on.
@@ -3276,7 +3675,7 @@ type SetSettingsResponse struct {
 
 func (x *SetSettingsResponse) Reset() {
 	*x = SetSettingsResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +3687,7 @@ func (x *SetSettingsResponse) String() string {
 func (*SetSettingsResponse) ProtoMessage() {}
 
 func (x *SetSettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +3700,7 @@ func (x *SetSettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingsResponse.ProtoReflect.Descriptor instead.
 func (*SetSettingsResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetSettingsResponse) GetSettings() *Settings {
@@ -3337,7 +3736,7 @@ type MigrateTabletRequest struct {
 
 func (x *MigrateTabletRequest) Reset() {
 	*x = MigrateTabletRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3748,7 @@ func (x *MigrateTabletRequest) String() string {
 func (*MigrateTabletRequest) ProtoMessage() {}
 
 func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3761,7 @@ func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletRequest.ProtoReflect.Descriptor instead.
 func (*MigrateTabletRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *MigrateTabletRequest) GetTable() isMigrateTabletRequest_Table {
@@ -3477,7 +3876,7 @@ type MigrateTabletResponse struct {
 
 func (x *MigrateTabletResponse) Reset() {
 	*x = MigrateTabletResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3489,7 +3888,7 @@ func (x *MigrateTabletResponse) String() string {
 func (*MigrateTabletResponse) ProtoMessage() {}
 
 func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3901,7 @@ func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletResponse.ProtoReflect.Descriptor instead.
 func (*MigrateTabletResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MigrateTabletResponse) GetMigration() *Migration {
@@ -3523,7 +3922,7 @@ type GiveUpMigrationRequest struct {
 
 func (x *GiveUpMigrationRequest) Reset() {
 	*x = GiveUpMigrationRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3535,7 +3934,7 @@ func (x *GiveUpMigrationRequest) String() string {
 func (*GiveUpMigrationRequest) ProtoMessage() {}
 
 func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3548,7 +3947,7 @@ func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GiveUpMigrationRequest) GetMigrationId() uint64 {
@@ -3573,7 +3972,7 @@ type GiveUpMigrationResponse struct {
 
 func (x *GiveUpMigrationResponse) Reset() {
 	*x = GiveUpMigrationResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3585,7 +3984,7 @@ func (x *GiveUpMigrationResponse) String() string {
 func (*GiveUpMigrationResponse) ProtoMessage() {}
 
 func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3598,7 +3997,7 @@ func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 type GiveUpVolumesRequest struct {
@@ -3613,7 +4012,7 @@ type GiveUpVolumesRequest struct {
 
 func (x *GiveUpVolumesRequest) Reset() {
 	*x = GiveUpVolumesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3625,7 +4024,7 @@ func (x *GiveUpVolumesRequest) String() string {
 func (*GiveUpVolumesRequest) ProtoMessage() {}
 
 func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3638,7 +4037,7 @@ func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GiveUpVolumesRequest) GetMembers() []string {
@@ -3663,7 +4062,7 @@ type GiveUpVolumesResponse struct {
 
 func (x *GiveUpVolumesResponse) Reset() {
 	*x = GiveUpVolumesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +4074,7 @@ func (x *GiveUpVolumesResponse) String() string {
 func (*GiveUpVolumesResponse) ProtoMessage() {}
 
 func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +4087,7 @@ func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 type GetTimeTraceRequest struct {
@@ -3705,7 +4104,7 @@ type GetTimeTraceRequest struct {
 
 func (x *GetTimeTraceRequest) Reset() {
 	*x = GetTimeTraceRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +4116,7 @@ func (x *GetTimeTraceRequest) String() string {
 func (*GetTimeTraceRequest) ProtoMessage() {}
 
 func (x *GetTimeTraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +4129,7 @@ func (x *GetTimeTraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTimeTraceRequest.ProtoReflect.Descriptor instead.
 func (*GetTimeTraceRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetTimeTraceRequest) GetMember() string {
@@ -3766,7 +4165,7 @@ type GetTimeTraceResponse struct {
 
 func (x *GetTimeTraceResponse) Reset() {
 	*x = GetTimeTraceResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3778,7 +4177,7 @@ func (x *GetTimeTraceResponse) String() string {
 func (*GetTimeTraceResponse) ProtoMessage() {}
 
 func (x *GetTimeTraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3791,7 +4190,7 @@ func (x *GetTimeTraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTimeTraceResponse.ProtoReflect.Descriptor instead.
 func (*GetTimeTraceResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GetTimeTraceResponse) GetShards() []*ShardTrace {
@@ -3825,7 +4224,7 @@ type ShardTrace struct {
 
 func (x *ShardTrace) Reset() {
 	*x = ShardTrace{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +4236,7 @@ func (x *ShardTrace) String() string {
 func (*ShardTrace) ProtoMessage() {}
 
 func (x *ShardTrace) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +4249,7 @@ func (x *ShardTrace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardTrace.ProtoReflect.Descriptor instead.
 func (*ShardTrace) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ShardTrace) GetMember() string {
@@ -3912,7 +4311,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3924,7 +4323,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3937,7 +4336,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TraceEvent) GetTimeNs() uint64 {
@@ -4042,7 +4441,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\rnewest_format\x18\x02 \x01(\rR\fnewestFormat\x12\x1e\n" +
 	"\n" +
 	"hindrances\x18\x03 \x03(\tR\n" +
-	"hindrances\"\xdc\x01\n" +
+	"hindrances\"\xc5\x02\n" +
 	"\x06Leader\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1a\n" +
@@ -4052,7 +4451,13 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"state_wait\x18\x05 \x01(\v2\x19.rcbox.admin.v1.StateWaitR\tstateWait\x12:\n" +
 	"\n" +
 	"checkpoint\x18\x06 \x01(\v2\x1a.rcbox.admin.v1.CheckpointR\n" +
-	"checkpoint\"\xe7\x01\n" +
+	"checkpoint\x12\"\n" +
+	"\n" +
+	"leading_ms\x18\a \x01(\x04H\x00R\tleadingMs\x88\x01\x01\x12$\n" +
+	"\vpatience_ms\x18\b \x01(\x04H\x01R\n" +
+	"patienceMs\x88\x01\x01B\r\n" +
+	"\v_leading_msB\x0e\n" +
+	"\f_patience_ms\"\xe7\x01\n" +
 	"\n" +
 	"Checkpoint\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x16\n" +
@@ -4076,7 +4481,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"Durability\x122\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1e.rcbox.admin.v1.DurabilityModeR\x04mode\x12\x1a\n" +
-	"\breplicas\x18\x02 \x01(\rR\breplicas\"\xcb\x03\n" +
+	"\breplicas\x18\x02 \x01(\rR\breplicas\"\x84\x04\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.rcbox.admin.v1.MemberStateR\x05state\x12\x1a\n" +
@@ -4089,7 +4494,8 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\bdraining\x18\t \x01(\v2\x18.rcbox.admin.v1.DrainingR\bdraining\x12#\n" +
 	"\roldest_format\x18\x14 \x01(\rR\foldestFormat\x12#\n" +
 	"\rnewest_format\x18\x15 \x01(\rR\fnewestFormat\x125\n" +
-	"\anetwork\x18\x1e \x03(\v2\x1b.rcbox.admin.v1.NetworkPortR\anetwork\"\xf1\x02\n" +
+	"\anetwork\x18\x1e \x03(\v2\x1b.rcbox.admin.v1.NetworkPortR\anetwork\x127\n" +
+	"\acontact\x18\x1f \x01(\x0e2\x1d.rcbox.admin.v1.MemberContactR\acontact\"\xf1\x02\n" +
 	"\vNetworkPort\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x10\n" +
 	"\x03pci\x18\x02 \x01(\tR\x03pci\x12\x10\n" +
@@ -4117,7 +4523,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\adrained\x18\x01 \x01(\bR\adrained\x12\x18\n" +
 	"\atablets\x18\x02 \x01(\x04R\atablets\x12\x16\n" +
 	"\x06copies\x18\x03 \x01(\x04R\x06copies\x12\x1b\n" +
-	"\twaits_for\x18\x04 \x03(\tR\bwaitsFor\"\xe9\x03\n" +
+	"\twaits_for\x18\x04 \x03(\tR\bwaitsFor\"\xca\x04\n" +
 	"\x05Shard\x12\x1b\n" +
 	"\tserver_id\x18\x01 \x01(\x06R\bserverId\x12\x18\n" +
 	"\alocator\x18\x02 \x01(\tR\alocator\x12\x1c\n" +
@@ -4133,7 +4539,19 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x0ebackups_usable\x18\v \x01(\x04R\rbackupsUsable\x12\x18\n" +
 	"\aserving\x18\f \x01(\bR\aserving\x125\n" +
 	"\x06backup\x18\r \x01(\v2\x1d.rcbox.admin.v1.BackupStorageR\x06backup\x12\x1a\n" +
-	"\bsettings\x18\x0e \x01(\x04R\bsettings\"\xbb\x01\n" +
+	"\bsettings\x18\x0e \x01(\x04R\bsettings\x12\x1e\n" +
+	"\bheard_ms\x18\x0f \x01(\x04H\x00R\aheardMs\x88\x01\x01\x122\n" +
+	"\blog_room\x18\x10 \x01(\v2\x17.rcbox.admin.v1.LogRoomR\alogRoomB\v\n" +
+	"\t_heard_ms\"\xb1\x01\n" +
+	"\aLogRoom\x12$\n" +
+	"\x0emax_live_bytes\x18\x01 \x01(\x04R\fmaxLiveBytes\x12'\n" +
+	"\x0ftombstone_bytes\x18\x02 \x01(\x04R\x0etombstoneBytes\x12'\n" +
+	"\x0ffull_rejections\x18\x03 \x01(\x04R\x0efullRejections\x12.\n" +
+	"\x04full\x18\x04 \x01(\v2\x1a.rcbox.admin.v1.MemoryFullR\x04full\"<\n" +
+	"\n" +
+	"MemoryFull\x12\x15\n" +
+	"\x06for_ms\x18\x01 \x01(\x04R\x05forMs\x12\x17\n" +
+	"\alast_ms\x18\x02 \x01(\x04R\x06lastMs\"\xbb\x01\n" +
 	"\rBackupStorage\x12\x16\n" +
 	"\x06frames\x18\x01 \x01(\rR\x06frames\x12\x1f\n" +
 	"\vframes_free\x18\x02 \x01(\rR\n" +
@@ -4189,7 +4607,7 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x06frozen\x18\x0e \x01(\bR\x06frozen\x12\x18\n" +
 	"\afailure\x18\x0f \x01(\tR\afailure\x12\x1b\n" +
 	"\twaits_for\x18\x10 \x01(\tR\bwaitsFor\x12\x16\n" +
-	"\x06reason\x18\x11 \x01(\tR\x06reason\"\xf4\x01\n" +
+	"\x06reason\x18\x11 \x01(\tR\x06reason\"\xe8\x02\n" +
 	"\aBalance\x12\x0e\n" +
 	"\x02on\x18\x01 \x01(\bR\x02on\x12\x14\n" +
 	"\x05doing\x18\x02 \x01(\tR\x05doing\x12\x1b\n" +
@@ -4198,7 +4616,11 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x11bytes_to_evacuate\x18\x05 \x01(\x04R\x0fbytesToEvacuate\x12)\n" +
 	"\x11bytes_to_even_out\x18\x06 \x01(\x04R\x0ebytesToEvenOut\x12\x1f\n" +
 	"\vmoves_begun\x18\a \x01(\x04R\n" +
-	"movesBegun\"\xa3\x02\n" +
+	"movesBegun\x12\x16\n" +
+	"\x06merges\x18\b \x01(\x04R\x06merges\x12,\n" +
+	"\x12tablets_left_alone\x18\t \x01(\x04R\x10tabletsLeftAlone\x12,\n" +
+	"\x12servers_left_alone\x18\n" +
+	" \x01(\x04R\x10serversLeftAlone\"\xdd\x02\n" +
 	"\x04Loss\x12&\n" +
 	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1d\n" +
@@ -4210,7 +4632,10 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\fobject_count\x18\a \x01(\x04R\vobjectCount\x12\x1d\n" +
 	"\n" +
 	"live_bytes\x18\b \x01(\x04R\tliveBytes\x12\x18\n" +
-	"\amissing\x18\t \x01(\tR\amissing\"V\n" +
+	"\amissing\x18\t \x01(\tR\amissing\x12\x1c\n" +
+	"\tuncounted\x18\n" +
+	" \x01(\bR\tuncounted\x12\x1a\n" +
+	"\binstance\x18\v \x01(\tR\binstance\"V\n" +
 	"\x11ListTablesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\rR\bpageSize\x12$\n" +
 	"\x0eafter_table_id\x18\x02 \x01(\x04R\fafterTableId\"r\n" +
@@ -4257,10 +4682,19 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12.\n" +
 	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"@\n" +
 	"\x17FinalizeUpgradeResponse\x12%\n" +
-	"\x0eformat_version\x18\x01 \x01(\rR\rformatVersion\"z\n" +
+	"\x0eformat_version\x18\x01 \x01(\rR\rformatVersion\"\xf2\x01\n" +
 	"\x12SetSettingsRequest\x124\n" +
 	"\bsettings\x18\x01 \x01(\v2\x18.rcbox.admin.v1.SettingsR\bsettings\x12.\n" +
-	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\"K\n" +
+	"\x13expected_cluster_id\x18\x02 \x01(\x06R\x11expectedClusterId\x126\n" +
+	"\basked_by\x18\x03 \x01(\v2\x1b.rcbox.admin.v1.SpecVersionR\aaskedBy\x12>\n" +
+	"\ffewer_copies\x18\x04 \x01(\v2\x1b.rcbox.admin.v1.FewerCopiesR\vfewerCopies\"?\n" +
+	"\vSpecVersion\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\":\n" +
+	"\vFewerCopies\x12+\n" +
+	"\x11expected_replicas\x18\x01 \x01(\rR\x10expectedReplicas\"K\n" +
 	"\x13SetSettingsResponse\x124\n" +
 	"\bsettings\x18\x01 \x01(\v2\x18.rcbox.admin.v1.SettingsR\bsettings\"\x95\x02\n" +
 	"\x14MigrateTabletRequest\x12\x1b\n" +
@@ -4328,7 +4762,12 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\vMemberState\x12\x1c\n" +
 	"\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fMEMBER_STATE_UP\x10\x01\x12\x1c\n" +
-	"\x18MEMBER_STATE_UNREACHABLE\x10\x02*a\n" +
+	"\x18MEMBER_STATE_UNREACHABLE\x10\x02*~\n" +
+	"\rMemberContact\x12\x1e\n" +
+	"\x1aMEMBER_CONTACT_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16MEMBER_CONTACT_NOT_YET\x10\x01\x12\x18\n" +
+	"\x14MEMBER_CONTACT_HEARD\x10\x02\x12\x17\n" +
+	"\x13MEMBER_CONTACT_DEAD\x10\x03*a\n" +
 	"\vTabletState\x12\x1c\n" +
 	"\x18TABLET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TABLET_STATE_NORMAL\x10\x01\x12\x1b\n" +
@@ -4361,125 +4800,135 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_api_admin_v1_admin_proto_rawDescData
 }
 
-var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_api_admin_v1_admin_proto_goTypes = []any{
 	(LogLevel)(0),                    // 0: rcbox.admin.v1.LogLevel
 	(DurabilityMode)(0),              // 1: rcbox.admin.v1.DurabilityMode
 	(StateKind)(0),                   // 2: rcbox.admin.v1.StateKind
 	(MemberState)(0),                 // 3: rcbox.admin.v1.MemberState
-	(TabletState)(0),                 // 4: rcbox.admin.v1.TabletState
-	(*GetClusterStatusRequest)(nil),  // 5: rcbox.admin.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 6: rcbox.admin.v1.GetClusterStatusResponse
-	(*Settings)(nil),                 // 7: rcbox.admin.v1.Settings
-	(*Rebuilt)(nil),                  // 8: rcbox.admin.v1.Rebuilt
-	(*Upgrade)(nil),                  // 9: rcbox.admin.v1.Upgrade
-	(*Leader)(nil),                   // 10: rcbox.admin.v1.Leader
-	(*Checkpoint)(nil),               // 11: rcbox.admin.v1.Checkpoint
-	(*CheckpointKeeper)(nil),         // 12: rcbox.admin.v1.CheckpointKeeper
-	(*StateWait)(nil),                // 13: rcbox.admin.v1.StateWait
-	(*Durability)(nil),               // 14: rcbox.admin.v1.Durability
-	(*Member)(nil),                   // 15: rcbox.admin.v1.Member
-	(*NetworkPort)(nil),              // 16: rcbox.admin.v1.NetworkPort
-	(*PeerPing)(nil),                 // 17: rcbox.admin.v1.PeerPing
-	(*Draining)(nil),                 // 18: rcbox.admin.v1.Draining
-	(*Shard)(nil),                    // 19: rcbox.admin.v1.Shard
-	(*BackupStorage)(nil),            // 20: rcbox.admin.v1.BackupStorage
-	(*Recovery)(nil),                 // 21: rcbox.admin.v1.Recovery
-	(*MissingLog)(nil),               // 22: rcbox.admin.v1.MissingLog
-	(*Migration)(nil),                // 23: rcbox.admin.v1.Migration
-	(*Balance)(nil),                  // 24: rcbox.admin.v1.Balance
-	(*Loss)(nil),                     // 25: rcbox.admin.v1.Loss
-	(*ListTablesRequest)(nil),        // 26: rcbox.admin.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),       // 27: rcbox.admin.v1.ListTablesResponse
-	(*Table)(nil),                    // 28: rcbox.admin.v1.Table
-	(*Tablet)(nil),                   // 29: rcbox.admin.v1.Tablet
-	(*RemoveMemberRequest)(nil),      // 30: rcbox.admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 31: rcbox.admin.v1.RemoveMemberResponse
-	(*DrainMemberRequest)(nil),       // 32: rcbox.admin.v1.DrainMemberRequest
-	(*DrainMemberResponse)(nil),      // 33: rcbox.admin.v1.DrainMemberResponse
-	(*UndrainMemberRequest)(nil),     // 34: rcbox.admin.v1.UndrainMemberRequest
-	(*UndrainMemberResponse)(nil),    // 35: rcbox.admin.v1.UndrainMemberResponse
-	(*AcceptLossRequest)(nil),        // 36: rcbox.admin.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 37: rcbox.admin.v1.AcceptLossResponse
-	(*FinalizeUpgradeRequest)(nil),   // 38: rcbox.admin.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),  // 39: rcbox.admin.v1.FinalizeUpgradeResponse
-	(*SetSettingsRequest)(nil),       // 40: rcbox.admin.v1.SetSettingsRequest
-	(*SetSettingsResponse)(nil),      // 41: rcbox.admin.v1.SetSettingsResponse
-	(*MigrateTabletRequest)(nil),     // 42: rcbox.admin.v1.MigrateTabletRequest
-	(*MigrateTabletResponse)(nil),    // 43: rcbox.admin.v1.MigrateTabletResponse
-	(*GiveUpMigrationRequest)(nil),   // 44: rcbox.admin.v1.GiveUpMigrationRequest
-	(*GiveUpMigrationResponse)(nil),  // 45: rcbox.admin.v1.GiveUpMigrationResponse
-	(*GiveUpVolumesRequest)(nil),     // 46: rcbox.admin.v1.GiveUpVolumesRequest
-	(*GiveUpVolumesResponse)(nil),    // 47: rcbox.admin.v1.GiveUpVolumesResponse
-	(*GetTimeTraceRequest)(nil),      // 48: rcbox.admin.v1.GetTimeTraceRequest
-	(*GetTimeTraceResponse)(nil),     // 49: rcbox.admin.v1.GetTimeTraceResponse
-	(*ShardTrace)(nil),               // 50: rcbox.admin.v1.ShardTrace
-	(*TraceEvent)(nil),               // 51: rcbox.admin.v1.TraceEvent
+	(MemberContact)(0),               // 4: rcbox.admin.v1.MemberContact
+	(TabletState)(0),                 // 5: rcbox.admin.v1.TabletState
+	(*GetClusterStatusRequest)(nil),  // 6: rcbox.admin.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 7: rcbox.admin.v1.GetClusterStatusResponse
+	(*Settings)(nil),                 // 8: rcbox.admin.v1.Settings
+	(*Rebuilt)(nil),                  // 9: rcbox.admin.v1.Rebuilt
+	(*Upgrade)(nil),                  // 10: rcbox.admin.v1.Upgrade
+	(*Leader)(nil),                   // 11: rcbox.admin.v1.Leader
+	(*Checkpoint)(nil),               // 12: rcbox.admin.v1.Checkpoint
+	(*CheckpointKeeper)(nil),         // 13: rcbox.admin.v1.CheckpointKeeper
+	(*StateWait)(nil),                // 14: rcbox.admin.v1.StateWait
+	(*Durability)(nil),               // 15: rcbox.admin.v1.Durability
+	(*Member)(nil),                   // 16: rcbox.admin.v1.Member
+	(*NetworkPort)(nil),              // 17: rcbox.admin.v1.NetworkPort
+	(*PeerPing)(nil),                 // 18: rcbox.admin.v1.PeerPing
+	(*Draining)(nil),                 // 19: rcbox.admin.v1.Draining
+	(*Shard)(nil),                    // 20: rcbox.admin.v1.Shard
+	(*LogRoom)(nil),                  // 21: rcbox.admin.v1.LogRoom
+	(*MemoryFull)(nil),               // 22: rcbox.admin.v1.MemoryFull
+	(*BackupStorage)(nil),            // 23: rcbox.admin.v1.BackupStorage
+	(*Recovery)(nil),                 // 24: rcbox.admin.v1.Recovery
+	(*MissingLog)(nil),               // 25: rcbox.admin.v1.MissingLog
+	(*Migration)(nil),                // 26: rcbox.admin.v1.Migration
+	(*Balance)(nil),                  // 27: rcbox.admin.v1.Balance
+	(*Loss)(nil),                     // 28: rcbox.admin.v1.Loss
+	(*ListTablesRequest)(nil),        // 29: rcbox.admin.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),       // 30: rcbox.admin.v1.ListTablesResponse
+	(*Table)(nil),                    // 31: rcbox.admin.v1.Table
+	(*Tablet)(nil),                   // 32: rcbox.admin.v1.Tablet
+	(*RemoveMemberRequest)(nil),      // 33: rcbox.admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 34: rcbox.admin.v1.RemoveMemberResponse
+	(*DrainMemberRequest)(nil),       // 35: rcbox.admin.v1.DrainMemberRequest
+	(*DrainMemberResponse)(nil),      // 36: rcbox.admin.v1.DrainMemberResponse
+	(*UndrainMemberRequest)(nil),     // 37: rcbox.admin.v1.UndrainMemberRequest
+	(*UndrainMemberResponse)(nil),    // 38: rcbox.admin.v1.UndrainMemberResponse
+	(*AcceptLossRequest)(nil),        // 39: rcbox.admin.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 40: rcbox.admin.v1.AcceptLossResponse
+	(*FinalizeUpgradeRequest)(nil),   // 41: rcbox.admin.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),  // 42: rcbox.admin.v1.FinalizeUpgradeResponse
+	(*SetSettingsRequest)(nil),       // 43: rcbox.admin.v1.SetSettingsRequest
+	(*SpecVersion)(nil),              // 44: rcbox.admin.v1.SpecVersion
+	(*FewerCopies)(nil),              // 45: rcbox.admin.v1.FewerCopies
+	(*SetSettingsResponse)(nil),      // 46: rcbox.admin.v1.SetSettingsResponse
+	(*MigrateTabletRequest)(nil),     // 47: rcbox.admin.v1.MigrateTabletRequest
+	(*MigrateTabletResponse)(nil),    // 48: rcbox.admin.v1.MigrateTabletResponse
+	(*GiveUpMigrationRequest)(nil),   // 49: rcbox.admin.v1.GiveUpMigrationRequest
+	(*GiveUpMigrationResponse)(nil),  // 50: rcbox.admin.v1.GiveUpMigrationResponse
+	(*GiveUpVolumesRequest)(nil),     // 51: rcbox.admin.v1.GiveUpVolumesRequest
+	(*GiveUpVolumesResponse)(nil),    // 52: rcbox.admin.v1.GiveUpVolumesResponse
+	(*GetTimeTraceRequest)(nil),      // 53: rcbox.admin.v1.GetTimeTraceRequest
+	(*GetTimeTraceResponse)(nil),     // 54: rcbox.admin.v1.GetTimeTraceResponse
+	(*ShardTrace)(nil),               // 55: rcbox.admin.v1.ShardTrace
+	(*TraceEvent)(nil),               // 56: rcbox.admin.v1.TraceEvent
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
-	15, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
-	14, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
-	25, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
-	21, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
+	16, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
+	15, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
+	28, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
+	24, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
 	2,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
-	10, // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
-	23, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
-	9,  // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
-	24, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
-	8,  // 9: rcbox.admin.v1.GetClusterStatusResponse.rebuilt:type_name -> rcbox.admin.v1.Rebuilt
-	7,  // 10: rcbox.admin.v1.GetClusterStatusResponse.settings:type_name -> rcbox.admin.v1.Settings
+	11, // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
+	26, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
+	10, // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
+	27, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
+	9,  // 9: rcbox.admin.v1.GetClusterStatusResponse.rebuilt:type_name -> rcbox.admin.v1.Rebuilt
+	8,  // 10: rcbox.admin.v1.GetClusterStatusResponse.settings:type_name -> rcbox.admin.v1.Settings
 	0,  // 11: rcbox.admin.v1.Settings.log_level:type_name -> rcbox.admin.v1.LogLevel
-	13, // 12: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
-	11, // 13: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
-	12, // 14: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
+	14, // 12: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
+	12, // 13: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
+	13, // 14: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
 	1,  // 15: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
 	3,  // 16: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
-	19, // 17: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
-	18, // 18: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
-	16, // 19: rcbox.admin.v1.Member.network:type_name -> rcbox.admin.v1.NetworkPort
-	17, // 20: rcbox.admin.v1.NetworkPort.pings:type_name -> rcbox.admin.v1.PeerPing
-	20, // 21: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
-	22, // 22: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
-	28, // 23: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
-	29, // 24: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
-	4,  // 25: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
-	18, // 26: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
-	25, // 27: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
-	7,  // 28: rcbox.admin.v1.SetSettingsRequest.settings:type_name -> rcbox.admin.v1.Settings
-	7,  // 29: rcbox.admin.v1.SetSettingsResponse.settings:type_name -> rcbox.admin.v1.Settings
-	23, // 30: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
-	50, // 31: rcbox.admin.v1.GetTimeTraceResponse.shards:type_name -> rcbox.admin.v1.ShardTrace
-	51, // 32: rcbox.admin.v1.ShardTrace.events:type_name -> rcbox.admin.v1.TraceEvent
-	5,  // 33: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
-	26, // 34: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
-	30, // 35: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
-	36, // 36: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
-	38, // 37: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
-	40, // 38: rcbox.admin.v1.Admin.SetSettings:input_type -> rcbox.admin.v1.SetSettingsRequest
-	42, // 39: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
-	32, // 40: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
-	34, // 41: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
-	44, // 42: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
-	46, // 43: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
-	48, // 44: rcbox.admin.v1.Admin.GetTimeTrace:input_type -> rcbox.admin.v1.GetTimeTraceRequest
-	6,  // 45: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	27, // 46: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	31, // 47: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	37, // 48: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
-	39, // 49: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
-	41, // 50: rcbox.admin.v1.Admin.SetSettings:output_type -> rcbox.admin.v1.SetSettingsResponse
-	43, // 51: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
-	33, // 52: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
-	35, // 53: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
-	45, // 54: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
-	47, // 55: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
-	49, // 56: rcbox.admin.v1.Admin.GetTimeTrace:output_type -> rcbox.admin.v1.GetTimeTraceResponse
-	45, // [45:57] is the sub-list for method output_type
-	33, // [33:45] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	20, // 17: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
+	19, // 18: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
+	17, // 19: rcbox.admin.v1.Member.network:type_name -> rcbox.admin.v1.NetworkPort
+	4,  // 20: rcbox.admin.v1.Member.contact:type_name -> rcbox.admin.v1.MemberContact
+	18, // 21: rcbox.admin.v1.NetworkPort.pings:type_name -> rcbox.admin.v1.PeerPing
+	23, // 22: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
+	21, // 23: rcbox.admin.v1.Shard.log_room:type_name -> rcbox.admin.v1.LogRoom
+	22, // 24: rcbox.admin.v1.LogRoom.full:type_name -> rcbox.admin.v1.MemoryFull
+	25, // 25: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
+	31, // 26: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
+	32, // 27: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
+	5,  // 28: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
+	19, // 29: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
+	28, // 30: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
+	8,  // 31: rcbox.admin.v1.SetSettingsRequest.settings:type_name -> rcbox.admin.v1.Settings
+	44, // 32: rcbox.admin.v1.SetSettingsRequest.asked_by:type_name -> rcbox.admin.v1.SpecVersion
+	45, // 33: rcbox.admin.v1.SetSettingsRequest.fewer_copies:type_name -> rcbox.admin.v1.FewerCopies
+	8,  // 34: rcbox.admin.v1.SetSettingsResponse.settings:type_name -> rcbox.admin.v1.Settings
+	26, // 35: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
+	55, // 36: rcbox.admin.v1.GetTimeTraceResponse.shards:type_name -> rcbox.admin.v1.ShardTrace
+	56, // 37: rcbox.admin.v1.ShardTrace.events:type_name -> rcbox.admin.v1.TraceEvent
+	6,  // 38: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
+	29, // 39: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
+	33, // 40: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
+	39, // 41: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
+	41, // 42: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
+	43, // 43: rcbox.admin.v1.Admin.SetSettings:input_type -> rcbox.admin.v1.SetSettingsRequest
+	47, // 44: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
+	35, // 45: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
+	37, // 46: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
+	49, // 47: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
+	51, // 48: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
+	53, // 49: rcbox.admin.v1.Admin.GetTimeTrace:input_type -> rcbox.admin.v1.GetTimeTraceRequest
+	7,  // 50: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	30, // 51: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	34, // 52: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	40, // 53: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
+	42, // 54: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
+	46, // 55: rcbox.admin.v1.Admin.SetSettings:output_type -> rcbox.admin.v1.SetSettingsResponse
+	48, // 56: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
+	36, // 57: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
+	38, // 58: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
+	50, // 59: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
+	52, // 60: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
+	54, // 61: rcbox.admin.v1.Admin.GetTimeTrace:output_type -> rcbox.admin.v1.GetTimeTraceResponse
+	50, // [50:62] is the sub-list for method output_type
+	38, // [38:50] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_api_admin_v1_admin_proto_init() }
@@ -4488,21 +4937,23 @@ func file_api_admin_v1_admin_proto_init() {
 		return
 	}
 	file_api_admin_v1_admin_proto_msgTypes[2].OneofWrappers = []any{}
+	file_api_admin_v1_admin_proto_msgTypes[5].OneofWrappers = []any{}
 	file_api_admin_v1_admin_proto_msgTypes[11].OneofWrappers = []any{}
-	file_api_admin_v1_admin_proto_msgTypes[37].OneofWrappers = []any{
+	file_api_admin_v1_admin_proto_msgTypes[14].OneofWrappers = []any{}
+	file_api_admin_v1_admin_proto_msgTypes[41].OneofWrappers = []any{
 		(*MigrateTabletRequest_TableId)(nil),
 		(*MigrateTabletRequest_TableName)(nil),
 		(*MigrateTabletRequest_ServerId)(nil),
 		(*MigrateTabletRequest_Member)(nil),
 	}
-	file_api_admin_v1_admin_proto_msgTypes[43].OneofWrappers = []any{}
+	file_api_admin_v1_admin_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   47,
+			NumEnums:      6,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -65,7 +65,8 @@ type AdminClient interface {
 	FinalizeUpgrade(ctx context.Context, in *FinalizeUpgradeRequest, opts ...grpc.CallOption) (*FinalizeUpgradeResponse, error)
 	// Changes what can be changed while the store runs, in the place of all that was set before; servers are told at once, and those that come later when
 	// they do. Nothing is restarted. Shard.settings shows where it is in force. INVALID_ARGUMENT for what cannot be (the message names it and says what can);
-	// ABORTED by another store than the one meant.
+	// ABORTED by another store than the one meant. Numbers of copies never fall by mistake: a request that leaves replicas out keeps those in force, and one
+	// that names lower ones is refused with FAILED_PRECONDITION, unless it says so (see SetSettingsRequest.fewer_copies).
 	SetSettings(ctx context.Context, in *SetSettingsRequest, opts ...grpc.CallOption) (*SetSettingsResponse, error)
 	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
 	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not
@@ -249,7 +250,8 @@ type AdminServer interface {
 	FinalizeUpgrade(context.Context, *FinalizeUpgradeRequest) (*FinalizeUpgradeResponse, error)
 	// Changes what can be changed while the store runs, in the place of all that was set before; servers are told at once, and those that come later when
 	// they do. Nothing is restarted. Shard.settings shows where it is in force. INVALID_ARGUMENT for what cannot be (the message names it and says what can);
-	// ABORTED by another store than the one meant.
+	// ABORTED by another store than the one meant. Numbers of copies never fall by mistake: a request that leaves replicas out keeps those in force, and one
+	// that names lower ones is refused with FAILED_PRECONDITION, unless it says so (see SetSettingsRequest.fewer_copies).
 	SetSettings(context.Context, *SetSettingsRequest) (*SetSettingsResponse, error)
 	// Begins to move a tablet to another server, while it is used; GetClusterStatus shows how it goes on. Asked again for the same
 	// tablet and target, it answers with the migration that is under way. NOT_FOUND for a table, server or member that is not

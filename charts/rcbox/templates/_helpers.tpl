@@ -24,11 +24,6 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ .Values.storeImage.repository }}:{{ .Values.storeImage.tag | default .Chart.AppVersion | toString }}
 {{- end }}
 
-{{/* Not empty if uninstalling would remove the definition of Stores, and thereby Stores. */}}
-{{- define "rcbox.guardsUninstall" -}}
-{{- if and .Values.uninstallGuard.enabled .Values.crds.install (not .Values.crds.keep) }}yes{{ end }}
-{{- end }}
-
 {{- define "rcbox.podSecurityContext" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -43,4 +38,21 @@ readOnlyRootFilesystem: true
 runAsNonRoot: true
 capabilities:
   drop: [ALL]
+{{- end }}
+
+{{/* The box controller, beside the operator. */}}
+{{- define "rcbox.boxName" -}}
+{{- if eq .Release.Name "rcbox" }}rcbox-box{{ else }}{{ printf "%s-rcbox-box" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "rcbox.boxSelectorLabels" -}}
+app.kubernetes.io/name: rcbox-box
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- define "rcbox.boxLabels" -}}
+{{ include "rcbox.boxSelectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}

@@ -193,11 +193,14 @@ func TestDrain(t *testing.T) {
 }
 
 func TestIsolate(t *testing.T) {
-	h := newHarness(t)
+	h := newHarness(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-7"}})
 	isolated := func() string { return h.storeNow().Annotations[v1alpha1.AnnotationIsolated] }
 	contains(t, h.must("isolate", "box", "1"), "node-of-box-master-1 gets no more pods of box; box-master-1 stays there")
 	contains(t, h.must("isolate", "box", "node-of-box-master-0"), "node-of-box-master-0 gets no more pods of box")
 	contains(t, h.must("isolate", "box", "box-master-1"), "is isolated already")
+	if code, _, errs := h.run("isolate", "box", "worker-8"); code != exitFailed || !strings.Contains(errs, "there is no node worker-8") {
+		t.Errorf("a node that is not there: exit code %d, %s", code, errs)
+	}
 	contains(t, h.must("isolate", "box", "worker-7"), "worker-7 gets no more pods of box\n")
 	if got := isolated(); got != "node-of-box-master-1,node-of-box-master-0,worker-7" {
 		t.Errorf("noted: %q", got)

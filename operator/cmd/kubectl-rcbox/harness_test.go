@@ -2,25 +2,31 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin/standin"
 	"rcbox.dev/rcbox/operator/internal/plugin/access"
+	forwarding "rcbox.dev/rcbox/operator/internal/plugin/tunnel/standin"
 )
 
 // harness is a cluster with a Store of two masters, whose coordinator is a stand-in behind a forwarded port.
@@ -31,12 +37,19 @@ type harness struct {
 	api         *httptest.Server
 	// mayForward: the user has the right to forward ports.
 	mayForward bool
+	// mayNotIPMI: the user lacks the right to use ipmitool.
+	mayNotIPMI bool
+	forwarder  forwarding.Forwarder
+	// ports of pods, as POD:PORT, beside the coordinator's for administrators.
+	mu    sync.Mutex
+	ports map[string]net.Listener
 }
 
 func newHarness(t *testing.T, objects ...client.Object) *harness {
 	t.Helper()
 	h := &harness{t: t, coordinator: standin.Start(), mayForward: true}
 	t.Cleanup(h.coordinator.Stop)
+	h.forwarder.Dial = h.dialPod
 	h.api = httptest.NewServer(http.HandlerFunc(h.forward))
 	t.Cleanup(h.api.Close)
 	scheme, err := access.Scheme()
@@ -45,7 +58,8 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 	}
 	objects = append(objects, store("box"), pod("box-coordinator", v1alpha1.ComponentCoordinator),
 		pod("box-master-0", v1alpha1.ComponentMaster), pod("box-master-1", v1alpha1.ComponentMaster))
-	h.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Store{}).Build()
+	h.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Store{}).
+		WithInterceptorFuncs(interceptor.Funcs{Create: h.create}).Build()
 	h.coordinator.Change(func(r *adminv1.GetClusterStatusResponse) {
 		standin.Enlist(r, "box-master-0", "uid-box-master-0", 2)
 		standin.Enlist(r, "box-master-1", "uid-box-master-1", 1)
@@ -56,54 +70,43 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 	return h
 }
 
-// forward is the API server's part: logs, and the coordinator's admin port over a WebSocket.
+// create is the API server's part of reviews, which are answered and not kept.
+func (h *harness) create(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+	review, isReview := object.(*authorizationv1.SelfSubjectAccessReview)
+	if !isReview {
+		return c.Create(ctx, object, options...)
+	}
+	asked := review.Spec.ResourceAttributes
+	isIPMI := asked.Group == "subresources.rcbox.dev" && asked.Resource == "servers" && asked.Subresource == "ipmi" &&
+		asked.Verb == "create"
+	review.Status.Allowed = isIPMI && !h.mayNotIPMI
+	return nil
+}
+
+// forward is the API server's part: logs, and ports of pods.
 func (h *harness) forward(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/log") {
 		_, _ = io.WriteString(w, "a line\nAuthorization: Bearer hunter2\n")
 		return
 	}
-	if r.URL.Query().Get("ports") != "11300" {
-		http.NotFound(w, r)
-		return
-	}
 	if !h.mayForward {
-		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, `{"kind":"Status","status":"Failure","reason":"Forbidden","message":"pods/portforward: no","code":403}`)
+		forwarding.Forbid(w, "pods/portforward: no")
 		return
 	}
-	upgrader := websocket.Upgrader{Subprotocols: []string{"v4.channel.k8s.io"}}
-	socket, err := upgrader.Upgrade(w, r, nil)
-	if err != nil {
-		return
+	h.forwarder.ServeHTTP(w, r)
+}
+
+// dialPod is kubelet's part: the coordinator's admin port, and what a test has put elsewhere.
+func (h *harness) dialPod(pod, port string) (net.Conn, error) {
+	if port == "11300" {
+		return h.coordinator.Connect(h.t.Context())
 	}
-	defer socket.Close()
-	port := []byte{0x24, 0x2c}
-	for channel := range byte(2) {
-		_ = socket.WriteMessage(websocket.BinaryMessage, append([]byte{channel}, port...))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if listener := h.ports[pod+":"+port]; listener != nil {
+		return net.Dial("tcp", listener.Addr().String())
 	}
-	upstream, err := h.coordinator.Connect(r.Context())
-	if err != nil {
-		_ = socket.WriteMessage(websocket.BinaryMessage, append([]byte{1}, err.Error()...))
-		return
-	}
-	defer upstream.Close()
-	go func() {
-		for {
-			_, message, err := socket.ReadMessage()
-			if err != nil || len(message) == 0 {
-				_ = upstream.Close()
-				return
-			}
-			_, _ = upstream.Write(message[1:])
-		}
-	}()
-	buffer := make([]byte, 1<<15)
-	for {
-		n, err := upstream.Read(buffer)
-		if err != nil || socket.WriteMessage(websocket.BinaryMessage, append([]byte{0}, buffer[:n]...)) != nil {
-			return
-		}
-	}
+	return nil, fmt.Errorf("nothing listens at port %s of pod %s", port, pod)
 }
 
 // run runs the plugin and says how it ended.

@@ -54,6 +54,11 @@ func isolate(ctx context.Context, cluster *access.Cluster, out io.Writer, name, 
 	if err != nil {
 		return err
 	}
+	if member == "" && !undo {
+		if err := mustBeNode(ctx, cluster, node); err != nil {
+			return err
+		}
+	}
 	changed, err := noteIsolated(ctx, cluster, store, node, !undo)
 	switch {
 	case err != nil:
@@ -68,8 +73,8 @@ func isolate(ctx context.Context, cluster *access.Cluster, out io.Writer, name, 
 	text := node + " gets no more pods of " + store.Name
 	switch {
 	case member == "":
-	case store.Spec.Replication.Factor == 0:
-		text += fmt.Sprintf("; %s stays there, for without copies its data cannot go elsewhere", member)
+	case store.Copies() == 0:
+		text += fmt.Sprintf("; %s stays there, for masters without copies are not moved", member)
 	default:
 		text += fmt.Sprintf(", and %s leaves it; kubectl rcbox status shows how far it is", member)
 	}
@@ -102,6 +107,22 @@ func nodeFor(ctx context.Context, cluster *access.Cluster, store *v1alpha1.Store
 		return "", "", fmt.Errorf("%q is neither a member nor a node: %s", wanted, strings.Join(wrong, "; "))
 	}
 	return wanted, "", nil
+}
+
+// mustBeNode is an error for a node that is not there: a name that was mistyped isolates nothing. Without the right to read nodes nobody
+// knows, and nothing is done.
+func mustBeNode(ctx context.Context, cluster *access.Cluster, name string) error {
+	switch err := cluster.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}); {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("there is no node %s, and no member of that name: kubectl get nodes has their names", name)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("no master is on %s, and you have no right to read whether there is such a node (get on nodes): "+
+			"name a member: %w",
+			name, err)
+	case err != nil:
+		return fmt.Errorf("read node %s: %w", name, err)
+	}
+	return nil
 }
 
 // noteIsolated adds a node to those that the Store keeps away from, or takes it from there; says whether that changed anything.

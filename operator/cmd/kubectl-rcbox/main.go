@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"rcbox.dev/rcbox/operator/internal/plugin/access"
+	"rcbox.dev/rcbox/operator/internal/plugin/plain"
 	"rcbox.dev/rcbox/operator/internal/plugin/view"
 )
 
@@ -25,6 +26,7 @@ const (
 	exitFailed       = 1
 	exitUsage        = 2
 	exitNotAvailable = 3
+	exitOccupied     = 4
 )
 
 // exitError ends the program with a code of its own. Without an error, everything was said already.
@@ -59,7 +61,7 @@ func run(root *cobra.Command, arguments []string, out, errs io.Writer) int {
 	exit := &exitError{code: exitFailed, err: err}
 	_ = errors.As(err, &exit)
 	if exit.err != nil {
-		_, _ = fmt.Fprintln(errs, "error:", exit.err)
+		_, _ = fmt.Fprintln(errs, "error:", plain.Lines(exit.err.Error()))
 	}
 	return exit.code
 }
@@ -78,7 +80,7 @@ func rootCommand(connect func(*access.Flags) (*access.Cluster, error)) *cobra.Co
 		Long: `Looks into rcbox Stores with the rights that you have: what Kubernetes knows of them, and, through a
 forwarded port, what their coordinators know.
 
-Exit codes: 0 done, 1 failed, 2 wrong use; status also 3: the Store is not Available.`,
+Exit codes: 0 done, 1 failed, 2 wrong use; status also 3: the Store is not Available; console also 4: somebody else has it.`,
 		Version:       version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl rcbox"},
 		SilenceUsage:  true,
@@ -93,8 +95,12 @@ Exit codes: 0 done, 1 failed, 2 wrong use; status also 3: the Store is not Avail
 	}
 	p.flags.Bind(root)
 	root.SetFlagErrorFunc(usage)
-	root.AddCommand(p.statusCommand(), p.recoverCommand(), p.locateCommand(), p.drainCommand(), p.isolateCommand(), p.drillCommand(),
-		p.topCommand(), p.netCommand(), p.traceCommand(), p.whyCommand(), p.reportCommand())
+	root.AddCommand(p.statusCommand(), p.recoverCommand(), p.locateCommand(), p.drainCommand(), p.isolateCommand(),
+		p.isolateServerCommand(), p.drillCommand(),
+		p.topCommand(), p.proxyCommand(), p.netCommand(), p.traceCommand(), p.whyCommand(), p.reportCommand(),
+		p.unmanageCommand(), p.powerCommand(), p.upCommand(), p.downCommand(), p.ipmiCommand(), p.ledCommand(),
+		p.bootCommand(), p.pxebootCommand(), p.vlanCommand(), p.inventoryCommand(), p.scanCommand(), p.consoleCommand(),
+		p.panelCommand())
 	refuseWrongUse(root)
 	return root
 }

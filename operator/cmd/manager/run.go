@@ -31,18 +31,21 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/controller"
+	"rcbox.dev/rcbox/operator/internal/ownership"
+	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
 const (
 	leaderElectionID = "rcbox-operator"
 	recorderName     = "rcbox-operator"
-	shutdownTimeout  = 20 * time.Second
+	shutdownTimeout  = 15 * time.Second
 )
 
 type runOptions struct {
 	storeImage      string
 	namespace       string
 	watchNamespaces []string
+	allowed         planner.Allowed
 	leaderElect     bool
 	metricsAddress  string
 	healthAddress   string
@@ -70,12 +73,18 @@ func runCommand() *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringVar(&options.storeImage, "store-image", "",
-		"image of the store for new Stores that name none; required. Another value changes no Store that is there already")
+		"image of the store for new Stores that name none; required. Another value changes no Store of which a process has run")
 	flags.StringVar(&options.namespace, "namespace", os.Getenv("POD_NAMESPACE"),
 		"namespace that the operator runs in; default: $POD_NAMESPACE")
 	flags.StringSliceVar(&options.watchNamespaces, "watch-namespaces", nil,
-		"namespaces whose Stores are looked after; default: all")
-	flags.BoolVar(&options.leaderElect, "leader-elect", false, "let only one of several operators act, by a Lease in --namespace")
+		"namespaces whose Stores are managed; default: all")
+	flags.StringSliceVar(&options.allowed.Capabilities, "allow-capabilities", nil,
+		"capabilities that Stores may have, such as IPC_LOCK; default: none")
+	flags.StringSliceVar(&options.allowed.EALArguments, "allow-eal-arguments", nil,
+		"arguments of DPDK that Stores may give, whole or by the name before =, such as --vdev; default: none")
+	flags.StringSliceVar(&options.allowed.NetworkProfiles, "allow-network-profiles", nil,
+		"network profiles that Stores may have besides VF and Interface: WholePort; default: none")
+	flags.BoolVar(&options.leaderElect, "leader-elect", false, "let only one of several replicas act, by a Lease in --namespace")
 	flags.StringVar(&options.metricsAddress, "metrics-bind-address", ":8080", "where Prometheus metrics are served; 0 for nowhere")
 	flags.StringVar(&options.healthAddress, "health-probe-bind-address", ":8081", "where /healthz and /readyz are served")
 	flags.StringVar(&options.pprofAddress, "pprof-bind-address", "",
@@ -103,6 +112,10 @@ func run(command *cobra.Command, options runOptions) error {
 	if err != nil {
 		return fmt.Errorf("set up the operator: %w", err)
 	}
+	owned, err := setUpOwnership(manager, options)
+	if err != nil {
+		return err
+	}
 	reconciler := &controller.Reconciler{
 		Client:       manager.GetClient(),
 		Live:         manager.GetAPIReader(),
@@ -110,29 +123,53 @@ func run(command *cobra.Command, options runOptions) error {
 		Dial:         admin.Dial,
 		Now:          time.Now,
 		DefaultImage: options.storeImage,
+		Allowed:      options.allowed,
 		Namespace:    options.namespace,
+		NoteLooks:    v1alpha1.LookInterval,
+		Holder:       holder(),
+		Ownership:    owned,
 	}
 	if err := reconciler.SetupWithManager(manager); err != nil {
 		return fmt.Errorf("set up the controller of Stores: %w", err)
 	}
-	if err := setUpRuns(manager, options.namespace); err != nil {
+	if err := setUpRuns(manager, options.namespace, owned); err != nil {
 		return err
 	}
 	if err := errors.Join(
 		manager.AddHealthzCheck("ping", healthz.Ping),
-		manager.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		manager.AddReadyzCheck("no-other-operator-manages-the-stores", owned.Ready)); err != nil {
 		return fmt.Errorf("set up the health checks: %w", err)
 	}
 	ctrl.Log.Info("rcbox operator", "version", version, "storeImage", options.storeImage)
-	if err := manager.Start(command.Context()); err != nil {
-		return fmt.Errorf("run the operator: %w", err)
+	err = manager.Start(command.Context())
+	if err != nil {
+		err = fmt.Errorf("run the operator: %w", err)
 	}
-	return nil
+	return errors.Join(err, leaveNamespace(config, options.namespace))
+}
+
+// setUpOwnership has one operator at a time manage the Stores of a namespace.
+func setUpOwnership(manager ctrl.Manager, options runOptions) (*ownership.Leases, error) {
+	identity := "namespace " + options.namespace
+	if options.namespace == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("find a name for an operator without --namespace: %w", err)
+		}
+		identity = "no namespace, on host " + host
+	}
+	leases := &ownership.Leases{
+		Client: manager.GetClient(), Live: manager.GetAPIReader(), Now: time.Now, Identity: identity, Elected: manager.Elected(),
+	}
+	if err := manager.Add(leases); err != nil {
+		return nil, fmt.Errorf("set up the Leases of Stores' namespaces: %w", err)
+	}
+	return leases, nil
 }
 
 // setUpRuns looks after ClusterPerfs, if their definition is there: who upgrades the operator without the definitions still has his Stores
 // looked after.
-func setUpRuns(manager ctrl.Manager, namespace string) error {
+func setUpRuns(manager ctrl.Manager, namespace string, owned *ownership.Leases) error {
 	kind := v1alpha1.GroupVersion.WithKind("ClusterPerf")
 	switch _, err := manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); {
 	case meta.IsNoMatchError(err):
@@ -148,6 +185,7 @@ func setUpRuns(manager ctrl.Manager, namespace string) error {
 		Clients:   controller.NewHTTPPerfReader(),
 		Now:       time.Now,
 		Namespace: namespace,
+		Ownership: owned,
 	}
 	if err := reconciler.SetupWithManager(manager); err != nil {
 		return fmt.Errorf("set up the controller of ClusterPerfs: %w", err)
@@ -231,4 +269,13 @@ func limitMemory(containerLimitBytes string) error {
 	}
 	debug.SetMemoryLimit(limit / 10 * 9)
 	return nil
+}
+
+// holder names this process, as its pod is called.
+func holder() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "rcbox-operator"
+	}
+	return name
 }

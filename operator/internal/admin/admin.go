@@ -19,8 +19,14 @@ import (
 // callTimeout bounds each call, the dial included.
 const callTimeout = 3 * time.Second
 
-// maxStatusBytes bounds an answer; a thousand members of 64 shards take less.
-const maxStatusBytes = 16 << 20
+// maxMembers of a store; a coordinator lets no more in.
+const maxMembers = 1024
+
+// largeTimeout bounds the wait for a turn to read a large answer.
+const largeTimeout = 10 * callTimeout
+
+// oneLarge is held while a large answer is in memory: of all Stores together, one has it.
+var oneLarge = make(chan struct{}, 1)
 
 // Client asks one coordinator.
 type Client interface {
@@ -31,7 +37,7 @@ type Client interface {
 	// one that Status told of removes nothing.
 	RemoveMember(ctx context.Context, name, instance string) error
 	// SetSettings changes what can be changed while the store runs, in the place of what was set before.
-	SetSettings(ctx context.Context, settings *adminv1.Settings) error
+	SetSettings(ctx context.Context, request *adminv1.SetSettingsRequest) error
 	// DrainMember has everything that a member has go to others; Status tells how far that is. A *RefusedError where it could not
 	// end. A store other than the one that Status told of drains nothing.
 	DrainMember(ctx context.Context, name string) error
@@ -71,7 +77,7 @@ func DialTarget(target string, options ...grpc.DialOption) (Client, error) {
 func Connect(target string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	options = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxStatusBytes)),
+		grpc.WithUnaryInterceptor(boundAnswers),
 		grpc.WithNoProxy(),
 	}, options...)
 	connection, err := grpc.NewClient(target, options...)
@@ -86,17 +92,48 @@ type client struct {
 	admin      adminv1.AdminClient
 	// clusterID of the store that Status told of; 0 before that.
 	clusterID uint64
+	// hasLarge says that this one holds oneLarge, until it is closed.
+	hasLarge bool
 }
 
 func (c *client) Status(ctx context.Context) (*adminv1.GetClusterStatusResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	response, err := c.admin.GetClusterStatus(ctx, &adminv1.GetClusterStatusRequest{})
+	response, err := c.statusWithin(ctx, smallAnswer)
+	if status.Code(err) == codes.ResourceExhausted {
+		if err := c.waitForLarge(ctx); err != nil {
+			return nil, err
+		}
+		response, err = c.statusWithin(ctx, largeAnswer)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ask the coordinator for its status: %w", err)
 	}
+	if members := len(response.GetMembers()); members > maxMembers {
+		return nil, fmt.Errorf("ask the coordinator for its status: it has %d members: %w", members, errTooLarge)
+	}
 	c.clusterID = response.GetClusterId()
 	return response, nil
+}
+
+func (c *client) statusWithin(ctx context.Context, b bounds) (*adminv1.GetClusterStatusResponse, error) {
+	ctx, cancel := context.WithTimeout(within(ctx, b), callTimeout)
+	defer cancel()
+	return c.admin.GetClusterStatus(ctx, &adminv1.GetClusterStatusRequest{})
+}
+
+// waitForLarge waits until no other Store's large answer is in memory.
+func (c *client) waitForLarge(ctx context.Context) error {
+	if c.hasLarge {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, largeTimeout)
+	defer cancel()
+	select {
+	case oneLarge <- struct{}{}:
+		c.hasLarge = true
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait to read a large status of the coordinator: %w", ctx.Err())
+	}
 }
 
 func (c *client) RemoveMember(ctx context.Context, name, instance string) error {
@@ -115,10 +152,11 @@ func (c *client) RemoveMember(ctx context.Context, name, instance string) error 
 	}
 }
 
-func (c *client) SetSettings(ctx context.Context, settings *adminv1.Settings) error {
+func (c *client) SetSettings(ctx context.Context, request *adminv1.SetSettingsRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := c.admin.SetSettings(ctx, &adminv1.SetSettingsRequest{Settings: settings, ExpectedClusterId: c.clusterID}); err != nil {
+	request.ExpectedClusterId = c.clusterID
+	if _, err := c.admin.SetSettings(ctx, request); err != nil {
 		return fmt.Errorf("change settings of the store: %w", err)
 	}
 	return nil
@@ -153,6 +191,10 @@ func (c *client) UndrainMember(ctx context.Context, name string) error {
 }
 
 func (c *client) Close() error {
+	if c.hasLarge {
+		c.hasLarge = false
+		<-oneLarge
+	}
 	if err := c.connection.Close(); err != nil {
 		return fmt.Errorf("close the connection to the coordinator: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/resources"
 	"rcbox.dev/rcbox/operator/internal/status"
@@ -51,6 +52,10 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 		case errors.As(err, &refused):
 			outcome.Refused, outcome.RefusedMember = refused.Message, refused.Member
 			continue
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			// Nothing more is made there; what there is still has to be let go.
+			outcome.Failed, v.namespaceEnds = orElse(outcome.Failed, err.Error()), true
+			continue
 		case errors.Is(err, errStale):
 			return outcome, errors.Join(append(failures, err)...)
 		case errors.As(err, &taken):
@@ -59,7 +64,7 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 		}
 		failures = append(failures, err)
 		if outcome.Failed == "" {
-			outcome.Failed = err.Error()
+			outcome.Failed, outcome.FailedForGood = err.Error(), apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 		}
 		if !independent(step) || len(failures) == maxFailures {
 			break
@@ -72,7 +77,8 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 func independent(step planner.Step) bool {
 	switch step.(type) {
 	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
-		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.GrowClaim, planner.RestartMember, planner.DrillMember,
+		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.GrowClaim, planner.TouchClaim, planner.RestartMember,
+		planner.DrillMember,
 		planner.FenceNode, planner.UnfenceNode, planner.IsolateNode, planner.ReleasePod, planner.UngatePod,
 		planner.RecallTurn, planner.RecallPod:
 		return true
@@ -85,7 +91,8 @@ func (r *Reconciler) tell(ctx context.Context, v *visit, step planner.Step) {
 	log.FromContext(ctx).Info(step.Describe())
 	if step.Reason() != "" {
 		store := v.observed.Store
-		r.Recorder.Eventf(store, related(store, step), corev1.EventTypeNormal, step.Reason(), "Apply", "%s", step.Describe())
+		r.Recorder.Eventf(store, related(store, step), corev1.EventTypeNormal, step.Reason(), "Apply", "%s",
+			brief.Fit(step.Describe(), maxMessage))
 	}
 	countStep(step)
 }
@@ -102,6 +109,9 @@ func related(store *v1alpha1.Store, step planner.Step) runtime.Object {
 func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step) error {
 	switch step := step.(type) {
 	case planner.AddFinalizer:
+		if err := r.guardState(ctx, v); err != nil {
+			return err
+		}
 		return r.patchFinalizers(ctx, v, controllerutil.AddFinalizer)
 	case planner.RemoveFinalizer:
 		if err := r.patchFinalizers(ctx, v, controllerutil.RemoveFinalizer); err != nil {
@@ -115,14 +125,12 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 		return r.createPod(ctx, v, step)
 	case planner.UngatePod, planner.ReleasePod, planner.RecallPod:
 		return r.letPod(ctx, v, step)
-	case planner.CreateClaim, planner.GrowClaim:
+	case planner.CreateClaim, planner.GrowClaim, planner.TouchClaim:
 		return r.applyClaim(ctx, v, step)
-	case planner.DeleteClaim, planner.DeleteState:
+	case planner.DeleteClaim, planner.DeleteState, planner.ReleaseState:
 		return r.reclaim(ctx, v, step)
-	case planner.RestartMember:
-		return r.endProcess(ctx, v, step, step.Pod)
-	case planner.DrillMember:
-		return r.endProcess(ctx, v, step, step.Pod)
+	case planner.RestartMember, planner.DrillMember:
+		return r.endMember(ctx, v, step)
 	case planner.MoveMember:
 		return r.moveMember(ctx, v, step)
 	case planner.DropVolume:
@@ -146,13 +154,25 @@ func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step)
 	}
 }
 
+// endMember ends a member's process, to start it anew or to see what its recovery takes.
+func (r *Reconciler) endMember(ctx context.Context, v *visit, step planner.Step) error {
+	switch step := step.(type) {
+	case planner.RestartMember:
+		return r.endProcess(ctx, v, step, step.Pod)
+	case planner.DrillMember:
+		return r.endProcess(ctx, v, step, step.Pod)
+	default:
+		return fmt.Errorf("no way to carry out %T", step)
+	}
+}
+
 // endPod deletes a pod. If somebody has ordered it, it counts that the order stands.
 func (r *Reconciler) endPod(ctx context.Context, v *visit, step planner.DeletePod) error {
 	if step.InTurn {
 		return r.endProcess(ctx, v, step, step.Pod)
 	}
-	if step.Ordered {
-		if err := r.checkStoreIsFresh(ctx, v); err != nil {
+	if step.Ordered { // each time: somebody may wake the Store up while its pods are ended one after the other
+		if err := r.checkStoreIsPresent(ctx, v); err != nil {
 			return err
 		}
 	}
@@ -166,13 +186,15 @@ func (r *Reconciler) applyClaim(ctx context.Context, v *visit, step planner.Step
 		return r.createClaim(ctx, v, step)
 	case planner.GrowClaim:
 		return r.growClaim(ctx, v, step)
+	case planner.TouchClaim:
+		return r.touchClaim(ctx, v, step)
 	default:
 		return fmt.Errorf("no way to carry out %T", step)
 	}
 }
 
-// reclaim deletes what outlives a Store. It has the names that a Store has which is made anew under the same one, so that it matters
-// whether it is this one that is being deleted, or it has gone already.
+// reclaim deletes, or lets go, what outlives a Store. It has the names that a Store has which is made anew under the same one, so that it
+// matters whether it is this one that is being deleted, or it has gone already.
 func (r *Reconciler) reclaim(ctx context.Context, v *visit, step planner.Step) error {
 	if err := r.checkStoreIsFresh(ctx, v); err != nil {
 		return err
@@ -182,6 +204,9 @@ func (r *Reconciler) reclaim(ctx context.Context, v *visit, step planner.Step) e
 		return r.deleteClaim(ctx, v, step.Name)
 	case planner.DeleteState:
 		return r.deleteState(ctx, v, step.Name)
+	case planner.ReleaseState:
+		_, err := r.releaseState(ctx, v, step.Name)
+		return err
 	default:
 		return fmt.Errorf("no way to carry out %T", step)
 	}
@@ -194,7 +219,10 @@ func (r *Reconciler) tellCoordinator(ctx context.Context, v *visit, step planner
 	}
 	switch step := step.(type) {
 	case planner.SetSettings:
-		return v.coordinator.SetSettings(ctx, adminSettings(step.Settings))
+		if err := r.stillPlanned(ctx, v, step); err != nil {
+			return err // by an older spec there may be fewer copies
+		}
+		return v.coordinator.SetSettings(ctx, settingsRequest(v.observed.Store, v.observed.Cluster, step.Settings))
 	case planner.DrainMember:
 		return v.coordinator.DrainMember(ctx, step.Member)
 	case planner.UndrainMember:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,6 +50,19 @@ func (r *Reconciler) growClaim(ctx context.Context, v *visit, step planner.GrowC
 			"docs/store-reference.md says what to do without): %w", step.Name, err)
 	}
 	return nil
+}
+
+// touchClaim writes when it was, which is another value each time.
+func (r *Reconciler) touchClaim(ctx context.Context, v *visit, step planner.TouchClaim) error {
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{v1alpha1.AnnotationTouched: v.observed.Now.UTC().Format(time.RFC3339)},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode when a volume claim was touched: %w", err)
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v.observed.Store.Namespace, Name: step.Name}}
+	err = r.Client.Patch(ctx, claim, client.RawPatch(types.MergePatchType, text), FieldManager)
+	return stale(err, "touch volume claim "+step.Name)
 }
 
 func (r *Reconciler) deleteClaim(ctx context.Context, v *visit, name string) error {

@@ -17,8 +17,8 @@ import (
 // replicated asks for one copy of everything, in volumes.
 func replicated(h *harness) {
 	h.change(func(s *v1alpha1.Store) {
-		s.Spec.Replication = v1alpha1.ReplicationSpec{Factor: 1, Durability: v1alpha1.Buffered}
-		s.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+		s.Spec.Replication = v1alpha1.ReplicationSpec{Factor: new(int32(1)), Durability: v1alpha1.Buffered}
+		s.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: new(resource.MustParse("4Gi"))}
 		s.Spec.Coordinator.State = v1alpha1.StateSpec{Type: v1alpha1.StateVolume, Size: resource.MustParse("1Gi")}
 		s.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain
 	})
@@ -195,7 +195,8 @@ func TestNodesThatCannotBeRead(t *testing.T) {
 	h.withCopies()
 	h.mustVisit()
 	got := h.want(v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
-	want := "not told their failure domains (rack), because the operator cannot read their nodes: box-master-0, box-master-1"
+	want := "the failure domains (rack) of some masters are not known, because the operator cannot read their nodes: " +
+		"box-master-0, box-master-1"
 	if !strings.HasSuffix(got, want) {
 		t.Errorf("message is %q", got)
 	}
@@ -218,7 +219,7 @@ func TestStoresWithoutCopiesStayAsTheyAre(t *testing.T) {
 	before := h.pods()
 	h.change(func(s *v1alpha1.Store) {
 		s.Spec.Replication.Durability = v1alpha1.Buffered
-		s.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+		s.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: new(resource.MustParse("4Gi"))}
 		s.Spec.Coordinator.State.Size = resource.MustParse("1Gi")
 		s.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain
 	})
@@ -240,7 +241,7 @@ func TestClaimsGrow(t *testing.T) {
 	if err := h.client.Update(t.Context(), &before); err != nil {
 		t.Fatal(err)
 	}
-	h.change(func(s *v1alpha1.Store) { s.Spec.Backups.Storage.Size = resource.MustParse("6Gi") })
+	h.change(func(s *v1alpha1.Store) { s.Spec.Backups.Storage.Size = new(resource.MustParse("6Gi")) })
 	h.mustVisit()
 	grown := func(name string) string {
 		size := h.claims()[name].Spec.Resources.Requests[corev1.ResourceStorage]

@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
+	"rcbox.dev/rcbox/operator/internal/ownership"
 	"rcbox.dev/rcbox/operator/internal/perf"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
@@ -53,6 +55,8 @@ type PerfReconciler struct {
 	Now func() time.Time
 	// Namespace is the operator's own, from which it may reach the first clients.
 	Namespace string
+	// Ownership says whose the ClusterPerfs of a namespace are, with its Stores; nil: all are this operator's.
+	Ownership *ownership.Leases
 
 	// turn is held from the look at who has begun until it is on record that this run has.
 	turn sync.Mutex
@@ -88,6 +92,13 @@ func (r *PerfReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		}
 		return ctrl.Result{}, fmt.Errorf("read the ClusterPerf: %w", err)
 	}
+	owned, err := r.Ownership.Look(ctx, run.Namespace)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("find out which operator manages the ClusterPerf: %w", err)
+	}
+	if !owned.Mine {
+		return ctrl.Result{RequeueAfter: ownership.Renewal}, nil
+	}
 	observed, err := r.observe(ctx, run)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -107,7 +118,7 @@ func (r *PerfReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		next = *run.Status.DeepCopy()
 		meta.SetStatusCondition(&next.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonApplyFailed,
-			Message: applyErr.Error(), ObservedGeneration: run.Generation,
+			Message: brief.Head(applyErr.Error(), maxMessage), ObservedGeneration: run.Generation,
 		})
 	}
 	if err := r.writeStatus(ctx, run, next); err != nil {

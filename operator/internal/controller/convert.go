@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,11 +12,15 @@ import (
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
 // maxTroubleText bounds what of a container's last words is shown.
 const maxTroubleText = 200
+
+// maxMessage is how many bytes a condition's message has at most.
+const maxMessage = 300
 
 func processOf(pod *corev1.Pod) planner.Process {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
@@ -72,9 +77,8 @@ func troubleOf(pod *corev1.Pod) string {
 		if waiting == nil || waiting.Reason == "" || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing" {
 			continue
 		}
-		if waiting.Reason == "ErrImagePull" || waiting.Reason == "ImagePullBackOff" {
-			// The two alternate, with long texts that kubectl describe has as well.
-			return fmt.Sprintf("cannot pull image %s, see kubectl describe pod %s", container.Image, pod.Name)
+		if unusableImage(pod) == container {
+			return imageTrouble(pod, container)
 		}
 		if last := container.LastTerminationState.Terminated; last != nil {
 			return reasonAndMessage(waiting.Reason, fmt.Sprintf("exit code %d (%s) %s", last.ExitCode, last.Reason, lastLine(last.Message)))
@@ -84,12 +88,57 @@ func troubleOf(pod *corev1.Pod) string {
 	return ""
 }
 
-func reasonAndMessage(reason, message string) string {
-	message = strings.TrimSpace(message)
-	if len(message) > maxTroubleText {
-		message = strings.ToValidUTF8(message[:maxTroubleText], "") + "..."
+// unusableImage is the container whose image cannot be pulled, or has not the program that is to be started; nil if there is none such.
+func unusableImage(pod *corev1.Pod) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		container := &pod.Status.ContainerStatuses[i]
+		if waiting := container.State.Waiting; waiting != nil && slices.Contains(imageReasons, waiting.Reason) {
+			return container
+		}
+		// Started again and again, it waits for that under another reason.
+		if last := container.LastTerminationState.Terminated; container.State.Waiting != nil && last != nil && last.Reason == "StartError" {
+			return container
+		}
 	}
-	if message == "" {
+	return nil
+}
+
+// imageReasons are those of a kubelet that has no use for an image.
+var imageReasons = []string{
+	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RunContainerError",
+}
+
+// imageTrouble leaves out what the kubelet says: reasons alternate, and texts are long and of the container runtime's inside.
+func imageTrouble(pod *corev1.Pod, container *corev1.ContainerStatus) string {
+	what := "cannot be pulled"
+	if waiting := container.State.Waiting; waiting.Reason == "RunContainerError" || waiting.Reason == "CrashLoopBackOff" {
+		what = "has no program that can be started"
+	}
+	return fmt.Sprintf("image %s %s: set spec.image, or the operator's storeImage, to an image of the store (kubectl describe pod %s)",
+		container.Image, what, pod.Name)
+}
+
+// unschedulable is what the scheduler says of a pod for which it finds no node.
+func unschedulable(pod *corev1.Pod) string {
+	for i := range pod.Status.Conditions {
+		condition := &pod.Status.Conditions[i]
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse &&
+			condition.Reason == corev1.PodReasonUnschedulable {
+			return orElse(condition.Message, condition.Reason)
+		}
+	}
+	return ""
+}
+
+func orNothing(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}
+
+func reasonAndMessage(reason, message string) string {
+	if message = brief.Head(message, maxTroubleText); message == "" {
 		return reason
 	}
 	return reason + ": " + message
@@ -122,6 +171,7 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 			Hindrances: response.GetUpgrade().GetHindrances(),
 		},
 		Settings: settingsOf(response.GetSettings()),
+		IsNew:    isNewLeader(response.GetLeader()),
 	}
 	for _, member := range response.GetMembers() {
 		cluster.Members = append(cluster.Members, memberOf(member))
@@ -138,6 +188,8 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 			Objects:    count(loss.GetObjectCount()),
 			Bytes:      count(loss.GetLiveBytes()),
 			Missing:    loss.GetMissing(),
+			Uncounted:  loss.GetUncounted(),
+			Instance:   loss.GetInstance(),
 		}
 		for _, id := range loss.GetServerIds() {
 			seen.ServerIDs = append(seen.ServerIDs, admin.ServerID(id))
@@ -145,6 +197,11 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 		cluster.Losses = append(cluster.Losses, seen)
 	}
 	return cluster
+}
+
+// isNewLeader: it still waits for members. Not known of an older build.
+func isNewLeader(leader *adminv1.Leader) bool {
+	return leader != nil && leader.LeadingMs != nil && leader.PatienceMs != nil && leader.GetLeadingMs() < leader.GetPatienceMs()
 }
 
 func stateOf(kind adminv1.StateKind) v1alpha1.StateType {
@@ -167,6 +224,8 @@ func memberOf(member *adminv1.Member) planner.Member {
 		Instance:  member.GetInstance(),
 		Domain:    member.GetDomain(),
 		Serving:   true,
+		NotHeard:  member.GetContact() == adminv1.MemberContact_MEMBER_CONTACT_NOT_YET,
+		Dead:      member.GetContact() == adminv1.MemberContact_MEMBER_CONTACT_DEAD,
 	}
 	if draining := member.GetDraining(); draining != nil {
 		seen.Draining = &planner.Draining{
@@ -184,6 +243,7 @@ func memberOf(member *adminv1.Member) planner.Member {
 		seen.Segments += count(shard.GetSegments())
 		seen.SegmentsShort += count(shard.GetSegmentsShort())
 		seen.Serving = seen.Serving && shard.GetServing()
+		seen.IsFull = seen.IsFull || shard.GetLogRoom().GetFull() != nil
 		if copies := int32(min(shard.GetReplicas(), math.MaxInt32)); i == 0 || copies < seen.Copies {
 			seen.Copies = copies
 		}

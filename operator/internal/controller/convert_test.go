@@ -35,7 +35,15 @@ func TestProcessAndTrouble(t *testing.T) {
 		}}}, planner.ProcessAbsent, "Unschedulable: 0/3 nodes"},
 		{
 			"no image", waiting("ImagePullBackOff", strings.Repeat("long ", 100), nil), planner.ProcessAbsent,
-			"cannot pull image store:1, see kubectl describe pod p",
+			"image store:1 cannot be pulled: set spec.image, or the operator's storeImage, to an image of the store " +
+				"(kubectl describe pod p)",
+		},
+		{
+			"an image of something else", waiting("CrashLoopBackOff", "back-off 10s", &corev1.ContainerStateTerminated{
+				ExitCode: 128, Reason: "StartError", Message: "failed to create containerd task: runc create failed: exec: \"server\"",
+			}), planner.ProcessAbsent, "image store:1 has no program that can be started: set spec.image, or the " +
+				"operator's storeImage, to " +
+				"an image of the store (kubectl describe pod p)",
 		},
 		{"crash loop", waiting("CrashLoopBackOff", "back-off 10s", &corev1.ContainerStateTerminated{
 			ExitCode: 1, Reason: "Error", Message: "first\nerror: no memory\n",

@@ -19,7 +19,7 @@ import (
 func (r *Reconciler) fencer(store *v1alpha1.Store, fence *v1alpha1.FenceStatus) (fencing.Fencer, error) {
 	return fencing.For(
 		v1alpha1.FencingSpec{Type: fence.Type, RemediationTemplate: fence.RemediationTemplate},
-		fencing.Clients{Writer: r.Client, Live: r.Live, Owner: client.ObjectKeyFromObject(store)})
+		fencing.Clients{Writer: r.Client, Live: r.Live, Owner: client.ObjectKeyFromObject(store), UID: store.UID, Since: fence.Since})
 }
 
 // observeFences looks at the nodes that are on record as to be fenced: they may be nobody's any more.
@@ -36,7 +36,7 @@ func (r *Reconciler) observeFences(ctx context.Context, v *visit) {
 }
 
 func (r *Reconciler) observeFence(ctx context.Context, v *visit, fence *v1alpha1.FenceStatus) error {
-	if err := r.readNode(ctx, v, fence.Node); err != nil {
+	if err := errors.Join(r.readNode(ctx, v, fence.Node), r.readSilence(ctx, v, fence.Node)); err != nil {
 		return err
 	}
 	fencer, err := r.fencer(v.observed.Store, fence)

@@ -74,6 +74,7 @@ func newHarness(t *testing.T, objects ...client.Object) *harness {
 			ImagePullPolicy: corev1.PullIfNotPresent,
 			Masters:         v1alpha1.MastersSpec{Replicas: 2, Memory: resource.MustParse("1Gi"), Cores: 1},
 			Placement:       v1alpha1.PlacementSpec{FailureDomain: "kubernetes.io/hostname"},
+			Replication:     v1alpha1.ReplicationSpec{Factor: new(int32(0))},
 		},
 	}
 	h.client = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -23,6 +24,14 @@ var (
 		Name: "rcbox_store_masters",
 		Help: "Masters of a Store by what they are: desired, ready, outdated.",
 	}, []string{"namespace", "name", "state"})
+	stoppedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_stopped",
+		Help: "1 while a Store serves nothing because somebody asked for that: it is hibernated, or being deleted; else 0.",
+	}, []string{"namespace", "name"})
+	leadingGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "rcbox_store_leading",
+		Help: "1 while a coordinator that leads the Store answers the operator, else 0; absent while the Store is stopped or not formed.",
+	}, []string{"namespace", "name"})
 	lossesGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "rcbox_store_losses",
 		Help: "How many times a Store has lost data.",
@@ -57,7 +66,7 @@ var (
 	}, []string{"namespace", "name", "pool", "state"})
 	refusalsGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "rcbox_store_refused_pods",
-		Help: "Masters' pods that kubelets did not admit, one after the other, of members that have none that was.",
+		Help: "Consecutive pods of masters that their kubelets rejected; 0 again when one is admitted.",
 	}, []string{"namespace", "name"})
 	stepsCounter = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rcbox_operator_steps_total",
@@ -66,8 +75,8 @@ var (
 )
 
 func init() { //nolint:gochecknoinits // controller-runtime's registry is global
-	metrics.Registry.MustRegister(conditionGauge, mastersGauge, lossesGauge, shortGauge, recoveriesGauge, expectedGauge, targetGauge,
-		drillGauge, drillEndGauge, addressesGauge, refusalsGauge, stepsCounter)
+	metrics.Registry.MustRegister(conditionGauge, mastersGauge, stoppedGauge, leadingGauge, lossesGauge, shortGauge, recoveriesGauge,
+		expectedGauge, targetGauge, drillGauge, drillEndGauge, addressesGauge, refusalsGauge, stepsCounter)
 }
 
 func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
@@ -81,6 +90,7 @@ func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
 			conditionGauge.WithLabelValues(store.Namespace, store.Name, condition.Type, value).Set(is)
 		}
 	}
+	observeLeader(store, next)
 	mastersGauge.WithLabelValues(store.Namespace, store.Name, "desired").Set(float64(store.Spec.Masters.Replicas))
 	mastersGauge.WithLabelValues(store.Namespace, store.Name, "ready").Set(float64(next.Masters.Ready))
 	mastersGauge.WithLabelValues(store.Namespace, store.Name, "outdated").Set(float64(next.Masters.Outdated))
@@ -98,6 +108,24 @@ func observeMetrics(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
 	for i := range next.Drills {
 		observeDrill(store, &next.Drills[i])
 	}
+}
+
+// observeLeader: a Store that is stopped on purpose has no leader, and one that is new has had none yet.
+func observeLeader(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
+	stopped, leading := 0.0, 0.0
+	if available := meta.FindStatusCondition(next.Conditions, v1alpha1.ConditionAvailable); available != nil &&
+		(available.Reason == v1alpha1.ReasonHibernated || available.Reason == v1alpha1.ReasonDeleting) {
+		stopped = 1
+	}
+	stoppedGauge.WithLabelValues(store.Namespace, store.Name).Set(stopped)
+	if stopped == 1 || next.FormedAt == nil {
+		leadingGauge.DeleteLabelValues(store.Namespace, store.Name)
+		return
+	}
+	if next.Coordinator.Ready {
+		leading = 1
+	}
+	leadingGauge.WithLabelValues(store.Namespace, store.Name).Set(leading)
 }
 
 // observeDrill in the order in which they were: the last one of a kind counts.
@@ -156,7 +184,7 @@ func observeNetwork(store *v1alpha1.Store, next *v1alpha1.StoreStatus) {
 		}
 		for state, value := range map[string]float64{
 			"all": float64(pool.Size), "free": float64(pool.Free), "quarantined": float64(quarantined),
-			"spare": float64(planner.SpareAddresses(&store.Spec)),
+			"spare": float64(planner.SpareAddresses(store)),
 		} {
 			addressesGauge.WithLabelValues(store.Namespace, store.Name, pool.Range, state).Set(value)
 		}
@@ -168,6 +196,8 @@ func forget(key types.NamespacedName) {
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
 	conditionGauge.DeletePartialMatch(labels)
 	mastersGauge.DeletePartialMatch(labels)
+	stoppedGauge.DeletePartialMatch(labels)
+	leadingGauge.DeletePartialMatch(labels)
 	lossesGauge.DeletePartialMatch(labels)
 	shortGauge.DeletePartialMatch(labels)
 	recoveriesGauge.DeletePartialMatch(labels)

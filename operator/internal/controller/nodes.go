@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/nodelease"
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
@@ -39,8 +41,9 @@ type nodeCache struct {
 }
 
 type readNode struct {
-	node planner.Node
-	at   time.Time
+	node   planner.Node
+	labels map[string]string
+	at     time.Time
 }
 
 func (c *nodeCache) get(name string) (readNode, bool) {
@@ -78,7 +81,7 @@ func (c *nodeCache) areHidden() bool {
 func (r *Reconciler) observeMemberNodes(ctx context.Context, v *visit) {
 	o := &v.observed
 	o.Nodes = map[string]planner.Node{}
-	if o.Store.Spec.Replication.Factor == 0 && !o.Store.Spec.HasPorts() {
+	if o.Store.Copies() == 0 && !o.Store.Spec.HasPorts() {
 		return
 	}
 	lastRead := map[string]time.Time{}
@@ -119,7 +122,28 @@ func (r *Reconciler) readNode(ctx context.Context, v *visit, name string) error 
 		return fmt.Errorf("read node %s: %w", name, err)
 	}
 	seen := nodeOf(node, apierrors.IsNotFound(err))
-	r.nodes.put(name, readNode{node: seen, at: v.observed.Now})
+	r.nodes.put(name, readNode{node: seen, labels: node.Labels, at: v.observed.Now})
+	v.observed.Nodes[name] = seen
+	return nil
+}
+
+// readSilence finds out since when a node is silent that Kubernetes says is ready. Where the operator has no right to read the node's
+// Lease, and where there is none, that is not known: then the node has to be not ready.
+func (r *Reconciler) readSilence(ctx context.Context, v *visit, name string) error {
+	seen, found := v.observed.Nodes[name]
+	if !found || !seen.Ready || v.observed.Store.Spec.Recovery.Fencing.Type != v1alpha1.FencingBMC {
+		return nil
+	}
+	lease := &coordinationv1.Lease{}
+	err := r.Live.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: name}, lease)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		delete(v.observed.Nodes, name) // nothing is done about it while it is not known how it is
+		return fmt.Errorf("read the Lease of node %s: %w", name, err)
+	}
+	seen.SilentFrom = nodelease.SilentFrom(lease)
 	v.observed.Nodes[name] = seen
 	return nil
 }
@@ -128,7 +152,7 @@ func (r *Reconciler) readNode(ctx context.Context, v *visit, name string) error 
 // are drained. Where the operator may read neither (it has rights in some namespaces only), members do not move by themselves.
 func (r *Reconciler) observeDisplaced(ctx context.Context, v *visit) {
 	o := &v.observed
-	if o.Cluster == nil || o.Store.Spec.Replication.Factor == 0 {
+	if o.Cluster == nil || o.Store.Copies() == 0 {
 		return
 	}
 	read := map[string]bool{}
@@ -137,6 +161,10 @@ func (r *Reconciler) observeDisplaced(ctx context.Context, v *visit) {
 			return
 		}
 		if err := r.observeHome(ctx, v, displaced, read); err != nil {
+			if claim, found := o.Claims[displaced.Claim]; found && claim.TiedTo == "" {
+				claim.IsHomeUnknown = true
+				o.Claims[displaced.Claim] = claim
+			}
 			log.FromContext(ctx).Info("it is not known whether a node is lost", "member", displaced.Member, "error", err.Error())
 		}
 	}
@@ -160,7 +188,7 @@ func (r *Reconciler) observeHome(ctx context.Context, v *visit, displaced planne
 		}
 		read[name] = true
 		delete(v.observed.Nodes, name) // what was known of it does not count if it cannot be read now
-		if err := r.readNode(ctx, v, name); err != nil {
+		if err := errors.Join(r.readNode(ctx, v, name), r.readSilence(ctx, v, name)); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,7 +28,6 @@ import (
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
 	rbacac "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -44,11 +44,15 @@ type visit struct {
 	observed planner.Observed
 	// coordinator that answered; nil when none did.
 	coordinator admin.Client
-	fixed       []fixedObject
+	// recorded is the status that the API server has.
+	recorded *v1alpha1.StoreStatus
+	fixed    []fixedObject
 	// fresh is set once it was found that the Store had not changed since it was observed.
 	fresh bool
 	// ungates are the pods that may be ungated, by a look without the cache; nil before it.
 	ungates map[planner.UngatePod]bool
+	// namespaceEnds is set once the API server has refused to make something for that.
+	namespaceEnds bool
 	// gone is set once the finalizer was removed.
 	gone bool
 }
@@ -70,19 +74,21 @@ type fixedObject struct {
 }
 
 func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit, error) {
-	v := &visit{observed: planner.Observed{Now: r.Now(), Store: store, DefaultImage: r.DefaultImage}}
+	v := &visit{observed: planner.Observed{Now: r.Now(), Store: store, DefaultImage: r.DefaultImage, Allowed: r.Allowed}}
 	if err := observePods(ctx, r.Client, v); err != nil {
 		return nil, err
 	}
 	if err := observeClaims(ctx, r.Client, v); err != nil {
 		return nil, err
 	}
+	v.decideCopies()
 	if err := r.observeForeign(ctx, v); err != nil {
 		return nil, err
 	}
 	if store.DeletionTimestamp != nil {
 		return v, r.observeState(ctx, v)
 	}
+	r.observeClasses(ctx, v)
 	r.observeDomains(ctx, v)
 	r.observeMemberNodes(ctx, v)
 	if err := r.observeFixed(ctx, v); err != nil {
@@ -93,6 +99,15 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 	r.observeFences(ctx, v)
 	r.observeTurn(ctx, v)
 	return v, nil
+}
+
+// decideCopies has the whole visit go by the number of copies that the status is to have.
+func (v *visit) decideCopies() {
+	store := v.observed.Store
+	v.recorded = store.Status.DeepCopy()
+	decided := planner.DecideCopies(&v.observed)
+	v.observed.CopiesUnrecorded = planner.CopiesUnrecorded(store, decided)
+	store.Status.Replication.Decided = decided
 }
 
 func observePods(ctx context.Context, reader client.Reader, v *visit) error {
@@ -122,33 +137,23 @@ func observeClaims(ctx context.Context, reader client.Reader, v *visit) error {
 	v.observed.Claims = map[string]planner.Claim{}
 	for i := range claims.Items {
 		claim := &claims.Items[i]
+		waits := claim.Status.Phase != corev1.ClaimBound && claim.Spec.VolumeName == ""
 		v.observed.Claims[claim.Name] = planner.Claim{
 			Name: claim.Name, Terminating: claim.DeletionTimestamp != nil, Node: claim.Annotations[annotationSelectedNode],
 			AskedFor: claim.Spec.Resources.Requests[corev1.ResourceStorage], Size: claim.Status.Capacity[corev1.ResourceStorage],
+			HasNoClass: waits && orNothing(claim.Spec.StorageClassName) == "",
 			GrowsWithPod: slices.ContainsFunc(claim.Status.Conditions, func(condition corev1.PersistentVolumeClaimCondition) bool {
 				return condition.Type == corev1.PersistentVolumeClaimFileSystemResizePending && condition.Status == corev1.ConditionTrue
 			}),
 		}
+		if waits {
+			seen := v.observed.Claims[claim.Name]
+			seen.Class = orNothing(claim.Spec.StorageClassName)
+			seen.TouchedAt, _ = time.Parse(time.RFC3339, claim.Annotations[v1alpha1.AnnotationTouched]) // else it never was
+			v.observed.Claims[claim.Name] = seen
+		}
 	}
 	return nil
-}
-
-// observeDomains reads the nodes of pods that have yet to be told their failure domain, once in a pod's life. Where the
-// operator may not read nodes (it has rights in some namespaces only), masters do without.
-func (r *Reconciler) observeDomains(ctx context.Context, v *visit) {
-	v.observed.Domains = map[string]string{}
-	for i := range v.observed.Pods {
-		pod := &v.observed.Pods[i]
-		if pod.Node == "" || pod.DomainKnown || !pod.Inputs.NeedsDomain() {
-			continue
-		}
-		node := &corev1.Node{}
-		if err := r.Live.Get(ctx, client.ObjectKey{Name: pod.Node}, node); err != nil {
-			log.FromContext(ctx).Info("a failure domain is not known", "pod", pod.Name, "node", pod.Node, "error", err.Error())
-			continue
-		}
-		v.observed.Domains[pod.Node] = node.Labels[pod.Inputs.FailureDomain]
-	}
 }
 
 // askCoordinator leaves Cluster empty when there is no answer: that is a state of the Store, not a failure of the visit. Of several
@@ -156,7 +161,7 @@ func (r *Reconciler) observeDomains(ctx context.Context, v *visit) {
 func (r *Reconciler) askCoordinator(ctx context.Context, v *visit) {
 	o := &v.observed
 	o.ClusterError = "the coordinator does not run"
-	for i, pod := range planner.Coordinators(o.Pods) {
+	for i, pod := range planner.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod) {
 		coordinator, response, err := r.ask(ctx, pod)
 		if err != nil {
 			// What the likeliest leader says tells most.
@@ -212,7 +217,7 @@ func (r *Reconciler) observeFixed(ctx context.Context, v *visit) error {
 			return err
 		}
 	}
-	budget := resources.DisruptionBudget(store, store.Spec.MovesFromDrained() && !r.nodes.areHidden())
+	budget := resources.DisruptionBudget(store, store.MovesFromDrained() && !r.nodes.areHidden())
 	return compare(ctx, r, v, "PodDisruptionBudget", *budget.Name, &policyv1.PodDisruptionBudget{}, budget,
 		policyac.ExtractPodDisruptionBudget)
 }
@@ -324,6 +329,8 @@ func podOf(pod *corev1.Pod) planner.Pod {
 		Domain:          domain,
 		DomainKnown:     domainKnown,
 		Trouble:         troubleOf(pod),
+		Unschedulable:   unschedulable(pod),
+		ImageUnusable:   unusableImage(pod) != nil,
 		CrashedAt:       crashedAt(pod),
 		Recalled:        pod.Annotations[v1alpha1.AnnotationRecalled],
 	}

@@ -29,6 +29,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/ownership"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
@@ -60,9 +61,19 @@ type Reconciler struct {
 	Now func() time.Time
 	// DefaultImage is what a Store gets that names none.
 	DefaultImage string
+	// Allowed is what Stores may have beyond an ordinary pod.
+	Allowed planner.Allowed
 	// Namespace is the operator's own, from which it may reach the coordinators' admin ports.
 	Namespace string
+	// Ownership says whose the Stores of a namespace are; nil: all are this operator's.
+	Ownership *ownership.Leases
 
+	// NoteLooks is how often it is written down that a Store was looked at; 0: never. Holder is who has.
+	NoteLooks time.Duration
+	Holder    string
+
+	// looks that were written down.
+	looks lookBook
 	// nodes that were read lately.
 	nodes nodeCache
 	// plan, if it is set, is asked in place of planner.Make: the simulation has time pass there, and plants bugs.
@@ -75,6 +86,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes,verbs=get
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
@@ -122,18 +134,32 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, store); err != nil {
 		if apierrors.IsNotFound(err) {
 			forget(request.NamespacedName)
+			r.looks.forget(request.NamespacedName)
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("read the Store: %w", err)
+	}
+	owned, err := r.Ownership.Look(ctx, store.Namespace)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("find out which operator manages the Store: %w", err)
+	}
+	if !owned.Mine {
+		forget(request.NamespacedName) // the other operator has its metrics
+		return ctrl.Result{RequeueAfter: ownership.Renewal}, nil
 	}
 	visit, err := r.observe(ctx, store)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	defer visit.close()
+	visit.observed.OtherOperator = owned.Waiting
 
 	plan := r.makePlan(visit.observed)
 	outcome, applyErr := r.apply(ctx, visit, plan.Steps)
+	if visit.namespaceEnds {
+		_, err := r.apply(ctx, visit, planner.MakeForEnd(visit.observed))
+		applyErr = errors.Join(applyErr, err)
+	}
 	next := status.Compute(visit.observed, plan, outcome)
 	if err := r.writeStatus(ctx, visit, next); err != nil {
 		if apierrors.IsConflict(err) || errors.Is(applyErr, errStale) {
@@ -143,6 +169,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if errors.Is(applyErr, errStale) {
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
+	}
+	if err := r.noteLook(ctx, store, visit.observed.Now); err != nil {
+		return ctrl.Result{}, errors.Join(applyErr, err)
 	}
 	if applyErr != nil {
 		return ctrl.Result{}, applyErr // again after a pause that grows
@@ -165,7 +194,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, visit *visit, next v1alpha
 		return nil
 	}
 	observeMetrics(store, &next)
-	if equality.Semantic.DeepEqual(store.Status, next) {
+	if equality.Semantic.DeepEqual(*visit.recorded, next) {
 		return nil
 	}
 	changed := store.DeepCopy()

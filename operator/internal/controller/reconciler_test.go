@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -205,6 +206,9 @@ func TestScaleInWithoutCoordinator(t *testing.T) {
 	h.change(func(s *v1alpha1.Store) { s.Spec.Masters.Replicas = 1 })
 	h.mustVisit()
 	h.want(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonWaiting)
+	h.want(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonServing) // it may be back in a moment
+	h.now = h.now.Add(10 * time.Second)
+	h.mustVisit()
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown)
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonCoordinatorDown)
 	if h.pods()["box-master-1"] == nil {
@@ -240,7 +244,7 @@ func TestDeletedMasterComesBackAndItsLossIsTold(t *testing.T) {
 	h.want(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.ReasonServing)
 	got := h.want(v1alpha1.ConditionDataSafe, metav1.ConditionFalse, v1alpha1.ReasonDataLost)
 	want := "loss 1, seen 2026-01-01 00:00:35 UTC: the process of box-master-0 ended and took 100 objects (5000 bytes in 3 tablets) " +
-		"with it, of 2 tables a, b. When you have taken note: " +
+		"with it, of 2 tables a, b. To acknowledge the loss: " +
 		"kubectl annotate --overwrite -n default store/box rcbox.dev/acknowledged-losses=1"
 	if got != want {
 		t.Errorf("message is\n%q, not\n%q", got, want)
@@ -326,7 +330,7 @@ func TestRestartIsLeftToTheUser(t *testing.T) {
 	}
 	got := h.want(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRestartPending)
 	pod := pods["box-master-0"].Name
-	want := "outdated pods: " + pod + " (memory: 1Gi -> 2Gi); restarting one loses what it holds, so it is yours to delete it: " +
+	want := "outdated pods: " + pod + " (memory: 1Gi -> 2Gi); restarting a master loses its data. Delete it yourself: " +
 		"kubectl delete pod -n " + h.store().Namespace + " " + pod
 	if got != want {
 		t.Errorf("message is\n%q, not\n%q", got, want)

@@ -33,6 +33,31 @@ func settingsOf(settings *adminv1.Settings) *planner.Settings {
 	}
 }
 
+// settingsRequest says which version of the spec asks for the settings, and, where these have fewer copies than are in force, that this
+// is meant: the coordinator refuses it otherwise.
+func settingsRequest(store *v1alpha1.Store, cluster *planner.Cluster, wanted planner.Settings) *adminv1.SetSettingsRequest {
+	request := &adminv1.SetSettingsRequest{
+		Settings: adminSettings(wanted),
+		AskedBy:  &adminv1.SpecVersion{Uid: string(store.UID), Generation: store.Generation},
+	}
+	if wanted.Replicas == nil {
+		return request // those in force stay
+	}
+	var started int32
+	for _, member := range cluster.Members {
+		started = max(started, member.Copies)
+	}
+	inForce, least := &started, (*int32)(nil)
+	if have := cluster.Settings; have != nil && have.Replicas != nil {
+		inForce, least = have.Replicas, have.Min
+	}
+	isFewer := *wanted.Replicas < *inForce || least != nil && wanted.Min != nil && *wanted.Min < *least
+	if isFewer {
+		request.FewerCopies = &adminv1.FewerCopies{ExpectedReplicas: uint32(max(*inForce, 0))}
+	}
+	return request
+}
+
 // adminSettings is the reverse of settingsOf.
 func adminSettings(settings planner.Settings) *adminv1.Settings {
 	asked := &adminv1.Settings{

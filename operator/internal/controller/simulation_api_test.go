@@ -47,7 +47,7 @@ func keyOf(object client.Object) objectKey {
 // simulated says whether a kind is this API's, and not the fake client's.
 func simulated(object runtime.Object) bool {
 	switch object.(type) {
-	case *v1alpha1.Store, *corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.Node, *corev1.PersistentVolume,
+	case *v1alpha1.Store, *v1alpha1.NodeFence, *corev1.Pod, *corev1.PersistentVolumeClaim, *corev1.Node, *corev1.PersistentVolume,
 		*corev1.PodList, *corev1.PersistentVolumeClaimList:
 		return true
 	default:
@@ -365,6 +365,10 @@ func (a *simulatedAPI) tellToEnd(object client.Object) {
 	if object.GetDeletionTimestamp() != nil {
 		return
 	}
+	if _, isFence := object.(*v1alpha1.NodeFence); isFence {
+		delete(a.objects, keyOf(object))
+		return
+	}
 	if pod, isPod := object.(*corev1.Pod); isPod && pod.Spec.NodeName == "" && len(pod.Finalizers) == 0 {
 		delete(a.objects, keyOf(object))
 		return
@@ -414,6 +418,14 @@ type liveReader struct {
 }
 
 func (l liveReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if lease, isLease := into.(*coordinationv1.Lease); isLease && key.Namespace == corev1.NamespaceNodeLease {
+		const oneIn = 7
+		if l.s.faults.read > 0 && l.s.now.Second()%oneIn == 0 {
+			return apierrors.NewTimeoutError("read the Lease of "+key.Name, 1)
+		}
+		*lease = *l.s.leaseOf(key.Name)
+		return nil
+	}
 	l.s.maybeKilled("read " + key.Name)
 	if l.s.chance(l.s.faults.read) {
 		return apierrors.NewTimeoutError("read "+key.Name, 1)

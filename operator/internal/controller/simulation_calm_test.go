@@ -21,7 +21,12 @@ func (s *simulation) calm() {
 	for node := range s.dead {
 		s.reviveNode(node)
 	}
-	s.change(func(spec *v1alpha1.StoreSpec) { spec.Paused, spec.Hibernated = false, false })
+	s.change(func(spec *v1alpha1.StoreSpec) {
+		spec.Paused, spec.Hibernated = false, false
+		if spec.Recovery.RescheduleAfter == never {
+			spec.Recovery.RescheduleAfter = "10s" // a node that is drained may be what a member waits for
+		}
+	})
 	s.dropTables() // so that nothing that was made from an older spec has to stay
 	if !s.isReplicated() && s.store().Spec.Coordinator.Replicas == 1 {
 		s.endOutdatedCoordinator()

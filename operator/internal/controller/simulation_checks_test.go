@@ -19,6 +19,7 @@ func (s *simulation) noteRecorded() {
 	if status.HibernatedSince != nil {
 		s.counts[isAsleep]++
 	}
+	s.checkSight()
 	note := func(member string, number int64) { s.recorded[member] = max(s.recorded[member], number) }
 	for i := range status.Masters.Members {
 		note(status.Masters.Members[i].Name, status.Masters.Members[i].PodNumber)
@@ -42,6 +43,7 @@ func (s *simulation) checkCreate(object client.Object) {
 	if err != nil || number <= s.recorded[memberName(pod)] {
 		s.violate("%s is number %d of its member, and %d is on record", pod.Name, number, s.recorded[memberName(pod)])
 	}
+	s.checkCopies(pod)
 	for _, other := range s.pods() {
 		if memberName(other) == memberName(pod) && other.DeletionTimestamp == nil && other.Status.Phase != corev1.PodFailed {
 			s.violate("%s gets a second pod beside %s", memberName(pod), other.Name)
@@ -49,6 +51,22 @@ func (s *simulation) checkCreate(object client.Object) {
 	}
 	if name := claimOf(pod); name != "" && s.api.objects[objectKey{kindOf[*corev1.PersistentVolumeClaim](), name}] == nil {
 		s.violate("%s is made without its claim %s", pod.Name, name)
+	}
+}
+
+// checkCopies: a master's pod is made with as many copies as were on record when it was planned; and that does not change while the spec
+// says nothing.
+func (s *simulation) checkCopies(pod *corev1.Pod) {
+	inputs, err := resources.DecodeInputs(pod.Annotations[v1alpha1.AnnotationMadeFrom])
+	if err != nil || inputs.Memory == nil || s.store().Spec.Replication.Factor != nil {
+		return
+	}
+	copies := int32(0)
+	if inputs.Replication != nil {
+		copies = inputs.Replication.Factor
+	}
+	if decided := s.store().Status.Replication.Decided; decided == nil || decided.Factor != copies {
+		s.violate("%s is made with %d copies, and on record is %+v", pod.Name, copies, decided)
 	}
 }
 
@@ -78,13 +96,14 @@ func (s *simulation) checkMove(claim *corev1.PersistentVolumeClaim) {
 		s.violate("%s gets the claim %s, and its node %s is neither lost nor drained", name, claim.Name, node)
 	}
 	member := s.cluster.members[name]
+	s.checkProof(name, node)
 	if s.enlisted(name) != nil || member != nil && s.owned(name) > 0 {
 		s.violate("%s gets the claim %s, and runs, or holds what nobody else does", name, claim.Name)
 	}
 	if member == nil && s.isLeft(node) {
 		return // the coordinator has let it go: nobody needs what it had
 	}
-	if lost := s.lostNodes(); lost > int(s.store().Spec.Replication.Factor) {
+	if lost := s.lostNodes(); lost > int(s.store().Copies()) {
 		s.violate("%s gets the claim %s, and %d nodes are lost", name, claim.Name, lost)
 	}
 	isRecorded := func(m v1alpha1.MemberStatus) bool {
@@ -113,6 +132,8 @@ func (s *simulation) checkDelete(by *simulatedOperator, object client.Object) {
 		return
 	}
 	switch object := object.(type) {
+	case *v1alpha1.NodeFence:
+		s.checkRelease(object)
 	case *corev1.PersistentVolumeClaim:
 		s.checkDrop(object)
 	case *corev1.Pod:

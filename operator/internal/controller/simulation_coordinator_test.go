@@ -75,6 +75,7 @@ func (s *simulation) elect() {
 		if !isMaster(pod) && s.runs(pod) {
 			s.cluster.leader = pod.UID
 			s.cluster.term++
+			s.hears()
 			return
 		}
 	}
@@ -200,6 +201,11 @@ func (c *coordinatorOf) Status(context.Context) (*adminv1.GetClusterStatusRespon
 		ClusterId: 1, BuildVersion: "simulated", StateKind: adminv1.StateKind_STATE_KIND_KUBERNETES,
 		Leader: &adminv1.Leader{Term: s.cluster.term}, Settings: s.cluster.settings,
 	}
+	if s.sight != nil {
+		patience := uint64(leaderPatience.Milliseconds())
+		leading := uint64(s.now.Sub(s.sight.tookOver).Milliseconds())
+		response.Leader.LeadingMs, response.Leader.PatienceMs = &leading, &patience
+	}
 	if s.store().Spec.Coordinator.State.Type == v1alpha1.StateVolume {
 		response.StateKind = adminv1.StateKind_STATE_KIND_FILE
 	}
@@ -224,11 +230,19 @@ func (s *simulation) report(name string, id uint64) *adminv1.Member {
 		Name: name, Instance: member.instance, State: adminv1.MemberState_MEMBER_STATE_UNREACHABLE,
 		Shards: []*adminv1.Shard{{
 			ServerId: id, Connected: isUp, Serving: true, TabletCount: s.owned(name), LogCapacityBytes: 1 << 30,
-			Replicas: uint32(s.store().Spec.Replication.Factor), Segments: 10, SegmentsShort: s.cluster.short,
+			Replicas: s.copiesOf(s.enlisted(name)), Segments: 10, SegmentsShort: s.cluster.short,
 		}},
 	}
-	if isUp {
+	switch {
+	case isUp:
 		reported.State = adminv1.MemberState_MEMBER_STATE_UP
+	case member.isDead:
+		reported.Contact = adminv1.MemberContact_MEMBER_CONTACT_DEAD
+	}
+	if s.isUnheard(name) { // it is known from the state only
+		reported.State, reported.Contact = adminv1.MemberState_MEMBER_STATE_UNREACHABLE, adminv1.MemberContact_MEMBER_CONTACT_NOT_YET
+		shard := reported.GetShards()[0]
+		shard.Connected, shard.Serving, shard.LogCapacityBytes, shard.Segments, shard.SegmentsShort = false, false, 0, 0, 0
 	}
 	if member.draining {
 		reported.Draining = &adminv1.Draining{Drained: s.isDrained(member), Tablets: member.tablets, Copies: member.copies}

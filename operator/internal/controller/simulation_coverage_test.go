@@ -38,6 +38,7 @@ var hasToHappen = []string{
 	"PodCreated", "PodDeleted", "ClaimCreated", "MemberRestarted", "MemberRetired", "MemberMoved", "VolumeDropped", "MemberDraining",
 	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled", "SettingsChanged", "ClaimGrown",
 	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isLullBeforePod, isAsleep, isWorstMoment,
+	isMoreCopies, isProvedOff, isProvedEarly, isSwitchedOn,
 }
 
 // What happens to operators.
@@ -51,7 +52,11 @@ const (
 	isLullBeforePod  = "an operator stands still before it makes a pod"
 	isLatePod        = "its pod comes too late"
 	isAsleep         = "a Store is asleep"
+	isMoreCopies     = "the number of copies is raised"
 	isWorstMoment    = "a master ends right before what cannot be taken back"
+	isAnotherLeader  = "another coordinator leads"
+	isReplaced       = "a master's pod is replaced"
+	isHesitation     = "the scheduler finds no node for a second"
 )
 
 func (c *coverage) check(t *testing.T, seeds uint64) {

@@ -120,7 +120,7 @@ type blow struct {
 var blows = []blow{
 	{3, func(s *simulation) {
 		s.change(func(spec *v1alpha1.StoreSpec) {
-			spec.Masters.Replicas = max(2, spec.Replication.Factor+1) + s.random.Int32N(3)
+			spec.Masters.Replicas = max(2, s.store().Copies()+1) + s.random.Int32N(3)
 		})
 	}},
 	{2, func(s *simulation) {
@@ -170,6 +170,7 @@ var rareBlows = []blow{
 	{4, onPod((*simulation).breakNodeOf)},
 	{2, (*simulation).changeSettings},
 	{1, (*simulation).growStorage},
+	{2, (*simulation).moreCopies},
 }
 
 // onPod is a blow to any pod.

@@ -151,7 +151,7 @@ func (s *simulation) checkFence(name string) {
 			fenced++
 		}
 	}
-	if fenced >= int(s.store().Spec.Replication.Factor) {
+	if fenced >= int(s.store().Copies()) {
 		s.violate("%s is fenced beside %d others", name, fenced)
 	}
 	for _, pod := range s.pods() {
@@ -173,8 +173,11 @@ func (s *simulation) checkIsolation(nodes string) {
 	if len(others) > 0 {
 		s.violate("%s is isolated beside %v", name, others)
 	}
+	claims := s.presentClaims()
 	for _, pod := range s.pods() {
-		if isMaster(pod) && pod.Spec.NodeName != name && s.enlisted(memberName(pod)) == nil && pod.DeletionTimestamp == nil {
+		claim := claims[memberName(pod)]
+		isThere := pod.Spec.NodeName == name || claim != nil && claim.Annotations[annotationSelectedNode] == name // or waits for it
+		if isMaster(pod) && !isThere && s.enlisted(memberName(pod)) == nil && pod.DeletionTimestamp == nil {
 			s.violate("%s is isolated, and %s elsewhere is not up either", name, memberName(pod))
 		}
 	}
@@ -186,6 +189,9 @@ func (s *simulation) leftovers() string {
 		if nodeOf(node, false).OutOfService || node.Annotations[v1alpha1.AnnotationFencedBy] != "" {
 			return node.Name + " is still fenced"
 		}
+	}
+	for _, fence := range all[*v1alpha1.NodeFence](s.api.objects) {
+		return fence.Name + " is still there"
 	}
 	return ""
 }

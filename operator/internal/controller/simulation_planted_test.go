@@ -32,6 +32,8 @@ type plantedBug struct {
 	blows []blow
 	// takesSettings: so does the simulated build.
 	takesSettings bool
+	// decides: the spec says nothing of copies, where there are as many as by default.
+	decides bool
 	// reported is a part of the violation by which it is seen, within so many seeds from 0 on.
 	reported string
 	within   uint64
@@ -70,17 +72,17 @@ var plantedBugs = []plantedBug{
 	{
 		name: "a process is restarted that is not on record as the next one", plan: restartsOutOfTurn,
 		faults:   func(f *faults) { f.lull = 0.9 },
-		reported: "was by an operator and is not back", within: 40, seenBy: 6,
+		reported: "was by an operator and is not back", within: 40, seenBy: 13,
 	},
 	{
 		name: "a process is restarted without a second look", plan: withoutSecondLook(planner.Make),
 		faults:   func(f *faults) { f.worst = 1 },
-		reported: "is ended while", within: 40, seenBy: 2,
+		reported: "is ended while", within: 40, seenBy: 12,
 	},
 	{
 		name: "a claim is deleted without a second look", plan: withoutSecondLook(planner.Make),
 		faults:   func(f *faults) { f.worst = 1 },
-		reported: "is deleted, and may be needed", within: 40, seenBy: 16,
+		reported: "is deleted, and may be needed", within: 40, seenBy: 17,
 	},
 	{
 		name: "a former claim is deleted while copies are missing", plan: dropsEarly,
@@ -93,6 +95,25 @@ var plantedBugs = []plantedBug{
 		},
 		blows:    []blow{{4, onPod((*simulation).killNodeOf)}},
 		reported: "that is not on record", within: 40,
+	},
+	{
+		name: "power that was asked for counts as taken away", plan: trustsTheRequest, spec: byPower,
+		blows:    []blow{{4, onPod((*simulation).killNodeOf)}},
+		reported: "was not proved to be off", within: 40,
+	},
+	{
+		name: "a silent kubelet counts as a machine that is off", plan: trustsSilence, spec: byPower,
+		blows:    []blow{{4, onPod((*simulation).killNodeOf)}},
+		reported: "was not proved to be off", within: 40,
+	},
+	{
+		name: "a node is fenced by the coordinator's verdict, whatever its kubelet says", plan: fencesByVerdict, spec: byPower,
+		reported: "is fenced, and answers", within: 40,
+	},
+	{
+		name: "power is given back before the member has moved", plan: releasesAtOnce, spec: byPower,
+		blows:    []blow{{4, onPod((*simulation).killNodeOf)}},
+		reported: "may be switched on", within: 40,
 	},
 	{
 		name: "a node is isolated by itself while others have failed, too", plan: isolatesAtOnce,
@@ -110,9 +131,22 @@ var plantedBugs = []plantedBug{
 		reported: "the Store was woken up", within: 40,
 	},
 	{
+		name: "the number of copies follows the number of masters", plan: decidesAnew, decides: true,
+		reported: "copies, and on record is", within: 40,
+	},
+	{
+		name: "a pod is made before the number of copies is on record", plan: decidesUnrecorded, decides: true,
+		reported: "copies, and on record is", within: 40,
+	},
+	{
 		name: "settings are not changed", plan: without[planner.SetSettings], takesSettings: true,
 		blows:    []blow{{4, (*simulation).changeSettings}},
 		reported: "said to be as specified: pollMicros", within: 40,
+	},
+	{
+		name: "the number of copies is left out while a member is away", plan: forgetsCopies, takesSettings: true,
+		blows:    []blow{{8, (*simulation).moreCopies}},
+		reported: "lower the number of copies", within: 40, seenBy: 6,
 	},
 	{
 		name: "volumes do not grow", plan: without[planner.GrowClaim],
@@ -199,7 +233,7 @@ func movesUnrecorded(o planner.Observed) planner.Plan {
 }
 
 func movesWhereTooMuchIsLost(o planner.Observed) planner.Plan {
-	return withStepsOf[planner.MoveMember](o, func(store *v1alpha1.Store) { store.Spec.Replication.Factor = 9 })
+	return withStepsOf[planner.MoveMember](o, func(store *v1alpha1.Store) { store.Spec.Replication.Factor = new(int32(9)) })
 }
 
 func restartsAll(o planner.Observed) planner.Plan {
@@ -266,6 +300,20 @@ func dropsEarly(o planner.Observed) planner.Plan {
 func without[Step planner.Step](o planner.Observed) planner.Plan {
 	plan := planner.Make(o)
 	plan.Steps = slices.DeleteFunc(plan.Steps, func(step planner.Step) bool { _, ofKind := step.(Step); return ofKind })
+	return plan
+}
+
+func forgetsCopies(o planner.Observed) planner.Plan {
+	plan := planner.Make(o)
+	isAway := func(m planner.Member) bool { return !m.Connected }
+	if o.Cluster == nil || o.Cluster.Settings == nil || !slices.ContainsFunc(o.Cluster.Members, isAway) {
+		return plan
+	}
+	plan.Steps = slices.DeleteFunc(plan.Steps, func(step planner.Step) bool { _, ofKind := step.(planner.SetSettings); return ofKind })
+	if settings := *o.Cluster.Settings; settings.Replicas != nil {
+		settings.Replicas, settings.Min = nil, nil
+		plan.Steps = append(plan.Steps, planner.SetSettings{Settings: settings})
+	}
 	return plan
 }
 
@@ -395,4 +443,20 @@ func seesCachedStore(o *simulatedOperator, live client.Reader) client.Reader {
 		}
 		return true, o.cache.Get(ctx, key, into)
 	}}
+}
+
+// decidesAnew has as many copies as a new Store would.
+func decidesAnew(o planner.Observed) planner.Plan {
+	if o.Store.Spec.Replication.Factor != nil || o.Store.Status.Replication.Decided == nil {
+		return planner.Make(o)
+	}
+	o.Store = o.Store.DeepCopy()
+	o.Store.Status.Replication.Decided.Factor = max(o.Store.Spec.Masters.Replicas-2, 1)
+	return planner.Make(o)
+}
+
+// decidesUnrecorded does not wait for the record.
+func decidesUnrecorded(o planner.Observed) planner.Plan {
+	o.CopiesUnrecorded = false
+	return planner.Make(o)
 }

@@ -28,15 +28,52 @@ func (s *simulation) changeSettings() {
 	})
 }
 
+// mostCopies leaves nodes to spare for as many masters as there may be with that many copies, two more than those need.
+const mostCopies = 4
+
+// moreCopies raises their number while the store runs, as far as there are members for them.
+func (s *simulation) moreCopies() {
+	spec := &s.store().Spec
+	more := s.store().Copies() + 1
+	if !s.isReplicated() || more >= spec.Masters.Replicas || more > mostCopies {
+		return
+	}
+	s.change(func(spec *v1alpha1.StoreSpec) { spec.Replication.Factor = &more })
+	s.trace("copies: %d", more)
+}
+
+// copiesOf are those that a process keeps of each object: what is in force, else what it was started with. Nobody knows of one that is
+// away.
+func (s *simulation) copiesOf(pod *corev1.Pod) uint32 {
+	if pod == nil || podOf(pod).Inputs.Replication == nil {
+		return 0
+	}
+	if settings := s.cluster.settings; settings != nil && settings.Replicas != nil {
+		return settings.GetReplicas()
+	}
+	return uint32(podOf(pod).Inputs.Replication.Factor)
+}
+
+// fewestCopies are those of the member that runs and keeps the fewest; 0 if none runs.
+func (s *simulation) fewestCopies() (fewest uint32) {
+	for name := range s.cluster.members {
+		if pod := s.enlisted(name); pod != nil && (fewest == 0 || s.copiesOf(pod) < fewest) {
+			fewest = s.copiesOf(pod)
+		}
+	}
+	return fewest
+}
+
 // growStorage asks for larger volumes, of a class that may refuse that for a while.
 func (s *simulation) growStorage() {
-	size := &s.store().Spec.Backups.Storage.Size
+	size := s.store().CopiesStorage()
 	if !s.isReplicated() || size.Cmp(mostGrown) >= 0 {
 		return
 	}
 	s.rigid = s.chance(0.5)
-	s.change(func(spec *v1alpha1.StoreSpec) { spec.Backups.Storage.Size.Add(resource.MustParse("1Gi")) })
-	s.trace("volumes of %s (refused: %v)", &s.store().Spec.Backups.Storage.Size, s.rigid)
+	size.Add(resource.MustParse("1Gi"))
+	s.change(func(spec *v1alpha1.StoreSpec) { spec.Backups.Storage.Size = &size })
+	s.trace("volumes of %s (refused: %v)", &size, s.rigid)
 }
 
 // grow applies a claim that is there: all that may be changed is that it asks for more.
@@ -80,25 +117,38 @@ func (s *simulation) notAsAsked() string {
 		(have.PollMicros == nil || int32(have.GetPollMicros()) != *spec.Masters.PollMicros) {
 		return fmt.Sprintf("pollMicros is %v, and the spec has %d", have.PollMicros, *spec.Masters.PollMicros)
 	}
+	if s.cluster.settings != nil && s.fewestCopies() != uint32(s.store().Copies()) {
+		return fmt.Sprintf("there are %d copies, and the spec has %d", s.fewestCopies(), s.store().Copies())
+	}
 	for _, pod := range s.pods() {
 		claim, isClaim := s.api.objects[objectKey{kindOf[*corev1.PersistentVolumeClaim](), claimOf(pod)}].(*corev1.PersistentVolumeClaim)
 		if !isClaim || !isMaster(pod) || !s.isReplicated() {
 			continue
 		}
-		if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(spec.Backups.Storage.Size) != 0 {
-			return fmt.Sprintf("%s asks for %s, and the spec for %s", claim.Name, &size, &spec.Backups.Storage.Size)
+		wanted := s.store().CopiesStorage()
+		if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(wanted) != 0 {
+			return fmt.Sprintf("%s asks for %s, and the spec for %s", claim.Name, &size, &wanted)
 		}
 	}
 	return ""
 }
 
 // SetSettings changes those of a build that takes some.
-func (c *coordinatorOf) SetSettings(_ context.Context, settings *adminv1.Settings) error {
+func (c *coordinatorOf) SetSettings(_ context.Context, request *adminv1.SetSettingsRequest) error {
 	return c.answer(func() error {
 		if c.s.cluster.settings == nil {
 			return errors.New("no settings are known")
 		}
-		c.s.cluster.settings = settings
+		before := c.s.fewestCopies()
+		c.s.cluster.settings = request.GetSettings()
+		// The spec is never lowered here: once there are as many copies as it has, there are no fewer.
+		if after := c.s.fewestCopies(); after < before {
+			c.s.violate("settings lower the number of copies from %d to %d, and the spec has %d",
+				before, after, c.s.store().Copies())
+		} else if after > before {
+			c.s.counts[isMoreCopies]++
+			c.s.cluster.short = 3
+		}
 		return nil
 	})
 }

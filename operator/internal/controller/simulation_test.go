@@ -24,6 +24,10 @@ const seedsVariable = "RCBOX_OPERATOR_SEEDS"
 
 const quickSeeds = 40
 
+// recordedSeeds beyond the quick ones have found bugs: a master that waited for ever on an isolated node (49), a machine that could be
+// switched on too early (157), masters of a Store that was awake ended for its former sleep (164, 192).
+var recordedSeeds = []uint64{49, 157, 164, 192}
+
 // simulation is the whole operator, as it is, in a world of which the seed decides what happens: to pods, nodes, coordinators and spec, to
 // each call, and to the operator itself. Time is the simulation's.
 type simulation struct {
@@ -39,7 +43,11 @@ type simulation struct {
 	cluster     cluster
 	keptOut     map[string]bool
 	dead        map[string]bool
-	muteUntil   time.Time
+	// off are nodes whose machines' power was taken away: they do not come back by themselves.
+	off map[string]bool
+	// frozen are dead nodes that Kubernetes calls ready still, and since when.
+	frozen    map[string]time.Time
+	muteUntil time.Time
 	// pausedUntil and hibernatedUntil are when whoever did that to the Store takes it back.
 	pausedUntil, hibernatedUntil time.Time
 	// broken is a node on which masters fail again and again; empty while there is none.
@@ -51,6 +59,8 @@ type simulation struct {
 	// blows that fall on this store, each as often as it is in the list.
 	blows  []func(*simulation)
 	faults faults
+	// sight is set where nothing happens but what a store gets over by itself.
+	sight *sight
 	// planted is what is wrong with the operator; nil for the one that there is.
 	planted *plantedBug
 
@@ -76,7 +86,14 @@ func TestSimulation(t *testing.T) {
 	from, to := seeds(t)
 	happened := &coverage{counts: map[string]int{}, seeds: map[string]int{}}
 	t.Cleanup(func() { happened.check(t, to-from) }) // after all seeds
+	var all []uint64
 	for seed := from; seed < to; seed++ {
+		all = append(all, seed)
+	}
+	if os.Getenv(seedsVariable) == "" {
+		all = append(all, recordedSeeds...)
+	}
+	for _, seed := range all {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			s := simulate(t, seed, nil)
@@ -140,7 +157,8 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	s := &simulation{
 		random: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		processes: map[types.UID]*process{}, cluster: cluster{members: map[string]*memberState{}}, keptOut: map[string]bool{},
-		planted: planted, dead: map[string]bool{}, recorded: map[string]int64{}, moved: map[string]time.Time{},
+		planted: planted, dead: map[string]bool{}, off: map[string]bool{}, frozen: map[string]time.Time{},
+		recorded: map[string]int64{}, moved: map[string]time.Time{},
 		ended: map[string]bool{}, counts: map[string]int{},
 	}
 	s.api = &simulatedAPI{s: s, Client: newHarness(t).client, objects: map[objectKey]client.Object{}}
@@ -154,11 +172,15 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 			Recovery:    v1alpha1.RecoverySpec{RescheduleAfter: one(s, "2s", "10s"), MaxConcurrentReplacements: 1},
 		},
 	}
-	store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+	store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: new(resource.MustParse("4Gi"))}
 	store.Spec.Coordinator.State.Size = resource.MustParse("1Gi")
-	if factor := []int32{0, 1, 2, 1, 2}[seed%5]; factor > 0 {
-		store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: factor, Durability: v1alpha1.Buffered}
+	factor := []int32{0, 1, 2, 1, 2}[seed%5]
+	store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: new(factor), Durability: v1alpha1.Buffered}
+	if factor > 0 {
 		store.Spec.Masters.Replicas += factor - 1
+	}
+	if factor == v1alpha1.DefaultCopies && (planted == nil && seed%3 == 0 || planted != nil && planted.decides) {
+		store.Spec.Replication.Factor, store.Spec.Backups.Storage.Size = nil, nil // the operator decides on as much
 	}
 	if seed%2 > 0 {
 		store.Spec.Coordinator.Replicas = 2
@@ -169,6 +191,7 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	if planted == nil && s.chance(0.8) {
 		store.Spec.Recovery.Fencing = v1alpha1.FencingSpec{Type: v1alpha1.FencingOutOfServiceTaint, After: one(s, "2s", "10s")}
 	}
+	s.fencesByPower(seed, &store.Spec)
 	if planted == nil && s.chance(0.8) {
 		store.Spec.Recovery.Isolation = v1alpha1.IsolationSpec{Crashes: 3, Window: one(s, "30s", "10m")}
 	}
@@ -182,9 +205,10 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	for i := range 8 {
 		s.api.put(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-				{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
-			}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				NodeInfo:   corev1.NodeSystemInfo{SystemUUID: systemUUID(i)},
+			},
 		})
 	}
 	s.temper()

@@ -35,7 +35,7 @@ func (s *simulation) store() *v1alpha1.Store {
 }
 
 func (s *simulation) isReplicated() bool {
-	return s.store() != nil && s.store().Spec.Replication.Factor > 0
+	return s.store() != nil && s.store().Copies() > 0
 }
 
 func isMaster(pod *corev1.Pod) bool {
@@ -73,11 +73,18 @@ func (s *simulation) lacksCopies() bool {
 func (s *simulation) tick() {
 	s.now = s.now.Add(second)
 	s.takeBackOrders()
+	s.runBox()
+	for name, since := range s.frozen {
+		if s.now.Sub(since) >= notReadyAfter {
+			s.callNotReady(name)
+		}
+	}
 	s.emptyOutOfService()
 	s.failOnBroken()
 	for _, pod := range s.pods() {
 		switch {
 		case len(pod.Spec.SchedulingGates) > 0:
+		case pod.Spec.NodeName == "" && s.hesitate(pod):
 		case pod.Spec.NodeName == "":
 			s.schedule(pod)
 		case s.dead[pod.Spec.NodeName]:
@@ -95,6 +102,7 @@ func (s *simulation) tick() {
 		s.recover()
 		s.enlist()
 	}
+	s.noteSight()
 	maps.DeleteFunc(s.ended, func(member string, _ bool) bool { return !s.isAway(member) || s.cluster.members[member] == nil })
 }
 
@@ -222,10 +230,25 @@ func (s *simulation) releaseClaims() {
 
 func (s *simulation) killNode(name string) {
 	s.dead[name] = true
-	edit(s.api, name, func(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionUnknown })
 	for _, pod := range s.pods() {
 		if pod.Spec.NodeName == name {
 			s.stop(pod, false)
+		}
+	}
+	if s.store().Spec.Recovery.Fencing.Type == v1alpha1.FencingBMC {
+		s.trace("%s is called ready still", name)
+		s.frozen[name] = s.now
+		return
+	}
+	s.callNotReady(name)
+}
+
+// callNotReady is what Kubernetes does about a node that it has not heard for long enough.
+func (s *simulation) callNotReady(name string) {
+	delete(s.frozen, name)
+	edit(s.api, name, func(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionUnknown })
+	for _, pod := range s.pods() {
+		if pod.Spec.NodeName == name {
 			edit(s.api, pod.Name, func(pod *corev1.Pod) {
 				for i := range pod.Status.Conditions {
 					pod.Status.Conditions[i].Status = corev1.ConditionFalse
@@ -236,7 +259,11 @@ func (s *simulation) killNode(name string) {
 }
 
 func (s *simulation) reviveNode(name string) {
+	if s.off[name] {
+		return
+	}
 	delete(s.dead, name)
+	delete(s.frozen, name)
 	edit(s.api, name, func(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionTrue })
 }
 

@@ -114,6 +114,35 @@ func TestStoreThatWasWokenUpIsNotPutToSleep(t *testing.T) {
 	}
 }
 
+// wakesUp wakes the Store up when the first pod is ended.
+type wakesUp struct {
+	client.Client
+	h     *harness
+	ended int
+}
+
+func (w *wakesUp) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	if _, isPod := object.(*corev1.Pod); isPod {
+		if w.ended++; w.ended == 1 {
+			w.h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = false }) //nolint:contextcheck // somebody else's call
+		}
+	}
+	return w.Client.Delete(ctx, object, options...)
+}
+
+// A Store that is woken up while its pods are ended one after the other keeps those that are left.
+func TestStoreIsWokenUpBetweenTheEndsOfItsPods(t *testing.T) {
+	h := settledWithCopies(t)
+	h.change(func(s *v1alpha1.Store) { s.Spec.Hibernated = true })
+	h.mustVisit()
+	wakes := &wakesUp{Client: h.client, h: h}
+	h.reconciler.Client = wakes
+	h.mustVisit()
+	if wakes.ended != 1 {
+		t.Errorf("%d pods were ended, of which the Store was woken up after the first", wakes.ended)
+	}
+}
+
 // The volumes of a Store that was made anew under the same name are not those of the one that was deleted.
 func TestClaimsOfAStoreMadeAnewStay(t *testing.T) {
 	h := settledWithCopies(t)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -24,7 +25,7 @@ type silent struct{ err error }
 
 func (s silent) Status(context.Context) (*adminv1.GetClusterStatusResponse, error) { return nil, s.err }
 func (s silent) RemoveMember(context.Context, string, string) error                { return s.err }
-func (s silent) SetSettings(context.Context, *adminv1.Settings) error              { return s.err }
+func (s silent) SetSettings(context.Context, *adminv1.SetSettingsRequest) error    { return s.err }
 func (s silent) DrainMember(context.Context, string) error                         { return s.err }
 func (s silent) UndrainMember(context.Context, string) error                       { return s.err }
 func (s silent) Close() error                                                      { return nil }
@@ -89,8 +90,11 @@ func TestTheLeaderIsFoundAmongStandbys(t *testing.T) {
 	if h.writes != before {
 		t.Errorf("%d writes although nothing changed", h.writes-before)
 	}
-	// Nobody leads.
+	// Nobody leads. That is told of once another one should.
 	h.coordinator.SetDown(true)
+	h.mustVisit()
+	h.want(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsExpected)
+	h.now = h.now.Add(10 * time.Second)
 	h.mustVisit()
 	h.want(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonCoordinatorDown)
 	// Fewer of them: standbys go, the leader stays as long as it is not the only one that is wanted.
@@ -182,6 +186,34 @@ func (h *harness) stateObjects() []string {
 	return names
 }
 
+// heldState are the ConfigMaps that a finalizer keeps.
+func (h *harness) heldState() []string {
+	h.t.Helper()
+	list := &corev1.ConfigMapList{}
+	if err := h.client.List(h.t.Context(), list); err != nil {
+		h.t.Fatal(err)
+	}
+	var names []string
+	for i := range list.Items {
+		if len(list.Items[i].Finalizers) > 0 {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
+}
+
+func TestStateThatOutlivedItsStoreIsGuardedAgain(t *testing.T) {
+	root := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "box-state-root", Namespace: "default",
+		Labels: map[string]string{v1alpha1.LabelStore: "box", v1alpha1.LabelState: "root"},
+	}}
+	h := newHarness(t, root)
+	h.mustVisit()
+	if got := h.heldState(); !slices.Equal(got, []string{"box-state-root"}) {
+		t.Errorf("%v are held by a finalizer", got)
+	}
+}
+
 func TestStateOutlivesTheStoreUnlessToldOtherwise(t *testing.T) {
 	for policy, want := range map[v1alpha1.ReclaimPolicy]string{
 		v1alpha1.ReclaimRetain: "box-state-chunk-1 box-state-root other-state-root somebodys",
@@ -218,6 +250,10 @@ func TestStateOutlivesTheStoreUnlessToldOtherwise(t *testing.T) {
 		}
 		if got := strings.Join(h.stateObjects(), " "); got != want {
 			t.Errorf("%s: %s are left", policy, got)
+		}
+		// What stays goes with its namespace: nobody is left who would take a finalizer away. Another Store's is that one's.
+		if got := h.heldState(); !slices.Equal(got, []string{"other-state-root"}) {
+			t.Errorf("%s: %v are held by a finalizer", policy, got)
 		}
 	}
 }

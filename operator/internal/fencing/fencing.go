@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,8 +45,11 @@ type Clients struct {
 	Writer client.Client
 	// Live reads from the API server: no watch is worth its while.
 	Live client.Reader
-	// Owner tells apart who has asked for it: each Store takes back only what is its own.
+	// Owner tells apart who has asked for it: each Store takes back only what is its own. UID is the Store's.
 	Owner types.NamespacedName
+	UID   types.UID
+	// Since is when the node was lost, as it is on record: it tells one loss from another.
+	Since metav1.Time
 }
 
 // For is the fencer of a policy.
@@ -60,6 +64,8 @@ func For(spec v1alpha1.FencingSpec, clients Clients) (Fencer, error) {
 			return nil, errors.New("recovery.fencing.remediationTemplate is missing: name the template of the remediation")
 		}
 		return &Remediation{clients: clients, template: *spec.RemediationTemplate}, nil
+	case v1alpha1.FencingBMC:
+		return &BMC{clients: clients}, nil
 	default:
 		return nil, fmt.Errorf("recovery.fencing.type: no way to fence by %q", spec.Type)
 	}

@@ -25,7 +25,7 @@ type selection struct {
 	Name      string   `json:"name"`
 	Namespace string   `json:"namespace"`
 	Interface string   `json:"interface"`
-	MAC       string   `json:"mac"`
+	MAC       string   `json:"mac,omitempty"`
 	IPs       []string `json:"ips"`
 }
 
@@ -35,6 +35,8 @@ type Attachment struct {
 	Definition string
 	// Bits of the network's prefix.
 	Bits int
+	// Profile of the port.
+	Profile v1alpha1.NetworkProfile
 }
 
 // Bits of a network's prefix; 24 of one that cannot be read.
@@ -55,7 +57,7 @@ func Attachments(spec *v1alpha1.StoreSpec) []Attachment {
 	for i := range spec.Network.Attachments {
 		attachment := &spec.Network.Attachments[i]
 		list = append(list, Attachment{
-			Definition: attachment.NetworkAttachmentDefinition, Bits: Bits(attachment.Addresses.CIDR),
+			Definition: attachment.NetworkAttachmentDefinition, Bits: Bits(attachment.Addresses.CIDR), Profile: spec.Network.Profile,
 		})
 	}
 	return list
@@ -78,7 +80,7 @@ func Request(namespace string, attachments []Attachment, addresses []netip.Addr)
 		}
 		in, name, _ := strings.Cut(Qualified(attachment.Definition, namespace), "/")
 		list = append(list, selection{
-			Name: name, Namespace: in, Interface: Interface(port), MAC: MAC(addresses[port]),
+			Name: name, Namespace: in, Interface: Interface(port), MAC: MACOf(attachment.Profile, addresses[port]),
 			IPs: []string{netip.PrefixFrom(addresses[port], attachment.Bits).String()},
 		})
 	}
@@ -141,25 +143,34 @@ func ParseStatus(text string) ([]Attached, bool) {
 	return list, true
 }
 
-// Differs says how what was attached to a port is not what was asked for; empty if it is. What Multus does not tell counts as right: a port
-// that the kernel does not drive need not have an address for it.
-func Differs(attached []Attached, port int, definition string, asked netip.Addr) string {
+// Asked is what a pod asked for as one of its ports.
+type Asked struct {
+	// Definition as namespace/name.
+	Definition string
+	IP         netip.Addr
+	// MAC is empty where any is right.
+	MAC string
+}
+
+// Differs says how the attachment of a port differs from the one that was asked for; empty if it does not. Fields that Multus leaves out
+// count as right: a port that the kernel does not drive need not have an address for the kernel.
+func Differs(attached []Attached, port int, asked Asked) string {
 	for _, have := range attached {
 		if have.Interface != Interface(port) {
 			continue
 		}
-		switch mac := MAC(asked); {
-		case have.Definition != definition:
-			return fmt.Sprintf("%s is attached by %s, not by %s", have.Interface, have.Definition, definition)
-		case have.MAC != "" && have.MAC != mac:
+		switch {
+		case have.Definition != asked.Definition:
+			return fmt.Sprintf("%s is attached by %s, not by %s", have.Interface, have.Definition, asked.Definition)
+		case have.MAC != "" && asked.MAC != "" && have.MAC != asked.MAC:
 			return fmt.Sprintf("%s has the hardware address %s, not %s: does %s have the capability mac?",
-				have.Interface, have.MAC, mac, definition)
-		case len(have.IPs) > 0 && have.IPs[0] != asked:
+				have.Interface, have.MAC, asked.MAC, asked.Definition)
+		case len(have.IPs) > 0 && have.IPs[0] != asked.IP:
 			return fmt.Sprintf("%s has the address %s, not %s: %s must have the capability ips and the IPAM plugin static",
-				have.Interface, have.IPs[0], asked, definition)
+				have.Interface, have.IPs[0], asked.IP, asked.Definition)
 		default:
 			return ""
 		}
 	}
-	return Interface(port) + " is not attached, though Multus has said what is"
+	return Interface(port) + " is not in the pod's network-status, which Multus has written"
 }

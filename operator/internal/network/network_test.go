@@ -123,6 +123,27 @@ func TestMAC(t *testing.T) {
 	}
 }
 
+// A whole port keeps the hardware address that it was made with: nobody asks for another one, and whichever Multus reports is right.
+func TestWholePortsKeepTheirHardwareAddress(t *testing.T) {
+	spec := v1alpha1.StoreSpec{Network: v1alpha1.NetworkSpec{
+		Transport: v1alpha1.TransportDPDK, Provider: v1alpha1.NetworkDevicePlugin, Profile: v1alpha1.NetworkWholePort,
+		Attachments: []v1alpha1.NetworkAttachment{{
+			NetworkAttachmentDefinition: "a", ResourceName: "intel.com/rcbox", Addresses: v1alpha1.AddressPool{CIDR: "10.0.0.0/24"},
+		}},
+	}}
+	got, err := network.Request("shop", network.Attachments(&spec), network.Split("10.0.0.1"))
+	if want := `[{"name":"a","namespace":"shop","interface":"net1","ips":["10.0.0.1/24"]}]`; err != nil || got != want {
+		t.Errorf("asks for %s: %v", got, err)
+	}
+	have, _ := network.ParseStatus(written)
+	have[0].MAC = "00:08:a2:0b:11:22"
+	asked := netip.MustParseAddr("10.0.0.1")
+	request := network.Asked{Definition: "shop/a", IP: asked, MAC: network.MACOf(v1alpha1.NetworkWholePort, asked)}
+	if got := network.Differs(have, 0, request); got != "" {
+		t.Errorf("differs: %s", got)
+	}
+}
+
 func TestSplitIsTheInverse(t *testing.T) {
 	for _, text := range []string{"10.0.0.1", "10.0.0.1,10.1.0.1"} {
 		if got := network.Join(network.Split(text)); got != text {
@@ -164,14 +185,15 @@ func TestStatus(t *testing.T) {
 	}{
 		{func(*network.Attached) {}, 0, ""},
 		{func(a *network.Attached) { a.IPs, a.MAC = nil, "" }, 0, ""},
-		{func(*network.Attached) {}, 1, "net2 is not attached, though Multus has said what is"},
+		{func(*network.Attached) {}, 1, "net2 is not in the pod's network-status, which Multus has written"},
 		{func(a *network.Attached) { a.Definition = "shop/b" }, 0, "net1 is attached by shop/b, not by shop/a"},
 		{func(a *network.Attached) { a.MAC = "aa:bb" }, 0, "net1 has the hardware address aa:bb, not 02:52:0a:00:00:01: does shop/a"},
 		{func(a *network.Attached) { a.IPs = network.Split("10.0.0.9") }, 0, "net1 has the address 10.0.0.9, not 10.0.0.1: shop/a must"},
 	} {
 		have, _ := network.ParseStatus(written)
 		test.change(&have[0])
-		got := network.Differs(have, test.port, "shop/a", asked)
+		request := network.Asked{Definition: "shop/a", IP: asked, MAC: network.MACOf(v1alpha1.NetworkVF, asked)}
+		got := network.Differs(have, test.port, request)
 		if !strings.HasPrefix(got, test.want) || (test.want == "") != (got == "") {
 			t.Errorf("differs by %q, not by %q", got, test.want)
 		}

@@ -174,6 +174,14 @@ func MAC(ip netip.Addr) string {
 	return fmt.Sprintf("02:52:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])
 }
 
+// MACOf is the hardware address that a port gets with an IP address; empty for a whole port, which keeps the one that it was made with.
+func MACOf(profile v1alpha1.NetworkProfile, ip netip.Addr) string {
+	if profile == v1alpha1.NetworkWholePort {
+		return ""
+	}
+	return MAC(ip)
+}
+
 // Join is the text of the annotation that a pod's addresses are in.
 func Join(list []netip.Addr) string {
 	texts := make([]string, len(list))

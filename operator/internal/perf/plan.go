@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 )
 
 const (
@@ -65,7 +66,7 @@ func (p *planning) do(steps ...Step) { p.Steps = append(p.Steps, steps...) }
 
 func (p *planning) set(condition string, value metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
-		Type: condition, Status: value, Reason: reason, Message: message,
+		Type: condition, Status: value, Reason: reason, Message: brief.Fit(message, maxMessage),
 		ObservedGeneration: p.Run.Generation, LastTransitionTime: metav1.NewTime(p.Now),
 	})
 }
@@ -142,6 +143,14 @@ func (p *planning) storeTrouble() string {
 			text = available.Message
 		}
 		return bounded(fmt.Sprintf("Store %s is not Available: %s", name, text))
+	}
+	// Clients get the privileges that the Store's spec asks for, so that it matters whether it may have them.
+	if p.Store.Status.ObservedGeneration != p.Store.Generation {
+		return fmt.Sprintf("the operator has not seen the present spec of Store %s yet", name)
+	}
+	progressing := meta.FindStatusCondition(p.Store.Status.Conditions, v1alpha1.ConditionProgressing)
+	if progressing != nil && progressing.Reason == v1alpha1.ReasonNotAllowed {
+		return bounded(fmt.Sprintf("Store %s: %s", name, progressing.Message))
 	}
 	return ""
 }
@@ -497,8 +506,5 @@ func (p *planning) cleanup() *Pod {
 // bounded keeps a message within what a condition may have.
 func bounded(text string) string {
 	const most = 1000
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "..."
-	}
-	return text
+	return brief.Fit(text, most)
 }

@@ -3,6 +3,7 @@ package perf_test
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,6 +77,11 @@ func carefulVisit(w *world, lost bool) {
 	}
 	w.visit()
 	after := w.o.Run.Status
+	for _, condition := range after.Conditions {
+		if len(condition.Message) > 300 {
+			w.t.Fatalf("the message of %s has %d bytes: %s", condition.Type, len(condition.Message), condition.Message)
+		}
+	}
 	for _, step := range w.plan.Steps {
 		if _, creates := step.(perf.CreateClient); creates && (before.RunningTime != nil || before.StartTime == nil) {
 			w.t.Fatalf("%s, of a run with %+v", step.Describe(), before)
@@ -103,7 +109,7 @@ func happen(w *world, random *rand.Rand) {
 	done := w.o.Run.Status.Progress
 	switch random.IntN(60) {
 	case 0:
-		pod.State, pod.Trouble = perf.PodFailed, "exit code 1"
+		pod.State, pod.Trouble = perf.PodFailed, "exit code 1"+strings.Repeat(", because of something", 20)
 	case 1:
 		pod.State = perf.PodSucceeded
 	case 2:

@@ -15,6 +15,8 @@ import (
 const (
 	maxResults = 256
 	maxText    = 200
+	// maxMessage is how many bytes a condition's message has at most.
+	maxMessage = 300
 )
 
 // cut bounds a text that comes from a pod, whose image anybody may have made.

@@ -147,7 +147,8 @@ func (b *addressBook) isOff(node string) bool {
 	}
 	isIt := func(f v1alpha1.FenceStatus) bool { return f.Node == node }
 	i := slices.IndexFunc(b.observed.Store.Status.Fences, isIt)
-	if i >= 0 && b.observed.Store.Status.Fences[i].Type == v1alpha1.FencingRemediation && b.observed.Fences[node].Done {
+	if i >= 0 && b.observed.Store.Status.Fences[i].Type == v1alpha1.FencingRemediation && b.observed.Fences[node].Done ||
+		b.observed.isProvedOff(node) {
 		return true
 	}
 	isOwn := i >= 0 && b.observed.Fences[node].Requested
@@ -322,8 +323,11 @@ func (b *addressBook) conflicts(masters []*member) []string {
 			}
 			seen[ip] = pod.Name
 			if pod.AttachedKnown && port < len(attachments) && pod.Inputs.Network != nil {
-				definition := network.Qualified(attachments[port].Definition, b.observed.Store.Namespace)
-				if differs := network.Differs(pod.Attached, port, definition, ip); differs != "" {
+				asked := network.Asked{
+					Definition: network.Qualified(attachments[port].Definition, b.observed.Store.Namespace),
+					IP:         ip, MAC: network.MACOf(pod.Inputs.Network.Profile, ip),
+				}
+				if differs := network.Differs(pod.Attached, port, asked); differs != "" {
 					list = append(list, fmt.Sprintf("pod %s: %s", pod.Name, differs))
 				}
 			}
@@ -400,7 +404,7 @@ func (p *planning) releaseAll() {
 	book := newAddressBook(o, nil)
 	for i := range o.Pods {
 		pod := &o.Pods[i]
-		isLate := o.Store.DeletionTimestamp != nil && !o.Now.Before(pod.EndsAt.Add(goneAfter))
+		isLate := (o.Store.DeletionTimestamp != nil || o.NamespaceEnds) && !o.Now.Before(pod.EndsAt.Add(goneAfter))
 		if pod.Terminating() && pod.IsHeld && (isLate || book.isSilent(pod)) {
 			p.add(ReleasePod{Member: pod.Member, Pod: PodRef{Name: pod.Name, UID: pod.UID}, Why: "it has ended"})
 		}
@@ -409,6 +413,6 @@ func (p *planning) releaseAll() {
 
 // SpareAddresses is how many should be free in each pool: each member that is lost with its node needs one while its former one is in
 // quarantine.
-func SpareAddresses(spec *v1alpha1.StoreSpec) int32 {
-	return max(spec.Replication.Factor, spec.Recovery.MaxConcurrentReplacements, 1)
+func SpareAddresses(store *v1alpha1.Store) int32 {
+	return max(store.Copies(), store.Spec.Recovery.MaxConcurrentReplacements, 1)
 }

@@ -106,7 +106,7 @@ func (w *world) apply(step planner.Step) (refused string) {
 	case planner.FenceNode:
 		w.fence(step.Fence.Node)
 	case planner.UnfenceNode:
-		delete(w.fenced, step.Fence.Node)
+		w.unfence(step.Fence.Node)
 	default:
 		panic(fmt.Sprintf("unknown step %T", step))
 	}
@@ -116,7 +116,7 @@ func (w *world) apply(step planner.Step) (refused string) {
 // growClaim: to what the spec asks for, and never twice.
 func (w *world) growClaim(step planner.GrowClaim) {
 	claim, there := w.claims[step.Name]
-	wanted := w.store.Spec.Backups.Storage.Size
+	wanted := w.store.CopiesStorage()
 	if step.Component == v1alpha1.ComponentCoordinator {
 		wanted = w.store.Spec.Coordinator.State.Size
 	}
@@ -129,7 +129,7 @@ func (w *world) growClaim(step planner.GrowClaim) {
 
 // newClaim asks for what the spec has.
 func (w *world) newClaim(name string) planner.Claim {
-	size := w.store.Spec.Backups.Storage.Size
+	size := w.store.CopiesStorage()
 	if strings.HasSuffix(name, "-state") {
 		size = w.store.Spec.Coordinator.State.Size
 	}
@@ -195,7 +195,7 @@ func (w *world) move(step planner.MoveMember) {
 	if !w.dead[step.Node] && !w.isToBeLeft(step.Node) || member != nil && (w.runs(step.Member, member) || member.tablets > 0) {
 		panic(step.Member + " is moved from " + step.Node + ", and its process lives, or its data is nowhere else")
 	}
-	if w.lostDomains() > int(w.store.Spec.Replication.Factor) {
+	if w.lostDomains() > int(w.store.Copies()) {
 		panic(step.Member + " is moved, though more nodes are lost than copies make up for")
 	}
 	isRecorded := func(m v1alpha1.MemberStatus) bool {
@@ -224,9 +224,32 @@ func (w *world) isolateFailing(step planner.IsolateNode) {
 }
 
 // fence: only what is on record, does not answer, and has no process of a master that lives.
+// unfence: a machine whose power was taken away is switched on again.
+func (w *world) unfence(node string) {
+	delete(w.fenced, node)
+	if w.proved[node] {
+		delete(w.proved, node)
+		w.reviveNode(node)
+	}
+}
+
+// proveOff is what the box controller and Kubernetes do about a fenced node: its machine is off, and its pods are removed.
+func (w *world) proveOff(node string) {
+	w.proved[node] = true
+	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
+		if pod := w.pods[name]; pod.Node == node {
+			w.end(pod)
+			delete(w.senders, name)
+			if !pod.IsHeld {
+				delete(w.pods, name)
+			}
+		}
+	}
+}
+
 func (w *world) fence(node string) {
 	isRecorded := func(f v1alpha1.FenceStatus) bool { return f.Node == node }
-	if !w.dead[node] || !slices.ContainsFunc(w.store.Status.Fences, isRecorded) || len(w.fenced) >= int(w.store.Spec.Replication.Factor) {
+	if !w.dead[node] || !slices.ContainsFunc(w.store.Status.Fences, isRecorded) || len(w.fenced) >= int(w.store.Copies()) {
 		panic(fmt.Sprintf("node %s is fenced: dead %v, on record %+v, fenced before %v", node, w.dead, w.store.Status.Fences, w.fenced))
 	}
 	w.fenced[node] = true
@@ -290,7 +313,7 @@ func (w *world) drain(name string) (refused string) {
 	w.checkOneLeaves(name)
 	for other, staying := range w.cluster.members {
 		if other != name && !staying.isDraining {
-			member.isDraining, member.copies = true, int64(3*w.store.Spec.Replication.Factor)
+			member.isDraining, member.copies = true, int64(3*w.store.Copies())
 			return ""
 		}
 	}

@@ -24,15 +24,15 @@ func (p *planning) checkCapacity() *capacity.Check {
 
 // capacityInput is made of the members that are up; there are none in it without copies.
 func (p *planning) capacityInput() capacity.Input {
-	spec := p.observed.Store.Spec
+	store := p.observed.Store
 	in := capacity.Input{
-		Copies: int(spec.Replication.Factor), LeastCopies: int(spec.Replication.EffectiveMin()), Target: defaultTarget,
+		Copies: int(store.Copies()), LeastCopies: int(store.LeastCopies()), Target: defaultTarget,
 		Measured: p.observed.measured(),
 	}
-	if target, err := time.ParseDuration(spec.Recovery.Target); err == nil {
+	if target, err := time.ParseDuration(store.Spec.Recovery.Target); err == nil {
 		in.Target = target
 	}
-	if spec.Replication.Factor == 0 || p.observed.Cluster == nil {
+	if store.Copies() == 0 || p.observed.Cluster == nil {
 		return in
 	}
 	for i := range p.plan.Masters {

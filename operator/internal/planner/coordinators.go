@@ -45,7 +45,7 @@ func (o *Observed) formerState() v1alpha1.StateType {
 		return v1alpha1.StateVolume
 	}
 	if o.Store.Status.ClusterID != "" {
-		return o.Store.Spec.FormerState()
+		return o.Store.FormerState()
 	}
 	return ""
 }
@@ -53,14 +53,14 @@ func (o *Observed) formerState() v1alpha1.StateType {
 // StateRefused says that the spec asks for another state than the Store has, and what to do; empty where it does not.
 func (o *Observed) StateRefused() string {
 	spec, state := o.Store.Spec.Coordinator, o.StateType()
-	const why = "what it holds comes to no other by itself. To have that, make another Store and copy the data with a client; " +
-		"to keep this one as it is, take it out of the spec"
+	const why = "rcbox does not move the state. For the other type, make another Store and copy the data with a client; " +
+		"to keep this Store as it is, take the field out of the spec"
 	switch {
 	case spec.State.Type != "" && spec.State.Type != state:
-		return fmt.Sprintf("coordinator.state.type: %s has no effect, for this Store keeps its state in %s: %s",
+		return fmt.Sprintf("coordinator.state.type: %s has no effect, because this Store keeps its state in %s: %s",
 			spec.State.Type, state, why)
 	case spec.Replicas > 1 && state != v1alpha1.StateKubernetes:
-		return fmt.Sprintf("coordinator.replicas: %d has no effect, for this Store keeps its state in %s, where only one process "+
+		return fmt.Sprintf("coordinator.replicas: %d has no effect, because this Store keeps its state in %s, where only one process "+
 			"can use it: %s", spec.Replicas, state, why)
 	default:
 		return ""
@@ -100,14 +100,15 @@ func (p *planning) keepCoordinators() {
 	}
 }
 
-// leader is the index of the one that answered; else of one that should, because it is ready; else of the first.
+// leader is the index of the one that answered; else of the one that did last; else of the first.
 func (p *planning) leader() int {
 	views := p.plan.Coordinators
 	answered := func(v MemberView) bool { return v.Pod != nil && v.Pod.Name == p.observed.LeaderPod }
 	if i := slices.IndexFunc(views, answered); i >= 0 {
 		return i
 	}
-	return max(slices.IndexFunc(views, func(v MemberView) bool { return v.Pod != nil && v.Pod.Ready }), 0)
+	led := func(v MemberView) bool { return v.Pod != nil && v.Pod.Name == p.observed.Store.Status.Coordinator.Pod }
+	return max(slices.IndexFunc(views, led), 0)
 }
 
 // rollCoordinators replaces outdated coordinators and ends those too many, one at a time and standbys first: they hold nothing. The leader

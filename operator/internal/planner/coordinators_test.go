@@ -34,7 +34,7 @@ func TestStateOfAStore(t *testing.T) {
 		{"one of the time before, in a volume", "", pod(volume), volume, ""},
 		{"one of the time before whose pods are gone", "", func(o *planner.Observed) { o.Store.Status.ClusterID = "a" }, memory, ""},
 		{"one of the time before with copies whose pods are gone", "", func(o *planner.Observed) {
-			o.Store.Status.ClusterID, o.Store.Spec.Replication.Factor = "a", 2
+			o.Store.Status.ClusterID, o.Store.Spec.Replication.Factor = "a", new(int32(2))
 		}, volume, ""},
 		{"a claim that was retained", "", func(o *planner.Observed) {
 			o.Claims = map[string]planner.Claim{"box-coordinator-state": {}}
@@ -44,17 +44,18 @@ func TestStateOfAStore(t *testing.T) {
 		{"from memory to a volume", volume, has(memory), volume, ""},
 		{
 			"from memory to Kubernetes", kubernetes, has(memory), memory,
-			"coordinator.state.type: Kubernetes has no effect, for this Store keeps its state in Memory",
+			"coordinator.state.type: Kubernetes has no effect, because this Store keeps its state in Memory",
 		},
 		{
 			"from a volume to Kubernetes", kubernetes, has(volume), volume,
-			"coordinator.state.type: Kubernetes has no effect, for this Store keeps its state in Volume",
+			"coordinator.state.type: Kubernetes has no effect, because this Store keeps its state in Volume",
 		},
 		{"from Kubernetes to memory", memory, has(kubernetes), kubernetes, "coordinator.state.type: Memory has no effect"},
 		{"standbys without Kubernetes", "", func(o *planner.Observed) {
 			has(volume)(o)
 			o.Store.Spec.Coordinator.Replicas = 2
-		}, volume, "coordinator.replicas: 2 has no effect, for this Store keeps its state in Volume, where only one process can use it"},
+		}, volume, "coordinator.replicas: 2 has no effect, because this Store keeps its state in Volume, where " +
+			"only one process can use it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := newWorld(1).observe()
@@ -110,32 +111,28 @@ func TestCoordinatorsAreReplacedOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// Ready ones are asked first: a standby is not ready.
+// The one that led last is asked first.
 func TestWhoIsAsked(t *testing.T) {
-	running := func(name string, number int64, ready bool, state v1alpha1.StateType) planner.Pod {
+	running := func(name string, number int64) planner.Pod {
 		return planner.Pod{
-			Name: name, Number: number, Ready: ready, Component: v1alpha1.ComponentCoordinator, Process: planner.ProcessRunning,
-			IP: "10.0.0.1", Inputs: resources.Inputs{State: state},
+			Name: name, Number: number, Component: v1alpha1.ComponentCoordinator, Process: planner.ProcessRunning, IP: "10.0.0.1",
 		}
 	}
-	names := func(pods ...planner.Pod) string {
+	names := func(last string, pods ...planner.Pod) string {
 		var list []string
-		for _, pod := range planner.Coordinators(pods) {
+		for _, pod := range planner.Coordinators(pods, last) {
 			list = append(list, pod.Name)
 		}
 		return strings.Join(list, " ")
 	}
-	const kubernetes = v1alpha1.StateKubernetes
-	got := names(running("a", 1, false, kubernetes), running("b", 2, true, kubernetes), running("c", 3, false, kubernetes))
-	if got != "b a c" {
-		t.Errorf("asked are %s", got)
+	for last, want := range map[string]string{"": "a b c", "b": "b a c", "gone": "a b c"} {
+		if got := names(last, running("c", 3), running("a", 1), running("b", 2)); got != want {
+			t.Errorf("after %q %s are asked", last, got)
+		}
 	}
-	if got := names(running("a", 1, false, ""), running("b", 2, true, "")); got != "a b" {
-		t.Errorf("without standbys %s are asked", got)
-	}
-	absent := running("d", 4, true, kubernetes)
+	absent := running("d", 4)
 	absent.Process = planner.ProcessAbsent
-	if got := names(absent); got != "" {
+	if got := names("d", absent); got != "" {
 		t.Errorf("asked is %s, which does not run", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/capacity"
 )
 
@@ -22,6 +23,8 @@ const (
 	// drillLimit is how long a drill may take until everything is as before. Nothing is done about one that takes longer than that there
 	// is no need to do of any loss; it is only not waited for.
 	drillLimit = 10 * time.Minute
+	// orderPatience is how long an ordered drill waits for what passes by itself: somebody may be looking at it.
+	orderPatience = time.Minute
 	// defaultWindow is that of the schema.
 	defaultWindow = time.Hour
 	// maxOrder bounds what is kept of an order's text, maxDrillMessage that of a sentence, in bytes.
@@ -71,7 +74,7 @@ func (p *planning) drill() {
 
 // takeOrder looks at the annotation: each value is one order.
 func (p *planning) takeOrder() {
-	order := cutText(p.observed.Store.Annotations[v1alpha1.AnnotationDrill], maxOrder)
+	order := brief.Fit(p.observed.Store.Annotations[v1alpha1.AnnotationDrill], maxOrder)
 	if order == p.plan.Drills.Notes.Order {
 		return
 	}
@@ -141,18 +144,19 @@ func (p *planning) newDrill(order string, dueAt time.Time) {
 
 func (p *planning) endDrill(drill *v1alpha1.Drill, state v1alpha1.DrillState, message string) {
 	ended := metav1.NewTime(p.observed.Now.Truncate(time.Second))
-	drill.State, drill.EndedAt, drill.Message = state, &ended, cutText(message, maxDrillMessage)
+	drill.State, drill.EndedAt, drill.Message = state, &ended, brief.Fit(message, maxDrillMessage)
 }
 
-// beginDrill chooses a process in one visit and ends it in the next, if nothing speaks against it. An order is refused otherwise; what
-// is due by the clock waits for so long as it may.
+// beginDrill chooses a process in one visit and ends it in the next, if nothing speaks against it. Otherwise an order waits a minute for
+// what passes by itself, and is refused; what is due by the clock waits for so long as it may.
 func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 	if len(drill.ServerIDs) > 0 && p.hasEnded(drill) {
 		BeginDrill(drill, p.observed.Now)
 		return
 	}
 	view, why := p.drillTarget(drill)
-	if gate := p.whyNoDrill(); gate != "" {
+	gate, passes := p.whyNoDrill()
+	if gate != "" {
 		why = gate
 	}
 	switch {
@@ -167,10 +171,10 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 	case why == "":
 		drill.Member, drill.ServerIDs, drill.Message = view.Name, slices.Clone(view.Reported.ServerIDs), ""
 		p.endForDrill(view, drill)
-	case drill.Order != "":
+	case drill.Order != "" && (gate == "" || !passes || p.observed.Now.After(drill.DueAt.Add(orderPatience))):
 		p.endDrill(drill, v1alpha1.DrillRefused, why)
 	default:
-		drill.Member, drill.ServerIDs, drill.Message = "", nil, cutText("it waits: "+why, maxDrillMessage)
+		drill.Member, drill.ServerIDs, drill.Message = "", nil, brief.Fit("the drill waits: "+why, maxDrillMessage)
 	}
 }
 
@@ -203,37 +207,52 @@ func (p *planning) drillWindow() time.Duration {
 	return defaultWindow
 }
 
-// whyNoDrill says what speaks against ending any process now; empty if nothing does. It is what a rolling restart waits for, and more.
-func (p *planning) whyNoDrill() string {
+// whyNoDrill says what speaks against ending any process now, and whether that passes by itself; empty if nothing does. It is what a
+// rolling restart waits for, and more.
+func (p *planning) whyNoDrill() (why string, passes bool) {
+	if why := p.whyNoDrillAtAll(); why != "" {
+		return why, false
+	}
 	o, plan := p.observed, &p.plan
 	isAway := func(v MemberView) bool { return v.Wanted && !v.Up || !v.Wanted || v.Lost != nil }
+	safe := meta.FindStatusCondition(o.Store.Status.Conditions, v1alpha1.ConditionDataSafe)
+	switch {
+	case plan.Shortfall != nil:
+		return plan.Shortfall.Message, true
+	case safe == nil:
+		return "nothing is known of the copies yet", true
+	case safe.Status != metav1.ConditionTrue:
+		return "DataSafe is not True: " + safe.Message, safe.Reason != v1alpha1.ReasonDataLost
+	case slices.ContainsFunc(plan.Masters, isAway):
+		return "not all masters are up, or one is on its way out", true
+	case slices.ContainsFunc(o.Pods, p.isEnding):
+		return "a pod is ending", true
+	case p.asked != nil:
+		return p.asked.Member + " is to end first: " + p.asked.Why, true
+	case len(plan.Steps) > 0:
+		return "the operator has something else to do: " + plan.Steps[0].Describe(), true
+	default:
+		return "", false
+	}
+}
+
+// whyNoDrillAtAll says what somebody has to change, or takes long.
+func (p *planning) whyNoDrillAtAll() string {
+	o, plan := p.observed, &p.plan
 	isLeaving := func(v MemberView) bool { return v.Reported != nil && v.Reported.Draining != nil || v.Evacuation != nil }
 	isOutdated := func(v MemberView) bool { return v.Rolls }
-	safe := meta.FindStatusCondition(o.Store.Status.Conditions, v1alpha1.ConditionDataSafe)
 	switch {
 	case o.Store.Spec.Paused:
 		return "spec.paused is set"
 	case o.Store.Spec.Hibernated:
 		return "spec.hibernated is set"
-	case o.Store.Spec.Replication.Factor == 0:
+	case o.Store.Copies() == 0:
 		return "there are no copies: what a process holds would be lost (replication.factor)"
-	case plan.Shortfall != nil:
-		return plan.Shortfall.Message
-	case safe == nil || safe.Status != metav1.ConditionTrue:
-		return "DataSafe is not True"
-	case slices.ContainsFunc(plan.Masters, isAway):
-		return "not all masters are up, or one is on its way out"
 	case slices.ContainsFunc(plan.Masters, isLeaving):
 		return "a master is drained, or its node is"
 	case slices.ContainsFunc(slices.Concat(plan.Masters, plan.Coordinators), isOutdated):
 		return "outdated pods are restarted first"
-	case slices.ContainsFunc(o.Pods, p.isEnding):
-		return "a pod is ending"
-	case p.asked != nil:
-		return p.asked.Member + " is to end first: " + p.asked.Why
-	case len(plan.Steps) > 0:
-		return "the operator has something else to do: " + plan.Steps[0].Describe()
-	case plan.Capacity != nil && plan.Capacity.Verdict >= capacity.NoRoomForCopies:
+	case plan.Shortfall == nil && plan.Capacity != nil && plan.Capacity.Verdict >= capacity.NoRoomForCopies:
 		return plan.Capacity.Describe()
 	default:
 		return ""
@@ -291,7 +310,7 @@ func (p *planning) finishDrill(drill *v1alpha1.Drill) {
 			return
 		}
 	}
-	drill.Message = cutText("waiting: "+why, maxDrillMessage)
+	drill.Message = brief.Fit("waiting: "+why, maxDrillMessage)
 	if began := drill.BeganAt; began == nil || p.observed.Now.Sub(began.Time) > drillLimit {
 		p.endDrill(drill, v1alpha1.DrillFailed, fmt.Sprintf("after %s: %s", drillLimit, why))
 	}
@@ -325,11 +344,4 @@ func (p *planning) readRecord(drill *v1alpha1.Drill) (why string) {
 	drill.Bytes, drill.PromisedMs, drill.MeasuredMs = size, promised, measured
 	drill.TargetMs = p.capacityInput().Target.Milliseconds()
 	return ""
-}
-
-func cutText(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len("...")], "") + "..."
 }

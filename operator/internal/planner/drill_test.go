@@ -103,14 +103,8 @@ func TestRefusedDrills(t *testing.T) {
 		change func(*world)
 		want   string
 	}{
-		"paused":     {func(w *world) { w.store.Spec.Paused = true }, "spec.paused is set"},
-		"hibernated": {func(w *world) { w.store.Spec.Hibernated = true }, "spec.hibernated is set"},
-		"short of copies": {
-			func(w *world) { w.cluster.short = 100 }, "pieces of logs with fewer copies than 1",
-		},
-		"a master is away":    {func(w *world) { w.podOf("box-master-2").deadNode = true }, "not up, and with them the copies"},
-		"nobody leads":        {func(w *world) { w.stop(w.podOf("box-coordinator")) }, "only the coordinator knows"},
-		"scaling in":          {func(w *world) { w.store.Spec.Masters.Replicas = 2 }, "not all masters are up, or one is on its way out"},
+		"paused":              {func(w *world) { w.store.Spec.Paused = true }, "spec.paused is set"},
+		"hibernated":          {func(w *world) { w.store.Spec.Hibernated = true }, "spec.hibernated is set"},
 		"a master is drained": {func(w *world) { w.drainByHand("box-master-2") }, "a master is drained"},
 		"a rolling restart":   {func(w *world) { w.store.Spec.Image = "store:2" }, "outdated pods are restarted first"},
 		"nothing to recover":  {func(w *world) { w.dropTables() }, "no master holds anything that could be recovered"},
@@ -134,6 +128,68 @@ func TestRefusedDrills(t *testing.T) {
 			}
 			if len(w.drilled) > 0 {
 				t.Errorf("ended: %v", w.drilled)
+			}
+		})
+	}
+}
+
+// An ordered drill waits a minute for what passes by itself: one that was given a second too early is carried out.
+func TestOrderedDrillWaits(t *testing.T) {
+	for name, test := range map[string]struct {
+		change, undo func(*world)
+		want         string
+	}{
+		"short of copies": {
+			func(w *world) { w.cluster.short = 100 }, func(w *world) { w.cluster.short = 0 },
+			"log segments with fewer copies than 1",
+		},
+		"a master is away": {
+			func(w *world) { w.podOf("box-master-2").deadNode = true }, func(w *world) { w.podOf("box-master-2").deadNode = false },
+			"masters that are not up",
+		},
+		"the status is older than what was seen": {func(w *world) {
+			meta.SetStatusCondition(&w.store.Status.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionDataSafe, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonUnderReplicated, Message: "of a moment ago",
+			})
+		}, func(*world) {}, "DataSafe is not True: of a moment ago"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newHoldingWorld(t)
+			w.order("x")
+			w.visit(false)
+			test.change(w)
+			w.visit(false)
+			if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || !strings.Contains(drill.Message, test.want) {
+				t.Errorf("the drill is %+v", drill)
+			}
+			test.undo(w)
+			w.visits(30)
+			if drill := w.lastDrill(t); drill.State != v1alpha1.DrillSucceeded || len(w.drilled) != 1 {
+				t.Errorf("the drill is %+v, ended: %v", drill, w.drilled)
+			}
+		})
+	}
+	for name, test := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"nobody leads": {func(w *world) { w.stop(w.podOf("box-coordinator")) }, "the coordinator does not answer"},
+		"scaling in":   {func(w *world) { w.store.Spec.Masters.Replicas = 2 }, "not all masters are up, or one is on its way out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newHoldingWorld(t)
+			w.order("x")
+			w.visit(false)
+			test.change(w)
+			w.visit(false)
+			if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || !strings.Contains(drill.Message, test.want) {
+				t.Errorf("the drill is %+v", drill)
+			}
+			w.now = w.now.Add(time.Minute + time.Second)
+			w.visit(false)
+			if drill := w.lastDrill(t); drill.State != v1alpha1.DrillRefused || len(w.drilled) > 0 {
+				t.Errorf("the drill is %+v, ended: %v", drill, w.drilled)
 			}
 		})
 	}
@@ -230,7 +286,7 @@ func TestDrillsByTheClock(t *testing.T) {
 	w.store.Spec.Paused = true
 	w.now = time.Date(2026, 1, 4, 1, 30, 5, 0, time.UTC)
 	w.visits(2)
-	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || drill.Message != "it waits: spec.paused is set" {
+	if drill := w.lastDrill(t); drill.State != v1alpha1.DrillWaiting || drill.Message != "the drill waits: spec.paused is set" {
 		t.Errorf("the drill is %+v", drill)
 	}
 	w.now = w.now.Add(time.Hour)

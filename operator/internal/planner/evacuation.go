@@ -39,7 +39,7 @@ func (m *member) home() (node string, withVolume bool) {
 // evacuation is set while the member's node is drained, and then until the member is up elsewhere.
 func (p *planning) evacuation(m *member, view *MemberView) *Evacuation {
 	o := p.observed
-	if !view.Wanted || o.Cluster == nil || o.Store.Spec.Replication.Factor == 0 {
+	if !view.Wanted || o.Cluster == nil || o.Store.Copies() == 0 {
 		return nil
 	}
 	recorded := o.recordedEvacuation(m.name)
@@ -79,7 +79,7 @@ func (o *Observed) drainOf(node string) v1alpha1.NodeDrain {
 
 // isLeaving says whether a member's drain is the operator's own, because of its node.
 func (p *planning) isLeaving(view *MemberView) bool {
-	return view.Evacuation != nil && !view.Evacuation.Moved() && p.observed.Store.Spec.MovesFrom(view.Evacuation.Cause)
+	return view.Evacuation != nil && !view.Evacuation.Moved() && p.observed.Store.MovesFrom(view.Evacuation.Cause)
 }
 
 // followEvacuations drains members whose nodes are drained, one at a time, and moves those of which nobody needs anything any more.
@@ -128,12 +128,12 @@ func (p *planning) whyNotEvacuated(m *member, view, first *MemberView) string {
 	switch {
 	case view.Evacuation.Moved():
 		return waitsForNode(view)
-	case !spec.MovesFrom(view.Evacuation.Cause):
-		return "somebody to end its pod: recovery.drainedNodes is Wait"
+	case !p.observed.Store.MovesFrom(view.Evacuation.Cause):
+		return "a user to delete its pod: recovery.drainedNodes is Wait"
 	case p.observed.Cluster.StateWait != "":
-		return "the coordinator, which cannot note what it does: " + p.observed.Cluster.StateWait
+		return "the coordinator, which cannot write its state: " + p.observed.Cluster.StateWait
 	case !hasNothing && !view.Up:
-		return "it to be up, or to move as one that was lost with its node"
+		return "the member to be up, or to move like one whose node is lost"
 	case !hasNothing && m.draining() != nil:
 		return ""
 	}
@@ -144,9 +144,9 @@ func (p *planning) whyNotEvacuated(m *member, view, first *MemberView) string {
 	}
 	switch {
 	case spec.Paused:
-		return "spec.paused to be taken back"
+		return "spec.paused: false"
 	case spec.Recovery.DryRun:
-		return "nothing: it would leave now, but recovery.dryRun is set"
+		return "recovery.dryRun: false"
 	default:
 		return ""
 	}
@@ -171,9 +171,9 @@ func (p *planning) whyOthersFirst(view, first *MemberView) string {
 	case first != nil && first.Name != view.Name:
 		return first.Name + ", which leaves first"
 	case slices.ContainsFunc(p.plan.Masters, isTakenBack):
-		return "the drain of another one to be taken back"
-	case p.plan.Shortfall != nil:
-		return "everything to have its copies: " + p.plan.Shortfall.Message
+		return "the drain of another master to be cancelled"
+	case p.plan.Shortfall != nil && !p.plan.Shortfall.restart: // else its next process keeps more, and here it gets none
+		return "all copies to be there: " + p.plan.Shortfall.Message
 	case slices.ContainsFunc(p.observed.Pods, p.isEnding):
 		return "a pod to end"
 	default:
@@ -187,11 +187,11 @@ func waitsForNode(view *MemberView) string {
 	if pod == nil || pod.Node != "" || pod.Trouble == "" {
 		return "its next pod to be up"
 	}
-	return fmt.Sprintf("a node for its next pod (%s): add one with room for a master, or %s", pod.Trouble, howToStay(view.Evacuation))
+	return fmt.Sprintf("a node for its next pod (%s): add one with room for a master, or %s", pod.Trouble, HowToStay(view.Evacuation))
 }
 
-// howToStay is what takes back that a node is drained.
-func howToStay(leaves *Evacuation) string {
+// HowToStay is what takes back that a node is drained.
+func HowToStay(leaves *Evacuation) string {
 	if leaves.Cause == v1alpha1.DrainIsolated {
 		return "take " + leaves.Node + " out of the Store's annotation " + v1alpha1.AnnotationIsolated
 	}
@@ -201,7 +201,7 @@ func howToStay(leaves *Evacuation) string {
 func evacuate(m *member, leaves *Evacuation) MoveMember {
 	step := MoveMember{
 		Member: m.name, Node: leaves.Node, Drained: true,
-		Why: fmt.Sprintf("the node is drained (%s), and nobody needs anything that the member has", leaves.Cause),
+		Why: fmt.Sprintf("the node is drained (%s), and the member holds nothing that is still needed", leaves.Cause),
 	}
 	if pod := m.pod(); pod != nil {
 		ref := pod.Ref()

@@ -11,6 +11,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/status"
 )
 
 // evacuationOf is what is on record of a member.
@@ -57,7 +58,7 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 			t.Errorf("%+v", step)
 		}
 		if want := "move box-master-1 away from node " + node + ", with the new volume claim box-master-1-copies-2: the node is drained " +
-			"(Cordoned), and nobody needs anything that the member has"; step.Describe() != want {
+			"(Cordoned), and the member holds nothing that is still needed"; step.Describe() != want {
 			t.Error(step.Describe())
 		}
 	}
@@ -95,6 +96,26 @@ func TestTwoDrainedNodes(t *testing.T) {
 	for _, member := range []string{"box-master-0", "box-master-1"} {
 		if pod := w.podOf(member); pod == nil || slices.Contains(nodes, pod.Node) || w.evacuationOf(member) != nil {
 			t.Errorf("%s is %+v", member, pod)
+		}
+	}
+}
+
+// A coordinator of a build without settings cannot tell processes of more copies, so that each is restarted for them. The one on a drained
+// node cannot be restarted there: it gets the new number of copies where it goes.
+func TestMemberLeavesADrainedNodeWhileOthersRestartForMoreCopies(t *testing.T) {
+	w := newReplicatedWorld(4)
+	w.isLocal = true
+	if _, _, settled := w.settle(100); !settled {
+		t.Fatal("does not settle")
+	}
+	w.store.Spec.Replication.Factor = new(int32(2))
+	node := w.cordon("box-master-1")
+	if _, difference, settled := w.settle(200); !settled {
+		t.Fatalf("does not settle: %s, Progressing is %+v", difference, w.condition(v1alpha1.ConditionProgressing))
+	}
+	for member := range w.cluster.members {
+		if pod := w.podOf(member); pod.Node == node || pod.Inputs.Replication.Factor != 2 {
+			t.Errorf("%s is on %s and keeps %d copies", member, pod.Node, pod.Inputs.Replication.Factor)
 		}
 	}
 }
@@ -144,20 +165,20 @@ func observedDrain(t *testing.T, change func(*world)) planner.Plan {
 
 func TestWhatKeepsAMemberOnADrainedNode(t *testing.T) {
 	for want, change := range map[string]func(*world){
-		"somebody to end its pod: recovery.drainedNodes is Wait": func(w *world) {
+		"a user to delete its pod: recovery.drainedNodes is Wait": func(w *world) {
 			w.store.Spec.Recovery.DrainedNodes = v1alpha1.DrainedWait
 		},
-		"nothing: it would leave now, but recovery.dryRun is set": func(w *world) { w.store.Spec.Recovery.DryRun = true },
-		"spec.paused to be taken back":                            func(w *world) { w.store.Spec.Paused = true },
-		"everything to have its copies: ":                         func(w *world) { w.cluster.short = 3 },
-		"box-master-2 to be up":                                   func(w *world) { w.stop(w.podOf("box-master-2")) },
+		"recovery.dryRun: false":   func(w *world) { w.store.Spec.Recovery.DryRun = true },
+		"spec.paused: false":       func(w *world) { w.store.Spec.Paused = true },
+		"all copies to be there: ": func(w *world) { w.cluster.short = 3 },
+		"box-master-2 to be up":    func(w *world) { w.stop(w.podOf("box-master-2")) },
 		"a pod to end": func(w *world) {
 			gone := *w.podOf("box-master-2")
 			gone.Name, gone.EndsAt = "another", w.now.Add(time.Second)
 			w.pods["another"] = &gone
 		},
-		"the drain of another one to be taken back": func(w *world) { w.cluster.members["box-master-2"].isDraining = true },
-		"it to be up, or to move as one that was lost with its node": func(w *world) {
+		"the drain of another master to be cancelled": func(w *world) { w.cluster.members["box-master-2"].isDraining = true },
+		"the member to be up, or to move like one whose node is lost": func(w *world) {
 			w.stop(w.podOf("box-master-1"))
 		},
 	} {
@@ -176,6 +197,47 @@ func TestWhatKeepsAMemberOnADrainedNode(t *testing.T) {
 	// Nobody knows that the node is drained.
 	if plan := observedDrain(t, func(w *world) { clear(w.cordoned) }); plan.Masters[1].Evacuation != nil || len(plan.Steps) > 0 {
 		t.Errorf("nothing is drained, and %+v", plan.Steps)
+	}
+}
+
+// While the operator may not move members, a drain of a node does not end, for evictions are refused as well: that is said, with the node
+// and what to do, as a condition and as an event.
+func TestHeldOnADrainedNode(t *testing.T) {
+	for field, hold := range map[string]func(*v1alpha1.StoreSpec){
+		"spec.recovery.dryRun": func(s *v1alpha1.StoreSpec) { s.Recovery.DryRun = true },
+		"spec.paused":          func(s *v1alpha1.StoreSpec) { s.Paused = true },
+	} {
+		w := newLocalWorld(t)
+		hold(&w.store.Spec)
+		w.visit(false)
+		before := w.store.Status.DeepCopy()
+		node := w.cordon("box-master-1")
+		w.visit(false)
+		want := "node " + node + " is drained (Cordoned), but " + field + ": true keeps box-master-1 there, and evictions of it are " +
+			"refused: kubectl drain does not end. Set " + field + ": false, or uncordon " + node
+		got := w.condition(v1alpha1.ConditionProgressing)
+		if got.Status != metav1.ConditionFalse || got.Reason != v1alpha1.ReasonEvacuationBlocked || got.Message != want {
+			t.Errorf("%s: Progressing is %+v", field, got)
+		}
+		if got := w.condition(v1alpha1.ConditionStalled); got.Status != metav1.ConditionTrue {
+			t.Errorf("%s: Stalled is %+v", field, got)
+		}
+		events := status.Events(before, &w.store.Status)
+		if !slices.ContainsFunc(events, func(e status.Event) bool { return e.Type == "Warning" && e.Note == want }) {
+			t.Errorf("%s: events are %+v", field, events)
+		}
+		// A second node tells of itself, though the condition's reason stays as it is.
+		before = w.store.Status.DeepCopy()
+		second := w.cordon("box-master-2")
+		w.visit(false)
+		isTold := func(e status.Event) bool { return e.Type == "Warning" && strings.Contains(e.Note, "node "+second+" ") }
+		if events := status.Events(before, &w.store.Status); !slices.ContainsFunc(events, isTold) {
+			t.Errorf("%s: events are %+v", field, events)
+		}
+		w.store.Spec.Paused, w.store.Spec.Recovery.DryRun = false, false
+		if moved := runFor[planner.MoveMember](w, 30); len(moved) == 0 {
+			t.Errorf("%s: nobody leaves afterwards", field)
+		}
 	}
 }
 
@@ -199,6 +261,7 @@ func TestNoSpareNode(t *testing.T) {
 	if len(plan.Steps) > 0 {
 		t.Errorf("%+v", plan.Steps)
 	}
+	want = "a node for its next pod: add one with room for a master, or uncordon " + node
 	if got := w.condition(v1alpha1.ConditionProgressing); got.Reason != v1alpha1.ReasonEvacuating || !strings.Contains(got.Message, want) {
 		t.Errorf("Progressing is %+v", got)
 	}

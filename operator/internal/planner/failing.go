@@ -63,7 +63,7 @@ func (p *planning) newFailures(m *member, view *MemberView, recorded *v1alpha1.F
 		(recorded == nil || pod.CrashedAt.After(recorded.Last.Time)) {
 		added, last = 1, pod.CrashedAt
 	}
-	if view.Lost != nil && view.Lost.Cause == v1alpha1.NodeNotReady && p.observed.recordedLoss(m.name) == nil {
+	if view.Lost.isSudden() && p.observed.recordedLoss(m.name) == nil {
 		added++
 	}
 	return added, last
@@ -84,7 +84,7 @@ func (o *Observed) recordedFailures(member string) *v1alpha1.FailureStatus {
 func (p *planning) isolateFailing() {
 	o := p.observed
 	crashes := o.Store.Spec.Recovery.Isolation.Crashes
-	if crashes == 0 || o.Store.Spec.Replication.Factor == 0 || o.Store.Spec.Recovery.DryRun || o.Cluster == nil {
+	if crashes == 0 || o.Store.Copies() == 0 || o.Store.Spec.Recovery.DryRun || o.Cluster == nil {
 		return
 	}
 	isByItself := func(i v1alpha1.IsolationStatus) bool {
@@ -119,5 +119,5 @@ func (p *planning) othersAreWell(failing *MemberView) bool {
 		well++
 		alike = alike || resources.Diff(other.Pod.Inputs, failing.Pod.Inputs) == ""
 	}
-	return alike && well > int(p.observed.Store.Spec.Replication.Factor)
+	return alike && well > int(p.observed.Store.Copies())
 }

@@ -13,6 +13,10 @@ import (
 const (
 	// defaultFenceAfter is that of the schema, for a Store from before the field.
 	defaultFenceAfter = 3 * time.Minute
+	// proofInterval is how often a NodeFence is looked at while the proof is waited for: the operator watches none.
+	proofInterval = time.Second
+	// returnAfter is how long a member that has moved keeps the machine off that it was on, if it does not come up elsewhere.
+	returnAfter = time.Minute
 	// maxFences is what the status has room for.
 	maxFences = 16
 )
@@ -43,21 +47,35 @@ func (p *planning) followFencing() {
 			continue
 		case back != "":
 			p.add(UnfenceNode{Fence: fence, Why: back})
-			fence.Message = "it is taken back: " + back
+			fence.Message = "the fence is withdrawn: " + back
 		case fence.RequestedAt != nil:
 			fence.Done, fence.Message = state.Done, state.Message
 		default:
 			if fence.Message = p.whyNotFenced(&fence, state); fence.Message == "" {
-				p.add(FenceNode{Fence: fence, Why: "it is not ready, and " + fence.Member + " was lost with it and is proven dead"})
+				why := p.howLost(fence.Node) + ", and " + fence.Member + " was lost with it and is proven dead"
+				p.add(FenceNode{Fence: fence, Why: why})
+				p.lookAgainIn(turnInterval)
 			}
+		}
+		isUntainted := node.Ready && !node.OutOfService // no member moves before the taint is set
+		if fence.Type == v1alpha1.FencingBMC && fence.RequestedAt != nil && (!fence.Done || isUntainted) {
+			p.lookAgainIn(proofInterval)
 		}
 		p.plan.Fences = append(p.plan.Fences, fence)
 	}
 	p.noteFences()
 }
 
-// noteFences: a node that is not ready, and with which a member was lost that is proven dead on record. No more nodes than copies make up
-// for: what looks like more is mostly the loss of a network.
+// howLost says what is known of a node that is to be fenced.
+func (p *planning) howLost(node string) string {
+	if p.observed.isSilent(node) {
+		return "its kubelet is silent"
+	}
+	return "it is not ready"
+}
+
+// noteFences: a node that is not ready, or silent, and with which a member was lost that is proven dead on record. No more nodes than
+// copies make up for: what looks like more is mostly the loss of a network.
 func (p *planning) noteFences() {
 	spec := &p.observed.Store.Spec
 	if spec.Recovery.Fencing.Type == "" || spec.Recovery.Fencing.Type == v1alpha1.FencingNone {
@@ -67,17 +85,53 @@ func (p *planning) noteFences() {
 		view := &p.plan.Masters[i]
 		isNoted := func(f v1alpha1.FenceStatus) bool { return view.Lost != nil && f.Node == view.Lost.Node }
 		recorded := p.observed.recordedLoss(view.Name)
-		if view.Lost == nil || view.Lost.Cause != v1alpha1.NodeNotReady || view.Lost.ProvenAt.IsZero() ||
+		if !view.Lost.isSudden() || view.Lost.ProvenAt.IsZero() ||
 			recorded == nil || recorded.ProvenAt == nil || slices.ContainsFunc(p.plan.Fences, isNoted) ||
-			len(p.plan.Fences) >= min(int(spec.Replication.Factor), maxFences) {
+			len(p.plan.Fences) >= min(int(p.observed.Store.Copies()), maxFences) {
 			continue
 		}
 		p.plan.Fences = append(p.plan.Fences, v1alpha1.FenceStatus{
 			Node: view.Lost.Node, Type: spec.Recovery.Fencing.Type, Member: view.Name,
-			Since: metav1.NewTime(view.Lost.Since.Truncate(time.Second)), Message: "it goes on record first",
+			Since: metav1.NewTime(view.Lost.Since.Truncate(time.Second)), Message: "the status to record the request",
 			RemediationTemplate: spec.Recovery.Fencing.RemediationTemplate,
 		})
+		p.lookAgainIn(turnInterval)
 	}
+}
+
+// isProvedOff says whether the box controller has proved, by this Store's word, that a node's machine was off after the node was lost.
+func (o *Observed) isProvedOff(node string) bool {
+	state := o.Fences[node]
+	return state.Requested && state.Done && slices.ContainsFunc(o.Store.Status.Fences, func(f v1alpha1.FenceStatus) bool {
+		return f.Node == node && f.Type == v1alpha1.FencingBMC
+	})
+}
+
+// hasLeft: a fenced node's machine is proved to be off, and the Store does not need that any more, so it may be switched on again.
+func (p *planning) hasLeft(fence *v1alpha1.FenceStatus) bool {
+	o := p.observed
+	isOn := func(pod Pod) bool { return pod.Node == fence.Node }
+	if !fence.Done || !o.isProvedOff(fence.Node) || o.Cluster == nil || slices.ContainsFunc(o.Pods, isOn) {
+		return false
+	}
+	// Nobody knows who is lost with it while no coordinator answers, or while a volume's node cannot be read.
+	mayBeThere := func(m *member) bool {
+		claim, _, _ := m.claim()
+		home, _ := m.home()
+		return m.ordinal < int(o.Store.Spec.Masters.Replicas) && (home == fence.Node || claim.IsHomeUnknown)
+	}
+	if slices.ContainsFunc(o.masters(), mayBeThere) {
+		return false
+	}
+	for i := range p.plan.Masters {
+		view := &p.plan.Masters[i]
+		// Its volume is detached from a node only while that is known to be off. One that finds no other place is not waited for: its
+		// node's machine may be the only one that has room for it.
+		if view.Name == fence.Member && view.Wanted && !view.Up && (view.Pod == nil || o.Now.Sub(view.Pod.CreatedAt) < returnAfter) {
+			return false
+		}
+	}
+	return true
 }
 
 // whyReleased says why a node is not to be fenced any more; empty if it is.
@@ -85,8 +139,10 @@ func (p *planning) whyReleased(fence *v1alpha1.FenceStatus, node Node) string {
 	switch {
 	case node.Deleted:
 		return "there is no such node any more"
-	case node.Ready:
+	case node.Ready && !p.observed.isSilent(fence.Node):
 		return "the node is ready"
+	case p.hasLeft(fence):
+		return "the node's server was proved to be off, and the Store's member there has moved"
 	case p.observed.Store.Spec.Recovery.Fencing.Type != fence.Type:
 		return "recovery.fencing.type is not " + string(fence.Type) + " any more"
 	default:
@@ -113,21 +169,21 @@ func (p *planning) whyNotFenced(fence *v1alpha1.FenceStatus, state FenceState) s
 	}
 	switch {
 	case !isKnown:
-		return "it to be known whether the node is ready"
+		return "the operator to learn whether the node is ready"
 	case state.Done || state.Message != "":
-		return "somebody else, who is at it or has done it: " + orElse(state.Message, "it has the taint")
+		return "another controller, which fences the node or has fenced it: " + orElse(state.Message, "it has the taint")
 	case o.Now.Before(due):
 		p.lookAgainIn(due.Sub(o.Now))
 		return "the node to come back, until " + due.UTC().Format("15:04:05 UTC")
-	case len(lost) > int(o.Store.Spec.Replication.Factor):
-		return fmt.Sprintf("%d failure domains are lost, more than the %d that copies make up for: nodes have to come back",
-			len(lost), o.Store.Spec.Replication.Factor)
+	case len(lost) > int(o.Store.Copies()):
+		return fmt.Sprintf("nodes to come back: %d failure domains are lost, and the copies survive the loss of only %d",
+			len(lost), o.Store.Copies())
 	case slices.ContainsFunc(o.Store.Status.Fences, isUnderWay):
 		return "another node that is being fenced"
 	case o.Store.Spec.Paused:
-		return "spec.paused to be taken back"
+		return "spec.paused: false"
 	case o.Store.Spec.Recovery.DryRun:
-		return "nothing: it would be fenced now, but recovery.dryRun is set"
+		return "recovery.dryRun: false (fencing is due, and a dry run only reports it)"
 	default:
 		return ""
 	}

@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -65,15 +66,16 @@ func TestNodesThatAreNotFenced(t *testing.T) {
 		"none": {func(w *world, _ string) { w.store.Spec.Recovery.Fencing.Type = v1alpha1.FencingNone }, ""},
 		"dry run": {
 			func(w *world, _ string) { w.store.Spec.Recovery.DryRun = true },
-			"nothing: it would be fenced now, but recovery.dryRun is set",
+			"recovery.dryRun: false (fencing is due, and a dry run only reports it)",
 		},
-		"paused": {func(w *world, _ string) { w.store.Spec.Paused = true }, "spec.paused to be taken back"},
+		"paused": {func(w *world, _ string) { w.store.Spec.Paused = true }, "spec.paused: false"},
 		"more nodes than copies": {
 			func(w *world, _ string) { w.killNode(w.podOf("box-master-2").Node) },
-			"2 failure domains are lost, more than the 1 that copies make up for: nodes have to come back",
+			"nodes to come back: 2 failure domains are lost, and the copies survive the loss of only 1",
 		},
 		"somebody else has": {
-			func(w *world, node string) { w.foreign = node }, "somebody else, who is at it or has done it: it has the taint",
+			func(w *world, node string) { w.foreign = node },
+			"another controller, which fences the node or has fenced it: it has the taint",
 		},
 		"it was back in time": {
 			func(w *world, node string) { runFor[planner.FenceNode](w, 5); w.reviveNode(node) }, "",
@@ -101,12 +103,12 @@ func TestFencingIsSaid(t *testing.T) {
 	w.killNode(w.podOf("box-master-1").Node)
 	runFor[planner.FenceNode](w, 5)
 	degraded := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
-	if !strings.Contains(degraded.Message, "by themselves, fencing (OutOfServiceTaint) waits for the node to come back, until 00:00:") {
+	if !strings.Contains(degraded.Message, "with it; fencing waits for the node to come back, until 00:00:") {
 		t.Error(degraded.Message)
 	}
 	runFor[planner.FenceNode](w, 25)
 	degraded = meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
-	if !strings.Contains(degraded.Message, ", fencing (OutOfServiceTaint) is done") {
+	if !strings.Contains(degraded.Message, "; fencing (OutOfServiceTaint) is done; recovery.rescheduleAfter is 0s, so run: kubectl") {
 		t.Error(degraded.Message)
 	}
 }
@@ -149,4 +151,239 @@ func TestNobodyMovesFromAFencedNodeThatIsBack(t *testing.T) {
 			t.Errorf("with the Store's own taint: %v, %d moves", isOwn, moves)
 		}
 	}
+}
+
+// newPowerWorld fences by power what is not ready for 20 s; nobody else moves a member for an hour.
+func newPowerWorld(t *testing.T) (w *world, node string) {
+	t.Helper()
+	w = newFencingWorld(t)
+	w.store.Spec.Recovery.Fencing.Type, w.store.Spec.Recovery.RescheduleAfter = v1alpha1.FencingBMC, "1h"
+	node = w.podOf("box-master-1").Node
+	w.killNode(node)
+	if fenced := runFor[planner.FenceNode](w, 25); len(fenced) != 1 {
+		t.Fatalf("fenced %+v", fenced)
+	}
+	return w, node
+}
+
+// A member moves at once when its machine is proved to be off, and not before; the machine is kept off until the member is elsewhere.
+func TestMachineThatIsProvedOff(t *testing.T) {
+	w, node := newPowerWorld(t)
+	if moved := runFor[planner.MoveMember](w, 60); len(moved) > 0 {
+		t.Fatalf("moved without proof: %+v", moved)
+	}
+	degraded := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
+	says := "; fencing (BMC) is under way: a message; its move to another node waits for the node to come back"
+	if !strings.Contains(degraded.Message, says) {
+		t.Error(degraded.Message)
+	}
+	w.proveOff(node)
+	for second := range 60 {
+		w.tick()
+		plan, _ := w.visit(false)
+		isUp := w.podOf("box-master-1") != nil && w.podOf("box-master-1").Node != node && w.podOf("box-master-1").Ready
+		if steps[planner.UnfenceNode](plan) > 0 && !isUp {
+			t.Fatalf("after %d s the machine may be switched on, and the member has not moved", second)
+		}
+		if second > 6 && !isUp {
+			t.Fatalf("after %d s the member has not moved: %+v", second, w.store.Status.Masters.Members)
+		}
+	}
+	if w.fenced[node] || w.fenceOf(node) != nil || w.dead[node] {
+		t.Errorf("fenced %v, dead %v, on record %+v", w.fenced[node], w.dead[node], w.fenceOf(node))
+	}
+}
+
+// Where it is not known whether the member has moved, the machine is kept off.
+func TestMachineStaysOffWhileItMayBeNeeded(t *testing.T) {
+	w, node := newPowerWorld(t)
+	w.proveOff(node)
+	w.store.Spec.Paused = true // so that it goes on record, and the member does not move
+	w.visit(false)
+	w.store.Spec.Paused = false
+	o := w.observe()
+	next := w.podOf("box-master-0").Pod // the member's next pod, for which there is no node
+	next.Name, next.UID, next.Member, next.Claim = "box-master-1-next", "uid-next", "box-master-1", "box-master-1-copies"
+	next.Node, next.Process, next.Ready, next.CreatedAt = "", planner.ProcessAbsent, false, o.Now.Add(-time.Hour)
+	o.Pods = append(o.Pods, next)
+	if fence := w.fenceOf(node); fence == nil || !fence.Done {
+		t.Fatalf("on record: %+v", fence)
+	}
+	claim := o.Claims[next.Claim]
+	claim.TiedTo = "" // as it is unless its volume is looked at
+	for name, change := range map[string]func(*planner.Observed, *planner.Claim){
+		"no coordinator answers":       func(o *planner.Observed, _ *planner.Claim) { o.Cluster = nil },
+		"its volume cannot be read":    func(_ *planner.Observed, claim *planner.Claim) { claim.IsHomeUnknown = true },
+		"its volume is on the machine": func(_ *planner.Observed, claim *planner.Claim) { claim.TiedTo = node },
+	} {
+		o, claim := o, claim
+		o.Claims = maps.Clone(o.Claims)
+		change(&o, &claim)
+		o.Claims[next.Claim] = claim
+		if plan := planner.Make(o); steps[planner.UnfenceNode](plan) > 0 {
+			t.Errorf("%s: the machine may be switched on, and the member has not moved: %+v", name, plan.Steps)
+		}
+	}
+}
+
+// Where no other node has room, the machine is switched on again after a while: the member may come back there.
+func TestMachineThatIsNeeded(t *testing.T) {
+	w, node := newPowerWorld(t)
+	w.isFull = true
+	w.proveOff(node)
+	released := runFor[planner.UnfenceNode](w, 90)
+	for second := range released {
+		if second < 60 {
+			t.Errorf("after %d s", second)
+		}
+	}
+	if len(released) != 1 {
+		t.Errorf("released %+v, on record %+v", released, w.fenceOf(node))
+	}
+}
+
+// Only proof by this Store's own word counts, and only of fencing by power.
+func TestWhatProvesThatAMachineIsOff(t *testing.T) {
+	w, node := newPowerWorld(t)
+	w.proveOff(node)
+	for name, test := range map[string]struct {
+		change func(*planner.Observed)
+		moves  int
+	}{
+		"proof":        {func(*planner.Observed) {}, 1},
+		"asked for":    {func(o *planner.Observed) { o.Fences[node] = planner.FenceState{Requested: true} }, 0},
+		"another's":    {func(o *planner.Observed) { o.Fences[node] = planner.FenceState{Done: true} }, 0},
+		"another way":  {func(o *planner.Observed) { o.Store.Status.Fences[0].Type = v1alpha1.FencingOutOfServiceTaint }, 0},
+		"another node": {func(o *planner.Observed) { o.Store.Status.Fences[0].Node = "elsewhere" }, 0},
+		"by hand":      {func(o *planner.Observed) { o.Store.Spec.Recovery.RescheduleAfter = "0s" }, 0},
+	} {
+		o := w.observe()
+		test.change(&o)
+		if got := steps[planner.MoveMember](planner.Make(o)); got != test.moves {
+			t.Errorf("%s: %d moves", name, got)
+		}
+	}
+}
+
+// newFrozenWorld fences by power at once, and one node has just frozen.
+func newFrozenWorld(t *testing.T) (w *world, node string) {
+	t.Helper()
+	w = newFencingWorld(t)
+	w.store.Spec.Recovery.Fencing = v1alpha1.FencingSpec{Type: v1alpha1.FencingBMC, After: "0s"}
+	w.store.Spec.Recovery.RescheduleAfter = "1h"
+	node = w.podOf("box-master-1").Node
+	w.freezeNode(node)
+	return w, node
+}
+
+// A node that freezes is fenced by the coordinator's verdict and its kubelet's silence, before Kubernetes says that it is not ready. Its
+// member moves by proof alone, and the machine is kept off until that is done.
+func TestFrozenNodeIsFencedBeforeItIsNotReady(t *testing.T) {
+	w, node := newFrozenWorld(t)
+	fenced := runFor[planner.FenceNode](w, 20)
+	if len(fenced) != 1 {
+		t.Fatalf("fenced %+v, on record %+v", fenced, w.store.Status.Masters.Members)
+	}
+	want := "fence node " + node + " (BMC): its kubelet is silent, and box-master-1 was lost with it and is proven dead"
+	for second, step := range fenced {
+		if second < 15 || second > 18 || step.Describe() != want {
+			t.Errorf("after %d s: %s", second, step.Describe())
+		}
+	}
+	if moved := runFor[planner.MoveMember](w, 10); len(moved) > 0 {
+		t.Fatalf("moved without proof: %+v", moved)
+	}
+	degraded := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
+	says := "its move to another node waits for proof that the node's server is off, or for Kubernetes to say that the node is not ready"
+	if !strings.Contains(degraded.Message, "has been lost (Silent)") || !strings.Contains(degraded.Message, says) {
+		t.Error(degraded.Message)
+	}
+	if w.fenceOf(node).RequestedAt == nil {
+		t.Errorf("it was taken back: %+v", w.fenceOf(node))
+	}
+	w.proveOff(node)
+	if !w.nodes()[node].Ready {
+		t.Fatal("Kubernetes has found out before")
+	}
+	if moved := runFor[planner.MoveMember](w, 3); len(moved) != 1 {
+		t.Fatalf("moved %+v, on record %+v", moved, w.store.Status.Masters.Members)
+	}
+	if runFor[planner.UnfenceNode](w, 20); w.fenced[node] || w.podOf("box-master-1").Node == node {
+		t.Errorf("fenced %v, on record %+v", w.fenced[node], w.fenceOf(node))
+	}
+}
+
+// The operator does not wait for its usual interval when a node freezes. It reconciles when the kubelet has missed its renewal, and soon
+// after the proof looks for the taint, because no member moves without the taint.
+func TestFrozenNodeIsLookedAtInTime(t *testing.T) {
+	w, node := newFrozenWorld(t)
+	w.tick()
+	o := w.observe()
+	const left = 700 * time.Millisecond
+	setSilent(&o, node, o.Now.Add(left))
+	if plan := planner.Make(o); plan.Next != left {
+		t.Errorf("its kubelet counts as silent in %s, and is looked at in %s", left, plan.Next)
+	}
+	setDead(&o, false)
+	if plan := planner.Make(o); plan.Next <= left {
+		t.Errorf("the member is not declared dead, and the node is looked at in %s", plan.Next)
+	}
+	runFor[planner.FenceNode](w, 20)
+	w.proveOff(node)
+	w.store.Spec.Paused = true // so that the proof is recorded, and the member does not move
+	w.visit(false)
+	w.store.Spec.Paused = false
+	o = w.observe()
+	setSilent(&o, node, o.Now)
+	plan := planner.Make(o)
+	if steps[planner.MoveMember](plan) > 0 || plan.Next > time.Second {
+		t.Errorf("without the taint: next look in %s, %+v", plan.Next, plan.Steps)
+	}
+}
+
+// Silence alone says nothing, nor does the coordinator's verdict alone, nor where power is not what fences.
+func TestNodesThatAreNotTakenForFrozen(t *testing.T) {
+	for name, change := range map[string]func(w *world, o *planner.Observed, node string){
+		"it is heard":            func(_ *world, o *planner.Observed, n string) { setSilent(o, n, o.Now.Add(time.Second)) },
+		"nobody may look":        func(_ *world, o *planner.Observed, n string) { setSilent(o, n, time.Time{}) },
+		"the member is not dead": func(w *world, o *planner.Observed, _ string) { setDead(o, false) },
+		"it is drained": func(_ *world, o *planner.Observed, n string) {
+			o.Nodes[n] = planner.Node{Ready: true, SilentFrom: o.Now, Drained: v1alpha1.DrainKarpenter}
+			o.Store.Spec.Recovery.DrainedNodes = v1alpha1.DrainedWait
+		},
+		"another way": func(_ *world, o *planner.Observed, _ string) {
+			o.Store.Spec.Recovery.Fencing.Type = v1alpha1.FencingOutOfServiceTaint
+		},
+	} {
+		w, node := newFrozenWorld(t)
+		w.now = w.now.Add(silentAfter)
+		w.tick()
+		o := w.observe()
+		if lost := lostIn(planner.Make(o)); lost == nil || lost.Cause != v1alpha1.NodeSilent {
+			t.Fatalf("%s: it is not silent: %+v", name, lost)
+		}
+		change(w, &o, node)
+		if lost := lostIn(planner.Make(o)); lost != nil {
+			t.Errorf("%s: %+v", name, lost)
+		}
+	}
+}
+
+func setSilent(o *planner.Observed, node string, from time.Time) {
+	o.Nodes[node] = planner.Node{Ready: true, SilentFrom: from}
+}
+
+func setDead(o *planner.Observed, isDead bool) {
+	for i := range o.Cluster.Members {
+		o.Cluster.Members[i].Dead = isDead
+	}
+}
+
+func lostIn(plan planner.Plan) *planner.Lost {
+	for i := range plan.Masters {
+		if lost := plan.Masters[i].Lost; lost != nil {
+			return lost
+		}
+	}
+	return nil
 }

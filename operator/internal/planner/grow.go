@@ -38,11 +38,11 @@ func (p *planning) asFarAsThereIsRoom(m *member, claimed string, inputs resource
 // growClaim has one claim at a time ask for the size that the spec has: where the class of volumes does not allow that, one refusal is
 // enough.
 func (p *planning) growClaim() {
-	storage, state := p.observed.Store.Spec.Backups.Storage, p.observed.Store.Spec.Coordinator.State
+	storage, state := p.observed.Store.CopiesStorage(), p.observed.Store.Spec.Coordinator.State
 	views := slices.Concat(p.plan.Masters, p.plan.Coordinators)
 	for i := range views {
 		view := &views[i]
-		component, size := v1alpha1.ComponentMaster, storage.Size
+		component, size := v1alpha1.ComponentMaster, storage
 		if i >= len(p.plan.Masters) {
 			component, size = v1alpha1.ComponentCoordinator, state.Size
 		}

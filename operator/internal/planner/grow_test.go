@@ -23,7 +23,7 @@ func (w *world) sizes() []string {
 func TestVolumesGrow(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.rigid = true
-	w.store.Spec.Backups.Storage.Size = resource.MustParse("6Gi")
+	w.store.Spec.Backups.Storage.Size = new(resource.MustParse("6Gi"))
 	plan, _ := w.visit(false)
 	want := "grow volume claim box-master-0-copies of box-master-0: it asks for 4Gi, and the spec for 6Gi"
 	if got := describe(plan.Steps); got != want {
@@ -53,7 +53,7 @@ func TestVolumesGrow(t *testing.T) {
 func TestVolumesThatGrowWithPods(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.rigid = true
-	w.store.Spec.Backups.Storage.Size = resource.MustParse("6Gi")
+	w.store.Spec.Backups.Storage.Size = new(resource.MustParse("6Gi"))
 	w.visits(10)
 	claim := w.claims["box-master-1-copies"]
 	claim.GrowsWithPod = true
@@ -76,7 +76,7 @@ func TestVolumesThatAreLargeEnough(t *testing.T) {
 		t.Errorf("steps:\n%s", describe(plan.Steps))
 	}
 	// On their way from 5121Mi to 6Gi there is nothing to restart anybody for.
-	w.store.Spec.Backups.Storage.Size = resource.MustParse("6Gi")
+	w.store.Spec.Backups.Storage.Size = new(resource.MustParse("6Gi"))
 	if order := w.restarts(20); len(order) > 0 {
 		t.Errorf("restarted %v", order)
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
 
@@ -11,6 +13,8 @@ import (
 type Hibernation struct {
 	// Begun: its pods are being ended, or have ended.
 	Begun bool
+	// Again: it was woken up meanwhile, and is to sleep once more. That is on record, as a sleep of its own, before a pod ends.
+	Again bool
 	// PodsLeft have not ended yet.
 	PodsLeft int
 	// WaitsFor says why it has not begun.
@@ -38,6 +42,10 @@ func (p *planning) hibernate() {
 			return true
 		}
 	})
+	if state.Again = slices.ContainsFunc(o.Pods, p.isRecalled); state.Again {
+		state.PodsLeft = len(o.Pods)
+		return
+	}
 	p.releaseAll()
 	if state.PodsLeft = p.endAll(v1alpha1.ComponentMaster); state.PodsLeft == 0 {
 		state.PodsLeft = p.endAll(v1alpha1.ComponentCoordinator)
@@ -52,7 +60,7 @@ func (p *planning) whyAwake() string {
 	isAway := func(v MemberView) bool { return v.Wanted && !v.Up }
 	switch {
 	case p.observed.StateType() == v1alpha1.StateMemory:
-		return "the coordinator keeps what it knows in memory, and all tables would be lost"
+		return "the coordinator keeps its state in memory, and all tables would be lost"
 	case p.plan.Shortfall != nil:
 		return p.plan.Shortfall.Message
 	case slices.ContainsFunc(p.plan.Masters, isAway):
@@ -61,6 +69,15 @@ func (p *planning) whyAwake() string {
 		return ""
 	}
 }
+
+// isRecalled says whether the pod was marked when the Store was woken up from the sleep that is on record. If it were ended for that sleep
+// all the same, a Store that is woken up once more would not change it, so that a late operator could still end it.
+func (p *planning) isRecalled(pod Pod) bool {
+	return !pod.Terminating() && pod.Recalled == markOf(p.observed.Store.Status.HibernatedSince)
+}
+
+// markOf is what a pod is marked with when the Store is woken up.
+func markOf(hibernatedSince *metav1.Time) string { return hibernatedSince.UTC().Format(time.RFC3339) }
 
 // endAll ends the pods of a component, and gives how many have not ended. One on a node that does not answer keeps nobody waiting.
 func (p *planning) endAll(component string) int {
@@ -88,11 +105,10 @@ func (p *planning) wake() {
 	if since == nil {
 		return
 	}
-	mark := since.UTC().Format(time.RFC3339)
 	for i := range p.observed.Pods {
-		if pod := &p.observed.Pods[i]; !pod.Terminating() && pod.Recalled != mark {
+		if pod := &p.observed.Pods[i]; !pod.Terminating() && !p.isRecalled(*pod) {
 			p.plan.IsWaking = true
-			p.add(RecallPod{Member: pod.Member, Pod: pod.Ref(), Mark: mark})
+			p.add(RecallPod{Member: pod.Member, Pod: pod.Ref(), Mark: markOf(since)})
 			p.lookAgainIn(turnInterval)
 		}
 	}

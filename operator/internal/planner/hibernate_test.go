@@ -3,11 +3,13 @@ package planner_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
 func (w *world) wantCondition(t *testing.T, kind string, status metav1.ConditionStatus, reason, message string) {
@@ -27,15 +29,16 @@ func TestStoreSleepsAndWakesUp(t *testing.T) {
 		t.Fatalf("since %v, steps %+v: what is begun is on record first", w.store.Status.HibernatedSince, plan.Steps)
 	}
 	w.visit(false)
-	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHibernating, "left to end: 3 pods")
+	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHibernating, "still to end: 3 pods")
 	if len(w.livePods()) != 1 {
 		t.Errorf("the coordinator ends last, and there are %d pods", len(w.livePods()))
 	}
 	if _, _, settled := w.settle(60); !settled || len(w.livePods()) > 0 || len(w.claims) != 4 {
 		t.Fatalf("settled %v, %d pods, claims %v", settled, len(w.livePods()), w.claims)
 	}
-	w.wantCondition(t, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "it sleeps")
-	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "set hibernated to false")
+	w.wantCondition(t, v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "the Store is hibernated")
+	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonHibernated,
+		"to wake the store, set spec.hibernated: false")
 	w.wantCondition(t, v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "")
 	w.wantCondition(t, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonHibernated, "")
 	w.wantCondition(t, v1alpha1.ConditionRecovering, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "")
@@ -49,13 +52,38 @@ func TestStoreSleepsAndWakesUp(t *testing.T) {
 	}
 }
 
+// A Store that is put to sleep again before it was on record that it had been woken up: this sleep has a record of its own, for pods that
+// have the mark of the former one would not be changed when the Store is woken up once more, and a late operator could end them.
+func TestStoreSleepsAgainBeforeItWasAwake(t *testing.T) {
+	w := newHoldingWorld(t)
+	w.store.Spec.Hibernated = true
+	w.visit(false)
+	since := *w.store.Status.HibernatedSince
+	for _, pod := range w.pods {
+		pod.Recalled = since.UTC().Format(time.RFC3339)
+	}
+	plan, _ := w.visit(false)
+	if again := w.store.Status.HibernatedSince; len(plan.Steps) > 0 || again == nil || !since.Before(again) {
+		t.Fatalf("hibernated since %v, and again since %v, steps %+v", since, again, plan.Steps)
+	}
+	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHibernating, "still to end: 4 pods")
+	w.store.Spec.Hibernated = false
+	if plan := planner.Make(w.observe()); steps[planner.RecallPod](plan) != 4 {
+		t.Errorf("woken up once more, %+v", plan.Steps)
+	}
+	w.store.Spec.Hibernated = true
+	if _, _, settled := w.settle(60); !settled || len(w.livePods()) > 0 {
+		t.Errorf("settled %v, %d pods", settled, len(w.livePods()))
+	}
+}
+
 func TestStoreStaysAwakeWhileSomethingIsShort(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.store.Spec.Hibernated = true
 	w.cluster.short = 20
 	w.visit(false)
 	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHibernating,
-		"it goes to sleep when nothing keeps it awake: pieces of logs with fewer copies than 1")
+		"the Store is not hibernated yet: log segments with fewer copies than 1")
 	if len(w.livePods()) != 4 || w.store.Status.HibernatedSince != nil {
 		t.Errorf("%d pods, since %v", len(w.livePods()), w.store.Status.HibernatedSince)
 	}

@@ -22,6 +22,8 @@ type Lost struct {
 	ProvenAt time.Time
 	// WaitsFor says why the member does not move yet; empty when it does.
 	WaitsFor string
+	// ByHand is the command that moves the member, where the operator does not move members; empty where it does, or may not yet.
+	ByHand string
 	// withVolume: its volume can be used on that node only.
 	withVolume bool
 }
@@ -59,7 +61,7 @@ func Displaced(o *Observed) []DownMember {
 // at a time, and not at all when more failure domains are lost than there are copies: then disks have to come back.
 func (p *planning) followLost(masters []*member) {
 	o := p.observed
-	if o.Store.Spec.Replication.Factor == 0 || o.Cluster == nil {
+	if o.Store.Copies() == 0 || o.Cluster == nil {
 		return
 	}
 	domains := map[string]bool{}
@@ -89,18 +91,12 @@ func (p *planning) followLost(masters []*member) {
 
 // lostNode is what keeps a member down: the node that its volume is tied to, or else that of its pod. Nil if that is not lost.
 func (p *planning) lostNode(m *member, view *MemberView) *Lost {
-	if view.Up || !view.Wanted || p.observed.Cluster == nil || p.observed.Store.Spec.Replication.Factor == 0 {
+	if view.Up || !view.Wanted || p.observed.Cluster == nil || p.observed.Store.Copies() == 0 {
 		return nil
 	}
 	node, withVolume := m.home()
-	state, known := p.observed.Nodes[node]
-	cause := state.cause()
-	if state.Ready && p.observed.Fences[node].Requested {
-		cause = "" // it is back, and what this Store has said of it is about to be taken back
-	}
-	if drain := p.observed.drainOf(node); cause == "" && drain != "" && p.observed.Store.Spec.MovesFrom(drain) && !m.hasNothing() {
-		cause = v1alpha1.NodeDrained
-	}
+	_, known := p.observed.Nodes[node]
+	cause := p.causeOf(m, node)
 	if node == "" || !known || cause == "" {
 		return nil
 	}
@@ -116,7 +112,44 @@ func (p *planning) lostNode(m *member, view *MemberView) *Lost {
 	} else if lost.ProvenAt.IsZero() {
 		lost.ProvenAt = p.observed.Now
 	}
+	if before := p.observed.recordedLoss(m.name); cause == v1alpha1.NodeSilent && (before == nil || before.ProvenAt == nil) {
+		p.lookAgainIn(turnInterval) // only that this is on record is waited for
+	}
 	return lost
+}
+
+// causeOf says how a node is lost on which a member was that is down; empty if it is not.
+func (p *planning) causeOf(m *member, node string) v1alpha1.NodeLoss {
+	o := p.observed
+	state := o.Nodes[node]
+	cause, isSilent := state.cause(), o.isSilent(node)
+	switch {
+	case state.Ready && !isSilent && o.Fences[node].Requested:
+		cause = "" // it is back, and what this Store has said of it is about to be taken back
+	case cause == "" && isSilent && p.isFencedOnceSilent(m, state):
+		cause = v1alpha1.NodeSilent
+	case cause == "" && !state.SilentFrom.IsZero() && p.isFencedOnceSilent(m, state):
+		p.lookAgainIn(state.SilentFrom.Sub(o.Now))
+	}
+	if drain := o.drainOf(node); cause == "" && drain != "" && o.Store.MovesFrom(drain) && !m.hasNothing() {
+		cause = v1alpha1.NodeDrained
+	}
+	return cause
+}
+
+// isFencedOnceSilent: the member is declared dead, and its node is fenced as soon as the node's kubelet is silent, too.
+func (p *planning) isFencedOnceSilent(m *member, node Node) bool {
+	return node.Drained == "" && p.isDeclaredDead(m) && p.observed.Store.Spec.Recovery.Fencing.Type == v1alpha1.FencingBMC
+}
+
+// isSudden: nobody has said that the node is gone, or is to go.
+func (l *Lost) isSudden() bool {
+	return l != nil && (l.Cause == v1alpha1.NodeNotReady || l.Cause == v1alpha1.NodeSilent)
+}
+
+// isDeclaredDead: the coordinator has declared the process in the member's pod dead.
+func (p *planning) isDeclaredDead(m *member) bool {
+	return m.reported != nil && m.reported.Dead && m.reported.Runs(m.pod())
 }
 
 // recordedLoss is what the status has.
@@ -145,10 +178,10 @@ func (o *Observed) lostDomain(m *member, node string) string {
 func (p *planning) unproven(m *member) string {
 	o := p.observed
 	if o.Cluster.StateWait != "" {
-		return "the coordinator cannot note what it does: " + o.Cluster.StateWait
+		return "the coordinator, which cannot write its state: " + o.Cluster.StateWait
 	}
 	if m.reported != nil && m.reported.Connected {
-		return "its process is connected to the coordinator"
+		return "its process to end, which is still connected to the coordinator"
 	}
 	if tablets := m.tablets(); tablets > 0 {
 		return fmt.Sprintf("its recovery: tablets left: %d", tablets)
@@ -188,36 +221,55 @@ func (p *planning) whyNotMoved(m *member, lost *Lost, domains, room int) string 
 		after = defaultRescheduleAfter
 	}
 	left := after - p.observed.Now.Sub(lost.Since)
+	if p.observed.isProvedOff(lost.Node) {
+		left = 0 // nobody waits for a machine that is kept off
+	}
 	recorded := p.observed.recordedLoss(m.name)
 	switch {
-	case after == 0:
-		return "recovery.rescheduleAfter is 0s: members do not move by themselves"
 	case lost.ProvenAt.IsZero():
 		return p.unproven(m)
-	case domains > int(spec.Replication.Factor):
-		return fmt.Sprintf("%d failure domains are lost, more than the %d that copies make up for: nodes have to come back",
-			domains, spec.Replication.Factor)
+	case domains > int(p.observed.Store.Copies()):
+		return fmt.Sprintf("nodes to come back: %d failure domains are lost, and the copies survive the loss of only %d",
+			domains, p.observed.Store.Copies())
+	case lost.Cause == v1alpha1.NodeSilent: // a new pod might get this very node
+		return "proof that the node's server is off, or for Kubernetes to say that the node is not ready"
+	case after == 0:
+		lost.ByHand = p.moveByHand(m)
+		return "a command, because recovery.rescheduleAfter is 0s: " + lost.ByHand
 	case left > 0:
 		p.lookAgainIn(left)
 		return "the node to come back, until " + lost.Since.Add(after).UTC().Format("15:04:05 UTC")
 	case recorded == nil || recorded.ProvenAt == nil:
-		return "what is proven to be on record"
+		return "the proof of its end to be recorded in the status"
 	case room <= 0:
-		return fmt.Sprintf("others that are on their way (recovery.maxConcurrentReplacements: %d)", spec.Recovery.MaxConcurrentReplacements)
+		return fmt.Sprintf("other moves to end (recovery.maxConcurrentReplacements: %d)", spec.Recovery.MaxConcurrentReplacements)
 	case spec.Paused:
-		return "spec.paused to be taken back"
+		return "spec.paused: false"
 	case spec.Recovery.DryRun:
-		return "nothing: it would move now, but recovery.dryRun is set"
+		return "recovery.dryRun: false (the move is due, and a dry run only reports it)"
 	default:
 		return ""
 	}
+}
+
+// moveByHand is the command that does what the operator would do. By force, because the kubelet of a lost node confirms no end, and the
+// claim stays as long as the pod does.
+func (p *planning) moveByHand(m *member) string {
+	command := "kubectl delete --force --wait=false -n " + p.observed.Store.Namespace
+	if claim, _, found := m.claim(); found && claim.TiedTo != "" {
+		command += " pvc/" + claim.Name
+	}
+	if pod := m.pod(); pod != nil {
+		command += " pod/" + pod.Name
+	}
+	return command
 }
 
 // defaultRescheduleAfter is that of the schema, for a Store from before the field.
 const defaultRescheduleAfter = 5 * time.Minute
 
 func (p *planning) move(m *member, lost *Lost) MoveMember {
-	why := fmt.Sprintf("the node is lost (%s) since %s, what the member served is served by others",
+	why := fmt.Sprintf("the node has been lost (%s) since %s, and other masters serve what the member served",
 		lost.Cause, lost.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
 	step := MoveMember{Member: m.name, Node: lost.Node, Why: why}
 	if pod := m.pod(); pod != nil {

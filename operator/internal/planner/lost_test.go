@@ -62,7 +62,7 @@ func TestMemberMovesFromALostNode(t *testing.T) {
 			t.Errorf("after %d s: %+v", second, step)
 		}
 		if text := step.Describe(); !strings.HasPrefix(text, "move box-master-1 away from node "+before.Node+
-			", with the new volume claim box-master-1-copies-2: the node is lost (NotReady) since 2026-01-01 00:00:") {
+			", with the new volume claim box-master-1-copies-2: the node has been lost (NotReady) since 2026-01-01 00:00:") {
 			t.Error(text)
 		}
 	}
@@ -115,12 +115,12 @@ func TestMembersThatDoNotMove(t *testing.T) {
 		disturb func(*world)
 		want    string
 	}{
-		"never":   {func(w *world) { w.store.Spec.Recovery.RescheduleAfter = "0s" }, "recovery.rescheduleAfter is 0s"},
-		"dry run": {func(w *world) { w.store.Spec.Recovery.DryRun = true }, "it would move now, but recovery.dryRun is set"},
-		"paused":  {func(w *world) { w.store.Spec.Paused = true }, "spec.paused to be taken back"},
+		"never":   {func(w *world) { w.store.Spec.Recovery.RescheduleAfter = "0s" }, "because recovery.rescheduleAfter is 0s: kubectl"},
+		"dry run": {func(w *world) { w.store.Spec.Recovery.DryRun = true }, "recovery.dryRun: false (the move is due, and"},
+		"paused":  {func(w *world) { w.store.Spec.Paused = true }, "spec.paused: false"},
 		"more nodes than copies": {
 			func(w *world) { w.killNode(w.podOf("box-master-2").Node) },
-			"2 failure domains are lost, more than the 1 that copies make up for",
+			"nodes to come back: 2 failure domains are lost, and the copies survive the loss of only 1",
 		},
 	} {
 		w := newLocalWorld(t)
@@ -131,6 +131,30 @@ func TestMembersThatDoNotMove(t *testing.T) {
 		if len(moved) > 0 || lost == nil || !strings.Contains(lost.WaitsFor, test.want) {
 			t.Errorf("%s: moved %+v, on record: %+v", name, moved, lost)
 		}
+	}
+}
+
+// With rescheduleAfter: 0s somebody has to move the member: Degraded has the command once it costs nothing, and the command suffices.
+func TestMoveByHand(t *testing.T) {
+	w := newLocalWorld(t)
+	w.store.Spec.Recovery.RescheduleAfter = "0s"
+	pod := w.podOf("box-master-1")
+	w.killNode(pod.Node)
+	if moved := runFor[planner.MoveMember](w, 20); len(moved) > 0 {
+		t.Errorf("moved %+v", moved)
+	}
+	want := "; recovery.rescheduleAfter is 0s, so run: " +
+		"kubectl delete --force --wait=false -n default pvc/box-master-1-copies pod/" + pod.Name
+	if got := w.condition(v1alpha1.ConditionDegraded); !strings.Contains(got.Message, want) {
+		t.Errorf("Degraded is %+v", got)
+	}
+	claim := w.claims["box-master-1-copies"]
+	claim.Terminating = true
+	w.claims["box-master-1-copies"] = claim
+	w.removeByForce(pod)
+	runFor[planner.MoveMember](w, 60)
+	if now := w.podOf("box-master-1"); now == nil || now.Name == pod.Name || now.Process != planner.ProcessRunning || w.lostOf() != nil {
+		t.Errorf("after the command its pod is %+v, and on record is %+v", now, w.lostOf())
 	}
 }
 
@@ -165,9 +189,9 @@ func TestWhatSpeaksAgainstAMove(t *testing.T) {
 		return &o.Cluster.Members[i]
 	}
 	for want, change := range map[string]func(*planner.Observed){
-		"the coordinator cannot note what it does: away": func(o *planner.Observed) { o.Cluster.StateWait = "away" },
-		"its recovery: tablets left: 3":                  func(o *planner.Observed) { member(o).Tablets = 3 },
-		"its process is connected to the coordinator": func(o *planner.Observed) {
+		"the coordinator, which cannot write its state: away": func(o *planner.Observed) { o.Cluster.StateWait = "away" },
+		"its recovery: tablets left: 3":                       func(o *planner.Observed) { member(o).Tablets = 3 },
+		"its process to end, which is still connected to the coordinator": func(o *planner.Observed) {
 			member(o).Connected, member(o).Instance = true, "another"
 		},
 		"recovery of box-master-1 (1.1): tablets left: 1": func(o *planner.Observed) {
@@ -176,7 +200,7 @@ func TestWhatSpeaksAgainstAMove(t *testing.T) {
 		"a recovery that may need what is on the node: recovery of box-master-7": func(o *planner.Observed) {
 			o.Cluster.Recoveries = []planner.Recovery{{ServerID: "9.1", Member: "box-master-7", TabletsLeft: 1, CanBeGivenUp: true}}
 		},
-		"what is proven to be on record": func(o *planner.Observed) {
+		"the proof of its end to be recorded in the status": func(o *planner.Observed) {
 			for i := range o.Store.Status.Masters.Members {
 				if lost := o.Store.Status.Masters.Members[i].Lost; lost != nil {
 					lost.ProvenAt = nil
@@ -192,8 +216,15 @@ func TestWhatSpeaksAgainstAMove(t *testing.T) {
 			t.Errorf("%s: moves %v, lost %+v", want, moves, lost)
 		}
 	}
-	// Nobody knows whether the node is lost.
+	// With rescheduleAfter: 0s nobody is told to delete anything before that costs nothing.
 	o := observedLoss(t)
+	o.Store.Spec.Recovery.RescheduleAfter = "0s"
+	member(&o).Tablets = 3
+	if lost := planner.Make(o).Masters[1].Lost; lost.WaitsFor != "its recovery: tablets left: 3" {
+		t.Errorf("it waits for %s", lost.WaitsFor)
+	}
+	// Nobody knows whether the node is lost.
+	o = observedLoss(t)
 	o.Nodes = nil
 	if plan := planner.Make(o); len(movesOf(plan)) > 0 || plan.Masters[1].Lost != nil {
 		t.Errorf("a node that could not be read is lost: %+v", plan.Masters[1].Lost)
@@ -218,7 +249,7 @@ func TestMovesAreBounded(t *testing.T) {
 	for atOnce, want := range map[int32]int{1: 1, 2: 2} {
 		w := newReplicatedWorld(5)
 		w.isLocal = true
-		w.store.Spec.Replication.Factor = 2
+		w.store.Spec.Replication.Factor = new(int32(2))
 		w.store.Spec.Recovery.MaxConcurrentReplacements = atOnce
 		w.settle(100)
 		for _, member := range []string{"box-master-1", "box-master-3"} {
@@ -236,7 +267,7 @@ func TestMovesAreBounded(t *testing.T) {
 func TestMovesAreBoundedOverTime(t *testing.T) {
 	w := newReplicatedWorld(5)
 	w.isLocal = true
-	w.store.Spec.Replication.Factor = 2
+	w.store.Spec.Replication.Factor = new(int32(2))
 	w.settle(100)
 	for _, member := range []string{"box-master-1", "box-master-3"} {
 		w.killNode(w.podOf(member).Node)

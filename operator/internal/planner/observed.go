@@ -18,18 +18,27 @@ import (
 
 // Observed is everything that one visit to a Store saw.
 type Observed struct {
-	Now   time.Time
+	Now time.Time
+	// Store as it is on record, but for status.replication.decided, which has what DecideCopies gave.
 	Store *v1alpha1.Store
+	// CopiesUnrecorded is set while that is not on record, and the spec leaves it open.
+	CopiesUnrecorded bool
 	// DefaultImage is what a Store gets that names no image and has none yet.
 	DefaultImage string
+	// NamespaceEnds: the Store's namespace is being deleted, which may take pods before the Store.
+	NamespaceEnds bool
+	// Allowed is what Stores may have beyond an ordinary pod.
+	Allowed Allowed
+	// OtherOperator would manage the Store, too, and waits: the operator's namespace. Empty: there is none.
+	OtherOperator string
 	// Pods that this Store controls.
 	Pods []Pod
 	// Objects are those of fixed name that the Store needs, in the order in which they are applied.
 	Objects []Object
 	// Claims of volumes that carry the Store's labels, by name. They outlive pods, members and, if they are retained, the Store.
 	Claims map[string]Claim
-	// Domains are failure domains of nodes, as far as somebody has to be told one: by the node's name. Empty for a node that
-	// has no such label; a node that could not be read is missing.
+	// Domains are failure domains of nodes, by the node's name: as far as a pod has yet to be told one, and of all masters' nodes where
+	// none is told. Empty for a node that has no such label; a node that could not be read is missing.
 	Domains map[string]string
 	// Nodes are those that masters are or were on, as far as they could be read.
 	Nodes map[string]Node
@@ -47,8 +56,8 @@ type Observed struct {
 	Refusal string
 	// Foreign are the other Stores whose members have ports of their own, by name.
 	Foreign []Foreign
-	// StateObjects are the names of the ConfigMaps that the coordinator's state is in; only of a Store that is being deleted.
-	StateObjects []string
+	// StateObjects are the ConfigMaps that the coordinator's state is in; only of a Store that is being deleted.
+	StateObjects []StateObject
 }
 
 // Process is what is known of the process in a pod.
@@ -109,6 +118,10 @@ type Pod struct {
 	Refused string
 	// Trouble is why it does not run, in Kubernetes' words; empty when it does, or is on its way.
 	Trouble string
+	// Unschedulable is what the scheduler says while it finds no node; empty if it has one, or has not looked.
+	Unschedulable string
+	// ImageUnusable: its image cannot be pulled, or has no such program; Trouble says what.
+	ImageUnusable bool
 }
 
 // Terminating says whether the pod was told to end. Such a pod blocks nothing: on a dead node it may stay for ever.
@@ -138,6 +151,13 @@ type Object struct {
 	State ObjectState
 }
 
+// StateObject is a ConfigMap of the coordinator's state.
+type StateObject struct {
+	Name string
+	// Held: a finalizer keeps it from being deleted.
+	Held bool
+}
+
 // Claim is a member's claim of a volume.
 type Claim struct {
 	Name string
@@ -147,10 +167,20 @@ type Claim struct {
 	Node string
 	// TiedTo is the one node on which its volume can be used; empty if there may be others, or nobody looked.
 	TiedTo string
+	// IsHomeUnknown: it could not be read where its volume can be used.
+	IsHomeUnknown bool
 	// AskedFor is the size that it asks for, Size that of its volume; zero while that is not known.
 	AskedFor, Size resource.Quantity
 	// GrowsWithPod: the volume has grown, and its file system does when a pod is started with it.
 	GrowsWithPod bool
+	// HasNoClass: it waits for a volume, and no StorageClass says where from; the cluster has no default one.
+	HasNoClass bool
+	// Class is the StorageClass that it names, while it waits for a volume; ClassMissing: there is none of that name. BindsLate: its
+	// volumes are made where the scheduler puts the pod.
+	Class                   string
+	ClassMissing, BindsLate bool
+	// TouchedAt is when it was last changed so that the scheduler looks at it.
+	TouchedAt time.Time
 }
 
 // Node is one that a master is or was on.
@@ -160,6 +190,8 @@ type Node struct {
 	// OutOfService: somebody has said so, by its taint.
 	OutOfService bool
 	Ready        bool
+	// SilentFrom is when its kubelet counts as silent unless it is heard before; zero where nobody has looked.
+	SilentFrom time.Time
 	// Drained says who has it drained; empty if nobody has.
 	Drained v1alpha1.NodeDrain
 }
@@ -176,6 +208,12 @@ func (n Node) cause() v1alpha1.NodeLoss {
 	default:
 		return ""
 	}
+}
+
+// isSilent says whether a node's kubelet has missed a renewal of the node's Lease, though Kubernetes still says that the node is ready.
+func (o *Observed) isSilent(name string) bool {
+	node := o.Nodes[name]
+	return node.Ready && !node.SilentFrom.IsZero() && !o.Now.Before(node.SilentFrom)
 }
 
 // Cluster is the coordinator's answer.
@@ -197,6 +235,8 @@ type Cluster struct {
 	Format     Format
 	// Settings in force; nil if its build takes none.
 	Settings *Settings
+	// IsNew: it has begun to lead a moment ago, and waits for members that it knows from the state.
+	IsNew bool
 }
 
 // Format is the format in force, the newest that the coordinator reads, and who does not read that one.
@@ -253,6 +293,10 @@ type Member struct {
 	SegmentsShort int64
 	// Serving is whether all its shards answer requests.
 	Serving bool
+	// NotHeard: the coordinator that answers has not heard from some shard since it leads. Dead: its process was declared dead.
+	NotHeard, Dead bool
+	// IsFull: some shard refuses writes for want of memory, or has within the last minute.
+	IsFull bool
 	// Backup is nil if none of its shards has told of one.
 	Backup *Backup
 	// Domain is what its process said.
@@ -294,6 +338,10 @@ type Loss struct {
 	Bytes      int64
 	// Missing is what was given up; empty where a process ended with the only copy.
 	Missing string
+	// Uncounted: nobody knows how many objects and bytes these were.
+	Uncounted bool
+	// Instance is the uid of the pod whose process ended; empty where something was given up, and from older coordinators.
+	Instance string
 }
 
 // member is what was observed of one member.
@@ -311,9 +359,8 @@ type member struct {
 	known bool
 }
 
-// Coordinators are the pods to ask, in this order: those that were not told to end, ready ones first, for a standby is not ready; then
-// the oldest.
-func Coordinators(pods []Pod) []*Pod {
+// Coordinators are the pods to ask, but for those that were told to end: first the one that led when somebody looked last, then the oldest.
+func Coordinators(pods []Pod, lastLeader string) []*Pod {
 	var list []*Pod
 	for i := range pods {
 		pod := &pods[i]
@@ -322,8 +369,8 @@ func Coordinators(pods []Pod) []*Pod {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b *Pod) int {
-		if standbys := a.Inputs.State == v1alpha1.StateKubernetes; standbys && a.Ready != b.Ready {
-			if a.Ready {
+		if led := a.Name == lastLeader; led != (b.Name == lastLeader) {
+			if led {
 				return -1
 			}
 			return 1

@@ -32,6 +32,9 @@ const (
 type Plan struct {
 	// Steps in order. Each is right only if those before it succeeded.
 	Steps []Step
+	// NotAllowed says what of the spec the Store may not have; then there are no steps. Privileges are what it has in any case.
+	NotAllowed string
+	Privileges *v1alpha1.PrivilegesStatus
 	// Withheld are steps that would be taken if the Store were not paused.
 	Withheld []Step
 	// Hibernation is set for a Store that is to sleep.
@@ -74,6 +77,8 @@ type MemberView struct {
 	Reported *Member
 	// Up is whether its present process serves.
 	Up bool
+	// Unheard: the coordinator has begun to lead, and has yet to hear from it. Nothing follows from that it is not up.
+	Unheard bool
 	// Pending is how the pod differs from the spec; empty when it does not.
 	Pending string
 	// Claim is the name of its volume claim; empty when it has none.
@@ -106,6 +111,8 @@ func (v *MemberView) Tablets() int64 {
 // Make decides what to do next.
 func Make(o Observed) Plan {
 	p := &planning{observed: &o, plan: Plan{Next: SettledInterval, Image: resolveImage(&o), Drills: drillsOf(o.Store)}}
+	p.plan.Privileges = o.privileges()
+	p.plan.NotAllowed = o.notAllowed(p.plan.Privileges)
 	switch {
 	case o.Store.DeletionTimestamp != nil:
 		p.tearDown()
@@ -116,11 +123,26 @@ func Make(o Observed) Plan {
 		} else {
 			p.wake()
 		}
+		if o.CopiesUnrecorded {
+			p.onRecordFirst()
+		}
+		if p.plan.NotAllowed != "" {
+			p.plan.Steps = nil
+		}
 		if o.Store.Spec.Paused {
 			p.plan.Steps, p.plan.Withheld = nil, p.plan.Steps
 		}
 	}
 	return p.plan
+}
+
+// MakeForEnd decides what to do for a Store whose namespace is being deleted: nothing can be made there any more, and pods are let go as
+// if the Store were being deleted, which Kubernetes does only when they have gone.
+func MakeForEnd(o Observed) []Step {
+	o.NamespaceEnds = true
+	p := &planning{observed: &o}
+	p.releaseAll()
+	return p.plan.Steps
 }
 
 type planning struct {
@@ -188,7 +210,7 @@ func (p *planning) build() {
 		p.lookAgainIn(UnsettledInterval)
 	}
 	p.keepSettings()
-	p.plan.Shortfall = shortfall(o, p.plan.Masters)
+	p.plan.Shortfall = FindShortfall(o, p.plan.Masters)
 	p.plan.Capacity = p.checkCapacity()
 	if len(o.recoveriesLeft()) > 0 {
 		p.lookAgainIn(UnsettledInterval)
@@ -213,6 +235,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 	o := p.observed
 	view := MemberView{
 		Name: m.name, Wanted: wanted, Pod: m.pod(), Reported: m.reported, Up: m.up(), PodNumber: m.highest,
+		Unheard: o.Cluster != nil && m.reported != nil && m.reported.NotHeard && o.Cluster.IsNew,
 	}
 	if component == v1alpha1.ComponentCoordinator {
 		view.Up = o.Cluster != nil && (o.LeaderPod == "" || view.Pod != nil && view.Pod.Name == o.LeaderPod)
@@ -333,6 +356,9 @@ func (p *planning) claim(m *member, component string, inputs resources.Inputs, w
 		p.add(CreateClaim{Component: component, Member: m.name, Name: name, Why: "the member needs a volume"})
 		p.lookAgainIn(UnsettledInterval)
 	}
+	if found {
+		p.touchClaim(m, name)
+	}
 	if found || needed {
 		return name
 	}
@@ -400,7 +426,7 @@ func (p *planning) whyReplace(view *MemberView) string {
 		return "it holds nothing, and the spec has changed: " + view.Pending
 	}
 	if view.Reported == nil && !pod.NotReadySince.IsZero() && p.observed.Now.Sub(pod.NotReadySince) >= strandedAfter {
-		return "its process has not enlisted for long; the coordinator may have let it go"
+		return "its process has not enlisted for a long time; the coordinator may have removed it"
 	}
 	return ""
 }
@@ -435,8 +461,13 @@ func (p *planning) tearDown() {
 			}
 		}
 	}
-	for _, name := range o.StateObjects {
-		p.add(DeleteState{Name: name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
+	for _, object := range o.StateObjects {
+		switch {
+		case o.Store.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete:
+			p.add(DeleteState{Name: object.Name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
+		case object.Held:
+			p.add(ReleaseState{Name: object.Name, Why: "the Store is being deleted; the ConfigMap stays as long as its namespace"})
+		}
 	}
 	p.releaseFences()
 	p.add(RemoveFinalizer{Why: "its pods have ended"})
@@ -452,9 +483,9 @@ func hasFinalizer(store *v1alpha1.Store) bool {
 func whyCreate(m *member, inputs resources.Inputs) string {
 	switch {
 	case m.tablets() > 0 && inputs.Replication != nil:
-		return fmt.Sprintf("its pod is gone; what it held comes back from copies (tablets: %d)", m.tablets())
+		return fmt.Sprintf("its pod is gone; its data is recovered from copies (tablets: %d)", m.tablets())
 	case m.tablets() > 0:
-		return fmt.Sprintf("its pod is gone; it comes back empty (tablets: %d)", m.tablets())
+		return fmt.Sprintf("its pod is gone; its data is lost with it (tablets: %d)", m.tablets())
 	case !m.known:
 		return "it is new"
 	default:

@@ -50,7 +50,7 @@ func TestPlans(t *testing.T) {
 				w.cluster.members["box-master-2"].tablets = 2
 				w.end(w.podOf("box-master-2"))
 			},
-			"create pod 2 of box-master-2: its pod is gone; it comes back empty (tablets: 2)\n" +
+			"create pod 2 of box-master-2: its pod is gone; its data is lost with it (tablets: 2)\n" +
 				"drain box-master-2: masters.replicas is 1",
 		},
 		{
@@ -67,7 +67,7 @@ func TestPlans(t *testing.T) {
 				w.cluster.members["box-master-0"].tablets = 7
 				w.end(w.podOf("box-master-0"))
 			},
-			"create pod 2 of box-master-0: its pod is gone; it comes back empty (tablets: 7)",
+			"create pod 2 of box-master-0: its pod is gone; its data is lost with it (tablets: 7)",
 		},
 		{
 			"coordinator deleted", func(w *world) { w.end(w.podOf("box-coordinator")) },
@@ -108,7 +108,7 @@ func TestPlans(t *testing.T) {
 		},
 		{
 			"a process that the coordinator let go", func(w *world) { w.strand("box-master-1", w.now.Add(-6*time.Minute)) },
-			"retire box-master-1: its process has not enlisted for long; the coordinator may have let it go",
+			"retire box-master-1: its process has not enlisted for a long time; the coordinator may have removed it",
 		},
 		{
 			"a process that has not enlisted yet", func(w *world) { w.strand("box-master-1", w.now.Add(-4*time.Minute)) }, "",
@@ -161,7 +161,7 @@ func TestReplicatedPlans(t *testing.T) {
 				w.cluster.members["box-master-0"].tablets = 7
 				w.end(w.podOf("box-master-0"))
 			},
-			"create pod 2 of box-master-0: its pod is gone; what it held comes back from copies (tablets: 7)",
+			"create pod 2 of box-master-0: its pod is gone; its data is recovered from copies (tablets: 7)",
 		},
 		{
 			"pod deleted and claim lost", func(w *world) {
@@ -314,7 +314,7 @@ func TestShortfall(t *testing.T) {
 	}{
 		{"nothing", func(*planner.Observed) {}, ""},
 		{"no coordinator", func(o *planner.Observed) { o.Cluster, o.ClusterError = nil, "no answer" }, "CoordinatorDown: " +
-			"only the coordinator knows whether everything has its copies, and it does not answer: no answer"},
+			"whether all copies are there is not known, since the coordinator does not answer: no answer"},
 		{"a recovery", func(o *planner.Observed) {
 			o.Cluster.Recoveries = []planner.Recovery{
 				{TabletsLeft: 0},
@@ -324,35 +324,35 @@ func TestShortfall(t *testing.T) {
 		}, "RecoveryRuns: recovery of box-master-1 (2.1): tablets left: 5, it waits: segment 9 of 2.1, last seen on box-master-2"},
 		{
 			"state in memory", func(o *planner.Observed) { o.Cluster.State = v1alpha1.StateMemory },
-			"CoordinatorInMemory: the coordinator keeps what it knows in memory: if its process ends, nobody knows what the copies " +
-				"are of. Set coordinator.state.type to Volume",
+			"CoordinatorInMemory: the coordinator keeps its state in memory: if its process ends, the list of tables is lost, " +
+				"and no table can be recovered from its copies. Set coordinator.state.type to Volume",
 		},
 		{
 			"a process that was made without copies", func(o *planner.Observed) { o.Cluster.Members[1].Copies = 0 },
-			"UnderReplicated: fewer copies than 1: box-master-1 keeps 0; it takes another process to keep more",
+			"UnderReplicated: fewer copies than 1: box-master-1 keeps 0; after a restart a master keeps the configured number of copies",
 		},
 		{
 			"copies are missing", func(o *planner.Observed) { o.Cluster.Members[1].SegmentsShort = 3 },
-			"UnderReplicated: pieces of logs with fewer copies than 1: box-master-1 (3 of 10)",
+			"UnderReplicated: log segments with fewer copies than 1: box-master-1 (3 of 10)",
 		},
 		{"copies are missing because one is away", func(o *planner.Observed) {
 			o.Cluster.Members[1].SegmentsShort = 3
 			o.Cluster.Members[2].Connected = false
-		}, "UnderReplicated: pieces of logs with fewer copies than 1: box-master-1 (3 of 10); not up: box-master-2"},
+		}, "UnderReplicated: log segments with fewer copies than 1: box-master-1 (3 of 10); not up: box-master-2"},
 		{
 			"one is away", func(o *planner.Observed) { o.Cluster.Members[2].Connected = false },
-			"UnderReplicated: not up, and with them the copies that they keep: box-master-2",
+			"UnderReplicated: masters that are not up, so the copies on them are missing: box-master-2",
 		},
 		{"the next process of one has not come yet", func(o *planner.Observed) {
 			o.Cluster.Members[2].Connected, o.Cluster.Members[2].Copies = false, 0
-		}, "UnderReplicated: not up, and with them the copies that they keep: box-master-2"},
+		}, "UnderReplicated: masters that are not up, so the copies on them are missing: box-master-2"},
 		{"one never came", func(o *planner.Observed) {
 			o.Cluster.Members = o.Cluster.Members[:2]
 			o.Cluster.Members[0].Serving = true
-		}, "UnderReplicated: not up, and with them the copies that they keep: box-master-2"},
+		}, "UnderReplicated: masters that are not up, so the copies on them are missing: box-master-2"},
 		{"one cannot write", func(o *planner.Observed) {
 			o.Cluster.Members[0].Tablets, o.Cluster.Members[0].Serving = 1, false
-		}, "UnderReplicated: waiting for their backups to take what they write: box-master-0"},
+		}, "UnderReplicated: masters that do not serve yet, because backups have not taken their writes: box-master-0"},
 		{"one that holds nothing does not serve", func(o *planner.Observed) { o.Cluster.Members[0].Serving = false }, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

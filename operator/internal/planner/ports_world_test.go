@@ -22,7 +22,7 @@ type sender struct {
 // newPortsWorld has masters with two ports each, and copies in volumes.
 func newPortsWorld(replicas int32, pool string) *world {
 	w := newReplicatedWorld(replicas)
-	w.isLocal = true
+	w.isLocal, w.allowed = true, planner.Allowed{Capabilities: []string{"IPC_LOCK"}}
 	attachment := func(name, cidr string) v1alpha1.NetworkAttachment {
 		return v1alpha1.NetworkAttachment{
 			NetworkAttachmentDefinition: name, ResourceName: "intel.com/rcbox", Addresses: v1alpha1.AddressPool{CIDR: cidr, Range: pool},

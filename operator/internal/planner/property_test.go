@@ -119,6 +119,14 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 			claim.Terminating = true
 			w.claims[name] = claim
 		},
+		"node freezes": func(t *rapid.T) {
+			if !w.isLocal {
+				t.Skip("Kubernetes moves pods")
+			}
+			if pod := anyPod(t); pod.Node != "" && !w.dead[pod.Node] {
+				w.freezeNode(pod.Node)
+			}
+		},
 		"node does not answer": func(t *rapid.T) {
 			if !w.isLocal {
 				t.Skip("Kubernetes moves pods")
@@ -157,7 +165,14 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 		},
 		"fencing": func(t *rapid.T) {
 			w.store.Spec.Recovery.Fencing = v1alpha1.FencingSpec{After: "4s", Type: rapid.SampledFrom(
-				[]v1alpha1.FencingType{v1alpha1.FencingNone, v1alpha1.FencingOutOfServiceTaint}).Draw(t, "type")}
+				[]v1alpha1.FencingType{v1alpha1.FencingNone, v1alpha1.FencingOutOfServiceTaint, v1alpha1.FencingBMC}).Draw(t, "type")}
+		},
+		"a machine is proved to be off": func(t *rapid.T) {
+			for _, fence := range w.store.Status.Fences {
+				if fence.Type == v1alpha1.FencingBMC && w.fenced[fence.Node] && w.dead[fence.Node] {
+					w.proveOff(fence.Node)
+				}
+			}
 		},
 		"members wait on drained nodes, or move": func(t *rapid.T) {
 			w.store.Spec.Recovery.DrainedNodes = rapid.SampledFrom(
@@ -303,16 +318,17 @@ func checkSleeps(t *rapid.T, w *world) {
 
 // nodesComeBack, all but those without which the store has to do; those that coordinators are on, Kubernetes gives up.
 func (w *world) nodesComeBack() {
+	clear(w.frozen) // Kubernetes has found out by now
 	for _, pod := range w.livePods() {
 		if pod.deadNode && pod.Component == v1alpha1.ComponentCoordinator {
 			w.end(pod)
 		}
 	}
-	if !w.store.Spec.MovesFromDrained() || w.stuckDomains() > int(w.store.Spec.Replication.Factor) {
+	if !w.store.MovesFromDrained() || w.stuckDomains() > int(w.store.Copies()) {
 		clear(w.cordoned)
 		w.isolate()
 	}
-	if w.lostDomains() > int(w.store.Spec.Replication.Factor) || w.cluster != nil && w.cluster.lost > 0 {
+	if w.lostDomains() > int(w.store.Copies()) || w.cluster != nil && w.cluster.lost > 0 {
 		for _, name := range slices.Sorted(maps.Keys(w.dead)) {
 			w.reviveNode(name)
 		}

@@ -15,10 +15,10 @@ func (p *planning) rolls(view *MemberView, component string) bool {
 	}
 	if component == v1alpha1.ComponentCoordinator {
 		// One that is alone is restarted with the masters, and without copies these are not: then its restart is the user's, too.
-		isRestarted := p.observed.Store.Spec.Coordinator.Replicas > 1 || p.observed.Store.Spec.Replication.Factor > 0
+		isRestarted := p.observed.Store.Spec.Coordinator.Replicas > 1 || p.observed.Store.Copies() > 0
 		return isRestarted && pod.Inputs.State != "" && pod.Inputs.State != v1alpha1.StateMemory
 	}
-	return pod.Inputs.Replication != nil && p.observed.Store.Spec.Replication.Factor > 0
+	return pod.Inputs.Replication != nil && p.observed.Store.Copies() > 0
 }
 
 // isEmpty says whether a master holds no part of any table: whoever restarts the others himself has nothing to do with that one.
@@ -32,7 +32,8 @@ func isEmpty(view *MemberView, component string) bool {
 func (p *planning) roll() {
 	o := p.observed
 	isAway := func(v MemberView) bool { return v.Wanted && !v.Up || !v.Wanted }
-	if p.plan.Shortfall != nil || slices.ContainsFunc(p.plan.Masters, isAway) || slices.ContainsFunc(o.Pods, p.isEnding) {
+	isShort := p.plan.Shortfall != nil && !p.plan.Shortfall.restart
+	if isShort || slices.ContainsFunc(p.plan.Masters, isAway) || slices.ContainsFunc(o.Pods, p.isEnding) {
 		return
 	}
 	standbys := len(p.plan.Coordinators) > 1
@@ -41,7 +42,7 @@ func (p *planning) roll() {
 		return // those first, in their own way
 	}
 	views := slices.Clone(p.plan.Masters)
-	if !standbys && o.Store.Spec.Replication.Factor > 0 {
+	if !standbys && o.Store.Copies() > 0 {
 		views = append(views, p.plan.Coordinators...)
 	}
 	// Where a node is drained, no pod would start; and one change at a time.

@@ -67,7 +67,7 @@ func TestChangedSpecRolls(t *testing.T) {
 	w.visit(false)
 	progressing = meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionProgressing)
 	if !strings.HasPrefix(progressing.Message, "3 pods left to restart, first box-master-1 (image: store:1 -> store:2); "+
-		"the next one when everything has its copies: ") {
+		"the next one restarts when all copies are there: ") {
 		t.Errorf("Progressing is %+v", progressing)
 	}
 	if order := w.restarts(60); !slices.Equal(order, []string{"box-master-1", "box-master-2", "box-coordinator"}) {

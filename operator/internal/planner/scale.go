@@ -67,7 +67,7 @@ func (p *planning) drainExcess(masters []*member, why string) {
 
 // needsDrain: one that holds nothing and keeps no copies is let go as it is.
 func (p *planning) needsDrain(m *member) bool {
-	return m.reported != nil && (m.tablets() > 0 || p.observed.Store.Spec.Replication.Factor > 0)
+	return m.reported != nil && (m.tablets() > 0 || p.observed.Store.Copies() > 0)
 }
 
 // mayLeave says whether the coordinator can be asked to let a member go.

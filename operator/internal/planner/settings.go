@@ -35,13 +35,35 @@ func settingsFor(o *Observed) Settings {
 		LogLevel:           spec.LogLevel,
 		RebalanceMBps:      rebalanceMBps(spec.Rebalancing),
 	}
-	// The first copies are a matter of how a process is started; their number is not.
-	hasNone := func(m Member) bool { return m.Copies == 0 }
-	if spec.Replication.Factor > 0 && !slices.ContainsFunc(o.Cluster.Members, hasNone) {
-		factor, least := spec.Replication.Factor, spec.Replication.EffectiveMin()
-		settings.Replicas, settings.Min = &factor, &least
-	}
+	settings.Replicas, settings.Min = copiesFor(o)
 	return settings
+}
+
+// copiesFor are how many copies there are to be. The first copies are a matter of how a process is started; their number is not. While a
+// master runs that was started without, what is in force stays: nothing but the spec makes copies fewer.
+func copiesFor(o *Observed) (replicas, least *int32) {
+	if o.Store.Copies() == 0 {
+		return nil, nil
+	}
+	if slices.ContainsFunc(o.masters(), (*member).keepsNone) {
+		return o.Cluster.Settings.Replicas, o.Cluster.Settings.Min
+	}
+	factor, effective := o.Store.Copies(), o.Store.LeastCopies()
+	return &factor, &effective
+}
+
+// keepsNone says whether the member's process was started without copies, or may have been. A coordinator reports 0 copies of a member
+// that is away, too, so that its pod counts; without a pod, its next one is made from the spec.
+func (m *member) keepsNone() bool {
+	pod := m.pod()
+	switch {
+	case m.up() && m.reported.Copies > 0:
+		return false
+	case pod != nil && pod.Inputs.Image != "":
+		return pod.Inputs.Replication == nil
+	default: // what the pod was made from cannot be read
+		return pod != nil
+	}
 }
 
 // rebalanceMBps always says something: what coordinators were started with may be an older spec's.
@@ -64,7 +86,7 @@ func (p *planning) keepSettings() {
 	}
 	wanted := settingsFor(o)
 	if differences := o.Cluster.Settings.diff(wanted); differences != "" {
-		p.add(SetSettings{Settings: wanted, Why: "the spec asks for it: " + differences})
+		p.add(SetSettings{Settings: wanted, Why: differences})
 		p.lookAgainIn(UnsettledInterval)
 	}
 }

@@ -19,6 +19,8 @@ type Shortfall struct {
 	Message string
 	// absent is the only member whose absence is to blame, if it is nothing else.
 	absent string
+	// restart: nothing is wrong but that processes were started for fewer copies, and can only be told by another start.
+	restart bool
 }
 
 // forbidsRemoving says whether a member must stay, because the copies that it keeps may be the last. One that is away already
@@ -30,7 +32,7 @@ func (s *Shortfall) forbidsRemoving(member string) bool {
 // mayRemove says whether a master's process may be ended now: with copies only while nothing is short of them, and not before the
 // last one that was told to end has done so, for it takes the others a moment to notice what they are short of then.
 func (p *planning) mayRemove(member string) bool {
-	if p.observed.Store.Spec.Replication.Factor == 0 {
+	if p.observed.Store.Copies() == 0 {
 		return true
 	}
 	isEnding := func(pod Pod) bool {
@@ -52,16 +54,16 @@ func (o *Observed) recoveriesLeft() []Recovery {
 	return left
 }
 
-// shortfall looks at everything that DataSafe is about, the gravest first. Nil for a Store that asks for no copies.
-func shortfall(o *Observed, masters []MemberView) *Shortfall {
-	factor := o.Store.Spec.Replication.Factor
+// FindShortfall looks at everything that DataSafe is about, the gravest first. Nil for a Store that asks for no copies.
+func FindShortfall(o *Observed, masters []MemberView) *Shortfall {
+	factor := o.Store.Copies()
 	if factor == 0 {
 		return nil
 	}
 	if o.Cluster == nil {
 		return &Shortfall{
 			Reason:  v1alpha1.ReasonCoordinatorDown,
-			Message: "only the coordinator knows whether everything has its copies, and it does not answer: " + o.ClusterError,
+			Message: "whether all copies are there is not known, since the coordinator does not answer: " + o.ClusterError,
 		}
 	}
 	if left := o.recoveriesLeft(); len(left) > 0 {
@@ -70,22 +72,55 @@ func shortfall(o *Observed, masters []MemberView) *Shortfall {
 	if o.Cluster.StateWait != "" {
 		return &Shortfall{
 			Reason:  v1alpha1.ReasonStateStuck,
-			Message: "the coordinator cannot note what it does, and a lost master is recovered only once it can: " + o.Cluster.StateWait,
+			Message: "the coordinator cannot write its state, and recovers no lost master until it can: " + o.Cluster.StateWait,
 		}
 	}
 	if o.Cluster.State != v1alpha1.StateVolume && o.Cluster.State != v1alpha1.StateKubernetes {
 		return &Shortfall{
 			Reason: v1alpha1.ReasonCoordinatorInMemory,
-			Message: "the coordinator keeps what it knows in memory: if its process ends, nobody knows what the copies are of. " +
-				"Set coordinator.state.type to Volume",
+			Message: "the coordinator keeps its state in memory: if its process ends, the list of tables is lost, and no table can be " +
+				"recovered from its copies. Set coordinator.state.type to Volume",
 		}
 	}
 	return shortMembers(o, masters)
 }
 
 func shortMembers(o *Observed, masters []MemberView) *Shortfall {
-	factor := o.Store.Spec.Replication.Factor
-	var away, fewer, short, untold []string
+	factor := o.Store.Copies()
+	away, fewer, short, untold := sortShort(masters, factor)
+	under := func(absent, message string) *Shortfall {
+		return &Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: message, absent: absent}
+	}
+	onlyAway := ""
+	if len(away) == 1 && len(short) == 0 {
+		onlyAway = away[0]
+	}
+	switch {
+	case len(fewer) > 0:
+		text := fmt.Sprintf("fewer copies than %d: %s", factor, listed(fewer))
+		result := under("", text)
+		if o.Cluster.Settings == nil {
+			result.Message += "; after a restart a master keeps the configured number of copies"
+			result.restart = len(away)+len(untold) == 0 && !slices.ContainsFunc(o.Cluster.Members, isShort)
+		}
+		return result
+	case len(short) > 0:
+		text := fmt.Sprintf("log segments with fewer copies than %d: %s", factor, listed(short))
+		if len(away) > 0 {
+			text += "; not up: " + listed(away)
+		}
+		return under("", text)
+	case len(away) > 0:
+		return under(onlyAway, "masters that are not up, so the copies on them are missing: "+listed(away))
+	case len(untold) > 0:
+		return under("", "masters that do not serve yet, because backups have not taken their writes: "+listed(untold))
+	default:
+		return nil
+	}
+}
+
+// sortShort names the masters that are away, keep fewer copies than `factor`, lack copies of what they have, or wait for their backups.
+func sortShort(masters []MemberView, factor int32) (away, fewer, short, untold []string) {
 	for i := range masters {
 		view := &masters[i]
 		reported := view.Reported
@@ -107,34 +142,10 @@ func shortMembers(o *Observed, masters []MemberView) *Shortfall {
 			untold = append(untold, view.Name)
 		}
 	}
-	under := func(absent, message string) *Shortfall {
-		return &Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: message, absent: absent}
-	}
-	onlyAway := ""
-	if len(away) == 1 && len(short) == 0 {
-		onlyAway = away[0]
-	}
-	switch {
-	case len(fewer) > 0:
-		text := fmt.Sprintf("fewer copies than %d: %s", factor, listed(fewer))
-		if o.Cluster.Settings == nil {
-			text += "; it takes another process to keep more"
-		}
-		return under("", text)
-	case len(short) > 0:
-		text := fmt.Sprintf("pieces of logs with fewer copies than %d: %s", factor, listed(short))
-		if len(away) > 0 {
-			text += "; not up: " + listed(away)
-		}
-		return under("", text)
-	case len(away) > 0:
-		return under(onlyAway, "not up, and with them the copies that they keep: "+listed(away))
-	case len(untold) > 0:
-		return under("", "waiting for their backups to take what they write: "+listed(untold))
-	default:
-		return nil
-	}
+	return away, fewer, short, untold
 }
+
+func isShort(member Member) bool { return member.SegmentsShort > 0 }
 
 // DescribeRecoveries says which recoveries there are and what each waits for.
 func DescribeRecoveries(recoveries []Recovery) string {
@@ -146,7 +157,7 @@ func DescribeRecoveries(recoveries []Recovery) string {
 			text += ", it waits: " + recovery.WaitsFor
 		}
 		if recovery.CanBeGivenUp {
-			text += "; if the volumes that have it are gone for ever: rcbox recovery accept-loss " + recovery.ServerID
+			text += "; if the volumes with its copies are gone for good: rcbox recovery accept-loss " + recovery.ServerID
 		}
 		parts = append(parts, text)
 	}

@@ -166,6 +166,13 @@ type RecallTurn struct {
 	Why  string
 }
 
+// ReleaseState takes the finalizer from a ConfigMap of the coordinator's state that outlives its Store: from then on nobody is there who
+// would take it away when the ConfigMap, or its namespace, is to go.
+type ReleaseState struct {
+	Name string
+	Why  string
+}
+
 // DeleteState deletes a ConfigMap of the coordinator's state, of a Store that is being deleted; the root's finalizer with it.
 type DeleteState struct {
 	Name string
@@ -203,7 +210,8 @@ type RetireMember struct {
 // SetSettings has the coordinator change what can be changed while the store runs.
 type SetSettings struct {
 	Settings Settings
-	Why      string
+	// Why lists what is in force and differs.
+	Why string
 }
 
 // DrainMember asks the coordinator to have everything that a member has go to others. It refuses where that could not end.
@@ -239,7 +247,7 @@ func (s UngatePod) Describe() string {
 
 // Describe implements Step.
 func (s RecallPod) Describe() string {
-	return fmt.Sprintf("recall the end of pod %s of %s: the Store was woken up", s.Pod.Name, s.Member)
+	return fmt.Sprintf("cancel the planned end of pod %s of %s: the Store was woken up", s.Pod.Name, s.Member)
 }
 
 // Describe implements Step.
@@ -283,7 +291,9 @@ func (s DropVolume) Describe() string {
 func (s IsolateNode) Describe() string { return fmt.Sprintf("isolate node %s: %s", s.Node, s.Why) }
 
 // Describe implements Step.
-func (s RecallTurn) Describe() string { return fmt.Sprintf("let pod %s be: %s", s.Turn.Pod, s.Why) }
+func (s RecallTurn) Describe() string {
+	return fmt.Sprintf("cancel the planned end of pod %s: %s", s.Turn.Pod, s.Why)
+}
 
 // Describe implements Step.
 func (s FenceNode) Describe() string {
@@ -293,6 +303,11 @@ func (s FenceNode) Describe() string {
 // Describe implements Step.
 func (s UnfenceNode) Describe() string {
 	return fmt.Sprintf("release node %s (%s): %s", s.Fence.Node, s.Fence.Type, s.Why)
+}
+
+// Describe implements Step.
+func (s ReleaseState) Describe() string {
+	return fmt.Sprintf("release ConfigMap %s: %s", s.Name, s.Why)
 }
 
 // Describe implements Step.
@@ -317,7 +332,7 @@ func (s DeletePod) Describe() string {
 func (s RetireMember) Describe() string { return fmt.Sprintf("retire %s: %s", s.Member, s.Why) }
 
 // Describe implements Step.
-func (s SetSettings) Describe() string { return "change settings: " + s.Why }
+func (s SetSettings) Describe() string { return "change settings to what the spec has: " + s.Why }
 
 // Describe implements Step.
 func (s DrainMember) Describe() string { return fmt.Sprintf("drain %s: %s", s.Member, s.Why) }
@@ -383,6 +398,9 @@ func (FenceNode) Reason() string { return "NodeFenced" }
 
 // Reason implements Step.
 func (UnfenceNode) Reason() string { return "NodeReleased" }
+
+// Reason implements Step.
+func (ReleaseState) Reason() string { return "StateReleased" }
 
 // Reason implements Step.
 func (DeleteState) Reason() string { return "StateDeleted" }
@@ -458,6 +476,9 @@ func (s FenceNode) Target() (kind, name string) { return "Node", s.Fence.Node }
 
 // Target implements Step.
 func (s UnfenceNode) Target() (kind, name string) { return "Node", s.Fence.Node }
+
+// Target implements Step.
+func (s ReleaseState) Target() (kind, name string) { return "ConfigMap", s.Name }
 
 // Target implements Step.
 func (s DeleteState) Target() (kind, name string) { return "ConfigMap", s.Name }

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 )
 
 const (
@@ -38,7 +39,7 @@ func (p *planning) endInTurn(view *MemberView, why string, step func(PodRef) Ste
 	}
 	p.asked = &v1alpha1.TurnStatus{
 		Member: view.Name, Pod: view.Pod.Name, PodUID: view.Pod.UID, PodResourceVersion: view.Pod.ResourceVersion,
-		Since: metav1.NewTime(p.observed.Now.Truncate(turnPrecision)), Why: cutText(why, maxTurnText),
+		Since: metav1.NewTime(p.observed.Now.Truncate(turnPrecision)), Why: brief.Fit(why, maxTurnText),
 	}
 	if recorded := p.recordedTurn(); recorded != nil && recorded.PodUID == view.Pod.UID && p.observed.Turn == TurnStands {
 		p.add(step(PodRef{Name: recorded.Pod, UID: recorded.PodUID, ResourceVersion: recorded.PodResourceVersion}))
@@ -66,7 +67,7 @@ func (p *planning) settleTurn() {
 		p.lookAgainIn(turnInterval)
 	case recorded != nil:
 		p.lookAgainIn(UnsettledInterval)
-	case p.asked != nil && !o.Store.Spec.Paused && !o.Store.Spec.Hibernated:
+	case p.asked != nil && p.plan.NotAllowed == "" && !o.Store.Spec.Paused && !o.Store.Spec.Hibernated:
 		p.plan.Turn = p.asked
 		p.lookAgainIn(turnInterval)
 	}

@@ -21,6 +21,7 @@ import (
 type world struct {
 	// builds take settings
 	takesSettings bool
+	allowed       planner.Allowed
 	now           time.Time
 	store         *v1alpha1.Store
 	objects       map[string]planner.ObjectState
@@ -41,8 +42,12 @@ type world struct {
 	// nodes that do not answer, and those that take no more pods
 	dead     map[string]bool
 	cordoned map[string]bool
+	// frozen are dead nodes that Kubernetes calls ready for a while, and since when
+	frozen map[string]time.Time
 	// fenced nodes
 	fenced map[string]bool
+	// proved are fenced nodes whose machines were proved to be off; where fencing is by power, no others are fenced
+	proved map[string]bool
 	// foreign is one that somebody else has fenced
 	foreign string
 	// isFull: there is no other node.
@@ -107,15 +112,17 @@ func newWorld(replicas int32) *world {
 		pods:    map[string]*fakePod{},
 		names:   map[string]bool{},
 		claims:  map[string]planner.Claim{},
-		dead:    map[string]bool{}, cordoned: map[string]bool{}, fenced: map[string]bool{}, senders: map[string]sender{},
+		dead:    map[string]bool{}, cordoned: map[string]bool{}, frozen: map[string]time.Time{},
+		fenced: map[string]bool{}, proved: map[string]bool{},
+		senders: map[string]sender{},
 	}
 }
 
 // newReplicatedWorld has one copy of everything, in volumes, and racks.
 func newReplicatedWorld(replicas int32) *world {
 	w := newWorld(replicas)
-	w.store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: 1, Durability: v1alpha1.Buffered}
-	w.store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+	w.store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: new(int32(1)), Durability: v1alpha1.Buffered}
+	w.store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: new(resource.MustParse("4Gi"))}
 	w.store.Spec.ReclaimPolicy = v1alpha1.ReclaimRetain
 	w.store.Spec.Placement.FailureDomain = "rack"
 	w.store.Spec.Coordinator.State.Type = v1alpha1.StateVolume
@@ -147,7 +154,7 @@ func (w *world) coordinators() []string {
 	return names
 }
 
-func (w *world) isReplicated() bool { return w.store.Spec.Replication.Factor > 0 }
+func (w *world) isReplicated() bool { return w.store.Copies() > 0 }
 
 // lacksCopies: another process less, and something may be gone.
 func (w *world) lacksCopies() bool {
@@ -156,7 +163,8 @@ func (w *world) lacksCopies() bool {
 
 func (w *world) observe() planner.Observed {
 	o := planner.Observed{
-		Now: w.now, Store: w.store.DeepCopy(), DefaultImage: "store:1", Claims: maps.Clone(w.claims), Domains: map[string]string{},
+		Now: w.now, Store: w.store.DeepCopy(), DefaultImage: "store:1", Allowed: w.allowed,
+		Claims: maps.Clone(w.claims), Domains: map[string]string{},
 	}
 	w.observePorts(&o)
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
@@ -171,9 +179,16 @@ func (w *world) observe() planner.Observed {
 		o.Fences[fence.Node] = planner.FenceState{
 			Requested: w.fenced[fence.Node], Done: w.fenced[fence.Node] || w.foreign == fence.Node,
 		}
+		if fence.Type == v1alpha1.FencingBMC {
+			state := planner.FenceState{Requested: w.fenced[fence.Node], Done: w.proved[fence.Node]}
+			if state.Requested {
+				state.Message = "a message"
+			}
+			o.Fences[fence.Node] = state
+		}
 	}
 	o.Turn = w.turnState()
-	asked := slices.IndexFunc(planner.Coordinators(o.Pods), func(pod *planner.Pod) bool {
+	asked := slices.IndexFunc(planner.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod), func(pod *planner.Pod) bool {
 		return w.cluster != nil && pod.Name == w.cluster.pod
 	})
 	if asked < 0 {
@@ -192,19 +207,42 @@ func (w *world) observe() planner.Observed {
 		o.Cluster.Tables += member.tablets
 		o.Cluster.Members = append(o.Cluster.Members, planner.Member{
 			Name: name, Connected: w.runs(name, member), Instance: member.instance, Tablets: member.tablets,
-			Draining: w.draining(member), Copies: w.store.Spec.Replication.Factor, Serving: true,
-			ServerIDs:     []string{member.instance},
+			Draining: w.draining(member), Copies: w.copiesOf(name, member), Serving: true,
+			ServerIDs: []string{member.instance}, Dead: member.isDead,
 			SegmentsShort: int64(w.cluster.short), Segments: 10,
 		})
 	}
 	return o
 }
 
+// copiesOf is what a process keeps of each object: none is known of one that is away.
+func (w *world) copiesOf(name string, member *fakeMember) int32 {
+	if !w.runs(name, member) {
+		return 0
+	}
+	return w.cluster.copiesOf(w.podOf(name))
+}
+
+// copiesOf are those in force for a process, else those that it was started with.
+func (c *fakeCluster) copiesOf(pod *fakePod) int32 {
+	switch {
+	case pod == nil || pod.Inputs.Replication == nil:
+		return 0
+	case c.settings != nil && c.settings.Replicas != nil:
+		return *c.settings.Replicas
+	default:
+		return pod.Inputs.Replication.Factor
+	}
+}
+
 // nodes that pods are or were on.
 func (w *world) nodes() map[string]planner.Node {
 	nodes := map[string]planner.Node{}
 	see := func(name string) {
-		node := planner.Node{Ready: !w.dead[name]}
+		node := planner.Node{Ready: !w.dead[name], OutOfService: w.proved[name], SilentFrom: w.now.Add(silentAfter)}
+		if since, isFrozen := w.frozen[name]; isFrozen {
+			node.Ready, node.SilentFrom = w.now.Before(since.Add(notReadyAfter)), since.Add(silentAfter)
+		}
 		if w.cordoned[name] {
 			node.Drained = v1alpha1.DrainCordoned
 		}
@@ -237,9 +275,22 @@ func (w *world) killNode(name string) {
 	}
 }
 
+// A node that is not heard is silent after the one, and not ready after the other.
+const (
+	silentAfter   = 15 * time.Second
+	notReadyAfter = 40 * time.Second
+)
+
+// freezeNode: nothing on it goes on, and Kubernetes finds that out late.
+func (w *world) freezeNode(name string) {
+	w.killNode(name)
+	w.frozen[name] = w.now
+}
+
 // reviveNode: processes on it begin anew.
 func (w *world) reviveNode(name string) {
 	delete(w.dead, name)
+	delete(w.frozen, name)
 	for _, pod := range w.pods {
 		if pod.Node == name {
 			pod.deadNode = false

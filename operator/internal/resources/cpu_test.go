@@ -53,8 +53,8 @@ func TestExclusiveCPUs(t *testing.T) {
 		"exclusive": {v1alpha1.ComponentMaster, func(s *v1alpha1.StoreSpec) { s.Masters.CPUPolicy = v1alpha1.CPUExclusive }, 2},
 		"with copies in memory": {v1alpha1.ComponentMaster, func(s *v1alpha1.StoreSpec) {
 			s.Masters.CPUPolicy = v1alpha1.CPUExclusive
-			s.Replication = v1alpha1.ReplicationSpec{Factor: 2}
-			s.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageMemory, Size: resource.MustParse("4Gi")}
+			s.Replication = v1alpha1.ReplicationSpec{Factor: new(int32(2))}
+			s.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageMemory, Size: new(resource.MustParse("4Gi"))}
 		}, 2},
 		"beside other resources": {v1alpha1.ComponentMaster, func(s *v1alpha1.StoreSpec) {
 			s.Masters.CPUPolicy = v1alpha1.CPUExclusive

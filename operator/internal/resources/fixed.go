@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -52,8 +53,8 @@ func servicePort(name string, number int32) *coreac.ServicePortApplyConfiguratio
 		WithTargetPort(intstr.FromString(name))
 }
 
-// NetworkPolicies open the client ports and the HTTP ports (health and metrics) to everybody, the member port and, with copies,
-// the peer ports to the Store's masters, and the admin port to the operator and to pods of the Store's namespace that carry
+// NetworkPolicies open the client ports and the HTTP ports (health and metrics) to everybody, the member port and the peer ports
+// to the Store's masters, and the admin port to the operator and to pods of the Store's namespace that carry
 // v1alpha1.LabelAdminClient.
 func NetworkPolicies(store *v1alpha1.Store, operatorNamespace string) []*networkingac.NetworkPolicyApplyConfiguration {
 	masters := networkingac.NetworkPolicyPeer().WithPodSelector(metaac.LabelSelector().
@@ -65,24 +66,68 @@ func NetworkPolicies(store *v1alpha1.Store, operatorNamespace string) []*network
 	if operatorNamespace != "" {
 		admins = append(admins, operatorIn(operatorNamespace))
 	}
+	clients := clientsOf(store)
 	master := []*networkingac.NetworkPolicyIngressRuleApplyConfiguration{
-		ingress(policyPort(MasterClientPort).WithEndPort(MasterClientPort+MaxShards-1), policyPort(MasterHTTPPort)),
+		ingress(policyPort(MasterClientPort).WithEndPort(MasterClientPort + MaxShards - 1)).WithFrom(clients...),
+		ingress(policyPort(MasterHTTPPort)),
 	}
-	if store.Spec.Network.Transport == v1alpha1.TransportFastUDP && !store.Spec.HasPorts() {
-		fast := networkingac.NetworkPolicyPort().
-			WithProtocol(corev1.ProtocolUDP).WithPort(intstr.FromInt32(MasterFastPort)).WithEndPort(MasterFastPort + MaxShards - 1)
-		master = append(master, ingress(fast))
+	speaksFast := store.Spec.Network.Transport == v1alpha1.TransportFastUDP && !store.Spec.HasPorts()
+	if speaksFast {
+		master = append(master, ingress(datagramPorts(MasterFastPort)).WithFrom(clients...))
 	}
-	if store.Spec.Replication.Factor > 0 {
-		master = append(master, ingress(policyPort(MasterPeerPort).WithEndPort(MasterPeerPort+MaxShards-1)).WithFrom(masters))
+	peers := []*networkingac.NetworkPolicyPortApplyConfiguration{policyPort(MasterPeerPort).WithEndPort(MasterPeerPort + MaxShards - 1)}
+	// Without copies tablets that leave a master are all that others read there, over TCP.
+	if speaksFast && store.Copies() > 0 {
+		peers = append(peers, datagramPorts(MasterFastPeerPort))
 	}
+	master = append(master, ingress(peers...).WithFrom(masters))
 	return []*networkingac.NetworkPolicyApplyConfiguration{
 		networkPolicy(store, v1alpha1.ComponentCoordinator,
-			ingress(policyPort(CoordinatorClientPort), policyPort(CoordinatorHTTPPort)),
+			ingress(policyPort(CoordinatorClientPort)).WithFrom(clients...),
+			ingress(policyPort(CoordinatorHTTPPort)),
 			ingress(policyPort(CoordinatorMemberPort)).WithFrom(masters),
 			ingress(policyPort(CoordinatorAdminPort)).WithFrom(admins...)),
 		networkPolicy(store, v1alpha1.ComponentMaster, master...),
 	}
+}
+
+// clientsOf are those who may reach the client ports: none for everybody.
+func clientsOf(store *v1alpha1.Store) []*networkingac.NetworkPolicyPeerApplyConfiguration {
+	from := store.Spec.Network.Clients.From
+	if len(from) == 0 {
+		return nil
+	}
+	podsWith := func(label string) *networkingac.NetworkPolicyPeerApplyConfiguration {
+		labels := map[string]string{label: store.Name}
+		return networkingac.NetworkPolicyPeer().WithPodSelector(metaac.LabelSelector().WithMatchLabels(labels))
+	}
+	peers := []*networkingac.NetworkPolicyPeerApplyConfiguration{
+		podsWith(v1alpha1.LabelStore), podsWith(v1alpha1.LabelClusterPerfStore), podsWith(v1alpha1.LabelAdminClient),
+	}
+	for i := range from {
+		peer := networkingac.NetworkPolicyPeer()
+		if from[i].PodSelector != nil {
+			peer.WithPodSelector(selectorOf(from[i].PodSelector))
+		}
+		if from[i].NamespaceSelector != nil {
+			peer.WithNamespaceSelector(selectorOf(from[i].NamespaceSelector))
+		}
+		if block := from[i].IPBlock; block != nil {
+			peer.WithIPBlock(networkingac.IPBlock().WithCIDR(block.CIDR).WithExcept(block.Except...))
+		}
+		peers = append(peers, peer)
+	}
+	return peers
+}
+
+func selectorOf(selector *metav1.LabelSelector) *metaac.LabelSelectorApplyConfiguration {
+	applied := metaac.LabelSelector().WithMatchLabels(selector.MatchLabels)
+	for i := range selector.MatchExpressions {
+		expression := &selector.MatchExpressions[i]
+		applied.WithMatchExpressions(metaac.LabelSelectorRequirement().
+			WithKey(expression.Key).WithOperator(expression.Operator).WithValues(expression.Values...))
+	}
+	return applied
 }
 
 func operatorIn(namespace string) *networkingac.NetworkPolicyPeerApplyConfiguration {
@@ -109,6 +154,12 @@ func ingress(
 	ports ...*networkingac.NetworkPolicyPortApplyConfiguration,
 ) *networkingac.NetworkPolicyIngressRuleApplyConfiguration {
 	return networkingac.NetworkPolicyIngressRule().WithPorts(ports...)
+}
+
+// datagramPorts are the UDP ports of all shards that a master can have.
+func datagramPorts(first int32) *networkingac.NetworkPolicyPortApplyConfiguration {
+	return networkingac.NetworkPolicyPort().
+		WithProtocol(corev1.ProtocolUDP).WithPort(intstr.FromInt32(first)).WithEndPort(first + MaxShards - 1)
 }
 
 func policyPort(number int32) *networkingac.NetworkPolicyPortApplyConfiguration {

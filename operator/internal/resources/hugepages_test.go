@@ -35,8 +35,8 @@ func TestReservedHugePages(t *testing.T) {
 			store := newStore()
 			store.Spec.Masters.Memory = resource.MustParse(memory)
 			if copies > 0 {
-				store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: copies}
-				store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageMemory, Size: resource.MustParse("200Gi")}
+				store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: new(copies)}
+				store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageMemory, Size: new(resource.MustParse("200Gi"))}
 			}
 			before, none, args := amounts(t, store, v1alpha1.ComponentMaster)
 			if none != 0 || slices.Contains(args, "--hugePages") {

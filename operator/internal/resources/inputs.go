@@ -56,8 +56,11 @@ func (i Inputs) InVolume() bool {
 }
 
 // NeedsDomain says whether the pod's process has a use for the failure domain of its node. Nodes themselves it knows by name.
-func (i Inputs) NeedsDomain() bool {
-	return i.Replication != nil && i.FailureDomain != "" && i.FailureDomain != corev1.LabelHostname
+func (i Inputs) NeedsDomain() bool { return i.Replication != nil && i.NamesDomain() }
+
+// NamesDomain says whether the pod was made with a label for what fails together, other than that of single nodes.
+func (i Inputs) NamesDomain() bool {
+	return i.FailureDomain != "" && i.FailureDomain != corev1.LabelHostname
 }
 
 // Durability is what a master's pod of these inputs promises.
@@ -106,13 +109,13 @@ func InputsFor(store *v1alpha1.Store, component, image string, state v1alpha1.St
 	if masters.CPUPolicy == v1alpha1.CPUExclusive {
 		inputs.Requests, inputs.Limits = withCPUs(inputs.Requests, masters.Cores), withCPUs(inputs.Limits, masters.Cores)
 	}
-	if replication := store.Spec.Replication; replication.Factor > 0 {
+	if factor := store.Copies(); factor > 0 {
 		inputs.Replication = &Replication{
-			Factor:      replication.Factor,
-			Min:         replication.EffectiveMin(),
-			Durability:  replication.Durability,
+			Factor:      factor,
+			Min:         store.LeastCopies(),
+			Durability:  store.Spec.Replication.Durability,
 			Storage:     store.Spec.Backups.Storage.Type,
-			StorageSize: store.Spec.Backups.Storage.Size,
+			StorageSize: store.CopiesStorage(),
 		}
 	}
 	inputs.Network = networkOf(&store.Spec)

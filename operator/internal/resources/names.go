@@ -21,10 +21,13 @@ const (
 	// MasterClientPort is that of the first shard; shard i has MasterClientPort + i.
 	MasterClientPort = 12100
 	MasterHTTPPort   = 12400
-	// MasterPeerPort is that of the first shard's backup, for other masters; shard i has MasterPeerPort + i.
+	// MasterPeerPort is that of the first shard for other masters, which send copies to it and read tablets that leave it; shard i has
+	// MasterPeerPort + i.
 	MasterPeerPort = 12200
 	// MasterFastPort is that of the first shard for the fast protocol, over UDP; shard i has MasterFastPort + i.
 	MasterFastPort = 12300
+	// MasterFastPeerPort is the same for other masters: servers derive it from MasterFastPort.
+	MasterFastPeerPort = 12400
 	// MaxShards is how many shards, hence ports, a master can have.
 	MaxShards = 64
 )

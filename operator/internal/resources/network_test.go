@@ -266,8 +266,8 @@ func TestVolumeOfAnotherUser(t *testing.T) {
 		"ports": func(*v1alpha1.NetworkSpec) {}, "none": func(n *v1alpha1.NetworkSpec) { *n = v1alpha1.NetworkSpec{} },
 	} {
 		store := onPorts(change)
-		store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: 1, Durability: v1alpha1.Buffered}
-		store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+		store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: new(int32(1)), Durability: v1alpha1.Buffered}
+		store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: new(resource.MustParse("4Gi"))}
 		context := masterOf(t, store, "10.0.0.1,10.1.0.1").Spec.SecurityContext
 		if *context.FSGroup != 65532 || *context.RunAsGroup != 65532 || *context.FSGroupChangePolicy != corev1.FSGroupChangeAlways {
 			t.Errorf("%s: %+v", name, context)

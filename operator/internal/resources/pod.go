@@ -223,6 +223,7 @@ func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApply
 		)
 	for shard := range spec.Inputs.Cores {
 		container.WithPorts(port(fmt.Sprintf("shard-%d", shard), MasterClientPort+shard))
+		container.WithPorts(port(fmt.Sprintf("peer-%d", shard), MasterPeerPort+shard))
 	}
 	if spec.Inputs.HugePages == v1alpha1.HugePagesReserved {
 		// Memory without a file behind it: no volume is needed, only the limit.
@@ -230,9 +231,6 @@ func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApply
 	}
 	if spec.Inputs.Replication != nil {
 		container.WithArgs(replicationArgs(spec.Inputs)...)
-		for shard := range spec.Inputs.Cores {
-			container.WithPorts(port(fmt.Sprintf("peer-%d", shard), MasterPeerPort+shard))
-		}
 	}
 	if spec.Inputs.NeedsDomain() {
 		// The operator writes it as soon as the pod has a node.
@@ -243,7 +241,8 @@ func masterContainer(store *v1alpha1.Store, spec PodSpec) *coreac.ContainerApply
 
 // StoreMemoryMiB is the part of a master's memory that its logs and hash tables may take. The rest is for the process: a
 // fixed part, buffers of each shard's connections (with copies, those to backups and from other masters as well), and what
-// the allocator and the kernel need as a container's memory grows.
+// the allocator and the kernel need as a container's memory grows. It is as much as the server wants (wanted_buffers in
+// crates/programs/src/server/settings.rs): tests of both sides read images/store/testdata/masters-memory.txt.
 func StoreMemoryMiB(inputs Inputs) int64 {
 	const (
 		processMiB     = 48

@@ -1,12 +1,14 @@
 package resources_test
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,7 +36,7 @@ func newStore() *v1alpha1.Store {
 }
 
 // state is what Stores had that say nothing of it, before there was a choice.
-func state(store *v1alpha1.Store) v1alpha1.StateType { return store.Spec.FormerState() }
+func state(store *v1alpha1.Store) v1alpha1.StateType { return store.FormerState() }
 
 func pod(t *testing.T, store *v1alpha1.Store, component string) *coreac.PodApplyConfiguration {
 	t.Helper()
@@ -89,7 +91,8 @@ func TestMasterContainer(t *testing.T) {
 	for _, port := range container.Ports {
 		ports[*port.Name] = *port.ContainerPort
 	}
-	if len(ports) != 3 || ports["shard-0"] != 12100 || ports["shard-1"] != 12101 || ports["http"] != 12400 {
+	wantPorts := map[string]int32{"shard-0": 12100, "shard-1": 12101, "peer-0": 12200, "peer-1": 12201, "http": 12400}
+	if !maps.Equal(ports, wantPorts) {
 		t.Errorf("ports are %v", ports)
 	}
 	requests, limits := *container.Resources.Requests, *container.Resources.Limits
@@ -239,12 +242,12 @@ func TestDiff(t *testing.T) {
 			},
 			"resources.limits: none -> cpu=2",
 		},
-		{func(s *v1alpha1.Store) { s.Spec.Backups.Storage.Size = resource.MustParse("9Gi") }, ""},
+		{func(s *v1alpha1.Store) { s.Spec.Backups.Storage.Size = new(resource.MustParse("9Gi")) }, ""},
 		{func(s *v1alpha1.Store) { s.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete }, ""},
 		{
 			func(s *v1alpha1.Store) {
-				s.Spec.Replication = v1alpha1.ReplicationSpec{Factor: 2, Durability: v1alpha1.Buffered}
-				s.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+				s.Spec.Replication = v1alpha1.ReplicationSpec{Factor: new(int32(2)), Durability: v1alpha1.Buffered}
+				s.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: new(resource.MustParse("4Gi"))}
 			},
 			"replication: none -> 2 copies (min 1) Buffered in a Volume of 4Gi",
 		},
@@ -275,13 +278,58 @@ func TestNetworkPolicies(t *testing.T) {
 			}
 		}
 	}
-	for number, want := range map[int32]bool{11100: true, 11200: false, 11300: false, 11400: true, 12100: true, 12163: true, 12400: true} {
+	for number, want := range map[int32]bool{
+		11100: true, 11200: false, 11300: false, 11400: true, 12100: true, 12163: true, 12200: false, 12263: false, 12400: true,
+	} {
 		if got, named := open[number]; !named || got != want {
 			t.Errorf("port %d: named %v, open to everybody %v", number, named, got)
 		}
 	}
-	if len(open) != 3+1+64+1 {
+	if len(open) != 3+1+64+64+1 {
 		t.Errorf("%d ports are named", len(open))
+	}
+}
+
+// With spec.network.clients.from, the ports for clients are for those pods, the Store's own, and those that measure it.
+func TestClientsAreNarrowed(t *testing.T) {
+	store := newStore()
+	store.Spec.Network.Transport = v1alpha1.TransportFastUDP
+	store.Spec.Network.Clients.From = []networkingv1.NetworkPolicyPeer{
+		{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cart"}}, NamespaceSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "team", Operator: metav1.LabelSelectorOpIn, Values: []string{"shop"}},
+			},
+		}},
+		{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/8", Except: []string{"10.1.0.0/16"}}},
+	}
+	narrowed := 0
+	for _, policy := range resources.NetworkPolicies(store, "rcbox-system") {
+		for _, rule := range policy.Spec.Ingress {
+			for _, port := range rule.Ports {
+				switch port.Port.IntVal {
+				case 11100, 12100, 12300:
+					narrowed++
+				case 11400, 12400: // health and metrics: no data
+					if len(rule.From) > 0 {
+						t.Errorf("port %d is narrowed", port.Port.IntVal)
+					}
+					continue
+				default:
+					continue
+				}
+				if len(rule.From) != 5 {
+					t.Fatalf("port %d is for %d peers", port.Port.IntVal, len(rule.From))
+				}
+				pods, network := rule.From[3], rule.From[4]
+				if pods.PodSelector.MatchLabels["app"] != "cart" || pods.NamespaceSelector.MatchExpressions[0].Values[0] != "shop" ||
+					*network.IPBlock.CIDR != "10.0.0.0/8" || network.IPBlock.Except[0] != "10.1.0.0/16" {
+					t.Errorf("port %d is for %+v", port.Port.IntVal, rule.From)
+				}
+			}
+		}
+	}
+	if narrowed != 3 {
+		t.Errorf("%d ports are narrowed", narrowed)
 	}
 }
 

@@ -29,7 +29,7 @@ const (
 // Claim is a volume claim of a member, under this name. It has no owner: what deletes it is the operator, if the Store's reclaim
 // policy says so or the member has another one, and never the garbage collector.
 func Claim(store *v1alpha1.Store, member, component, name string) *coreac.PersistentVolumeClaimApplyConfiguration {
-	size, class := store.Spec.Backups.Storage.Size, store.Spec.Backups.Storage.StorageClassName
+	size, class := store.CopiesStorage(), store.Spec.Backups.Storage.StorageClassName
 	if component == v1alpha1.ComponentCoordinator {
 		size, class = store.Spec.Coordinator.State.Size, store.Spec.Coordinator.State.StorageClassName
 	}

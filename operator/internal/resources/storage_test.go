@@ -18,8 +18,8 @@ import (
 func replicated(change func(*v1alpha1.StoreSpec)) *v1alpha1.Store {
 	store := newStore()
 	store.Spec.Masters.Replicas, store.Spec.Masters.Cores = 4, 1
-	store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: 2, Durability: v1alpha1.Buffered}
-	store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+	store.Spec.Replication = v1alpha1.ReplicationSpec{Factor: new(int32(2)), Durability: v1alpha1.Buffered}
+	store.Spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: new(resource.MustParse("4Gi"))}
 	store.Spec.Coordinator.State.Size = resource.MustParse("1Gi")
 	if change != nil {
 		change(&store.Spec)
@@ -89,7 +89,7 @@ func TestReplicationVariants(t *testing.T) {
 	}{
 		"flushed, all three": {
 			func(s *v1alpha1.StoreSpec) {
-				s.Replication = v1alpha1.ReplicationSpec{Factor: 3, Min: &three, Durability: v1alpha1.Flushed}
+				s.Replication = v1alpha1.ReplicationSpec{Factor: new(int32(3)), Min: &three, Durability: v1alpha1.Flushed}
 			}, "--replicas 3 --minReplicas 3 --durability flushed", "", "1Gi",
 		},
 		"in memory": {
@@ -231,10 +231,37 @@ func TestFramesFit(t *testing.T) {
 	})
 }
 
+// By default there is room for the copies of full logs, for half as much that the cleaner has replaced, and for a quarter more: the share
+// of a lost member's log that is being recovered.
+func TestDefaultRoomSuffices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cores := rapid.Int32Range(1, resources.MaxShards).Draw(t, "cores")
+		factor := rapid.Int32Range(1, 8).Draw(t, "factor")
+		memory := *resource.NewQuantity(rapid.Int64Range(256*int64(cores), 1<<22).Draw(t, "memory MiB")<<20, resource.BinarySI)
+		replication := &resources.Replication{
+			Factor: factor, Storage: v1alpha1.StorageVolume, StorageSize: v1alpha1.DefaultStorage(factor, memory),
+		}
+		segment := resources.SegmentMiB(replication.StorageSize, cores) << 20
+		room := int64(cores) * resources.FramesPerShard(replication, cores) * segment
+		logs := resources.StoreMemoryMiB(resources.Inputs{Memory: &memory, Cores: cores, Replication: replication}) << 20 * 88 / 100
+		if needed := int64(factor) * (logs + logs/2 + logs/4); room < needed {
+			t.Fatalf("%d copies of logs of %d bytes take %d bytes, and there are %d by default", factor, logs, needed, room)
+		}
+	})
+}
+
 // Masters talk to each other at ports that nobody else may reach.
 func TestPeerPorts(t *testing.T) {
+	// Without copies as well: tablets that leave a master are read there.
+	for _, store := range []*v1alpha1.Store{replicated(nil), newStore()} {
+		checkPeerPorts(t, store)
+	}
+}
+
+func checkPeerPorts(t *testing.T, store *v1alpha1.Store) {
+	t.Helper()
 	found := false
-	for _, policy := range resources.NetworkPolicies(replicated(nil), "") {
+	for _, policy := range resources.NetworkPolicies(store, "") {
 		for _, rule := range policy.Spec.Ingress {
 			for _, port := range rule.Ports {
 				if port.Port.IntVal != 12200 {
@@ -249,7 +276,44 @@ func TestPeerPorts(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Error("no policy opens the peer ports")
+		t.Errorf("no policy opens the peer ports with %d copies", store.Copies())
+	}
+}
+
+// With datagrams, clients and masters have UDP ports of their own: everybody reaches the first, masters alone the second.
+func TestDatagramPorts(t *testing.T) {
+	store := replicated(nil)
+	store.Spec.Network.Transport = v1alpha1.TransportFastUDP
+	reached := map[int32]int{}
+	for _, policy := range resources.NetworkPolicies(store, "") {
+		for _, rule := range policy.Spec.Ingress {
+			for _, port := range rule.Ports {
+				if *port.Protocol != corev1.ProtocolUDP {
+					continue
+				}
+				if *policy.Name != "box-master" || *port.EndPort != port.Port.IntVal+63 {
+					t.Errorf("policy %s: %+v", *policy.Name, rule)
+				}
+				reached[port.Port.IntVal] = len(rule.From)
+			}
+		}
+	}
+	if from, isOpen := reached[12300]; !isOpen || from != 0 {
+		t.Errorf("clients: %v", reached)
+	}
+	if reached[12400] != 1 || len(reached) != 2 {
+		t.Errorf("masters: %v", reached)
+	}
+	// Without copies nobody listens at the second.
+	store.Spec.Replication.Factor = new(int32(0))
+	for _, policy := range resources.NetworkPolicies(store, "") {
+		for _, rule := range policy.Spec.Ingress {
+			for _, port := range rule.Ports {
+				if port.Port.IntVal == 12400 && *port.Protocol == corev1.ProtocolUDP {
+					t.Errorf("without copies: %+v", rule)
+				}
+			}
+		}
 	}
 }
 

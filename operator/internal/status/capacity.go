@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -17,8 +18,8 @@ const sameLoss = 5 * time.Second
 // capacityStatus leaves what was there last while nobody knows better: a recovery that was measured stays measured.
 func capacityStatus(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) *v1alpha1.CapacityStatus {
 	old := o.Store.Status.Capacity
-	if plan.Capacity == nil {
-		if o.Store.Spec.Replication.Factor == 0 {
+	if plan.Capacity == nil || old != nil && isPresuming(plan) {
+		if o.Store.Copies() == 0 {
 			return nil
 		}
 		return old
@@ -77,16 +78,20 @@ func onTarget(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 	switch {
 	case o.Store.DeletionTimestamp != nil:
 		return no(v1alpha1.ReasonDeleting, "the Store is being deleted")
-	case o.Store.Spec.Replication.Factor == 0:
+	case o.Store.Copies() == 0:
 		return no(v1alpha1.ReasonUnreplicated, "there are no copies to recover anything from: set replication.factor")
 	case next.HibernatedSince != nil:
 		return verdict{metav1.ConditionUnknown, v1alpha1.ReasonHibernated, "nothing runs"}
 	case o.Cluster == nil:
 		return verdict{
 			metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown,
-			"only the coordinator knows what masters hold, and it does not answer: " + o.ClusterError,
+			"the size of the masters' data is not known, since the coordinator does not answer: " + o.ClusterError,
 		}
-	case plan.Capacity == nil:
+	}
+	if before := meta.FindStatusCondition(next.Conditions, v1alpha1.ConditionRecoveryOnTarget); before != nil && isPresuming(plan) {
+		return verdict{before.Status, before.Reason, before.Message}
+	}
+	if plan.Capacity == nil {
 		return verdict{metav1.ConditionUnknown, v1alpha1.ReasonForming, "no master is up"}
 	}
 	return verdict{onTargetStatus(plan.Capacity.Verdict), onTargetReasons[plan.Capacity.Verdict], plan.Capacity.Describe()}

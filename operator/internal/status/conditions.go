@@ -1,24 +1,28 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
 const (
-	// maxNamed is how many members a message names.
-	maxNamed = 3
 	// maxHindrances is how many sentences there can be about an upgrade.
 	maxHindrances = 16
 	// maxMessage bounds a message's length in bytes, maxWaitsFor that of a sentence on what a lost member waits for.
-	maxMessage  = 1024
-	maxWaitsFor = 500
+	maxMessage = 300
+	maxCommand = 150 // longer ones are only referred to
+	// maxFenceText bounds what is said of a fencing beside other things.
+	maxFenceText = 110
+	maxWaitsFor  = 500
 )
 
 type verdict struct {
@@ -34,18 +38,22 @@ func setConditions(o planner.Observed, plan planner.Plan, outcome Outcome, next 
 	}{
 		{v1alpha1.ConditionAvailable, available(o, plan, next)},
 		{v1alpha1.ConditionProgressing, progressing(o, plan, outcome)},
-		{v1alpha1.ConditionDegraded, degraded(o, plan, next)},
+		{v1alpha1.ConditionDegraded, degraded(o, plan, outcome, next)},
 		{v1alpha1.ConditionDataSafe, dataSafe(o, plan, next)},
 		{v1alpha1.ConditionRecovering, recovering(o, next)},
 		{v1alpha1.ConditionRecoveryOnTarget, onTarget(o, plan, next)},
 		{v1alpha1.ConditionNetworkReady, networkReady(o, plan)},
 	} {
+		if before, isSo := whileSilent(o, plan, next, condition.name); isSo {
+			condition.verdict = before
+		}
 		set(o, next, condition.name, condition.verdict)
 	}
+	setReady(o, plan, outcome, next)
 }
 
 func set(o planner.Observed, next *v1alpha1.StoreStatus, name string, v verdict) {
-	v.message = cut(v.message, maxMessage)
+	v.message = brief.Fit(v.message, maxMessage)
 	changed := now(o)
 	if before := meta.FindStatusCondition(next.Conditions, name); before != nil && before.Status == v.status {
 		changed = before.LastTransitionTime
@@ -54,14 +62,6 @@ func set(o planner.Observed, next *v1alpha1.StoreStatus, name string, v verdict)
 		Type: name, Status: v.status, Reason: v.reason, Message: v.message,
 		ObservedGeneration: o.Store.Generation, LastTransitionTime: changed,
 	})
-}
-
-// cut shortens a text to so many bytes, dots included.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len("...")], "") + "..."
 }
 
 func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
@@ -76,41 +76,57 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 		return no(v1alpha1.ReasonRebuilding, "the store is being made again from its volumes: "+waits)
 	}
 	if o.Refusal != "" {
-		return no(v1alpha1.ReasonStateUnusable, "the coordinator must not lead: "+o.Refusal+
-			"; clients that know where their keys are go on, others wait")
+		return no(v1alpha1.ReasonStateUnusable, "the coordinator refuses to lead: "+o.Refusal+
+			"; clients go on with keys whose master they know, and wait for all others")
 	}
 	if o.Cluster == nil {
-		pod := plan.Coordinator.Pod
-		if pod != nil && pod.Ready {
-			return verdict{
-				metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown,
-				"the coordinator's pod " + pod.Name + " is ready, but the operator gets no answer from it: " + o.ClusterError,
-			}
-		}
-		if next.FormedAt == nil {
-			return no(v1alpha1.ReasonForming, "waiting for the coordinator"+coordinatorTrouble(plan))
-		}
-		return no(v1alpha1.ReasonCoordinatorDown, "the coordinator is down"+coordinatorTrouble(plan)+
-			"; clients that know where their keys are go on, others wait")
+		return unanswered(o, plan, next)
 	}
-	up := fmt.Sprintf("%d of %d masters are up", ready(plan), len(plan.Masters))
+	up, passes := upText(o, plan, next), mayPass(o, next)
 	if v := recovering(o, next); v.status == metav1.ConditionTrue {
 		return no(v.reason, "some keys cannot be read or written yet: "+v.message+"; "+up)
 	}
-	if owners := filter(plan.Masters, func(v planner.MemberView) bool { return v.Tablets() > 0 && !v.Up }); len(owners) > 0 {
-		return no(v1alpha1.ReasonMembersDown, "the keys that "+names(owners)+" had cannot be read or written; "+up)
+	isAway := func(v planner.MemberView) bool { return v.Tablets() > 0 && !v.Up && !passes(v) }
+	if owners := filter(plan.Masters, isAway); len(owners) > 0 {
+		return no(v1alpha1.ReasonMembersDown, "the keys that "+bareNames(owners)+" had cannot be read or written; "+up)
 	}
 	// A master's log must have a head on backups, and their promise not to give it to others: without, it answers nothing.
-	if silent := filter(plan.Masters, isSilent); len(silent) > 0 {
-		return no(v1alpha1.ReasonMembersDown, names(silent)+" cannot answer, for too few others are there to keep copies; "+up)
+	isMute := func(v planner.MemberView) bool { return isSilent(v) && !passes(v) }
+	if silent := filter(plan.Masters, isMute); len(silent) > 0 {
+		return no(v1alpha1.ReasonMembersDown, bareNames(silent)+" does not answer, because too few other masters are up to keep "+
+			"copies; "+up)
 	}
 	if waiting := filter(plan.Masters, isMissing); next.FormedAt == nil && len(waiting) > 0 {
-		return no(v1alpha1.ReasonForming, up+"; waiting for "+names(waiting))
+		return no(v1alpha1.ReasonForming, up+"; waiting for "+bareNames(waiting)+seeDegraded(slices.ContainsFunc(waiting, isTroubled)))
 	}
-	if ready(plan) == 0 {
+	if ready(plan) == 0 && !slices.ContainsFunc(plan.Masters, passes) {
 		return no(v1alpha1.ReasonMembersDown, "no master is up")
 	}
+	if full := filter(plan.Masters, isFull); len(full) > 0 {
+		return verdict{
+			metav1.ConditionTrue, v1alpha1.ReasonMemoryFull,
+			"every key can be read, but " + bareNames(full) + " refuses writes that need memory: Degraded says what to do; " + up,
+		}
+	}
 	return verdict{metav1.ConditionTrue, v1alpha1.ReasonServing, up}
+}
+
+// unanswered is what there is to say while no coordinator answers the operator.
+func unanswered(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+	no := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
+	pod := plan.Coordinator.Pod
+	// One of several is ready whether it leads or not.
+	if pod != nil && pod.Ready && len(plan.Coordinators) <= 1 {
+		return verdict{
+			metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown,
+			"the coordinator's pod " + pod.Name + " is ready, but the operator gets no answer from it: " + o.ClusterError,
+		}
+	}
+	if next.FormedAt == nil {
+		return no(v1alpha1.ReasonForming, "waiting for the coordinator"+seeDegraded(coordinatorTrouble(plan) != ""))
+	}
+	return no(v1alpha1.ReasonCoordinatorDown, "the coordinator is down"+seeDegraded(coordinatorTrouble(plan) != "")+
+		"; clients go on with keys whose master they know, and wait for all others")
 }
 
 // isSilent: it is up, has tablets and copies of them, and serves nothing.
@@ -121,16 +137,21 @@ func isSilent(v planner.MemberView) bool {
 func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict {
 	stuck := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
 	moving := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
-	excess := filter(plan.Masters, func(v planner.MemberView) bool { return !v.Wanted })
+	excess := filter(plan.Masters, isExcess)
 	waiting := filter(plan.Masters, isMissing)
 	switch {
 	case outcome.NameTaken != "":
 		return stuck(v1alpha1.ReasonNameTaken, outcome.NameTaken)
 	case outcome.Failed != "":
-		return stuck(v1alpha1.ReasonApplyFailed, outcome.Failed)
+		return stuck(v1alpha1.ReasonApplyFailed, failedMessage(outcome.Failed))
 	case o.Store.DeletionTimestamp != nil:
 		return moving(v1alpha1.ReasonDeleting, "waiting for the Store's pods to end")
+	case plan.NotAllowed != "":
+		return stuck(v1alpha1.ReasonNotAllowed, plan.NotAllowed)
 	case o.Store.Spec.Paused:
+		if held := heldOnDrained(o, plan); held != "" {
+			return stuck(v1alpha1.ReasonEvacuationBlocked, held)
+		}
 		return stuck(v1alpha1.ReasonPaused, pausedMessage(plan))
 	case plan.Hibernation != nil:
 		return hibernating(plan)
@@ -149,17 +170,36 @@ func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict
 	if pending := pendingMembers(plan, outcome); len(pending) > 0 {
 		return stuck(v1alpha1.ReasonRestartPending, pendingMessage(o.Store, pending))
 	}
+	if reason, message := blocked(o, plan); reason != "" {
+		return stuck(reason, message)
+	}
+	return settling(o, plan, excess, waiting)
+}
+
+// failedMessage has the beginning of what Kubernetes or the coordinator says, which names the object.
+func failedMessage(failed string) string {
+	const more = "; the operator's log has all of it"
+	if len(failed) <= maxMessage {
+		return failed
+	}
+	return brief.Head(failed, maxMessage-len(more)) + more
+}
+
+// settling is how far a Store has come that nothing keeps from getting there.
+func settling(o planner.Observed, plan planner.Plan, excess, waiting []planner.MemberView) verdict {
+	stuck := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
+	moving := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
 	switch {
 	case len(excess) > 0 && o.Cluster == nil:
 		return moving(v1alpha1.ReasonWaiting, "scaling in waits for the coordinator, without which no master is removed")
 	case len(excess) > 0 && plan.Shortfall != nil:
-		return moving(v1alpha1.ReasonWaiting, "scaling in waits until everything has its copies: "+plan.Shortfall.Message)
+		return moving(v1alpha1.ReasonWaiting, "scaling in waits until all copies are there: "+plan.Shortfall.Message)
 	case len(plan.Steps) > 0:
 		return moving(v1alpha1.ReasonApplying, describe(plan.Steps))
 	case o.Cluster == nil:
-		return moving(v1alpha1.ReasonWaiting, "waiting for the coordinator"+coordinatorTrouble(plan))
+		return moving(v1alpha1.ReasonWaiting, "waiting for the coordinator"+seeDegraded(coordinatorTrouble(plan) != ""))
 	case len(waiting) > 0:
-		return moving(v1alpha1.ReasonWaiting, "waiting for "+names(waiting))
+		return moving(v1alpha1.ReasonWaiting, "waiting for "+bareNames(waiting)+seeDegraded(slices.ContainsFunc(waiting, isTroubled)))
 	case o.Cluster.Format.CanBeFinalized():
 		return stuck(v1alpha1.ReasonCanBeFinalized, fmt.Sprintf(
 			"the Store is as its spec says; format %d is in force, and every process reads %d: `rcbox upgrade finalize` puts that in force",
@@ -203,11 +243,11 @@ func hibernating(plan planner.Plan) verdict {
 func asleepMessage(plan planner.Plan) string {
 	switch state := plan.Hibernation; {
 	case !state.Begun:
-		return "it goes to sleep when nothing keeps it awake: " + state.WaitsFor
+		return "the Store is not hibernated yet: " + state.WaitsFor
 	case state.PodsLeft > 0:
-		return "it goes to sleep; left to end: " + count(int64(state.PodsLeft), "pod")
+		return "the Store is being hibernated; still to end: " + count(int64(state.PodsLeft), "pod")
 	default:
-		return "it sleeps, with everything in its volumes; set hibernated to false to have it back"
+		return "the Store is hibernated, with all its data in its volumes; to wake the store, set spec.hibernated: false"
 	}
 }
 
@@ -243,10 +283,10 @@ func rollingMessage(plan planner.Plan) string {
 		}
 	}
 	if plan.Shortfall != nil {
-		return left + "; the next one when everything has its copies: " + plan.Shortfall.Message
+		return left + "; the next one restarts when all copies are there: " + plan.Shortfall.Message
 	}
 	if missing := filter(plan.Masters, isMissing); len(missing) > 0 {
-		return left + "; the next one when all masters are up: waiting for " + names(missing)
+		return left + "; the next one restarts when all masters are up: waiting for " + names(missing)
 	}
 	return left
 }
@@ -311,17 +351,17 @@ func pendingMembers(plan planner.Plan, outcome Outcome) []planner.MemberView {
 // pendingMessage names the pods that are outdated, each with the fields by which it is, and what the user has to do about it.
 func pendingMessage(store *v1alpha1.Store, pending []planner.MemberView) string {
 	first := pending[0]
-	consequence := "restarting one loses what it holds"
+	consequence := "restarting a master loses its data"
 	switch inputs := first.Pod.Inputs; {
 	case inputs.Replication != nil:
-		consequence = "while one restarts, what it holds cannot be used until it has come back from copies"
+		consequence = "while a master restarts, its data cannot be read or written until it is recovered from copies"
 	case inputs.State != "":
-		consequence = "while it restarts, tables cannot be made and lost masters not recovered"
+		consequence = "while the coordinator restarts, no table can be made and no lost master recovered"
 	}
-	which := "it"
+	which := "it yourself"
 	if len(pending) > 1 {
-		which = "them one at a time"
-		if store.Spec.Replication.Factor > 0 {
+		which = "them yourself, one at a time"
+		if store.Copies() > 0 {
 			which += ", each while DataSafe is True"
 		}
 	}
@@ -333,7 +373,7 @@ func pendingMessage(store *v1alpha1.Store, pending []planner.MemberView) string 
 		}
 		outdated = append(outdated, fmt.Sprintf("%s (%s)", view.Pod.Name, view.Pending))
 	}
-	return fmt.Sprintf("outdated pods: %s; %s, so it is yours to delete %s: kubectl delete pod -n %s %s",
+	return fmt.Sprintf("outdated pods: %s; %s. Delete %s: kubectl delete pod -n %s %s",
 		strings.Join(outdated, ", "), consequence, which, store.Namespace, first.Pod.Name)
 }
 
@@ -342,39 +382,60 @@ func strandedOnNode(o planner.Observed, plan planner.Plan) string {
 	for i := range plan.Masters {
 		view := &plan.Masters[i]
 		pod, claim := view.Pod, o.Claims[view.Claim]
-		if view.Up || pod == nil || pod.Node != "" || pod.Process != planner.ProcessAbsent || pod.Trouble == "" || claim.Node == "" {
+		if view.Up || pod == nil || o.Now.Sub(pod.CreatedAt) < strandedAfter || pod.Node != "" ||
+			pod.Process != planner.ProcessAbsent || pod.Trouble == "" || claim.Node == "" {
 			continue
 		}
-		return fmt.Sprintf("%s has no node: pod %s uses claim %s, whose volume was made on node %s (%s). "+
-			"It goes on by itself when that node is back; if the node is gone for good, and Recovering is False: "+
-			"kubectl delete -n %s pvc/%s pod/%s, and its copies are made again in a new volume",
-			view.Name, pod.Name, claim.Name, claim.Node, pod.Trouble, o.Store.Namespace, claim.Name, pod.Name)
+		return fmt.Sprintf("%s has no node: the volume of its claim %s is on node %s (%s). It goes on when that node is back; "+
+			"if the node is gone for good, and Recovering is False: kubectl delete -n %s pvc/%s pod/%s, and copies are made anew",
+			view.Name, claim.Name, claim.Node, pod.Trouble, o.Store.Namespace, claim.Name, pod.Name)
 	}
 	return ""
 }
 
 // nodesLost says which members were lost with their nodes, and what the move of each waits for.
 func nodesLost(plan planner.Plan, lost []planner.MemberView) string {
-	parts := make([]string, 0, maxNamed)
+	parts, byHand := make([]string, 0, maxNamed), ""
 	for i, view := range lost {
 		if i == maxNamed {
 			parts = append(parts, fmt.Sprintf("%d more (status.masters.members[].lost)", len(lost)-maxNamed))
 			break
 		}
-		text := fmt.Sprintf("node %s is lost (%s) since %s, and %s with it", view.Lost.Node, view.Lost.Cause,
-			view.Lost.Since.UTC().Format("2006-01-02 15:04:05 UTC"), view.Name)
-		if view.Lost.WaitsFor == "" {
-			text += ", which moves to another node"
-		} else {
-			text += "; its move to another one waits for " + view.Lost.WaitsFor
+		text := fmt.Sprintf("node %s has been lost (%s) since %s, and %s with it", view.Lost.Node, view.Lost.Cause,
+			view.Lost.Since.UTC().Format("2006-01-02 15:04:05 UTC"), view.Name) + describeFence(plan, view.Lost.Node)
+		switch {
+		case view.Lost.ByHand != "":
+			byHand = cmp.Or(byHand, view.Lost.ByHand)
+		case view.Lost.WaitsFor == "":
+			text += "; it moves to another node"
+		default:
+			text += "; its move to another node waits for " + view.Lost.WaitsFor
 		}
-		text += describeFence(plan, view.Lost.Node)
 		parts = append(parts, text)
 	}
-	return strings.Join(parts, "; ")
+	if byHand == "" {
+		return strings.Join(parts, "; ")
+	}
+	if len(byHand) > maxCommand {
+		byHand = "the command in status.masters.members[].lost.waitsFor"
+	}
+	return strings.Join(parts, "; ") + "; recovery.rescheduleAfter is 0s, so run: " + byHand
 }
 
-func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+// degraded says what is broken in the Store, or else that another operator would manage it, too.
+func degraded(o planner.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) verdict {
+	found := broken(o, plan, outcome, next)
+	if other := o.OtherOperator; other != "" && found.status == metav1.ConditionFalse {
+		return verdict{
+			metav1.ConditionTrue, v1alpha1.ReasonTwoOperators,
+			"a second rcbox operator, in " + other + ", is configured to manage the Stores of this namespace; it waits " +
+				"and changes nothing. Uninstall one of the two operators, or narrow watchNamespaces of one",
+		}
+	}
+	return found
+}
+
+func broken(o planner.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) verdict {
 	yes := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
 	fine := verdict{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "nothing is broken"}
 	if o.Store.DeletionTimestamp != nil || isAsleep(plan) {
@@ -385,15 +446,11 @@ func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 		if next.FormedAt == nil && trouble == "" {
 			return fine
 		}
-		if trouble == "" {
-			trouble = ": it does not answer"
-		}
-		return yes(v1alpha1.ReasonCoordinatorDown, "the coordinator is down"+trouble)
+		return yes(v1alpha1.ReasonCoordinatorDown, "the coordinator is down"+cmp.Or(trouble, ": it does not answer"))
 	}
 	broken := filter(plan.Masters, func(v planner.MemberView) bool {
-		troubled := v.Pod != nil && v.Pod.Trouble != ""
 		// A member that has not enlisted yet is on its way, not broken.
-		return !v.Up && (troubled || v.Reported != nil)
+		return !v.Up && (isTroubled(v) || v.Reported != nil) && !mayPass(o, next)(v)
 	})
 	if lost := filter(plan.Masters, func(v planner.MemberView) bool { return v.Lost != nil }); len(lost) > 0 {
 		return yes(v1alpha1.ReasonNodeLost, nodesLost(plan, lost))
@@ -407,16 +464,35 @@ func degraded(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 	if len(broken) > 0 {
 		return yes(v1alpha1.ReasonMembersDown, "not up: "+names(broken))
 	}
+	if missing := withoutPods(plan, outcome); len(missing) > 0 {
+		return yes(v1alpha1.ReasonMembersDown,
+			"without a pod, for the operator cannot make one (Progressing says why): "+bareNames(missing))
+	}
+	if full := filter(plan.Masters, isFull); len(full) > 0 {
+		return yes(v1alpha1.ReasonMemoryFull, memoryFullMessage(full))
+	}
 	if reason, message := brokenBackups(o, plan); reason != "" {
 		return yes(reason, message)
 	}
+	if message := noDomains(o, plan); message != "" {
+		return yes(v1alpha1.ReasonNoFailureDomain, message)
+	}
 	if wait := o.Cluster.StateWait; wait != "" {
-		return yes(v1alpha1.ReasonStateStuck, "what needs the coordinator waits, for it cannot note what it does: "+wait)
+		return yes(v1alpha1.ReasonStateStuck,
+			"the coordinator cannot write its state, so that changes of tables and recoveries wait: "+wait)
 	}
 	if away := filter(plan.Coordinators, isStandbyAway(plan)); len(away) > 0 {
-		return yes(v1alpha1.ReasonStandbysDown, "coordinators that could not lead: "+names(away))
+		return yes(v1alpha1.ReasonStandbysDown, "standby coordinators that are not ready to take over: "+names(away))
 	}
 	return fine
+}
+
+// withoutPods are the masters whose pods the operator wants to make and cannot.
+func withoutPods(plan planner.Plan, outcome Outcome) []planner.MemberView {
+	if cmp.Or(outcome.NameTaken, outcome.Failed) == "" {
+		return nil
+	}
+	return filter(plan.Masters, hasNoPod)
 }
 
 func dataSafe(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
@@ -426,10 +502,10 @@ func dataSafe(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus)
 		return dataLost(store, next, unseen)
 	}
 	switch {
-	case store.Spec.Replication.Factor == 0:
+	case store.Copies() == 0:
 		return verdict{
 			metav1.ConditionFalse, v1alpha1.ReasonUnreplicated,
-			"each object is in the memory of one master only: whatever ends that master's process loses it",
+			"each object is in the memory of one master only: it is lost when that master's process ends",
 		}
 	case store.DeletionTimestamp != nil:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Store is being deleted"}
@@ -450,7 +526,7 @@ func dataLost(store *v1alpha1.Store, next *v1alpha1.StoreStatus, unseen int64) v
 	if unseen > 1 {
 		message += fmt.Sprintf("; %d before it (status.losses has the last %d)", unseen-1, maxLosses)
 	}
-	message += fmt.Sprintf(". When you have taken note: kubectl annotate --overwrite -n %s store/%s %s=%d",
+	message += fmt.Sprintf(". To acknowledge the loss: kubectl annotate --overwrite -n %s store/%s %s=%d",
 		store.Namespace, store.Name, v1alpha1.AnnotationAcknowledgedLosses, next.LossCount)
 	return verdict{metav1.ConditionFalse, v1alpha1.ReasonDataLost, message}
 }
@@ -467,6 +543,30 @@ func isStandbyAway(plan planner.Plan) func(planner.MemberView) bool {
 
 func isMissing(v planner.MemberView) bool { return v.Wanted && !v.Up }
 
+func isTroubled(v planner.MemberView) bool { return v.Pod != nil && v.Pod.Trouble != "" }
+
+func hasNoPod(v planner.MemberView) bool { return v.Wanted && v.Pod == nil && !v.Up }
+
+// isFull: it refuses writes for want of memory, or has a moment ago.
+func isFull(v planner.MemberView) bool { return v.Up && v.Reported.IsFull }
+
+func memoryFullMessage(full []planner.MemberView) string {
+	return "the memory of " + bareNames(full) + " is full of objects: writes that need room there are refused (NO_TABLE_SPACE), " +
+		"while reads and removes go on. Remove objects, or raise masters.replicas or masters.memory"
+}
+
+// seeDegraded refers to the one condition that has Kubernetes' words on what is wrong.
+func seeDegraded(isSaidThere bool) string {
+	if isSaidThere {
+		return " (Degraded says why)"
+	}
+	return ""
+}
+
+func countUp(plan planner.Plan) string {
+	return fmt.Sprintf("%d of %d masters are up", ready(plan), len(plan.Masters))
+}
+
 func ready(plan planner.Plan) int {
 	return len(filter(plan.Masters, func(v planner.MemberView) bool { return v.Up }))
 }
@@ -480,43 +580,4 @@ func coordinatorTrouble(plan planner.Plan) string {
 	default:
 		return ""
 	}
-}
-
-// names lists members, with why they are not up where that is known.
-func names(views []planner.MemberView) string {
-	parts := make([]string, 0, maxNamed)
-	for i, view := range views {
-		if i == maxNamed {
-			parts = append(parts, fmt.Sprintf("%d more", len(views)-maxNamed))
-			break
-		}
-		name := view.Name
-		if view.Pod != nil && view.Pod.Trouble != "" {
-			name += " (" + view.Pod.Trouble + ")"
-		}
-		parts = append(parts, name)
-	}
-	return strings.Join(parts, ", ")
-}
-
-func describe(steps []planner.Step) string {
-	parts := make([]string, 0, maxNamed)
-	for i, step := range steps {
-		if i == maxNamed {
-			parts = append(parts, fmt.Sprintf("and %d more steps", len(steps)-maxNamed))
-			break
-		}
-		parts = append(parts, step.Describe())
-	}
-	return strings.Join(parts, "; ")
-}
-
-func filter(views []planner.MemberView, keep func(planner.MemberView) bool) []planner.MemberView {
-	var kept []planner.MemberView
-	for _, view := range views {
-		if keep(view) {
-			kept = append(kept, view)
-		}
-	}
-	return kept
 }

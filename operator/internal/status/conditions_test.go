@@ -59,18 +59,22 @@ func (s *scene) down(i int, tablets int64) {
 	view.Up, view.Reported.Connected, view.Reported.Tablets = false, false, tablets
 }
 
-func TestConditions(t *testing.T) {
+// told is a state of a Store, and what its conditions say.
+type told struct {
+	name   string
+	change func(*scene)
+	// condition=Status Reason: part of the message
+	want []string
+}
+
+// toldStates are the states of TestConditions.
+func toldStates() []told {
 	const (
 		available   = v1alpha1.ConditionAvailable
 		progressing = v1alpha1.ConditionProgressing
 		degraded    = v1alpha1.ConditionDegraded
 	)
-	for _, test := range []struct {
-		name   string
-		change func(*scene)
-		// condition=Status Reason: part of the message
-		want []string
-	}{
+	return []told{
 		{"all is well", func(*scene) {}, []string{
 			available + "=True Serving: 2 of 2 masters are up",
 			progressing + "=False AsSpecified: the Store is as its spec says",
@@ -81,17 +85,19 @@ func TestConditions(t *testing.T) {
 		}},
 		{"the coordinator cannot note anything", func(s *scene) { s.observed.Cluster.StateWait = "cannot write the root" }, []string{
 			available + "=True Serving: 2 of 2 masters are up",
-			degraded + "=True StateStuck: what needs the coordinator waits, for it cannot note what it does: cannot write the root",
+			degraded + "=True StateStuck: the coordinator cannot write its state, so that changes of tables and recoveries wait: cannot " +
+				"write the root",
 		}},
 		{"a standby cannot start", func(s *scene) {
 			s.plan.Coordinators = []planner.MemberView{s.plan.Coordinator, {
 				Name: "box-coordinator-1", Wanted: true, Pod: &planner.Pod{Name: "c-2", Trouble: "Unschedulable: no node"},
 			}}
-		}, []string{degraded + "=True StandbysDown: coordinators that could not lead: box-coordinator-1 (Unschedulable: no node)"}},
+		}, []string{degraded + "=True StandbysDown: standby coordinators that are not ready to take over: " +
+			"box-coordinator-1 (Unschedulable: no node)"}},
 		{"a coordinator must not lead", func(s *scene) {
 			s.noCoordinator()
 			s.observed.Refusal = "StateIncomplete: the root is missing"
-		}, []string{available + "=False StateUnusable: the coordinator must not lead: StateIncomplete: the root is missing; clients"}},
+		}, []string{available + "=False StateUnusable: the coordinator refuses to lead: StateIncomplete: the root is missing; clients"}},
 		{"the store is made again from its volumes", func(s *scene) {
 			s.noCoordinator()
 			s.observed.Refusal = "Rebuilding: heard from 1 of 2 members"
@@ -99,7 +105,7 @@ func TestConditions(t *testing.T) {
 		{"another state is asked for", func(s *scene) {
 			s.observed.Store.Status.Coordinator.State = v1alpha1.StateVolume
 			s.observed.Store.Spec.Coordinator.State.Type = v1alpha1.StateKubernetes
-		}, []string{progressing + "=False StateFixed: coordinator.state.type: Kubernetes has no effect, for this Store keeps its " +
+		}, []string{progressing + "=False StateFixed: coordinator.state.type: Kubernetes has no effect, because this Store keeps its " +
 			"state in Volume"}},
 		{"an upgrade that can be finalized", func(s *scene) {
 			s.observed.Cluster.Format = planner.Format{Active: 1, Newest: 2}
@@ -123,7 +129,7 @@ func TestConditions(t *testing.T) {
 			s.plan.Masters[1].Up, s.plan.Masters[1].Reported = false, nil
 			s.plan.Masters[1].Pod.Trouble = "Unschedulable: 0/3 nodes"
 		}, []string{
-			available + "=False Forming: 1 of 2 masters are up; waiting for box-master-1 (Unschedulable: 0/3 nodes)",
+			available + "=False Forming: 1 of 2 masters are up; waiting for box-master-1 (Degraded says why)",
 			degraded + "=True MembersDown: not up: box-master-1 (Unschedulable: 0/3 nodes)",
 		}},
 		{"scaling out keeps a store available", func(s *scene) {
@@ -148,7 +154,7 @@ func TestConditions(t *testing.T) {
 			s.noCoordinator()
 			s.plan.Coordinator.Pod = &planner.Pod{Name: "c-1", Trouble: "CrashLoopBackOff: exit code 1"}
 		}, []string{
-			available + "=False CoordinatorDown: the coordinator is down (pod c-1: CrashLoopBackOff: exit code 1)",
+			available + "=False CoordinatorDown: the coordinator is down (Degraded says why)",
 			progressing + "=True Waiting: waiting for the coordinator",
 			degraded + "=True CoordinatorDown",
 		}},
@@ -182,8 +188,8 @@ func TestConditions(t *testing.T) {
 			s.plan.Masters[1].Wanted = false
 		}, []string{progressing + "=True Waiting: scaling in waits for the coordinator"}},
 		{"the coordinator is outdated", func(s *scene) { s.plan.Coordinator.Pending = "image: a -> b" }, []string{
-			progressing + "=False RestartPending: outdated pods: c-1 (image: a -> b); restarting one loses what it holds, " +
-				"so it is yours to delete it: kubectl delete pod -n ",
+			progressing + "=False RestartPending: outdated pods: c-1 (image: a -> b); restarting a master loses its data. " +
+				"Delete it yourself: kubectl delete pod -n ",
 		}},
 		{"a master without data waits for its turn", func(s *scene) {
 			s.plan.Masters[0].Pending, s.plan.Masters[1].Pending = "cores: 1 -> 2", "cores: 1 -> 2"
@@ -198,12 +204,16 @@ func TestConditions(t *testing.T) {
 			progressing + "=True Deleting",
 			degraded + "=False AsExpected",
 		}},
-	} {
+	}
+}
+
+func TestConditions(t *testing.T) {
+	for _, test := range toldStates() {
 		t.Run(test.name, func(t *testing.T) {
 			s := newScene()
 			test.change(s)
 			got := status.Compute(s.observed, s.plan, s.outcome)
-			if len(got.Conditions) != 7 {
+			if len(got.Conditions) != 9 {
 				t.Errorf("there are %d conditions", len(got.Conditions))
 			}
 			for _, want := range test.want {
@@ -247,6 +257,7 @@ func TestTransitionTimes(t *testing.T) {
 	s.observed.Store.Status = first
 	s.observed.Now = s.observed.Now.Add(time.Hour)
 	s.down(0, 3)
+	s.plan.Masters[0].Reported.Dead = true
 	second := status.Compute(s.observed, s.plan, s.outcome)
 	for name, changed := range map[string]bool{v1alpha1.ConditionAvailable: true, v1alpha1.ConditionDataSafe: false} {
 		before, after := meta.FindStatusCondition(first.Conditions, name), meta.FindStatusCondition(second.Conditions, name)
@@ -278,6 +289,38 @@ func TestCoordinatorRestart(t *testing.T) {
 	}
 }
 
+// A Store made anew of kept tables is not born with the losses of the one that was deleted.
+func TestLossesOfAStoreThatWasDeletedAreNotOfItsSuccessor(t *testing.T) {
+	s := newScene()
+	s.observed.Store.Status = v1alpha1.StoreStatus{}
+	s.observed.Pods = []planner.Pod{{Member: "box-master-0", Number: 1, UID: "new"}, {Member: "box-master-1", Number: 2, UID: "second"}}
+	s.observed.Cluster.Losses = []planner.Loss{
+		{Member: "box-master-0", Tablets: 1, Uncounted: true, Instance: "of-the-former"},
+		{Member: "box-master-9", Tablets: 1, Objects: 7, Instance: "of-the-former"},
+	}
+	got := status.Compute(s.observed, s.plan, s.outcome)
+	if got.LossCount != 0 || got.LossesSeen != 2 {
+		t.Errorf("%d losses, %d seen: %+v", got.LossCount, got.LossesSeen, got.Losses)
+	}
+	// Its own: the only pod's container was started again, and a pod that is not the first.
+	s.observed.Store.Status = got
+	own := []planner.Loss{
+		{Member: "box-master-0", Tablets: 1, Uncounted: true, Instance: "new"},
+		{Member: "box-master-1", Tablets: 1, Objects: 2, Instance: "first"},
+	}
+	s.observed.Cluster.Losses = append(s.observed.Cluster.Losses, own...)
+	got = status.Compute(s.observed, s.plan, s.outcome)
+	if got.LossCount != 2 || got.LossesSeen != 4 {
+		t.Fatalf("%d losses, %d seen: %+v", got.LossCount, got.LossesSeen, got.Losses)
+	}
+	// Nobody knows how much a process held that had not reported: that is not nothing.
+	for i, want := range []string{"took 1 tablet with it, with an unknown number of objects", "took 2 objects"} {
+		if text := status.DescribeLoss(got.Losses[i]); !strings.Contains(text, want) {
+			t.Errorf("%q does not contain %q", text, want)
+		}
+	}
+}
+
 // An answer that counts fewer losses than before (it is older) makes no loss, and none twice.
 func TestOlderAnswer(t *testing.T) {
 	s := newScene()
@@ -292,7 +335,7 @@ func TestLongTextsAreCut(t *testing.T) {
 	s := newScene()
 	s.outcome.Failed = strings.Repeat("long ", 1000)
 	got := status.Compute(s.observed, s.plan, s.outcome)
-	if n := len(meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionProgressing).Message); n > 1100 {
+	if n := len(meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionProgressing).Message); n > 300 {
 		t.Errorf("the message has %d bytes", n)
 	}
 	for _, event := range status.Events(&s.observed.Store.Status, &got) {

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
@@ -21,7 +23,7 @@ func evacuation(o planner.Observed, view planner.MemberView, outcome Outcome) *v
 	}
 	entry := &v1alpha1.EvacuationStatus{
 		Node: leaves.Node, Cause: leaves.Cause, Since: metav1.NewTime(leaves.Since.Truncate(time.Second)),
-		WaitsFor: cut(leaves.WaitsFor, maxWaitsFor),
+		WaitsFor: brief.Fit(leaves.WaitsFor, maxWaitsFor),
 	}
 	isMove := func(step planner.Step) bool {
 		move, ok := step.(planner.MoveMember)
@@ -52,6 +54,9 @@ func evacuating(o planner.Observed, plan planner.Plan, outcome Outcome) *verdict
 				"or give the node back (uncordon, or kubectl rcbox isolate --undo); until then its pod is not evicted",
 			leaving[i].Name, leaves.Node, leaves.Cause, strings.TrimSuffix(outcome.Refused, "."))}
 	}
+	if held := heldOnDrained(o, plan); held != "" {
+		return &verdict{metav1.ConditionFalse, v1alpha1.ReasonEvacuationBlocked, held}
+	}
 	parts := make([]string, 0, maxNamed)
 	isMoving := false
 	for i, view := range leaving {
@@ -62,12 +67,41 @@ func evacuating(o planner.Observed, plan planner.Plan, outcome Outcome) *verdict
 		parts = append(parts, describeEvacuation(view))
 	}
 	for _, view := range leaving {
-		isMoving = isMoving || view.Evacuation.Moved() || o.Store.Spec.MovesFrom(view.Evacuation.Cause)
+		isMoving = isMoving || view.Evacuation.Moved() || o.Store.MovesFrom(view.Evacuation.Cause)
 	}
 	if !isMoving {
 		return nil // nothing is to happen by itself
 	}
 	return &verdict{metav1.ConditionTrue, v1alpha1.ReasonEvacuating, strings.Join(parts, "; ")}
+}
+
+// heldOnDrained says which members the spec keeps on drained nodes: there, the operator does not move them, and the disruption budget lets
+// nobody evict them. Empty if there are none.
+func heldOnDrained(o planner.Observed, plan planner.Plan) string {
+	var field string
+	switch {
+	case o.Store.Spec.Paused:
+		field = "spec.paused"
+	case o.Store.Spec.Recovery.DryRun:
+		field = "spec.recovery.dryRun"
+	default:
+		return ""
+	}
+	held := filter(plan.Masters, func(v planner.MemberView) bool {
+		return v.Evacuation != nil && !v.Evacuation.Moved() && o.Store.MovesFrom(v.Evacuation.Cause)
+	})
+	if len(held) == 0 {
+		return ""
+	}
+	first, leaves := held[0], held[0].Evacuation
+	text := fmt.Sprintf("node %s is drained (%s), but %s: true keeps %s there", leaves.Node, leaves.Cause, field, first.Name)
+	if others := len(held) - 1; others > 0 {
+		text += fmt.Sprintf(", like %s (status.masters.members[].evacuation)", count(int64(others), "other master"))
+	}
+	if o.Store.MovesFromDrained() {
+		text += ", and evictions of it are refused: kubectl drain does not end"
+	}
+	return text + fmt.Sprintf(". Set %s: false, or %s", field, planner.HowToStay(leaves))
 }
 
 func describeEvacuation(view planner.MemberView) string {
@@ -106,6 +140,10 @@ func evacuationEvents(old, next *v1alpha1.StoreStatus) []Event {
 		case is != nil && is.MovedAt == nil && (was == nil || was.Node != is.Node || was.Cause != is.Cause):
 			told = event(corev1.EventTypeNormal, "NodeDrained",
 				fmt.Sprintf("node %s of %s is drained (%s)", is.Node, member.Name, is.Cause))
+			progressing := meta.FindStatusCondition(next.Conditions, v1alpha1.ConditionProgressing)
+			if progressing != nil && progressing.Reason == v1alpha1.ReasonEvacuationBlocked {
+				told = warning("NodeDrained", told.Note+", and its master stays there: the condition Progressing says why, and what to do")
+			}
 		case is == nil && was != nil && was.MovedAt == nil:
 			told = event(corev1.EventTypeNormal, "NodeDrainEnded",
 				fmt.Sprintf("node %s is not drained any more, or %s is not there", was.Node, member.Name))

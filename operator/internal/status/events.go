@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 )
 
 // Event is something for a user to read.
@@ -22,9 +23,6 @@ type Event struct {
 }
 
 const observe = "Observe"
-
-// maxNote is what an event's note may have at most, in bytes.
-const maxNote = 1000
 
 // Events tells what is new in a status: each loss, each condition that changed its status or reason.
 func Events(old, next *v1alpha1.StoreStatus) []Event {
@@ -51,6 +49,7 @@ func Events(old, next *v1alpha1.StoreStatus) []Event {
 			continue
 		}
 		switch {
+		case condition.Type == v1alpha1.ConditionReady, condition.Type == v1alpha1.ConditionStalled: // the others have said it
 		case isToldOtherwise(condition, before):
 		case isBad(condition):
 			list = append(list, warning(condition.Reason, condition.Message))
@@ -72,7 +71,7 @@ func recoveryEvents(old, next *v1alpha1.StoreStatus) []Event {
 		id := "Recovery of " + recovery.ServerID
 		switch {
 		case recovery.TabletsLeft > 0 && before == nil:
-			began := warning("RecoveryBegan", fmt.Sprintf("%s (%s) is dead; others recover what it held: %s",
+			began := warning("RecoveryBegan", fmt.Sprintf("%s (%s) is dead; other masters recover %s of it",
 				recovery.Member, recovery.ServerID, count(recovery.TabletsLeft, "tablet")))
 			began.Action = id
 			list = append(list, began)
@@ -120,6 +119,10 @@ func isToldOtherwise(condition, before *metav1.Condition) bool {
 			!wasSafe && condition.Status != metav1.ConditionTrue && condition.Reason != v1alpha1.ReasonUnreplicated
 	case v1alpha1.ConditionRecovering:
 		return condition.Reason != v1alpha1.ReasonRecoveryBlocked
+	case v1alpha1.ConditionAvailable:
+		// That Degraded is True with this reason is the event; and nothing was unavailable.
+		return condition.Reason == v1alpha1.ReasonMemoryFull || before != nil && before.Reason == v1alpha1.ReasonMemoryFull &&
+			condition.Status == metav1.ConditionTrue
 	default:
 		return false
 	}
@@ -155,5 +158,5 @@ func warning(reason, note string) Event {
 }
 
 func event(kind, reason, note string) Event {
-	return Event{Type: kind, Reason: reason, Action: observe, Note: cut(note, maxNote)}
+	return Event{Type: kind, Reason: reason, Action: observe, Note: brief.Fit(note, maxMessage)}
 }

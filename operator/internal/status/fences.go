@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
@@ -24,7 +25,7 @@ func fences(o planner.Observed, plan planner.Plan, outcome Outcome) []v1alpha1.F
 		}
 	}
 	for i := range list {
-		list[i].Message = cut(list[i].Message, maxWaitsFor)
+		list[i].Message = brief.Fit(list[i].Message, maxWaitsFor)
 	}
 	return list
 }
@@ -40,10 +41,12 @@ func describeFence(plan planner.Plan, node string) string {
 		return ""
 	}
 	fence := &plan.Fences[i]
-	text := fmt.Sprintf(", fencing (%s) ", fence.Type)
+	text := fmt.Sprintf("; fencing (%s) ", fence.Type)
 	switch {
 	case fence.Done:
 		return text + "is done"
+	case fence.RequestedAt != nil && len(fence.Message) > maxFenceText:
+		return text + "is under way, and status.fences says more: " + brief.Head(fence.Message, maxFenceText)
 	case fence.RequestedAt != nil:
 		return strings.TrimSuffix(text+"is under way: "+fence.Message, ": ")
 	case fence.Message != "":

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
 )
 
@@ -28,7 +29,7 @@ func isolations(o planner.Observed, outcome Outcome) []v1alpha1.IsolationStatus 
 		}
 		for _, step := range outcome.Done {
 			if isolate, ok := step.(planner.IsolateNode); ok && isolate.Node == node {
-				entry.Cause, entry.Message = v1alpha1.IsolatedFailures, cut(isolate.Why, maxWaitsFor)
+				entry.Cause, entry.Message = v1alpha1.IsolatedFailures, brief.Fit(isolate.Why, maxWaitsFor)
 			}
 		}
 		list = append(list, entry)
@@ -40,7 +41,7 @@ func isolations(o planner.Observed, outcome Outcome) []v1alpha1.IsolationStatus 
 func isolatedByItself(o planner.Observed, next *v1alpha1.StoreStatus) string {
 	for _, isolation := range next.Isolations {
 		if isolation.Cause == v1alpha1.IsolatedFailures {
-			return fmt.Sprintf("node %s is isolated since %s, and gets no more pods of this Store: %s. When it is repaired: "+
+			return fmt.Sprintf("node %s has been isolated since %s, and gets no more pods of this Store: %s. When it is repaired: "+
 				"kubectl rcbox isolate -n %s %s %s --undo", isolation.Node, isolation.Since.UTC().Format("2006-01-02 15:04:05 UTC"),
 				isolation.Message, o.Store.Namespace, o.Store.Name, isolation.Node)
 		}

@@ -39,6 +39,9 @@ func recordLosses(o planner.Observed, next *v1alpha1.StoreStatus) {
 	total := cluster.LossesDropped + told
 	unseen := min(total-next.LossesSeen, told)
 	for _, loss := range cluster.Losses[told-max(unseen, 0):] {
+		if isFormers(o, loss) {
+			continue
+		}
 		cause := v1alpha1.LossOfMember
 		if loss.Missing != "" {
 			cause = v1alpha1.LossAccepted
@@ -52,10 +55,32 @@ func recordLosses(o planner.Observed, next *v1alpha1.StoreStatus) {
 			Tablets:    loss.Tablets,
 			Objects:    loss.Objects,
 			Bytes:      loss.Bytes,
+			Uncounted:  loss.Uncounted,
 			Missing:    strings.ToValidUTF8(loss.Missing[:min(len(loss.Missing), maxMissing)], ""),
 		})
 	}
 	next.LossesSeen = max(next.LossesSeen, total)
+}
+
+// isFormers says whether the process that ended was of another Store: one of this name that was deleted, whose tables were kept. This
+// Store's member has had no pod yet, or only the one that is there, and the process did not run in that.
+func isFormers(o planner.Observed, loss planner.Loss) bool {
+	if loss.Instance == "" {
+		return false
+	}
+	masters := &o.Store.Status.Masters
+	highest, uid := masters.RetiredPodNumber, ""
+	for i := range masters.Members {
+		if masters.Members[i].Name == loss.Member {
+			highest = max(highest, masters.Members[i].PodNumber)
+		}
+	}
+	for i := range o.Pods {
+		if o.Pods[i].Member == loss.Member && o.Pods[i].Number >= highest {
+			highest, uid = o.Pods[i].Number, o.Pods[i].UID
+		}
+	}
+	return highest == 0 || highest == 1 && uid != "" && uid != loss.Instance
 }
 
 func record(o planner.Observed, next *v1alpha1.StoreStatus, loss v1alpha1.Loss) {
@@ -83,8 +108,12 @@ func DescribeLoss(loss v1alpha1.Loss) string {
 	}
 	text := fmt.Sprintf("the process of %s ended and took %s (%d bytes in %s) with it, of %s",
 		loss.Member, count(loss.Objects, "object"), loss.Bytes, count(loss.Tablets, "tablet"), count(loss.TableCount, "table"))
+	if loss.Uncounted {
+		text = fmt.Sprintf("the process of %s ended and took %s with it, with an unknown number of objects, of %s",
+			loss.Member, count(loss.Tablets, "tablet"), count(loss.TableCount, "table"))
+	}
 	if loss.Cause == v1alpha1.LossAccepted {
-		text = fmt.Sprintf("somebody has accepted that %s that %s served may lack objects, missing %s; of %s",
+		text = fmt.Sprintf("a user gave up copies (rcbox recovery accept-loss), so that %s of %s may lack objects; given up: %s; of %s",
 			count(loss.Tablets, "tablet"), loss.Member, loss.Missing, count(loss.TableCount, "table"))
 	}
 	if len(loss.Tables) > 0 {

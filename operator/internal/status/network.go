@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/network"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/resources"
@@ -43,12 +44,8 @@ func addresses(view planner.MemberView, o planner.Observed, outcome Outcome) []v
 	return list
 }
 
-// macOf is empty for a whole port, which has the hardware address that it was made with.
 func macOf(o planner.Observed, ip netip.Addr) string {
-	if o.Store.Spec.Network.Profile == v1alpha1.NetworkWholePort {
-		return ""
-	}
-	return network.MAC(ip)
+	return network.MACOf(o.Store.Spec.Network.Profile, ip)
 }
 
 // networkStatus is nil for a Store that has no addresses, and no one who may send under any.
@@ -64,8 +61,8 @@ func networkStatus(o planner.Observed, plan planner.Plan) *v1alpha1.NetworkStatu
 	}
 	for _, q := range plan.Addresses.Quarantined[:min(len(plan.Addresses.Quarantined), maxQuarantined)] {
 		entry := v1alpha1.QuarantinedAddress{
-			IP: q.IP.String(), MAC: network.MAC(q.IP), Pod: q.Pod, Member: q.Member, Node: q.Node, Since: now(o),
-			Reason: cut(q.Reason, maxWaitsFor),
+			IP: q.IP.String(), MAC: macOf(o, q.IP), Pod: q.Pod, Member: q.Member, Node: q.Node, Since: now(o),
+			Reason: brief.Fit(q.Reason, maxWaitsFor),
 		}
 		if before := findQuarantined(o.Store.Status.Network, entry); before != nil {
 			entry.Since = before.Since
@@ -104,7 +101,7 @@ func networkReady(o planner.Observed, plan planner.Plan) verdict {
 	if reason, message := addressTrouble(o, plan); reason != "" {
 		return no(reason, message)
 	}
-	if reason, message := portTrouble(plan); reason != "" {
+	if reason, message := portTrouble(o, plan); reason != "" {
 		return no(reason, message)
 	}
 	if reason, message := wayTrouble(plan); reason != "" {
@@ -119,14 +116,14 @@ func addressTrouble(o planner.Observed, plan planner.Plan) (reason, message stri
 	waiting := filter(plan.Masters, func(v planner.MemberView) bool { return strings.HasPrefix(v.AddressWait, "a free address") })
 	switch {
 	case a.Error != "":
-		return v1alpha1.ReasonAddressesExhausted, "no address can be given to anybody: " + a.Error
+		return v1alpha1.ReasonAddressesExhausted, "no address can be given to a member: " + a.Error
 	case len(a.Conflicts) > 0:
 		return v1alpha1.ReasonAddressConflict, strings.Join(a.Conflicts[:min(len(a.Conflicts), maxNamed)], "; ")
 	case len(waiting) > 0 && a.Overlap != "":
 		return v1alpha1.ReasonPoolsOverlap, fmt.Sprintf("%s for %s: Store %s is older and takes addresses from the same range; give this "+
 			"one another addresses.range", waits(waiting), waiting[0].AddressWait, a.Overlap)
 	case len(waiting) > 0:
-		return v1alpha1.ReasonAddressesExhausted, fmt.Sprintf("%s for %s%s: make addresses.range larger", waits(waiting),
+		return v1alpha1.ReasonAddressesExhausted, fmt.Sprintf("make addresses.range larger: %s for %s%s", waits(waiting),
 			waiting[0].AddressWait, quarantineHint(o, plan))
 	case a.Overlap != "":
 		return v1alpha1.ReasonPoolsOverlap, fmt.Sprintf("Store %s is older and takes addresses from the same range; give this one another "+
@@ -149,16 +146,16 @@ func quarantineHint(o planner.Observed, plan planner.Plan) string {
 		return ""
 	}
 	first := plan.Addresses.Quarantined[0]
-	return fmt.Sprintf(" (addresses in quarantine: %d, such as %s of pod %s: %s; if that machine is off: "+
-		"kubectl rcbox net release -n %s %s %s)",
-		len(plan.Addresses.Quarantined), first.IP, first.Pod, first.Reason, o.Store.Namespace, o.Store.Name, first.Pod)
+	return fmt.Sprintf("; or release those of pods whose machine is off (in quarantine: %d, such as %s: %s): "+
+		"kubectl rcbox net release -n %s %s %s", len(plan.Addresses.Quarantined), first.IP, first.Reason, o.Store.Namespace,
+		o.Store.Name, first.Pod)
 }
 
 // portTrouble is about devices; an empty reason where all is well.
-func portTrouble(plan planner.Plan) (reason, message string) {
+func portTrouble(o planner.Observed, plan planner.Plan) (reason, message string) {
 	for i := range plan.Masters {
 		if view := &plan.Masters[i]; view.Wanted && view.Refusals != nil {
-			return v1alpha1.ReasonDeviceRefused, fmt.Sprintf("node %s did not admit the last %s of %s (%s); it is tried again with "+
+			return v1alpha1.ReasonDeviceRefused, fmt.Sprintf("node %s rejected the last %s of %s (%s); the operator tries again with "+
 				"growing pauses: kubectl rcbox why %s", orNode(view.Refusals.Node), count(int64(view.Refusals.Count), "pod"), view.Name,
 				view.Refusals.Message, view.Name)
 		}
@@ -172,6 +169,9 @@ func portTrouble(plan planner.Plan) (reason, message string) {
 		return v.Wanted && (v.Pod == nil || len(v.Pod.Addresses) > 0 && !v.Pod.AttachedKnown)
 	})
 	if len(attaching) > 0 {
+		if message := notAttached(o, attaching); message != "" {
+			return v1alpha1.ReasonNotAttached, message
+		}
 		return v1alpha1.ReasonAttaching, "the ports of " + names(attaching) + " are not attached yet, as far as Multus says"
 	}
 	return "", ""
@@ -205,10 +205,10 @@ func wayTrouble(plan planner.Plan) (reason, message string) {
 	switch {
 	case len(down) > 0:
 		return v1alpha1.ReasonLinkDown, "ports without a link: " + strings.Join(firstNamed(down), ", ") +
-			"; what would go by them goes another way, which is the pod network if there is no other: see to cable, switch and interface"
+			"; their traffic takes another port, or the pod network if there is none. Check cable, switch and interface"
 	case len(apart) > 0:
-		return v1alpha1.ReasonPeersUnreached, "over the pod network only, though there are ports at both ends: " +
-			strings.Join(firstNamed(apart), "; ") + "; their network loses what is sent"
+		return v1alpha1.ReasonPeersUnreached, "masters that reach each other by the pod network only, though both have ports: " +
+			strings.Join(firstNamed(apart), "; ") + "; check the network between these ports"
 	default:
 		return "", ""
 	}
@@ -243,7 +243,7 @@ func lacksDevice(pod *planner.Pod) bool {
 
 // addressesLeft warns before it hurts: each member that is lost with its node needs an address while its former one is in quarantine.
 func addressesLeft(o planner.Observed, plan planner.Plan) verdict {
-	spare := planner.SpareAddresses(&o.Store.Spec)
+	spare := planner.SpareAddresses(o.Store)
 	var left strings.Builder
 	left.WriteString(count(int64(len(plan.Masters)), "master") + " have their ports")
 	low := false
@@ -252,8 +252,8 @@ func addressesLeft(o planner.Observed, plan planner.Plan) verdict {
 		fmt.Fprintf(&left, "; %d of %d addresses of %s are free", free, plan.Addresses.Sizes[i], plan.Addresses.Pools[i].Range)
 	}
 	if low {
-		return verdict{metav1.ConditionTrue, v1alpha1.ReasonAddressesLow, fmt.Sprintf("%s, and members that are lost with their nodes may "+
-			"need %d of each%s: make addresses.range larger", left.String(), spare, quarantineHint(o, plan))}
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonAddressesLow, fmt.Sprintf("members that are lost with their nodes may need %d "+
+			"addresses of each range: make addresses.range larger; %s%s", spare, left.String(), quarantineHint(o, plan))}
 	}
 	return verdict{metav1.ConditionTrue, v1alpha1.ReasonAttached, left.String()}
 }
@@ -264,8 +264,8 @@ func quarantineEvents(old, next *v1alpha1.StoreStatus) []Event {
 	if next.Network != nil {
 		for _, entry := range next.Network.Quarantined {
 			if findQuarantined(old.Network, entry) == nil {
-				event := warning("AddressQuarantined", fmt.Sprintf("%s of pod %s (%s) goes to nobody: %s", entry.IP, entry.Pod,
-					entry.Member, entry.Reason))
+				event := warning("AddressQuarantined", fmt.Sprintf("address %s of pod %s (%s) is in quarantine, and given to no other "+
+					"pod: %s", entry.IP, entry.Pod, entry.Member, entry.Reason))
 				event.Action = "Quarantine " + entry.IP
 				list = append(list, event)
 			}
@@ -274,8 +274,8 @@ func quarantineEvents(old, next *v1alpha1.StoreStatus) []Event {
 	if old.Network != nil {
 		for _, entry := range old.Network.Quarantined {
 			if findQuarantined(next.Network, entry) == nil {
-				free := event(corev1.EventTypeNormal, "AddressReleased", fmt.Sprintf("%s is free again: pod %s sends nothing any more",
-					entry.IP, entry.Pod))
+				free := event(corev1.EventTypeNormal, "AddressReleased", fmt.Sprintf("address %s is free again: pod %s does not "+
+					"use it any more", entry.IP, entry.Pod))
 				free.Action = "Release " + entry.IP
 				list = append(list, free)
 			}

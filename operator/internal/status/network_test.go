@@ -38,15 +38,15 @@ func TestNetworkReadyTellsWhatDoesNotGoByThePorts(t *testing.T) {
 		{"processes of a version that does not tell", func(s *scene) { s.plan.Masters[0].Reported.Ports = nil }, "True Attached"},
 		{
 			"no link", func(s *scene) { port(s, 1).LinkDown = true },
-			"False LinkDown: ports without a link: box-master-1 (10.0.0.2); what would go by them",
+			"False LinkDown: ports without a link: box-master-1 (10.0.0.2); their traffic takes another port",
 		},
 		{"no link comes before what follows from it", func(s *scene) {
 			port(s, 1).LinkDown, port(s, 0).Unreached = true, []string{"box-master-1"}
 		}, "False LinkDown"},
 		{
 			"a network that loses everything", func(s *scene) { port(s, 0).Unreached = []string{"box-master-1"} },
-			"False PeersUnreached: over the pod network only, though there are ports at both ends: box-master-0 (10.0.0.1) to " +
-				"box-master-1; their",
+			"False PeersUnreached: masters that reach each other by the pod network only, though both have ports: box-master-0 " +
+				"(10.0.0.1) to box-master-1; check",
 		},
 		{"a peer that is down", func(s *scene) {
 			port(s, 0).Unreached = []string{"box-master-1"}
@@ -82,7 +82,7 @@ func TestNetworkReadyNamesSomeOfMany(t *testing.T) {
 	}
 	next := status.Compute(s.observed, s.plan, s.outcome)
 	ready := meta.FindStatusCondition(next.Conditions, v1alpha1.ConditionNetworkReady)
-	if !strings.Contains(ready.Message, " more; what") || strings.Contains(ready.Message, "10.0.1.39") {
+	if !strings.Contains(ready.Message, " more; their") || strings.Contains(ready.Message, "10.0.1.39") {
 		t.Error(ready.Message)
 	}
 }

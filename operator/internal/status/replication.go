@@ -99,7 +99,7 @@ func replicated(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatu
 	message := fmt.Sprintf("each object has %s on other nodes than its master's, %s",
 		countCopies(next.Replication.Factor), survives(next.Durability))
 	if unknown := filter(plan.Masters, lacksDomain); len(unknown) > 0 {
-		message += fmt.Sprintf("; not told their failure domains (%s), because the operator cannot read their nodes: %s",
+		message += fmt.Sprintf("; the failure domains (%s) of some masters are not known, because the operator cannot read their nodes: %s",
 			o.Store.Spec.Placement.FailureDomain, names(unknown))
 	}
 	return verdict{metav1.ConditionTrue, v1alpha1.ReasonReplicated, message}
@@ -121,7 +121,7 @@ func survives(durability v1alpha1.Durability) string {
 	case v1alpha1.DurabilityFlushed:
 		return "Flushed: they survive the loss of power everywhere"
 	default:
-		return "as far as their masters were made to keep any"
+		return "with a durability that is not known yet"
 	}
 }
 
@@ -134,14 +134,16 @@ func recovering(o planner.Observed, next *v1alpha1.StoreStatus) verdict {
 	switch {
 	case o.Store.DeletionTimestamp != nil:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Store is being deleted"}
-	case o.Store.Spec.Replication.Factor == 0:
+	case o.Store.Copies() == 0:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonUnreplicated, "there are no copies to recover anything from"}
 	case next.HibernatedSince != nil:
-		return verdict{metav1.ConditionFalse, v1alpha1.ReasonHibernated, "nothing runs; what masters held comes back when it wakes up"}
+		return verdict{
+			metav1.ConditionFalse, v1alpha1.ReasonHibernated, "the Store is hibernated; its data is recovered when it wakes up",
+		}
 	case o.Cluster == nil:
 		return verdict{
 			metav1.ConditionUnknown, v1alpha1.ReasonCoordinatorDown,
-			"only the coordinator knows, and it does not answer: " + o.ClusterError,
+			"recoveries are not known, since the coordinator does not answer: " + o.ClusterError,
 		}
 	}
 	var left []planner.Recovery
@@ -175,7 +177,7 @@ func describeEnded(recovery v1alpha1.RecoveryStatus) string {
 
 // brokenBackups says what is wrong with storages for copies; an empty reason when nothing is.
 func brokenBackups(o planner.Observed, plan planner.Plan) (reason, message string) {
-	factor := int64(o.Store.Spec.Replication.Factor)
+	factor := int64(o.Store.Copies())
 	if factor == 0 {
 		return "", ""
 	}
@@ -193,7 +195,7 @@ func brokenBackups(o planner.Observed, plan planner.Plan) (reason, message strin
 		case backup.Retired != "":
 			return v1alpha1.ReasonBackupsFailed, fmt.Sprintf("the storage of %s takes no more copies: %s", name, backup.Retired)
 		case backup.Damaged > 0:
-			message = fmt.Sprintf("%d of %d frames of %s are damaged: what they held is copied anew", backup.Damaged, backup.Frames, name)
+			message = fmt.Sprintf("%d of %d frames of %s are damaged: their replicas are written anew", backup.Damaged, backup.Frames, name)
 			reason = v1alpha1.ReasonBackupsFailed
 		}
 		room += (backup.Frames - backup.Damaged) * backup.SegmentBytes

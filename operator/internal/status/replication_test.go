@@ -21,8 +21,8 @@ import (
 func replicatedScene() *scene {
 	s := newScene()
 	spec := &s.observed.Store.Spec
-	spec.Replication = v1alpha1.ReplicationSpec{Factor: 1, Durability: v1alpha1.Buffered}
-	spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: resource.MustParse("4Gi")}
+	spec.Replication = v1alpha1.ReplicationSpec{Factor: new(int32(1)), Durability: v1alpha1.Buffered}
+	spec.Backups.Storage = v1alpha1.BackupStorage{Type: v1alpha1.StorageVolume, Size: new(resource.MustParse("4Gi"))}
 	s.observed.Cluster.State = v1alpha1.StateVolume
 	for i := range s.plan.Masters {
 		view := &s.plan.Masters[i]
@@ -50,7 +50,8 @@ func (s *scene) recovery(generation int, tablets int64, waits string) {
 	}
 }
 
-func TestConditionsWithCopies(t *testing.T) {
+// replicatedStates are the states of TestConditionsWithCopies.
+func replicatedStates() []told {
 	const (
 		available   = v1alpha1.ConditionAvailable
 		progressing = v1alpha1.ConditionProgressing
@@ -59,11 +60,7 @@ func TestConditionsWithCopies(t *testing.T) {
 		recovering  = v1alpha1.ConditionRecovering
 		onTarget    = v1alpha1.ConditionRecoveryOnTarget
 	)
-	for _, test := range []struct {
-		name   string
-		change func(*scene)
-		want   []string
-	}{
+	return []told{
 		{"all is well", func(*scene) {}, []string{
 			available + "=True Serving", degraded + "=False AsExpected", recovering + "=False NoneUnderWay: no master was lost",
 			safe + "=True Replicated: each object has 1 copy on other nodes than its master's, Buffered: they survive the end of all " +
@@ -92,15 +89,15 @@ func TestConditionsWithCopies(t *testing.T) {
 			s.observed.Store.Spec.Placement.FailureDomain = "rack"
 			s.plan.Masters[1].Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i", "")
 		}, []string{safe + "=True Replicated: each object has 1 copy on other nodes than its master's, Buffered: they survive the end of " +
-			"all processes and pods, and the loss of power of all but one of their nodes; not told their failure domains (rack), because " +
-			"the operator cannot read their nodes: box-master-1"}},
+			"all processes and pods, and the loss of power of all but one of their nodes; the failure domains (rack) of some masters are " +
+			"not known, because the operator cannot read their nodes: box-master-1"}},
 		{"something is short", func(s *scene) {
 			s.plan.Shortfall = &planner.Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: "box-master-1 (3 of 10)"}
 		}, []string{safe + "=False UnderReplicated: box-master-1 (3 of 10)", available + "=True Serving"}},
 		{"a master has nobody to keep its copies", func(s *scene) {
 			s.plan.Masters[0].Reported.Serving, s.plan.Masters[0].Reported.Tablets = false, 3
 		}, []string{
-			available + "=False MembersDown: box-master-0 cannot answer, for too few others are there to keep copies" +
+			available + "=False MembersDown: box-master-0 does not answer, because too few other masters are up to keep copies" +
 				"; 2 of 2 masters are up",
 		}},
 		{"one without tablets is not missed", func(s *scene) {
@@ -148,12 +145,12 @@ func TestConditionsWithCopies(t *testing.T) {
 		{"scaling in waits", func(s *scene) {
 			s.plan.Masters[1].Wanted = false
 			s.plan.Shortfall = &planner.Shortfall{Reason: v1alpha1.ReasonUnderReplicated, Message: "box-master-0 (1 of 2)"}
-		}, []string{progressing + "=True Waiting: scaling in waits until everything has its copies: box-master-0 (1 of 2)"}},
+		}, []string{progressing + "=True Waiting: scaling in waits until all copies are there: box-master-0 (1 of 2)"}},
 		{"a master is outdated", func(s *scene) {
 			s.plan.Masters[0].Pending, s.plan.Masters[0].Reported.Tablets = "image: a -> b", 1
 		}, []string{
-			progressing + "=False RestartPending: outdated pods: box-master-0-1 (image: a -> b); while one restarts, what it holds " +
-				"cannot be used until it has come back from copies, so it is yours to delete it: kubectl delete pod -n ",
+			progressing + "=False RestartPending: outdated pods: box-master-0-1 (image: a -> b); while a master restarts, its data " +
+				"cannot be read or written until it is recovered from copies. Delete it yourself: kubectl delete pod -n ",
 		}},
 		{"two masters are outdated", func(s *scene) {
 			for i, pending := range []string{"image: a -> b", "memory: 1Gi -> 2Gi"} {
@@ -161,7 +158,7 @@ func TestConditionsWithCopies(t *testing.T) {
 			}
 		}, []string{
 			progressing + "=False RestartPending: outdated pods: box-master-0-1 (image: a -> b), box-master-1-1 (memory: 1Gi -> 2Gi); " +
-				"while one restarts, what it holds cannot be used until it has come back from copies, so it is yours to delete them " +
+				"while a master restarts, its data cannot be read or written until it is recovered from copies. Delete them yourself, " +
 				"one at a time, each while DataSafe is True: kubectl delete pod -n ",
 		}},
 		{"a volume is on a node that is gone", func(s *scene) {
@@ -170,9 +167,9 @@ func TestConditionsWithCopies(t *testing.T) {
 			view.Pod.Trouble = "Unschedulable: 1 node had volume node affinity conflict"
 			s.observed.Claims = map[string]planner.Claim{view.Claim: {Name: view.Claim, Node: "node-7"}}
 		}, []string{
-			degraded + "=True MembersDown: box-master-1 has no node: pod box-master-1-1 uses claim box-master-1-copies, whose volume was " +
-				"made on node node-7 (Unschedulable: 1 node had volume node affinity conflict). It goes on by itself when that node is " +
-				"back; if the node is gone for good, and Recovering is False: kubectl delete -n ",
+			degraded + "=True MembersDown: box-master-1 has no node: the volume of its claim box-master-1-copies is on node node-7. " +
+				"It goes on when that node is back; if the node is gone for good, and Recovering is False: kubectl delete -n default " +
+				"pvc/box-master-1-copies pod/box-master-1-1, and copies are made anew",
 		}},
 		{"a loss was accepted", func(s *scene) {
 			s.observed.Store.Status.LossCount = 1
@@ -181,20 +178,24 @@ func TestConditionsWithCopies(t *testing.T) {
 				Missing: "of the log of server 2.0: 3 segments",
 			}}
 		}, []string{
-			safe + "=False DataLost: loss 1, seen 0001-01-01 00:00:00 UTC: somebody has accepted that 4 tablets that box-master-0 served " +
-				"may lack objects, missing of the log of server 2.0: 3 segments; of 1 table t",
+			safe + "=False DataLost: loss 1, seen 0001-01-01 00:00:00 UTC: a user gave up copies, so that 4 tablets of box-master-0 may " +
+				"lack objects; given up: of the log of server 2.0: 3 segments; of 1 table t",
 		}},
 		{"the coordinator is outdated", func(s *scene) {
 			s.plan.Coordinator.Pending = "image: a -> b"
 			s.plan.Coordinator.Pod.Inputs.State = v1alpha1.StateVolume
 		}, []string{
-			progressing + "=False RestartPending: outdated pods: c-1 (image: a -> b); while it restarts, tables cannot " +
-				"be made and lost masters not recovered, so it is yours to delete it: kubectl delete pod",
+			progressing + "=False RestartPending: outdated pods: c-1 (image: a -> b); while the coordinator restarts, no table can " +
+				"be made and no lost master recovered. Delete it yourself: kubectl delete pod",
 		}},
 		{"being deleted", func(s *scene) { s.observed.Store.DeletionTimestamp = &metav1.Time{Time: start} }, []string{
 			safe + "=False Deleting", recovering + "=False Deleting",
 		}},
-	} {
+	}
+}
+
+func TestConditionsWithCopies(t *testing.T) {
+	for _, test := range replicatedStates() {
 		t.Run(test.name, func(t *testing.T) {
 			s := replicatedScene()
 			test.change(s)

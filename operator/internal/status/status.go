@@ -6,10 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
@@ -26,11 +28,14 @@ type Outcome struct {
 	NameTaken string
 	// Failed says what Kubernetes or the coordinator refused otherwise; empty when nothing failed.
 	Failed string
+	// FailedForGood: the API server will refuse it again, for lack of a right or of quota, or as invalid.
+	FailedForGood bool
 }
 
 // Compute is the status after a visit.
 func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.StoreStatus {
 	old := &o.Store.Status
+	plan = presume(o, plan)
 	next := *old.DeepCopy()
 	next.ObservedGeneration = o.Store.Generation
 	next.Locator = resources.Locator(o.Store)
@@ -59,10 +64,15 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 		next.Fences, next.Isolations = fences(o, plan, outcome), isolations(o, outcome)
 	}
 	next.Turn = plan.Turn
+	next.Privileges = plan.Privileges
 	next.Network = networkStatus(o, plan)
 	next.Capacity = capacityStatus(o, plan, &next)
 	next.Drills, next.DrillNotes = drills(o, plan, outcome)
 	setConditions(o, plan, outcome, &next)
+	if !equality.Semantic.DeepEqual(old, &next) {
+		observedAt := now(o)
+		next.ObservedAt = &observedAt
+	}
 	return next
 }
 
@@ -85,6 +95,12 @@ func hibernatedSince(o planner.Observed, plan planner.Plan) *metav1.Time {
 		return o.Store.Status.HibernatedSince
 	case plan.Hibernation == nil || !plan.Hibernation.Begun:
 		return nil
+	case plan.Hibernation.Again: // with another time, as pods are marked with it
+		since := metav1.NewTime(o.Store.Status.HibernatedSince.Add(time.Second))
+		if current := now(o); since.Before(&current) {
+			since = current
+		}
+		return &since
 	case o.Store.Status.HibernatedSince != nil:
 		return o.Store.Status.HibernatedSince
 	default:
@@ -103,6 +119,7 @@ func coordinator(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha
 	view, old := plan.Coordinator, &o.Store.Status.Coordinator
 	next := v1alpha1.CoordinatorStatus{
 		Ready:        o.Cluster != nil,
+		SilentSince:  silentSince(o),
 		Pending:      view.Pending,
 		Claim:        view.Claim,
 		BuildVersion: old.BuildVersion,
@@ -166,7 +183,7 @@ func masters(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.Ma
 		entry.PodNumber = podNumber(view, outcome)
 		next.Members = append(next.Members, entry)
 		next.Replicas++
-		if view.Up {
+		if entry.State == v1alpha1.MemberUp {
 			next.Ready++
 		}
 		if view.Pending != "" {
@@ -206,9 +223,13 @@ func member(
 		}
 	}
 	entry.Addresses, entry.Refusals = addresses(view, o, outcome), view.Refusals
+	entry.NotServingSince = notServingSince(o, view, before)
 	entry.Lost, entry.Evacuation, entry.Failures = lost(view), evacuation(o, view, outcome), view.Failures
 	if o.Cluster == nil {
 		entry.State = v1alpha1.MemberUnknown
+		if before != nil && isSilenceNew(o, silentSince(o)) {
+			entry.State = before.State
+		}
 		if before != nil {
 			entry.ServerIDs, entry.Tablets = before.ServerIDs, before.Tablets
 			entry.CapacityBytes, entry.UsedPercent = before.CapacityBytes, before.UsedPercent
@@ -222,6 +243,7 @@ func member(
 	if reported == nil {
 		return entry
 	}
+	entry.DeadSince = deadSince(o, view, before)
 	entry.ServerIDs = reported.ServerIDs
 	entry.Tablets = reported.Tablets
 	entry.CapacityBytes = reported.CapacityBytes
@@ -247,13 +269,25 @@ func member(
 	return entry
 }
 
+// deadSince is when it was first seen that the process in a member's pod was declared dead; nil while it is not.
+func deadSince(o planner.Observed, view planner.MemberView, before *v1alpha1.MemberStatus) *metav1.Time {
+	switch {
+	case !view.Reported.Dead || !view.Reported.Runs(view.Pod):
+		return nil
+	case before != nil && before.Pod == view.Pod.Name && before.DeadSince != nil:
+		return before.DeadSince
+	}
+	since := now(o)
+	return &since
+}
+
 func lost(view planner.MemberView) *v1alpha1.LostStatus {
 	if view.Lost == nil {
 		return nil
 	}
 	entry := &v1alpha1.LostStatus{
 		Node: view.Lost.Node, Cause: view.Lost.Cause, Since: metav1.NewTime(view.Lost.Since.Truncate(time.Second)),
-		WaitsFor: cut(view.Lost.WaitsFor, maxWaitsFor),
+		WaitsFor: brief.Fit(view.Lost.WaitsFor, maxWaitsFor),
 	}
 	if !view.Lost.ProvenAt.IsZero() {
 		provenAt := metav1.NewTime(view.Lost.ProvenAt.Truncate(time.Second))

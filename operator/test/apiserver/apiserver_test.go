@@ -56,9 +56,16 @@ func TestOperator(t *testing.T) {
 		{"nothing is written while nothing happens", steady},
 		{"a Store that is deleted takes everything along but its volumes", deleted},
 		{"pods with addresses get nodes when these are on record", ungated},
+		{"a namespace is deleted with its Stores", namespaceDeleted},
+		{"two operators do not manage one Store", twoOperators},
+		{"copies by default, on one, two and three nodes", copiesByDefault},
+		{"a namespace is deleted after the operator was uninstalled, with one command", withoutOperator},
+		{"the operator's own namespace is deleted with its Stores", namespaceOfOperator}, // the last: it takes the operator along
 	} {
 		if !t.Run(test.name, func(t *testing.T) {
-			test.run(&bed{T: t, Cluster: cluster, program: b.program, operator: b.operator})
+			mine := &bed{T: t, Cluster: cluster, program: b.program, operator: b.operator}
+			test.run(mine)
+			b.operator = mine.operator // some end the operator and start another
 		}) {
 			return // what follows finds the cluster as this one has left it
 		}
@@ -81,7 +88,9 @@ func (b *bed) must(err error) {
 
 func (b *bed) newStore(name string, masters int64) {
 	b.Helper()
-	b.must(b.create(name, map[string]any{"masters": map[string]any{"replicas": masters}}))
+	b.must(b.create(name, map[string]any{
+		"masters": map[string]any{"replicas": masters}, "replication": map[string]any{"factor": int64(0)},
+	}))
 }
 
 // settled waits until the operator says of the present spec that everything is as it says.
@@ -130,7 +139,12 @@ func schema(b *bed) {
 		{map[string]any{"masters": map[string]any{"replicas": int64(0)}}, "at least 1"},
 		{
 			map[string]any{"masters": map[string]any{"replicas": int64(2)}, "replication": map[string]any{"factor": int64(2)}},
-			"less than masters.replicas",
+			"masters.replicas must be greater",
+		},
+		{map[string]any{"masters": map[string]any{"memory": "1GB"}}, "masters.memory must be an amount of bytes such as 1Gi"},
+		{
+			map[string]any{"recovery": map[string]any{"drill": map[string]any{"schedule": "@daily", "timeZone": "Mars/Phobos"}}},
+			"recovery.drill.timeZone must be the name of a time zone",
 		},
 		{map[string]any{"recovery": map[string]any{"rescheduleAfter": "soon"}}, "rescheduleAfter must be"},
 	} {
@@ -143,7 +157,7 @@ func schema(b *bed) {
 // ungated: the scheduler minds the gate, and the API server takes the patch that opens it. Nobody attaches ports here.
 func ungated(b *bed) {
 	b.must(b.create("ported", map[string]any{
-		"masters": map[string]any{"replicas": int64(2)},
+		"masters": map[string]any{"replicas": int64(2)}, "replication": map[string]any{"factor": int64(0)},
 		"network": map[string]any{
 			"transport": "FastUDP", "provider": "DevicePlugin", "profile": "Interface",
 			"attachments": []any{map[string]any{
@@ -362,6 +376,10 @@ func steady(b *bed) {
 		if again := b.Calls.Count(time.Now().Add(-quiet), time.Now())[testbed.Call{Verb: verb, Resource: "leases"}]; again > 0 {
 			b.Errorf("in %s it applied Leases %d times (%s)", quiet, again, verb)
 		}
+	}
+	const looks = 2 * 2 // of two Stores, each noted every 15 seconds
+	if noted := b.Calls.Count(time.Now().Add(-quiet), time.Now())[testbed.Call{Verb: "patch", Resource: testbed.Looks}]; noted > looks {
+		b.Errorf("in %s it noted %d looks", quiet, noted)
 	}
 	if leases := b.Calls.Count(time.Now().Add(-quiet), time.Now())[testbed.Call{Verb: "update", Resource: "leases"}]; leases == 0 {
 		b.Error("nor did it renew its Lease: it does not run, or its calls are not counted")

@@ -138,7 +138,7 @@ func (r *run) form() {
 		"recovery":    map[string]any{"rescheduleAfter": "10s", "maxConcurrentReplacements": int64(*concurrently)},
 	})}
 	for i := range *smallStores {
-		stores = append(stores, newStore(fmt.Sprintf("small-%02d", i), map[string]any{}))
+		stores = append(stores, newStore(smallName(i), map[string]any{"replication": map[string]any{"factor": int64(0)}}))
 	}
 	r.watchLarge()
 	for _, store := range stores {
@@ -180,7 +180,28 @@ func (r *run) form() {
 	r.profile("heap", "heap")
 	r.noteSize()
 	r.checkSpread()
+	r.checkSmall()
 }
+
+// checkSmall: the small Stores are what the flag says, without copies and without volumes.
+func (r *run) checkSmall() {
+	claims := &corev1.PersistentVolumeClaimList{}
+	r.must(r.Client.List(r.Context(), claims))
+	for i := range claims.Items {
+		if owner := claims.Items[i].Labels[v1alpha1.LabelStore]; owner != large {
+			r.Errorf("claim %s belongs to Store %s, which should have no copies", claims.Items[i].Name, owner)
+		}
+	}
+	for i := range *smallStores {
+		name := smallName(i)
+		if safe := meta.FindStatusCondition(r.Store(name).Status.Conditions, v1alpha1.ConditionDataSafe); safe == nil ||
+			safe.Reason != v1alpha1.ReasonUnreplicated {
+			r.Errorf("%s should have no copies, but DataSafe is %+v", name, safe)
+		}
+	}
+}
+
+func smallName(i int) string { return fmt.Sprintf("small-%02d", i) }
 
 // checkSpread: no two masters on one node, and in no chassis more than its share and one.
 func (r *run) checkSpread() {

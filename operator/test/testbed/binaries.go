@@ -47,12 +47,21 @@ func Kwok(t *testing.T) string {
 	return path
 }
 
-// root is the folder of the project, from that of a test package two levels below operator.
+// root is the folder of the project: that of its go.mod, above the test's package.
 func root(t *testing.T) string {
 	t.Helper()
-	folder, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	folder, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return folder
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+		above := filepath.Dir(folder)
+		if above == folder {
+			t.Fatal("there is no go.mod above this package")
+		}
+		folder = above
+	}
 }

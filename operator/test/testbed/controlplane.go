@@ -28,6 +28,8 @@ const (
 	// operatorUser is what the API server calls the operator's ServiceAccount, so that the operator has the rights of config/rbac, no more.
 	operatorUser      = "system:serviceaccount:" + OperatorNamespace + ":rcbox-operator"
 	operatorNamespace = OperatorNamespace
+	// boxUser is the same for the box controller, and config/box.
+	boxUser = "system:serviceaccount:" + OperatorNamespace + ":rcbox-box"
 	// OperatorNamespace is where the operator's Lease is.
 	OperatorNamespace = "rcbox-system"
 	// StorageClass is the default one: local volumes, made where the first pod comes to be.
@@ -38,13 +40,13 @@ const (
 	pollInterval = 100 * time.Millisecond
 )
 
-// auditPolicy has the API server note every call of the operator's, and no others.
+// auditPolicy has the API server note every call of the operator's and of the box controller's, and no others.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:
   - level: Metadata
-    users: ["` + operatorUser + `"]
+    users: ["` + operatorUser + `", "` + boxUser + `"]
   - level: None
 `
 
@@ -53,6 +55,8 @@ type Cluster struct {
 	t      *testing.T
 	folder string // of this run's files
 	env    *envtest.Environment
+	// configure changes the API server before it starts; nil: nothing is to be changed.
+	configure func(*envtest.APIServer)
 
 	// Config is that of an administrator.
 	Config *rest.Config
@@ -73,12 +77,30 @@ type Options struct {
 	Heartbeat time.Duration
 }
 
+// StartAPIServer makes a cluster of an API server and etcd alone: what is written there is what the test and its programs write.
+func StartAPIServer(t *testing.T) *Cluster {
+	t.Helper()
+	c := StartEmptyAPIServer(t)
+	c.install()
+	return c
+}
+
+// StartEmptyAPIServer is the same without the operator's definitions and rights: the test installs them as people do.
+func StartEmptyAPIServer(t *testing.T) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, folder: t.TempDir()}
+	c.startAPIServer(Programs(t))
+	c.hasNamespaces()
+	return c
+}
+
 // Start makes a cluster that ends with the test.
 func Start(t *testing.T, options Options) *Cluster {
 	t.Helper()
 	binaries, kwok := Programs(t), Kwok(t)
 	c := &Cluster{t: t, folder: t.TempDir()}
 	c.startAPIServer(binaries)
+	c.hasNamespaces()
 	c.install()
 	c.Stores = newStores(t)
 	c.Watch = startPodWatch(t, c.Clientset, c.Stores)
@@ -104,7 +126,12 @@ func (c *Cluster) startAPIServer(binaries string) {
 	server.Configure().
 		Append("audit-policy-file", policy).Append("audit-log-path", c.Calls.path).
 		// As strict as a cluster may be: who names an owner that blocks must have rights on it.
-		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement").
+		Append("enable-bootstrap-token-auth", "true") // as kubeadm has it
+	c.aggregate(server)
+	if c.configure != nil {
+		c.configure(server)
+	}
 	config, err := c.env.Start()
 	if err != nil {
 		c.t.Fatalf("start etcd and kube-apiserver: %v", err)
@@ -125,15 +152,31 @@ func (c *Cluster) startAPIServer(binaries string) {
 	c.must(err)
 }
 
-// install brings the operator's definitions and rights, as `kubectl apply -k config/default` would, and a class of local volumes.
+// hasNamespaces waits until the API server has made its own namespaces.
+func (c *Cluster) hasNamespaces() {
+	c.t.Helper()
+	c.Eventually(startTimeout, func() string {
+		for _, name := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
+			if !c.Get(&corev1.Namespace{}, "", name) {
+				return "the API server has not made namespace " + name + " yet"
+			}
+		}
+		return ""
+	})
+}
+
+// install brings the operator's definitions and rights, as `kubectl apply -k config/default` and `config/box` would, without their
+// processes and without the APIService of the box controller, and a class of local volumes.
 func (c *Cluster) install() {
 	c.t.Helper()
+	crds := filepath.Join(root(c.t), "config/crd")
 	_, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join(root(c.t), "config/crd/bases")}, ErrorIfPathMissing: true, MaxTime: startTimeout,
+		Paths: []string{filepath.Join(crds, "bases"), filepath.Join(crds, "box")}, ErrorIfPathMissing: true, MaxTime: startTimeout,
 	})
 	c.must(err)
 	for _, file := range []string{
 		"default/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_binding.yaml", "rbac/lease.yaml",
+		"box/service_account.yaml", "box/role.yaml", "box/role_binding.yaml", "box/node_leases.yaml", "box/join.yaml",
 	} {
 		c.apply(filepath.Join(root(c.t), "config", file))
 	}
@@ -163,6 +206,9 @@ func (c *Cluster) apply(path string) {
 		}
 	}
 }
+
+// AdminKubeconfig is the path of an administrator's.
+func (c *Cluster) AdminKubeconfig() string { return c.kubeconfig("admin", "system:masters") }
 
 // kubeconfig writes one for a user of some groups, and gives its path.
 func (c *Cluster) kubeconfig(user string, groups ...string) string {
@@ -256,4 +302,14 @@ func (c *Cluster) must(err error) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+// As gives a client with the rights of a user.
+func (c *Cluster) As(user string) client.Client {
+	c.t.Helper()
+	config := rest.CopyConfig(c.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:serviceaccounts", "system:authenticated"}}
+	impersonating, err := client.New(config, client.Options{Scheme: c.Client.Scheme()})
+	c.must(err)
+	return impersonating
 }

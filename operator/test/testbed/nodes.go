@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -95,6 +96,12 @@ func NodeName(chassis, slot int) string { return fmt.Sprintf("%s%02d", NodePrefi
 // NodePrefix is what the names of a chassis' nodes begin with.
 func NodePrefix(chassis int) string { return fmt.Sprintf("node-%02d-", chassis) }
 
+// SystemUUID is that of a node's machine.
+func SystemUUID(node string) string {
+	sum := sha256.Sum256([]byte(node))
+	return fmt.Sprintf("%x-%x-4%03x-8%03x-%x", sum[:4], sum[4:6], sum[6], sum[7], sum[8:14])
+}
+
 func newNode(name, chassis string) *corev1.Node {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"),
@@ -105,7 +112,9 @@ func newNode(name, chassis string) *corev1.Node {
 			corev1.LabelHostname: name, LabelChassis: chassis, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 			labelKwok: labelKwokValue,
 		}},
-		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+		Status: corev1.NodeStatus{
+			Capacity: capacity, Allocatable: capacity, NodeInfo: corev1.NodeSystemInfo{SystemUUID: SystemUUID(name)},
+		},
 	}
 }
 
@@ -142,6 +151,17 @@ func (n *Nodes) Kill(names ...string) {
 	n.t.Helper()
 	n.watch.endAllOn(names...)
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, labelKwok)
+	n.forEach(names, func(ctx context.Context, name string) error {
+		_, err := n.clientset.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err //nolint:wrapcheck // forEach does
+	})
+}
+
+// Revive has kwok speak for nodes again, whose machines have started anew.
+func (n *Nodes) Revive(names ...string) {
+	n.t.Helper()
+	n.watch.revive(names...)
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, labelKwok, labelKwokValue)
 	n.forEach(names, func(ctx context.Context, name string) error {
 		_, err := n.clientset.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err //nolint:wrapcheck // forEach does

@@ -87,6 +87,15 @@ func (w *PodWatch) endAllOn(nodes ...string) {
 	}
 }
 
+// revive lets processes begin on nodes again.
+func (w *PodWatch) revive(nodes ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, node := range nodes {
+		delete(w.dead, node)
+	}
+}
+
 // end has the process of a pod end, if it runs.
 func (w *PodWatch) end(uid types.UID) {
 	if pod := w.running[uid]; pod != nil {

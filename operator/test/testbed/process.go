@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -71,6 +72,12 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
+// Terminate has it end as a kubelet does, and waits until it has.
+func (p *Process) Terminate() {
+	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
+	<-p.ended
+}
+
 // Ended says whether it has.
 func (p *Process) Ended() bool {
 	select {
@@ -135,28 +142,54 @@ func (p *Process) number(text string) int64 {
 type Operator struct {
 	*Process
 
-	metrics, pprof string
+	metrics, health, pprof string
 }
 
 // BuildOperator gives the path of the program.
 func BuildOperator(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "manager")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./operator/cmd/manager") //nolint:gosec // this test's
-	build.Dir = root(t)
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the operator: %v\n%s", err, output)
+	return Build(t, "manager")
+}
+
+// Build gives the path of one of the operator's programs.
+func Build(t *testing.T, program string) string {
+	t.Helper()
+	return filepath.Join(StartBuild(t, program)(), program)
+}
+
+// StartBuild builds programs of the operator while the test does something else. The function that it returns waits for that, and gives
+// the folder that they are in.
+func StartBuild(t *testing.T, programs ...string) (folder func() string) {
+	t.Helper()
+	path := t.TempDir()
+	arguments := []string{"build", "-o", path + "/"}
+	for _, program := range programs {
+		arguments = append(arguments, "./operator/cmd/"+program)
 	}
-	return path
+	build := exec.CommandContext(t.Context(), "go", arguments...) //nolint:gosec // this test's
+	build.Dir = root(t)
+	var output bytes.Buffer
+	build.Stdout, build.Stderr = &output, &output
+	if err := build.Start(); err != nil {
+		t.Fatalf("build %v: %v", programs, err)
+	}
+	return func() string {
+		t.Helper()
+		if err := build.Wait(); err != nil {
+			t.Fatalf("build %v: %v\n%s", programs, err, &output)
+		}
+		return path
+	}
 }
 
 // StartOperator runs it as one that is elected, like the chart does.
 func (c *Cluster) StartOperator(program string, arguments ...string) *Operator {
 	c.t.Helper()
-	operator := &Operator{metrics: freeAddress(c.t), pprof: freeAddress(c.t)}
+	operator := &Operator{}
+	operator.metrics, operator.health, operator.pprof = freeAddresses(c.t)
 	arguments = append([]string{
 		"run", "--store-image=stand-in", "--namespace=" + operatorNamespace, "--leader-elect",
-		"--metrics-bind-address=" + operator.metrics, "--health-probe-bind-address=0",
+		"--metrics-bind-address=" + operator.metrics, "--health-probe-bind-address=" + operator.health,
 		"--pprof-bind-address=" + operator.pprof,
 	}, arguments...)
 	environment := []string{
@@ -167,11 +200,53 @@ func (c *Cluster) StartOperator(program string, arguments ...string) *Operator {
 	return operator
 }
 
+// StartBox runs the box controller, as the chart does, with the rights of config/box.
+func (c *Cluster) StartBox(program string, arguments ...string) *Operator {
+	c.t.Helper()
+	box := &Operator{}
+	box.metrics, box.health, box.pprof = freeAddresses(c.t)
+	arguments = append([]string{
+		"box", "--namespace=" + operatorNamespace, "--leader-elect",
+		"--metrics-bind-address=" + box.metrics, "--health-probe-bind-address=" + box.health,
+	}, arguments...)
+	environment := []string{
+		"KUBECONFIG=" + c.kubeconfig(boxUser, "system:serviceaccounts", "system:authenticated"),
+		"MEMORY_LIMIT_BYTES=" + strconv.Itoa(256<<20), // as in config/box
+	}
+	box.Process = startProcess(c.t, environment, program, arguments...)
+	return box
+}
+
+// Log is all that the process has written.
+func (p *Process) Log() string {
+	p.t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Ready is what a kubelet is told: whether the operator is ready.
+func (o *Operator) Ready() bool {
+	o.t.Helper()
+	request, err := http.NewRequestWithContext(o.t.Context(), http.MethodGet, "http://"+o.health+"/readyz", http.NoBody)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false // it does not listen yet
+	}
+	_ = response.Body.Close() // read only
+	return response.StatusCode == http.StatusOK
+}
+
 // Metric adds up the values of a metric over those of its series whose labels contain some text.
 func (o *Operator) Metric(name string, contains ...string) float64 {
 	o.t.Helper()
 	sum := 0.0
-	for line := range strings.Lines(o.metricsText()) {
+	for line := range strings.Lines(o.Metrics()) {
 		rest, found := strings.CutPrefix(line, name)
 		if !found || rest == "" || rest[0] != '{' && rest[0] != ' ' {
 			continue
@@ -194,7 +269,8 @@ func (o *Operator) Metric(name string, contains ...string) float64 {
 	return sum
 }
 
-func (o *Operator) metricsText() string {
+// Metrics are all of them, as text.
+func (o *Operator) Metrics() string {
 	o.t.Helper()
 	return o.get("http://" + o.metrics + "/metrics")
 }
@@ -242,12 +318,17 @@ func freeNetwork(t *testing.T) string {
 	return ""
 }
 
-func freeAddress(t *testing.T) string {
+// freeAddresses are three that differ: the first is given back only when the last is there.
+func freeAddresses(t *testing.T) (metrics, health, pprof string) {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var addresses [3]string
+	for i := range addresses {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = listener.Close() }() // somebody else's from now on
+		addresses[i] = fmt.Sprint(listener.Addr())
 	}
-	defer func() { _ = listener.Close() }() // somebody else's from now on
-	return fmt.Sprint(listener.Addr())
+	return addresses[0], addresses[1], addresses[2]
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/plugin/plain"
 	"rcbox.dev/rcbox/operator/internal/plugin/view"
 )
 
@@ -93,6 +95,24 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
+// Get is the client's. Texts that it reads are made plain: many may write into objects, and the plugin shows it.
+func (c *Cluster) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	defer plain.Clean(object, plain.Lines)
+	return c.Client.Get(ctx, key, object, options...) //nolint:wrapcheck // whoever asks says what for
+}
+
+// List is the client's; see Get.
+func (c *Cluster) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	defer plain.Clean(list, plain.Lines)
+	return c.Client.List(ctx, list, options...) //nolint:wrapcheck // likewise
+}
+
+// Patch is the client's; see Get. A merge patch has only what its maker has changed.
+func (c *Cluster) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	defer plain.Clean(object, plain.Lines)
+	return c.Client.Patch(ctx, object, patch, options...) //nolint:wrapcheck // likewise
+}
+
 // Store finds the named Store of the namespace; without a name the only one that there is.
 func (c *Cluster) Store(ctx context.Context, name string) (*v1alpha1.Store, error) {
 	if name != "" {
@@ -136,6 +156,7 @@ func (c *Cluster) Look(ctx context.Context, store *v1alpha1.Store) (*view.Snapsh
 		return nil, explain(err, "list the pods of Store %s/%s", store.Namespace, store.Name)
 	}
 	snapshot.Pods = pods.Items
+	snapshot.LookedAt = c.lookedAt(ctx, store)
 	nodes := &corev1.NodeList{}
 	switch err := c.List(ctx, nodes); {
 	case apierrors.IsForbidden(err):
@@ -151,6 +172,17 @@ func (c *Cluster) Look(ctx context.Context, store *v1alpha1.Store) (*view.Snapsh
 	return snapshot, nil
 }
 
+// lookedAt is when the operator looked at the Store last, by its Lease; zero where that may not be read, or is not there. That
+// the status was written long ago says nothing: it is written where something has changed.
+func (c *Cluster) lookedAt(ctx context.Context, store *v1alpha1.Store) time.Time {
+	lease := &coordinationv1.Lease{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: store.Namespace, Name: v1alpha1.LookLease(store.Name)}, lease)
+	if err == nil && lease.Spec.RenewTime != nil {
+		return lease.Spec.RenewTime.Time
+	}
+	return time.Time{}
+}
+
 // LookAndAsk is Look with the coordinator's answer, or why there was none. The coordinator is to be closed; it is nil where none
 // answered.
 func (c *Cluster) LookAndAsk(ctx context.Context, store *v1alpha1.Store) (*view.Snapshot, *Coordinator, error) {
@@ -160,7 +192,7 @@ func (c *Cluster) LookAndAsk(ctx context.Context, store *v1alpha1.Store) (*view.
 	}
 	coordinator, refused := c.Coordinator(ctx, snapshot.Pods)
 	if coordinator == nil {
-		snapshot.ClusterError = refused.Error()
+		snapshot.ClusterError = plain.Lines(refused.Error())
 		return snapshot, nil, nil
 	}
 	snapshot.Cluster, snapshot.LeaderPod = coordinator.Last, coordinator.Pod
@@ -176,7 +208,7 @@ func explain(err error, format string, arguments ...any) error {
 	return fmt.Errorf("%s: you lack a right (docs/kubectl-rcbox.md lists which are needed): %w", what, err)
 }
 
-// coordinators are the pods to ask, ready ones first: only the leader is ready where there are standbys.
+// coordinators are the pods to ask, ready ones first: standbys that could lead are ready, too.
 func coordinators(pods []corev1.Pod) []*corev1.Pod {
 	var ready, others []*corev1.Pod
 	for i := range pods {

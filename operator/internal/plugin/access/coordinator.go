@@ -14,6 +14,7 @@ import (
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/operator/internal/admin"
+	"rcbox.dev/rcbox/operator/internal/plugin/plain"
 	"rcbox.dev/rcbox/operator/internal/plugin/tunnel"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
@@ -32,24 +33,58 @@ type Coordinator struct {
 	admin      adminv1.AdminClient
 }
 
-// Coordinator finds the one that leads among a Store's pods, through the API server.
+// Coordinator finds the one that leads among a Store's pods, through the API server. All are asked at once: one on a node that is gone
+// keeps nobody waiting.
 func (c *Cluster) Coordinator(ctx context.Context, pods []corev1.Pod) (*Coordinator, error) {
-	var errs []error
-	for _, pod := range coordinators(pods) {
-		coordinator, err := c.dial(ctx, pod)
-		if err == nil {
-			_, err = coordinator.Status(ctx)
-		}
-		if err == nil {
-			return coordinator, nil
-		}
-		coordinator.Close()
-		errs = append(errs, fmt.Errorf("coordinator %s: %w", pod.Name, err))
+	candidates := coordinators(pods)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		index       int
+		coordinator *Coordinator
+		err         error
 	}
-	if len(errs) == 0 {
+	answers := make(chan answer)
+	for index, pod := range candidates {
+		go func() {
+			coordinator, err := c.askPod(ctx, pod)
+			answers <- answer{index, coordinator, err}
+		}()
+	}
+	var leader *Coordinator
+	errs := make([]error, len(candidates))
+	for range candidates {
+		switch answer := <-answers; {
+		case answer.err != nil:
+			errs[answer.index] = fmt.Errorf("coordinator %s: %w", candidates[answer.index].Name, answer.err)
+		case leader == nil || leader.Last.GetLeader().GetTerm() < answer.coordinator.Last.GetLeader().GetTerm():
+			leader.Close()
+			leader = answer.coordinator
+			cancel()
+		default:
+			answer.coordinator.Close()
+		}
+	}
+	switch {
+	case leader != nil:
+		return leader, nil
+	case len(candidates) == 0:
 		return nil, errors.New("no coordinator runs")
+	default:
+		return nil, errors.Join(errs...)
 	}
-	return nil, errors.Join(errs...)
+}
+
+func (c *Cluster) askPod(ctx context.Context, pod *corev1.Pod) (*Coordinator, error) {
+	coordinator, err := c.dial(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := coordinator.Status(ctx); err != nil {
+		coordinator.Close()
+		return nil, err
+	}
+	return coordinator, nil
 }
 
 // dial connects at once, so that a missing right is told as such.
@@ -70,11 +105,23 @@ func (c *Cluster) dial(ctx context.Context, pod *corev1.Pod) (*Coordinator, erro
 		}
 		return open(ctx)
 	}
-	connection, err := admin.Connect("passthrough:///"+pod.Name, grpc.WithContextDialer(dialer))
+	connection, err := admin.Connect("passthrough:///"+pod.Name, grpc.WithContextDialer(dialer), grpc.WithChainUnaryInterceptor(makePlain))
 	if err != nil {
 		return nil, errors.Join(err, first.Close())
 	}
 	return &Coordinator{Pod: pod.Name, connection: connection, admin: adminv1.NewAdminClient(connection)}, nil
+}
+
+// makePlain has what a coordinator says made plain: whoever runs it chooses the texts.
+func makePlain(ctx context.Context, method string, request, answer any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	options ...grpc.CallOption,
+) error {
+	if err := invoke(ctx, method, request, answer, connection, options...); err != nil {
+		refusal := status.Convert(err)
+		return status.Error(refusal.Code(), plain.Text(refusal.Message())) //nolint:wrapcheck // it is gRPC's own
+	}
+	plain.Clean(answer, plain.Text)
+	return nil
 }
 
 // Close ends the connection; also of one that there is not.

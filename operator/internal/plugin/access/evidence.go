@@ -12,6 +12,7 @@ import (
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/plugin/plain"
 	"rcbox.dev/rcbox/operator/internal/plugin/view"
 	"rcbox.dev/rcbox/operator/internal/plugin/why"
 	"rcbox.dev/rcbox/operator/internal/resources"
@@ -186,5 +187,5 @@ func (c *Cluster) Log(ctx context.Context, pod *corev1.Pod, container string, pr
 	if err != nil {
 		return "", fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
 	}
-	return string(text), nil
+	return plain.Lines(string(text)), nil
 }

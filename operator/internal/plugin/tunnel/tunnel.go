@@ -1,217 +1,216 @@
 // Package tunnel connects to a port of a pod through the API server, as `kubectl port-forward` does, but without a port on this
-// machine: the connection is a net.Conn over one WebSocket.
+// machine: the connection is a net.Conn. The protocol is client-go's; this package does not know what travels over it.
 package tunnel
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
-	"sync"
 	"time"
 
-	"github.com/gorilla/websocket"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-)
-
-// The protocol of kubelet: each message begins with the number of its channel. What comes on either begins with the port, in two bytes.
-const (
-	protocol     = "v4.channel.k8s.io"
-	dataChannel  = 0
-	errorChannel = 1
-	channels     = 2
-	portBytes    = 2
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 const (
-	handshakeTimeout = 10 * time.Second
-	// maxMessageBytes bounds what is taken at once; kubelet sends some kilobytes.
-	maxMessageBytes = 4 << 20
-	// maxErrorBytes bounds what is shown of an answer that is no Status.
+	// dialTimeout bounds one connection, from the API server's address to the pod's port.
+	dialTimeout = 15 * time.Second
+	// maxErrorBytes bounds what is shown of kubelet's words.
 	maxErrorBytes = 512
+	// requestID tells the ports of one connection apart; there is one.
+	requestID = "0"
 )
 
-// Dial connects to a port of a pod. Where the API server refuses, the error is its *apierrors.StatusError.
+// Dial connects to a port of a pod: over a WebSocket, or over SPDY where the API server (before Kubernetes 1.31) or a proxy on the
+// way takes no WebSocket. Where the API server refuses, the error is its *apierrors.StatusError.
 func Dial(ctx context.Context, config *rest.Config, namespace, pod string, port int) (net.Conn, error) {
+	dialer, err := newDialer(config, namespace, pod)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	// client-go's dialer takes no context.
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		conn, err := connect(dialer, pod, port)
+		done <- result{conn, err}
+	}()
+	select {
+	case dialed := <-done:
+		return dialed.conn, dialed.err
+	case <-ctx.Done():
+		go func() {
+			if late := <-done; late.conn != nil {
+				_ = late.conn.Close() // nobody waits for it any more
+			}
+		}()
+		return nil, fmt.Errorf("reach pod %s through the API server: %w", pod, ctx.Err())
+	}
+}
+
+func newDialer(config *rest.Config, namespace, pod string) (httpstream.Dialer, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("address of the API server: %w", err)
 	}
 	address := base.JoinPath("api", "v1", "namespaces", namespace, "pods", pod, "portforward")
-	address.RawQuery = url.Values{"ports": {strconv.Itoa(port)}}.Encode()
-	upgrade, err := newUpgrade(config)
+	// Each dialer changes the scheme of the address that it is given.
+	addressOf := func() *url.URL { own := *address; return &own }
+	overWebSocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(addressOf(), config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("prepare a WebSocket to the API server: %w", err)
 	}
-	// The wrappers add who asks: tokens, impersonation, what a credentials' program says.
-	wrapped, err := rest.HTTPWrappersForConfig(config, upgrade)
+	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("credentials: %w", err)
+		return nil, fmt.Errorf("prepare SPDY to the API server: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), http.NoBody)
-	if err != nil {
-		return nil, fmt.Errorf("request a port of pod %s: %w", pod, err)
-	}
-	response, err := wrapped.RoundTrip(request)
-	if err != nil {
-		return nil, fmt.Errorf("reach pod %s: %w", pod, err)
-	}
-	_ = response.Body.Close() // what was upgraded has no body
-	return &conn{socket: upgrade.socket}, nil
+	overSPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, addressOf())
+	return portforward.NewFallbackDialerForStreaming(overWebSocket, overSPDY, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) && !isRefusal(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
 }
 
-// upgrade is a RoundTripper whose answer is a WebSocket.
-type upgrade struct {
-	dialer websocket.Dialer
-	socket *websocket.Conn
+// isRefusal: the API server has understood the request, and says no.
+func isRefusal(err error) bool {
+	var status *apierrors.StatusError
+	if !errors.As(cause(err), &status) {
+		return false
+	}
+	return apierrors.IsForbidden(status) || apierrors.IsUnauthorized(status) || apierrors.IsNotFound(status)
 }
 
-func newUpgrade(config *rest.Config) (*upgrade, error) {
-	tlsConfig, err := rest.TLSConfigFor(config)
+// cause of a failed upgrade; any other error as it is.
+func cause(err error) error {
+	if failure, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
+		return failure.Cause
+	}
+	return err
+}
+
+func connect(dialer httpstream.Dialer, pod string, port int) (net.Conn, error) {
+	connection, _, err := dialer.Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
-		return nil, fmt.Errorf("TLS of the API server: %w", err)
+		return nil, fmt.Errorf("reach pod %s through the API server: %w", pod, cause(err))
 	}
-	proxy := config.Proxy
-	if proxy == nil {
-		proxy = http.ProxyFromEnvironment
+	c := &conn{
+		connection: connection, to: address(net.JoinHostPort(pod, strconv.Itoa(port))),
+		failed: make(chan struct{}),
 	}
-	return &upgrade{dialer: websocket.Dialer{
-		Proxy: proxy, TLSClientConfig: tlsConfig, NetDialContext: config.Dial,
-		HandshakeTimeout: handshakeTimeout, Subprotocols: []string{protocol},
-	}}, nil
-}
-
-// RoundTrip implements http.RoundTripper.
-func (u *upgrade) RoundTrip(request *http.Request) (*http.Response, error) {
-	address := *request.URL
-	address.Scheme = map[string]string{"http": "ws", "https": "wss"}[address.Scheme]
-	socket, response, err := u.dialer.DialContext(request.Context(), address.String(), request.Header)
-	switch {
-	case err != nil && response != nil:
-		return nil, refusal(response, err)
-	case err != nil:
-		return nil, fmt.Errorf("connect: %w", err)
+	if err := c.open(port); err != nil {
+		_ = connection.Close() // the first error tells more
+		return nil, fmt.Errorf("forward port %d of pod %s: %w", port, pod, err)
 	}
-	socket.SetReadLimit(maxMessageBytes)
-	u.socket = socket
-	return response, nil
-}
-
-// refusal reads why the API server did not upgrade.
-func refusal(response *http.Response, err error) error {
-	defer func() { _ = response.Body.Close() }()
-	text, readErr := io.ReadAll(io.LimitReader(response.Body, maxErrorBytes))
-	if readErr != nil {
-		return fmt.Errorf("%s: %w", response.Status, err)
-	}
-	status := metav1.Status{}
-	if json.Unmarshal(text, &status) == nil && status.Status == metav1.StatusFailure {
-		return &apierrors.StatusError{ErrStatus: status}
-	}
-	return fmt.Errorf("%s %s: %w", response.Status, text, err)
+	return c, nil
 }
 
 // conn is one forwarded port.
 type conn struct {
-	socket *websocket.Conn
-	// unread is what has come and was not asked for yet.
-	unread []byte
-	// skipped counts the bytes of the port that have come on each channel.
-	skipped [channels]int
-	// writing: the socket takes one writer.
-	writing sync.Mutex
+	connection httpstream.Connection
+	data       httpstream.Stream
+	to         address
+	// failed is closed once kubelet will say no more about the port; failure is what it has said.
+	failed  chan struct{}
+	failure string
+}
+
+// open the two streams of a port: first the one on which kubelet tells of failures, for it reads them in this order.
+func (c *conn) open(port int) error {
+	headers := http.Header{}
+	headers.Set(corev1.PortHeader, strconv.Itoa(port))
+	headers.Set(corev1.PortForwardRequestIDHeader, requestID)
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	failures, err := c.connection.CreateStream(headers)
+	if err != nil {
+		return fmt.Errorf("open the stream of failures: %w", err)
+	}
+	_ = failures.Close() // nothing is written to it
+	headers.Set(corev1.StreamType, corev1.StreamTypeData)
+	if c.data, err = c.connection.CreateStream(headers); err != nil {
+		return fmt.Errorf("open the stream of data: %w", err)
+	}
+	go func() {
+		defer close(c.failed)
+		text, err := io.ReadAll(io.LimitReader(failures, maxErrorBytes))
+		c.failure = string(text)
+		if err != nil {
+			c.failure = cmp.Or(c.failure, err.Error())
+		}
+		if c.failure != "" {
+			_ = c.data.Reset() // has a Read end, which then tells of the failure
+		}
+	}()
+	return nil
 }
 
 // Read implements net.Conn.
 func (c *conn) Read(into []byte) (int, error) {
-	for len(c.unread) == 0 {
-		_, message, err := c.socket.ReadMessage()
-		var closed *websocket.CloseError
-		switch {
-		case errors.As(err, &closed):
-			return 0, io.EOF
-		case err != nil:
-			return 0, fmt.Errorf("read from the pod: %w", err)
+	n, err := c.data.Read(into)
+	if err == nil || n > 0 {
+		return n, nil
+	}
+	select {
+	case <-c.failed:
+		if c.failure != "" {
+			return 0, fmt.Errorf("kubelet cannot forward to %s: %s", c.to, c.failure)
 		}
-		if err := c.take(message); err != nil {
-			return 0, err
-		}
+	case <-c.connection.CloseChan():
 	}
-	n := copy(into, c.unread)
-	c.unread = c.unread[n:]
-	return n, nil
-}
-
-func (c *conn) take(message []byte) error {
-	if len(message) == 0 {
-		return nil
+	if errors.Is(err, io.EOF) {
+		return 0, io.EOF
 	}
-	channel, data := message[0], message[1:]
-	if channel >= channels {
-		return fmt.Errorf("a message for channel %d, of %d", channel, channels)
-	}
-	skip := min(portBytes-c.skipped[channel], len(data))
-	c.skipped[channel] += skip
-	data = data[skip:]
-	if channel == errorChannel && len(data) > 0 {
-		return fmt.Errorf("kubelet: %s", data)
-	}
-	c.unread = data
-	return nil
+	return 0, fmt.Errorf("read from %s: %w", c.to, err)
 }
 
 // Write implements net.Conn.
 func (c *conn) Write(data []byte) (int, error) {
-	message := append(make([]byte, 0, len(data)+1), dataChannel)
-	message = append(message, data...)
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if err := c.socket.WriteMessage(websocket.BinaryMessage, message); err != nil {
-		return 0, fmt.Errorf("write to the pod: %w", err)
+	n, err := c.data.Write(data)
+	if err != nil {
+		return n, fmt.Errorf("write to %s: %w", c.to, err)
 	}
-	return len(data), nil
+	return n, nil
 }
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	if err := c.socket.Close(); err != nil {
-		return fmt.Errorf("close the connection to the pod: %w", err)
+	if err := c.connection.Close(); err != nil {
+		return fmt.Errorf("close the connection to %s: %w", c.to, err)
 	}
 	return nil
 }
+
+// address is a pod's port, for errors.
+type address string
+
+func (a address) Network() string { return "tcp" }
+func (a address) String() string  { return string(a) }
 
 // LocalAddr implements net.Conn.
-func (c *conn) LocalAddr() net.Addr { return c.socket.LocalAddr() }
+func (c *conn) LocalAddr() net.Addr { return address("this machine") }
 
 // RemoteAddr implements net.Conn.
-func (c *conn) RemoteAddr() net.Addr { return c.socket.RemoteAddr() }
+func (c *conn) RemoteAddr() net.Addr { return c.to }
 
-// SetDeadline implements net.Conn.
-func (c *conn) SetDeadline(t time.Time) error {
-	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
-}
+// SetDeadline implements net.Conn. Streams have no deadlines: whoever does not want to wait closes the connection.
+func (c *conn) SetDeadline(time.Time) error { return os.ErrNoDeadline }
 
 // SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	if err := c.socket.SetReadDeadline(t); err != nil {
-		return fmt.Errorf("set a deadline: %w", err)
-	}
-	return nil
-}
+func (c *conn) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }
 
 // SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if err := c.socket.SetWriteDeadline(t); err != nil {
-		return fmt.Errorf("set a deadline: %w", err)
-	}
-	return nil
-}
+func (c *conn) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }

@@ -2,6 +2,7 @@ package tunnel_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -9,45 +10,44 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gorilla/websocket"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"rcbox.dev/rcbox/operator/internal/plugin/tunnel"
+	"rcbox.dev/rcbox/operator/internal/plugin/tunnel/standin"
 )
 
-// kubelet answers as kubelet does: the port on both channels, and then what serve does.
-func kubelet(t *testing.T, serve func(socket *websocket.Conn)) *rest.Config {
+// cluster forwards ports of pods to what serve does with their connections.
+func cluster(t *testing.T, noWebSockets bool, serve func(conn net.Conn)) *rest.Config {
 	t.Helper()
+	forwarder := &standin.Forwarder{NoWebSockets: noWebSockets, Dial: func(pod, port string) (net.Conn, error) {
+		if pod != "box-0" || port != "11300" {
+			return nil, fmt.Errorf("connection refused by port %s of %s", port, pod)
+		}
+		ours, theirs := net.Pipe()
+		go func() {
+			defer theirs.Close()
+			serve(theirs)
+		}()
+		return ours, nil
+	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/base/api/v1/namespaces/team/pods/box-0/portforward" || r.URL.Query().Get("ports") != "11300" {
+		switch {
+		case !strings.HasPrefix(r.URL.Path, "/base/api/v1/namespaces/team/pods/"):
 			t.Errorf("asked for %s", r.URL)
+		case r.Header.Get("Authorization") != "Bearer secret":
+			standin.Forbid(w, "you may not")
+		default:
+			forwarder.ServeHTTP(w, r)
 		}
-		if r.Header.Get("Authorization") != "Bearer secret" {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = io.WriteString(w, `{"kind":"Status","status":"Failure","reason":"Forbidden","message":"you may not","code":403}`)
-			return
-		}
-		upgrader := websocket.Upgrader{Subprotocols: []string{"v4.channel.k8s.io"}}
-		socket, err := upgrader.Upgrade(w, r, nil)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer socket.Close()
-		for channel := range byte(2) {
-			_ = socket.WriteMessage(websocket.BinaryMessage, []byte{channel, 0x24, 0x2c})
-		}
-		serve(socket)
 	}))
 	t.Cleanup(server.Close)
 	return &rest.Config{Host: server.URL + "/base", BearerToken: "secret"}
 }
 
-func dial(t *testing.T, config *rest.Config) net.Conn {
+func dial(t *testing.T, config *rest.Config, pod string) net.Conn {
 	t.Helper()
-	conn, err := tunnel.Dial(t.Context(), config, "team", "box-0", 11300)
+	conn, err := tunnel.Dial(t.Context(), config, "team", pod, 11300)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,46 +55,28 @@ func dial(t *testing.T, config *rest.Config) net.Conn {
 	return conn
 }
 
+// Whether the API server speaks WebSockets or not.
 func TestBytesGoBothWays(t *testing.T) {
-	conn := dial(t, kubelet(t, func(socket *websocket.Conn) {
-		for {
-			_, message, err := socket.ReadMessage()
-			if err != nil {
-				return
+	for name, noWebSockets := range map[string]bool{"over a WebSocket": false, "over SPDY": true} {
+		t.Run(name, func(t *testing.T) {
+			conn := dial(t, cluster(t, noWebSockets, func(conn net.Conn) { _, _ = io.Copy(conn, conn) }), "box-0")
+			for _, text := range []string{"hello", strings.Repeat("x", 1_000_000)} {
+				go func() { _, _ = io.WriteString(conn, text) }() // what does not arrive is missed below
+				answer := make([]byte, len(text))
+				if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != text {
+					t.Fatalf("%d bytes came back as %.20q, %v", len(text), answer, err)
+				}
 			}
-			// The answer comes in two messages, an empty one between them.
-			text := strings.ToUpper(string(message[1:]))
-			for _, part := range []string{text[:1], "", text[1:]} {
-				_ = socket.WriteMessage(websocket.BinaryMessage, append([]byte{message[0]}, part...))
-			}
-		}
-	}))
-	for _, text := range []string{"hello", strings.Repeat("x", 100_000)} {
-		if _, err := io.WriteString(conn, text); err != nil {
-			t.Fatal(err)
-		}
-		answer := make([]byte, len(text))
-		if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != strings.ToUpper(text) {
-			t.Fatalf("%d bytes came back as %.20q, %v", len(text), answer, err)
-		}
+		})
 	}
 }
 
 func TestErrors(t *testing.T) {
-	config := kubelet(t, func(socket *websocket.Conn) {
-		_ = socket.WriteMessage(websocket.BinaryMessage, []byte("\x01connection refused"))
-	})
-	if _, err := io.ReadAll(dial(t, config)); err == nil || !strings.Contains(err.Error(), "kubelet: connection refused") {
+	config := cluster(t, false, func(conn net.Conn) { _, _ = io.WriteString(conn, "bye") })
+	if _, err := io.ReadAll(dial(t, config, "box-1")); err == nil || !strings.Contains(err.Error(), "connection refused by port 11300") {
 		t.Errorf("nobody listens: %v", err)
 	}
-	config = kubelet(t, func(socket *websocket.Conn) { _ = socket.WriteMessage(websocket.BinaryMessage, []byte{7, 7}) })
-	if _, err := io.ReadAll(dial(t, config)); err == nil || !strings.Contains(err.Error(), "channel 7") {
-		t.Errorf("another protocol: %v", err)
-	}
-	config = kubelet(t, func(socket *websocket.Conn) {
-		_ = socket.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""))
-	})
-	if text, err := io.ReadAll(dial(t, config)); err != nil || len(text) != 0 {
+	if text, err := io.ReadAll(dial(t, config, "box-0")); err != nil || string(text) != "bye" {
 		t.Errorf("closed: %q, %v", text, err)
 	}
 	config.BearerToken = "another"

@@ -120,7 +120,8 @@ func (s *Snapshot) laterAdvice() []Advice {
 		list = append(list, Advice{
 			"Every process reads a newer format. When you will not go back to the older version", s.rcbox("upgrade finalize"),
 		})
-	case v1alpha1.ReasonNameTaken, v1alpha1.ReasonApplyFailed, v1alpha1.ReasonScaleInBlocked, v1alpha1.ReasonStateFixed:
+	case v1alpha1.ReasonNameTaken, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonApplyFailed, v1alpha1.ReasonScaleInBlocked,
+		v1alpha1.ReasonStateFixed:
 		list = append(list, Advice{"The operator cannot go on: " + progressing.Message, ""})
 	}
 	return list

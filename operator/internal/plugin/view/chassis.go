@@ -47,6 +47,10 @@ func mark(state State) string {
 		return "."
 	case StateNotReady:
 		return "N"
+	case StateCordoned:
+		return "c"
+	case StateIsolated:
+		return "i"
 	default:
 		return "?"
 	}
@@ -56,7 +60,7 @@ func mark(state State) string {
 var states = []State{
 	StateUp, StateDraining, StateDrained, StateStarting, StatePending, StateNoPod, StateAsleep, StateRecovering, StateDown,
 	StateUnknown,
-	StateFree, StateNotReady,
+	StateFree, StateNotReady, StateCordoned, StateIsolated,
 }
 
 // Domain is what fails together, with its slots: members, and nodes that have none.
@@ -78,8 +82,13 @@ func (s *Snapshot) Domains() []Domain {
 			continue
 		}
 		slot := Member{State: StateFree, Node: name, Domain: cmp.Or(node.Labels[label], name)}
-		if !isReady(node) {
+		switch {
+		case !isReady(node):
 			slot.State = StateNotReady
+		case node.Spec.Unschedulable:
+			slot.State = StateCordoned
+		case slices.Contains(s.Store.IsolatedNodes(), name):
+			slot.State = StateIsolated
 		}
 		slots = append(slots, slot)
 	}

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
@@ -12,6 +14,10 @@ type StatusDocument struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Available bool   `json:"available"`
+	// OperatorLookedAt is when the operator looked at the Store last, in RFC 3339, empty if it has not said; conditions are no newer.
+	// Stale: that is longer ago than it should be.
+	OperatorLookedAt string `json:"operatorLookedAt"`
+	Stale            bool   `json:"stale"`
 	// CoordinatorError says why the coordinator gave no answer; the rest is then what the operator has seen last.
 	CoordinatorError string             `json:"coordinatorError"`
 	Coordinator      string             `json:"coordinator"`
@@ -42,10 +48,17 @@ type Recovery struct {
 func (s *Snapshot) Document() StatusDocument {
 	return StatusDocument{
 		Namespace: s.Store.Namespace, Name: s.Store.Name, Available: s.Available(),
-		CoordinatorError: s.ClusterError, Coordinator: s.LeaderPod,
+		OperatorLookedAt: s.lookedAtText(), Stale: s.isStale(), CoordinatorError: s.ClusterError, Coordinator: s.LeaderPod,
 		Conditions: orEmpty(s.Store.Status.Conditions), Members: s.Members(), Recoveries: s.RecoveryList(),
 		Losses: orEmpty(s.Store.Status.Losses), Advice: orEmpty(s.Advice()),
 	}
+}
+
+func (s *Snapshot) lookedAtText() string {
+	if s.LookedAt.IsZero() {
+		return ""
+	}
+	return s.LookedAt.UTC().Format(time.RFC3339)
 }
 
 // RecoveryList is every recovery for scripts.

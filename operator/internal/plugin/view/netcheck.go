@@ -184,9 +184,12 @@ func (s *Snapshot) checkPods() []Check {
 			continue
 		}
 		for port, ip := range network.Split(pod.Annotations[v1alpha1.AnnotationAddresses]) {
-			definition := network.Qualified(s.Store.Spec.Network.Attachments[min(port, len(s.Store.Spec.Network.Attachments)-1)].
-				NetworkAttachmentDefinition, s.Store.Namespace)
-			if differs := network.Differs(status, port, definition, ip); differs != "" {
+			attachment := s.Store.Spec.Network.Attachments[min(port, len(s.Store.Spec.Network.Attachments)-1)]
+			asked := network.Asked{
+				Definition: network.Qualified(attachment.NetworkAttachmentDefinition, s.Store.Namespace),
+				IP:         ip, MAC: network.MACOf(s.Store.Spec.Network.Profile, ip),
+			}
+			if differs := network.Differs(status, port, asked); differs != "" {
 				wrong = append(wrong, pod.Name+": "+differs)
 			}
 		}

@@ -19,6 +19,8 @@ import (
 type Snapshot struct {
 	Now   time.Time
 	Store *v1alpha1.Store
+	// LookedAt is when the operator looked at the Store last; zero if nobody knows.
+	LookedAt time.Time
 	// Pods of the Store.
 	Pods []corev1.Pod
 	// Nodes by name; nil where they may not be read.
@@ -52,6 +54,8 @@ const (
 	StateUnknown    State = "unknown"
 	StateFree       State = "free"
 	StateNotReady   State = "not ready"
+	StateCordoned   State = "cordoned"
+	StateIsolated   State = "isolated"
 )
 
 // Member is one master, or a node that could have one.
@@ -227,10 +231,17 @@ func (s sources) state(
 	m *Member, reported *adminv1.Member, recorded *v1alpha1.MemberStatus, pod *corev1.Pod,
 ) (state State, note string) {
 	if s.Cluster == nil {
-		return stateUnasked(recorded, pod)
+		state, note = stateUnasked(recorded, pod)
+		if state == StateUp && s.isStale() {
+			return StateUnknown, "it was up when the operator looked, " + s.lookAge() + " ago"
+		}
+		return state, note
 	}
 	if reported.GetState() == adminv1.MemberState_MEMBER_STATE_UP && (pod == nil || runs(reported, pod)) {
 		return stateUp(m, reported, recorded)
+	}
+	if reported.GetContact() == adminv1.MemberContact_MEMBER_CONTACT_NOT_YET && s.isNewLeader() && runs(reported, pod) {
+		return StateUnknown, "the coordinator has just begun to lead, and has yet to hear from it"
 	}
 	trouble := PodTrouble(pod)
 	switch {
@@ -309,7 +320,7 @@ func stateUnasked(recorded *v1alpha1.MemberStatus, pod *corev1.Pod) (state State
 func LostText(lost *v1alpha1.LostStatus) string {
 	text := fmt.Sprintf("lost with node %s (%s)", lost.Node, lost.Cause)
 	if lost.WaitsFor != "" {
-		return text + "; it moves to another when that may be: " + lost.WaitsFor
+		return text + "; its move to another node waits for " + lost.WaitsFor
 	}
 	return text + "; it moves to another"
 }

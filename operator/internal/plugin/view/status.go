@@ -35,21 +35,34 @@ func (s *Snapshot) Picture(style Style, compact bool) string {
 }
 
 func (s *Snapshot) drawHeader(out *strings.Builder, style Style) {
-	store, status := s.Store, &s.Store.Status
+	store := s.Store
 	lines := table{}
 	row := func(name, text string) { lines.add(cell{text: name, colour: bold}, plain(text)) }
 	row("Store", fmt.Sprintf("%s/%s, made %s ago", store.Namespace, store.Name, Ago(s.Now.Sub(store.CreationTimestamp.Time))))
 	row("Image", s.imageText())
-	row("Clients", cmp.Or(status.Locator, "no address yet"))
+	row("Clients", s.clientsText())
 	row("Masters", s.mastersText())
 	row("Copies", s.copiesText())
 	row("Coordinator", s.coordinatorText())
 	row("Data", s.dataText())
+	row("Operator", s.lookText())
 	lines.write(out, style, "")
 	if s.Cluster == nil {
-		text := "Without the coordinator's word, this is what the operator has seen last: " + s.ClusterError
+		text := "Without the coordinator's word, this is what the operator has seen last (" + s.lookAge() + " ago): " + s.ClusterError
 		out.WriteString("\n" + style.paint(yellow, text) + "\n")
 	}
+	if s.isStale() {
+		text := "The operator has not looked for " + s.lookAge() + ": conditions are as they were then, whatever the rest shows. " +
+			"Its pod may be on a node that is gone: kubectl get pods -A -l app.kubernetes.io/name=rcbox-operator -o wide"
+		out.WriteString("\n" + style.paint(yellow, text) + "\n")
+	}
+}
+
+func (s *Snapshot) clientsText() string {
+	if s.Store.Status.Locator == "" {
+		return "no address yet"
+	}
+	return fmt.Sprintf("%s in the cluster; from your machine: %s", s.Store.Status.Locator, s.with("proxy", s.Store.Name))
 }
 
 func (s *Snapshot) imageText() string {
@@ -65,16 +78,21 @@ func (s *Snapshot) imageText() string {
 }
 
 func (s *Snapshot) mastersText() string {
-	up, total := 0, 0
+	up, unknown, total := 0, 0, 0
 	for _, member := range s.Members() {
 		total++
 		switch member.State {
 		case StateUp, StateDraining, StateDrained:
 			up++
+		case StateUnknown:
+			unknown++
 		default:
 		}
 	}
 	text := fmt.Sprintf("%d of %d up", up, total)
+	if unknown > 0 {
+		text += fmt.Sprintf(", %d not known", unknown)
+	}
 	if wanted := int(s.Store.Spec.Masters.Replicas); wanted != total {
 		text += fmt.Sprintf(", %d wanted", wanted)
 	}
@@ -102,7 +120,7 @@ func (s *Snapshot) copiesText() string {
 	if status.Durability != "" {
 		text += fmt.Sprintf(" (%s)", status.Durability)
 	}
-	if wanted := s.Store.Spec.Replication.Factor; uint64(max(wanted, 0)) != factor {
+	if wanted := s.Store.Copies(); uint64(max(wanted, 0)) != factor {
 		text += fmt.Sprintf(", %d wanted", wanted)
 	}
 	if short > 0 {
@@ -190,7 +208,11 @@ func (s *Snapshot) drawConditions(out *strings.Builder, style Style) {
 		lines.add(plain(name), cell{text: conditionWord(condition), colour: conditionColour(condition)},
 			plain(condition.Reason+", for "+Ago(s.Now.Sub(condition.LastTransitionTime.Time))+": "+condition.Message))
 	}
-	out.WriteString("\n" + style.paint(bold, "CONDITIONS") + "\n")
+	title := "CONDITIONS"
+	if s.isStale() {
+		title += ", as the operator saw them " + s.lookAge() + " ago"
+	}
+	out.WriteString("\n" + style.paint(bold, title) + "\n")
 	lines.write(out, style, "  ")
 }
 
@@ -266,7 +288,7 @@ func (s *Snapshot) drawWaits(out *strings.Builder, style Style) {
 		lines = append(lines, "balancing waits: "+waits)
 	}
 	if wait := s.Cluster.GetLeader().GetStateWait(); wait != nil {
-		lines = append(lines, fmt.Sprintf("the coordinator cannot note what it does, for %s: %s; %d orders and answers wait",
+		lines = append(lines, fmt.Sprintf("the coordinator has not been able to write its state for %s: %s; %d requests and replies wait",
 			milliseconds(wait.GetWaitedMs()), wait.GetWhy(), wait.GetHeld()))
 	}
 	for _, hindrance := range s.Cluster.GetUpgrade().GetHindrances() {
@@ -322,8 +344,12 @@ func lossText(loss *v1alpha1.Loss) string {
 	case v1alpha1.LossOfCoordinator:
 		return fmt.Sprintf("every table is gone (%s)", count(uint64(max(loss.TableCount, 0)), "table"))
 	case v1alpha1.LossAccepted:
-		return "somebody has accepted that this is lost: " + loss.Missing
+		return "a user gave up copies (rcbox recovery accept-loss): " + loss.Missing
 	default:
+		if loss.Uncounted {
+			return fmt.Sprintf("%s of %s lost, with an unknown number of objects: %s", count(uint64(max(loss.Tablets, 0)), "tablet"),
+				count(uint64(max(loss.TableCount, 0)), "table"), strings.Join(loss.Tables, ", "))
+		}
 		return fmt.Sprintf("%s of %s with %s objects (%s) lost: %s", count(uint64(max(loss.Tablets, 0)), "tablet"),
 			count(uint64(max(loss.TableCount, 0)), "table"), Quantity(uint64(max(loss.Objects, 0))),
 			Bytes(uint64(max(loss.Bytes, 0))), strings.Join(loss.Tables, ", "))

@@ -54,7 +54,7 @@ func scene(masters, perRack int) *view.Snapshot {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "box", CreationTimestamp: ago(50 * time.Hour)},
 		Spec: v1alpha1.StoreSpec{
 			Masters:     v1alpha1.MastersSpec{Replicas: int32(masters)},
-			Replication: v1alpha1.ReplicationSpec{Factor: 2},
+			Replication: v1alpha1.ReplicationSpec{Factor: new(int32(2))},
 		},
 		Status: v1alpha1.StoreStatus{
 			Image: "rcbox/store:1", Locator: "tcp:host=box.team.svc,port=11100", Durability: v1alpha1.DurabilityBuffered,
@@ -68,7 +68,7 @@ func scene(masters, perRack int) *view.Snapshot {
 		},
 	}
 	s := &view.Snapshot{
-		Now: now, Store: store, LeaderPod: "box-coordinator-bcdfg", Nodes: map[string]*corev1.Node{},
+		Now: now, LookedAt: now.Add(-7 * time.Second), Store: store, LeaderPod: "box-coordinator-bcdfg", Nodes: map[string]*corev1.Node{},
 		Cluster: &adminv1.GetClusterStatusResponse{
 			FormatVersion: 1, Upgrade: &adminv1.Upgrade{OldestFormat: 1, NewestFormat: 1}, ClusterTimeNs: 3600 * second, TableCount: 3,
 			Durability: &adminv1.Durability{Mode: adminv1.DurabilityMode_DURABILITY_MODE_REPLICATED, Replicas: 2},
@@ -265,5 +265,72 @@ func TestColoursAreForTerminals(t *testing.T) {
 	}
 	if text := s.Picture(view.Style{Colour: true}, true); !strings.Contains(text, "\x1b[31m") {
 		t.Error("no red")
+	}
+}
+
+// How old what is shown is, and nothing old for new: the operator is gone, and so is the coordinator.
+func TestOldIsNotShownAsNew(t *testing.T) {
+	s := scene(4, 0)
+	shown := func() string { return s.Picture(view.Style{}, false) }
+	expect := func(parts ...string) {
+		t.Helper()
+		for _, part := range parts {
+			if !strings.Contains(shown(), part) {
+				t.Errorf("%q is not in\n%s", part, shown())
+			}
+		}
+	}
+	expect("looked 7s ago", "4 of 4 up", "\nCONDITIONS\n")
+	for i := range 4 {
+		name := v1alpha1.MasterMember("box", i)
+		s.Store.Status.Masters.Members = append(s.Store.Status.Masters.Members, v1alpha1.MemberStatus{Name: name, State: v1alpha1.MemberUp})
+	}
+	s.Cluster, s.ClusterError, s.LeaderPod = nil, "no coordinator runs", ""
+	expect("what the operator has seen last (7s ago)", "4 of 4 up")
+	s.LookedAt = now.Add(-58 * time.Second)
+	expect("has not looked for 58s", "0 of 4 up, 4 not known", "CONDITIONS, as the operator saw them 58s ago",
+		"it was up when the operator looked, 58s ago")
+	if document := s.Document(); !document.Stale || document.OperatorLookedAt == "" || document.Members[0].State != view.StateUnknown {
+		t.Errorf("as JSON: %+v", document)
+	}
+	s.LookedAt = time.Time{}
+	expect("has not said when it looked")
+}
+
+// A leader that has just begun has yet to hear from members: they are not down.
+func TestMembersThatANewLeaderHasYetToHearFrom(t *testing.T) {
+	s := scene(3, 0)
+	leading, patience := uint64(2000), uint64(5000)
+	s.Cluster.Leader.LeadingMs, s.Cluster.Leader.PatienceMs = &leading, &patience
+	for _, member := range s.Cluster.Members[1:] {
+		member.State, member.Contact = adminv1.MemberState_MEMBER_STATE_UNREACHABLE, adminv1.MemberContact_MEMBER_CONTACT_NOT_YET
+	}
+	picture := s.Picture(view.Style{}, false)
+	if !strings.Contains(picture, "1 of 3 up, 2 not known") || !strings.Contains(picture, "has yet to hear from it") {
+		t.Error(picture)
+	}
+	leading = patience
+	if picture := s.Picture(view.Style{}, false); !strings.Contains(picture, "1 of 3 up\n") {
+		t.Error(picture)
+	}
+}
+
+// Nodes that get no pods are not free.
+func TestCordonedNodesAreNotFree(t *testing.T) {
+	s := scene(2, 0)
+	for _, name := range []string{"node-7", "node-8", "node-9"} {
+		s.Nodes[name] = s.Nodes["node-0"].DeepCopy()
+		s.Nodes[name].Name = name
+	}
+	s.Nodes["node-8"].Spec.Unschedulable = true
+	s.Store.Annotations = map[string]string{v1alpha1.AnnotationIsolated: "node-9"}
+	states := map[string]view.State{}
+	for _, domain := range s.Domains() {
+		for _, slot := range domain.Slots {
+			states[slot.Node] = slot.State
+		}
+	}
+	if states["node-7"] != view.StateFree || states["node-8"] != view.StateCordoned || states["node-9"] != view.StateIsolated {
+		t.Errorf("%v", states)
 	}
 }

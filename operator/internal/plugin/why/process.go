@@ -199,15 +199,24 @@ func (e *Evidence) notServing(said string, logs []string) Finding {
 	}
 }
 
+// isStandby: another coordinator leads.
+func (e *Evidence) isStandby() bool {
+	return e.Store != nil && e.Store.Spec.Coordinator.Replicas > 1 && e.Store.Status.Coordinator.Ready &&
+		e.Store.Status.Coordinator.Pod != e.Pod.Name
+}
+
+func (e *Evidence) standby() Finding {
+	return Finding{
+		Ready: true,
+		Sentence: fmt.Sprintf("Pod %s is a standby: it answers no client, and takes over when %s is gone.",
+			e.Pod.Name, e.Store.Status.Coordinator.Pod),
+	}
+}
+
 func (e *Evidence) coordinatorNotReady() Finding {
 	logs := []string{e.kubectl("logs " + e.Pod.Name)}
-	if e.Store != nil && e.Store.Spec.Coordinator.Replicas > 1 && e.Store.Status.Coordinator.Ready &&
-		e.Store.Status.Coordinator.Pod != e.Pod.Name {
-		return Finding{
-			Ready: true,
-			Sentence: fmt.Sprintf("Pod %s is a standby: it is not ready on purpose, and leads when %s is gone.",
-				e.Pod.Name, e.Store.Status.Coordinator.Pod),
-		}
+	if e.isStandby() {
+		return e.standby()
 	}
 	said := cmp.Or(lastError(e.Log), lastLine(e.Log))
 	if e.Store != nil && e.Store.Status.Coordinator.StateTrouble != "" {

@@ -160,7 +160,7 @@ func (e *Evidence) noPod() Finding {
 	for i := range e.Store.Status.Conditions {
 		condition := &e.Store.Status.Conditions[i]
 		switch condition.Reason {
-		case v1alpha1.ReasonNameTaken, v1alpha1.ReasonApplyFailed:
+		case v1alpha1.ReasonNameTaken, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonApplyFailed:
 			return Finding{Sentence: name + ": the operator cannot make it: " + condition.Message}
 		}
 	}
@@ -216,6 +216,9 @@ func (e *Evidence) nodeAway(node *corev1.Node) Finding {
 
 func (e *Evidence) ready() Finding {
 	finding := Finding{Ready: true, Sentence: fmt.Sprintf("Pod %s runs and is ready.", e.Pod.Name)}
+	if e.Pod.Labels[v1alpha1.LabelComponent] == v1alpha1.ComponentCoordinator && e.isStandby() {
+		finding = e.standby()
+	}
 	if pending := e.pending(); pending != "" {
 		finding.Details = append(finding.Details, "It is outdated: "+pending+". What to do is in the Store's condition Progressing.")
 	}

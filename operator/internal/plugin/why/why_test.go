@@ -217,7 +217,12 @@ func TestExplain(t *testing.T) {
 			e.Store.Spec.Coordinator.Replicas = 2
 			e.Store.Status.Coordinator.Ready, e.Store.Status.Coordinator.Pod = true, "box-coordinator-xyz"
 			notReady(e)
-		}, []string{"is a standby: it is not ready on purpose"}},
+		}, []string{"is a standby: it answers no client"}},
+		{"a standby that is ready", func(e *why.Evidence) {
+			e.Pod.Labels[v1alpha1.LabelComponent] = v1alpha1.ComponentCoordinator
+			e.Store.Spec.Coordinator.Replicas = 2
+			e.Store.Status.Coordinator.Ready, e.Store.Status.Coordinator.Pod = true, "box-coordinator-xyz"
+		}, []string{"is a standby: it answers no client"}},
 		{"a coordinator that must not lead", func(e *why.Evidence) {
 			e.Pod.Labels[v1alpha1.LabelComponent] = v1alpha1.ComponentCoordinator
 			e.Store.Status.Coordinator.StateTrouble = "StateRolledBack: older"

@@ -1,0 +1,54 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// ServerIsolationSpec is the order to take a server out of use that is broken, but alive.
+type ServerIsolationSpec struct {
+	// Why; conditions and the panel show it.
+	//
+	// +kubebuilder:validation:MaxLength=120
+	// +kubebuilder:validation:XValidation:rule="self.matches('[^ ]')",message="isolated.reason must say why the server is isolated"
+	Reason string `json:"reason"`
+}
+
+// ServerIsolationStage is how far the isolation of a server is.
+//
+// +kubebuilder:validation:Enum=MembersLeave;SwitchingOff;Isolated;Returning
+type ServerIsolationStage string
+
+const (
+	// StageMembersLeave means that its node gets no more pods, and that members of Stores leave it.
+	StageMembersLeave ServerIsolationStage = "MembersLeave"
+	// StageIsolationOff means that its operating system is asked to shut down, and that its power is taken away if that does not end in
+	// time.
+	StageIsolationOff ServerIsolationStage = "SwitchingOff"
+	// StageIsolated means that it is off, and stays so.
+	StageIsolated ServerIsolationStage = "Isolated"
+	// StageReturning means that spec.isolated is gone: it is switched on if it was on before, and its node gets pods again once that is
+	// ready.
+	StageReturning ServerIsolationStage = "Returning"
+)
+
+// ServerIsolationStatus describes a server that is isolated, or on its way there or back.
+type ServerIsolationStatus struct {
+	// Since when.
+	Since metav1.Time `json:"since"`
+	// Why.
+	//
+	// +kubebuilder:validation:MaxLength=120
+	Reason string `json:"reason"`
+	// How far it is.
+	Stage ServerIsolationStage `json:"stage"`
+	// Whether it was on before, so that it is switched on when it returns.
+	//
+	// +optional
+	WasOn bool `json:"wasOn,omitempty"`
+}
+
+// AnnotationCordonedFor on a node names the Server that is isolated, and for which the box controller has cordoned the node. A node that
+// was cordoned before has no such annotation, and stays cordoned.
+const AnnotationCordonedFor = "rcbox.dev/cordoned-for"
+
+// ConditionIsolated means that the server is isolated and off. It is False while the server is on its way there or back, and absent if
+// nobody has ordered it.
+const ConditionIsolated = "Isolated"

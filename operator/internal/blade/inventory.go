@@ -1,0 +1,317 @@
+package blade
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Inventory is what a blade finds in itself.
+type Inventory struct {
+	UUID         string    `json:"uuid,omitempty"`
+	Manufacturer string    `json:"manufacturer,omitempty"`
+	Product      string    `json:"product,omitempty"`
+	Serial       string    `json:"serial,omitempty"`
+	CPU          Processor `json:"cpu"`
+	MemoryBytes  int64     `json:"memoryBytes"`
+	Modules      []Module  `json:"modules,omitempty"`
+	Channels     []Channel `json:"channels,omitempty"`
+	Disks        []Disk    `json:"disks,omitempty"`
+	Ports        []Port    `json:"ports,omitempty"`
+	// Missing says what could not be found out, and why.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// Processor is what all processors of a blade have in common.
+type Processor struct {
+	Model   string `json:"model,omitempty"`
+	Sockets int    `json:"sockets"`
+	Cores   int    `json:"cores"`
+	Threads int    `json:"threads"`
+	// CRC32 (instructions of SSE 4.2), Pages1G and AES are the flags that a store gains most from.
+	CRC32   bool `json:"crc32"`
+	Pages1G bool `json:"pages1g"`
+	AES     bool `json:"aes"`
+}
+
+// Channel is the memory of one channel, at the clock of its slowest module.
+type Channel struct {
+	Name    string `json:"name"`
+	Modules int    `json:"modules"`
+	Bytes   int64  `json:"bytes"`
+	MHz     int    `json:"mhz,omitempty"`
+}
+
+// Disk is a disk of the blade, not of the network and not removable.
+type Disk struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	Model  string `json:"model,omitempty"`
+	Serial string `json:"serial,omitempty"`
+	Spins  bool   `json:"spins,omitempty"`
+}
+
+// Port is a network port.
+type Port struct {
+	Name   string `json:"name"`
+	MAC    string `json:"mac"`
+	Driver string `json:"driver,omitempty"`
+}
+
+// Bounds of files of the kernel that an inventory reads.
+const (
+	maxKernelFile = 4 << 20
+	sectorBytes   = 512
+	maxDevices    = 1024
+)
+
+// TakeInventory reads the kernel's file systems below root, which has `proc` and `sys`. The inventory names each fact that was not found.
+func TakeInventory(root fs.FS) Inventory {
+	var inventory Inventory
+	missing := func(what string, err error) {
+		inventory.Missing = append(inventory.Missing, what+": "+err.Error())
+	}
+	if text, err := readBounded(root, "proc/cpuinfo"); err != nil {
+		missing("cpu", err)
+	} else {
+		inventory.CPU = parseProcessor(string(text))
+	}
+	if total, err := memoryField(root, "MemTotal"); err != nil {
+		missing("memory", err)
+	} else {
+		inventory.MemoryBytes = total
+	}
+	if firmware, err := readFirmware(root); err != nil {
+		missing("firmware", err)
+	} else {
+		inventory.UUID, inventory.Manufacturer = firmware.UUID, firmware.Manufacturer
+		inventory.Product, inventory.Serial = firmware.Product, firmware.Serial
+		inventory.Modules, inventory.Channels = firmware.Memory, channels(firmware.Memory)
+	}
+	// The kernel's word is what the kubelet reports as systemUUID.
+	if text, err := readBounded(root, "sys/class/dmi/id/product_uuid"); err == nil {
+		inventory.UUID = strings.ToLower(printable(text))
+	}
+	var err error
+	if inventory.Disks, err = readDisks(root); err != nil {
+		missing("disks", err)
+	}
+	if inventory.Ports, err = readPorts(root); err != nil {
+		missing("ports", err)
+	}
+	return inventory
+}
+
+func readFirmware(root fs.FS) (Firmware, error) {
+	const folder = "sys/firmware/dmi/tables"
+	entry, err := readBounded(root, folder+"/smbios_entry_point")
+	if err != nil {
+		return Firmware{}, err
+	}
+	version, err := VersionOf(entry)
+	if err != nil {
+		return Firmware{}, err
+	}
+	table, err := readBounded(root, folder+"/DMI")
+	if err != nil {
+		return Firmware{}, err
+	}
+	return ParseFirmware(version, table)
+}
+
+func readBounded(root fs.FS, name string) ([]byte, error) {
+	file, err := root.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read what the kernel tells: %w", err)
+	}
+	defer func() { _ = file.Close() }() // read only
+	text, err := readAtMost(file, maxKernelFile)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return text, nil
+}
+
+func parseProcessor(cpuinfo string) Processor {
+	var processor Processor
+	sockets, cores := map[string]bool{}, map[string]bool{}
+	socket := ""
+	for line := range strings.Lines(cpuinfo) {
+		name, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch strings.TrimSpace(name) {
+		case "processor":
+			processor.Threads++
+			socket = ""
+		case "model name":
+			processor.Model = printable([]byte(value))
+		case "physical id":
+			socket = value
+			sockets[value] = true
+		case "core id":
+			cores[socket+"/"+value] = true
+		case "flags":
+			flags := strings.Fields(value)
+			processor.CRC32 = slices.Contains(flags, "sse4_2")
+			processor.Pages1G = slices.Contains(flags, "pdpe1gb")
+			processor.AES = slices.Contains(flags, "aes")
+		}
+	}
+	processor.Sockets, processor.Cores = max(len(sockets), min(processor.Threads, 1)), len(cores)
+	if processor.Cores == 0 {
+		processor.Cores = processor.Threads // a kernel that tells no topology
+	}
+	return processor
+}
+
+// memoryField is a line of /proc/meminfo, in bytes.
+func memoryField(root fs.FS, field string) (int64, error) {
+	text, err := readBounded(root, "proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name != field {
+			continue
+		}
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		const mostKiB = 1 << 50
+		if err != nil || kib < 0 || kib > mostKiB {
+			return 0, fmt.Errorf("line %q of /proc/meminfo is no size", strings.TrimSpace(line))
+		}
+		return kib << 10, nil
+	}
+	return 0, fmt.Errorf("/proc/meminfo has no line %s", field)
+}
+
+// AvailableMemory is how much memory programs may take before the kernel runs out of it.
+func AvailableMemory(root fs.FS) (int64, error) { return memoryField(root, "MemAvailable") }
+
+func channels(modules []Module) []Channel {
+	var all []Channel
+	for _, module := range modules {
+		if module.Channel == "" {
+			continue
+		}
+		at := slices.IndexFunc(all, func(c Channel) bool { return c.Name == module.Channel })
+		if at < 0 {
+			all = append(all, Channel{Name: module.Channel, MHz: module.MHz})
+			at = len(all) - 1
+		}
+		all[at].Modules++
+		all[at].Bytes += module.Bytes
+		all[at].MHz = min(all[at].MHz, module.MHz)
+	}
+	slices.SortFunc(all, func(a, b Channel) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// names lists a folder of sysfs; none if the kernel has no devices of the kind.
+func names(root fs.FS, folder string) ([]string, error) {
+	entries, err := fs.ReadDir(root, folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", folder, err)
+	}
+	if len(entries) > maxDevices {
+		return nil, fmt.Errorf("%s has %d entries, more than %d", folder, len(entries), maxDevices)
+	}
+	all := make([]string, 0, len(entries))
+	for _, entry := range entries {
+		all = append(all, entry.Name())
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// value is the text of a small file of sysfs; empty if there is none.
+func value(root fs.FS, elements ...string) string {
+	text, err := readBounded(root, path.Join(elements...))
+	if err != nil {
+		return ""
+	}
+	return printable(text)
+}
+
+// readDisks leaves out what has no hardware behind it (loop, ram, dm), what is removable, and optical drives.
+func readDisks(root fs.FS) ([]Disk, error) {
+	const folder = "sys/block"
+	all, err := names(root, folder)
+	if err != nil {
+		return nil, err
+	}
+	var disks []Disk
+	for _, name := range all {
+		if _, err := fs.Stat(root, path.Join(folder, name, "device")); err != nil {
+			continue
+		}
+		if value(root, folder, name, "removable") == "1" || isOfNetwork(root, path.Join(folder, name)) {
+			continue
+		}
+		sectors, err := strconv.ParseInt(value(root, folder, name, "size"), 10, 64)
+		if err != nil || sectors <= 0 || sectors > 1<<50 {
+			continue // a drive without a medium
+		}
+		disks = append(disks, Disk{
+			Name: name, Bytes: sectors * sectorBytes,
+			Model: value(root, folder, name, "device/model"), Serial: value(root, folder, name, "device/serial"),
+			Spins: value(root, folder, name, "queue/rotational") == "1",
+		})
+	}
+	return disks, nil
+}
+
+// isOfNetwork says whether a disk is reached over a network: NVMe over fabrics, iSCSI, Fibre Channel, or Ceph.
+func isOfNetwork(root fs.FS, disk string) bool {
+	controllers, _ := fs.Glob(root, path.Join(disk, "device/nvme*")) // the pattern is right; with several paths, each has a controller
+	for _, controller := range append(controllers, path.Join(disk, "device")) {
+		if transport := value(root, controller, "transport"); transport != "" && transport != "pcie" {
+			return true
+		}
+	}
+	target, err := fs.ReadLink(root, disk)
+	if err != nil {
+		return false // not as a link, such as in a test
+	}
+	return slices.ContainsFunc(strings.Split(target, "/"), func(element string) bool {
+		return strings.HasPrefix(element, "session") || strings.HasPrefix(element, "rport-") || element == "rbd"
+	})
+}
+
+func readPorts(root fs.FS) ([]Port, error) {
+	const folder = "sys/class/net"
+	all, err := names(root, folder)
+	if err != nil {
+		return nil, err
+	}
+	var ports []Port
+	for _, name := range all {
+		if _, err := fs.Stat(root, path.Join(folder, name, "device")); err != nil {
+			continue // a port of software
+		}
+		port := Port{Name: name, MAC: strings.ToLower(value(root, folder, name, "address"))}
+		for line := range strings.Lines(valueOfLines(root, folder, name, "device/uevent")) {
+			if driver, found := strings.CutPrefix(strings.TrimSpace(line), "DRIVER="); found {
+				port.Driver = driver
+			}
+		}
+		ports = append(ports, port)
+	}
+	return ports, nil
+}
+
+// valueOfLines is a file of several lines; empty if there is none.
+func valueOfLines(root fs.FS, elements ...string) string {
+	text, err := readBounded(root, path.Join(elements...))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}

@@ -1,0 +1,67 @@
+package plan
+
+import "fmt"
+
+// BoxHosts are the box hosts that are to serve the networks of a Chassis.
+type BoxHosts struct {
+	// Read: this operator has read what they report.
+	Read bool
+	// Without are networks of the Chassis in which no box host has an address.
+	Without []string
+	// Hosts are those that have one, ordered by name.
+	Hosts []BoxHost
+}
+
+// BoxHost is a box host by its last report.
+type BoxHost struct {
+	Name, Address string
+	// Silent: it has not reported for longer than it may.
+	Silent bool
+	// Ready: all of its services answer. Refused: it serves an earlier configuration, because it refuses the newest.
+	Ready, Refused bool
+	// Message is the report's own text.
+	Message string
+}
+
+// servicesReady says whether each box host serves the networks of the Chassis.
+func (p *planning) servicesReady() verdict {
+	hosts := p.BoxHosts
+	switch {
+	case hosts == nil:
+		return unknown("NoBoxHosts", "this cluster has no box hosts (box.host.enabled of the chart)")
+	case !hosts.Read:
+		return notYet("NotRead", "the reports of box hosts were not read yet")
+	case len(hosts.Hosts) == 0 && len(hosts.Without) == 0:
+		return unknown("NoNetworks", "no network of spec.networks has a range: box hosts have no addresses to give")
+	case len(hosts.Without) > 0:
+		return no("NoHost", "no box host has an address in "+listed(hosts.Without)+": add one to box.host.hosts of the chart")
+	}
+	var serving, silent []string
+	var unready, refuses *BoxHost
+	for i := range hosts.Hosts {
+		switch host := &hosts.Hosts[i]; {
+		case host.Silent:
+			silent = append(silent, fmt.Sprintf("%s (%s)", host.Name, host.Address))
+		case !host.Ready:
+			unready = host
+		case host.Refused:
+			refuses = host
+		default:
+			serving = append(serving, host.Name)
+		}
+	}
+	rest := ""
+	if len(serving) > 0 {
+		rest = " (" + listed(serving) + " is ready)"
+	}
+	switch {
+	case len(silent) > 0:
+		return no("Silent", fmt.Sprintf("box hosts do not report: %s%s; look at the pods with the label "+
+			"app.kubernetes.io/name=rcbox-boxhost", listed(silent), rest))
+	case unready != nil:
+		return no("NotReady", fmt.Sprintf("box host %s is not ready%s: %s", unready.Name, rest, unready.Message))
+	case refuses != nil:
+		return no("Refused", fmt.Sprintf("box host %s serves an earlier configuration%s: %s", refuses.Name, rest, refuses.Message))
+	}
+	return yes("AllServe", "every service of these box hosts answers: "+listed(serving))
+}

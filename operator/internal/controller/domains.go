@@ -1,0 +1,97 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// observeDomains reads the nodes of pods that have yet to be told their failure domain, once in a pod's life. Where the
+// operator may not read nodes (it has rights in some namespaces only), masters do without.
+func (r *Reconciler) observeDomains(ctx context.Context, v *visit) {
+	v.observed.Domains = map[string]string{}
+	for i := range v.observed.Pods {
+		pod := &v.observed.Pods[i]
+		if pod.Node == "" || pod.DomainKnown || !pod.Inputs.NeedsDomain() {
+			continue
+		}
+		labels, err := r.readLabels(ctx, v, pod.Node)
+		if err != nil {
+			log.FromContext(ctx).Info("a failure domain is not known", "pod", pod.Name, "node", pod.Node, "error", err.Error())
+			continue
+		}
+		v.observed.Domains[pod.Node] = labels[pod.Inputs.FailureDomain]
+	}
+	r.observeUntoldDomains(ctx, v)
+}
+
+// observeUntoldDomains reads nodes of masters that are not told their failure domain, because they keep no copies, until one has the
+// label: otherwise somebody has mistyped it.
+func (r *Reconciler) observeUntoldDomains(ctx context.Context, v *visit) {
+	// As many visits as it takes to read all nodes, and as many again.
+	age := 2 * nodeAge * time.Duration(1+len(v.observed.Pods)/maxNodesRead)
+	reads := 0
+	for i := range v.observed.Pods {
+		pod := &v.observed.Pods[i]
+		if pod.Node == "" || !pod.Inputs.NamesDomain() || pod.Inputs.NeedsDomain() {
+			continue
+		}
+		seen, isKnown := r.nodes.get(pod.Node)
+		if !isKnown || seen.labels == nil || v.observed.Now.Sub(seen.at) >= age {
+			if reads++; reads > maxNodesRead {
+				return
+			}
+			labels, err := r.readLabels(ctx, v, pod.Node)
+			if err != nil {
+				log.FromContext(ctx).Info("a failure domain is not known", "pod", pod.Name, "node", pod.Node, "error", err.Error())
+				return
+			}
+			seen.labels = labels
+		}
+		v.observed.Domains[pod.Node] = seen.labels[pod.Inputs.FailureDomain]
+		if v.observed.Domains[pod.Node] != "" {
+			return
+		}
+	}
+}
+
+// readLabels asks the API server for a node.
+func (r *Reconciler) readLabels(ctx context.Context, v *visit, name string) (map[string]string, error) {
+	node := &corev1.Node{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	r.nodes.put(name, readNode{node: nodeOf(node, false), labels: node.Labels, at: v.observed.Now})
+	return node.Labels, nil
+}
+
+// observeClasses finds out whether the StorageClasses exist that claims wait for, while the scheduler finds no node for their pods. Where
+// the operator may not read them, the scheduler's words are all there is to say.
+func (r *Reconciler) observeClasses(ctx context.Context, v *visit) {
+	type found struct{ isMissing, bindsLate bool }
+	classes := map[string]found{}
+	for i := range v.observed.Pods {
+		pod := &v.observed.Pods[i]
+		claim := v.observed.Claims[pod.Claim]
+		if pod.Unschedulable == "" || claim.Class == "" {
+			continue
+		}
+		if _, known := classes[claim.Class]; !known {
+			class := &storagev1.StorageClass{}
+			err := r.Live.Get(ctx, client.ObjectKey{Name: claim.Class}, class)
+			if err != nil && !apierrors.IsNotFound(err) {
+				log.FromContext(ctx).Info("it is not known whether a StorageClass exists", "class", claim.Class, "error", err.Error())
+			}
+			mode := class.VolumeBindingMode
+			classes[claim.Class] = found{apierrors.IsNotFound(err), mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer}
+		}
+		claim.ClassMissing, claim.BindsLate = classes[claim.Class].isMissing, classes[claim.Class].bindsLate
+		v.observed.Claims[claim.Name] = claim
+	}
+}

@@ -1,0 +1,60 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	"rcbox.dev/rcbox/operator/internal/planner"
+)
+
+// maxNamed is how many members a message names.
+const maxNamed = 3
+
+// bareNames lists members.
+func bareNames(views []planner.MemberView) string {
+	return listNames(views, func(view planner.MemberView) string { return view.Name })
+}
+
+// names lists members, with why they are not up where that is known.
+func names(views []planner.MemberView) string {
+	return listNames(views, func(view planner.MemberView) string {
+		if isTroubled(view) {
+			return view.Name + " (" + view.Pod.Trouble + ")"
+		}
+		return view.Name
+	})
+}
+
+func listNames(views []planner.MemberView, name func(planner.MemberView) string) string {
+	parts := make([]string, 0, maxNamed)
+	for i, view := range views {
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("%d more", len(views)-maxNamed))
+			break
+		}
+		parts = append(parts, name(view))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func describe(steps []planner.Step) string {
+	parts := make([]string, 0, maxNamed)
+	for i, step := range steps {
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("and %d more steps", len(steps)-maxNamed))
+			break
+		}
+		parts = append(parts, step.Describe())
+	}
+	return strings.Join(parts, "; ")
+}
+
+func filter(views []planner.MemberView, keep func(planner.MemberView) bool) []planner.MemberView {
+	var kept []planner.MemberView
+	for _, view := range views {
+		if keep(view) {
+			kept = append(kept, view)
+		}
+	}
+	return kept
+}
