@@ -1,7 +1,7 @@
 # Every target is one script of hack/, which says what it does and what it takes.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: scale help up down test store local kubectl-rcbox python client-c bench lint generate faults test-sriov simulate soak fuzz images e2e clean dist
+.PHONY: boxhost-image blade-image box-up box-down scale help up down test store local kubectl-rcbox python client-c bench lint generate faults test-sriov simulate soak fuzz images e2e clean dist
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -11,6 +11,12 @@ up: ## from a bare machine to a Store under load, on a local kind cluster
 
 down: ## remove what `make up` made
 	@hack/down.sh
+
+box-up: ## after `make up`: three emulated chassis of 44 servers in that cluster
+	@hack/rack.sh up
+
+box-down: ## remove what `make box-up` made
+	@hack/rack.sh down
 
 test: ## all tests: lint, unit, property, faults, simulated, fuzz, end to end
 	@hack/test.sh $(STAGES)
@@ -39,7 +45,7 @@ lint: ## all linters
 generate: ## generate CRDs, RBAC, deep copies and the admin API's Go code
 	@hack/generate.sh
 
-scale: ## the operator with 736 simulated nodes and a real control plane
+scale: ## the operator with 782 simulated nodes, 736 members and a real control plane
 	@hack/scale.sh
 
 faults: ## real processes that are killed, stopped, cut off; one: hack/faults.sh -run NAME
@@ -59,6 +65,12 @@ fuzz: ## every fuzz target for a minute
 
 dist: ## what a release has beside its images: install.yaml, chart, bills of materials
 	@hack/dist.sh
+
+boxhost-image: ## build the image of box hosts, and print its name
+	@hack/boxhost-image.sh
+
+blade-image: ## build what servers boot from the network, and print its folder
+	@hack/blade-image.sh
 
 images: ## build the images rcbox/store and rcbox/operator
 	@hack/build-images.sh

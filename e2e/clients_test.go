@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	clientsNamespace = "e2e-clients"
-	// histories is a folder of each node. What clients have written down there outlives their pods, and is read without an API server.
+	// histories is a folder of each node, with one for each test. What clients have written down there outlives
+	// their pods, and is read without an API server.
 	histories = "/var/lib/rcbox-histories"
 	// sharedKeys are few, so that clients meet, and enough for each of four masters to have some.
 	sharedKeys = 16
@@ -25,7 +25,7 @@ const (
 // Nine clients that do some 20 operations per second each: below 100 KB per second in all, on disks.
 const clientsManifest = `apiVersion: apps/v1
 kind: Deployment
-metadata: {name: clients, namespace: e2e-clients}
+metadata: {name: clients, namespace: %s}
 spec:
   replicas: 3
   selector: {matchLabels: {app: clients}}
@@ -40,7 +40,7 @@ spec:
       - name: recorder
         image: %s
         imagePullPolicy: IfNotPresent
-        args: [-C, "tcp:host=box.e2e.svc,port=11100", --to, /histories, --any-client, --clients, "3", --keys, "%d",
+        args: [-C, "%s", --to, /histories, --any-client, --clients, "3", --keys, "%d",
           --think-micros, "100000"]
         # They go on until it ends.
         stdin: true
@@ -53,8 +53,10 @@ spec:
 // clients is a Deployment whose pods read, write, increment and remove a few keys, and write down what they see. They and their nodes
 // may end at any time.
 type clients struct {
-	nodes []string
-	files map[historyName]*historyFile
+	// namespace is theirs, folder what they write down in.
+	namespace, folder string
+	nodes             []string
+	files             map[historyName]*historyFile
 }
 
 type historyName struct{ node, name string }
@@ -69,15 +71,17 @@ type historyFile struct {
 // startClients starts them for as long as the whole test takes, and waits until each key is used.
 func startClients(t, whole *testing.T) *clients {
 	t.Helper()
-	c := &clients{files: map[historyName]*historyFile{}}
+	mine := namespaceOf(t)
+	c := &clients{namespace: mine + "-clients", folder: histories + "/" + mine, files: map[historyName]*historyFile{}}
 	for _, node := range list[podObject](t, "nodes", "") {
 		c.nodes = append(c.nodes, node.Metadata.Name)
-		docker(t, "exec", node.Metadata.Name, "sh", "-c", "rm -rf "+histories+" && mkdir -m 777 "+histories)
+		docker(t, "exec", node.Metadata.Name, "sh", "-c", "rm -rf "+c.folder+" && mkdir -p "+histories+" && mkdir -m 777 "+c.folder)
 	}
-	kubectl(t, "create", "namespace", clientsNamespace)
-	whole.Cleanup(func() { kubectl(whole, "delete", "namespace", clientsNamespace, "--wait", "--timeout=120s") })
-	must(t, settings.kubectl, fmt.Sprintf(clientsManifest, settings.recorderImage, sharedKeys, histories), "create", "-f", "-")
-	kubectl(t, "rollout", "status", "-n", clientsNamespace, "deployment/clients", "--timeout=120s")
+	kubectl(t, "create", "namespace", c.namespace)
+	whole.Cleanup(func() { kubectl(whole, "delete", "namespace", c.namespace, "--wait", "--timeout=120s") })
+	manifest := fmt.Sprintf(clientsManifest, c.namespace, settings.recorderImage, locator(t), sharedKeys, c.folder)
+	must(t, settings.kubectl, manifest, "create", "-f", "-")
+	kubectl(t, "rollout", "status", "-n", c.namespace, "deployment/clients", "--timeout=120s")
 	c.goOn(t, "clients read and write", 5)
 	return c
 }
@@ -138,7 +142,7 @@ func (c *clients) read() error {
 	var problems []error
 	for _, node := range c.nodes {
 		var script strings.Builder
-		fmt.Fprintf(&script, "cd %s || exit; for file in *.jsonl; do [ -e $file ] || continue; from=1; case $file in ", histories)
+		fmt.Fprintf(&script, "cd %s || exit; for file in *.jsonl; do [ -e $file ] || continue; from=1; case $file in ", c.folder)
 		for name, file := range c.files {
 			if name.node == node {
 				fmt.Fprintf(&script, "%s) from=%d ;; ", name.name, file.read+1)
@@ -181,9 +185,9 @@ func (c *clients) take(node, printed string) error {
 // end kills the clients, has everything read back once more, and holds all that was seen against the model.
 func (c *clients) end(t *testing.T) {
 	t.Helper()
-	kubectl(t, "scale", "-n", clientsNamespace, "deployment/clients", "--replicas=0")
+	kubectl(t, "scale", "-n", c.namespace, "deployment/clients", "--replicas=0")
 	eventually(t, "the clients have ended", changeDeadline, func() error {
-		if pods := list[podObject](t, "pods", clientsNamespace); len(pods) > 0 {
+		if pods := list[podObject](t, "pods", c.namespace); len(pods) > 0 {
 			return fmt.Errorf("%d pods", len(pods))
 		}
 		return nil
@@ -207,8 +211,8 @@ func (c *clients) readBack(t *testing.T) []history.Operation {
 	t.Helper()
 	const pod = "read-back"
 	// Standard input is empty: it reads everything once, and ends.
-	create(t, podManifest(pod, settings.recorderImage, []string{
-		"recorder", "-C", "tcp:host=box." + namespace + ".svc,port=11100",
+	create(t, podManifest(t, pod, settings.recorderImage, []string{
+		"recorder", "-C", locator(t),
 		"--clients", "1", "--keys", strconv.Itoa(sharedKeys), "--only-reads",
 	}, false))
 	got := finishClientPod(t, pod, changeDeadline)

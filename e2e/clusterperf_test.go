@@ -41,20 +41,20 @@ func clusterPerfKeepsFigures(t *testing.T) {
 	}
 	for document, part := range map[string]string{"table.txt": "readThroughput.2", "results.json": `"cdf"`, "plot.svg": "<svg"} {
 		path := "jsonpath={.data." + strings.ReplaceAll(document, ".", `\.`) + "}"
-		if text := kubectl(t, "get", "configmap", "perf-2-results", "-n", namespace, "-o", path); !strings.Contains(text, part) {
+		if text := kubectl(t, "get", "configmap", "perf-2-results", "-n", namespaceOf(t), "-o", path); !strings.Contains(text, part) {
 			t.Errorf("%s has no %s: %.300s", document, part, text)
 		}
 	}
-	columns := kubectl(t, "get", "rcperf", "-n", namespace)
+	columns := kubectl(t, "get", "rcperf", "-n", namespaceOf(t))
 	if !strings.Contains(columns, "Completed") || !strings.Contains(columns, " us ") {
 		t.Errorf("kubectl get rcperf shows\n%s", columns)
 	}
 
 	applyRun(t, "perf-3", "{storeRef: {name: box}, tests: [readNotFound], options: {seconds: 600}}")
 	waitForRun(t, "perf-3", v1alpha1.ReasonRunning)
-	kubectl(t, "delete", "rcperf", "--all", "-n", namespace, "--timeout=60s")
+	kubectl(t, "delete", "rcperf", "--all", "-n", namespaceOf(t), "--timeout=60s")
 	eventually(t, "nothing of the runs is left", changeDeadline, func() error {
-		left := kubectl(t, "get", "pods,configmaps", "-n", namespace, "-l", v1alpha1.LabelClusterPerf, "-o", "name")
+		left := kubectl(t, "get", "pods,configmaps", "-n", namespaceOf(t), "-l", v1alpha1.LabelClusterPerf, "-o", "name")
 		if left != "" {
 			return fmt.Errorf("left: %s", strings.Fields(left))
 		}
@@ -83,7 +83,7 @@ func waitForRun(t *testing.T, name, reason string) v1alpha1.ClusterPerf {
 	t.Helper()
 	var run v1alpha1.ClusterPerf
 	eventually(t, name+" is "+reason, changeDeadline, func() error {
-		run, _ = get[v1alpha1.ClusterPerf](t, "clusterperf", namespace, name)
+		run, _ = get[v1alpha1.ClusterPerf](t, "clusterperf", namespaceOf(t), name)
 		if failed := meta.FindStatusCondition(run.Status.Conditions, v1alpha1.ConditionFailed); failed != nil && failed.Status == "True" {
 			t.Fatalf("%s failed: %s: %s", name, failed.Reason, failed.Message)
 		}

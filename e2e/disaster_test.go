@@ -47,7 +47,7 @@ func TestDisasters(t *testing.T) {
 	namespacesAreThere(t)
 	d := &disasters{folder: t.TempDir(), followed: map[string]bool{}}
 	inOrder(t, []step{
-		{"HelmInstalls", helmInstalls},
+		{"OperatorRuns", operatorRuns},
 		{"StoreHoldsSomething", d.storeHoldsSomething},
 		{"RootIsDeleted", d.rootIsDeleted},
 		{"NamespaceIsGone", d.namespaceIsGone},
@@ -58,7 +58,7 @@ func TestDisasters(t *testing.T) {
 		{"ChunkIsMissing", d.chunkIsMissing},
 		{"StartingEmpty", d.startingEmpty},
 		{"AllCommandsOfThePageWereRun", d.allWereRun},
-		{"UninstallLeavesNothing", uninstallLeavesNothing},
+		{"NothingOfTheStoreIsLeft", nothingOfTheStoreIsLeft},
 	})
 }
 
@@ -108,7 +108,7 @@ func (d *disasters) shell(t *testing.T, script string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kubectl(t, "--kubeconfig", config, "config", "set-context", "--current", "--namespace", namespace)
+		kubectl(t, "--kubeconfig", config, "config", "set-context", "--current", "--namespace", namespaceOf(t))
 	}
 	command := exec.Command("bash", "-euxo", "pipefail", "-c", script)
 	command.Dir = d.folder
@@ -129,7 +129,7 @@ func (d *disasters) storeHoldsSomething(t *testing.T) {
 	}
 	client.mustAsk(t, 1, "create-table kept --span 2")
 	d.write(t, client)
-	if chunks := kubectl(t, "get", "configmaps", "-n", namespace, "-l", v1alpha1.LabelState+"=chunk", "-o", "name"); chunks == "" {
+	if chunks := kubectl(t, "get", "configmaps", "-n", namespaceOf(t), "-l", v1alpha1.LabelState+"=chunk", "-o", "name"); chunks == "" {
 		t.Error("the state has no chunk, so none can be lost")
 	}
 }
@@ -208,10 +208,10 @@ func isRefused(t *testing.T, why string) {
 // rootIsDeleted: only marked, so that tables can be made until the coordinators end for the commands, and nothing is taken back.
 func (d *disasters) rootIsDeleted(t *testing.T) {
 	before := readStore(t).Status.ClusterID
-	kubectl(t, "delete", "configmap", "-n", namespace, storeName+"-state-root", "--wait=false")
+	kubectl(t, "delete", "configmap", "-n", namespaceOf(t), storeName+"-state-root", "--wait=false")
 	inLeader(t, "create-table", "marked")
 	d.follow(t, "The root was deleted")
-	root, _ := get[podObject](t, "configmap", namespace, storeName+"-state-root")
+	root, _ := get[podObject](t, "configmap", namespaceOf(t), storeName+"-state-root")
 	if root.Metadata.UID == "" || root.Metadata.DeletionTimestamp != "" {
 		t.Errorf("the root is %+v", root.Metadata)
 	}
@@ -265,7 +265,7 @@ func (d *disasters) stateIsGone(t *testing.T) {
 func (d *disasters) takeFinalizerOff(t *testing.T) {
 	t.Helper()
 	eventually(t, "the root is being deleted", changeDeadline, func() error {
-		root, found := get[podObject](t, "configmap", namespace, storeName+"-state-root")
+		root, found := get[podObject](t, "configmap", namespaceOf(t), storeName+"-state-root")
 		if found && root.Metadata.DeletionTimestamp == "" {
 			return errors.New("it is not")
 		}
@@ -307,10 +307,9 @@ func (d *disasters) namespaceIsGone(t *testing.T) {
 		}
 		return err
 	})
-	kubectl(t, "delete", "namespace", namespace, "--wait=false")
-	// The state outlives a namespace that is deleted by mistake, as its finalizer says; here, somebody takes that off.
-	d.takeFinalizerOff(t)
-	kubectl(t, "wait", "--for=delete", "namespace/"+namespace, "--timeout=150s")
+	kubectl(t, "delete", "namespace", namespaceOf(t), "--wait=false")
+	// Nobody takes a finalizer off: the operator does, once the Store's pods have ended.
+	kubectl(t, "wait", "--for=delete", "namespace/"+namespaceOf(t), "--timeout=150s")
 	manifest := strings.Replace(disasterSpec, "coordinator: {", "coordinator: {rebuild: FromVolumes, ", 1)
 	if err := os.WriteFile(filepath.Join(d.folder, "store.yaml"), []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)

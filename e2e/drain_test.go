@@ -20,12 +20,11 @@ const leaving = "box-master-3"
 // scaledIn is what one step leaves for the next.
 type scaledIn struct{ clients *clients }
 
-// TestScaleIn: a master is drained while clients use it, removed, and its volume deleted; nothing is lost.
-func TestScaleIn(t *testing.T) {
+// storeScalesIn: a master is drained while clients use it, removed, and its volume deleted; nothing is lost.
+func storeScalesIn(t *testing.T) {
 	namespacesAreThere(t)
 	s := &scaledIn{}
 	inOrder(t, []step{
-		{"HelmInstalls", helmInstalls},
 		{"StoreWithAStandbyBecomesSafe", storeWithAStandbyBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { s.clients = startClients(step, t) }},
 		{"MasterIsDrainedAndRemoved", s.masterIsDrainedAndRemoved},
@@ -35,12 +34,12 @@ func TestScaleIn(t *testing.T) {
 		{"SettingsChangeWhileTheStoreRuns", s.settingsChange},
 		{"ChangedSpecRollsOverAllMasters", s.changedSpecRolls},
 		{"ClientsSawNothingWrong", func(t *testing.T) { s.clients.end(t) }},
-		{"UninstallLeavesNothing", uninstallLeavesNothing},
+		{"NothingOfTheStoreIsLeft", nothingOfTheStoreIsLeft},
 	})
 }
 
 func (s *scaledIn) masterIsDrainedAndRemoved(t *testing.T) {
-	kubectl(t, "scale", "store/box", "-n", namespace, "--replicas=3")
+	kubectl(t, "scale", "store/box", "-n", namespaceOf(t), "--replicas=3")
 	store := waitForStore(t, leaving+" is gone", startDeadline, func(store v1alpha1.Store) error {
 		if _, there := storePods(t, storeName)[leaving]; there || len(store.Status.Masters.Members) != 3 {
 			return fmt.Errorf("members %+v", store.Status.Masters.Members)
@@ -52,7 +51,7 @@ func (s *scaledIn) masterIsDrainedAndRemoved(t *testing.T) {
 	if store.Status.LossCount != 0 || len(store.Status.Recoveries) > 0 {
 		t.Errorf("losses %+v, recoveries %+v", store.Status.Losses, store.Status.Recoveries)
 	}
-	events := kubectl(t, "get", "events", "-n", namespace, "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
+	events := kubectl(t, "get", "events", "-n", namespaceOf(t), "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
 	for _, want := range []string{"MemberDraining drain " + leaving, "MemberRetired retire " + leaving} {
 		if !strings.Contains(events, want) {
 			t.Errorf("no event %q among\n%s", want, events)
@@ -62,7 +61,7 @@ func (s *scaledIn) masterIsDrainedAndRemoved(t *testing.T) {
 }
 
 func (s *scaledIn) volumeIsNotNeeded(t *testing.T) {
-	kubectl(t, "delete", "persistentvolumeclaim", leaving+"-copies", "-n", namespace, "--timeout=120s")
+	kubectl(t, "delete", "persistentvolumeclaim", leaving+"-copies", "-n", namespaceOf(t), "--timeout=120s")
 	crash(t, storePods(t, storeName)["box-master-0"])
 	s.clients.goOn(t, "clients go on although a master has died", 5)
 	waitForStore(t, "all is recovered from the copies that are left", startDeadline, func(store v1alpha1.Store) error {
@@ -74,14 +73,14 @@ func (s *scaledIn) volumeIsNotNeeded(t *testing.T) {
 }
 
 func (s *scaledIn) scaleInBeyondTheCopiesIsRefused(t *testing.T) {
-	got, err := run(settings.kubectl, "", "scale", "store/box", "-n", namespace, "--replicas=2")
+	got, err := run(settings.kubectl, "", "scale", "store/box", "-n", namespaceOf(t), "--replicas=2")
 	if err == nil && got.exitCode == 0 {
 		t.Errorf("a Store with two copies has two masters: %s", got.stdout)
 	}
 }
 
 func (s *scaledIn) scaledOutAgain(t *testing.T) {
-	kubectl(t, "scale", "store/box", "-n", namespace, "--replicas=4")
+	kubectl(t, "scale", "store/box", "-n", namespaceOf(t), "--replicas=4")
 	waitForStore(t, leaving+" is there again", startDeadline, func(store v1alpha1.Store) error {
 		if up := store.Status.Masters.Ready; up != 4 {
 			return fmt.Errorf("%d masters are up", up)
@@ -96,7 +95,7 @@ func (s *scaledIn) settingsChange(t *testing.T) {
 	before := fingerprints(storePods(t, storeName))
 	for _, factor := range []int32{1, 2} {
 		started := time.Now()
-		kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p",
+		kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p",
 			fmt.Sprintf(`{"spec":{"replication":{"factor":%d},"masters":{"pollMicros":0},"logLevel":"Debug"}}`, factor))
 		waitForStore(t, "everything has another number of copies", startDeadline, func(store v1alpha1.Store) error {
 			if store.Status.Replication.Factor != factor {
@@ -128,7 +127,7 @@ func (s *scaledIn) settingsChange(t *testing.T) {
 // changedSpecRolls: each master restarts, one after the other, and clients see no more of it than a moment.
 func (s *scaledIn) changedSpecRolls(t *testing.T) {
 	before, since, started := storePods(t, storeName), now(t), time.Now()
-	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p",
+	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p",
 		`{"spec":{"masters":{"resources":{"requests":{"cpu":"90m"}}}}}`)
 	waitForStore(t, "all masters are made from the new spec", startDeadline, func(store v1alpha1.Store) error {
 		now := storePods(t, storeName)
@@ -149,7 +148,7 @@ func (s *scaledIn) changedSpecRolls(t *testing.T) {
 	if losses := readStore(t).Status.LossCount; losses != 0 {
 		t.Errorf("%d losses", losses)
 	}
-	events := kubectl(t, "get", "events", "-n", namespace, "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
+	events := kubectl(t, "get", "events", "-n", namespaceOf(t), "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
 	for _, want := range []string{"MemberRestarted restart box-master-", "resources.requests: cpu=100m -> cpu=90m"} {
 		if !strings.Contains(events, want) {
 			t.Errorf("no event %q among\n%s", want, events)

@@ -14,26 +14,25 @@ import (
 // drills is what one step leaves for the next.
 type drills struct{ clients *clients }
 
-// TestDrill: a master's process is ended by order while clients use it, what the recovery took is on record, and a Store that must not be
-// drilled is not.
-func TestDrill(t *testing.T) {
+// storeIsDrilled: a master's process is ended by order while clients use it, what the recovery took is on record, and a Store that must
+// not be drilled is not.
+func storeIsDrilled(t *testing.T) {
 	namespacesAreThere(t)
 	d := &drills{}
 	inOrder(t, []step{
-		{"HelmInstalls", helmInstalls},
 		{"StoreWithAStandbyBecomesSafe", storeWithAStandbyBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { d.clients = startClients(step, t) }},
 		{"PausedStoreIsNotDrilled", d.pausedStoreIsNotDrilled},
 		{"OrderedDrillIsMeasured", d.orderedDrillIsMeasured},
 		{"ScheduledDrillIsMeasured", d.scheduledDrillIsMeasured},
 		{"ClientsSawNothingWrong", func(t *testing.T) { d.clients.end(t) }},
-		{"UninstallLeavesNothing", uninstallLeavesNothing},
+		{"NothingOfTheStoreIsLeft", nothingOfTheStoreIsLeft},
 	})
 }
 
 func orderDrill(t *testing.T, order string) {
 	t.Helper()
-	kubectl(t, "annotate", "--overwrite", "store", storeName, "-n", namespace, v1alpha1.AnnotationDrill+"="+order)
+	kubectl(t, "annotate", "--overwrite", "store", storeName, "-n", namespaceOf(t), v1alpha1.AnnotationDrill+"="+order)
 }
 
 // holdsSomething is a master whose end would be noticed.
@@ -71,7 +70,7 @@ func waitForDrill(t *testing.T, what string, isIt func(v1alpha1.Drill) bool) v1a
 func (d *drills) pausedStoreIsNotDrilled(t *testing.T) {
 	drilled := holdsSomething(t)
 	before := storePods(t, storeName)[drilled].Metadata.UID
-	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p", `{"spec":{"paused":true}}`)
+	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p", `{"spec":{"paused":true}}`)
 	orderDrill(t, "paused")
 	drill := waitForDrill(t, "the drill is refused", func(drill v1alpha1.Drill) bool { return drill.Order == "paused" })
 	if drill.State != v1alpha1.DrillRefused || drill.Message != "spec.paused is set" {
@@ -80,7 +79,7 @@ func (d *drills) pausedStoreIsNotDrilled(t *testing.T) {
 	if now := storePods(t, storeName)[drilled].Metadata.UID; now != before {
 		t.Errorf("%s was ended", drilled)
 	}
-	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p", `{"spec":{"paused":false}}`)
+	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p", `{"spec":{"paused":false}}`)
 }
 
 func (d *drills) orderedDrillIsMeasured(t *testing.T) {
@@ -103,10 +102,10 @@ func (d *drills) orderedDrillIsMeasured(t *testing.T) {
 
 func (d *drills) scheduledDrillIsMeasured(t *testing.T) {
 	waitUntilSafeWithStandby(t)
-	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p",
+	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p",
 		`{"spec":{"recovery":{"drill":{"schedule":"* * * * *"}}}}`)
 	drill := waitForDrill(t, "a drill was due and has ended", func(drill v1alpha1.Drill) bool { return drill.Order == "" })
-	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p", `{"spec":{"recovery":{"drill":null}}}`)
+	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p", `{"spec":{"recovery":{"drill":null}}}`)
 	isRecovered(t, drill)
 	waitForStore(t, "no drill is left", startDeadline, func(store v1alpha1.Store) error {
 		for _, drill := range store.Status.Drills {

@@ -38,7 +38,7 @@ func TestCoordinatorFailover(t *testing.T) {
 	namespacesAreThere(t)
 	f := &failover{}
 	inOrder(t, []step{
-		{"HelmInstalls", helmInstalls},
+		{"OperatorRuns", operatorRuns},
 		{"StoreWithAStandbyBecomesSafe", storeWithAStandbyBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { f.clients = startClients(step, t) }},
 		{"DeletedLeaderIsFollowed", func(t *testing.T) { f.leaderIsFollowed(t, "deleted", deletePod) }},
@@ -52,7 +52,7 @@ func TestCoordinatorFailover(t *testing.T) {
 		{"OperatorIsNotNeeded", f.operatorIsNotNeeded},
 		{"OperatorIsBack", f.operatorIsBack},
 		{"ClientsSawNothingWrong", func(t *testing.T) { f.clients.end(t) }},
-		{"UninstallLeavesNothing", uninstallLeavesNothing},
+		{"NothingOfTheStoreIsLeft", nothingOfTheStoreIsLeft},
 	})
 }
 
@@ -72,10 +72,10 @@ func storeWithAStandbyBecomesSafe(t *testing.T) {
 	if coordinator.Node == coordinator.Standbys[0].Node {
 		t.Errorf("leader and standby are on node %s though there are four", coordinator.Node)
 	}
-	eventually(t, "all pods but the standby's are ready", changeDeadline, func() error {
+	eventually(t, "all pods are ready, the standby's, too", changeDeadline, func() error {
 		var wrong []string
 		for _, pod := range storePods(t, storeName) {
-			if isReady := pod.Status.ContainerStatuses[0].Ready; isReady != (pod.Metadata.Name != coordinator.Standbys[0].Pod) {
+			if isReady := pod.Status.ContainerStatuses[0].Ready; !isReady {
 				wrong = append(wrong, fmt.Sprintf("%s is ready: %v", pod.Metadata.Name, isReady))
 			}
 		}
@@ -84,7 +84,7 @@ func storeWithAStandbyBecomesSafe(t *testing.T) {
 		}
 		return nil
 	})
-	root := kubectl(t, "get", "configmap", storeName+"-state-root", "-n", namespace, "-o", "jsonpath={.metadata.finalizers}")
+	root := kubectl(t, "get", "configmap", storeName+"-state-root", "-n", namespaceOf(t), "-o", "jsonpath={.metadata.finalizers}")
 	if !strings.Contains(root, v1alpha1.FinalizerState) {
 		t.Errorf("finalizers of the root are %s", root)
 	}
@@ -98,7 +98,7 @@ func leader(t *testing.T) (podObject, error) {
 			Addresses []string `json:"addresses"`
 		} `json:"endpoints"`
 	}
-	found, _ := get[slice](t, "endpointslice", namespace, storeName+"-leader")
+	found, _ := get[slice](t, "endpointslice", namespaceOf(t), storeName+"-leader")
 	for _, endpoint := range found.Endpoints {
 		for member, pod := range storePods(t, storeName) {
 			if strings.HasPrefix(member, "box-coordinator") && slices.Contains(endpoint.Addresses, pod.Status.PodIP) {
@@ -125,7 +125,7 @@ func leads(t *testing.T, notThis string) podObject {
 
 func deletePod(t *testing.T, pod podObject) {
 	t.Helper()
-	kubectl(t, "delete", "pod", "-n", namespace, pod.Metadata.Name, "--wait=false")
+	kubectl(t, "delete", "pod", "-n", namespaceOf(t), pod.Metadata.Name, "--wait=false")
 }
 
 // killPod ends it without a word, and its pod with it: the next process in the pod would lead again. It is halted first, as whoever is
@@ -133,7 +133,7 @@ func deletePod(t *testing.T, pod podObject) {
 func killPod(t *testing.T, pod podObject) {
 	t.Helper()
 	docker(t, "exec", pod.Spec.NodeName, "kill", "-STOP", processOf(t, pod))
-	kubectl(t, "delete", "pod", "-n", namespace, pod.Metadata.Name, "--grace-period=0", "--force")
+	kubectl(t, "delete", "pod", "-n", namespaceOf(t), pod.Metadata.Name, "--grace-period=0", "--force")
 }
 
 // mastersPrints tell whether a master's process was restarted.
@@ -186,7 +186,7 @@ func aStandbyRuns(store v1alpha1.Store) error {
 
 func (f *failover) outdatedCoordinatorsAreReplaced(t *testing.T) {
 	before, masters := storePods(t, storeName), mastersPrints(t)
-	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p",
+	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p",
 		`{"spec":{"coordinator":{"resources":{"requests":{"cpu":"50m","memory":"256Mi"},"limits":{"memory":"256Mi"}}}}}`)
 	waitForStore(t, "both are others", startDeadline, func(store v1alpha1.Store) error {
 		now := storePods(t, storeName)
@@ -246,7 +246,7 @@ func (f *failover) nodeOfTheLeaderIsAway(t *testing.T, fault nodeFault) {
 	giveBack()
 	eventually(t, "all members are back, and everything has its copies", startDeadline, coordinatorSaysSafe(t))
 	eventually(t, "the old leader stands by", changeDeadline, func() error {
-		pod, _ := get[podObject](t, "pod", namespace, old.Metadata.Name)
+		pod, _ := get[podObject](t, "pod", namespaceOf(t), old.Metadata.Name)
 		for _, container := range pod.Status.ContainerStatuses {
 			if container.State.Running != nil && container.RestartCount > old.Status.ContainerStatuses[0].RestartCount {
 				return nil

@@ -55,6 +55,25 @@ func must(t *testing.T, name string, stdin string, args ...string) string {
 	return got.stdout
 }
 
+// sideBySide is the test whose parts run at the same time, each with a Store of its own.
+const sideBySide = "TestSideBySide"
+
+// namespaceOf is where a test has its Store: each has a namespace of its own.
+func namespaceOf(t *testing.T) string {
+	t.Helper()
+	names := strings.Split(t.Name(), "/")
+	if names[0] == sideBySide && len(names) > 1 {
+		names = names[1:]
+	}
+	return "e2e-" + strings.ToLower(strings.TrimPrefix(names[0], "Test"))
+}
+
+// locator is where clients in pods find the coordinator of a test's Store.
+func locator(t *testing.T) string {
+	t.Helper()
+	return "tcp:host=" + storeName + "." + namespaceOf(t) + ".svc,port=11100"
+}
+
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	return must(t, settings.kubectl, "", args...)
@@ -62,7 +81,7 @@ func kubectl(t *testing.T, args ...string) string {
 
 func apply(t *testing.T, manifest string) {
 	t.Helper()
-	must(t, settings.kubectl, manifest, "apply", "-n", namespace, "-f", "-")
+	must(t, settings.kubectl, manifest, "apply", "-n", namespaceOf(t), "-f", "-")
 }
 
 func helm(t *testing.T, args ...string) string {
@@ -125,7 +144,7 @@ func clientPod(t *testing.T, name string, deadline time.Duration, command ...str
 
 func startClientPod(t *testing.T, name string, command ...string) {
 	t.Helper()
-	create(t, podManifest(name, settings.storeImage, command, false))
+	create(t, podManifest(t, name, settings.storeImage, command, false))
 }
 
 // create makes an object.
@@ -139,11 +158,12 @@ func create(t *testing.T, object map[string]any) {
 }
 
 // podManifest is a pod that runs one command to its end; with stdin, it waits for what is attached to it.
-func podManifest(name, image string, command []string, stdin bool) map[string]any {
+func podManifest(t *testing.T, name, image string, command []string, stdin bool) map[string]any {
+	t.Helper()
 	return map[string]any{
 		"apiVersion": "v1",
 		"kind":       "Pod",
-		"metadata":   map[string]any{"name": name, "namespace": namespace, "labels": map[string]string{"e2e": "client"}},
+		"metadata":   map[string]any{"name": name, "namespace": namespaceOf(t), "labels": map[string]string{"e2e": "client"}},
 		"spec": map[string]any{
 			"restartPolicy":                 "Never",
 			"automountServiceAccountToken":  false,
@@ -173,7 +193,7 @@ func finishClientPod(t *testing.T, name string, deadline time.Duration) result {
 	t.Helper()
 	var done podObject
 	eventually(t, "pod "+name+" ends", deadline, func() error {
-		pod, found := get[podObject](t, "pod", namespace, name)
+		pod, found := get[podObject](t, "pod", namespaceOf(t), name)
 		if !found {
 			return errors.New("gone")
 		}
@@ -183,14 +203,14 @@ func finishClientPod(t *testing.T, name string, deadline time.Duration) result {
 		done = pod
 		return nil
 	})
-	out := kubectl(t, "logs", "-n", namespace, name)
+	out := kubectl(t, "logs", "-n", namespaceOf(t), name)
 	code := -1
 	for _, container := range done.Status.ContainerStatuses {
 		if container.State.Terminated != nil {
 			code = container.State.Terminated.ExitCode
 		}
 	}
-	kubectl(t, "delete", "pod", "-n", namespace, name, "--wait=false")
+	kubectl(t, "delete", "pod", "-n", namespaceOf(t), name, "--wait=false")
 	return result{stdout: out, exitCode: code}
 }
 
@@ -231,7 +251,7 @@ type podObject struct {
 func storePods(t *testing.T, store string) map[string]podObject {
 	t.Helper()
 	pods := map[string]podObject{}
-	for _, pod := range list[podObject](t, "pods", namespace) {
+	for _, pod := range list[podObject](t, "pods", namespaceOf(t)) {
 		owned := false
 		for _, owner := range pod.Metadata.OwnerReferences {
 			owned = owned || owner.Kind == "Store" && owner.Name == store
@@ -274,13 +294,16 @@ func inOrder(t *testing.T, steps []step) {
 	}
 }
 
-// diagnose prints what one looks at first when something went wrong.
+// diagnose prints what one looks at when something went wrong: first last, for where only the end of a log is kept.
 func diagnose(t *testing.T) {
 	for _, args := range [][]string{
-		{"get", "stores,clusterperfs,pods", "-A", "-o", "wide"},
-		{"describe", "stores", "-n", namespace},
-		{"get", "events", "-n", namespace, "--sort-by=.lastTimestamp"},
+		{"logs", "-n", operatorNamespace, "deployment/rcbox-operator", "--tail=60", "--previous"},
 		{"logs", "-n", operatorNamespace, "deployment/rcbox-operator", "--tail=60"},
+		{"describe", "pods", "-n", operatorNamespace},
+		{"describe", "stores", "-n", namespaceOf(t)},
+		{"get", "events", "-n", namespaceOf(t), "--sort-by=.lastTimestamp"},
+		{"get", "stores,clusterperfs,pods", "-A", "-o", "wide"},
+		{"get", "stores", "-n", namespaceOf(t), "-o", `jsonpath={range .items[*].status.conditions[?(@.status!="True")]}{@}{"\n"}{end}`},
 	} {
 		got, err := run(settings.kubectl, "", args...)
 		t.Logf("--- kubectl %s (%v)\n%s%s", strings.Join(args, " "), err, got.stdout, got.stderr)
@@ -294,17 +317,20 @@ func setting(name, fallback string) string {
 	return fallback
 }
 
-// namespacesAreThere, without clients that the test before has left, and restricted, so that a pod of the operator or of a store that
-// asks for more is refused.
+// namespacesAreThere, and restricted: a pod of the operator or of a store that asks for more is refused. The test's own goes with it.
 func namespacesAreThere(t *testing.T) {
 	t.Helper()
-	for _, in := range []string{namespace, operatorNamespace} {
+	for _, in := range []string{namespaceOf(t), operatorNamespace} {
 		if _, found := get[podObject](t, "namespace", "default", in); !found {
 			kubectl(t, "create", "namespace", in)
 		}
 		setPodSecurity(t, in, "restricted")
 	}
-	kubectl(t, "delete", "pods", "-n", namespace, "-l", "e2e=client", "--wait")
+	t.Cleanup(func() {
+		if !t.Failed() {
+			kubectl(t, "delete", "namespace", namespaceOf(t), "--ignore-not-found", "--wait=false")
+		}
+	})
 }
 
 // setPodSecurity says what a namespace lets pods do.

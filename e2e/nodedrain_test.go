@@ -50,7 +50,7 @@ func TestNodeDrained(t *testing.T) {
 		}
 	})
 	inOrder(t, []step{
-		{"HelmInstalls", helmInstalls},
+		{"OperatorRuns", operatorRuns},
 		{"StoreBecomesSafe", n.storeBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { n.clients = startClients(step, t) }},
 		{"TwoNodesAreDrained", n.twoNodesAreDrained},
@@ -59,7 +59,7 @@ func TestNodeDrained(t *testing.T) {
 		{"IsolatedNodeIsLeft", n.isolatedNodeIsLeft},
 		{"NodeOfFailuresIsLeft", n.nodeOfFailuresIsLeft},
 		{"ClientsSawNothingWrong", func(t *testing.T) { n.clients.end(t) }},
-		{"UninstallLeavesNothing", uninstallLeavesNothing},
+		{"NothingOfTheStoreIsLeft", nothingOfTheStoreIsLeft},
 	})
 }
 
@@ -160,7 +160,7 @@ func (n *nodeDrain) uncordonedNodeTakesIt(t *testing.T) {
 		}
 		return nil
 	})
-	events := kubectl(t, "get", "events", "-n", namespace, "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
+	events := kubectl(t, "get", "events", "-n", namespaceOf(t), "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
 	for node, member := range n.members {
 		for _, want := range []string{
 			"MemberDraining drain " + member + ": node " + node + " is drained", "MemberMoved move " + member + " away from node " + node,
@@ -205,13 +205,13 @@ func (n *nodeDrain) isolatedNodeIsLeft(t *testing.T) {
 	}
 	leaving, node := masterOnWorker(t)
 	started := time.Now()
-	kubectl(t, "annotate", "store", storeName, "-n", namespace, v1alpha1.AnnotationIsolated+"="+node)
+	kubectl(t, "annotate", "store", storeName, "-n", namespaceOf(t), v1alpha1.AnnotationIsolated+"="+node)
 	store := waitUntilElsewhere(t, leaving, node)
 	t.Logf("a master left an isolated node in %.1f s", time.Since(started).Seconds())
 	if store.Status.LossCount != 0 || len(store.Status.Recoveries) > 0 {
 		t.Errorf("losses %+v, recoveries %+v", store.Status.Losses, store.Status.Recoveries)
 	}
-	kubectl(t, "annotate", "store", storeName, "-n", namespace, v1alpha1.AnnotationIsolated+"-")
+	kubectl(t, "annotate", "store", storeName, "-n", namespaceOf(t), v1alpha1.AnnotationIsolated+"-")
 	n.clients.goOn(t, "clients go on", 10)
 }
 
@@ -220,7 +220,7 @@ func (n *nodeDrain) isolatedNodeIsLeft(t *testing.T) {
 func (n *nodeDrain) nodeOfFailuresIsLeft(t *testing.T) {
 	const crashes = 3
 	member, node := masterOnWorker(t)
-	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p",
+	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p",
 		fmt.Sprintf(`{"spec":{"recovery":{"isolation":{"crashes":%d}}}}`, crashes))
 	before := len(readStore(t).Status.Isolations)
 	for count := range int32(crashes) {

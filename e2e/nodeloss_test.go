@@ -53,7 +53,7 @@ func TestNodeLoss(t *testing.T) {
 		}
 	})
 	inOrder(t, []step{
-		{"HelmInstalls", helmInstalls},
+		{"OperatorRuns", operatorRuns},
 		{"StoreBecomesSafe", n.storeBecomesSafe},
 		{"ClientsRun", func(step *testing.T) { n.clients = startClients(step, t) }},
 		{"NodeIsLost", n.nodeIsLost},
@@ -61,7 +61,7 @@ func TestNodeLoss(t *testing.T) {
 		{"MemberMovesToTheSpareNode", n.memberMoves},
 		{"NodeComesBackAsASpare", n.nodeComesBack},
 		{"ClientsSawNothingWrong", func(t *testing.T) { n.clients.end(t) }},
-		{"UninstallLeavesNothing", uninstallLeavesNothing},
+		{"NothingOfTheStoreIsLeft", nothingOfTheStoreIsLeft},
 	})
 }
 
@@ -103,8 +103,8 @@ func (n *nodeLoss) dryRunSays(t *testing.T) {
 		return nil
 	})
 	t.Logf("node killed: on record after %.1f s", time.Since(n.since).Seconds())
-	store := waitForStore(t, "it would move now", startDeadline, func(store v1alpha1.Store) error {
-		if lost := n.lost(store); lost == nil || !strings.Contains(lost.WaitsFor, "it would move now, but recovery.dryRun is set") {
+	store := waitForStore(t, "its move is due", startDeadline, func(store v1alpha1.Store) error {
+		if lost := n.lost(store); lost == nil || !strings.Contains(lost.WaitsFor, "recovery.dryRun: false (the move is due") {
 			return fmt.Errorf("on record: %+v", lost)
 		}
 		return nil
@@ -119,7 +119,7 @@ func (n *nodeLoss) dryRunSays(t *testing.T) {
 
 func (n *nodeLoss) memberMoves(t *testing.T) {
 	beside := fingerprints(storePods(t, storeName))
-	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p", `{"spec":{"recovery":{"dryRun":false}}}`)
+	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p", `{"spec":{"recovery":{"dryRun":false}}}`)
 	started := time.Now()
 	eventually(t, "it has a pod on the spare node", startDeadline, func() error {
 		pod := storePods(t, storeName)[n.member]
@@ -136,7 +136,7 @@ func (n *nodeLoss) memberMoves(t *testing.T) {
 		return conditionIs(store, v1alpha1.ConditionDataSafe, metav1.ConditionTrue, v1alpha1.ReasonReplicated)
 	})
 	eventually(t, "the volume that was lost is given up", changeDeadline, func() error {
-		claim, found := get[podObject](t, "persistentvolumeclaim", namespace, n.former)
+		claim, found := get[podObject](t, "persistentvolumeclaim", namespaceOf(t), n.former)
 		if found && claim.Metadata.DeletionTimestamp == "" {
 			return errors.New("its claim is there")
 		}
@@ -154,7 +154,7 @@ func (n *nodeLoss) memberMoves(t *testing.T) {
 	if claims[n.next] == "" {
 		t.Errorf("claims are %v, before %v", claims, n.uids)
 	}
-	events := kubectl(t, "get", "events", "-n", namespace, "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
+	events := kubectl(t, "get", "events", "-n", namespaceOf(t), "-o", "jsonpath={range .items[*]}{.reason} {.note}{.message}{\"\\n\"}{end}")
 	for _, want := range []string{
 		"MemberMoved move " + n.member + " away from node " + n.node, "VolumeDropped delete volume claim " + n.former,
 	} {
@@ -174,7 +174,7 @@ func (n *nodeLoss) nodeComesBack(t *testing.T) {
 		if claims := claimUIDs(t); claims[n.former] != "" {
 			return fmt.Errorf("claims %v", claims)
 		}
-		for _, pod := range list[podObject](t, "pods", namespace) {
+		for _, pod := range list[podObject](t, "pods", namespaceOf(t)) {
 			if pod.Spec.NodeName == n.node && strings.HasPrefix(pod.Metadata.Name, n.member+"-") {
 				return errors.New(pod.Metadata.Name + " is there")
 			}

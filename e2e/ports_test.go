@@ -76,10 +76,10 @@ func TestPorts(t *testing.T) {
 		if b.node != "" && !b.isBack {
 			docker(t, killedNode.back, b.node)
 		}
-		setPodSecurity(t, namespace, "restricted")
+		setPodSecurity(t, namespaceOf(t), "restricted")
 	})
 	inOrder(t, []step{
-		{"HelmInstalls", helmInstalls},
+		{"OperatorRuns", operatorRuns},
 		{"RestrictedNamespaceRefusesThem", b.restrictedNamespaceRefuses},
 		{"PortsAreAttached", b.portsAreAttached},
 		{"PluginShowsThem", b.pluginShowsThem},
@@ -93,7 +93,7 @@ func TestPorts(t *testing.T) {
 		{"AndGetsAFreshAddress", b.memberGetsAFreshAddress},
 		{"NodeComesBack", b.nodeComesBack},
 		{"ClientsSawNothingWrong", func(t *testing.T) { b.clients.end(t) }},
-		{"UninstallLeavesNothing", uninstallLeavesNothing},
+		{"NothingOfTheStoreIsLeft", nothingOfTheStoreIsLeft},
 		{"AllPortsAreReturned", allPortsAreReturned},
 	})
 }
@@ -128,7 +128,7 @@ func portsAre(store v1alpha1.Store, status metav1.ConditionStatus, reason string
 }
 
 func (b *portsBox) portsAreAttached(t *testing.T) {
-	setPodSecurity(t, namespace, "privileged")
+	setPodSecurity(t, namespaceOf(t), "privileged")
 	waitUntilSafe(t, "the Store is safe")
 	store := waitForStore(t, "the ports are attached", startDeadline, func(store v1alpha1.Store) error {
 		return portsAre(store, metav1.ConditionTrue, v1alpha1.ReasonAttached)
@@ -143,7 +143,7 @@ func (b *portsBox) portsAreAttached(t *testing.T) {
 			t.Errorf("%s has %+v", member, address)
 		}
 		seen[address.IP] = true
-		told := kubectl(t, "get", "pod", pods[member].Metadata.Name, "-n", namespace, "-o",
+		told := kubectl(t, "get", "pod", pods[member].Metadata.Name, "-n", namespaceOf(t), "-o",
 			`jsonpath={.metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`)
 		if !strings.Contains(told, address.IP) || !strings.Contains(told, address.MAC) {
 			t.Errorf("%s should have %+v, and Multus says %s", member, address, told)
@@ -157,7 +157,7 @@ func (b *portsBox) portsAreAttached(t *testing.T) {
 // rcboxPlugin runs the kubectl plugin.
 func rcboxPlugin(t *testing.T, arguments ...string) result {
 	t.Helper()
-	got, err := run(setting("RCBOX_PLUGIN", "kubectl-rcbox"), "", append(arguments, "-n", namespace)...)
+	got, err := run(setting("RCBOX_PLUGIN", "kubectl-rcbox"), "", append(arguments, "-n", namespaceOf(t))...)
 	if err != nil {
 		t.Fatalf("kubectl rcbox %v: %v", arguments, err)
 	}
@@ -208,7 +208,7 @@ func (b *portsBox) clusterPerfMeasures(t *testing.T) {
 	if most < 1000 {
 		t.Errorf("the ports of no node have carried more than %d frames meanwhile", most)
 	}
-	kubectl(t, "delete", "rcperf", "over-ports", "-n", namespace, "--timeout=60s")
+	kubectl(t, "delete", "rcperf", "over-ports", "-n", namespaceOf(t), "--timeout=60s")
 }
 
 // framesAt is how many frames have come from the ports of each node.
@@ -253,7 +253,7 @@ func newPodOf(t *testing.T, member string, old podObject) podObject {
 func (b *portsBox) deletedPodKeepsItsAddress(t *testing.T) {
 	const member = "box-master-1"
 	old := storePods(t, storeName)[member]
-	kubectl(t, "delete", "pod", old.Metadata.Name, "-n", namespace, "--wait=false")
+	kubectl(t, "delete", "pod", old.Metadata.Name, "-n", namespaceOf(t), "--wait=false")
 	newPodOf(t, member, old)
 	waitUntilSafe(t, "the Store is safe again")
 	store := waitForStore(t, "its port is attached", changeDeadline, func(store v1alpha1.Store) error {
@@ -390,13 +390,13 @@ func (b *portsBox) nodeIsLost(t *testing.T) {
 
 func takeAllPorts(t *testing.T, node string) {
 	t.Helper()
-	pod := podManifest("takes-all-ports", settings.storeImage, []string{"rcbox", "-C", "tcp:host=127.0.0.1,port=1", "shell"}, true)
+	pod := podManifest(t, "takes-all-ports", settings.storeImage, []string{"rcbox", "-C", "tcp:host=127.0.0.1,port=1", "shell"}, true)
 	spec := pod["spec"].(map[string]any)                        //nolint:forcetypeassert // made a line above
 	container := spec["containers"].([]any)[0].(map[string]any) //nolint:forcetypeassert // made above
 	container["resources"] = map[string]any{"limits": map[string]string{standInResource: strconv.Itoa(portsPerNode)}}
 	spec["nodeName"] = node
 	create(t, pod)
-	kubectl(t, "wait", "--for=condition=Ready", "pod/takes-all-ports", "-n", namespace, "--timeout=120s")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/takes-all-ports", "-n", namespaceOf(t), "--timeout=120s")
 }
 
 func (b *portsBox) memberWaitsForAPort(t *testing.T) {
@@ -418,7 +418,7 @@ func (b *portsBox) memberWaitsForAPort(t *testing.T) {
 }
 
 func (b *portsBox) memberGetsAFreshAddress(t *testing.T) {
-	kubectl(t, "delete", "pod", "takes-all-ports", "-n", namespace, "--wait=false")
+	kubectl(t, "delete", "pod", "takes-all-ports", "-n", namespaceOf(t), "--wait=false")
 	freed := time.Now()
 	store := waitUntilSafe(t, "the Store is safe again")
 	t.Logf("a port is free: safe after %.1f s", time.Since(freed).Seconds())

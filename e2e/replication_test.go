@@ -46,7 +46,7 @@ func TestReplicatedBox(t *testing.T) {
 	namespacesAreThere(t)
 	box := &replicatedBox{}
 	inOrder(t, []step{
-		{"HelmInstalls", helmInstalls},
+		{"OperatorRuns", operatorRuns},
 		{"ReplicatedStoreBecomesSafe", box.becomesSafe},
 		{"TrafficRuns", func(step *testing.T) { box.startWrites(step, t) }},
 		{"KilledMasterIsRecovered", box.killedMasterIsRecovered},
@@ -81,13 +81,13 @@ func waitUntilSafe(t *testing.T, what string) v1alpha1.Store {
 func inCoordinator(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	coordinator := storePods(t, storeName)["box-coordinator"]
-	if _, several := get[podObject](t, "endpointslice", namespace, storeName+"-leader"); several {
+	if _, several := get[podObject](t, "endpointslice", namespaceOf(t), storeName+"-leader"); several {
 		var err error
 		if coordinator, err = leader(t); err != nil {
 			return "", err
 		}
 	}
-	command := []string{"exec", "-n", namespace, coordinator.Metadata.Name, "--", "rcbox", "-C", "tcp:host=127.0.0.1,port=11100"}
+	command := []string{"exec", "-n", namespaceOf(t), coordinator.Metadata.Name, "--", "rcbox", "-C", "tcp:host=127.0.0.1,port=11100"}
 	got, err := run(settings.kubectl, "", append(command, arguments...)...)
 	if err == nil && got.exitCode != 0 {
 		err = fmt.Errorf("exit code %d: %s%s", got.exitCode, got.stdout, got.stderr)
@@ -144,7 +144,7 @@ func coordinatorSaysSafe(t *testing.T) func() error {
 func claimUIDs(t *testing.T) map[string]string {
 	t.Helper()
 	uids := map[string]string{}
-	for _, claim := range list[podObject](t, "persistentvolumeclaims", namespace, "-l", v1alpha1.LabelStore+"="+storeName) {
+	for _, claim := range list[podObject](t, "persistentvolumeclaims", namespaceOf(t), "-l", v1alpha1.LabelStore+"="+storeName) {
 		uids[claim.Metadata.Name] = claim.Metadata.UID
 	}
 	return uids
@@ -264,7 +264,7 @@ func (b *replicatedBox) killedMasterIsRecovered(t *testing.T) {
 func (b *replicatedBox) deletedPodComesBackWithItsVolume(t *testing.T) {
 	const victim = "box-master-2"
 	old := storePods(t, storeName)[victim]
-	kubectl(t, "delete", "pod", "-n", namespace, old.Metadata.Name, "--wait=false")
+	kubectl(t, "delete", "pod", "-n", namespaceOf(t), old.Metadata.Name, "--wait=false")
 	b.writes.goesOn(t, "writes go on", 200)
 	eventually(t, "another pod takes its place", startDeadline, func() error {
 		now := storePods(t, storeName)[victim]
@@ -293,7 +293,7 @@ func (b *replicatedBox) deletedCoordinatorForgetsNothing(t *testing.T) {
 	before := readStore(t)
 	masters := fingerprints(storePods(t, storeName))
 	pod := storePods(t, storeName)["box-coordinator"]
-	kubectl(t, "delete", "pod", "-n", namespace, pod.Metadata.Name, "--wait=false")
+	kubectl(t, "delete", "pod", "-n", namespaceOf(t), pod.Metadata.Name, "--wait=false")
 	eventually(t, "another coordinator runs", startDeadline, func() error {
 		if now := storePods(t, storeName)["box-coordinator"]; now.Metadata.UID == "" || now.Metadata.UID == pod.Metadata.UID {
 			return errors.New("not yet")
@@ -327,7 +327,7 @@ func (b *replicatedBox) moreIsLostThanCopiesSurvive(t *testing.T) {
 	pods := storePods(t, storeName)
 	missed := []string{"box-master-0", "box-master-1", "box-master-2"}
 	// At once: one after the other, the last one would have everything.
-	arguments := []string{"delete", "pods", "-n", namespace, "--wait=false", "--grace-period=1"}
+	arguments := []string{"delete", "pods", "-n", namespaceOf(t), "--wait=false", "--grace-period=1"}
 	for _, member := range missed {
 		arguments = append(arguments, pods[member].Metadata.Name)
 	}
@@ -356,7 +356,7 @@ func (b *replicatedBox) moreIsLostThanCopiesSurvive(t *testing.T) {
 // everything comes back from the volumes.
 func (b *replicatedBox) allPodsDeletedAtOnce(t *testing.T) {
 	old := storePods(t, storeName)
-	kubectl(t, "delete", "pods", "-n", namespace, "-l", v1alpha1.LabelStore+"="+storeName, "--wait=false")
+	kubectl(t, "delete", "pods", "-n", namespaceOf(t), "-l", v1alpha1.LabelStore+"="+storeName, "--wait=false")
 	kubectl(t, "delete", "pods", "-n", operatorNamespace, "-l", "app.kubernetes.io/name=rcbox-operator", "--wait=false")
 	eventually(t, "all pods are others", startDeadline, func() error {
 		now := storePods(t, storeName)
@@ -382,7 +382,7 @@ func (b *replicatedBox) allPodsDeletedAtOnce(t *testing.T) {
 }
 
 func (b *replicatedBox) storeMadeAnewFindsEverything(t *testing.T) {
-	kubectl(t, "delete", "store", storeName, "-n", namespace, "--timeout=180s")
+	kubectl(t, "delete", "store", storeName, "-n", namespaceOf(t), "--timeout=180s")
 	b.sameClaims(t)
 	if len(claimUIDs(t)) != len(b.claims) {
 		t.Errorf("claims are %v, before %v", claimUIDs(t), b.claims)
@@ -395,7 +395,7 @@ func (b *replicatedBox) storeMadeAnewFindsEverything(t *testing.T) {
 // storeSleepsAndWakesUp: nothing of it runs, and afterwards everything is there.
 func (b *replicatedBox) storeSleepsAndWakesUp(t *testing.T) {
 	hibernated := func(value string) {
-		kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p", `{"spec":{"hibernated":`+value+`}}`)
+		kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p", `{"spec":{"hibernated":`+value+`}}`)
 	}
 	hibernated("true")
 	waitForStore(t, "it sleeps", changeDeadline, func(store v1alpha1.Store) error {
@@ -416,8 +416,8 @@ func (b *replicatedBox) storeSleepsAndWakesUp(t *testing.T) {
 }
 
 func (b *replicatedBox) reclaimPolicyDeleteLeavesNoVolume(t *testing.T) {
-	kubectl(t, "patch", "store", storeName, "-n", namespace, "--type=merge", "-p", `{"spec":{"reclaimPolicy":"Delete"}}`)
-	uninstallLeavesNothing(t)
+	kubectl(t, "patch", "store", storeName, "-n", namespaceOf(t), "--type=merge", "-p", `{"spec":{"reclaimPolicy":"Delete"}}`)
+	nothingOfTheStoreIsLeft(t)
 	eventually(t, "no volume claim is left", changeDeadline, func() error {
 		if left := claimUIDs(t); len(left) > 0 {
 			return fmt.Errorf("left: %v", left)

@@ -25,10 +25,10 @@ type session struct {
 // openSession starts a pod whose commands are tried for so many seconds. It ends with the owner, which may outlive t.
 func openSession(t, owner *testing.T, pod string, timeoutSeconds int) *session {
 	t.Helper()
-	create(t, podManifest(pod, settings.storeImage, rcbox("--timeout", strconv.Itoa(timeoutSeconds), "shell"), true))
-	kubectl(t, "wait", "--for=condition=Ready", "pod/"+pod, "-n", namespace, "--timeout=120s")
+	create(t, podManifest(t, pod, settings.storeImage, rcbox(t, "--timeout", strconv.Itoa(timeoutSeconds), "shell"), true))
+	kubectl(t, "wait", "--for=condition=Ready", "pod/"+pod, "-n", namespaceOf(t), "--timeout=120s")
 
-	return talkTo(t, owner, pod, settings.kubectl, "attach", "-q", "-i", "-n", namespace, pod)
+	return talkTo(t, owner, pod, settings.kubectl, "attach", "-q", "-i", "-n", namespaceOf(t), pod)
 }
 
 // talkTo starts a program that leads to a prompt.

@@ -17,11 +17,14 @@ func badSpecsAreRefused(t *testing.T) {
 		{"long name", "{name: a-name-that-is-far-too-long-for-pods-and-services}", "{}", "metadata.name must be at most 40 characters"},
 		{"name with dots", "{name: a.b}", "{}", "metadata.name must start with a letter"},
 		{"unknown field", "{name: bad}", "{shards: {}}", "unknown field"},
-		{"too many copies", "{name: bad}", "{masters: {replicas: 2}, replication: {factor: 2}}", "replication.factor must be less than"},
+		{
+			"too many copies", "{name: bad}", "{masters: {replicas: 2}, replication: {factor: 2}}",
+			"masters.replicas must be greater than the number of copies",
+		},
 	} {
 		t.Run(strings.ReplaceAll(bad.name, " ", "-"), func(t *testing.T) {
 			manifest := "apiVersion: rcbox.dev/v1alpha1\nkind: Store\nmetadata: " + bad.metadata + "\nspec: " + bad.spec + "\n"
-			got, err := run(settings.kubectl, manifest, "create", "-n", namespace, "--validate=strict", "-f", "-")
+			got, err := run(settings.kubectl, manifest, "create", "-n", namespaceOf(t), "--validate=strict", "-f", "-")
 			if err != nil {
 				t.Fatal(err)
 			}

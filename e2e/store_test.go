@@ -15,7 +15,7 @@ import (
 
 func readStore(t *testing.T) v1alpha1.Store {
 	t.Helper()
-	store, found := get[v1alpha1.Store](t, "store", namespace, storeName)
+	store, found := get[v1alpha1.Store](t, "store", namespaceOf(t), storeName)
 	if !found {
 		t.Fatalf("no Store %s", storeName)
 	}

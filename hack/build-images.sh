@@ -2,9 +2,10 @@
 # Builds the images rcbox/store and rcbox/operator. A tag is a hash of what is in
 # the image, so it changes when that does, and only then.
 #
-# usage: hack/build-images.sh [--recorder]
+# usage: hack/build-images.sh [--recorder | --prepare]
 # Writes their names, as STORE_IMAGE=... and OPERATOR_IMAGE=..., to .build/images.env.
 # With --recorder also rcbox/recorder, clients for tests, as RECORDER_IMAGE=...
+# With --prepare only what takes long beside the store's programs: operator and base image.
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -14,7 +15,7 @@ CONTEXTS=$BUILD/images
 
 compile_operator() {
 	cd "$ROOT"
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$CONTEXTS/operator/manager" ./operator/cmd/manager
+	go build -ldflags '-s -w' -o "$CONTEXTS/operator/manager" ./operator/cmd/manager
 }
 
 # collect FOLDER PROGRAM...: the programs, without the debug information that only
@@ -72,14 +73,22 @@ runs() {
 	}
 }
 
+prepare() {
+	step "compile the operator" compile_operator
+	base=$("$ROOT/hack/base-image.sh")
+}
+
 main() {
 	local base store_tag operator_tag recorder_tag packages=()
 	[[ ${1:-} != --recorder ]] || packages=(-p recorder)
 	"$ROOT/hack/setup.sh" cluster
 	"$ROOT/hack/engine.sh" up
+	if [[ ${1:-} == --prepare ]]; then
+		prepare
+		return
+	fi
 	"$ROOT/hack/store.sh" "${packages[@]}"
-	step "compile the operator" compile_operator
-	base=$("$ROOT/hack/base-image.sh")
+	prepare
 
 	rm -rf "$CONTEXTS/store"
 	mkdir -p "$CONTEXTS/operator"
@@ -89,7 +98,11 @@ main() {
 	operator_tag=$(hash_of "$CONTEXTS/operator")
 	step "build image rcbox/store" build_image rcbox/store "$CONTEXTS/store" "$store_tag" --build-arg "BASE=$base"
 	step "build image rcbox/operator" build_image rcbox/operator "$CONTEXTS/operator" "$operator_tag"
-	step "run the programs in their image" runs "rcbox/store:$store_tag"
+	if [[ ! -e $CONTEXTS/runs-$store_tag ]]; then
+		step "run the programs in their image" runs "rcbox/store:$store_tag"
+		rm -f "$CONTEXTS"/runs-*
+		touch "$CONTEXTS/runs-$store_tag"
+	fi
 
 	printf 'STORE_IMAGE=%s\nOPERATOR_IMAGE=%s\n' "rcbox/store:$store_tag" "rcbox/operator:$operator_tag" >"$BUILD/images.env"
 	((${#packages[@]})) || return 0

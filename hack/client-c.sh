@@ -15,7 +15,7 @@ OUT=$BUILD/client-c
 compile() { cargo build --manifest-path "$ROOT/images/store/Cargo.toml" --locked --profile client-c -p rcbox-client-c; }
 
 write_header() {
-	RCBOX_WRITE_HEADER=1 cargo test --manifest-path "$ROOT/images/store/Cargo.toml" --locked -p rcbox-client-c --test header
+	RCBOX_WRITE_HEADER=1 cargo test --manifest-path "$ROOT/images/store/Cargo.toml" --locked -p rcbox-client-c --test integration header
 }
 
 # defined NAME: a number that the header defines.

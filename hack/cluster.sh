@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # A kind cluster of one control plane and three workers (RCBOX_WORKERS).
+# RCBOX_ETCD_FSYNC=no: its etcd does not wait for the disk, for clusters that
+# live no longer than a test.
 #
 # usage: hack/cluster.sh up NAME          make it, or make sure that it is healthy
 #        hack/cluster.sh down NAME        delete it
@@ -34,13 +36,23 @@ config() {
 	for ((worker = 1; worker <= WORKERS; worker++)); do
 		echo "  - role: worker"
 	done
+	cat <<-YAML
+		kubeadmConfigPatches:
+		  - |
+		    kind: ClusterConfiguration
+	YAML
 	if [[ $1 == rcbox.dev/* ]]; then
 		cat <<-YAML
-			kubeadmConfigPatches:
-			  - |
-			    kind: ClusterConfiguration
 			    dns:
 			      imageTag: $(coredns_version)
+		YAML
+	fi
+	if [[ ${RCBOX_ETCD_FSYNC:-} == no ]]; then
+		cat <<-YAML
+			    etcd:
+			      local:
+			        extraArgs:
+			          unsafe-no-fsync: "true"
 		YAML
 	fi
 }

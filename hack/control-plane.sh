@@ -19,7 +19,7 @@ build() {
 	local folder=$1
 	cd "$NODE"
 	rm -rf "$folder.part" && mkdir -p "$folder.part"
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(kubernetes_ldflags)" -o "$folder.part/" \
+	go build -ldflags "$(kubernetes_ldflags)" -o "$folder.part/" \
 		"${PROGRAMS[@]/#/k8s.io/kubernetes/cmd/}" go.etcd.io/etcd/server/v3
 	mv "$folder.part/server" "$folder.part/etcd"
 	rm -rf "$folder" && mv "$folder.part" "$folder"

@@ -31,7 +31,7 @@ chart() {
 
 bills() {
 	cd "$ROOT"
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$BUILD/sbom/manager" ./operator/cmd/manager
+	go build -ldflags '-s -w' -o "$BUILD/sbom/manager" ./operator/cmd/manager
 	go build -o "$BUILD/sbom/sbom" ./hack/sbom
 	"$BUILD/sbom/sbom" -name rcbox-operator -version "$version" -go "$BUILD/sbom/manager" >"$folder/operator.cdx.json"
 	# Into a file: of a pipe nobody would see what cargo says when it fails.

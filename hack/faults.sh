@@ -12,16 +12,7 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-STORE=$ROOT/images/store
-PROGRAMS=${CARGO_TARGET_DIR:-$STORE/target}/debug
-
-"$ROOT/hack/setup.sh" store faults network
-# Tests of upgrades need another build of some programs. Both have the same dependencies, so that little is compiled twice.
-step "compile servers of a version with another format" \
-	cargo build --manifest-path "$STORE/Cargo.toml" --locked -p programs --features next-format --bin coordinator --bin server
-mkdir -p "$PROGRAMS/next-format"
-cp "$PROGRAMS"/{coordinator,server} "$PROGRAMS/next-format/"
-step "compile the store with its assertions" \
-	cargo build --manifest-path "$STORE/Cargo.toml" --locked -p programs -p recorder --bins
-export RCBOX_PROGRAMS=$PROGRAMS
-"$ROOT/hack/go-test.sh" faults . ./faults/... -timeout 5m "$@"
+"$ROOT/hack/setup.sh" faults network
+"$ROOT/hack/test-programs.sh"
+export RCBOX_PROGRAMS=${CARGO_TARGET_DIR:-$ROOT/images/store/target}/debug
+"$ROOT/hack/go-test.sh" faults . ./faults/... -timeout 15m "$@"

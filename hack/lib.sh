@@ -16,9 +16,12 @@ if ! docker buildx version >/dev/null 2>&1; then
 	export DOCKER_BUILDKIT=0
 fi
 
-# The state of the git tree does not go into programs: the same sources make the
-# same image at every commit.
-export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
+# The same sources make the same image at every commit and in every folder: neither the state of
+# the git tree nor paths go into programs. Nor does what only a debugger reads, which is a fifth of
+# the time that Go takes to compile; stack traces and profiles do not need it. All that Go compiles
+# here, tests and tools as well, has the same flags: a library that was compiled with others is
+# compiled again.
+export GOFLAGS="${GOFLAGS:-} -trimpath -buildvcs=false -gcflags=all=-dwarf=false" CGO_ENABLED=0
 
 # A command that fails where nobody looks at its exit code ends the script: say which.
 set -o errtrace
@@ -75,6 +78,35 @@ step() {
 		tail -n 25 "$log" | sed 's/^/    | /'
 	} >&2
 	return "$rc"
+}
+
+# beside NAME COMMAND...: starts a program that goes on beside the script, behind it in the queue for processors;
+# its output goes to a log file. Scripts that use it call end_beside when they end.
+declare -A BESIDE=()
+beside() {
+	local name=$1
+	shift
+	set -m
+	nice -n 10 "$@" </dev/null >"$(log_of "beside $name")" 2>&1 &
+	BESIDE[$name]=$!
+	set +m
+}
+
+# joined NAME: waits for it, and shows what it said. Its exit code is that of the program.
+joined() {
+	local name=$1 rc=0 pid
+	pid=${BESIDE[$name]}
+	wait "$pid" || rc=$?
+	unset "BESIDE[$name]"
+	grep -v ' \.\.\.' "$(log_of "beside $name")" || true # it may have had nothing to do
+	return "$rc"
+}
+
+end_beside() {
+	local pid
+	for pid in "${BESIDE[@]}"; do
+		kill -TERM -- -"$pid" 2>/dev/null || true # it may have ended by itself
+	done
 }
 
 # _show_progress PID TITLE STARTED: until the process ends, on a terminal one
@@ -137,12 +169,11 @@ with_lock() {
 }
 
 # Versions that images/node/go.mod pins.
-kubernetes_version() { _pinned k8s.io/kubernetes; }
-coredns_version() { _pinned github.com/coredns/coredns; }
+kubernetes_version() { pinned "$ROOT/images/node/go.mod" k8s.io/kubernetes; }
+coredns_version() { pinned "$ROOT/images/node/go.mod" github.com/coredns/coredns; }
 
-_pinned() {
-	awk -v module="$1" '$1 == module && $2 ~ /^v/ {print $2; exit}' "$ROOT/images/node/go.mod"
-}
+# pinned FILE MODULE: the version that a go.mod requires.
+pinned() { awk -v module="$2" '$1 == module && $2 ~ /^v/ {print $2; exit}' "$1"; }
 
 # kubernetes_ldflags: linker flags that stamp Kubernetes programs with their
 # version, as its own build does.

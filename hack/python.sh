@@ -72,7 +72,7 @@ if [[ ${1:-} == --wheel ]]; then
 	exit
 fi
 
-step "compile the store's programs for tests" cargo build --manifest-path "$ROOT/images/store/Cargo.toml" --locked -p programs --bins
+"$ROOT/hack/test-programs.sh"
 step "compile and install the Python package" install_package
 step "clippy of the Python package" cargo clippy --manifest-path "$PACKAGE/Cargo.toml" --target-dir "$TARGET/python" --locked -- -D warnings
 step "ruff" check_style

@@ -19,13 +19,12 @@ RESOURCE=stand-in.rcbox.dev/port
 compile() {
 	local multus=gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd plugins=github.com/containernetworking/plugins/plugins
 	local device_plugin=github.com/k8snetworkplumbingwg/sriov-network-device-plugin/cmd/sriovdp
-	export CGO_ENABLED=0
 	mkdir -p "$CONTEXT/cni"
 	cd "$HERE"
-	go build -trimpath -ldflags '-s -w' -o "$CONTEXT/" "$multus/thin_entrypoint" "$device_plugin" ./standinplugin
-	go build -trimpath -ldflags '-s -w' -o "$CONTEXT/cni/" "$multus/multus" "$plugins/ipam/static" ./standinport
+	go build -ldflags '-s -w' -o "$CONTEXT/" "$multus/thin_entrypoint" "$device_plugin" ./standinplugin
+	go build -ldflags '-s -w' -o "$CONTEXT/cni/" "$multus/multus" "$plugins/ipam/static" ./standinport
 	# Under the name that definitions give.
-	go build -trimpath -ldflags '-s -w' -o "$CONTEXT/cni/sriov" ./standinsriov
+	go build -ldflags '-s -w' -o "$CONTEXT/cni/sriov" ./standinsriov
 	cp Dockerfile "$CONTEXT/"
 }
 

@@ -9,11 +9,16 @@
 #   cluster   to run kind: a Docker engine and what it needs
 #   node      to build node and base image without a container registry
 #   sriov     to make a virtual machine whose NICs are emulated
+#   box       to test against an emulated rack
+#   blade     to build the image that blades boot from the network
 #   lint      shellcheck
 #   generate  protoc
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# Debian's way to forbid that installing a package starts a service.
+POLICY=/usr/sbin/policy-rc.d
 
 # needs PART: lines "path-or-command package": the package is wanted when the first is not there.
 needs() {
@@ -38,6 +43,25 @@ needs() {
 		ip iproute2
 		ethtool ethtool
 		tshark tshark
+	LIST
+	box) cat <<-'LIST' ;;
+		ip iproute2
+		ipmi_sim openipmi
+		ipmitool ipmitool
+		ipmipower freeipmi-tools
+		nft nftables
+		dnsmasq dnsmasq-base
+		ganesha.nfsd nfs-ganesha-vfs
+		nfs-ls libnfs-utils
+		/usr/sbin/sshd openssh-server
+		ssh openssh-client
+		busybox busybox
+		/usr/lib/ipxe/undionly.kpxe ipxe
+		ovs-vsctl openvswitch-switch
+		qemu-system-x86_64 qemu-system-x86
+		/usr/lib/ipxe/qemu/efi-virtio.rom ipxe-qemu
+		chromium chromium
+		/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf fonts-dejavu-core
 	LIST
 	cluster)
 		cat <<-'LIST'
@@ -65,6 +89,18 @@ needs() {
 		strip binutils
 		/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
 	LIST
+	blade) cat <<-'LIST' ;;
+		mmdebstrap mmdebstrap
+		/usr/share/keyrings/debian-archive-keyring.gpg debian-archive-keyring
+		cpio cpio
+		depmod kmod
+		grub-mkimage grub-common
+		/usr/lib/grub/i386-pc/boot.img grub-pc-bin
+		jq jq
+		mke2fs e2fsprogs
+		umoci umoci
+		zstd zstd
+	LIST
 	lint) echo "shellcheck shellcheck" ;;
 	generate) echo "protoc protobuf-compiler" ;;
 	*) die "hack/setup.sh: unknown part '$1'" ;;
@@ -84,14 +120,26 @@ missing() {
 install_packages() {
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
-	apt-get install -qy --no-install-recommends "$@"
+	if [[ " $* " =~ " openssh-server "|" nfs-ganesha-vfs " && ! -e $POLICY ]]; then
+		# Tests start these in namespaces of their own; installing them must open no port of this machine.
+		trap 'rm -f "$POLICY"' EXIT
+		printf '#!/bin/sh\nexit 101\n' >"$POLICY"
+		chmod +x "$POLICY"
+	fi
+	apt-get install -qy --no-install-recommends "$@" 9>&- # what it starts must not keep the lock
 }
 
 main() {
-	local packages part
+	local part
 	for part in "$@"; do
 		needs "$part" >/dev/null # here, where an unknown part ends the script
 	done
+	[[ -z $(missing "$@") ]] || with_lock setup install_missing "$@"
+}
+
+# install_missing PART...: another script, beside this one, may just have done so.
+install_missing() {
+	local packages
 	mapfile -t packages < <(missing "$@")
 	((${#packages[@]})) || return 0
 	command -v apt-get >/dev/null ||

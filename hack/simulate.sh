@@ -8,6 +8,7 @@
 #   hack/simulate.sh --seeds 0..300 --fail-over coordinators take over from each other
 #   hack/simulate.sh --seeds 0..300 --upgrade   builds with different formats
 #   hack/simulate.sh --seeds 0..300 --rebuilding stores are made again from their disks
+#   hack/simulate.sh --seeds 0..300 --quiet-life members restart, and clients do little
 #   hack/simulate.sh --seeds 0..300 --fast      servers are reached by datagrams, too
 #   hack/simulate.sh --seconds 600 --once       new seeds for ten minutes
 #   hack/simulate.sh --help

@@ -3,7 +3,7 @@
 # from running; at the end comes a table, and one line "N passed, M failed".
 #
 # usage: hack/test.sh [STAGE...]     (default: all, in this order)
-# stages: lint generate rust python go apiserver faults simulator fuzz e2e
+# stages: lint generate rust python go apiserver box faults simulator fuzz e2e
 #   RCBOX_FUZZ_SECONDS=10     per fuzz target
 #   KEEP=1                    keep the cluster of the end-to-end tests
 set -euo pipefail
@@ -13,58 +13,110 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 STORE=$ROOT/images/store
 FUZZ_SECONDS=${RCBOX_FUZZ_SECONDS:-10}
 STAGES=("$@")
-((${#STAGES[@]})) || STAGES=(lint generate rust python go apiserver faults simulator fuzz e2e)
+((${#STAGES[@]})) || STAGES=(lint generate rust python go apiserver box faults simulator fuzz e2e)
 
 # The step of hack/python.sh that runs them.
 PYTEST_LOG=$(log_of "Python: tests against real processes")
 
-total_passed=0
-total_failed=0
-TABLE=()
-PREPARING=
+RESULTS=$LOGS/stages # of each stage a line of the table
+BEHIND_LOG=$LOGS/behind.log
+MEANWHILE_LOG=$LOGS/meanwhile.log
+PREPARED=$LOGS/prepared # how the building of what the end-to-end tests need has ended
+BEHIND=
+MEANWHILE=
 HUGE_PAGES=/proc/sys/vm/nr_hugepages
 RESERVED=
 
 # shellcheck disable=SC2317 # called by trap
 on_exit() {
-	[[ -z $PREPARING ]] || kill "$PREPARING" 2>/dev/null || true # it may have ended by itself
+	local group
+	for group in $BEHIND $MEANWHILE; do
+		kill -TERM -- -"$group" 2>/dev/null || true # it may have ended by itself
+	done
 	[[ -z $RESERVED ]] || echo 0 >$HUGE_PAGES
 }
 trap on_exit EXIT
 
+chosen() { [[ " ${STAGES[*]} " == *" $1 "* ]]; }
+
+# cpu_seconds: what programs that this shell has waited for took of processors. Not those of containers.
+cpu_seconds() {
+	times >"$LOGS/times.$BASHPID"
+	awk -F '[ms ]' 'NR == 2 { printf "%d\n", 60 * ($1 + $4) + $2 + $5 }' "$LOGS/times.$BASHPID"
+}
+
 # stage NAME COUNTER TITLE COMMAND...: runs a program as a step, or with its own
-# steps if TITLE is empty, and adds up what COUNTER says of it.
+# steps if TITLE is empty, and notes what COUNTER says of it.
 stage() {
-	local name=$1 counter=$2 title=$3 log code=0 started=$SECONDS passed failed skipped
+	local name=$1 counter=$2 title=$3 log code=0 started=$SECONDS passed failed skipped before after
 	shift 3
 	info "$name"
+	cpu_seconds >"$RESULTS/$name.cpu" # not in a shell of its own, which would have waited for nobody
+	before=$(<"$RESULTS/$name.cpu")
 	if [[ -n $title ]]; then
 		step "$title" "$@" || code=$?
 	else
 		"$@" </dev/null || code=$?
 	fi
+	cpu_seconds >"$RESULTS/$name.cpu"
+	after=$(<"$RESULTS/$name.cpu")
 	log=$(log_of "$title")
 	[[ $counter != go ]] || log=$LOGS/$name.json
 	[[ $counter != pytest ]] || log=$PYTEST_LOG
 	read -r passed failed skipped < <("$ROOT/hack/count-tests.sh" "$counter" "$code" "$log")
-	total_passed=$((total_passed + passed))
-	total_failed=$((total_failed + failed))
-	TABLE+=("$(printf '%-12s %-7s %8d %8d %8d %8d' "$name" "$( ((code == 0)) && echo ok || echo FAILED)" "$passed" "$failed" "$skipped" $((SECONDS - started)))")
+	printf '%-12s %-7s %8d %8d %8d %8d %8d\n' "$name" "$( ((code == 0)) && echo ok || echo FAILED)" \
+		"$passed" "$failed" "$skipped" $((SECONDS - started)) $((after - before)) >"$RESULTS/$name"
 }
 
-# prepare_e2e: what the end-to-end tests take minutes to build, while stages run that wait more than they work: with what
-# processors have left. If it fails, so will that stage, which says why: it does the same, and finds it done.
-prepare_e2e() {
-	"$ROOT/hack/engine.sh" up || return 0 # that stage says it again
-	nice -n 19 "$ROOT/hack/e2e.sh" --prepare </dev/null >"$LOGS/prepare-e2e.log" 2>&1 &
-	PREPARING=$!
+# runs_behind STAGE: whether it only computes, and so may have what the other stages leave of processors.
+runs_behind() { [[ $1 =~ ^(simulator|fuzz)$ ]]; }
+
+# go_behind: with less of processors than the other stages: what the end-to-end tests and the blades' take long to build, for they wait
+# for that; and with what is left, the stages that only compute. If a build fails, so will its stage, which says why: it does the same, and finds done what is.
+go_behind() {
+	set -m
+	(
+		set +m # one process group, which on_exit ends
+		renice -n 5 $BASHPID >/dev/null
+		if chosen e2e; then
+			"$ROOT/hack/e2e.sh" --prepare && echo ok >"$PREPARED" || echo failed >"$PREPARED"
+		fi
+		! chosen box || "$ROOT/hack/box.sh" --prepare || true # that stage says it again
+		renice -n 19 $BASHPID >/dev/null
+		! chosen simulator || run_stage simulator
+		! chosen fuzz || run_stage fuzz
+	) </dev/null >"$BEHIND_LOG" 2>&1 &
+	BEHIND=$!
+	set +m
 }
 
-prepared_e2e() {
-	[[ -n $PREPARING ]] || return 0
+# runs_meanwhile STAGE: whether it runs while the end-to-end tests do. These mostly wait, for what an API server, an emulated
+# management controller, or the silence of a dead process brings by and by.
+runs_meanwhile() { [[ $1 =~ ^(apiserver|box|faults)$ ]] && chosen e2e; }
+
+# start_meanwhile: those stages, one after the other.
+start_meanwhile() {
+	chosen apiserver || chosen box || chosen faults || return 0
+	set -m
+	(
+		set +m # one process group, which on_exit ends
+		! chosen apiserver || run_stage apiserver
+		! chosen box || run_stage box
+		! chosen faults || run_stage faults
+	) </dev/null >"$MEANWHILE_LOG" 2>&1 &
+	MEANWHILE=$!
+	set +m
+}
+
+# prepared: waits until what the end-to-end tests need was built.
+prepared() {
+	[[ -n $BEHIND ]] || return 0
 	info "  wait for what is built beforehand"
-	wait "$PREPARING" || warn "what the end-to-end tests need could not be built beforehand: $LOGS/prepare-e2e.log"
-	PREPARING=
+	until [[ -e $PREPARED ]]; do
+		kill -0 "$BEHIND" 2>/dev/null || break
+		sleep 0.3
+	done
+	[[ $(<"$PREPARED") == ok ]] || warn "what the end-to-end tests need could not be built beforehand: $BEHIND_LOG"
 }
 
 # with_huge_pages COMMAND...: where none are reserved, and this is root, some are while the command runs: tests that want them are skipped otherwise.
@@ -89,19 +141,21 @@ run_stage() {
 	python) stage python pytest "" "$ROOT/hack/python.sh" ;;
 	go)
 		stage go go "Go: unit and property tests" "$ROOT/hack/go-test.sh" go . \
-			./api/... ./operator/cmd/... ./operator/internal/... ./charts/... ./config/... ./hack/...
+			./api/... ./operator/cmd/... ./operator/internal/... ./operator/proxy/... ./charts/... ./config/... ./docs/... ./hack/...
 		stage node go "Go: node image programs" "$ROOT/hack/go-test.sh" node images/node ./...
 		stage network go "Go: stand-ins for NICs" "$ROOT/hack/go-test.sh" network images/network ./...
 		;;
 	apiserver) stage apiserver go "" "$ROOT/hack/apiserver.sh" ;;
+	box) stage box go "" "$ROOT/hack/box.sh" ;;
 	faults) stage faults go "" "$ROOT/hack/faults.sh" ;;
 	simulator) stage simulator none "simulator: quick set, every seed twice" "$ROOT/hack/simulate.sh" --seeds 0..900 --quick ;;
 	fuzz) stage fuzz none "fuzz: $FUZZ_SECONDS s per target" "$STORE/fuzz/run.sh" "$FUZZ_SECONDS" ;;
 	e2e)
-		prepared_e2e
+		start_meanwhile
+		prepared
 		stage e2e go "" "$ROOT/hack/e2e.sh"
 		;;
-	*) die "hack/test.sh: unknown stage '$1'; stages: lint generate rust python go apiserver faults simulator fuzz e2e" ;;
+	*) die "hack/test.sh: unknown stage '$1'; stages: lint generate rust python go apiserver box faults simulator fuzz e2e" ;;
 	esac
 }
 
@@ -112,20 +166,36 @@ free_gib=$(($(df --output=avail --block-size=1G "$ROOT" | tail -n 1)))
 ((free_gib >= NEEDED_GIB)) ||
 	warn "only $free_gib GiB are free where this checkout is; from nothing, all tests need about $NEEDED_GIB"
 
-"$ROOT/hack/setup.sh" store python cluster lint generate network faults
-rm -f "$LOGS"/{*.json,failed.list} "$PYTEST_LOG"
+"$ROOT/hack/setup.sh" store python cluster lint generate network faults box
+rm -rf "$LOGS"/{*.json,failed.list} "$PYTEST_LOG" "$RESULTS" "$PREPARED"
+mkdir "$RESULTS"
 for name in "${STAGES[@]}"; do
-	if [[ $name =~ ^(rust|apiserver)$ && " ${STAGES[*]} " == *" e2e "* && -z $PREPARING ]]; then
-		prepare_e2e
+	# Linters and what is generated come first, alone: whoever waits for a finding has it soon.
+	if [[ -z $BEHIND && ! $name =~ ^(lint|generate)$ && ${#STAGES[@]} -gt 1 ]]; then
+		! chosen e2e || "$ROOT/hack/engine.sh" up || true # that stage says it again
+		go_behind
 	fi
-	run_stage "$name"
+	{ [[ -n $BEHIND ]] && runs_behind "$name"; } || runs_meanwhile "$name" || run_stage "$name"
 done
+# waited_for PID TITLE LOG: what ran in the background has ended; whether it failed is in the table.
+waited_for() {
+	wait "$1" || true
+	info "$2"
+	grep -v ' \.\.\.' "$3" || true # no stage that was chosen has anything to do there
+}
+if [[ -n $MEANWHILE ]]; then
+	waited_for "$MEANWHILE" "beside the end-to-end tests" "$MEANWHILE_LOG"
+	MEANWHILE=
+fi
+if [[ -n $BEHIND ]]; then
+	waited_for "$BEHIND" "behind these stages" "$BEHIND_LOG"
+	BEHIND=
+fi
 
 echo
-printf '%-12s %-7s %8s %8s %8s %8s\n' stage result passed failed skipped seconds
-printf '%s\n' "${TABLE[@]}"
+read -r total_passed total_failed < <(find "$RESULTS" -type f ! -name '*.cpu' -exec cat {} + | awk '{ passed += $3; failed += $4 } END { print passed + 0, failed + 0 }')
 mapfile -t json < <(find "$LOGS" -name '*.json')
-# What failed said last; the logs may be on a machine that is gone.
+# The last words of each test that failed; the logs may be on a machine that is gone.
 [[ ! -e $LOGS/failed.list ]] || xargs -n 1 "$ROOT/hack/failures.sh" <"$LOGS/failed.list"
 ((${#json[@]} == 0)) || jq -rs '(map(select(.Action == "fail" and .Test) | .Package + " " + .Test)) as $failed
 	| (map(select(.Action == "output" and .Test)) | group_by(.Package + " " + .Test))[]
@@ -136,6 +206,11 @@ mapfile -t json < <(find "$LOGS" -name '*.json')
 	| select(.Action == "output" and .Test and (.Package + .Test | IN($skipped[])) and (.Output | startswith("=== ") | not))
 	| .Output | rtrimstr("\n")' "${json[@]}"
 [[ ! -e $PYTEST_LOG ]] || sed -n '/^SKIPPED/p' "$PYTEST_LOG"
+# Last, so that it is there where only the end of the output is kept.
+printf '%-12s %-7s %8s %8s %8s %8s %8s\n' stage result passed failed skipped seconds cpu
+for name in lint generate rust python go node network apiserver box faults simulator fuzz e2e; do
+	[[ ! -e $RESULTS/$name ]] || cat "$RESULTS/$name"
+done
 printf 'in all: %s; logs: %s\n\n' "$(elapsed $SECONDS)" "${LOGS#"$PWD"/}"
 echo "$total_passed passed, $total_failed failed"
 ((total_failed == 0))

@@ -10,37 +10,41 @@ set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# package NAME: what `go install` takes.
+# package NAME: its main package, and its version. Those that go.mod names are built with the libraries of the
+# operator, which are compiled anyway.
 package() {
 	case $1 in
 	kind) echo "sigs.k8s.io/kind@$KIND_VERSION" ;;
 	kwok) echo "sigs.k8s.io/kwok/cmd/kwok@$KWOK_VERSION" ;;
-	helm) echo "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" ;;
-	controller-gen) echo "sigs.k8s.io/controller-tools/cmd/controller-gen@$CONTROLLER_GEN_VERSION" ;;
-	crd-ref-docs) echo "github.com/elastic/crd-ref-docs@$CRD_REF_DOCS_VERSION" ;;
 	golangci-lint) echo "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$GOLANGCI_LINT_VERSION" ;;
-	protoc-gen-go) echo "google.golang.org/protobuf/cmd/protoc-gen-go@$PROTOC_GEN_GO_VERSION" ;;
-	protoc-gen-go-grpc) echo "google.golang.org/grpc/cmd/protoc-gen-go-grpc@$PROTOC_GEN_GO_GRPC_VERSION" ;;
+	helm) of_operator helm.sh/helm/v3 /cmd/helm ;;
+	controller-gen) of_operator sigs.k8s.io/controller-tools /cmd/controller-gen ;;
+	crd-ref-docs) of_operator github.com/elastic/crd-ref-docs "" ;;
+	protoc-gen-go) of_operator google.golang.org/protobuf /cmd/protoc-gen-go ;;
+	protoc-gen-go-grpc) of_operator google.golang.org/grpc/cmd/protoc-gen-go-grpc "" ;;
 	kubectl) echo "k8s.io/kubernetes/cmd/kubectl@$(kubernetes_version)" ;;
 	*) die "hack/tool.sh: unknown tool '$1'" ;;
 	esac
 }
 
+# of_operator MODULE PATH: a package of a module that go.mod pins.
+of_operator() { echo "$1$2@$(pinned "$ROOT/go.mod" "$1")"; }
+
 build() {
-	local name=$1 directory=$2
-	if [[ $name == kubectl ]]; then
-		# Not installable by version: its module replaces others, so ours builds it.
-		(cd "$ROOT/images/node" && go build -trimpath -ldflags "$(kubernetes_ldflags)" -o "$directory/" k8s.io/kubernetes/cmd/kubectl)
-	else
-		# Outside of any module, whose go.mod would count otherwise.
-		(cd / && GOBIN=$directory GOFLAGS=-trimpath go install -ldflags '-s -w' "$(package "$name")")
-	fi
+	local name=$1 directory=$2 package
+	package=$(package "$name")
+	case $name in
+	# Not installable by version: its module replaces others, so ours builds it.
+	kubectl) go build -C "$ROOT/images/node" -ldflags "$(kubernetes_ldflags)" -o "$directory/" "${package%@*}" ;;
+	# Outside of any module, whose go.mod would count otherwise.
+	kind | kwok | golangci-lint) GOBIN=$directory go -C / install -ldflags '-s -w' "$package" ;;
+	*) go build -C "$ROOT" -ldflags '-s -w' -o "$directory/" "${package%@*}" ;;
+	esac
 }
 
 ensure() {
 	local name=$1 directory=$2
 	[[ -x $directory/$name ]] && return
-	export CGO_ENABLED=0
 	step "build $name ${directory##*-v}" build "$name" "$directory" >&2
 }
 

@@ -55,7 +55,8 @@ start_cluster() {
 	KUBECONFIG=$("$ROOT/hack/cluster.sh" kubeconfig "$CLUSTER")
 	export KUBECONFIG
 	"$ROOT/hack/load-images.sh" "$CLUSTER"
-	"$ROOT/hack/deploy.sh" "$CLUSTER" --operator
+	"$ROOT/hack/deploy.sh" "$CLUSTER" --operator --set 'allow.networkProfiles={WholePort}' \
+		--set 'allow.capabilities={IPC_LOCK,NET_RAW,NET_ADMIN,SYS_RAWIO,SYS_ADMIN}'
 	"$ROOT/hack/second-network.sh" "$CLUSTER" --sriov
 }
 
