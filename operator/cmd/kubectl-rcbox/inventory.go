@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/blade"
 	"rcbox.dev/rcbox/operator/internal/plugin/access"
 	"rcbox.dev/rcbox/operator/internal/plugin/plain"
 )
@@ -24,22 +25,28 @@ func (p *plugin) inventoryCommand() *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use:   "inventory SERVERS",
-		Short: "List what is in the slots of a chassis, as the BMCs say",
+		Short: "List what is in the slots of a chassis, as the BMCs and the blades say",
 		Long: `Shows what the box controller has read from the BMC of each server of a list: who made it, serial number, firmware,
 the ports with their addresses, sensors, rounded, and the newest event of its log (-o json: up to 8). Nothing is asked of the BMCs:
 identities are read every 5 minutes and after a BMC was silent, sensors and logs every minute. Below the table are sums of
 processors, memory and disks of each chassis, as the kubelets of its nodes report them: of a server that runs no node they are not known.
+A blade that was installed by rcbox reports at each start what its system has found: -o wide shows processors, memory and disks, and
+-o json and -o csv show all. Where that differs from what the BMC reports, and where two blades have the same MAC address, a line below
+the table says so.
 Machines that asked box hosts for an address, and are no server, are listed last, as unknown.
 
 ` + listHelp,
 		Example: `  kubectl rcbox inventory mercury1
+  kubectl rcbox inventory mercury1 -o wide
   kubectl rcbox inventory 1-132 -o csv > servers.csv
   kubectl rcbox inventory atom007 -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			write := map[string]func(io.Writer, *listing) error{"": writeItems, "json": writeItemsJSON, "csv": writeItemsCSV}[format]
+			write := map[string]func(io.Writer, *listing) error{
+				"": writeItems, "wide": writeItemsWide, "json": writeItemsJSON, "csv": writeItemsCSV,
+			}[format]
 			if write == nil {
-				return usage(command, fmt.Errorf("--output is %q: write json or csv, or leave it out", format))
+				return usage(command, fmt.Errorf("--output is %q: write wide, json or csv, or leave it out", format))
 			}
 			cluster, err := p.connect(&p.flags)
 			if err != nil {
@@ -52,7 +59,7 @@ Machines that asked box hosts for an address, and are no server, are listed last
 			return write(command.OutOrStdout(), found)
 		},
 	}
-	command.Flags().StringVarP(&format, "output", "o", "", "json or csv: for scripts")
+	command.Flags().StringVarP(&format, "output", "o", "", "wide, or for scripts json or csv")
 	return command
 }
 
@@ -71,6 +78,10 @@ type item struct {
 	Events []itemEvent `json:"events,omitempty"`
 	Node   string      `json:"node,omitempty"`
 	itemSize
+	// Found is what the system of the blade has found at its last start; absent: its node has no report.
+	Found *blade.Inventory `json:"found,omitempty"`
+	// Differs says where Found is not what BMCs report, or what other blades have, too; or that the report is not usable.
+	Differs []string `json:"differs,omitempty"`
 	// AsRecorded is why the blade is not the one that was accepted; empty: it is.
 	AsRecorded string `json:"notAsRecorded,omitempty"`
 }
@@ -121,7 +132,7 @@ func inventory(ctx context.Context, cluster *access.Cluster, list string) (*list
 	if err != nil {
 		return nil, err
 	}
-	ofNodes, missing, err := sizes(ctx, cluster)
+	nodes, missing, err := nodesByName(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +143,7 @@ func inventory(ctx context.Context, cluster *access.Cluster, list string) (*list
 			Server: server.Name, Chassis: status.Chassis, Slot: status.Slot,
 			Manufacturer: status.Hardware.Manufacturer, Product: status.Hardware.Product, Serial: status.Hardware.Serial,
 			BMC:  itemBMC{Address: status.MMC.Address, Firmware: status.MMC.Firmware, GUID: status.MMC.SystemGUID},
-			Node: status.Node, itemSize: ofNodes[status.Node], AsRecorded: notAsRecorded(server),
+			Node: status.Node, itemSize: sizeOf(nodes[status.Node]), AsRecorded: notAsRecorded(server),
 		}
 		for _, port := range status.Ports {
 			items[i].Ports = append(items[i].Ports, itemPort{Name: port.Name, NIC: port.NIC, MAC: port.MAC, Address: port.Address})
@@ -147,7 +158,9 @@ func inventory(ctx context.Context, cluster *access.Cluster, list string) (*list
 			}
 			items[i].Events = append(items[i].Events, read)
 		}
+		items[i].addFound(nodes[status.Node])
 	}
+	nameDoubled(items)
 	plain.Clean(&items, plain.Text)
 	found := &listing{Servers: items, sizesMissing: missing}
 	found.sum()
@@ -165,12 +178,19 @@ func notAsRecorded(server *v1alpha1.Server) string {
 
 func writeItemsJSON(out io.Writer, found *listing) error { return writeJSON(out, found) }
 
-// writeItems writes a table, below the table the faults of servers, and then the sums.
-func writeItems(out io.Writer, found *listing) error {
+func writeItems(out io.Writer, found *listing) error     { return writeTable(out, found, nil) }
+func writeItemsWide(out io.Writer, found *listing) error { return writeTable(out, found, foundColumns) }
+
+// writeTable writes a table with further columns, below the table the faults of servers, and then the sums.
+func writeTable(out io.Writer, found *listing, further []foundColumn) error {
 	items := found.Servers
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, columnGap, ' ', 0)
-	_, _ = fmt.Fprintln(table, "SERVER\tCHASSIS\tSLOT\tMANUFACTURER\tPRODUCT\tSERIAL\tFIRMWARE\tBMC\tPORTS\tSENSORS\tLAST EVENT")
+	heads := []string{"SERVER", "CHASSIS", "SLOT", "MANUFACTURER", "PRODUCT", "SERIAL", "FIRMWARE", "BMC", "PORTS", "SENSORS", "LAST EVENT"}
+	for _, column := range further {
+		heads = append(heads, column.head)
+	}
+	_, _ = fmt.Fprintln(table, strings.Join(heads, "\t"))
 	for i := range items {
 		of := &items[i]
 		var ports, sensors []string
@@ -184,9 +204,17 @@ func writeItems(out io.Writer, found *listing) error {
 			}
 			sensors = append(sensors, sensor.Name+" "+sensor.Value+mark)
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", of.Server, or(of.Chassis), of.Slot, or(of.Manufacturer),
-			or(of.Product), or(of.Serial), or(of.BMC.Firmware), or(of.BMC.Address), or(strings.Join(ports, " ")),
-			or(strings.Join(sensors, ", ")), or(of.last()))
+		cells := []string{
+			of.Server, of.Chassis, strconv.Itoa(int(of.Slot)), of.Manufacturer, of.Product, of.Serial, of.BMC.Firmware, of.BMC.Address,
+			strings.Join(ports, " "), strings.Join(sensors, ", "), of.last(),
+		}
+		for _, column := range further {
+			cells = append(cells, column.of(of.Found))
+		}
+		for n := range cells {
+			cells[n] = or(cells[n])
+		}
+		_, _ = fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write: %w", err)
@@ -194,6 +222,9 @@ func writeItems(out io.Writer, found *listing) error {
 	for i := range items {
 		if items[i].AsRecorded != "" {
 			fmt.Fprintf(&text, "\n%s: %s", items[i].Server, items[i].AsRecorded)
+		}
+		for _, difference := range items[i].Differs {
+			fmt.Fprintf(&text, "\n%s: %s", items[i].Server, difference)
 		}
 	}
 	found.describe(&text)
@@ -210,14 +241,22 @@ func or(text string) string {
 // writeItemsCSV has a line for each port, as lists for DHCP servers and switches have: chassis, slot, server, its port, and the addresses.
 func writeItemsCSV(out io.Writer, found *listing) error {
 	table := csv.NewWriter(out)
-	lines := [][]string{{"chassis", "slot", "server", "port", "nic", "mac", "address", "bmc", "serial"}}
+	heads := []string{"chassis", "slot", "server", "port", "nic", "mac", "address", "bmc", "serial", "foundPort"}
+	for _, column := range foundColumns {
+		heads = append(heads, strings.ToLower(column.head))
+	}
+	lines := [][]string{heads}
 	for i := range found.Servers {
 		of := &found.Servers[i]
 		for _, port := range of.Ports {
-			lines = append(lines, []string{
+			cells := []string{
 				of.Chassis, strconv.Itoa(int(of.Slot)), of.Server, port.Name, strconv.Itoa(int(port.NIC)), port.MAC, port.Address,
-				of.BMC.Address, of.Serial,
-			})
+				of.BMC.Address, of.Serial, foundPort(of.Found, port.MAC),
+			}
+			for _, column := range foundColumns {
+				cells = append(cells, column.of(of.Found))
+			}
+			lines = append(lines, cells)
 		}
 	}
 	if err := table.WriteAll(lines); err != nil {

@@ -102,8 +102,8 @@ func (l *listing) sum() {
 	}
 }
 
-// sizes returns the sizes of nodes by the nodes' names. If the user may not list nodes, it returns none, and the reason.
-func sizes(ctx context.Context, cluster *access.Cluster) (map[string]itemSize, string, error) {
+// nodesByName returns all nodes. If the user may not list nodes, it returns none, and the reason.
+func nodesByName(ctx context.Context, cluster *access.Cluster) (map[string]*corev1.Node, string, error) {
 	nodes := &corev1.NodeList{}
 	switch err := cluster.List(ctx, nodes); {
 	case apierrors.IsForbidden(err):
@@ -111,14 +111,21 @@ func sizes(ctx context.Context, cluster *access.Cluster) (map[string]itemSize, s
 	case err != nil:
 		return nil, "", fmt.Errorf("list nodes: %w", err)
 	}
-	all := make(map[string]itemSize, len(nodes.Items))
+	all := make(map[string]*corev1.Node, len(nodes.Items))
 	for i := range nodes.Items {
-		capacity := nodes.Items[i].Status.Capacity
-		all[nodes.Items[i].Name] = itemSize{
-			Processors: capacity.Cpu().Value(), MemoryBytes: capacity.Memory().Value(), DiskBytes: capacity.StorageEphemeral().Value(),
-		}
+		all[nodes.Items[i].Name] = &nodes.Items[i]
 	}
 	return all, "", nil
+}
+
+func sizeOf(node *corev1.Node) itemSize {
+	if node == nil {
+		return itemSize{}
+	}
+	capacity := node.Status.Capacity
+	return itemSize{
+		Processors: capacity.Cpu().Value(), MemoryBytes: capacity.Memory().Value(), DiskBytes: capacity.StorageEphemeral().Value(),
+	}
 }
 
 // describe writes a line for each chassis, and a line with the total if there are several chassis.

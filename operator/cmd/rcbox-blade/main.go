@@ -35,7 +35,7 @@ func command() *cobra.Command {
 		// Errors are printed once, by main.
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.AddCommand(inventoryCommand(), installCommand(), rootCommand(), joinCommand(), settingsCommand(),
+	root.AddCommand(inventoryCommand(), installCommand(), rootCommand(), joinCommand(), reportCommand(), settingsCommand(),
 		keygenCommand(), signCommand(), verifyCommand())
 	return root
 }

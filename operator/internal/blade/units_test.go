@@ -39,6 +39,7 @@ echo ended
 var standIns = map[string]string{
 	"containerd": "exec sleep 1000",
 	"settings":   "exit 0",
+	"report":     `echo report >>"$PLACE/reports"; fails_first report 1`,
 	// fails_first NAME N: fails the first N times that it is called.
 	"images": `log images; fails_first images 1; touch "$PLACE/images"`,
 	"join":   `log join; fails_first join 2; touch "$PLACE/answered"`,
@@ -61,7 +62,7 @@ fails_first() {
 
 // TestKubeletStartsAfterRefusals runs the blade's units under the real systemd. Images are imported at the second attempt, the box host
 // refuses the blade twice, and the first token that it gives is dead: the kubelet ends. It must be running in the end, with an answer that
-// is younger than that token.
+// is younger than that token; and the inventory must be reported at the second attempt.
 func TestKubeletStartsAfterRefusals(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat(managerBin); err != nil || os.Geteuid() != 0 {
@@ -86,7 +87,8 @@ func TestKubeletStartsAfterRefusals(t *testing.T) {
 	const want = "images images join join join kubelet join kubelet running" //nolint:dupword // attempts
 	for {
 		got := strings.Join(strings.Fields(readText(t, filepath.Join(place, "log"))), " ")
-		if strings.HasSuffix(got, "running") || strings.Contains(got, "without") {
+		isReported := strings.Count(readText(t, filepath.Join(place, "reports")), "report") == 2
+		if isReported && strings.HasSuffix(got, "running") || strings.Contains(got, "without") {
 			if got != want {
 				t.Errorf("it ran %s, not %s", got, want)
 			}
@@ -137,9 +139,10 @@ func writeUnits(t *testing.T, place string) {
 	}
 	write(filepath.Join(units, "containerd.service"), "[Service]\nExecStart="+programs+"/containerd\n", 0o600)
 	replacer := strings.NewReplacer("/usr/bin/rcbox-blade settings", programs+"/settings", "/usr/bin/rcbox-blade join", programs+"/join",
+		"/usr/bin/rcbox-blade report", programs+"/report",
 		"/usr/bin/kubelet", programs+"/kubelet", "/usr/lib/rcbox/import-images", programs+"/images", "/usr/bin/systemctl",
 		programs+"/systemctl", "/usr/sbin/sysctl", "/bin/true", "/etc/rcbox", place, "/var/lib/rcbox", place,
-		"journal+console", "inherit", "=journal", "=inherit", "RestartSec=3", "RestartSec=100ms")
+		"journal+console", "inherit", "=journal", "=inherit", "RestartSec=3", "RestartSec=100ms", "RestartSec=10", "RestartSec=100ms")
 	found, err := filepath.Glob(filesPlace + "/etc/systemd/system/*.service")
 	if err != nil || len(found) == 0 {
 		t.Fatal(found, err)

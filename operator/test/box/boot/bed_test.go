@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +34,10 @@ const (
 	patience = 15 * time.Minute
 	poll     = 100 * time.Millisecond
 	diskSize = 12 << 30 // of which a file has only what is written
-	mebi     = 1 << 20
+	// processors and memoryMiB are those of an emulated blade.
+	processors = 2
+	memoryMiB  = 1536
+	mebi       = 1 << 20
 )
 
 // blades are those of the tests, by number.
@@ -228,7 +232,8 @@ func (m *machine) start(boot from, options ...string) {
 	m.process = exec.CommandContext(context.WithoutCancel(m.Context()), "nice", slices.Concat([]string{
 		"-n", "10", "qemu-system-x86_64", "-name", name(m.number),
 		// No KVM, also where there is one: this is about function, and shall be the same everywhere.
-		"-accel", "tcg,thread=multi", "-machine", "pc,graphics=off", "-cpu", "max", "-smp", "2", "-m", "1536",
+		"-accel", "tcg,thread=multi", "-machine", "pc,graphics=off", "-cpu", "max",
+		"-smp", strconv.Itoa(processors), "-m", strconv.Itoa(memoryMiB),
 		"-display", "none", "-nodefaults", "-uuid", uuid(m.number),
 		"-netdev", "tap,id=port,script=no,downscript=no,ifname=" + tap(m.number),
 		"-device", "virtio-net-pci,netdev=port,mac=" + mac(m.number),

@@ -49,6 +49,7 @@ func becomesNode(t *testing.T, h *host, cluster *testbed.Cluster, m *machine) {
 	t.Logf("Ready %d s after the first start from the disk", int(time.Since(started).Seconds()))
 	isAsOrdered(t, node, number)
 	carries(t, cluster, m, node.Name)
+	isReported(t, cluster, m)
 	if given.Load() != 1 {
 		t.Errorf("the token was given %d times", given.Load())
 	}
@@ -146,6 +147,36 @@ func isAsOrdered(t *testing.T, node *corev1.Node, number int) {
 	}
 	if pages := node.Status.Capacity["hugepages-2Mi"]; pages.IsZero() {
 		t.Error("there are no huge pages")
+	}
+}
+
+// isReported waits for the inventory that the blade writes to its node, and compares that with the machine that is emulated.
+func isReported(t *testing.T, cluster *testbed.Cluster, m *machine) {
+	t.Helper()
+	var found blade.Inventory
+	cluster.Eventually(patience, func() string {
+		m.isAlive()
+		node := &corev1.Node{}
+		if !cluster.Get(node, "", name(m.number)) || node.Annotations[blade.AnnotationInventory] == "" {
+			return "the blade has not reported its inventory; its console says:\n" + tail(m.console())
+		}
+		var err error
+		if found, err = blade.ParseInventory(node.Annotations[blade.AnnotationInventory]); err != nil {
+			t.Fatal(err)
+		}
+		return ""
+	})
+	t.Logf("the blade reports %+v", found)
+	const memoryOfKernel = 256 * mebi // what the kernel keeps for itself, at most
+	if found.UUID != uuid(m.number) || found.CPU.Threads != processors || !found.CPU.CRC32 || !found.CPU.AES || !found.CPU.Pages1G ||
+		found.MemoryBytes > memoryMiB*mebi || found.MemoryBytes < memoryMiB*mebi-memoryOfKernel || len(found.Missing) > 0 {
+		t.Errorf("it reports %+v", found)
+	}
+	if len(found.Disks) != 1 || found.Disks[0].Bytes != diskSize || len(found.Modules) != 1 || found.Modules[0].Bytes != memoryMiB*mebi {
+		t.Errorf("its disks are %+v, its memory modules %+v", found.Disks, found.Modules)
+	}
+	if differences := found.Differences("", []blade.RecordedPort{{Name: name(m.number), MAC: mac(m.number)}}); len(differences) > 0 {
+		t.Errorf("%q", differences)
 	}
 }
 

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rcbox.dev/rcbox/operator/internal/blade"
+)
+
+// reportPatience is for one attempt. The blade's unit repeats the attempt.
+const reportPatience = 30 * time.Second
+
+func reportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "report",
+		Short: "Write the inventory of this machine to its node",
+		Long: `Takes inventory and writes it to the annotation ` + blade.AnnotationInventory + ` of the node
+that this machine is, with the certificate of its kubelet. Fails while the kubelet has none: the unit
+rcbox-report.service tries again every 10 seconds.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(command.Context(), reportPatience)
+			defer cancel()
+			return report(ctx, command.OutOrStdout(), "/")
+		},
+	}
+}
+
+// report takes inventory of this machine; the credentials are below root.
+func report(ctx context.Context, out io.Writer, root string) error {
+	to, err := blade.KubeletCredentials(os.DirFS(root))
+	if err != nil {
+		return err
+	}
+	inventory, err := blade.TakeInventory(os.DirFS("/")).Encode()
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: to.TLS}}
+	if err := blade.Report(ctx, client, to, inventory); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "node %s has the inventory of this blade\n", to.Node)
+	return nil
+}
