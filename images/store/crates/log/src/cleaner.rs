@@ -447,7 +447,8 @@ impl Log {
         if (live, tombstones) != (self.live_bytes, self.tombstone_bytes) {
             return Err("the sums differ from the segments' counts".to_owned());
         }
-        self.audit_ends()
+        self.audit_ends()?;
+        self.audit_head()
     }
 
     /// Live bytes, and live tombstone bytes, of a segment.

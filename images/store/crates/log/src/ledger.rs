@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use wire::bugs::{Bug, is_planted};
 use wire::entry::{self, Digest};
-use wire::peer::Role;
+use wire::peer::{MAX_APPEND_BYTES, Role};
 
 use crate::ends::Closing;
 use crate::log::{Admission, Durability, Log};
@@ -256,6 +256,9 @@ impl Log {
         }
         let bytes = Digest::entry_bytes_of(self.digest_ids().len());
         match self.head {
+            Some(head) if self.room_in(head) >= bytes && self.is_head_bare() => {
+                self.digest_in_bare_head(head, bytes);
+            }
             Some(head) if self.room_in(head) >= bytes => {
                 self.mark_append_end();
                 self.append_digest();
@@ -264,6 +267,23 @@ impl Log {
             _ => {
                 let _ = self.prepare(0, 0, Admission::Remove);
             }
+        }
+    }
+
+    /// The head stays bare, so that it can be replaced though no memory is free: whoever gives it up gives up digests only. They go to backups in one
+    /// piece then, and so there is a bound.
+    fn digest_in_bare_head(&mut self, head: u32, bytes: usize) {
+        let used_bytes = self.segments[head as usize].used_bytes;
+        let most = self.config.max_append_bytes().min(MAX_APPEND_BYTES);
+        if used_bytes as usize + bytes > most {
+            self.discard_head();
+            self.roll_over(Closing::Early);
+            return;
+        }
+        self.mark_append_end();
+        self.append_digest();
+        if !is_planted(Bug::FillBareHead) {
+            self.bare_bytes = self.segments[head as usize].used_bytes;
         }
     }
 

@@ -173,8 +173,8 @@ pub struct Log {
     pub(crate) durable: LogPosition,
     /// Ends of appends that are not durable yet. An append is durable as a whole or not at all.
     pub(crate) append_ends: VecDeque<LogPosition>,
-    /// What the head held when it was opened: its header and a digest.
-    bare_bytes: u32,
+    /// What the head held when it was opened, its header and a digest, and the digests that followed before anything else.
+    pub(crate) bare_bytes: u32,
     pub(crate) ledger: Ledger,
     safe_version: u64,
     pub(crate) live_bytes: u64,
@@ -601,8 +601,8 @@ impl Log {
         self.bare_bytes = self.segments[number as usize].used_bytes;
     }
 
-    /// Whether the head holds nothing but what every head begins with.
-    fn is_head_bare(&self) -> bool {
+    /// Whether the head holds nothing but its header and digests.
+    pub(crate) fn is_head_bare(&self) -> bool {
         let is_bare = |head: u32| self.segments[head as usize].used_bytes == self.bare_bytes;
         self.config.durability == Durability::External && self.head.is_some_and(is_bare)
     }
@@ -622,7 +622,20 @@ impl Log {
         true
     }
 
-    fn discard_head(&mut self) {
+    /// A head that holds data can always be replaced, for nothing more becomes durable in one that has lost a replica: beside the cleaner's reserve a
+    /// segment is free. While the cleaner copies a victim it has taken its reserve, and the victim's memory comes next.
+    pub(crate) fn audit_head(&self) -> Result<(), String> {
+        let is_held_up = self.head.is_some()
+            && !self.is_head_bare()
+            && self.free.len() <= CLEANER_RESERVE
+            && self.cleaner.is_idle();
+        match self.config.durability == Durability::External && is_held_up {
+            true => Err("the head holds data, and no segment is free to replace it".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn discard_head(&mut self) {
         let Some(number) = self.head.take() else {
             return;
         };

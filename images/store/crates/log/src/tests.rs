@@ -12,6 +12,7 @@ use crate::*;
 
 mod changes;
 mod ends;
+mod heads;
 mod loans;
 mod replicas;
 

@@ -73,6 +73,8 @@ pub enum Bug {
     LeaveUnusedEnds,
     /// Unused ends of segments that were closed early count as those of segments that were full: they take of the room for live data, and stay.
     EarlyEndsCostRoom,
+    /// A digest makes a bare head one that holds data, though no memory is free to replace it.
+    FillBareHead,
     /// A request that comes again in a datagram is handed over again when it has its answer.
     HandOverAgain,
     /// A request of several packets begins to arrive whatever memory those have that arrive already.
