@@ -164,6 +164,8 @@ impl Replicator {
         };
         match held {
             Held::Nothing | Held::OpenHead => Verdict::Free,
+            // This log has never closed it: it was written by another process with the same id, in a store whose coordinator forgot it.
+            Held::Closed { .. } if !segment.is_closed => Verdict::Free,
             Held::Closed { bytes, crc } => match segment.sums.complete {
                 None => Verdict::Keep,
                 Some(complete) if complete != (bytes, crc) => Verdict::Free,

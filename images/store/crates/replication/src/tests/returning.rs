@@ -66,6 +66,22 @@ fn what_was_made_again_elsewhere_is_freed() {
     }
 }
 
+/// The coordinator was put back to an older state, and gives out an id that a server had before. (The simulator found a log that no backup had a place for.)
+#[test]
+fn replicas_of_another_log_with_the_same_id_make_room() {
+    let mut world = World::new(2, 1, 2, 24);
+    for backup in world.infos() {
+        world.leave_behind(backup.id, 1);
+        world.leave_behind(backup.id, 2);
+    }
+    world.pass(Duration::from_secs(1));
+    assert!(world.replicator.is_serving(world.now));
+    world.write(1, 100);
+    world.pass(Duration::from_secs(1));
+    assert!(world.is_all_durable());
+    world.calm();
+}
+
 #[test]
 fn nothing_is_freed_because_of_copies_that_cannot_be_reached() {
     let (mut world, id) = filled(2, 3, 19);

@@ -693,6 +693,19 @@ impl World {
         segment_id
     }
 
+    /// A backup holds a closed replica of another log that had this one's id.
+    pub fn leave_behind(&mut self, id: ServerId, segment_id: u64) {
+        let replica = ModelReplica {
+            role: wire::peer::Role::Head,
+            bytes: vec![7; 64],
+            is_closed: true,
+            is_damaged: false,
+            was_listed: false,
+            is_listed_wrong: false,
+        };
+        self.backup(id).replicas.insert(segment_id, replica);
+    }
+
     pub fn is_forged(&self, id: ServerId, segment_id: u64) -> bool {
         let backup = self.backups.iter().find(|backup| backup.info.id == id);
         backup.unwrap().replicas[&segment_id].is_listed_wrong
