@@ -45,6 +45,9 @@ pub struct Weather {
     pub max_delay: u64,
 }
 
+/// Of a thousand datagrams so many are lost, changed or late at most once faults have ended.
+const MOST_IN_FAIR_WEATHER: u64 = 10;
+
 /// The network in a run.
 pub struct Datagrams {
     random: Random,
@@ -273,9 +276,14 @@ impl World {
     }
 
     /// Datagrams get through again.
-    pub fn end_dead_ways(&mut self) {
+    /// Faults have ended. A network that loses a fifth of all datagrams would be one: leases of 200 ms do not hold there.
+    pub fn end_bad_weather(&mut self) {
         if let Some(datagrams) = &mut self.datagrams {
             datagrams.dead.clear();
+            let weather = &mut datagrams.weather;
+            for share in [&mut weather.lost, &mut weather.changed, &mut weather.late] {
+                *share = (*share).min(MOST_IN_FAIR_WEATHER);
+            }
         }
     }
 }

@@ -462,7 +462,7 @@ impl World {
         self.network.heal_all(self.now);
         self.end_pauses();
         self.end_coordinator_faults();
-        self.end_dead_ways();
+        self.end_bad_weather();
         for server in 0..self.servers.len() {
             self.repair_disks(server);
             self.servers[server].frames_taken_until = 0;

@@ -194,7 +194,7 @@ impl Scenario {
         scenario.shards = 1;
         scenario.network.max_delay = *random.pick(&[20 * MICRO, 200 * MICRO]);
         scenario.max_think = scenario.network.max_delay;
-        scenario.operations_per_client = 100_000;
+        scenario.operations_per_client = 200_000;
         scenario.readers = 0;
         scenario.concurrency = random.between(4, 8) as usize;
         scenario.keys = random.between(20, 40) as usize;
