@@ -15,6 +15,8 @@ use crate::{Coordinator, Output, level};
 const PROBERS: usize = 3;
 /// Rounds of questions follow one another in this pace where they brought no verdict, in parts of the death time-out.
 const ROUND: u32 = 2;
+/// Others are asked about a server that was silent for this part of the death time-out. They have the whole time-out to reach it.
+const SILENT_PART: u32 = 2;
 /// How much longer silent servers are waited for when they are most of all, in death time-outs.
 const PATIENCE: u32 = 10;
 
@@ -92,7 +94,7 @@ impl Coordinator {
     pub(crate) fn look_for_dead(&mut self, now: Time, out: &mut impl Output) -> Time {
         let timeout = self.config.death_timeout;
         let silent = |server: &crate::members::Server| match &server.link {
-            Some(link) => now.since(link.last_heard) >= timeout,
+            Some(link) => now.since(link.last_heard) >= timeout / SILENT_PART,
             None => now.since(self.started) >= self.config.silence_timeout,
         };
         let enlisted = self.members.enlisted();

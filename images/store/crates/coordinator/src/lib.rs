@@ -68,7 +68,7 @@ pub struct Config {
     pub ping_interval: Duration,
     /// A connection on which nothing was heard for this long counts as gone. Whole milliseconds.
     pub silence_timeout: Duration,
-    /// A server with replicas that is silent for this long is suspected to be dead. Then others have as long again to reach it.
+    /// A server with replicas that is silent for half of this is suspected to be dead. Then others have this long to reach it.
     pub death_timeout: Duration,
     /// How long the answer to a control operation waits for shards.
     pub control_timeout: Duration,

@@ -400,7 +400,7 @@ fn a_drained_replica_that_is_freed_early_is_found() {
     assert_found_among(
         Profile::Draining,
         Bug::FreeDrainedReplicaEarly,
-        520..540,
+        790..800,
         &expected,
     );
 }

@@ -570,10 +570,10 @@ fn silence_is_noticed_and_a_frozen_server_refused_when_it_wakes() {
         }
     }
     assert_eq!(asked.len(), 3);
-    // The death time-out, at most a ping later, and the tenth of a second between two looks.
+    // Half of the death time-out, two pings apart, and the tenth of a second between two looks.
     let silent_for = store.harness.now.since(frozen_at);
     assert!(
-        (Duration::from_millis(900)..=Duration::from_millis(1300)).contains(&silent_for),
+        (Duration::from_millis(400)..=Duration::from_millis(800)).contains(&silent_for),
         "others are asked after {silent_for:?}"
     );
     let mut all = Vec::new();
