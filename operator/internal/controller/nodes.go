@@ -239,10 +239,26 @@ func (r *Reconciler) tiedTo(ctx context.Context, namespace string, claim planner
 		return "", fmt.Errorf("read volume %s: %w", object.Spec.VolumeName, err)
 	}
 	host := hostOf(volume)
-	if host != "" && claim.Node != "" {
-		return claim.Node, nil // the node's name, which its label for the host need not be
+	if host == "" || claim.Node == "" || claim.Node == host {
+		return host, nil
 	}
-	return host, nil
+	return r.nodeOfHost(ctx, host, claim.Node)
+}
+
+// nodeOfHost is the name of the node with this host, which its label need not be: that on which the volume was made. But the scheduler
+// writes the node that it has chosen, and a volume that waited for the claim by name may be elsewhere.
+func (r *Reconciler) nodeOfHost(ctx context.Context, host, chosen string) (string, error) {
+	node := &corev1.Node{}
+	err := r.Live.Get(ctx, client.ObjectKey{Name: chosen}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return chosen, nil
+	case err != nil:
+		return "", fmt.Errorf("read node %s: %w", chosen, err)
+	case node.Labels[corev1.LabelHostname] != "" && node.Labels[corev1.LabelHostname] != host:
+		return host, nil
+	}
+	return chosen, nil
 }
 
 // hostOf is the host that a volume's node affinity asks for, if there is just one.

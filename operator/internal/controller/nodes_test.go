@@ -14,13 +14,13 @@ import (
 	"rcbox.dev/rcbox/operator/internal/admin"
 )
 
-// volumeOn is a volume that can be used on one host only.
-func volumeOn(name, host string) *corev1.PersistentVolume {
+// volumeOn is a volume that can be used on these hosts only.
+func volumeOn(name string, hosts ...string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
-				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host},
+				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: hosts,
 			}}}},
 		}}},
 	}

@@ -90,6 +90,7 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 	}
 	r.observeClasses(ctx, v)
 	r.observeDomains(ctx, v)
+	r.observeMisplaced(ctx, v)
 	r.observeMemberNodes(ctx, v)
 	if err := r.observeFixed(ctx, v); err != nil {
 		return nil, err
@@ -140,6 +141,7 @@ func observeClaims(ctx context.Context, reader client.Reader, v *visit) error {
 		waits := claim.Status.Phase != corev1.ClaimBound && claim.Spec.VolumeName == ""
 		v.observed.Claims[claim.Name] = planner.Claim{
 			Name: claim.Name, Terminating: claim.DeletionTimestamp != nil, Node: claim.Annotations[annotationSelectedNode],
+			Volume:   claim.Spec.VolumeName,
 			AskedFor: claim.Spec.Resources.Requests[corev1.ResourceStorage], Size: claim.Status.Capacity[corev1.ResourceStorage],
 			HasNoClass: waits && orNothing(claim.Spec.StorageClassName) == "",
 			GrowsWithPod: slices.ContainsFunc(claim.Status.Conditions, func(condition corev1.PersistentVolumeClaimCondition) bool {
@@ -332,6 +334,8 @@ func podOf(pod *corev1.Pod) planner.Pod {
 		Unschedulable:   unschedulable(pod),
 		ImageUnusable:   unusableImage(pod) != nil,
 		CrashedAt:       crashedAt(pod),
+		NeverRan:        hasNeverRun(pod),
+		Avoids:          resources.Avoided(pod),
 		Recalled:        pod.Annotations[v1alpha1.AnnotationRecalled],
 	}
 	if pod.DeletionTimestamp != nil {

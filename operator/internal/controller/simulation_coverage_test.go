@@ -38,7 +38,7 @@ var hasToHappen = []string{
 	"PodCreated", "PodDeleted", "ClaimCreated", "MemberRestarted", "MemberRetired", "MemberMoved", "VolumeDropped", "MemberDraining",
 	"MemberUndrained", "NodeIsolated", "NodeFenced", "NodeReleased", "TurnRecalled", "SettingsChanged", "ClaimGrown",
 	isKilled, isKilledAtLook, isRefused, isSecondOperator, isLull, isLateEnd, isLullBeforePod, isAsleep, isWorstMoment,
-	isMoreCopies, isProvedOff, isProvedEarly, isSwitchedOn,
+	isMoreCopies, isProvedOff, isProvedEarly, isSwitchedOn, isMisplaced,
 }
 
 // What happens to operators.
@@ -56,6 +56,7 @@ const (
 	isWorstMoment    = "a master ends right before what cannot be taken back"
 	isAnotherLeader  = "another coordinator leads"
 	isReplaced       = "a master's pod is replaced"
+	isMisplaced      = "a pod is placed where its volume cannot be used"
 	isHesitation     = "the scheduler finds no node for a second"
 )
 

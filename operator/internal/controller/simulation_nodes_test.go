@@ -35,6 +35,12 @@ func (s *simulation) isLeft(name string) bool {
 	return slices.Contains(s.aside(), name) || slices.Contains(s.store().IsolatedNodes(), name)
 }
 
+// isIsolated says that it is, and that nothing else keeps pods from it.
+func (s *simulation) isIsolated(name string) bool {
+	isOtherwiseWell := !slices.Contains(s.aside(), name) && !nodeOf(s.node(name), false).OutOfService
+	return slices.Contains(s.store().IsolatedNodes(), name) && isOtherwiseWell
+}
+
 // takesPods says whether a new pod of the Store may run there.
 func (s *simulation) takesPods(name string) bool {
 	node := s.node(name)

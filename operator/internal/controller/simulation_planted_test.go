@@ -167,6 +167,11 @@ var plantedBugs = []plantedBug{
 		reported: "is on record", within: 10,
 	},
 	{
+		name: "a pod stays where it cannot use its volume", plan: leavesMisplaced,
+		faults:   func(f *faults) { f.misplaced = 0.5 },
+		reported: "does not come to what its spec says", within: 10,
+	},
+	{
 		name: "nobody looks for a live pod of the member", live: seesNoPods,
 		reported: "gets a second pod", within: 10,
 	},
@@ -434,6 +439,14 @@ func (l lyingReader) List(ctx context.Context, list client.ObjectList, options .
 
 func seesNoPods(_ *simulatedOperator, live client.Reader) client.Reader {
 	return lyingReader{Reader: live, list: func(list client.ObjectList) bool { _, ofPods := list.(*corev1.PodList); return ofPods }}
+}
+
+func leavesMisplaced(o planner.Observed) planner.Plan {
+	o.Pods = slices.Clone(o.Pods)
+	for i := range o.Pods {
+		o.Pods[i].Misplaced = ""
+	}
+	return planner.Make(o)
 }
 
 func seesCachedStore(o *simulatedOperator, live client.Reader) client.Reader {

@@ -32,8 +32,10 @@ var recordedSeeds = []uint64{49, 157, 164, 192}
 // each call, and to the operator itself. Time is the simulation's.
 type simulation struct {
 	random *rand.Rand
-	now    time.Time
-	api    *simulatedAPI
+	// placing decides where the scheduler counts on a new volume, and draws from the seed by itself.
+	placing *rand.Rand
+	now     time.Time
+	api     *simulatedAPI
 	// operator that leads, and former, which led before and works on for a while; nil mostly.
 	operator, former *simulatedOperator
 	started          int
@@ -79,7 +81,7 @@ type simulation struct {
 }
 
 // faults are how likely each is; none in a calm world.
-type faults struct{ stale, read, write, kill, coordinator, meanwhile, worst, recovery, lull, latePod float64 }
+type faults struct{ stale, read, write, kill, coordinator, meanwhile, worst, recovery, lull, latePod, misplaced float64 }
 
 // TestSimulation holds the real controller to what docs/operator.md says.
 func TestSimulation(t *testing.T) {
@@ -135,6 +137,7 @@ func simulate(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	}
 	if planted == nil {
 		s.faults.lull, s.faults.latePod = one(s, 0.2, 0.8), one(s, 0.0, 0.2)
+		s.faults.misplaced = 0.05
 	}
 	if planted != nil && planted.faults != nil {
 		planted.faults(&s.faults)
@@ -155,7 +158,8 @@ func simulate(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	t.Helper()
 	s := &simulation{
-		random: rand.New(rand.NewPCG(seed, 0)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		random: rand.New(rand.NewPCG(seed, 0)), placing: rand.New(rand.NewPCG(seed, 1)),
+		now:       time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		processes: map[types.UID]*process{}, cluster: cluster{members: map[string]*memberState{}}, keptOut: map[string]bool{},
 		planted: planted, dead: map[string]bool{}, off: map[string]bool{}, frozen: map[string]time.Time{},
 		recorded: map[string]int64{}, moved: map[string]time.Time{},
@@ -204,7 +208,9 @@ func newSimulation(t *testing.T, seed uint64, planted *plantedBug) *simulation {
 	s.api.put(store)
 	for i := range 8 {
 		s.api.put(&corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("node-%d", i), Labels: map[string]string{corev1.LabelHostname: fmt.Sprintf("node-%d", i)},
+			},
 			Status: corev1.NodeStatus{
 				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 				NodeInfo:   corev1.NodeSystemInfo{SystemUUID: systemUUID(i)},

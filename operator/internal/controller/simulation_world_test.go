@@ -119,13 +119,35 @@ func (s *simulation) schedule(pod *corev1.Pod) {
 	if node == "" {
 		node = s.freeNode(pod)
 	}
-	if !s.takesPods(node) {
+	isReturning := s.isIsolated(node) && !slices.Contains(resources.Avoided(pod), node)
+	if isReturning && s.dead[node] || !isReturning && !s.takesPods(node) {
 		return
 	}
 	edit(s.api, pod.Name, func(pod *corev1.Pod) { pod.Spec.NodeName = node })
 	if hasClaim && isMaster(pod) && claim.Spec.VolumeName == "" {
-		s.provision(claim.Name, node)
+		s.provision(claim.Name, s.nodeOfVolume(node))
 	}
+}
+
+// nodeOfVolume is where a new claim's volume is: on its pod's node, or elsewhere, where one waits for the claim by name.
+func (s *simulation) nodeOfVolume(ofPod string) string {
+	if s.placing.Float64() >= s.faults.misplaced {
+		return ofPod
+	}
+	for _, node := range all[*corev1.Node](s.api.objects) {
+		if node.Name != ofPod && s.takesPods(node.Name) {
+			s.counts[isMisplaced]++
+			s.trace("a volume waits on %s, and the pod is placed on %s", node.Name, ofPod)
+			return node.Name
+		}
+	}
+	return ofPod
+}
+
+// canMount says whether the pod's volume can be used on its node.
+func (s *simulation) canMount(pod *corev1.Pod) bool {
+	claim, hasClaim := s.api.objects[objectKey{kindOf[*corev1.PersistentVolumeClaim](), claimOf(pod)}].(*corev1.PersistentVolumeClaim)
+	return !hasClaim || !isMaster(pod) || claim.Annotations[annotationSelectedNode] == pod.Spec.NodeName
 }
 
 func (s *simulation) freeNode(pod *corev1.Pod) string {
@@ -162,6 +184,8 @@ func (s *simulation) provision(claim, node string) {
 func (s *simulation) kubelet(pod *corev1.Pod) {
 	p := s.processes[pod.UID]
 	switch {
+	case p == nil && !s.canMount(pod):
+		return
 	case p == nil:
 		s.checkStart(pod)
 		s.processes[pod.UID] = &process{running: true}

@@ -81,6 +81,9 @@ func (p *planning) followLost(masters []*member) {
 		if lost == nil {
 			continue
 		}
+		if p.returnsToIsolated(m, &p.plan.Masters[i], len(domains)) {
+			continue
+		}
 		lost.WaitsFor = p.whyNotMoved(m, lost, len(domains), room)
 		if lost.WaitsFor == "" {
 			p.add(p.move(m, lost))

@@ -120,6 +120,12 @@ type Pod struct {
 	Trouble string
 	// Unschedulable is what the scheduler says while it finds no node; empty if it has one, or has not looked.
 	Unschedulable string
+	// Avoids are nodes that were isolated when it was made, and on which it may not run.
+	Avoids []string
+	// NeverRan: no container of it was ever started.
+	NeverRan bool
+	// Misplaced is why it can never start where it is; empty if it can, or nobody looked.
+	Misplaced string
 	// ImageUnusable: its image cannot be pulled, or has no such program; Trouble says what.
 	ImageUnusable bool
 }
@@ -163,6 +169,8 @@ type Claim struct {
 	Name string
 	// Terminating: it was told to go, and does when no pod uses it any more.
 	Terminating bool
+	// Volume is the name of the one that it is bound to; empty while it is not.
+	Volume string
 	// Node is where its volume was made, as far as the claim says; a local volume is there and nowhere else.
 	Node string
 	// TiedTo is the one node on which its volume can be used; empty if there may be others, or nobody looked.

@@ -96,6 +96,8 @@ type MemberView struct {
 	// Addresses on its ports; AddressWait is what it waits for until it gets a pod with some.
 	Addresses   []Address
 	AddressWait string
+	// inputs of its next pod.
+	inputs resources.Inputs
 	// Refusals of its pods by kubelets, one after the other; nil if there were none, or one was admitted since.
 	Refusals *v1alpha1.RefusalStatus
 }
@@ -248,6 +250,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 	inputs := resources.InputsFor(o.Store, component, p.plan.Image, o.StateType())
 	view.Claim = p.claim(m, component, inputs, wanted)
 	inputs = p.asFarAsThereIsRoom(m, view.Claim, inputs)
+	view.inputs = inputs
 	if view.Pod == nil {
 		p.fill(m, &view, component, inputs)
 	} else {
@@ -267,7 +270,7 @@ func (p *planning) fill(m *member, view *MemberView, component string, inputs re
 		p.lookAgainIn(UnsettledInterval)
 	case view.Wanted || m.tablets() > 0:
 		// One that is not wanted but still owns tablets stays a member until they are dropped.
-		view.AddressWait = p.createPod(m, component, inputs)
+		view.AddressWait = p.createPod(m, component, inputs, "")
 	}
 }
 
@@ -279,6 +282,11 @@ func (p *planning) keepPod(m *member, view *MemberView, component string, inputs
 		return
 	}
 	view.Pending = p.outdated(pod.Inputs, inputs)
+	if pod.Misplaced != "" && pod.NeverRan {
+		p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: pod.Misplaced})
+		p.lookAgainIn(UnsettledInterval)
+		return
+	}
 	// The kubelet reports an end late: where a process serves again by now, nothing is replaced.
 	if pod.Process != ProcessAbsent || view.Up {
 		return
@@ -315,10 +323,12 @@ func (p *planning) replaceEnded(m *member, view *MemberView, component string) {
 	p.lookAgainIn(UnsettledInterval)
 }
 
-// createPod gives the member a pod, unless it waits for an address.
-func (p *planning) createPod(m *member, component string, inputs resources.Inputs) (waitsFor string) {
+// createPod gives the member a pod, unless it waits for an address. The pod may run on the node `despite` although that is isolated.
+func (p *planning) createPod(m *member, component string, inputs resources.Inputs, despite string) (waitsFor string) {
 	p.lookAgainIn(UnsettledInterval)
-	step := CreatePod{Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Why: whyCreate(m, inputs)}
+	step := CreatePod{
+		Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Despite: despite, Why: whyCreate(m, inputs),
+	}
 	if inputs.InVolume() {
 		step.Claim = claimName(m, component)
 		if p.observed.Claims[step.Claim].Terminating {

@@ -53,7 +53,9 @@ type CreatePod struct {
 	Claim string
 	// Addresses of its ports, if it has any.
 	Addresses []netip.Addr
-	Why       string
+	// Despite is an isolated node on which it may run; empty for none.
+	Despite string
+	Why     string
 }
 
 // UngatePod lets a pod be given a node, whose addresses are on record as its own.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,8 @@ type PodSpec struct {
 	Claim string
 	// Addresses of its ports, if it has any.
 	Addresses []netip.Addr
+	// Despite is an isolated node on which it may run; empty for none.
+	Despite string
 }
 
 // Pod builds a pod of the Store.
@@ -90,7 +93,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	if spec.Inputs.InVolume() {
 		addClaim(podSpec, spec.Claim)
 	}
-	if affinity := affinityOf(store, spec.Inputs.Replication != nil); affinity != nil {
+	if affinity := affinityOf(store, spec.Inputs.Replication != nil, spec.Despite); affinity != nil {
 		podSpec.WithAffinity(affinity)
 	}
 	if spec.Component == v1alpha1.ComponentMaster {
@@ -119,8 +122,9 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 }
 
 // affinityOf is nil where any node will do. Isolated nodes are not among what a pod was made from: one that is elsewhere stays as it is.
-func affinityOf(store *v1alpha1.Store, isReplicated bool) *coreac.AffinityApplyConfiguration {
-	isolated := store.IsolatedNodes()
+// The node `despite` is not left out.
+func affinityOf(store *v1alpha1.Store, isReplicated bool, despite string) *coreac.AffinityApplyConfiguration {
+	isolated := slices.DeleteFunc(slices.Clone(store.IsolatedNodes()), func(node string) bool { return node == despite })
 	if len(isolated) == 0 && !isReplicated {
 		return nil
 	}
@@ -138,6 +142,25 @@ func affinityOf(store *v1alpha1.Store, isReplicated bool) *coreac.AffinityApplyC
 			WithRequiredDuringSchedulingIgnoredDuringExecution(coreac.NodeSelector().WithNodeSelectorTerms(term)))
 	}
 	return affinity
+}
+
+// Avoided are the nodes that a pod may not run on because they were isolated when it was made.
+func Avoided(pod *corev1.Pod) (nodes []string) {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return nil
+	}
+	for _, term := range required.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == "metadata.name" && field.Operator == corev1.NodeSelectorOpNotIn {
+				nodes = append(nodes, field.Values...)
+			}
+		}
+	}
+	return nodes
 }
 
 // aNodeOfItsOwn keeps masters apart: copies on one node are lost together, and count as one.

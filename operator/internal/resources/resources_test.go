@@ -337,20 +337,20 @@ func TestClientsAreNarrowed(t *testing.T) {
 func TestIsolatedNodes(t *testing.T) {
 	store := &v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Name: "box", Namespace: "default", UID: "u"}}
 	inputs := resources.InputsFor(store, v1alpha1.ComponentMaster, "store:1", v1alpha1.StateMemory)
-	build := func() *coreac.AffinityApplyConfiguration {
+	build := func(despite string) *coreac.AffinityApplyConfiguration {
 		pod, err := resources.Pod(store, resources.PodSpec{
-			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Inputs: inputs,
+			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Inputs: inputs, Despite: despite,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return pod.Spec.Affinity
 	}
-	if affinity := build(); affinity != nil {
+	if affinity := build(""); affinity != nil {
 		t.Errorf("affinity %+v", affinity)
 	}
 	store.Annotations = map[string]string{v1alpha1.AnnotationIsolated: "a, b"}
-	terms := build().NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	terms := build("").NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	if len(terms) != 1 || len(terms[0].MatchFields) != 2 {
 		t.Fatalf("terms %+v", terms)
 	}
@@ -359,6 +359,10 @@ func TestIsolatedNodes(t *testing.T) {
 			!reflect.DeepEqual(field.Values, []string{node}) {
 			t.Errorf("field %+v", field)
 		}
+	}
+	terms = build("a").NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) != 1 || len(terms[0].MatchFields) != 1 || terms[0].MatchFields[0].Values[0] != "b" {
+		t.Errorf("a member returns to a, and its terms are %+v", terms)
 	}
 	again := resources.InputsFor(store, v1alpha1.ComponentMaster, "store:1", v1alpha1.StateMemory)
 	if diff := resources.Diff(inputs, again); diff != "" {
