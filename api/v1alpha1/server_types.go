@@ -208,6 +208,9 @@ const (
 	ConditionHealthy = "Healthy"
 	// ConditionAsRecorded means that the blade in the slot is the one that was accepted.
 	ConditionAsRecorded = "AsRecorded"
+	// ConditionAsReported means that the system of the blade has found what its BMC reports. It is there as long as the server's node has a
+	// report.
+	ConditionAsReported = "AsReported"
 	// ConditionFenceable means that what its BMC switches off is the node of that name, and that there is a second witness.
 	ConditionFenceable = "Fenceable"
 )
@@ -290,7 +293,7 @@ type ServerStatus struct {
 	//
 	// +optional
 	Node string `json:"node,omitempty"`
-	// Reachable, PoweredOn, NodeReady, Healthy, AsRecorded, Fenceable, Joined, Isolated.
+	// Reachable, PoweredOn, NodeReady, Healthy, AsRecorded, AsReported, Fenceable, Joined, Isolated.
 	//
 	// +optional
 	// +listType=map

@@ -22,12 +22,14 @@ func (r *Reconciler) observe(ctx context.Context, from client.Reader, look *roun
 	servers []*v1alpha1.Server,
 ) (*plan.Observed, error) {
 	observed := &plan.Observed{Times: r.Times, Chassis: chassis, Layout: laid, JumpedAt: r.Clock.Look().JumpedAt}
+	r.reports.keep(look.nodes)
 	for i := range look.nodes {
 		node := &look.nodes[i]
 		observed.Nodes = append(observed.Nodes, plan.Node{
 			Name: node.Name, SystemUUID: node.Status.NodeInfo.SystemUUID, Ready: isReady(node),
 			Cordoned: node.Spec.Unschedulable, CordonedFor: node.Annotations[v1alpha1.AnnotationCordonedFor],
 			SilentFrom: r.heard.silentFrom(node.Name, r.Clock.Look().Jumps),
+			Found:      r.reports.found(node),
 		})
 	}
 	stores := &v1alpha1.StoreList{}

@@ -92,6 +92,7 @@ type Reconciler struct {
 	APIServer netip.Addr
 
 	heard   heartbeats
+	reports reports
 	looks   singleflight.Group
 	changed chan event.TypedGenericEvent[string]
 }

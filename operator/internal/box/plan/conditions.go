@@ -81,11 +81,18 @@ func (m *machine) setConditions() {
 	} {
 		set(&next.Conditions, c.name, c.verdict, next.ObservedGeneration, m.now)
 	}
-	if isolated, isThere := m.isolated(); isThere {
-		set(&next.Conditions, v1alpha1.ConditionIsolated, isolated, next.ObservedGeneration, m.now)
-	} else {
-		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionIsolated)
+	isolated, isThere := m.isolated()
+	m.setIfThere(v1alpha1.ConditionIsolated, isolated, isThere)
+	reported, isThere := m.asReported()
+	m.setIfThere(v1alpha1.ConditionAsReported, reported, isThere)
+}
+
+func (m *machine) setIfThere(name string, v verdict, isThere bool) {
+	if !isThere {
+		meta.RemoveStatusCondition(&m.next.Conditions, name)
+		return
 	}
+	set(&m.next.Conditions, name, v, m.next.ObservedGeneration, m.now)
 }
 
 func set(conditions *[]metav1.Condition, name string, v verdict, generation int64, now time.Time) {

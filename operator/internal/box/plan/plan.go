@@ -143,6 +143,8 @@ type Node struct {
 	SystemUUID string
 	Ready      bool
 	Cordoned   bool
+	// Found is what its system has found in its blade; nil without a report.
+	Found *Found
 	// CordonedFor is the isolated server that the box controller has cordoned it for; empty if it has not.
 	CordonedFor string
 	// SilentFrom is when its kubelet counts as silent unless it is heard before, by this controller's own clock; zero: that is not known.
