@@ -67,6 +67,7 @@ func TestBoxHosts(t *testing.T) {
 		do   func(*lab)
 	}{
 		{"either host gives the same address", (*lab).eitherHost},
+		{"either host is killed at each point of a boot", (*lab).killedWhileBooting},
 		{"a stranger gets no answer and is reported", (*lab).stranger},
 		{"changed and removed MACs", (*lab).changedMACs},
 		{"names", (*lab).dns},
