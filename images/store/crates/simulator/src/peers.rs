@@ -343,11 +343,12 @@ impl World {
         let bytes = config.layout().total_bytes();
         let disk = node.disks.remove(&shard);
         let disk = disk.unwrap_or_else(|| MemoryStorage::new(bytes));
-        // A failed attempt takes the storage with it; what it has written is nothing that was promised.
-        let before = disk.faults.is_some().then(|| disk.clone());
+        // A failed attempt takes the storage with it, be it for a fault or because the build does not read the storage's format; what such an
+        // attempt has written is nothing that was promised.
+        let before = disk.clone();
         let opened = Backup::open(now, config, disk);
         if opened.is_err() {
-            node.disks.extend(before.map(|disk| (shard, disk)));
+            node.disks.insert(shard, before);
         }
         self.with_shard(server, shard, |node, now, _| {
             node.core.backup_opened(now, opened)
