@@ -204,7 +204,8 @@ const (
 	ConditionPoweredOn = "PoweredOn"
 	// ConditionNodeReady means that the node that runs on it is ready.
 	ConditionNodeReady = "NodeReady"
-	// ConditionHealthy means that no sensor is beyond its limits.
+	// ConditionHealthy means that no sensor is beyond its limits, and that its BMC's log has no memory errors of the last 24 hours, but for
+	// a few that were corrected.
 	ConditionHealthy = "Healthy"
 	// ConditionAsRecorded means that the blade in the slot is the one that was accepted.
 	ConditionAsRecorded = "AsRecorded"

@@ -39,7 +39,7 @@ order stays when this program ends; the same command goes on.
 
 --undo brings servers back: those that were on are switched on, and nodes that were cordoned for this get pods again once
 they are ready. It is refused for a server whose BMC does not answer, that is not the blade that was accepted
-(AsRecorded), or with a sensor beyond its limits (Healthy); --force says what it ignores.
+(AsRecorded), with a sensor beyond its limits or with memory errors (Healthy); --force says what it ignores.
 
 For a node that only one Store is to leave there is isolate.
 

@@ -171,7 +171,24 @@ type LogEntry struct {
 	Text   string
 	// Asserted says whether the event began (rather than ended).
 	Asserted bool
+	// Memory says what kind of memory error it tells of.
+	Memory MemoryError
 }
+
+// MemoryError is what a record tells of an error of memory.
+type MemoryError int
+
+// Memory errors.
+const (
+	// NoMemoryError: the record is about something else, or nobody knows.
+	NoMemoryError MemoryError = iota
+	// CorrectedError was corrected by ECC.
+	CorrectedError
+	// TooManyCorrected: the controller records no more corrected errors, because there were too many.
+	TooManyCorrected
+	// UncorrectedError could not be corrected: data was lost.
+	UncorrectedError
+)
 
 // EventTime is the time of an event in UTC, or zero for a year outside 1970 to 9998: the status of a Server has no place for a year of five
 // digits or a negative one, in any time zone, and the API server would refuse the whole status.

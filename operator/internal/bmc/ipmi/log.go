@@ -156,6 +156,7 @@ func entry(parsed *types.SEL, names map[uint8]string) bmc.LogEntry {
 		made.At = at(event.Timestamp)
 		made.Asserted = !bool(event.EventDir)
 		made.Text = bmc.Printable(event.EventString())
+		made.Memory = memoryError(event)
 		made.Sensor = names[uint8(event.SensorNumber)]
 		if made.Sensor == "" {
 			made.Sensor = fmt.Sprintf("%s #%#02x", event.SensorType, uint8(event.SensorNumber))
@@ -167,6 +168,16 @@ func entry(parsed *types.SEL, names map[uint8]string) bmc.LogEntry {
 		made.Text = fmt.Sprintf("%x", parsed.OEMNonTimestamped.OEM)
 	}
 	return made
+}
+
+// memoryErrors are the events of sensors of type Memory (IPMI 2.0, table 42-3), by their offset.
+var memoryErrors = map[uint8]bmc.MemoryError{0: bmc.CorrectedError, 1: bmc.UncorrectedError, 5: bmc.TooManyCorrected}
+
+func memoryError(event *types.SELStandard) bmc.MemoryError {
+	if event.SensorType != types.SensorTypeMemory || event.EventReadingType != types.EventReadingTypeSensorSpecific {
+		return bmc.NoMemoryError
+	}
+	return memoryErrors[event.EventData.EventReadingOffset()]
 }
 
 // at is zero for a time stamp that is no date.

@@ -41,6 +41,34 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// TestMemoryErrors: what a record of a sensor of type Memory tells of.
+func TestMemoryErrors(t *testing.T) {
+	t.Parallel()
+	controller := start(t, config())
+	session := dial(t, controller)
+	memory := types.SELStandard{
+		Timestamp: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC), SensorType: types.SensorTypeMemory, SensorNumber: 9,
+		EventReadingType: types.EventReadingTypeSensorSpecific,
+	}
+	want := []bmc.MemoryError{bmc.CorrectedError, bmc.UncorrectedError, bmc.NoMemoryError, bmc.TooManyCorrected, bmc.NoMemoryError}
+	for _, offset := range []uint8{0, 1, 2, 5} {
+		memory.EventData.EventData1 = 0xa0 | offset // the other bits say what the other bytes are
+		controller.Record(memory)
+	}
+	memory.SensorType = types.SensorTypeProcessor
+	memory.EventData.EventData1 = 1
+	controller.Record(memory)
+	entries, err := session.Log(t.Context())
+	if err != nil || len(entries) != len(want) {
+		t.Fatalf("%+v, %v", entries, err)
+	}
+	for i, entry := range entries {
+		if entry.Memory != want[i] {
+			t.Errorf("entry %d is %d, not %d: %+v", i, entry.Memory, want[i], entry)
+		}
+	}
+}
+
 // TestLogGrows: records that were read are not read again, the newest entries are kept, and a log that was cleared is read from the
 // beginning.
 func TestLogGrows(t *testing.T) {

@@ -261,6 +261,8 @@ func (m *machine) healthy() verdict {
 	switch {
 	case len(beyond) > 0:
 		return no("BeyondLimits", "beyond their limits: "+listed(beyond))
+	case m.memoryErrors() != "":
+		return no("MemoryErrors", m.memoryErrors())
 	case m.Sensors == nil:
 		return notYet("NotRead", "its sensors were not read yet")
 	}
