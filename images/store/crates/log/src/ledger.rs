@@ -256,13 +256,13 @@ impl Log {
         }
         let bytes = Digest::entry_bytes_of(self.digest_ids().len());
         match self.head {
-            Some(head) if self.room_in(head) >= bytes && self.is_head_bare() => {
-                self.digest_in_bare_head(head, bytes);
-            }
-            Some(head) if self.room_in(head) >= bytes => {
-                self.mark_append_end();
-                self.append_digest();
-            }
+            Some(head) if self.room_in(head) >= bytes => match self.is_head_bare() {
+                true => self.digest_in_bare_head(head, bytes),
+                false => {
+                    self.mark_append_end();
+                    self.append_digest();
+                }
+            },
             // A new head begins with a digest.
             _ => {
                 let _ = self.prepare(0, 0, Admission::Remove);
@@ -270,8 +270,8 @@ impl Log {
         }
     }
 
-    /// The head stays bare, so that it can be replaced though no memory is free: whoever gives it up gives up digests only. They go to backups in one
-    /// piece then, and so there is a bound.
+    /// The head stays bare: it can be replaced though no memory is free, since nothing but digests is given up with it. The replicas of a head that
+    /// was given up are completed in one request, whose size bounds the digests here; a new head begins with the next one.
     fn digest_in_bare_head(&mut self, head: u32, bytes: usize) {
         let used_bytes = self.segments[head as usize].used_bytes;
         let most = self.config.max_append_bytes().min(MAX_APPEND_BYTES);

@@ -622,8 +622,9 @@ impl Log {
         true
     }
 
-    /// A head that holds data can always be replaced, for nothing more becomes durable in one that has lost a replica: beside the cleaner's reserve a
-    /// segment is free. While the cleaner copies a victim it has taken its reserve, and the victim's memory comes next.
+    /// Checks that a head with data can be replaced: a segment is free beside the cleaner's reserve. Nothing more becomes durable in a head that has
+    /// lost a replica, and without that the cleaner gets nothing free. While the cleaner copies a victim, it uses its reserve; the victim's memory
+    /// is free next.
     pub(crate) fn audit_head(&self) -> Result<(), String> {
         let is_held_up = self.head.is_some()
             && !self.is_head_bare()

@@ -164,7 +164,8 @@ impl Replicator {
         };
         match held {
             Held::Nothing | Held::OpenHead => Verdict::Free,
-            // This log has never closed it: it was written by another process with the same id, in a store whose coordinator forgot it.
+            // This log has not closed the segment. The replica is of another log with the same id: the coordinator gave that id out a second time, after
+            // it had been put back to an older state.
             Held::Closed { .. } if !segment.is_closed => Verdict::Free,
             Held::Closed { bytes, crc } => match segment.sums.complete {
                 None => Verdict::Keep,

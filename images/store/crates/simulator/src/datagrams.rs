@@ -45,7 +45,7 @@ pub struct Weather {
     pub max_delay: u64,
 }
 
-/// Of a thousand datagrams so many are lost, changed or late at most once faults have ended.
+/// Once faults have ended, at most so many of a thousand datagrams are lost, changed or late.
 const MOST_IN_FAIR_WEATHER: u64 = 10;
 
 /// The network in a run.
@@ -275,8 +275,7 @@ impl World {
         self.note_fault(one, "has dead ways, so many", others.len() as u64);
     }
 
-    /// Datagrams get through again.
-    /// Faults have ended. A network that loses a fifth of all datagrams would be one: leases of 200 ms do not hold there.
+    /// Faults have ended: datagrams get through everywhere, and few are lost. Where a fifth is lost, leases of 200 ms do not hold.
     pub fn end_bad_weather(&mut self) {
         if let Some(datagrams) = &mut self.datagrams {
             datagrams.dead.clear();

@@ -90,3 +90,30 @@ fn a_digest_that_fills_a_bare_head_is_found() {
     plant(None);
     assert!(found.is_err());
 }
+
+/// A bare head that has many digests is followed by another one: what is given up with it fits one request.
+#[test]
+fn digests_in_a_bare_head_are_bounded() {
+    let mut store = Store::new(4096, 55, Durability::External);
+    let mut replicas = Replicas::default();
+    let mut written = 0;
+    while store.write(&u64_key(written % 8), &[7; 500]).is_ok() {
+        written += 1;
+    }
+    replicas.follow_all(&mut store.log);
+    assert!(store.log.start_new_head());
+    store.log.keep_free(Some(100));
+    let mut heads = std::collections::BTreeSet::new();
+    for _ in 0..100 {
+        store.clean(2000);
+        replicas.follow_all(&mut store.log);
+        assert!(store.log.is_head_bare());
+        assert_eq!(store.log.audit_head(), Ok(()));
+        let head = store.log.head.expect("a head");
+        let head = &store.log.segments[head as usize];
+        assert!(head.used_bytes as usize <= store.log.config().max_append_bytes());
+        heads.insert(head.id);
+    }
+    assert!(store.log.cleaner_stats().segments_cleaned > 30);
+    assert!(heads.len() > 1, "{heads:?}");
+}
