@@ -325,7 +325,7 @@ func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.Creat
 	}
 	pod, err := resources.Pod(v.observed.Store, resources.PodSpec{
 		Component: step.Component, Member: step.Member, Number: step.Number, Inputs: step.Inputs, Claim: step.Claim,
-		Addresses: step.Addresses, Despite: step.Despite,
+		Addresses: step.Addresses, ReturnsTo: step.ReturnsTo,
 	})
 	if err != nil {
 		return err

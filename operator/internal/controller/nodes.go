@@ -245,8 +245,8 @@ func (r *Reconciler) tiedTo(ctx context.Context, namespace string, claim planner
 	return r.nodeOfHost(ctx, host, claim.Node)
 }
 
-// nodeOfHost is the name of the node with this host, which its label need not be: that on which the volume was made. But the scheduler
-// writes the node that it has chosen, and a volume that waited for the claim by name may be elsewhere.
+// nodeOfHost is the name of the node whose label says that it is this host; the name and the label of a node may differ. The node that the
+// scheduler has written to the claim is that node, unless the volume had been there before the claim and is elsewhere.
 func (r *Reconciler) nodeOfHost(ctx context.Context, host, chosen string) (string, error) {
 	node := &corev1.Node{}
 	err := r.Live.Get(ctx, client.ObjectKey{Name: chosen}, node)

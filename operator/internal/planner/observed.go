@@ -124,7 +124,7 @@ type Pod struct {
 	Avoids []string
 	// NeverRan: no container of it was ever started.
 	NeverRan bool
-	// Misplaced is why it can never start where it is; empty if it can, or nobody looked.
+	// Misplaced is why it can never start where it is, for a pod that never ran; empty if it can, or nobody looked.
 	Misplaced string
 	// ImageUnusable: its image cannot be pulled, or has no such program; Trouble says what.
 	ImageUnusable bool
@@ -169,7 +169,7 @@ type Claim struct {
 	Name string
 	// Terminating: it was told to go, and does when no pod uses it any more.
 	Terminating bool
-	// Volume is the name of the one that it is bound to; empty while it is not.
+	// Volume is the name of the volume that it is bound to; empty while it is bound to none.
 	Volume string
 	// Node is where its volume was made, as far as the claim says; a local volume is there and nowhere else.
 	Node string

@@ -282,7 +282,7 @@ func (p *planning) keepPod(m *member, view *MemberView, component string, inputs
 		return
 	}
 	view.Pending = p.outdated(pod.Inputs, inputs)
-	if pod.Misplaced != "" && pod.NeverRan {
+	if pod.Misplaced != "" {
 		p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: pod.Misplaced})
 		p.lookAgainIn(UnsettledInterval)
 		return
@@ -323,11 +323,11 @@ func (p *planning) replaceEnded(m *member, view *MemberView, component string) {
 	p.lookAgainIn(UnsettledInterval)
 }
 
-// createPod gives the member a pod, unless it waits for an address. The pod may run on the node `despite` although that is isolated.
-func (p *planning) createPod(m *member, component string, inputs resources.Inputs, despite string) (waitsFor string) {
+// createPod gives the member a pod, unless it waits for an address. The pod may run on the isolated node returnsTo.
+func (p *planning) createPod(m *member, component string, inputs resources.Inputs, returnsTo string) (waitsFor string) {
 	p.lookAgainIn(UnsettledInterval)
 	step := CreatePod{
-		Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, Despite: despite, Why: whyCreate(m, inputs),
+		Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, ReturnsTo: returnsTo, Why: whyCreate(m, inputs),
 	}
 	if inputs.InVolume() {
 		step.Claim = claimName(m, component)

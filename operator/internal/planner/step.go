@@ -53,9 +53,9 @@ type CreatePod struct {
 	Claim string
 	// Addresses of its ports, if it has any.
 	Addresses []netip.Addr
-	// Despite is an isolated node on which it may run; empty for none.
-	Despite string
-	Why     string
+	// ReturnsTo is an isolated node on which it may run all the same, because its volume is there; empty for none.
+	ReturnsTo string
+	Why       string
 }
 
 // UngatePod lets a pod be given a node, whose addresses are on record as its own.

@@ -39,8 +39,8 @@ type PodSpec struct {
 	Claim string
 	// Addresses of its ports, if it has any.
 	Addresses []netip.Addr
-	// Despite is an isolated node on which it may run; empty for none.
-	Despite string
+	// ReturnsTo is an isolated node on which it may run all the same, because its volume is there; empty for none.
+	ReturnsTo string
 }
 
 // Pod builds a pod of the Store.
@@ -93,7 +93,7 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 	if spec.Inputs.InVolume() {
 		addClaim(podSpec, spec.Claim)
 	}
-	if affinity := affinityOf(store, spec.Inputs.Replication != nil, spec.Despite); affinity != nil {
+	if affinity := affinityOf(store, spec.Inputs.Replication != nil, spec.ReturnsTo); affinity != nil {
 		podSpec.WithAffinity(affinity)
 	}
 	if spec.Component == v1alpha1.ComponentMaster {
@@ -122,9 +122,9 @@ func Pod(store *v1alpha1.Store, spec PodSpec) (*coreac.PodApplyConfiguration, er
 }
 
 // affinityOf is nil where any node will do. Isolated nodes are not among what a pod was made from: one that is elsewhere stays as it is.
-// The node `despite` is not left out.
-func affinityOf(store *v1alpha1.Store, isReplicated bool, despite string) *coreac.AffinityApplyConfiguration {
-	isolated := slices.DeleteFunc(slices.Clone(store.IsolatedNodes()), func(node string) bool { return node == despite })
+// The node returnsTo is not left out.
+func affinityOf(store *v1alpha1.Store, isReplicated bool, returnsTo string) *coreac.AffinityApplyConfiguration {
+	isolated := slices.DeleteFunc(slices.Clone(store.IsolatedNodes()), func(node string) bool { return node == returnsTo })
 	if len(isolated) == 0 && !isReplicated {
 		return nil
 	}

@@ -337,9 +337,9 @@ func TestClientsAreNarrowed(t *testing.T) {
 func TestIsolatedNodes(t *testing.T) {
 	store := &v1alpha1.Store{ObjectMeta: metav1.ObjectMeta{Name: "box", Namespace: "default", UID: "u"}}
 	inputs := resources.InputsFor(store, v1alpha1.ComponentMaster, "store:1", v1alpha1.StateMemory)
-	build := func(despite string) *coreac.AffinityApplyConfiguration {
+	build := func(returnsTo string) *coreac.AffinityApplyConfiguration {
 		pod, err := resources.Pod(store, resources.PodSpec{
-			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Inputs: inputs, Despite: despite,
+			Component: v1alpha1.ComponentMaster, Member: "box-master-0", Number: 1, Inputs: inputs, ReturnsTo: returnsTo,
 		})
 		if err != nil {
 			t.Fatal(err)
