@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 	"rcbox.dev/rcbox/operator/internal/plugin/access"
 	"rcbox.dev/rcbox/operator/internal/plugin/plain"
 )
@@ -79,7 +79,7 @@ type item struct {
 	Node   string      `json:"node,omitempty"`
 	itemSize
 	// Found is what the system of the blade has found at its last start; absent: its node has no report.
-	Found *blade.Inventory `json:"found,omitempty"`
+	Found *hardware.Inventory `json:"found,omitempty"`
 	// Differs says where Found is not what BMCs report, or what other blades have, too; or that the report is not usable.
 	Differs []string `json:"differs,omitempty"`
 	// AsRecorded is why the blade is not the one that was accepted; empty: it is.

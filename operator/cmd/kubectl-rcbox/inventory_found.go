@@ -7,17 +7,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
 // foundColumn is what the system of a blade has found in it: a column of the wide table and of CSV.
 type foundColumn struct {
 	head string
-	cell func(*blade.Inventory) string
+	cell func(*hardware.Inventory) string
 }
 
 // of is empty for a server without a report.
-func (c foundColumn) of(found *blade.Inventory) string {
+func (c foundColumn) of(found *hardware.Inventory) string {
 	if found == nil {
 		return ""
 	}
@@ -25,11 +25,11 @@ func (c foundColumn) of(found *blade.Inventory) string {
 }
 
 var foundColumns = []foundColumn{
-	{"CPU", func(i *blade.Inventory) string { return i.CPU.Model }},
-	{"CORES", func(i *blade.Inventory) string { return strconv.Itoa(i.CPU.Cores) }},
-	{"FLAGS", func(i *blade.Inventory) string { return flagsOf(i.CPU) }},
+	{"CPU", func(i *hardware.Inventory) string { return i.CPU.Model }},
+	{"CORES", func(i *hardware.Inventory) string { return strconv.Itoa(i.CPU.Cores) }},
+	{"FLAGS", func(i *hardware.Inventory) string { return flagsOf(i.CPU) }},
 	{"MEMORY", memoryOf},
-	{"DISKS", func(i *blade.Inventory) string {
+	{"DISKS", func(i *hardware.Inventory) string {
 		var all []string
 		for _, disk := range i.Disks {
 			all = append(all, disk.Name+" "+gibibytes(disk.Bytes))
@@ -39,7 +39,7 @@ var foundColumns = []foundColumn{
 }
 
 // flagsOf names those that a store gains most from as the kernel does.
-func flagsOf(processor blade.Processor) string {
+func flagsOf(processor hardware.Processor) string {
 	var all []string
 	for _, flag := range []struct {
 		is   bool
@@ -53,7 +53,7 @@ func flagsOf(processor blade.Processor) string {
 }
 
 // memoryOf has the memory of each channel and its clock, or what the kernel may use if the firmware names no channels.
-func memoryOf(inventory *blade.Inventory) string {
+func memoryOf(inventory *hardware.Inventory) string {
 	var all []string
 	for _, channel := range inventory.Channels {
 		text := fmt.Sprintf("%s %s", channel.Name, gibibytes(channel.Bytes))
@@ -69,7 +69,7 @@ func memoryOf(inventory *blade.Inventory) string {
 }
 
 // foundPort is the name and the driver of the port with a MAC address.
-func foundPort(found *blade.Inventory, mac string) string {
+func foundPort(found *hardware.Inventory, mac string) string {
 	if found == nil || mac == "" {
 		return ""
 	}
@@ -83,40 +83,38 @@ func foundPort(found *blade.Inventory, mac string) string {
 
 // addFound reads what the blade has reported, and compares that with what its BMC reports.
 func (i *item) addFound(node *corev1.Node) {
-	if node == nil || node.Annotations[blade.AnnotationInventory] == "" {
+	if node == nil || node.Annotations[hardware.Annotation] == "" {
 		return
 	}
-	found, err := blade.ParseInventory(node.Annotations[blade.AnnotationInventory])
+	found, err := hardware.Parse(node.Annotations[hardware.Annotation])
 	if err != nil {
-		i.Differs = []string{fmt.Sprintf("annotation %s of node %s: %v", blade.AnnotationInventory, node.Name, err)}
+		i.Differs = []string{fmt.Sprintf("annotation %s of node %s: %v", hardware.Annotation, node.Name, err)}
 		return
 	}
 	i.Found = &found
-	ports := make([]blade.RecordedPort, len(i.Ports))
+	i.Differs = found.Differences(i.Serial, i.recorded())
+}
+
+// recorded are the ports as the BMC reports them.
+func (i *item) recorded() []hardware.RecordedPort {
+	ports := make([]hardware.RecordedPort, len(i.Ports))
 	for n, port := range i.Ports {
-		ports[n] = blade.RecordedPort{Name: port.Name, MAC: port.MAC}
+		ports[n] = hardware.RecordedPort{Name: port.Name, MAC: port.MAC}
 	}
-	i.Differs = found.Differences(i.Serial, ports)
+	return ports
 }
 
 // nameDoubled names MAC addresses that two blades have found in themselves.
 func nameDoubled(items []item) {
-	first := map[string]*item{}
+	index := hardware.Index{}
 	for n := range items {
-		of := &items[n]
-		if of.Found == nil {
-			continue
+		if of := &items[n]; of.Found != nil {
+			index.Add(of.Server, of.Found.Ports)
 		}
-		for _, port := range of.Found.Ports {
-			mac := strings.ToLower(port.MAC)
-			switch other := first[mac]; {
-			case mac == "", other == of:
-			case other == nil:
-				first[mac] = of
-			default:
-				of.Differs = append(of.Differs,
-					fmt.Sprintf("the MAC address %s of its port %s is one of %s, too", mac, port.Name, other.Server))
-			}
+	}
+	for n := range items {
+		if of := &items[n]; of.Found != nil {
+			of.Differs = append(of.Differs, index.Doubled(of.Server, of.Found.Ports, of.recorded())...)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
 // reported is a node with a report of its blade.
-func reported(t *testing.T, name string, inventory blade.Inventory) *corev1.Node {
+func reported(t *testing.T, name string, inventory hardware.Inventory) *corev1.Node {
 	t.Helper()
 	text, err := inventory.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{blade.AnnotationInventory: text}}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{hardware.Annotation: text}}}
 }
 
 // TestInventoryOfBlades: what blades have found in themselves is shown, compared with what their BMCs report, and with each other. Texts of
@@ -35,16 +35,16 @@ func TestInventoryOfBlades(t *testing.T) {
 			server.Status.Node = "worker-3"
 		}
 	}
-	first := blade.Inventory{
+	first := hardware.Inventory{
 		Serial: "MMS0001", MemoryBytes: 15 << 30,
-		CPU:      blade.Processor{Model: "Atom\x1b[31m C2750", Sockets: 1, Cores: 8, Threads: 8, CRC32: true, AES: true},
-		Channels: []blade.Channel{{Name: "A", Modules: 1, Bytes: 8 << 30, MHz: 1600}, {Name: "B", Modules: 1, Bytes: 8 << 30}},
-		Disks:    []blade.Disk{{Name: "sda", Bytes: 128 << 30}},
-		Ports:    []blade.Port{{Name: "eth0", MAC: "52:54:00:03:00:01", Driver: "igb"}},
+		CPU:      hardware.Processor{Model: "Atom\x1b[31m C2750", Sockets: 1, Cores: 8, Threads: 8, CRC32: true, AES: true},
+		Channels: []hardware.Channel{{Name: "A", Modules: 1, Bytes: 8 << 30, MHz: 1600}, {Name: "B", Modules: 1, Bytes: 8 << 30}},
+		Disks:    []hardware.Disk{{Name: "sda", Bytes: 128 << 30}},
+		Ports:    []hardware.Port{{Name: "eth0", MAC: "52:54:00:03:00:01", Driver: "igb"}},
 	}
-	second := blade.Inventory{MemoryBytes: 3 << 29, Ports: []blade.Port{{Name: "eth0", MAC: "52:54:00:03:00:01"}}}
-	broken := reported(t, "worker-3", blade.Inventory{})
-	broken.Annotations[blade.AnnotationInventory] = "{"
+	second := hardware.Inventory{MemoryBytes: 3 << 29, Ports: []hardware.Port{{Name: "eth0", MAC: "52:54:00:03:00:01"}}}
+	broken := reported(t, "worker-3", hardware.Inventory{})
+	broken.Annotations[hardware.Annotation] = "{"
 	h := newHarness(t, append(objects, reported(t, "worker-1", first), reported(t, "worker-2", second), broken)...)
 
 	lines := strings.Split(h.must("inventory", "1-3", "-o", "wide"), "\n")

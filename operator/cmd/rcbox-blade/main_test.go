@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 	"rcbox.dev/rcbox/operator/internal/blade/machine"
 )
 
@@ -190,7 +191,7 @@ func TestSettingsAreWritten(t *testing.T) {
 func TestInventoryOfThisMachine(t *testing.T) {
 	t.Parallel()
 	out, err := runs(t, "inventory")
-	var found blade.Inventory
+	var found hardware.Inventory
 	if err != nil || json.Unmarshal([]byte(out), &found) != nil || found.MemoryBytes == 0 || found.CPU.Threads == 0 {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
 // reportPatience is for one attempt. The blade's unit repeats the attempt.
@@ -20,7 +21,7 @@ func reportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report",
 		Short: "Write the inventory of this machine to its node",
-		Long: `Takes inventory and writes it to the annotation ` + blade.AnnotationInventory + ` of the node
+		Long: `Takes inventory and writes it to the annotation ` + hardware.Annotation + ` of the node
 that this machine is, with the certificate of its kubelet. Fails while the kubelet has none: the unit
 rcbox-report.service tries again every 10 seconds.`,
 		Args: cobra.NoArgs,

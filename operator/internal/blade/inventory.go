@@ -8,59 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
-
-// Inventory is what a blade finds in itself.
-type Inventory struct {
-	UUID         string    `json:"uuid,omitempty"`
-	Manufacturer string    `json:"manufacturer,omitempty"`
-	Product      string    `json:"product,omitempty"`
-	Serial       string    `json:"serial,omitempty"`
-	CPU          Processor `json:"cpu"`
-	MemoryBytes  int64     `json:"memoryBytes"`
-	Modules      []Module  `json:"modules,omitempty"`
-	Channels     []Channel `json:"channels,omitempty"`
-	Disks        []Disk    `json:"disks,omitempty"`
-	Ports        []Port    `json:"ports,omitempty"`
-	// Missing says what could not be found out, and why.
-	Missing []string `json:"missing,omitempty"`
-}
-
-// Processor is what all processors of a blade have in common.
-type Processor struct {
-	Model   string `json:"model,omitempty"`
-	Sockets int    `json:"sockets"`
-	Cores   int    `json:"cores"`
-	Threads int    `json:"threads"`
-	// CRC32 (instructions of SSE 4.2), Pages1G and AES are the flags that a store gains most from.
-	CRC32   bool `json:"crc32"`
-	Pages1G bool `json:"pages1g"`
-	AES     bool `json:"aes"`
-}
-
-// Channel is the memory of one channel, at the clock of its slowest module.
-type Channel struct {
-	Name    string `json:"name"`
-	Modules int    `json:"modules"`
-	Bytes   int64  `json:"bytes"`
-	MHz     int    `json:"mhz,omitempty"`
-}
-
-// Disk is a disk of the blade, not of the network and not removable.
-type Disk struct {
-	Name   string `json:"name"`
-	Bytes  int64  `json:"bytes"`
-	Model  string `json:"model,omitempty"`
-	Serial string `json:"serial,omitempty"`
-	Spins  bool   `json:"spins,omitempty"`
-}
-
-// Port is a network port.
-type Port struct {
-	Name   string `json:"name"`
-	MAC    string `json:"mac"`
-	Driver string `json:"driver,omitempty"`
-}
 
 // Bounds of files of the kernel that an inventory reads.
 const (
@@ -70,8 +20,8 @@ const (
 )
 
 // TakeInventory reads the kernel's file systems below root, which has `proc` and `sys`. The inventory names each fact that was not found.
-func TakeInventory(root fs.FS) Inventory {
-	var inventory Inventory
+func TakeInventory(root fs.FS) hardware.Inventory {
+	var inventory hardware.Inventory
 	missing := func(what string, err error) {
 		inventory.Missing = append(inventory.Missing, what+": "+err.Error())
 	}
@@ -136,8 +86,8 @@ func readBounded(root fs.FS, name string) ([]byte, error) {
 	return text, nil
 }
 
-func parseProcessor(cpuinfo string) Processor {
-	var processor Processor
+func parseProcessor(cpuinfo string) hardware.Processor {
+	var processor hardware.Processor
 	sockets, cores := map[string]bool{}, map[string]bool{}
 	socket := ""
 	for line := range strings.Lines(cpuinfo) {
@@ -192,22 +142,22 @@ func memoryField(root fs.FS, field string) (int64, error) {
 // AvailableMemory is how much memory programs may take before the kernel runs out of it.
 func AvailableMemory(root fs.FS) (int64, error) { return memoryField(root, "MemAvailable") }
 
-func channels(modules []Module) []Channel {
-	var all []Channel
+func channels(modules []hardware.Module) []hardware.Channel {
+	var all []hardware.Channel
 	for _, module := range modules {
 		if module.Channel == "" {
 			continue
 		}
-		at := slices.IndexFunc(all, func(c Channel) bool { return c.Name == module.Channel })
+		at := slices.IndexFunc(all, func(c hardware.Channel) bool { return c.Name == module.Channel })
 		if at < 0 {
-			all = append(all, Channel{Name: module.Channel, MHz: module.MHz})
+			all = append(all, hardware.Channel{Name: module.Channel, MHz: module.MHz})
 			at = len(all) - 1
 		}
 		all[at].Modules++
 		all[at].Bytes += module.Bytes
 		all[at].MHz = min(all[at].MHz, module.MHz)
 	}
-	slices.SortFunc(all, func(a, b Channel) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b hardware.Channel) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -241,13 +191,13 @@ func value(root fs.FS, elements ...string) string {
 }
 
 // readDisks leaves out what has no hardware behind it (loop, ram, dm), what is removable, and optical drives.
-func readDisks(root fs.FS) ([]Disk, error) {
+func readDisks(root fs.FS) ([]hardware.Disk, error) {
 	const folder = "sys/block"
 	all, err := names(root, folder)
 	if err != nil {
 		return nil, err
 	}
-	var disks []Disk
+	var disks []hardware.Disk
 	for _, name := range all {
 		if _, err := fs.Stat(root, path.Join(folder, name, "device")); err != nil {
 			continue
@@ -259,7 +209,7 @@ func readDisks(root fs.FS) ([]Disk, error) {
 		if err != nil || sectors <= 0 || sectors > 1<<50 {
 			continue // a drive without a medium
 		}
-		disks = append(disks, Disk{
+		disks = append(disks, hardware.Disk{
 			Name: name, Bytes: sectors * sectorBytes,
 			Model: value(root, folder, name, "device/model"), Serial: value(root, folder, name, "device/serial"),
 			Spins: value(root, folder, name, "queue/rotational") == "1",
@@ -285,18 +235,18 @@ func isOfNetwork(root fs.FS, disk string) bool {
 	})
 }
 
-func readPorts(root fs.FS) ([]Port, error) {
+func readPorts(root fs.FS) ([]hardware.Port, error) {
 	const folder = "sys/class/net"
 	all, err := names(root, folder)
 	if err != nil {
 		return nil, err
 	}
-	var ports []Port
+	var ports []hardware.Port
 	for _, name := range all {
 		if _, err := fs.Stat(root, path.Join(folder, name, "device")); err != nil {
 			continue // a port of software
 		}
-		port := Port{Name: name, MAC: strings.ToLower(value(root, folder, name, "address"))}
+		port := hardware.Port{Name: name, MAC: strings.ToLower(value(root, folder, name, "address"))}
 		for line := range strings.Lines(valueOfLines(root, folder, name, "device/uevent")) {
 			if driver, found := strings.CutPrefix(strings.TrimSpace(line), "DRIVER="); found {
 				port.Driver = driver

@@ -10,6 +10,8 @@ import (
 	"testing/fstest"
 
 	"pgregory.net/rapid"
+
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
 // smbios makes a structure.
@@ -58,7 +60,7 @@ func TestFirmware(t *testing.T) {
 	got, err := ParseFirmware(0x0208, sampleTable())
 	want := Firmware{
 		UUID: "00112233-4455-6677-8899-aabbccddeeff", Manufacturer: "Maker", Product: "Blade 9", Serial: "MMS0001",
-		Memory: []Module{
+		Memory: []hardware.Module{
 			{Slot: "ChannelA-DIMM0", Channel: "A", Bytes: 8 << 30, MHz: 1333, Serial: "S1", Part: "P1"},
 			{Slot: "DIMM_B1", Channel: "B", Bytes: 32 << 30, MHz: 1600, Serial: "S1", Part: "P1"},
 			{Slot: "socket", Channel: "1", Bytes: 1 << 20, Serial: "S1", Part: "P1"},
@@ -173,17 +175,20 @@ func TestInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Inventory{
+	want := hardware.Inventory{
 		UUID: "00112233-4455-6677-8899-aabbccddeeff", Manufacturer: "Maker", Product: "Blade 9", Serial: "MMS0001",
-		CPU: Processor{
+		CPU: hardware.Processor{
 			Model: "Intel(R) Atom(TM) CPU  C2750  @ 2.40GHz", Sockets: 1, Cores: 2, Threads: 2, CRC32: true, Pages1G: true, AES: true,
 		},
 		MemoryBytes: 32768000 << 10, Modules: firmware.Memory,
-		Channels: []Channel{{"1", 1, 1 << 20, 0}, {"A", 1, 8 << 30, 1333}, {"B", 1, 32 << 30, 1600}},
-		Disks: []Disk{
+		Channels: []hardware.Channel{
+			{Name: "1", Modules: 1, Bytes: 1 << 20}, {Name: "A", Modules: 1, Bytes: 8 << 30, MHz: 1333},
+			{Name: "B", Modules: 1, Bytes: 32 << 30, MHz: 1600},
+		},
+		Disks: []hardware.Disk{
 			{Name: "nvme3n1", Bytes: 1000 * 512}, {Name: "sda", Bytes: 250069680 * 512, Model: "SSD 128G"},
 		},
-		Ports: []Port{{Name: "eth0", MAC: "52:54:00:03:00:0a", Driver: "igb"}},
+		Ports: []hardware.Port{{Name: "eth0", MAC: "52:54:00:03:00:0a", Driver: "igb"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

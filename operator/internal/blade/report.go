@@ -12,87 +12,18 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
-
-// AnnotationInventory of a node is the Inventory of its blade, as JSON. The blade writes it with the certificate of its kubelet, which may
-// change no other node.
-const AnnotationInventory = "rcbox.dev/inventory"
-
-// MaxInventoryBytes bounds the annotation: an API server keeps at most 256 KiB of annotations for an object, of all who write some.
-const MaxInventoryBytes = 16 << 10
 
 // Errors of reports.
 var (
-	ErrInventory = errors.New("the inventory is not usable")
-	ErrNoNode    = errors.New("this blade is no node yet: its kubelet has no certificate")
-	ErrReport    = errors.New("the API server refuses the report")
+	ErrNoNode = errors.New("this blade is no node yet: its kubelet has no certificate")
+	ErrReport = errors.New("the API server refuses the report")
 )
-
-// Encode is the inventory as it is reported. If it is too long, lists that are usually the longest are left out, and Missing says so.
-func (i Inventory) Encode() (string, error) {
-	leaveOut := []struct {
-		what string
-		out  func(*Inventory)
-	}{
-		{"memory modules", func(i *Inventory) { i.Modules = nil }},
-		{"disks", func(i *Inventory) { i.Disks = nil }},
-		{"ports", func(i *Inventory) { i.Ports = nil }},
-	}
-	i.Missing = slices.Clone(i.Missing)
-	for next := 0; ; next++ {
-		text, err := json.Marshal(i)
-		if err != nil {
-			return "", fmt.Errorf("print the inventory: %w", err)
-		}
-		if len(text) <= MaxInventoryBytes {
-			return string(text), nil
-		}
-		if next == len(leaveOut) {
-			return "", fmt.Errorf("%w: it has %d bytes, more than %d", ErrInventory, len(text), MaxInventoryBytes)
-		}
-		leaveOut[next].out(&i)
-		i.Missing = append(i.Missing, leaveOut[next].what+": left out, since the report would be too long")
-	}
-}
-
-// ParseInventory reads a report. Its texts are those that the blade chose: make them plain before they are shown.
-func ParseInventory(text string) (Inventory, error) {
-	if len(text) > MaxInventoryBytes {
-		return Inventory{}, fmt.Errorf("%w: it has %d bytes, more than %d", ErrInventory, len(text), MaxInventoryBytes)
-	}
-	var inventory Inventory
-	if err := json.Unmarshal([]byte(text), &inventory); err != nil {
-		return Inventory{}, fmt.Errorf("%w: %w", ErrInventory, err)
-	}
-	return inventory, nil
-}
-
-// RecordedPort is a port as the BMC reports it.
-type RecordedPort struct{ Name, MAC string }
-
-// Differences compares the inventory with what the BMC of the blade reports: its serial number and its ports. A port that the BMC does not
-// report is no difference, since BMCs know the ports of the board only.
-func (i Inventory) Differences(serial string, ports []RecordedPort) []string {
-	var all []string
-	if serial != "" && i.Serial != "" && serial != i.Serial {
-		all = append(all, fmt.Sprintf("the BMC reports the serial number %s, and the blade's firmware reports %s", serial, i.Serial))
-	}
-	if len(i.Ports) == 0 {
-		return all
-	}
-	for _, port := range ports {
-		hasMAC := func(found Port) bool { return strings.EqualFold(found.MAC, port.MAC) }
-		if port.MAC != "" && !slices.ContainsFunc(i.Ports, hasMAC) {
-			all = append(all, fmt.Sprintf("the BMC reports port %s with the MAC address %s, and the blade's system found no such port",
-				port.Name, port.MAC))
-		}
-	}
-	return all
-}
 
 // Credentials are those of a blade's kubelet.
 type Credentials struct {
@@ -157,7 +88,7 @@ func credentials(server string, pair, authorities []byte) (Credentials, error) {
 
 // Report writes an encoded inventory to the blade's node.
 func Report(ctx context.Context, client *http.Client, to Credentials, inventory string) error {
-	body, err := json.Marshal(object{"metadata": object{"annotations": object{AnnotationInventory: inventory}}})
+	body, err := json.Marshal(object{"metadata": object{"annotations": object{hardware.Annotation: inventory}}})
 	if err != nil {
 		return fmt.Errorf("print the report: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
 const (
@@ -83,7 +84,7 @@ func TestReport(t *testing.T) {
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: to.TLS}}
 	defer client.CloseIdleConnections()
-	text, err := blade.Inventory{Serial: "MMS0001"}.Encode()
+	text, err := hardware.Inventory{Serial: "MMS0001"}.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestReport(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &patch); err != nil {
 		t.Fatal(err)
 	}
-	found, err := blade.ParseInventory(patch.Metadata.Annotations[blade.AnnotationInventory])
+	found, err := hardware.Parse(patch.Metadata.Annotations[hardware.Annotation])
 	if err != nil || found.Serial != "MMS0001" || len(patch.Metadata.Annotations) != 1 {
 		t.Errorf("%s: %v", body, err)
 	}
@@ -140,76 +141,4 @@ func TestReportNeedsANode(t *testing.T) {
 	if _, err := blade.KubeletCredentials(files); err == nil {
 		t.Error("an API server without TLS")
 	}
-}
-
-// TestEncodedInventoriesAreBounded: a report fits its bound whatever the machine has, says what it leaves out, and a longer one is refused.
-func TestEncodedInventoriesAreBounded(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("x", 60)
-	inventory := blade.Inventory{Serial: "MMS0001", Missing: []string{"cpu: gone"}}
-	for range 1024 {
-		inventory.Disks = append(inventory.Disks, blade.Disk{Name: long, Serial: long})
-		inventory.Ports = append(inventory.Ports, blade.Port{Name: long, MAC: macOfPort})
-	}
-	text, err := inventory.Encode()
-	if err != nil || len(text) > blade.MaxInventoryBytes {
-		t.Fatal(len(text), err)
-	}
-	found, err := blade.ParseInventory(text)
-	if err != nil || found.Serial != "MMS0001" || len(found.Missing) != 4 || len(inventory.Missing) != 1 {
-		t.Errorf("%+v %v", found, err)
-	}
-	for range 1024 {
-		inventory.Missing = append(inventory.Missing, long)
-	}
-	if _, err := inventory.Encode(); !errors.Is(err, blade.ErrInventory) {
-		t.Errorf("%v", err)
-	}
-	for _, wrong := range []string{`"` + strings.Repeat("x", blade.MaxInventoryBytes) + `"`, "{", `{"cpu":1}`} {
-		if _, err := blade.ParseInventory(wrong); !errors.Is(err, blade.ErrInventory) {
-			t.Errorf("%.20s: %v", wrong, err)
-		}
-	}
-}
-
-func TestDifferences(t *testing.T) {
-	t.Parallel()
-	inventory := blade.Inventory{Serial: "MMS0001", Ports: []blade.Port{{Name: "eth0", MAC: macOfPort}}}
-	for name, test := range map[string]struct {
-		inventory blade.Inventory
-		serial    string
-		mac       string
-		want      int
-	}{
-		"the same":                      {inventory, "MMS0001", "52:54:00:03:00:01", 0},
-		"another serial number":         {inventory, "MMS0002", macOfPort, 1},
-		"a port is missing":             {inventory, "MMS0001", "52:54:00:03:00:02", 1},
-		"both":                          {inventory, "MMS0002", "52:54:00:03:00:02", 2},
-		"the BMC reports nothing":       {inventory, "", "", 0},
-		"the blade could read no ports": {blade.Inventory{}, "MMS0001", macOfPort, 0},
-	} {
-		got := test.inventory.Differences(test.serial, []blade.RecordedPort{{Name: "atom001", MAC: strings.ToUpper(test.mac)}})
-		if len(got) != test.want {
-			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
-func FuzzParseInventory(f *testing.F) {
-	f.Add(`{"uuid":"a","cpu":{"cores":8},"channels":[{"name":"A"}],"ports":[{"mac":"` + macOfPort + `"}]}`)
-	f.Add("{")
-	f.Fuzz(func(t *testing.T, text string) {
-		inventory, err := blade.ParseInventory(text)
-		if err != nil {
-			return
-		}
-		again, err := inventory.Encode()
-		if err == nil {
-			_, err = blade.ParseInventory(again)
-		}
-		if err != nil && !errors.Is(err, blade.ErrInventory) {
-			t.Error(err)
-		}
-		inventory.Differences("x", []blade.RecordedPort{{Name: "a", MAC: macOfPort}})
-	})
 }

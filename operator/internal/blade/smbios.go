@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
 // Bounds of SMBIOS tables. Firmware writes them, and firmware has bugs.
@@ -35,18 +37,7 @@ type Firmware struct {
 	Manufacturer string
 	Product      string
 	Serial       string
-	Memory       []Module
-}
-
-// Module is a memory module.
-type Module struct {
-	Slot    string `json:"slot"`
-	Channel string `json:"channel,omitempty"`
-	Bytes   int64  `json:"bytes"`
-	// MHz is the clock at which the module is run, in million transfers a second as firmware reports it.
-	MHz    int    `json:"mhz,omitempty"`
-	Serial string `json:"serial,omitempty"`
-	Part   string `json:"part,omitempty"`
+	Memory       []hardware.Module
 }
 
 // structure is one record of the table: its formatted area, and its strings.
@@ -205,7 +196,7 @@ func (f *Firmware) module(s structure) {
 		clock = 0
 	}
 	slot := s.text(0x10)
-	f.Memory = append(f.Memory, Module{
+	f.Memory = append(f.Memory, hardware.Module{
 		Slot: slot, Channel: channelOf(slot, s.text(0x11)), Bytes: bytes, MHz: clock, Serial: s.text(0x18), Part: s.text(0x1a),
 	})
 }

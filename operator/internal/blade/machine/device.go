@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
 // Device is a disk, or a file that stands for one.
@@ -83,7 +84,7 @@ func DiskOf(folder string) (string, error) {
 
 // Candidates are the disks of an inventory, with what is on them. A disk that cannot be read is left out, with a note: the others are as
 // good without it.
-func Candidates(disks []blade.Disk, note func(err error)) []blade.Candidate {
+func Candidates(disks []hardware.Disk, note func(err error)) []blade.Candidate {
 	var all []blade.Candidate
 	for _, disk := range disks {
 		candidate, err := look("/dev/" + disk.Name)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
 // TestInstallOnFile installs on a file, twice: the backup partition stays.
@@ -64,7 +65,7 @@ func TestInstallOnFile(t *testing.T) {
 		t.Errorf("%+v, %v", found, err)
 	}
 	var notes []error
-	if found := Candidates([]blade.Disk{{Name: "no-such-disk"}}, func(err error) { notes = append(notes, err) }); len(found) > 0 ||
+	if found := Candidates([]hardware.Disk{{Name: "no-such-disk"}}, func(err error) { notes = append(notes, err) }); len(found) > 0 ||
 		len(notes) != 1 {
 		t.Errorf("a disk that cannot be read: %+v, %v", found, notes)
 	}

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 	"rcbox.dev/rcbox/operator/internal/box/plan"
 )
 
@@ -22,7 +22,7 @@ type report struct {
 
 // found is nil for a node without a report.
 func (r *reports) found(node *corev1.Node) *plan.Found {
-	text := node.Annotations[blade.AnnotationInventory]
+	text := node.Annotations[hardware.Annotation]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if text == "" {

@@ -83,8 +83,10 @@ func (m *machine) setConditions() {
 	}
 	isolated, isThere := m.isolated()
 	m.setIfThere(v1alpha1.ConditionIsolated, isolated, isThere)
-	reported, isThere := m.asReported()
-	m.setIfThere(v1alpha1.ConditionAsReported, reported, isThere)
+	if m.Identity != nil { // until then, what an earlier operator has found out stays
+		reported, isThere := m.asReported()
+		m.setIfThere(v1alpha1.ConditionAsReported, reported, isThere)
+	}
 }
 
 func (m *machine) setIfThere(name string, v verdict, isThere bool) {
@@ -258,15 +260,18 @@ func (m *machine) healthy() verdict {
 			beyond = append(beyond, s.Name)
 		}
 	}
+	errors := m.memoryErrors()
 	switch {
 	case len(beyond) > 0:
 		return no("BeyondLimits", "beyond their limits: "+listed(beyond))
-	case m.memoryErrors() != "":
-		return no("MemoryErrors", m.memoryErrors())
+	case errors != "":
+		return no(reasonMemoryErrors, errors)
+	case m.Log == nil && m.hadMemoryErrors():
+		return notYet("NotRead", "the log of its BMC was not read yet")
 	case m.Sensors == nil:
 		return notYet("NotRead", "its sensors were not read yet")
 	}
-	return yes("WithinLimits", "no sensor is beyond its limits")
+	return yes("WithinLimits", "no sensor is beyond its limits, and no memory errors are known")
 }
 
 // asRecorded compares what is in the slot with what was accepted there.

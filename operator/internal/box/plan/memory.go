@@ -4,18 +4,29 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/bmc"
 )
 
 const (
+	// reasonMemoryErrors of Healthy: its BMC's log has some.
+	reasonMemoryErrors = "MemoryErrors"
 	// memoryWindow is how long an error of memory speaks against a server.
 	memoryWindow = 24 * time.Hour
-	// maxCorrected is how many corrected errors within that time are none of chance. The log of a BMC is known up to bmc.MaxLog records.
+	// maxCorrected corrected errors within that time are more than chance. No more than the newest bmc.MaxLog records are known.
 	maxCorrected = 10
 )
 
-// memoryErrors says what the log of the server's BMC says against its memory; empty if nothing. A record without a time counts: its BMC's
-// clock was not set, and nobody knows how old it is.
+// hadMemoryErrors says whether the log had some when it was last read.
+func (m *machine) hadMemoryErrors() bool {
+	before := meta.FindStatusCondition(m.next.Conditions, v1alpha1.ConditionHealthy)
+	return before != nil && before.Reason == reasonMemoryErrors
+}
+
+// memoryErrors names the memory errors in the log of the server's BMC; empty if there are none. A record without a time counts: the BMC's
+// clock was not set, and nobody knows how old the record is.
 func (m *machine) memoryErrors() string {
 	corrected, uncorrected, isTooMany := 0, 0, false
 	for _, entry := range m.Log {

@@ -50,6 +50,10 @@ func TestMemoryErrors(t *testing.T) {
 			s.Servers[2].Log = test.log(s.now)
 			s.plan()
 			expect(t, s.condition("Healthy"), test.says)
+			// Another operator has yet to read the log: what was found stays.
+			s.Servers[2].Log = nil
+			s.plan()
+			expect(t, s.condition("Healthy"), test.says)
 		})
 	}
 }

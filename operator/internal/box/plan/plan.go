@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 	"rcbox.dev/rcbox/operator/internal/bmc"
 	"rcbox.dev/rcbox/operator/internal/box/layout"
 	"rcbox.dev/rcbox/operator/internal/box/model"
@@ -248,7 +249,9 @@ type planning struct {
 	manager  *Manager
 	// byGUID are the servers by a key of their BMCs' system GUIDs.
 	byGUID map[string][]*machine
-	plan   Plan
+	// found says which blades have found which MAC addresses.
+	found hardware.Index
+	plan  Plan
 	// wanted are machines that wait for power, and commands what is given in this plan.
 	wanted   []*machine
 	commands []command
@@ -340,6 +343,7 @@ func lookAt(now time.Time, o *Observed) *planning {
 	}
 	p.findNodes()
 	p.findTwins()
+	p.indexFound()
 	return p
 }
 

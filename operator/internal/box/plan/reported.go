@@ -6,47 +6,57 @@ import (
 	"slices"
 	"strings"
 
-	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
-// Found is what the system of a blade reports that it has found. It is as true as that blade's system, and decides about no other blade.
+// Found is what the system of a blade reports that it has found. It is as true as that blade's system, and only a condition depends on it.
 type Found struct {
 	// Unusable is why the report cannot be read; empty if it can.
 	Unusable string
-	// Inventory has the serial number and the ports; the rest is left out.
-	Inventory blade.Inventory
+	Serial   string
+	Ports    []hardware.Port
 }
 
 // FoundIn reads a node's report, and keeps what is compared.
 func FoundIn(annotation string) *Found {
-	inventory, err := blade.ParseInventory(annotation)
+	inventory, err := hardware.Parse(annotation)
 	if err != nil {
-		return &Found{Unusable: fmt.Sprintf("annotation %s: %v", blade.AnnotationInventory, err)}
+		return &Found{Unusable: fmt.Sprintf("annotation %s: %v", hardware.Annotation, err)}
 	}
-	return &Found{Inventory: blade.Inventory{Serial: inventory.Serial, Ports: inventory.Ports}}
+	return &Found{Serial: inventory.Serial, Ports: inventory.Ports}
 }
 
-// asReported compares what the blade's system has found with what its BMC reports; there is nothing to say without both.
+// indexFound enters what all blades of the cluster have found.
+func (p *planning) indexFound() {
+	p.found = hardware.Index{}
+	for i := range p.Nodes {
+		if found := p.Nodes[i].Found; found != nil {
+			p.found.Add(p.Nodes[i].Name, found.Ports)
+		}
+	}
+}
+
+// asReported compares what the blade's system has found with what its BMC reports; false if there is no report.
 func (m *machine) asReported() (v verdict, isThere bool) {
-	if m.node == nil || m.node.Found == nil || m.Identity == nil {
+	if m.node == nil || m.node.Found == nil {
 		return verdict{}, false
 	}
-	found := m.node.Found
+	found, recorded := m.node.Found, m.recordedPorts()
 	if found.Unusable != "" {
 		return no("NotUsable", found.Unusable), true
 	}
-	if of, mac := m.foundTwin(); of != "" {
-		return no("MACInTwoBlades", fmt.Sprintf("the systems of %s and %s have both found a port with the MAC address %s",
-			m.name(), of, mac)), true
+	if doubled := m.found.Doubled(m.node.Name, found.Ports, recorded); len(doubled) > 0 {
+		return no("MACInTwoBlades", strings.Join(doubled, "; ")), true
 	}
-	if differs := found.Inventory.Differences(m.next.Hardware.Serial, m.recordedPorts()); len(differs) > 0 {
+	inventory := hardware.Inventory{Serial: found.Serial, Ports: found.Ports}
+	if differs := inventory.Differences(m.next.Hardware.Serial, recorded); len(differs) > 0 {
 		return no("Differs", strings.Join(differs, "; ")), true
 	}
 	return yes("AsTheBMC", "the blade's system has found what its BMC reports"), true
 }
 
 // recordedPorts are those of which the BMC reports the MAC address.
-func (m *machine) recordedPorts() (ports []blade.RecordedPort) {
+func (m *machine) recordedPorts() (ports []hardware.RecordedPort) {
 	names := map[int]string{}
 	for _, port := range m.layout.Ports {
 		names[int(port.NIC)] = port.Name
@@ -56,31 +66,7 @@ func (m *machine) recordedPorts() (ports []blade.RecordedPort) {
 		if name == "" {
 			name = fmt.Sprintf("NIC %d", nic)
 		}
-		ports = append(ports, blade.RecordedPort{Name: name, MAC: m.Identity.MACs[nic]})
+		ports = append(ports, hardware.RecordedPort{Name: name, MAC: m.Identity.MACs[nic]})
 	}
 	return ports
-}
-
-// foundTwin is another server whose system has found a port with one of this one's MAC addresses.
-func (m *machine) foundTwin() (server, mac string) {
-	for _, port := range m.node.Found.Inventory.Ports {
-		for _, other := range m.machines {
-			if other != m && port.MAC != "" && other.node != nil && other.node != m.node && other.node.hasFound(port.MAC) {
-				return other.name(), port.MAC
-			}
-		}
-	}
-	return "", ""
-}
-
-func (n *Node) hasFound(mac string) bool {
-	if n.Found == nil {
-		return false
-	}
-	for _, port := range n.Found.Inventory.Ports {
-		if strings.EqualFold(port.MAC, mac) {
-			return true
-		}
-	}
-	return false
 }

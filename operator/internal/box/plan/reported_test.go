@@ -11,7 +11,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/box/plan"
 )
 
-// What the system of atom003 has found is compared with what its BMC reports.
+// The report of atom003's system is compared with the BMC's.
 func TestAsReported(t *testing.T) {
 	const own = `{"serial":"S3","ports":[{"name":"eth0","mac":"02:00:00:00:00:99"},{"name":"eth1","mac":"02:00:00:00:00:02"}]}`
 	reports := func(server int, text string) func(*scene) {
@@ -33,7 +33,11 @@ func TestAsReported(t *testing.T) {
 		},
 		"a MAC address of two blades": {
 			both(reports(2, own), reports(4, `{"ports":[{"name":"eth0","mac":"02:00:00:00:00:02"}]}`)),
-			"False MACInTwoBlades: the systems of atom003 and atom005 have both found a port with the MAC address 02:00:00:00:00:02",
+			"True AsTheBMC", // the BMC reports the address: the other blade's report is the wrong one
+		},
+		"a MAC address of two blades that no BMC reports": {
+			both(reports(2, own), reports(4, `{"ports":[{"name":"eth0","mac":"02:00:00:00:00:99"}]}`)),
+			"False MACInTwoBlades: the MAC address 02:00:00:00:00:99 of its port eth0 is one of atom005, too",
 		},
 		"not usable": {reports(2, `[`), "False NotUsable: annotation rcbox.dev/inventory: the inventory is not usable"},
 		"too long": {
@@ -62,6 +66,13 @@ func TestAsReported(t *testing.T) {
 				if of := s.condition(other); test.says != "" && !strings.HasPrefix(of, "True") {
 					t.Errorf("%s: %s", other, of)
 				}
+			}
+			// Another operator has yet to read what the hardware is: the condition stays.
+			if read := s.Servers[2].Identity; read != nil && test.says != "" {
+				s.Servers[2].Identity = nil
+				s.plan()
+				expect(t, s.condition(v1alpha1.ConditionAsReported), test.says)
+				s.Servers[2].Identity = read
 			}
 			// The report goes, and the condition with it.
 			s.Nodes[2].Found = nil

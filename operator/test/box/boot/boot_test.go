@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 	"rcbox.dev/rcbox/operator/internal/box/join"
 	"rcbox.dev/rcbox/operator/test/testbed"
 )
@@ -153,15 +154,15 @@ func isAsOrdered(t *testing.T, node *corev1.Node, number int) {
 // isReported waits for the inventory that the blade writes to its node, and compares that with the machine that is emulated.
 func isReported(t *testing.T, cluster *testbed.Cluster, m *machine) {
 	t.Helper()
-	var found blade.Inventory
+	var found hardware.Inventory
 	cluster.Eventually(patience, func() string {
 		m.isAlive()
 		node := &corev1.Node{}
-		if !cluster.Get(node, "", name(m.number)) || node.Annotations[blade.AnnotationInventory] == "" {
+		if !cluster.Get(node, "", name(m.number)) || node.Annotations[hardware.Annotation] == "" {
 			return "the blade has not reported its inventory; its console says:\n" + tail(m.console())
 		}
 		var err error
-		if found, err = blade.ParseInventory(node.Annotations[blade.AnnotationInventory]); err != nil {
+		if found, err = hardware.Parse(node.Annotations[hardware.Annotation]); err != nil {
 			t.Fatal(err)
 		}
 		return ""
@@ -175,7 +176,7 @@ func isReported(t *testing.T, cluster *testbed.Cluster, m *machine) {
 	if len(found.Disks) != 1 || found.Disks[0].Bytes != diskSize || len(found.Modules) != 1 || found.Modules[0].Bytes != memoryMiB*mebi {
 		t.Errorf("its disks are %+v, its memory modules %+v", found.Disks, found.Modules)
 	}
-	if differences := found.Differences("", []blade.RecordedPort{{Name: name(m.number), MAC: mac(m.number)}}); len(differences) > 0 {
+	if differences := found.Differences("", []hardware.RecordedPort{{Name: name(m.number), MAC: mac(m.number)}}); len(differences) > 0 {
 		t.Errorf("%q", differences)
 	}
 }

@@ -70,7 +70,7 @@ func (l *lab) imageFor() {
 }
 
 // booting is a blade that boots. Its ROM and iPXE are stand-ins, since both need a machine: busybox' clients of DHCP and TFTP, and a
-// function that follows the script as iPXE does. What installs and joins is the blade's own.
+// function that follows the script as iPXE does. The blade's own code installs and joins.
 type booting struct {
 	*lab
 	point     int
