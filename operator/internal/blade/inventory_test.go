@@ -182,7 +182,8 @@ func TestInventory(t *testing.T) {
 		},
 		MemoryBytes: 32768000 << 10, Modules: firmware.Memory,
 		Channels: []hardware.Channel{
-			{Name: "1", Modules: 1, Bytes: 1 << 20}, {Name: "A", Modules: 1, Bytes: 8 << 30, MHz: 1333},
+			{Name: "1", Modules: 1, Bytes: 1 << 20},
+			{Name: "A", Modules: 1, Bytes: 8 << 30, MHz: 1333},
 			{Name: "B", Modules: 1, Bytes: 32 << 30, MHz: 1600},
 		},
 		Disks: []hardware.Disk{
