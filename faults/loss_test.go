@@ -83,10 +83,12 @@ func TestAcceptedLoss(t *testing.T) {
 	}
 	s.restart("m0")
 	var waiting recovery
-	waitFor(t, "the recovery to say what it misses", func() error {
+	// Something is missing already while the backups are away, or still open their disks: whoever waits for all of them sees what is gone for good.
+	waitFor(t, "all backups to say what they have", func() error {
 		recoveries, _, err := s.troubles()
 		for _, recovery := range recoveries {
-			if recovery.ServerID == dead && recovery.LossToken != "" {
+			all := strings.HasSuffix(recovery.WaitsFor, "; all members are connected")
+			if recovery.ServerID == dead && recovery.LossToken != "" && all {
 				waiting = recovery
 				return nil
 			}

@@ -136,7 +136,12 @@ impl Coordinator {
         };
         let (member, waits_for) = (recovery.member.clone(), recovery.waits_for.clone());
         let Some(logs) = self.recoveries.missing.remove(&server) else {
-            return Err(AcceptLossError::NothingMissing { server, waits_for });
+            let silent = self.still_asked(now, server);
+            return Err(if silent.is_empty() {
+                AcceptLossError::NothingMissing { server, waits_for }
+            } else {
+                AcceptLossError::StillAsked { server, silent }
+            });
         };
         let token = token(&logs);
         if token != acceptance.token {

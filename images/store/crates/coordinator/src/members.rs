@@ -312,22 +312,32 @@ impl Members {
         with_backup.filter_map(|server| Some((server.id, server.link.as_ref()?.connection)))
     }
 
-    /// For people: members whose backups may have what is missed.
+    /// For people: members whose backups may have what is missed, since they are away, or have not opened their storage yet.
     pub fn who_is_away(&self) -> String {
         const NAMED: usize = 16;
-        let is_away = |(_, member): &(&String, &Member)| !self.is_up(member.servers());
-        let away: Vec<&str> = self
-            .members
-            .iter()
-            .filter(is_away)
-            .map(|(name, _)| name.as_str())
-            .collect();
-        match away.len() {
-            0 => "all members are connected".to_owned(),
-            count => format!(
-                "members that are not connected ({count}): {}",
-                away[..count.min(NAMED)].join(", ")
-            ),
+        let name = |what: &str, is_meant: &dyn Fn(&Member) -> bool| {
+            let members = self.members.iter();
+            let meant: Vec<&str> = members
+                .filter(|(_, member)| is_meant(member))
+                .map(|(name, _)| name.as_str())
+                .collect();
+            let named = meant[..meant.len().min(NAMED)].join(", ");
+            (!meant.is_empty()).then(|| format!("{what} ({}): {named}", meant.len()))
+        };
+        let is_up = |member: &Member| self.is_up(member.servers());
+        let is_opening = |index: &u32| {
+            let server = self.servers.get(index);
+            server.is_some_and(|one| one.backup.is_none() && !one.backup_locator.is_empty())
+        };
+        let away = name("members that are not connected", &|member| !is_up(member));
+        let opening = name(
+            "members whose backups have not opened their storage yet",
+            &|member| is_up(member) && member.servers().iter().any(is_opening),
+        );
+        match (away, opening) {
+            (None, None) => "all members are connected".to_owned(),
+            (Some(one), None) | (None, Some(one)) => one,
+            (Some(away), Some(opening)) => format!("{away}; {opening}"),
         }
     }
 

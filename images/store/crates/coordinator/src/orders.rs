@@ -501,10 +501,15 @@ pub enum AcceptLossError {
     NoRecovery {
         server: ServerId,
     },
-    /// All that it needs is there, or backups are still being asked.
+    /// All that it needs is there, or masters work on it.
     NothingMissing {
         server: ServerId,
         waits_for: String,
+    },
+    /// Backups have just come back, and have yet to say what they hold.
+    StillAsked {
+        server: ServerId,
+        silent: String,
     },
     /// Something else is missing, or less is left, than what the caller has seen.
     OtherLoss {
@@ -533,6 +538,10 @@ impl core::fmt::Display for AcceptLossError {
                     what => write!(f, "what it waits for: {what}"),
                 }
             }
+            AcceptLossError::StillAsked { server, silent } => write!(
+                f,
+                "what the recovery of server {server} misses is not known yet: {silent}; look at the status again in a second"
+            ),
             AcceptLossError::OtherLoss { server, token } => write!(
                 f,
                 "what the recovery of server {server} misses, or what is left, is not what you have seen: look at the status again \

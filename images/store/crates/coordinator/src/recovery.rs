@@ -397,6 +397,24 @@ impl Coordinator {
         Err((missing, text))
     }
 
+    /// For people: backups that a recovery waits for before it is known what it misses; empty if there are none.
+    pub(crate) fn still_asked(&self, now: Time, server: ServerId) -> String {
+        let tablets = self.tables.tablets().map(|(_, tablet)| tablet);
+        let waiting = tablets.filter(|tablet| tablet.owner == NOBODY);
+        let of_server = waiting.filter(|tablet| last_owner(&tablet.sources) == server);
+        let logs: BTreeSet<ServerId> = of_server
+            .flat_map(|tablet| tablet.sources.iter().map(|source| source.log))
+            .collect();
+        let searches = logs
+            .iter()
+            .filter_map(|log| self.recoveries.searches.get(log));
+        let unsettled = searches.filter(|search| !search.has_settled(now, &self.members));
+        let texts: Vec<String> = unsettled
+            .map(|search| search.who_is_silent(&self.members))
+            .collect();
+        texts.join("; ")
+    }
+
     /// Gives a group of tablets to masters, in parts.
     fn order(
         &mut self,

@@ -288,8 +288,61 @@ fn tablets_that_had_come_back_whole_are_a_loss_when_they_have_to_come_back_again
 }
 
 #[test]
+fn a_backup_that_comes_back_is_heard_before_anything_is_given_up() {
+    let (mut store, dead) = without_a_segment();
+    store.kill(4);
+    store.wait(1000);
+    let waits_for = |store: &Store| the_recovery(store).waits_for;
+    let is_away = "; members that are not connected (2): m1, m4";
+    let text = waits_for(&store);
+    assert!(text.ends_with(is_away), "{text}");
+
+    // It is connected, and its disk is not open yet.
+    store.harness.enlist(105, with_replicas("m4", 5));
+    store.wait(1000);
+    let text = waits_for(&store);
+    let is_opening = "; members that are not connected (1): m1; members whose backups have not opened their storage yet (1): m4";
+    assert!(text.ends_with(is_opening), "{text}");
+
+    // The disk is open, and nobody knows yet what is on it.
+    store.says(5, shard::Kind::BackupReport(BackupReport::default()));
+    store.wait(1000);
+    let text = waits_for(&store);
+    let is_silent = "those of servers 4.1";
+    assert!(text.ends_with(is_silent), "{text}");
+    store.finds(5, dead, vec![closed(1), closed(2)]);
+    assert_ne!(
+        orders(&store.wait(1000)),
+        [],
+        "nothing was missing after all"
+    );
+}
+
+#[test]
+fn nothing_can_be_given_up_before_backups_have_said_what_they_hold() {
+    let (mut store, _, dead) = one_dead_of_four();
+    store.wait(100);
+    for number in 2..=3 {
+        store.finds(number, dead, vec![]);
+    }
+    let early = accept(&mut store, dead, "00000000");
+    let Err(AcceptLossError::StillAsked { silent, .. }) = &early else {
+        panic!("{early:?}");
+    };
+    assert!(silent.ends_with("those of servers 4.0"), "{silent}");
+    store.harness.take();
+    store.finds(4, dead, vec![]);
+    store.wait(100);
+    assert!(the_recovery(&store).missing[0].lacks_head);
+}
+
+#[test]
 fn nothing_can_be_given_up_where_nothing_is_missing() {
     let (mut store, _, dead) = one_dead_of_four();
+    store.wait(100);
+    for number in 2..=4 {
+        store.finds(number, dead, vec![closed(1), open_head(2, 50, &[1])]);
+    }
     let nothing = accept(&mut store, dead, "00000000");
     assert!(
         matches!(nothing, Err(AcceptLossError::NothingMissing { .. })),

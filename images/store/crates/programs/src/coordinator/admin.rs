@@ -251,9 +251,9 @@ impl Admin for Service {
             .await?;
         let accepted = accepted.map_err(|error| match error {
             AcceptLossError::NoRecovery { .. } => Status::not_found(error.to_string()),
-            AcceptLossError::NothingMissing { .. } | AcceptLossError::DoesNotLead(_) => {
-                Status::failed_precondition(error.to_string())
-            }
+            AcceptLossError::NothingMissing { .. }
+            | AcceptLossError::StillAsked { .. }
+            | AcceptLossError::DoesNotLead(_) => Status::failed_precondition(error.to_string()),
             AcceptLossError::OtherLoss { .. } | AcceptLossError::OtherStore(_) => {
                 Status::aborted(error.to_string())
             }
