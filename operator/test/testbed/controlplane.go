@@ -3,6 +3,8 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -37,7 +39,9 @@ const (
 	provisioner  = "rcbox.dev/testbed"
 
 	startTimeout = 2 * time.Minute
-	pollInterval = 100 * time.Millisecond
+	// lastWordsBytes of etcd's output are shown where the control plane does not start.
+	lastWordsBytes = 4096
+	pollInterval   = 100 * time.Millisecond
 )
 
 // auditPolicy has the API server note every call of the operator's and of the box controller's, and no others.
@@ -122,7 +126,15 @@ func (c *Cluster) startAPIServer(binaries string) {
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlaneStopTimeout:  startTimeout,
 	}
+	output, err := os.Create(filepath.Join(c.folder, "etcd.log"))
+	c.must(err)
+	defer func() { _ = output.Close() }() // etcd has its own handle
+	c.env.ControlPlane.Etcd = &envtest.Etcd{
+		URL: &url.URL{Scheme: "http", Host: net.JoinHostPort("127.0.0.1", freePort(c.t))}, Out: output, Err: output,
+	}
+	c.env.ControlPlane.Etcd.Configure().Set("listen-peer-urls", "http://"+net.JoinHostPort("127.0.0.1", freePort(c.t)))
 	server := c.env.ControlPlane.GetAPIServer()
+	server.Address, server.Port = "127.0.0.1", freePort(c.t)
 	server.Configure().
 		Append("audit-policy-file", policy).Append("audit-log-path", c.Calls.path).
 		// As strict as a cluster may be: who names an owner that blocks must have rights on it.
@@ -134,7 +146,8 @@ func (c *Cluster) startAPIServer(binaries string) {
 	}
 	config, err := c.env.Start()
 	if err != nil {
-		c.t.Fatalf("start etcd and kube-apiserver: %v", err)
+		said, _ := os.ReadFile(output.Name()) // without it if it cannot be read
+		c.t.Fatalf("start etcd and kube-apiserver: %v; etcd's last words:\n%s", err, said[max(0, len(said)-lastWordsBytes):])
 	}
 	c.t.Cleanup(func() {
 		if err := c.env.Stop(); err != nil {

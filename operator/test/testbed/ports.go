@@ -1,0 +1,50 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// The ports that a control plane listens on. The kernel gives outgoing connections ports from 32768 on, and so does envtest, which frees each port
+// before etcd takes it: on a busy machine a connection had it by then, and etcd ended. Nobody is given a port below without asking for it.
+const (
+	firstPort = 20000
+	lastPort  = 29999
+)
+
+var (
+	portsMutex sync.Mutex
+	portsTaken = map[int]bool{} // by this process, for good
+)
+
+// freePort gives a TCP port of 127.0.0.1 that nobody listens on, and gives it once.
+func freePort(t *testing.T) string {
+	t.Helper()
+	portsMutex.Lock()
+	defer portsMutex.Unlock()
+	for range lastPort - firstPort {
+		port := firstPort + rand.IntN(lastPort-firstPort+1) //nolint:gosec // not a secret
+		if portsTaken[port] {
+			continue
+		}
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err == nil {
+			err = listener.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		portsTaken[port] = true
+		return fmt.Sprint(port)
+	}
+	t.Fatalf("no port of %d to %d is free", firstPort, lastPort)
+	return ""
+}
