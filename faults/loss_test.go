@@ -83,7 +83,7 @@ func TestAcceptedLoss(t *testing.T) {
 	}
 	s.restart("m0")
 	var waiting recovery
-	// Something is missing already while the backups are away, or still open their disks: whoever waits for all of them sees what is gone for good.
+	// Something is missing already while the backups are away, or open their disks: once all have answered, it is gone for good.
 	waitFor(t, "all backups to say what they have", func() error {
 		recoveries, _, err := s.troubles()
 		for _, recovery := range recoveries {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The ports that a control plane listens on. The kernel gives outgoing connections ports from 32768 on, and so does envtest, which frees each port
-// before etcd takes it: on a busy machine a connection had it by then, and etcd ended. Nobody is given a port below without asking for it.
+// The ports that a control plane listens on. The kernel gives outgoing connections ports from 32768 on. envtest asks it for one of these, and
+// frees it before etcd takes it: on a busy machine a connection had it by then, and etcd ended. Ports below go only to those who name them.
 const (
 	firstPort = 20000
 	lastPort  = 29999
