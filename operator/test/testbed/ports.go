@@ -2,16 +2,17 @@ package testbed
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
 )
 
-// The ports that a control plane listens on. The kernel gives outgoing connections ports from 32768 on. envtest asks it for one of these, and
-// frees it before etcd takes it: on a busy machine a connection had it by then, and etcd ended. Ports below go only to those who name them.
+// The ports that a control plane listens on. The kernel gives outgoing connections ports from 32768 on. envtest asks it for one of these,
+// and frees it before etcd takes it: on a busy machine a connection had it by then, and etcd ended. Ports below go only to those who name
+// them.
 const (
 	firstPort = 20000
 	lastPort  = 29999
@@ -27,12 +28,13 @@ func freePort(t *testing.T) string {
 	t.Helper()
 	portsMutex.Lock()
 	defer portsMutex.Unlock()
+	config := net.ListenConfig{}
 	for range lastPort - firstPort {
 		port := firstPort + rand.IntN(lastPort-firstPort+1) //nolint:gosec // not a secret
 		if portsTaken[port] {
 			continue
 		}
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
@@ -43,7 +45,7 @@ func freePort(t *testing.T) string {
 			t.Fatal(err)
 		}
 		portsTaken[port] = true
-		return fmt.Sprint(port)
+		return strconv.Itoa(port)
 	}
 	t.Fatalf("no port of %d to %d is free", firstPort, lastPort)
 	return ""
