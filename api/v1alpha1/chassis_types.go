@@ -28,9 +28,9 @@ type Chassis struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the chassis is, and what is asked of it.
+	// The hardware of the chassis, and the state that is asked of it.
 	Spec ChassisSpec `json:"spec"`
-	// What was last seen, written by the operator.
+	// The state that the operator saw last, and wrote.
 	//
 	// +optional
 	Status ChassisStatus `json:"status,omitempty"`
@@ -181,7 +181,7 @@ type ChassisUplink struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=8
 	QSFP int32 `json:"qsfp"`
-	// What it is divided into.
+	// The number of links that it is divided into, and their speed.
 	//
 	// +optional
 	// +kubebuilder:default="1x40G"
@@ -289,7 +289,7 @@ type ChassisNetwork struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=8
 	NIC int32 `json:"nic"`
-	// What follows a server's name in that of this port: nothing, or a to e.
+	// The letter that follows a server's name in the name of this port: nothing, or a to e.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum="";a;b;c;d;e
@@ -310,7 +310,7 @@ type ChassisNetwork struct {
 
 // ChassisPower bounds what servers draw.
 type ChassisPower struct {
-	// What the chassis may draw, in watts; default: as the model says. No server is switched on by the operator beyond that.
+	// The power that the chassis may draw, in watts; default: as the model says. No server is switched on by the operator beyond that.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -334,7 +334,7 @@ type ChassisFencing struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// What becomes of a server whose power was taken away for a Store, once that Store does not need it to be off any more. SwitchOn: it is
+	// The treatment of a server whose power was taken away for a Store, once that Store does not need it to be off any more. SwitchOn: it is
 	// switched on, unless its spec.power is Off. StayOff: somebody else switches it on.
 	//
 	// +optional
@@ -397,16 +397,16 @@ type ChassisStatus struct {
 	//
 	// +optional
 	Manager ManagerStatus `json:"manager,omitempty"`
-	// What it draws, in watts, rounded to 10; absent where that is not measured. Where the chassis manager shows only what each slot draws,
-	// it is the sum of that.
+	// The power that it draws, in watts, rounded to 10; absent where that is not measured. Where the chassis manager shows only what each
+	// slot draws, it is the sum of that.
 	//
 	// +optional
 	Watts *int32 `json:"watts,omitempty"`
-	// What it may draw, in watts: spec.power.budgetWatts, or else what the model says; absent where neither says anything.
+	// The power that it may draw, in watts: spec.power.budgetWatts, or else what the model says; absent where neither says anything.
 	//
 	// +optional
 	BudgetWatts int32 `json:"budgetWatts,omitempty"`
-	// What is reserved of that for servers that are on, that start, or of which nobody knows whether they are on.
+	// The part of that which is reserved for servers that are on, that start, or of which nobody knows whether they are on.
 	//
 	// +optional
 	ReservedWatts int32 `json:"reservedWatts,omitempty"`

@@ -31,7 +31,7 @@ type ClusterPerf struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is to be measured, and how. It cannot be changed.
+	// The measurements, and their settings. They cannot be changed.
 	//
 	// +required
 	Spec ClusterPerfSpec `json:"spec"`
@@ -146,7 +146,8 @@ type PerfClients struct {
 	// +kubebuilder:validation:Maximum=64
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// What each client's container reserves and may use. A client polls while it waits for an answer: it takes a whole CPU if it gets one.
+	// The resources that each client's container reserves and may use. A client polls while it waits for an answer: it takes a whole CPU if
+	// it gets one.
 	//
 	// +optional
 	// +kubebuilder:default={requests: {cpu: "100m", memory: "128Mi"}, limits: {memory: "512Mi"}}
@@ -221,7 +222,7 @@ type PerfOptions struct {
 	// +kubebuilder:validation:Minimum=0
 	Warmup *int32 `json:"warmup,omitempty"`
 
-	// What the clients of workloadThroughput do; YCSB-A if left out.
+	// The mix of operations of workloadThroughput's clients; YCSB-A if left out.
 	//
 	// +optional
 	// +kubebuilder:validation:Enum=YCSB-A;YCSB-B;YCSB-C;WRITE-ONLY
@@ -264,7 +265,7 @@ type ClusterPerfStatus struct {
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
-	// What the run was started with: what figures can be compared by.
+	// The settings that the run was started with; figures of runs with the same ones can be compared.
 	//
 	// +optional
 	Environment *PerfEnvironment `json:"environment,omitempty"`
@@ -307,7 +308,7 @@ type ClusterPerfStatus struct {
 	// +optional
 	DisturbedBy string `json:"disturbedBy,omitempty"`
 
-	// What is put before the names of the run's tables.
+	// The prefix of the names of the run's tables.
 	//
 	// +optional
 	TablePrefix string `json:"tablePrefix,omitempty"`
@@ -428,7 +429,7 @@ type PerfResult struct {
 	//
 	// +required
 	Unit string `json:"unit"`
-	// What was measured.
+	// The measurement, in words.
 	//
 	// +optional
 	Description string `json:"description,omitempty"`

@@ -30,7 +30,7 @@ type Drill struct {
 	Number int64 `json:"number"`
 	// How far it is, or how it ended.
 	State DrillState `json:"state"`
-	// What ordered it: the annotation's value, or empty for the schedule.
+	// The source of its order: the annotation's value, or empty for the schedule.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
@@ -66,7 +66,7 @@ type Drill struct {
 	MeasuredMs int64 `json:"measuredMs,omitempty"`
 	// +optional
 	TargetMs int64 `json:"targetMs,omitempty"`
-	// What it waits for, or why it ended as it did.
+	// The reason why it waits, or ended as it did.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

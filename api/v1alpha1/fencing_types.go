@@ -43,7 +43,7 @@ type FencingSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(s|m|h))+$') && duration(self) <= duration('168h')",message="recovery.fencing.after must be from 0s to 168h, such as 3m"
 	After string `json:"after,omitempty"`
 
-	// What a remediation is made from.
+	// The template that a remediation is made from.
 	//
 	// +optional
 	RemediationTemplate *RemediationTemplate `json:"remediationTemplate,omitempty"`
@@ -92,12 +92,12 @@ type FenceStatus struct {
 	//
 	// +optional
 	Done bool `json:"done,omitempty"`
-	// What whoever does it says, or what it waits for.
+	// The words of the program that does it, or the reason for the wait.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
-	// What the remediation was made from.
+	// The template that the remediation was made from.
 	//
 	// +optional
 	RemediationTemplate *RemediationTemplate `json:"remediationTemplate,omitempty"`

@@ -52,7 +52,7 @@ type IsolationStatus struct {
 	Cause IsolationCause `json:"cause"`
 	// Since when.
 	Since metav1.Time `json:"since"`
-	// What led to it; empty if it was ordered.
+	// The events that led to it; empty if it was ordered.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

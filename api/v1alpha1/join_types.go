@@ -84,7 +84,7 @@ type JoinStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	RequestUID string `json:"requestUID,omitempty"` //nolint:tagliatelle // as Kubernetes spells it
-	// What is waited for, or why there is no token.
+	// The reason for the wait, or why there is no token.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

@@ -53,7 +53,7 @@ const (
 type MemberStatus struct {
 	// Its name, which outlives its pods: the Store's name, "-master-" and a number.
 	Name string `json:"name"`
-	// What it is at the moment.
+	// Its state at the moment.
 	//
 	// +optional
 	State MemberState `json:"state,omitempty"`
@@ -117,7 +117,7 @@ type MemberStatus struct {
 	//
 	// +optional
 	Domain string `json:"domain,omitempty"`
-	// What the spec asks for that the running pod was not made with, such as "memory: 1Gi -> 2Gi".
+	// Changes of the spec that the running pod was made without, such as "memory: 1Gi -> 2Gi".
 	//
 	// +optional
 	Pending string `json:"pending,omitempty"`
@@ -129,7 +129,7 @@ type MemberStatus struct {
 	//
 	// +optional
 	Lost *LostStatus `json:"lost,omitempty"`
-	// What it has on its ports, in the order of spec.network.attachments; empty for Stores on the pod network.
+	// Its addresses on its ports, in the order of spec.network.attachments; empty for Stores on the pod network.
 	//
 	// +optional
 	// +listType=atomic
@@ -143,7 +143,7 @@ type MemberStatus struct {
 	//
 	// +optional
 	Evacuation *EvacuationStatus `json:"evacuation,omitempty"`
-	// What went wrong with it lately where it is; absent if nothing did.
+	// The last trouble that it had where it is; absent if nothing did.
 	//
 	// +optional
 	Failures *FailureStatus `json:"failures,omitempty"`
@@ -181,7 +181,7 @@ type LostStatus struct {
 	//
 	// +optional
 	ProvenAt *metav1.Time `json:"provenAt,omitempty"`
-	// What the move waits for; empty while it is under way.
+	// The reason why the move waits; empty while it is under way.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

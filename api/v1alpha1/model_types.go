@@ -15,22 +15,22 @@ type ModelOverrides struct {
 	// +optional
 	Slots ModelSlots `json:"slots,omitzero"`
 
-	// What a slot's server has and draws.
+	// The hardware of a slot's server, and the power that it draws.
 	//
 	// +optional
 	Server ModelServer `json:"server,omitzero"`
 
-	// What the controllers of its switch boards show.
+	// The readings that the controllers of its switch boards show.
 	//
 	// +optional
 	SwitchBoards ModelSwitchBoards `json:"switchBoards,omitzero"`
 
-	// What its chassis managers show and switch.
+	// The parts that its chassis managers show and switch.
 	//
 	// +optional
 	Manager ModelManager `json:"manager,omitzero"`
 
-	// What the whole chassis draws at most.
+	// The most that the whole chassis draws, in watts.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -59,12 +59,12 @@ type ModelServer struct {
 	//
 	// +optional
 	NICs ModelNICs `json:"nics,omitzero"`
-	// What a server draws at most.
+	// The most that a server draws, in watts.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Watts int32 `json:"watts,omitempty"`
-	// What a server draws while it starts.
+	// The power that a server draws while it starts, in watts.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1

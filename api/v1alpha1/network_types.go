@@ -92,7 +92,7 @@ type NetworkSpec struct {
 	// +kubebuilder:default=Kernel
 	Provider NetworkProvider `json:"provider,omitempty"`
 
-	// What a port is. VF: a virtual function behind an IOMMU (vfio-pci; mlx5). WholePort: a whole port without an IOMMU (vfio-pci
+	// The kind of the ports. VF: a virtual function behind an IOMMU (vfio-pci; mlx5). WholePort: a whole port without an IOMMU (vfio-pci
 	// without IOMMU), whose process can reach all of the node's memory; the installation of the operator has to allow it
 	// (allow.networkProfiles of the chart). Interface: an interface of the kernel (macvlan, host-device, a veth), for FastUDP, or for DPDK
 	// by AF_PACKET.
@@ -108,7 +108,7 @@ type NetworkSpec struct {
 	// +kubebuilder:validation:MaxItems=2
 	Attachments []NetworkAttachment `json:"attachments,omitempty"`
 
-	// Who may reach the ports for clients on the pod network.
+	// The sources that may reach the ports for clients on the pod network.
 	//
 	// +optional
 	Clients ClientsSpec `json:"clients,omitzero"`
@@ -195,7 +195,7 @@ type AddressPool struct {
 	// +kubebuilder:validation:MaxLength=18
 	Range string `json:"range,omitempty"`
 
-	// What is not taken from there: addresses and networks.
+	// Addresses and networks that are not taken from there.
 	//
 	// +optional
 	// +listType=atomic
@@ -321,7 +321,7 @@ type MemberAddress struct {
 	//
 	// +optional
 	Pod string `json:"pod,omitempty"`
-	// What Multus says of the attachment: the interface's name in the pod, and the device on the PCI bus.
+	// The attachment as Multus describes it: the interface's name in the pod, and the device on the PCI bus.
 	//
 	// +optional
 	Interface string `json:"interface,omitempty"`

@@ -20,11 +20,11 @@ type NodeFence struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is asked for. It cannot be changed: another loss is another NodeFence.
+	// The node that is to be fenced, and why. It cannot be changed: another loss is another NodeFence.
 	//
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec cannot be changed: delete the NodeFence and make another one"
 	Spec NodeFenceSpec `json:"spec"`
-	// What became of it, written by the box controller.
+	// The result, written by the box controller.
 	//
 	// +optional
 	Status NodeFenceStatus `json:"status,omitempty"`
@@ -83,7 +83,7 @@ type NodeFenceStatus struct {
 	//
 	// +optional
 	State NodeFenceState `json:"state,omitempty"`
-	// What it waits for, or why it was refused.
+	// The reason why it waits, or was refused.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

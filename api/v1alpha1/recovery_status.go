@@ -18,7 +18,7 @@ type RecoveryStatus struct {
 	//
 	// +optional
 	TabletsLeft int64 `json:"tabletsLeft"`
-	// What it waits for, if it cannot go on by itself.
+	// The reason why it waits, if it cannot go on by itself.
 	//
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
@@ -89,7 +89,7 @@ const (
 type Loss struct {
 	// Counts the losses of this Store from 1. Annotation rcbox.dev/acknowledged-losses takes this number.
 	Number int64 `json:"number"`
-	// What ended.
+	// The cause of the loss: the end of a process, or an administrator who has accepted it.
 	Cause LossCause `json:"cause"`
 	// When the operator saw it.
 	Time metav1.Time `json:"time"`
@@ -127,7 +127,7 @@ type Loss struct {
 	//
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// What was missing of the copies when somebody accepted that. How many objects that were, nobody knows.
+	// The part of the copies that was missing when somebody accepted the loss. How many objects that were, nobody knows.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

@@ -22,7 +22,7 @@ type RecoverySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="recovery.maxConcurrentReplacements must be from 1 to 64"
 	MaxConcurrentReplacements int32 `json:"maxConcurrentReplacements,omitempty"`
 
-	// What becomes of a member whose node is drained: cordoned, or marked by an autoscaler that is about to remove it. Move: the member
+	// The treatment of a member whose node is drained: cordoned, or marked by an autoscaler that is about to remove it. Move: the member
 	// is drained, while clients go on, and gets a pod elsewhere, one member at a time; no pod that is ready is evicted. Wait: nothing, and
 	// one pod at a time may be evicted, with what it has; copies make up for it.
 	//
@@ -41,7 +41,7 @@ type RecoverySpec struct {
 	// +kubebuilder:default={}
 	Isolation IsolationSpec `json:"isolation,omitempty"`
 
-	// What is done with a node that is lost, so that what is attached to it can be attached elsewhere.
+	// The way a lost node is fenced, so that its volumes and addresses can be attached elsewhere.
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -55,7 +55,7 @@ type RecoverySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('500ms') && duration(self) <= duration('24h')",message="recovery.target must be from 500ms to 24h, such as 2s: 250 ms go by before anything is replayed"
 	Target string `json:"target,omitempty"`
 
-	// What the operator does about it. Warn: it says so. Refuse: it also takes no master out, and gives none less memory, if the store
+	// The operator's reaction to it. Warn: it says so. Refuse: it also takes no master out, and gives none less memory, if the store
 	// would not be on target afterwards, or would not have the room for what a lost failure domain held. It never touches what runs.
 	//
 	// +optional
@@ -148,7 +148,7 @@ const (
 type EvacuationStatus struct {
 	// The node.
 	Node string `json:"node"`
-	// Who drains it.
+	// The sign of the drain: a cordon, the mark of an autoscaler, or this Store's own annotation.
 	Cause NodeDrain `json:"cause"`
 	// When the operator saw it first.
 	Since metav1.Time `json:"since"`
@@ -156,7 +156,7 @@ type EvacuationStatus struct {
 	//
 	// +optional
 	MovedAt *metav1.Time `json:"movedAt,omitempty"`
-	// What it waits for; empty while it is under way.
+	// The reason why it waits; empty while it is under way.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

@@ -23,12 +23,12 @@ type Server struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is asked of it.
+	// The state that is asked of it.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Spec ServerSpec `json:"spec,omitempty"`
-	// What was last seen, written by the operator.
+	// The state that the operator saw last, and wrote.
 	//
 	// +optional
 	Status ServerStatus `json:"status,omitempty"`
@@ -99,8 +99,8 @@ type ServerSpec struct {
 	// +optional
 	LocateUntil *metav1.Time `json:"locateUntil,omitempty"`
 
-	// What it boots from at its next start, and at that one only; kubectl rcbox pxeboot writes it. A new id is a new order. It starts
-	// nothing.
+	// The device that it boots from at its next start, and at that one only; kubectl rcbox pxeboot writes it. A new id is a new order. It
+	// starts nothing.
 	//
 	// +optional
 	Boot *BootOrder `json:"boot,omitempty"`
@@ -129,12 +129,12 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.wipe) || !self.wipe || self.device == 'Network'",message="boot.wipe needs boot.device Network: an installation from the network wipes the disk"
 // +kubebuilder:validation:XValidation:rule="self.id != oldSelf.id || (has(self.wipe) && self.wipe) == (has(oldSelf.wipe) && oldSelf.wipe)",message="boot.wipe of an order cannot change: write a new boot.id"
 type BootOrder struct {
-	// What tells this order from those before.
+	// A name that distinguishes this order from those before.
 	//
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="boot.id must consist of letters, digits, '-', '_' and '.'"
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
-	// What it boots from.
+	// The device that it boots from.
 	Device BootDevice `json:"device"`
 	// The installation from the network gives up everything that is on the disk, backups included. It does so at each start from the
 	// network until the server has joined the cluster.
@@ -145,12 +145,12 @@ type BootOrder struct {
 
 // PowerOrder is something that is to be done once.
 type PowerOrder struct {
-	// What tells this order from those before.
+	// A name that distinguishes this order from those before.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	ID string `json:"id"`
-	// What is to be done.
+	// The action that is ordered.
 	Action PowerAction `json:"action"`
 	// Members of Stores that run there are not waited for, and Soft takes the power away if the operating system does not shut down in
 	// time.
@@ -238,8 +238,8 @@ type ServerStatus struct {
 	//
 	// +optional
 	Order *OrderStatus `json:"order,omitempty"`
-	// What is being done about its power; absent while nothing is. It is on record before anything is done, and an operator that is started
-	// anew goes on from there.
+	// The change of its power that is under way; absent while there is none. It is on record before anything is done, and an operator that
+	// is started anew goes on from there.
 	//
 	// +optional
 	Change *PowerChange `json:"change,omitempty"`
@@ -273,11 +273,11 @@ type ServerStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Ports []PortStatus `json:"ports,omitempty"`
-	// What its BMC says that it is.
+	// The product and its parts, as its BMC names them.
 	//
 	// +optional
 	Hardware HardwareStatus `json:"hardware,omitempty"`
-	// What sensors say, rounded; written when that changes.
+	// The readings of sensors, rounded; written when they change.
 	//
 	// +optional
 	// +listType=map
@@ -313,7 +313,7 @@ type ServerPower struct {
 	//
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// Who says so.
+	// The witness that says so.
 	//
 	// +optional
 	Source Witness `json:"source,omitempty"`
@@ -401,7 +401,7 @@ const (
 type OrderStatus struct {
 	// The order.
 	ID string `json:"id"`
-	// What is to be done.
+	// The action that is ordered.
 	Action PowerAction `json:"action"`
 	// How far it is.
 	State OrderState `json:"state"`
@@ -409,7 +409,7 @@ type OrderStatus struct {
 	//
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// What it waits for, or why it was refused or has failed.
+	// The reason why it waits, was refused or has failed.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
@@ -437,7 +437,7 @@ type LightStatus struct {
 type BootStatus struct {
 	// The order.
 	ID string `json:"id"`
-	// What it boots from.
+	// The device that it boots from.
 	Device BootDevice `json:"device"`
 	// How far it is.
 	State OrderState `json:"state"`
@@ -451,7 +451,7 @@ type BootStatus struct {
 	//
 	// +optional
 	TriedAt *metav1.Time `json:"triedAt,omitempty"`
-	// What it waits for, or why it has failed.
+	// The reason why it waits, or has failed.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
@@ -519,12 +519,12 @@ type PortStatus struct {
 
 // HardwareStatus describes what is in a slot.
 type HardwareStatus struct {
-	// Who made it.
+	// The manufacturer.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Manufacturer string `json:"manufacturer,omitempty"`
-	// What it is called.
+	// The name of the product.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -547,7 +547,7 @@ type SensorStatus struct {
 	//
 	// +kubebuilder:validation:MaxLength=32
 	Name string `json:"name"`
-	// What it says, with its unit, such as 41 C.
+	// Its reading, with its unit, such as 41 C.
 	//
 	// +kubebuilder:validation:MaxLength=32
 	Value string `json:"value"`
@@ -570,7 +570,7 @@ type EventStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Sensor string `json:"sensor,omitempty"`
-	// What happened.
+	// The event, in words.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=96

@@ -31,7 +31,7 @@ type StoreStatus struct {
 	// +optional
 	Privileges *PrivilegesStatus `json:"privileges,omitempty"`
 
-	// What a client connects to.
+	// The address that a client connects to.
 	//
 	// +optional
 	Locator string `json:"locator,omitempty"`
@@ -76,7 +76,7 @@ type StoreStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Recoveries []RecoveryStatus `json:"recoveries,omitempty"`
 
-	// What the loss of a failure domain would cost; absent without copies, and while nobody knows.
+	// The cost of losing a failure domain; absent without copies, and while nobody knows.
 	//
 	// +optional
 	Capacity *CapacityStatus `json:"capacity,omitempty"`
@@ -90,7 +90,7 @@ type StoreStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Drills []Drill `json:"drills,omitempty"`
 
-	// What the operator has to remember of drills.
+	// The operator's notes about drills.
 	//
 	// +optional
 	DrillNotes DrillNotes `json:"drillNotes,omitempty"`
@@ -141,7 +141,7 @@ type StoreStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Isolations []IsolationStatus `json:"isolations,omitempty"`
 
-	// What was lost, the last ten times, oldest first.
+	// The last ten losses, oldest first.
 	//
 	// +optional
 	// +listType=map
@@ -172,7 +172,7 @@ type FormatStatus struct {
 	// +optional
 	Newest int64 `json:"newest,omitempty"`
 
-	// Who does not read the newest format yet.
+	// The members that do not read the newest format yet.
 	//
 	// +optional
 	// +listType=atomic
@@ -262,7 +262,7 @@ type CoordinatorStatus struct {
 	//
 	// +optional
 	Claim string `json:"claim,omitempty"`
-	// What the spec asks for that the running pod was not made with, such as "image: a -> b".
+	// Changes of the spec that the running pod was made without, such as "image: a -> b".
 	//
 	// +optional
 	Pending string `json:"pending,omitempty"`
@@ -303,7 +303,7 @@ type StandbyStatus struct {
 	//
 	// +optional
 	Running bool `json:"running"`
-	// What the spec asks for that the running pod was not made with.
+	// Changes of the spec that the running pod was made without.
 	//
 	// +optional
 	Pending string `json:"pending,omitempty"`

@@ -9,7 +9,7 @@ import (
 // Store is a RAMCloud store: a coordinator, and masters that hold objects in memory.
 //
 // By default every object has copies on other nodes: two, with two masters one, with a single master none (spec.replication.factor).
-// What a lost master held is recovered from them. Without copies an object is in the memory of one master only: whatever ends that
+// The data of a lost master is recovered from them. Without copies an object is in the memory of one master only: whatever ends that
 // master's process loses what it held. The condition DataSafe says which of the two is so.
 //
 // +kubebuilder:object:root=true
@@ -44,12 +44,12 @@ type Store struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is asked for. Every field has a default.
+	// The settings of the Store. Every field has a default.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Spec StoreSpec `json:"spec,omitempty"`
-	// What was last seen, written by the operator.
+	// The state that the operator saw last, and wrote.
 	//
 	// +optional
 	Status StoreStatus `json:"status,omitempty"`
@@ -124,7 +124,7 @@ type StoreSpec struct {
 	// +kubebuilder:default={}
 	Rebalancing RebalancingSpec `json:"rebalancing,omitempty"`
 
-	// What becomes of the volume claims, and of the coordinator's state in ConfigMaps, when the Store is deleted. A Store that
+	// The fate of the volume claims, and of the coordinator's state in ConfigMaps, when the Store is deleted. A Store that
 	// is made anew under the same name takes what was retained, and with it the tables and objects. A claim stays in any case
 	// while the Store is there, also when its pod goes or its member is scaled in.
 	//
@@ -156,7 +156,7 @@ type StoreSpec struct {
 	// +optional
 	Hibernated bool `json:"hibernated,omitempty"`
 
-	// What happens to pods that were made from another spec than the present one, if they hold data that copies bring back.
+	// The treatment of pods that were made from another spec than the present one, if they hold data that copies bring back.
 	// RollingUpdate: they are restarted one after the other, each only while everything has its copies. OnDelete: nothing, until
 	// somebody deletes them. Without copies, a restart loses data and is always yours.
 	//
@@ -169,7 +169,7 @@ type StoreSpec struct {
 	// +optional
 	LogLevel LogLevel `json:"logLevel,omitempty"`
 
-	// What becomes of members whose nodes are lost or drained. The data comes back by itself within seconds; this brings capacity
+	// The treatment of members whose nodes are lost or drained. The data comes back by itself within seconds; this brings capacity
 	// back.
 	//
 	// +optional
@@ -206,7 +206,7 @@ type CoordinatorSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 3",message="coordinator.replicas must be from 1 to 3: one leads, and two standbys survive the loss of any two"
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// What the coordinator's container reserves and may use.
+	// The resources that the coordinator's container reserves and may use.
 	//
 	// +optional
 	// +kubebuilder:default={requests: {cpu: "100m", memory: "256Mi"}, limits: {memory: "256Mi"}}
@@ -219,8 +219,8 @@ type CoordinatorSpec struct {
 	// +kubebuilder:default={}
 	State StateSpec `json:"state,omitempty"`
 
-	// What to do if there is no state. FromVolumes: make the store again from the copies of the state in the members' volumes, and wait
-	// for these; while there is any state, it means nothing. Left empty, a coordinator without state begins a new, empty store, which
+	// The way to go on if there is no state. FromVolumes: make the store again from the copies of the state in the members' volumes, and
+	// wait for these; while there is any state, it means nothing. Left empty, a coordinator without state begins a new, empty store, which
 	// takes no volume of another. It counts for coordinators that are started from then on.
 	//
 	// +optional
@@ -319,7 +319,7 @@ type StateSpec struct {
 
 // BackupsSpec describes the backups: each master's process has one, which keeps copies for masters on other nodes.
 type BackupsSpec struct {
-	// What the copies are kept in. Of no effect without copies (replication.factor).
+	// The storage that the copies are kept in. Of no effect without copies (replication.factor).
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -503,13 +503,13 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(name, !(name in self.requests) || !(name in self.limits) || !isQuantity(string(self.requests[name])) || !isQuantity(string(self.limits[name])) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",message="resources.requests must not be greater than resources.limits"
 type ComputeResources struct {
-	// What the scheduler reserves.
+	// The amounts that the scheduler reserves.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
 	// +kubebuilder:validation:XValidation:rule="self.all(name, isQuantity(string(self[name])))",message="resources.requests must be amounts such as 500m of cpu, or 1Gi (2^30) or 1G (10^9) of memory"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
-	// What the container may use at most.
+	// The most that the container may use.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8

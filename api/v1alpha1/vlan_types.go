@@ -47,7 +47,7 @@ type ChassisVLAN struct {
 	//
 	// +kubebuilder:validation:Enum=MMCs;Blocked;Switch;Done
 	Phase string `json:"phase"`
-	// What is waited for, and what to do.
+	// The reason for the wait, and what to do.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
