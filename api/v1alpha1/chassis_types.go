@@ -334,8 +334,8 @@ type ChassisFencing struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// The treatment of a server whose power was taken away for a Store, once that Store does not need it to be off any more. SwitchOn: it is
-	// switched on, unless its spec.power is Off. StayOff: somebody else switches it on.
+	// The treatment of a server whose power was taken away for a Store, once that Store does not need it to be off any more. SwitchOn: it
+	// is switched on, unless its spec.power is Off. StayOff: somebody else switches it on.
 	//
 	// +optional
 	// +kubebuilder:default=SwitchOn
