@@ -506,7 +506,7 @@ pub enum AcceptLossError {
         server: ServerId,
         waits_for: String,
     },
-    /// Backups have just come back, and have yet to say what they hold.
+    /// The search has just begun, and backups that are connected have yet to say what they hold.
     StillAsked {
         server: ServerId,
         silent: String,

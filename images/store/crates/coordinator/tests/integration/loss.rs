@@ -288,7 +288,7 @@ fn tablets_that_had_come_back_whole_are_a_loss_when_they_have_to_come_back_again
 }
 
 #[test]
-fn a_backup_that_comes_back_is_heard_before_anything_is_given_up() {
+fn backups_that_have_yet_to_be_heard_are_named() {
     let (mut store, dead) = without_a_segment();
     store.kill(4);
     store.wait(1000);
