@@ -56,8 +56,9 @@ built() {
 	[[ -e $KEY ]] || "$program" keygen "$KEY"
 	# shellcheck disable=SC2086 # a list of names
 	[[ -z ${RCBOX_BLADE_IMAGES:-} ]] || carried=$(docker image inspect --format '{{.Id}}' $RCBOX_BLADE_IMAGES)
+	# shellcheck disable=SC2086 # a list of files
 	image=$PLACE/image-$(hash_of "$(basename "$base")" "$BLADE" "$program" "$KEY.pub" "${RCBOX_BLADE_ARGUMENTS:-}" \
-		"${RCBOX_BLADE_SSH_KEYS:-}" "$carried" "${RCBOX_BLADE_SETTINGS:-}" "${RCBOX_BLADE_CA:-}" "${RCBOX_BLADE_CNI:-}")
+		"${RCBOX_BLADE_SSH_KEYS:-}" "$carried" ${RCBOX_BLADE_ARCHIVES:-} "${RCBOX_BLADE_SETTINGS:-}" "${RCBOX_BLADE_CA:-}" "${RCBOX_BLADE_CNI:-}")
 	make_part "$image" "$BLADE/build.sh" "$base" "$image.new" "$KEY" "$program" >&2
 	echo "$image"
 }

@@ -2,6 +2,8 @@
 # A kind cluster of one control plane and three workers (RCBOX_WORKERS).
 # RCBOX_ETCD_FSYNC=no: its etcd does not wait for the disk, for clusters that
 # live no longer than a test.
+# RCBOX_CLUSTER_SUBNET=SUBNET RCBOX_CLUSTER_RANGE=RANGE: a network of its own, whose
+# nodes have addresses of that range, in place of the one that kind's clusters share.
 #
 # usage: hack/cluster.sh up NAME          make it, or make sure that it is healthy
 #        hack/cluster.sh down NAME        delete it
@@ -57,8 +59,17 @@ config() {
 	fi
 }
 
+# network: makes the cluster's own, and has kind use it. The gateway, which this machine is, is the last address of the range.
+network() {
+	[[ -n ${RCBOX_CLUSTER_SUBNET:-} ]] || return 0
+	export KIND_EXPERIMENTAL_DOCKER_NETWORK=$NAME
+	docker network inspect "$NAME" >/dev/null 2>&1 ||
+		docker network create --driver bridge --subnet "$RCBOX_CLUSTER_SUBNET" --ip-range "${RCBOX_CLUSTER_RANGE:?}" "$NAME"
+}
+
 create() {
 	local image=$1
+	network
 	config "$image" | kind create cluster --name "$NAME" --image "$image" --config - --kubeconfig "$KUBECONFIG" --wait 5m
 }
 
@@ -93,7 +104,11 @@ heartbeats_after() {
 		jq -e --arg time "$1" '[.items[].spec.renewTime > $time] | length == '"$((WORKERS + 1))"' and all' >/dev/null
 }
 
-delete() { kind delete cluster --name "$NAME" --kubeconfig "$KUBECONFIG"; }
+delete() {
+	kind delete cluster --name "$NAME" --kubeconfig "$KUBECONFIG"
+	# Only a cluster with a network of its own has one of its name.
+	docker network rm "$NAME" >/dev/null 2>&1 || true
+}
 
 up() {
 	local image

@@ -98,6 +98,7 @@ needs() {
 		/usr/lib/grub/i386-pc/boot.img grub-pc-bin
 		jq jq
 		mke2fs e2fsprogs
+		skopeo skopeo
 		umoci umoci
 		zstd zstd
 	LIST

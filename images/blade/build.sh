@@ -7,6 +7,7 @@
 #   RCBOX_BLADE_ARGUMENTS   further arguments of the kernel
 #   RCBOX_BLADE_SSH_KEYS    file of the keys that may log in as root; without it, there is no SSH server
 #   RCBOX_BLADE_IMAGES      names of images of the Docker engine that the blade carries, too
+#   RCBOX_BLADE_ARCHIVES    archives of images (OCI, or docker save) that the blade carries, too
 #   RCBOX_BLADE_SETTINGS    file of the machine's settings (docs/blade.md)
 #   RCBOX_BLADE_CA          file of the cluster's certificate authorities, as PEM: blades join no other cluster
 #   RCBOX_BLADE_CNI=local   a network of pods that ends at each blade, for clusters that have no network plugin
@@ -116,6 +117,30 @@ local_network() {
 	JSON
 }
 
+# save NAME ARCHIVE: an image of the Docker engine, with its digest. Engines older than 25 write archives that have none.
+save() {
+	local layout=$WORK/layout
+	docker save --output "$2" "$1"
+	! tar -tf "$2" index.json >/dev/null 2>&1 || return 0
+	skopeo --insecure-policy copy --quiet "docker-archive:$2" "oci:$layout:image"
+	# Containerd names an image by this annotation.
+	jq --arg name "$(full_name "$1")" '.manifests[0].annotations = {"io.containerd.image.name": $name}' "$layout/index.json" >"$layout/index"
+	mv "$layout/index" "$layout/index.json"
+	tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$layout" -cf "$2" .
+	rm -rf "$layout"
+}
+
+# full_name NAME: as the kubelet asks for it: with a registry, and a tag.
+full_name() {
+	local name=$1
+	[[ ${name##*/} == *:* ]] || name+=:latest
+	case $name in
+	*/*) [[ ${name%%/*} == *[.:]* || ${name%%/*} == localhost ]] || name=docker.io/$name ;;
+	*) name=docker.io/library/$name ;;
+	esac
+	printf '%s' "$name"
+}
+
 # images: archives that the blade carries, and the digest of each image in them.
 images() {
 	local folder=$TREE/usr/lib/rcbox/images name archive
@@ -123,7 +148,10 @@ images() {
 	cp "$BASE"/images/*.tar "$folder/"
 	for name in ${RCBOX_BLADE_IMAGES:-}; do
 		archive=$folder/$(tr -c '[:alnum:]\n' - <<<"$name").tar
-		docker save --output "$archive" "$name"
+		save "$name" "$archive"
+	done
+	for archive in ${RCBOX_BLADE_ARCHIVES:-}; do
+		cp "$archive" "$folder/"
 	done
 	"$HERE/digests.sh" "$folder"/*.tar >"$folder/digests"
 }

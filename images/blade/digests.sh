@@ -9,7 +9,7 @@ index() { tar -xOf "$1" ./index.json 2>/dev/null || tar -xOf "$1" index.json 2>/
 
 for archive in "$@"; do
 	if ! text=$(index "$archive"); then
-		echo "$archive has no index.json, so nobody knows the digest of its image: save it with Docker 25 or later" >&2
+		echo "$archive has no index.json, so nobody knows the digest of its image: export it by containerd, or save it with Docker 25 or later" >&2
 		exit 1
 	fi
 	jq -er 'if (.manifests | length) == 0 then error("it has no image") else .manifests[] end |

@@ -15,11 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/box/hosting"
@@ -81,7 +83,13 @@ func (h *Hosts) setUp(manager ctrl.Manager) error {
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: h.Namespace, Name: boxhost.ConfigMap}}}
 	})
+	// Box hosts wait for something to serve, also where there is no Chassis yet that would have it written.
+	first := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: h.Namespace, Name: boxhost.ConfigMap}})
+		return nil
+	})
 	err := ctrl.NewControllerManagedBy(manager).Named("boxhost").
+		WatchesRawSource(first).
 		Watches(&v1alpha1.Chassis{}, one).
 		Watches(&v1alpha1.Server{}, one).
 		Complete(h)

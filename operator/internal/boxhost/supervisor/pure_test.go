@@ -2,11 +2,13 @@ package supervisor
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-logr/logr"
 	"pgregory.net/rapid"
 
 	"rcbox.dev/rcbox/operator/internal/boxhost"
@@ -178,4 +180,35 @@ func TestAnyPacket(t *testing.T) {
 			t.Error(mac)
 		}
 	})
+}
+
+// TestNothingToServeYet: a chart that is installed before the first Chassis comes up whole.
+func TestNothingToServeYet(t *testing.T) {
+	t.Parallel()
+	s := New(Config{Log: logr.Discard(), Interface: "none", State: t.TempDir(), Run: t.TempDir()})
+	empty := &boxhost.Desired{
+		Version: boxhost.Version, Networks: []boxhost.Network{}, Servers: []boxhost.Server{}, Controllers: []boxhost.Name{},
+		Settings: boxhost.Settings{Domain: "box.rcbox", Hosts: []boxhost.Name{{Name: "boxhost1", Address: netip.MustParseAddr("192.168.3.253")}}},
+	}
+	data, err := empty.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, isReady, _ := s.state.text(); isReady {
+		t.Error("ready before anything is known")
+	}
+	s.take(t.Context(), data)
+	if text, isReady, isRefused := s.state.text(); !isReady || isRefused || !strings.Contains(text, "no Chassis has a network") {
+		t.Errorf("%q, ready: %t, refused: %t", text, isReady, isRefused)
+	}
+	s.take(t.Context(), []byte("{}"))
+	if _, isReady, isRefused := s.state.text(); !isRefused {
+		t.Errorf("ready: %t, refused: %t", isReady, isRefused)
+	}
+	// Once something is served, an interface in no network is a mistake.
+	s.current = &served{}
+	s.take(t.Context(), data)
+	if text, isReady, isRefused := s.state.text(); isReady || !isRefused {
+		t.Errorf("%q, ready: %t, refused: %t", text, isReady, isRefused)
+	}
 }

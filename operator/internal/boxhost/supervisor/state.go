@@ -14,6 +14,8 @@ type state struct {
 	mutex sync.Mutex
 	// serving is the version that is served; empty before the first.
 	serving string
+	// idle: there is nothing to serve yet.
+	idle bool
 	// refused is why something newer is not served; nil: it is the newest.
 	refused error
 	// unready is why a service does not answer; nil: all do.
@@ -70,7 +72,7 @@ func (s *state) set(change func()) {
 	}
 }
 
-func (s *state) isReadyLocked() bool { return s.serving != "" && s.unready == nil }
+func (s *state) isReadyLocked() bool { return s.idle || s.serving != "" && s.unready == nil }
 
 // text says in words what the box host serves, whether it is ready, and whether it refuses something newer.
 func (s *state) text() (text string, isReady, isRefused bool) {
@@ -82,6 +84,8 @@ func (s *state) text() (text string, isReady, isRefused bool) {
 		text = fmt.Sprintf("configuration %s is served, but: %v", s.serving, s.unready)
 	case s.serving != "":
 		text = fmt.Sprintf("configuration %s is served", s.serving)
+	case s.idle:
+		text = "there is nothing to serve yet: no Chassis has a network (spec.networks[].cidr)"
 	}
 	if s.refused != nil {
 		text += fmt.Sprintf("; a newer one is refused: %v", s.refused)

@@ -199,6 +199,12 @@ func (s *Supervisor) apply(ctx context.Context, data []byte) error {
 	if err != nil {
 		return err
 	}
+	// Once something is served, it goes on: a box host does not let go of servers because all Chassis have vanished.
+	isIdle := len(desired.Networks) == 0 && s.now() == nil
+	s.state.set(func() { s.state.idle = isIdle })
+	if isIdle {
+		return nil
+	}
 	address, err := addressOf(s.Interface)
 	if err != nil {
 		return err

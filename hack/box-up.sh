@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# The whole Box on one machine: a kind cluster of a control plane and two box hosts, an emulated rack whose BMCs are OpenIPMI's ipmi_sim, and
+# blades in it that QEMU emulates, which have nothing on their disks. One `kubectl apply` brings them to a Store; the clock is printed.
+#
+# usage: hack/box-up.sh up        make it, or what is missing of it
+#        hack/box-up.sh down      remove it
+#        hack/box-up.sh prepare   all but the blades: cluster, box hosts, BMCs, everything switched off
+#   RCBOX_BLADE_SETTINGS, RCBOX_BLADE_IMAGES...   as for hack/blade-image.sh
+# It needs root, 10 GiB of memory and 10 GB of disk.
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+CLUSTER=rcbox-box
+# That of the servers in config/samples/box.yaml; the cluster's own nodes have its last addresses.
+export RCBOX_CLUSTER_SUBNET=192.168.3.0/24 RCBOX_CLUSTER_RANGE=192.168.3.224/27 RCBOX_WORKERS=2
+RACK_ADDRESS=192.168.3.223/24
+SELECTOR=node-restriction.kubernetes.io/rcbox-boxhost
+WORKERS=("$CLUSTER-worker" "$CLUSTER-worker2")
+PLACE=$BUILD/$CLUSTER
+# Patience with emulated processors: ten times what it takes.
+MINUTES=${RCBOX_BOX_MINUTES:-40}
+
+address_of() { docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$1"; }
+
+images() {
+	"$ROOT/hack/build-images.sh"
+	BOXHOST_IMAGE=$("$ROOT/hack/boxhost-image.sh")
+	"$ROOT/hack/kubectl-rcbox.sh"
+	# shellcheck source=/dev/null
+	source "$BUILD/images.env"
+}
+
+# reach_by_address: what runs on each node finds the API server by its address: blades do not know the names of containers.
+reach_by_address() {
+	local name=$CLUSTER-control-plane:6443 address
+	address=$(address_of "$CLUSTER-control-plane"):6443
+	kubectl -n kube-system get configmap kube-proxy -o yaml | sed "s/$name/$address/" | kubectl replace -f -
+	kubectl -n kube-system set env daemonset/kindnet "CONTROL_PLANE_ENDPOINT=$address"
+	kubectl -n kube-system rollout restart daemonset/kube-proxy
+	kubectl -n kube-system rollout status --timeout=120s daemonset/kube-proxy
+	kubectl -n kube-system rollout status --timeout=120s daemonset/kindnet
+}
+
+# network_images: of the cluster's own network, which blades carry, as everything else.
+network_images() {
+	local names
+	names=$(kubectl -n kube-system get daemonset kube-proxy kindnet -o jsonpath='{.items[*].spec.template.spec.containers[*].image}')
+	# shellcheck disable=SC2086 # a list
+	docker exec "$CLUSTER-control-plane" ctr --namespace k8s.io images export /kind/network-images.tar $names
+	docker cp "$CLUSTER-control-plane:/kind/network-images.tar" "$PLACE/network-images.tar"
+	docker exec "$CLUSTER-control-plane" rm /kind/network-images.tar
+}
+
+blade_image() {
+	RCBOX_BLADE_ARGUMENTS="no_timer_check mitigations=off" RCBOX_BLADE_ARCHIVES=$PLACE/network-images.tar \
+		RCBOX_BLADE_IMAGES="$STORE_IMAGE ${RCBOX_BLADE_IMAGES:-}" "$ROOT/hack/blade-image.sh" >"$PLACE/blade-image"
+}
+
+# give_image: the boot image to both box hosts.
+give_image() {
+	local worker folder
+	folder=$(<"$PLACE/blade-image")
+	for worker in "${WORKERS[@]}"; do
+		docker exec "$worker" sh -c "test -e /var/lib/rcbox-image/${folder##*/}" && continue
+		docker exec "$worker" sh -c 'rm -rf /var/lib/rcbox-image && mkdir -p /var/lib/rcbox-image'
+		docker cp "$folder/." "$worker:/var/lib/rcbox-image"
+		docker exec "$worker" touch "/var/lib/rcbox-image/${folder##*/}"
+	done
+}
+
+values() {
+	cat <<-YAML
+		nodeSelector: {$SELECTOR: "true"}
+		box:
+		  enabled: true
+		  nodeSelector: {$SELECTOR: "true"}
+		  join: {apiServer: "https://$(address_of "$CLUSTER-control-plane"):6443"}
+		  host:
+		    enabled: true
+		    image: {repository: ${BOXHOST_IMAGE%:*}, tag: ${BOXHOST_IMAGE##*:}}
+		    interface: eth0
+		    hosts:
+		    - {name: boxhost1, address: $(address_of "${WORKERS[0]}")}
+		    - {name: boxhost2, address: $(address_of "${WORKERS[1]}")}
+		    # The interface is the cluster's, too: kubelets are reached there, and pods.
+		    tcpPorts: [10250]
+		    forwardTo: [10.244.0.0/16]
+		    bootArguments: [net.ifnames=0, console=ttyS0, no_timer_check, mitigations=off, edd=off, rcbox.system=6144]
+	YAML
+}
+
+install() {
+	values >"$PLACE/values.yaml"
+	kubectl label node "${WORKERS[@]}" "$SELECTOR=true" --overwrite
+	"$ROOT/hack/deploy.sh" "$CLUSTER" --operator --values "$PLACE/values.yaml"
+}
+
+load() { kind load docker-image --name "$CLUSTER" "$BOXHOST_IMAGE"; }
+
+prepare() {
+	as_root "emulating a rack"
+	"$ROOT/hack/setup.sh" store cluster box blade
+	"$ROOT/hack/engine.sh" up
+	"$ROOT/hack/tool.sh" kind kubectl helm >/dev/null
+	info "images"
+	images
+	info "cluster"
+	"$ROOT/hack/cluster.sh" up "$CLUSTER"
+	KUBECONFIG=$("$ROOT/hack/cluster.sh" kubeconfig "$CLUSTER")
+	export KUBECONFIG
+	step "have all nodes find the API server by address" reach_by_address
+	"$ROOT/hack/load-images.sh" "$CLUSTER"
+	step "load the image of box hosts" load
+	info "blades"
+	step "take the images of the cluster's network" network_images
+	step "build the boot image" blade_image
+	step "give the boot image to box hosts" give_image
+	info "box hosts"
+	step "install operator, box controller and box hosts" install
+}
+
+case ${1:-} in
+prepare) prepare ;;
+*) die "usage: hack/box-up.sh up|down|prepare" ;;
+esac
