@@ -11,12 +11,15 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 NAMESPACE=rcbox-rack
+# The bridge of the namespace, which emulated blades are plugged into.
+BLADES=blades
 BMCS=192.168.5.0/24
 STATE=$BUILD/rack
 PID_FILE=$STATE/pid
 PASSWORD=$STATE/ipmi_password.txt
 
-# network_up BRIDGE ADDRESS: a namespace whose only link is at that bridge, and in which each address of BMCS is its own.
+# network_up BRIDGE ADDRESS: a namespace whose only link is at that bridge, and in which each address of BMCS is its own. A bridge in it
+# has blades at the same network.
 network_up() {
 	local bridge=$1 address=$2
 	ip netns list | grep -qw "$NAMESPACE" || ip netns add "$NAMESPACE"
@@ -25,8 +28,10 @@ network_up() {
 	fi
 	ip link set "$NAMESPACE" master "$bridge" up
 	ip -n "$NAMESPACE" link set lo up
-	ip -n "$NAMESPACE" link set eth0 up
-	ip -n "$NAMESPACE" address replace "$address" dev eth0
+	ip -n "$NAMESPACE" link show "$BLADES" >/dev/null 2>&1 || ip -n "$NAMESPACE" link add "$BLADES" type bridge forward_delay 0
+	ip -n "$NAMESPACE" link set "$BLADES" up
+	ip -n "$NAMESPACE" link set eth0 master "$BLADES" up
+	ip -n "$NAMESPACE" address replace "$address" dev "$BLADES"
 	ip -n "$NAMESPACE" route replace local "$BMCS" dev lo
 }
 

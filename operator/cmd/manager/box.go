@@ -43,6 +43,7 @@ type boxOptions struct {
 	hostSettings   string
 	humanLogs      bool
 	joinAPIServer  string
+	joinClusterDNS []string
 	subresources   subresourcesOptions
 }
 
@@ -74,6 +75,8 @@ namespace. With --subresources-bind-address it also serves the consoles of Serve
 		"Servers, as the chart writes it; default: there are no box hosts")
 	flags.StringVar(&options.joinAPIServer, "join-api-server", "", "URL at which machines that boot from the network reach the Kubernetes "+
 		"API server, such as https://192.168.3.254:6443; default: no such machine becomes a node")
+	flags.StringSliceVar(&options.joinClusterDNS, "join-cluster-dns", nil, "resolvers of pods on such nodes, such as 10.96.0.10; default: "+
+		"the Service kube-dns of kube-system")
 	flags.BoolVar(&options.humanLogs, "human-logs", false, "write log lines for people instead of JSON")
 	options.subresources.bind(flags)
 	return command

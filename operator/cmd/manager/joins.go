@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -28,9 +29,15 @@ func setUpJoins(manager ctrl.Manager, options *boxOptions) error {
 	if len(config.CAData) == 0 {
 		return errors.New("--join-api-server: the way to the API server names no certificate authority: machines could not check who it is")
 	}
+	for _, resolver := range options.joinClusterDNS {
+		if _, err := netip.ParseAddr(resolver); err != nil {
+			return fmt.Errorf("--join-cluster-dns: write addresses such as 10.96.0.10: %w", err)
+		}
+	}
 	joins := &controller.Joins{
 		Client: manager.GetClient(), Live: manager.GetAPIReader(), Recorder: manager.GetEventRecorder(boxName),
-		Namespace: options.namespace, APIServer: options.joinAPIServer, CA: string(config.CAData), Now: time.Now,
+		Namespace: options.namespace, APIServer: options.joinAPIServer, CA: string(config.CAData),
+		ClusterDNS: options.joinClusterDNS, Now: time.Now,
 	}
 	return joins.SetupWithManager(manager)
 }

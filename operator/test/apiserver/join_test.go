@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,11 +57,27 @@ type joinBed struct {
 	blades  [joiners]*standin.BMC
 	handler *join.Handler
 	signer  *x509.Certificate
+	// resolver is that of the cluster.
+	resolver string
+}
+
+// makeResolver makes the Service by which pods find others.
+func (j *joinBed) makeResolver() {
+	j.Helper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "kube-dns", Namespace: metav1.NamespaceSystem},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 53, Protocol: corev1.ProtocolUDP}}},
+	}
+	j.must(j.Client.Create(j.Context(), service))
+	if j.resolver = service.Spec.ClusterIP; j.resolver == "" {
+		j.Fatal("the Service kube-dns has no address")
+	}
 }
 
 func TestJoin(t *testing.T) {
 	cluster := testbed.StartAPIServer(t)
 	j := &joinBed{bed: &bed{T: t, Cluster: cluster, program: testbed.BuildOperator(t)}, signer: cluster.StartSigner()}
+	j.makeResolver()
 	j.startBox()
 	j.startChassis()
 	folder := t.TempDir()
@@ -241,7 +258,7 @@ func (j *joinBed) fetch(i int) string {
 	}
 	if answer.APIServer != j.Config.Host || answer.CA != string(j.Config.CAData) || answer.Address != fmt.Sprintf("192.168.3.%d", i+1) ||
 		answer.Labels[v1alpha1.LabelChassis] != chassisName || answer.Labels[v1alpha1.LabelSlot] != strconv.Itoa(i+1) ||
-		answer.Labels[v1alpha1.LabelNodeClass] != "EmulatedRack" {
+		answer.Labels[v1alpha1.LabelNodeClass] != "EmulatedRack" || !slices.Equal(answer.ClusterDNS, []string{j.resolver}) {
 		j.Errorf("a blade is told %+v", answer)
 	}
 	return answer.Token

@@ -49,6 +49,8 @@ type Joins struct {
 	Namespace string
 	// APIServer is the URL at which nodes reach the API server, and CA who vouches for it, as PEM.
 	APIServer, CA string
+	// ClusterDNS are the resolvers of pods; empty: those of the cluster are found out.
+	ClusterDNS []string
 	// Now is the clock.
 	Now func() time.Time
 }

@@ -12,10 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/box/join"
 )
+
+// serviceOfDNS is the Service of CoreDNS, or of what is in its place.
+const serviceOfDNS = "kube-dns"
 
 // tokensSecret is the Secret that box hosts mount. Each bootstrap token in kube-system that this controller has made has an entry there: it
 // is written before the token is made, and removed after it was deleted. So no right to read Secrets of kube-system is needed.
@@ -101,6 +105,13 @@ func (j *Joins) prepare(ctx context.Context, tokens *tokensSecret, steps []join.
 
 func (j *Joins) writeTokens(ctx context.Context, tokens *tokensSecret) error {
 	tokens.file.APIServer, tokens.file.CA = j.APIServer, j.CA
+	if len(tokens.file.Entries) > 0 {
+		resolvers, err := j.resolvers(ctx)
+		if err != nil {
+			return err
+		}
+		tokens.file.ClusterDNS = resolvers
+	}
 	text, err := tokens.file.Text()
 	if err != nil {
 		return err
@@ -120,6 +131,24 @@ func (j *Joins) writeTokens(ctx context.Context, tokens *tokensSecret) error {
 	}
 	tokens.secret = written
 	return nil
+}
+
+// resolvers are those of pods: the Service that kubeadm and most installers make. Without resolvers, a pod on a new node would find no
+// Service by its name.
+func (j *Joins) resolvers(ctx context.Context) ([]string, error) {
+	if len(j.ClusterDNS) > 0 {
+		return j.ClusterDNS, nil
+	}
+	service := &corev1.Service{}
+	err := j.Live.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: serviceOfDNS}, service)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		log.FromContext(ctx).Info("new nodes get no resolver for their pods: set box.join.clusterDNS of the chart", "why", err.Error())
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster's DNS: %w", err)
+	}
+	return slices.DeleteFunc(slices.Clone(service.Spec.ClusterIPs), func(ip string) bool { return ip == corev1.ClusterIPNone }), nil
 }
 
 // createToken makes the token that an entry describes. One of this name that is there already was made from the same entry.

@@ -64,9 +64,11 @@ func (e *Entry) Token() string { return e.TokenID + "." + e.Secret }
 // File is the content of the Secret.
 type File struct {
 	// APIServer is the URL at which nodes reach the API server, and CA who vouches for it, as PEM.
-	APIServer string  `json:"apiServer"`
-	CA        string  `json:"ca"`
-	Entries   []Entry `json:"entries"`
+	APIServer string `json:"apiServer"`
+	CA        string `json:"ca"`
+	// ClusterDNS are the resolvers of pods on these nodes; empty: nobody knows them.
+	ClusterDNS []string `json:"clusterDNS,omitempty"` //nolint:tagliatelle // as the kubelet has it
+	Entries    []Entry  `json:"entries"`
 }
 
 // ParseFile reads a File.

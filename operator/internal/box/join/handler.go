@@ -36,6 +36,8 @@ type Answer struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 	// Address is that of the port that the machine has asked through.
 	Address string `json:"address,omitempty"`
+	// ClusterDNS are the resolvers of its pods.
+	ClusterDNS []string `json:"clusterDNS,omitempty"` //nolint:tagliatelle // as the kubelet has it
 }
 
 // Handler answers POST /join: 200 with an Answer, or 403 with a text that says why not. 503 means that the handler's own files cannot be
@@ -131,6 +133,7 @@ func (h *Handler) answer(question Question, from string) (Answer, error) {
 	}
 	return Answer{
 		Node: entry.Node, APIServer: file.APIServer, CA: file.CA, Token: entry.Token(), Labels: entry.Labels, Address: port.Address,
+		ClusterDNS: file.ClusterDNS,
 	}, nil
 }
 
