@@ -59,12 +59,13 @@ config() {
 	fi
 }
 
-# network: makes the cluster's own, and has kind use it. The gateway, which this machine is, is the last address of the range.
+# network: makes the cluster's own, and has kind use it. Nothing in it reaches other networks: while a Service has no rules on a node yet,
+# packets to its address leave by the default route, and where somebody answers there, the API server keeps that connection.
 network() {
 	[[ -n ${RCBOX_CLUSTER_SUBNET:-} ]] || return 0
 	export KIND_EXPERIMENTAL_DOCKER_NETWORK=$NAME
 	docker network inspect "$NAME" >/dev/null 2>&1 ||
-		docker network create --driver bridge --subnet "$RCBOX_CLUSTER_SUBNET" --ip-range "${RCBOX_CLUSTER_RANGE:?}" "$NAME"
+		docker network create --driver bridge --opt com.docker.network.bridge.enable_ip_masquerade=false --subnet "$RCBOX_CLUSTER_SUBNET" --ip-range "${RCBOX_CLUSTER_RANGE:?}" "$NAME"
 }
 
 create() {

@@ -5,6 +5,8 @@
 #
 # usage: hack/rack.sh up [CLUSTER]     (default: rcbox; after make up)
 #        hack/rack.sh down [CLUSTER]
+#   RCBOX_RACK_MACHINES="2 1"  so many blades of each chassis are emulated by QEMU, from its first slot on; their disks are in .build/rack/disks
+#   RCBOX_RACK_OPTIONS         further options of the emulator of the rack (operator/test/box/emulate)
 #        hack/rack.sh network up BRIDGE ADDRESS/BITS | network down | start | stop   the parts alone
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -47,6 +49,19 @@ our_pid() {
 	[[ $(cat "/proc/$pid/comm" 2>/dev/null) == emulate ]] && echo "$pid"
 }
 
+# plug_machines: makes the network devices of blades that QEMU emulates.
+plug_machines() {
+	local chassis=0 count slot tap
+	for count in ${RCBOX_RACK_MACHINES:-}; do
+		for ((slot = 1; slot <= count; slot++)); do
+			tap=blade$((chassis * 44 + slot))
+			ip -n "$NAMESPACE" link show "$tap" >/dev/null 2>&1 || ip netns exec "$NAMESPACE" ip tuntap add "$tap" mode tap
+			ip -n "$NAMESPACE" link set "$tap" master "$BLADES" up
+		done
+		chassis=$((chassis + 1))
+	done
+}
+
 # start_rack: in the namespace, with a password that nobody else knows.
 start_rack() {
 	our_pid >/dev/null && return
@@ -56,7 +71,10 @@ start_rack() {
 		(umask 077 && head -c 9 /dev/urandom | base64 >"$PASSWORD")
 	fi
 	(cd "$ROOT" && go build -o "$BUILD/bin/emulate" ./operator/test/box/emulate)
+	plug_machines
+	# shellcheck disable=SC2086 # a list of options
 	setsid ip netns exec "$NAMESPACE" "$BUILD/bin/emulate" --dir "$STATE/chassis" --password-file "$PASSWORD" \
+		${RCBOX_RACK_MACHINES:+--machines "${RCBOX_RACK_MACHINES// /,}" --disks "$STATE/disks"} ${RCBOX_RACK_OPTIONS:-} \
 		</dev/null >"$STATE/log" 2>&1 9>&- &
 	echo $! >"$PID_FILE"
 	wait_until 30 grep -q "are there" "$STATE/log" || {

@@ -25,6 +25,7 @@ is_deaf() {
 switch() {
 	is_deaf "$1" && return
 	replace "$1/power" "$2"
+	echo "power $2" >>"$1/events"
 	if [ "$2" = 1 ]; then replace "$1/watts" 22; else replace "$1/watts" 2; fi
 }
 

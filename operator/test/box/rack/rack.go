@@ -4,12 +4,14 @@ package rack
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,6 +44,8 @@ type Slot struct {
 	Number  int
 	Address netip.Addr
 	Blade   Blade
+	// Machine is the blade itself; nil: it is a stand-in, a file that says whether it is on.
+	Machine *Machine
 }
 
 // Blade is what a controller says of its machine.
@@ -50,6 +54,18 @@ type Blade struct {
 	// GUID is the system's, as 32 hexadecimal digits.
 	GUID string
 	MACs []string
+}
+
+// UUID is that of the blade's firmware, as its own system sees it: the first three parts of a GUID of IPMI begin with their last byte.
+func (b Blade) UUID() string {
+	raw, err := hex.DecodeString(b.GUID)
+	if err != nil || len(raw) != sizeGUID {
+		return b.GUID // QEMU refuses it, and says so
+	}
+	slices.Reverse(raw[0:4])
+	slices.Reverse(raw[4:6])
+	slices.Reverse(raw[6:8])
+	return fmt.Sprintf("%x-%x-%x-%x-%x", raw[0:4], raw[4:6], raw[6:8], raw[8:10], raw[10:])
 }
 
 // Ipmi_sim gives an MC of a chassis an address of one byte, even, and has room for these.
@@ -62,6 +78,7 @@ const (
 	pollOfRack  = 20 * time.Millisecond
 	filesAreFor = 0o600
 	dirsAreFor  = 0o700
+	sizeGUID    = 16
 )
 
 // Rack is an emulated rack that runs.
@@ -75,6 +92,8 @@ type Rack struct {
 
 	// ports are the serial ports of blades.
 	ports map[place]*Serial
+	// machines are blades that are emulated.
+	machines map[place]*machine
 
 	mutex sync.Mutex
 	err   error
@@ -83,16 +102,16 @@ type Rack struct {
 // Start writes the configuration of each chassis and starts its process.
 func Start(ctx context.Context, options Options) (*Rack, error) {
 	ctx, stop := context.WithCancel(ctx)
-	rack := &Rack{options: options, processes: map[string]*exec.Cmd{}, ctx: ctx, stop: stop}
+	rack := &Rack{options: options, processes: map[string]*exec.Cmd{}, machines: map[place]*machine{}, ctx: ctx, stop: stop}
 	for i := range options.Chassis {
-		if err := rack.start(&options.Chassis[i]); err != nil {
+		if err := rack.start(ctx, &options.Chassis[i]); err != nil {
 			return nil, errors.Join(err, rack.Stop())
 		}
 	}
 	return rack, nil
 }
 
-func (r *Rack) start(chassis *Chassis) error {
+func (r *Rack) start(ctx context.Context, chassis *Chassis) error {
 	if len(chassis.Slots) == 0 || len(chassis.Slots) > maxSlots {
 		return fmt.Errorf("chassis %s has %d slots, not 1 to %d", chassis.Name, len(chassis.Slots), maxSlots)
 	}
@@ -102,8 +121,16 @@ func (r *Rack) start(chassis *Chassis) error {
 	if err := r.boot(chassis); err != nil {
 		return err
 	}
+	for i := range chassis.Slots {
+		if chassis.Slots[i].Machine == nil {
+			continue
+		}
+		if err := r.powerMachine(ctx, chassis, &chassis.Slots[i]); err != nil {
+			return err
+		}
+	}
 	r.wait.Go(func() {
-		r.live(r.ctx, chassis)
+		r.live(ctx, chassis)
 	})
 	return nil
 }
@@ -185,7 +212,12 @@ func (r *Rack) live(ctx context.Context, chassis *Chassis) {
 				break
 			}
 			read += len(line)
-			if slot, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+			slot, err := strconv.Atoi(strings.TrimSpace(line))
+			if machine := r.machines[place{chassis.Name, slot}]; err == nil && machine != nil {
+				if err := machine.tell(ctx, commandPowerdown); err != nil {
+					r.fail(err)
+				}
+			} else if err == nil {
 				ends[slot] = time.Now().Add(r.options.ShutdownTime)
 			}
 		}
@@ -231,6 +263,24 @@ const (
 
 // Set switches a blade, as if by its button.
 func (r *Rack) Set(chassis string, slot int, power Power) error {
+	return errors.Join(r.setFiles(chassis, slot, power), r.note(chassis, slot, "power "+string(power)))
+}
+
+// note has a machine do something.
+func (r *Rack) note(chassis string, slot int, event string) error {
+	events, err := os.OpenFile(r.file(chassis, slot, eventsFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, filesAreFor)
+	if err == nil {
+		_, err = fmt.Fprintln(events, event)
+		err = errors.Join(err, events.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("switch the blade in slot %d of %s: %w", slot, chassis, err)
+	}
+	return nil
+}
+
+// setFiles says whether a blade is on.
+func (r *Rack) setFiles(chassis string, slot int, power Power) error {
 	watts := wattsOff
 	if power == On {
 		watts = wattsOn

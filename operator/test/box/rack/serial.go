@@ -1,8 +1,12 @@
 package rack
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"strings"
 	"sync"
 )
@@ -15,10 +19,15 @@ type place struct {
 
 // Serial is a stand-in for the serial port of a blade, and for what runs there: it shows what is typed, and at the end of a line that it
 // has got that line. Its BMC, which gives the console to others, is the real ipmi_sim.
+//
+// Of a machine that is emulated, it is only the wire between the machine and its BMC.
 type Serial struct {
 	listener net.Listener
+	// machines is where the emulator of a machine connects to; nil: a stand-in.
+	machines net.Listener
 
 	mutex      sync.Mutex
+	machine    net.Conn
 	connection net.Conn
 	line       strings.Builder
 	typed      strings.Builder
@@ -79,11 +88,61 @@ func (s *Serial) read(connection net.Conn) {
 	}
 }
 
+// lead has the wire end at a machine, whose emulator connects to a socket at each start.
+func (s *Serial) lead(ctx context.Context, path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an earlier rack
+		return fmt.Errorf("lead a serial port to a machine: %w", err)
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return fmt.Errorf("lead a serial port to a machine: %w", err)
+	}
+	s.machines = listener
+	go func() {
+		for {
+			machine, err := listener.Accept()
+			if err != nil {
+				return // it was closed
+			}
+			s.mutex.Lock()
+			s.machine = machine
+			s.mutex.Unlock()
+			s.carry(machine)
+		}
+	}()
+	return nil
+}
+
+// carry brings what a machine prints to its BMC, until the machine has no power any more.
+func (s *Serial) carry(machine net.Conn) {
+	const atOnce = 4096
+	buffer := make([]byte, atOnce)
+	for {
+		n, err := machine.Read(buffer)
+		s.mutex.Lock()
+		s.print(string(buffer[:n]))
+		if err != nil {
+			s.machine = nil
+		}
+		s.mutex.Unlock()
+		if err != nil {
+			_ = machine.Close() // its other end is gone
+			return
+		}
+	}
+}
+
 // key takes one that was typed.
 func (s *Serial) key(key byte) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.typed.WriteByte(key)
+	if s.machines != nil {
+		if s.machine != nil {
+			_, _ = s.machine.Write([]byte{key}) // a machine that has no power reads nothing
+		}
+		return
+	}
 	if key != '\r' {
 		s.line.WriteByte(key)
 		s.print(string(key))
@@ -117,6 +176,12 @@ func (s *Serial) close() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	_ = s.listener.Close()
+	if s.machines != nil {
+		_ = s.machines.Close()
+	}
+	if s.machine != nil {
+		_ = s.machine.Close()
+	}
 	if s.connection != nil {
 		_ = s.connection.Close()
 	}
