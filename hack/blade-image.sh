@@ -22,7 +22,7 @@ packages() {
 	for group in ${RCBOX_BLADE_EXTRA:-}; do
 		case $group in
 		compile) echo gcc g++ make pkg-config gdb git libdpdk-dev linux-libc-dev ;;
-		nis) echo ypbind-mt libnss-nis nfs-common autofs ;;
+		nis) echo ypbind-mt yp-tools libnss-nis nfs-common autofs ;;
 		*) die "RCBOX_BLADE_EXTRA: unknown group '$group'; groups: compile nis" ;;
 		esac
 	done

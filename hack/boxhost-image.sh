@@ -37,7 +37,13 @@ runs() {
 		nft --version
 		ganesha.nfsd -v
 		ssh-keygen -q -t ed25519 -N "" -f /run/key
-		mkdir -p /run/sshd
+		mkdir -p /run/sshd /run/ganesha /run/rpcbind /run/rcbox-boxhost/yp/box
+		echo "alice alice:*:2000:2000::/home/alice:/bin/bash" | /usr/lib/yp/makedbm - /var/yp/box/passwd.byname
+		rpcbind -f &
+		for try in $(seq 100); do ! rpcinfo -p 127.0.0.1 >/dev/null 2>&1 || break; sleep 0.1; done
+		ypserv -f -p 834 &
+		for try in $(seq 100); do ! rpcinfo -t 127.0.0.1 100004 2 >/dev/null 2>&1 || break; sleep 0.1; done
+		rpcinfo -t 127.0.0.1 100004 2
 		printf "HostKey /run/key\nUsePAM no\n" >/run/sshd_config
 		/usr/sbin/sshd -t -f /run/sshd_config
 		test -e /usr/lib/ipxe/undionly.kpxe

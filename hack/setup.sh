@@ -56,6 +56,8 @@ needs() {
 		/usr/sbin/sshd openssh-server
 		ssh openssh-client
 		busybox busybox
+		ypserv ypserv
+		ypcat yp-tools
 		/usr/lib/ipxe/undionly.kpxe ipxe
 		ovs-vsctl openvswitch-switch
 		qemu-system-x86_64 qemu-system-x86
@@ -121,7 +123,7 @@ missing() {
 install_packages() {
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
-	if [[ " $* " =~ " openssh-server "|" nfs-ganesha-vfs " && ! -e $POLICY ]]; then
+	if [[ " $* " =~ " openssh-server "|" nfs-ganesha-vfs "|" ypserv " && ! -e $POLICY ]]; then
 		# Tests start these in namespaces of their own; installing them must open no port of this machine.
 		trap 'rm -f "$POLICY"' EXIT
 		printf '#!/bin/sh\nexit 101\n' >"$POLICY"

@@ -77,7 +77,9 @@ func TestBoxHostSettings(t *testing.T) {
 	objects, complaint := renderRelease(t, "rcbox", append(slices.Clone(hostValues),
 		"--set=box.host.management[0]=192.168.5.0/24", "--set=box.host.forwardTo[0]=10.0.0.0/8", "--set=box.host.tcpPorts[0]=6443",
 		"--set=box.host.udpPorts[0]=8472", "--set=box.host.router=192.168.3.250", "--set=box.host.resolvers[0]=10.0.0.1",
-		"--set=box.host.exports[0].name=/home", "--set=box.host.authorizedKeys[0]="+key)...)
+		"--set=box.host.exports[0].name=/home", "--set=box.host.authorizedKeys[0]="+key,
+		"--set=box.host.nis.domain=box", "--set=box.host.nis.users[0].name=alice", "--set=box.host.nis.users[0].uid=2000",
+		"--set=box.host.nis.groups[0].name=lab", "--set=box.host.nis.groups[0].gid=3000", "--set=box.host.nis.groups[0].members[0]=alice")...)
 	if complaint != "" {
 		t.Fatal(complaint)
 	}
@@ -105,7 +107,7 @@ func TestBoxHostSettings(t *testing.T) {
 	for _, hostile := range []string{
 		"box.host.interface=eth0;reboot", "box.host.exports[0].name=../etc", "box.host.domain=Box",
 		"box.host.authorizedKeys[0]=command=reboot ssh-ed25519 AAAA", "box.host.surprise=1",
-		"box.host.bootArguments[0]=rcbox.wipe=1",
+		"box.host.bootArguments[0]=rcbox.wipe=1", "box.host.nis.domain=../etc", "box.host.nis.users[0].password=x",
 	} {
 		if _, complaint := renderRelease(t, "rcbox", append(slices.Clone(hostValues), "--set="+hostile)...); complaint == "" {
 			t.Errorf("%s is accepted", hostile)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what a box host's image consists of besides our own program: dnsmasq, nftables, nfs-ganesha, OpenSSH and iPXE from Debian
+# Builds what a box host's image consists of besides our own program: dnsmasq, nftables, nfs-ganesha, ypserv, OpenSSH and iPXE from Debian
 # packages, and busybox as the shell of who logs in. No package manager.
 #
 # usage: images/boxhost/build.sh TAG WORK_FOLDER
@@ -13,7 +13,7 @@ WORK=$2
 HERE=$ROOT/images/boxhost
 
 mmdebstrap --quiet --variant=extract --aptopt='APT::Install-Recommends "false"' \
-	--include=dnsmasq-base,nftables,nfs-ganesha-vfs,openssh-server,ipxe,iproute2,busybox-static,tini \
+	--include=dnsmasq-base,nftables,nfs-ganesha-vfs,rpcbind,ypserv,openssh-server,ipxe,iproute2,busybox-static,tini \
 	--dpkgopt='path-exclude=/usr/share/*' \
 	--dpkgopt='path-include=/usr/share/doc/*/copyright' \
 	--dpkgopt='path-include=/usr/share/iproute2/*' \

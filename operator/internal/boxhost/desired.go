@@ -74,6 +74,8 @@ type Settings struct {
 	Exports []Export `json:"exports,omitempty"`
 	// AuthorizedKeys may log in by SSH, in the form of a line of authorized_keys without options; without any, there is no SSH server.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+	// NIS is served if it is there.
+	NIS *NIS `json:"nis,omitempty"`
 }
 
 // Network is a network of servers' ports.

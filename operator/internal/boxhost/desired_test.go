@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,10 @@ func desired() *boxhost.Desired {
 			BootArguments:  []string{"console=ttyS0", "rcbox.system=16384"},
 			Exports:        []boxhost.Export{{Name: "/home"}, {Name: "/software", ReadOnly: true}},
 			AuthorizedKeys: []string{key},
+			NIS: &boxhost.NIS{
+				Domain: "box", Users: []boxhost.NISUser{{Name: "alice", UID: 2000}, {Name: "bob", UID: 2001, Home: "/home/lab/bob"}},
+				Groups: []boxhost.NISGroup{{Name: "lab", GID: 3000, Members: []string{"alice", "bob"}}},
+			},
 		},
 		Networks: []boxhost.Network{
 			{CIDR: netip.MustParsePrefix("192.168.3.0/24")}, {CIDR: netip.MustParsePrefix("192.168.4.0/24")},
@@ -96,7 +101,7 @@ func TestSettingsOfTheChart(t *testing.T) {
 	}
 	if s.Domain != "box.rcbox" || len(s.Hosts) != 1 || len(s.Management) != 1 || len(s.ForwardTo) != 1 || len(s.OpenTCP) != 1 ||
 		len(s.OpenUDP) != 1 || !s.Router.IsValid() || len(s.Resolvers) != 1 || len(s.BootArguments) != 3 || len(s.Exports) != 1 ||
-		len(s.AuthorizedKeys) != 1 {
+		len(s.AuthorizedKeys) != 1 || s.NIS == nil || len(s.NIS.Users) != 1 || len(s.NIS.Groups) != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -122,6 +127,11 @@ func TestHostileTextsAreRefused(t *testing.T) {
 		"export":          func(d *boxhost.Desired, s string) { d.Exports[0].Name = s },
 		"export, rooted":  func(d *boxhost.Desired, s string) { d.Exports[0].Name = "/" + s },
 		"key":             func(d *boxhost.Desired, s string) { d.AuthorizedKeys[0] = s },
+		"NIS domain":      func(d *boxhost.Desired, s string) { d.NIS.Domain = s },
+		"NIS user":        func(d *boxhost.Desired, s string) { d.NIS.Users[1].Name = s; d.NIS.Groups = nil },
+		"NIS home":        func(d *boxhost.Desired, s string) { d.NIS.Users[1].Home = "/home/" + s },
+		"NIS group":       func(d *boxhost.Desired, s string) { d.NIS.Groups[0].Name = s },
+		"NIS member":      func(d *boxhost.Desired, s string) { d.NIS.Groups[0].Members[0] = s },
 		"key's options":   func(d *boxhost.Desired, s string) { d.AuthorizedKeys[0] = s + " " + key },
 		"key's next line": func(d *boxhost.Desired, s string) { d.AuthorizedKeys[0] = key + "\n" + s },
 	}
@@ -148,23 +158,29 @@ func TestContradictionsAreRefused(t *testing.T) {
 	t.Parallel()
 	at, network := netip.MustParseAddr, netip.MustParsePrefix
 	for want, change := range map[string]func(*boxhost.Desired){
-		"servers[1].name":             func(d *boxhost.Desired) { d.Servers[1].Name = "atom001" },
-		"servers[1].ports[0].mac":     func(d *boxhost.Desired) { d.Servers[1].Ports[0].MAC = "52:54:00:03:00:01" },
-		"servers[1].ports[1].mac":     func(d *boxhost.Desired) { d.Servers[1].Ports[1].MAC = "53:54:00:03:00:01" },
-		"servers[1].ports[0].address": func(d *boxhost.Desired) { d.Servers[1].Ports[0].Address = at("192.168.3.1") },
-		"is in none of the networks":  func(d *boxhost.Desired) { d.Servers[1].Ports[0].Address = at("192.168.9.1") },
-		"that of hosts[1].address":    func(d *boxhost.Desired) { d.Servers[1].Ports[0].Address = at("192.168.3.254") },
-		"networks[1].cidr":            func(d *boxhost.Desired) { d.Networks[1].CIDR = network("192.168.0.0/16") },
-		"management[0]":               func(d *boxhost.Desired) { d.Management[0] = netip.PrefixFrom(at("192.168.6.1"), 24) },
-		"forwardTo[0]":                func(d *boxhost.Desired) { d.ForwardTo = []netip.Prefix{network("0.0.0.0/0")} },
-		"resolvers[0]":                func(d *boxhost.Desired) { d.Resolvers = []netip.Addr{at("ff02::1")} },
-		"router":                      func(d *boxhost.Desired) { d.Router = at("2001:db8::1") },
-		"controllers[0].address":      func(d *boxhost.Desired) { d.Controllers[0].Address = netip.Addr{} },
-		"tcpPorts[0]":                 func(d *boxhost.Desired) { d.OpenTCP = []uint16{0} },
-		"slot":                        func(d *boxhost.Desired) { d.Servers[0].Slot = 0 },
-		"nic":                         func(d *boxhost.Desired) { d.Servers[0].Ports[0].NIC = 9 },
-		"exports[1].name":             func(d *boxhost.Desired) { d.Exports[1].Name = "/home" },
-		"servers: has 2049 entries":   func(d *boxhost.Desired) { d.Servers = make([]boxhost.Server, 2049) },
+		"nis.users[1].uid: \"2000\" is": func(d *boxhost.Desired) { d.NIS.Users[1].UID = 2000 },
+		"nis.users[1].uid: must be":     func(d *boxhost.Desired) { d.NIS.Users[1].UID = 0 },
+		"nis.users[0].name: \"root\"":   func(d *boxhost.Desired) { d.NIS.Users[0].Name = "root" },
+		"nis.groups[0].name":            func(d *boxhost.Desired) { d.NIS.Groups[0].Name = "bob" },
+		"nis.groups[0].gid: \"2001\"":   func(d *boxhost.Desired) { d.NIS.Groups[0].GID = 2001 },
+		"more than 1000 bytes":          func(d *boxhost.Desired) { d.NIS.Groups[0].Members = slices.Repeat([]string{"alice"}, 200) },
+		"servers[1].name":               func(d *boxhost.Desired) { d.Servers[1].Name = "atom001" },
+		"servers[1].ports[0].mac":       func(d *boxhost.Desired) { d.Servers[1].Ports[0].MAC = "52:54:00:03:00:01" },
+		"servers[1].ports[1].mac":       func(d *boxhost.Desired) { d.Servers[1].Ports[1].MAC = "53:54:00:03:00:01" },
+		"servers[1].ports[0].address":   func(d *boxhost.Desired) { d.Servers[1].Ports[0].Address = at("192.168.3.1") },
+		"is in none of the networks":    func(d *boxhost.Desired) { d.Servers[1].Ports[0].Address = at("192.168.9.1") },
+		"that of hosts[1].address":      func(d *boxhost.Desired) { d.Servers[1].Ports[0].Address = at("192.168.3.254") },
+		"networks[1].cidr":              func(d *boxhost.Desired) { d.Networks[1].CIDR = network("192.168.0.0/16") },
+		"management[0]":                 func(d *boxhost.Desired) { d.Management[0] = netip.PrefixFrom(at("192.168.6.1"), 24) },
+		"forwardTo[0]":                  func(d *boxhost.Desired) { d.ForwardTo = []netip.Prefix{network("0.0.0.0/0")} },
+		"resolvers[0]":                  func(d *boxhost.Desired) { d.Resolvers = []netip.Addr{at("ff02::1")} },
+		"router":                        func(d *boxhost.Desired) { d.Router = at("2001:db8::1") },
+		"controllers[0].address":        func(d *boxhost.Desired) { d.Controllers[0].Address = netip.Addr{} },
+		"tcpPorts[0]":                   func(d *boxhost.Desired) { d.OpenTCP = []uint16{0} },
+		"slot":                          func(d *boxhost.Desired) { d.Servers[0].Slot = 0 },
+		"nic":                           func(d *boxhost.Desired) { d.Servers[0].Ports[0].NIC = 9 },
+		"exports[1].name":               func(d *boxhost.Desired) { d.Exports[1].Name = "/home" },
+		"servers: has 2049 entries":     func(d *boxhost.Desired) { d.Servers = make([]boxhost.Server, 2049) },
 		"bootArguments[0]: \"rcbox.wipe=1\" would be given to every server": func(d *boxhost.Desired) {
 			d.BootArguments = []string{"rcbox.wipe=1"}
 		},

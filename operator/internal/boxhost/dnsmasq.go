@@ -46,6 +46,7 @@ func (w *writer) dnsmasq() string {
 		l.add("dhcp-option=option:router")
 	}
 	l.add("dhcp-option=option:dns-server,%s", strings.Join(w.hostsHere(), ","))
+	w.nisOptions(l)
 	l.add("\n# PXE: first a program by TFTP, then, asked by that program, a script by HTTP.")
 	l.add("enable-tftp=%s\ntftp-root=%s", w.Interface, w.TFTP)
 	l.add("dhcp-match=set:ipxe,175\ndhcp-match=set:efi,option:client-arch,7\ndhcp-match=set:efi,option:client-arch,9")

@@ -35,7 +35,9 @@ func (w *writer) firewall(r *Rendering) string {
 	own := w.Address.Addr()
 	l.add("\tchain input {\n\t\ttype filter hook input priority filter - 10; policy accept;")
 	l.add("\t\tiifname %q jump from_servers", w.Interface)
-	l.add("\t\tiifname != { %q, \"lo\" } ip daddr %s jump from_elsewhere\n\t}", w.Interface, own)
+	l.add("\t\tiifname != { %q, \"lo\" } ip daddr %s jump from_elsewhere", w.Interface, own)
+	w.nisFirewall(l)
+	l.add("\t}")
 	l.add("\tchain from_elsewhere {")
 	l.add("\t\tudp dport { %s } counter drop", udp)
 	l.add("\t\ttcp dport { %s } counter drop\n\t}", tcp)
@@ -104,7 +106,11 @@ func servedPorts(r *Rendering) (tcp, udp string) {
 	if r.NFS {
 		tcps = append(tcps, PortNFS)
 	}
-	return joinPorts(tcps), joinPorts([]uint16{PortDNS, PortDHCP, PortTFTP})
+	udps := []uint16{PortDNS, PortDHCP, PortTFTP}
+	if r.NIS {
+		tcps, udps = append(tcps, PortRPC, PortNIS), append(udps, PortRPC, PortNIS)
+	}
+	return joinPorts(tcps), joinPorts(udps)
 }
 
 func joinPorts(ports []uint16) string {

@@ -41,6 +41,9 @@ const (
 	PortTFTP = 69
 	PortHTTP = 80
 	PortNFS  = 2049
+	// PortRPC is rpcbind's, and PortNIS ypserv's.
+	PortRPC = 111
+	PortNIS = 834
 )
 
 // Place is the box host that renders.
@@ -89,8 +92,10 @@ type Rendering struct {
 	Version, VersionName string
 	// Network is the one that is served.
 	Network netip.Prefix
-	// NFS and SSH say whether these are wanted.
-	NFS, SSH bool
+	// NFS, SSH and NIS say whether these are wanted.
+	NFS, SSH, NIS bool
+	// NISDomain is the domain of NIS.
+	NISDomain string
 	// Known are the MACs that DHCP answers at this network.
 	Known map[string]bool
 	// MACsAt has, by the address of a port in this network, the MACs of all ports of its server.
@@ -122,6 +127,7 @@ func Render(d *Desired, p *Place) (*Rendering, error) {
 	r := &Rendering{
 		Files: map[string]string{}, Scripts: map[string]string{}, Known: map[string]bool{}, Network: served.CIDR,
 		MACsAt: d.macsAt(served.CIDR), NFS: len(d.Exports) > 0, SSH: len(d.AuthorizedKeys) > 0,
+		NIS: d.NIS != nil,
 	}
 	w := &writer{Desired: d, Place: p, network: served.CIDR}
 	r.Files[DnsmasqConf] = w.dnsmasq()
@@ -134,10 +140,17 @@ func Render(d *Desired, p *Place) (*Rendering, error) {
 		r.Files[SSHDConfig] = w.sshd()
 		r.Files[AuthorizedKeys] = strings.Join(d.AuthorizedKeys, "\n") + "\n"
 	}
+	if r.NIS {
+		r.NISDomain = d.NIS.Domain
+		w.nis(r.Files)
+	}
 	w.scripts(r.Scripts)
 	hosts := w.hosts()
 	r.Version = versionOf(r, hosts)
 	r.VersionName = versionLabel + r.Version
+	if r.NIS {
+		r.Files[NISFile(NISHosts)] += fmt.Sprintf("%s %s\n", r.VersionName, p.Address.Addr())
+	}
 	r.Files[HostsFile] = hosts + fmt.Sprintf("%s %s\n", p.Address.Addr(), r.VersionName)
 	return r, nil
 }

@@ -186,6 +186,9 @@ func TestNoTextAddsALine(t *testing.T) {
 		func(d *boxhost.Desired, s string) { d.BootArguments[0] = s },
 		func(d *boxhost.Desired, s string) { d.Exports[0].Name = s },
 		func(d *boxhost.Desired, s string) { d.AuthorizedKeys[0] = s },
+		func(d *boxhost.Desired, s string) { d.NIS.Domain = s },
+		func(d *boxhost.Desired, s string) { d.NIS.Users[0].Home = s },
+		func(d *boxhost.Desired, s string) { d.NIS.Groups[0].Name = s },
 	}
 	all := func(d *boxhost.Desired) string {
 		r := render(t, d, place())

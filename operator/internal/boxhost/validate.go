@@ -143,6 +143,7 @@ func (c *checker) settings(s *Settings) {
 	}
 	c.forms("authorizedKeys", s.AuthorizedKeys, maxKeys, keyForm, "a public key of SSH without options, such as ssh-ed25519 AAAA... name")
 	c.exports(s.Exports)
+	c.nis(s.NIS)
 }
 
 func (c *checker) ports(field string, ports []uint16) {

@@ -38,6 +38,7 @@ type child struct {
 	log      logr.Logger
 	argv     []string
 	restarts func() // counts
+	before   func(context.Context)
 
 	signals chan syscall.Signal
 	cancel  context.CancelFunc
@@ -49,9 +50,12 @@ type child struct {
 }
 
 // startChild runs a program until it is stopped.
-func startChild(ctx context.Context, log logr.Logger, argv []string, restarts func()) *child {
+func startChild(ctx context.Context, log logr.Logger, argv []string, restarts func(), before func(context.Context)) *child {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &child{log: log, argv: argv, restarts: restarts, signals: make(chan syscall.Signal, 1), cancel: cancel, ended: make(chan struct{})}
+	c := &child{
+		log: log, argv: argv, restarts: restarts, before: before,
+		signals: make(chan syscall.Signal, 1), cancel: cancel, ended: make(chan struct{}),
+	}
 	c.setProblem(errors.New("it is being started"))
 	go c.keep(ctx)
 	return c
@@ -68,6 +72,21 @@ func (c *child) reload() {
 	select {
 	case c.signals <- syscall.SIGHUP:
 	default: // one is on its way
+	}
+}
+
+// end has the program end, and so start anew.
+func (c *child) end() {
+	for {
+		select {
+		case c.signals <- syscall.SIGTERM:
+			return
+		default:
+		}
+		select {
+		case <-c.signals: // to read files again, which a start does anyway
+		default:
+		}
 	}
 }
 
@@ -88,6 +107,9 @@ func (c *child) keep(ctx context.Context) {
 	defer close(c.ended)
 	pause := time.Duration(0)
 	for {
+		if c.before != nil {
+			c.before(ctx)
+		}
 		begun := time.Now()
 		err := c.run(ctx)
 		if ctx.Err() != nil {

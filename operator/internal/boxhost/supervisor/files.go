@@ -48,6 +48,9 @@ func (s *Supervisor) check(ctx context.Context, r *boxhost.Rendering) error {
 	if r.SSH {
 		errs = append(errs, s.run(ctx, "/usr/sbin/sshd", "-t", "-f", in(boxhost.SSHDConfig)))
 	}
+	if r.NIS {
+		errs = append(errs, s.makeMaps(ctx, folder))
+	}
 	return errors.Join(errs...)
 }
 
@@ -107,6 +110,7 @@ func moveFiles(from, to string, files map[string]string) error {
 		boxhost.DnsmasqConf, boxhost.DHCPHosts, boxhost.HostsFile, boxhost.FirewallFile, boxhost.GaneshaConf, boxhost.SSHDConfig,
 		boxhost.AuthorizedKeys,
 	}
+	known = append(known, nisFiles()...)
 	for _, name := range slices.DeleteFunc(known, func(name string) bool { _, isThere := files[name]; return isThere }) {
 		if err := os.Remove(filepath.Join(to, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove %s: %w", name, err)

@@ -49,6 +49,9 @@ func probesOf(d *boxhost.Desired, r *boxhost.Rendering, p *boxhost.Place) []prob
 			all = append(all, probe{"NFS", func(ctx context.Context) error { return nfsAnswers(ctx, at(boxhost.PortNFS), export.Name) }})
 		}
 	}
+	if r.NIS {
+		all = append(all, probe{"NIS", func(ctx context.Context) error { return nisAnswers(ctx, own, d.NIS.Domain, r.VersionName) }})
+	}
 	return all
 }
 

@@ -160,7 +160,7 @@ func (s *Supervisor) follow(ctx context.Context, newest <-chan []byte, failed <-
 
 // prepare makes folders.
 func (s *Supervisor) prepare(ctx context.Context) error {
-	for _, folder := range []string{s.Run, s.State, "/run/sshd"} {
+	for _, folder := range []string{s.Run, filepath.Join(s.Run, boxhost.NISFolder), s.State, "/run/sshd", "/run/rpcbind", "/run/ganesha"} {
 		if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // dnsmasq reads there as a user of its own
 			return fmt.Errorf("make folder %s: %w", folder, err)
 		}
@@ -263,6 +263,10 @@ func (s *Supervisor) commit(ctx context.Context, rendering *boxhost.Rendering, a
 		opened.drop()
 		return err
 	}
+	if err := s.placeMaps(rendering); err != nil {
+		opened.drop()
+		return err
+	}
 	s.web.serve(opened, rendering)
 	return nil
 }
@@ -302,11 +306,29 @@ func (s *Supervisor) act(ctx context.Context, old *served, next *boxhost.Renderi
 		}
 		switch do {
 		case start, restart:
-			ends := s.state.restarts.WithLabelValues(u.name)
-			s.setChild(u.name, startChild(ctx, s.Log, u.command(place), ends.Inc))
+			s.setChild(u.name, startChild(ctx, s.Log, u.command(place), s.whenEnded(u.name), func(ctx context.Context) {
+				if u.before != nil {
+					u.before(ctx, place)
+				}
+			}))
 		case reload:
 			was.reload()
 		case nothing, stop:
+		}
+	}
+}
+
+// whenEnded is what happens when a program has ended by itself.
+func (s *Supervisor) whenEnded(name string) func() {
+	ends := s.state.restarts.WithLabelValues(name)
+	return func() {
+		ends.Inc()
+		if name != unitRPC {
+			return
+		}
+		// Another rpcbind does not know of ypserv, which tells it when it starts.
+		if served := s.child(unitNIS); served != nil {
+			served.end()
 		}
 	}
 }

@@ -4,7 +4,9 @@
 package supervisor
 
 import (
+	"context"
 	"path/filepath"
+	"strconv"
 
 	"rcbox.dev/rcbox/operator/internal/boxhost"
 )
@@ -15,6 +17,8 @@ const (
 	unitDnsmasq  = "dnsmasq"
 	unitSSH      = "sshd"
 	unitNFS      = "nfs"
+	unitRPC      = "rpcbind"
+	unitNIS      = "ypserv"
 )
 
 // unit is a service that programs of others provide.
@@ -25,6 +29,8 @@ type unit struct {
 	isWanted        func(*boxhost.Rendering) bool
 	// command is what runs; nil: nothing does, and the unit is only applied.
 	command func(*boxhost.Place) []string
+	// before is done each time before it is started; nil: nothing is.
+	before func(context.Context, *boxhost.Place)
 }
 
 func always(*boxhost.Rendering) bool { return true }
@@ -56,8 +62,20 @@ func units() []unit {
 				}
 			},
 		},
+		{
+			name: unitRPC, isWanted: wantsNIS,
+			command: func(p *boxhost.Place) []string { return []string{"rpcbind", "-f", "-h", p.Address.Addr().String()} },
+		},
+		{
+			// It goes on with the maps that it has opened, even after SIGHUP.
+			name: unitNIS, isWanted: wantsNIS, restart: nisFiles(),
+			before:  func(ctx context.Context, p *boxhost.Place) { waitForRPC(ctx, p.Address.Addr()) },
+			command: func(*boxhost.Place) []string { return []string{"ypserv", "-f", "-p", strconv.Itoa(boxhost.PortNIS)} },
+		},
 	}
 }
+
+func wantsNIS(r *boxhost.Rendering) bool { return r.NIS }
 
 // action is what is done about a unit.
 type action string

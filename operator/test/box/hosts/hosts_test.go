@@ -73,6 +73,7 @@ func TestBoxHosts(t *testing.T) {
 		{"names", (*lab).dns},
 		{"NFS", (*lab).nfs},
 		{"SSH", (*lab).ssh},
+		{"NIS", (*lab).nis},
 		{"HTTP", (*lab).web},
 		{"firewall", (*lab).firewall},
 		{"what is refused", (*lab).refused},

@@ -1,5 +1,6 @@
 // Package hosts tests box hosts with the real programs: two of them, a server and a BMC, each in a network namespace of its own, at one
-// switch. The programs are Debian's: dnsmasq, nft, nfs-ganesha, OpenSSH, and as clients busybox' udhcpc, nfs-ls and ssh.
+// switch. The programs are Debian's: dnsmasq, nft, nfs-ganesha, OpenSSH, ypserv, and as clients busybox' udhcpc, nfs-ls, ssh and
+// ypcat.
 package hosts
 
 import (
@@ -230,7 +231,9 @@ func newLab(t *testing.T) *lab {
 	if os.Getuid() != 0 {
 		t.Skip("only root can make network namespaces")
 	}
-	for _, name := range []string{"dnsmasq", "nft", "ganesha.nfsd", "nfs-ls", "/usr/sbin/sshd", "ssh", "busybox", "nsenter"} {
+	for _, name := range []string{
+		"dnsmasq", "nft", "ganesha.nfsd", "nfs-ls", "/usr/sbin/sshd", "ssh", "busybox", "nsenter", "rpcbind", "ypserv", "ypcat",
+	} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skipf("%s is not there (hack/setup.sh box installs it): %v", name, err)
 		}
@@ -291,7 +294,8 @@ func (l *lab) connect() {
 // prepare makes a user for SSH, in the namespace alone, and a boot image.
 func (h *host) prepare(folder string) {
 	h.Helper()
-	h.sh(fmt.Sprintf(`mkdir -p %[1]s/image /run/home
+	h.sh(fmt.Sprintf(`mkdir -p %[1]s/image /run/home /run/rcbox-boxhost/yp
+		mount --bind /run/rcbox-boxhost/yp /var/yp # where a box host's image has a link
 		echo the kernel >%[1]s/image/kernel; echo secret >%[1]s/image/other
 		cp /etc/passwd /run/passwd; echo 'box:x:64000:64000::/run/home:/bin/sh' >>/run/passwd; mount --bind /run/passwd /etc/passwd
 		cp /etc/shadow /run/shadow; echo 'box:*:19000:0:99999:7:::' >>/run/shadow; mount --bind /run/shadow /etc/shadow`,
@@ -392,6 +396,22 @@ func (h *host) report() (*boxhost.Report, error) {
 // dnsmasq is the process of that program in a host.
 func (h *host) dnsmasq() string {
 	h.Helper()
+	return h.program("dnsmasq")
+}
+
+// program is the process of a program in a host.
+func (h *host) program(name string) string {
+	h.Helper()
+	found := h.programs(name)
+	if len(found) == 0 {
+		h.Fatalf("%s does not run in host %s", name, h.name)
+	}
+	return found[0]
+}
+
+// programs are the processes of a program in a host.
+func (h *host) programs(name string) []string {
+	h.Helper()
 	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", h.pid))
 	if err != nil {
 		h.Fatal(err)
@@ -400,12 +420,12 @@ func (h *host) dnsmasq() string {
 	if err != nil {
 		h.Fatal(err)
 	}
+	var found []string
 	for _, process := range all {
 		comm, _ := os.ReadFile(process + "/comm") // it may have ended
-		if network, _ := os.Readlink(process + "/ns/net"); network == own && strings.TrimSpace(string(comm)) == "dnsmasq" {
-			return filepath.Base(process)
+		if network, _ := os.Readlink(process + "/ns/net"); network == own && strings.TrimSpace(string(comm)) == name {
+			found = append(found, filepath.Base(process))
 		}
 	}
-	h.Fatalf("dnsmasq does not run in host %s", h.name)
-	return ""
+	return found
 }

@@ -1,0 +1,148 @@
+package hosts
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"rcbox.dev/rcbox/operator/internal/boxhost"
+)
+
+// nisPorts are those of rpcbind, ypserv, and ypserv by IPv6.
+var nisPorts = []string{"111", "834", "835"}
+
+// yp asks a box host as somebody on the blade does.
+func (l *lab) yp(at, domain, name string) (string, error) {
+	l.Helper()
+	return l.blade.try("timeout", "15", "ypcat", "-d", domain, "-h", at, name)
+}
+
+// reached are the ports of NIS that are reached from a namespace at an address.
+func (l *lab) reached(by *space, address string) []string {
+	l.Helper()
+	answers := make([]bool, len(nisPorts))
+	var tries sync.WaitGroup
+	for i, port := range nisPorts {
+		tries.Go(func() {
+			connection, err := by.dial(l.Context(), "tcp", net.JoinHostPort(address, port))
+			if answers[i] = err == nil; err == nil {
+				_ = connection.Close()
+			}
+		})
+	}
+	tries.Wait()
+	var found []string
+	for i, port := range nisPorts {
+		if answers[i] {
+			found = append(found, port)
+		}
+	}
+	return found
+}
+
+// nis: off until there is a domain; then either host gives the same maps, to the network of servers alone.
+func (l *lab) nis() {
+	l.blade.sh("ip address flush dev eth1; ip address add 192.168.3.1/24 dev eth1")
+	l.noNIS()
+	l.desired.NIS = &boxhost.NIS{
+		Domain: "box", Users: []boxhost.NISUser{{Name: "alice", UID: 2000}, {Name: "bob", UID: 2001, Home: "/home/lab/bob"}},
+		Groups: []boxhost.NISGroup{{Name: "lab", GID: 3000, Members: []string{"alice", "bob"}}},
+	}
+	l.serveDesired()
+	l.waitServed(l.hosts[:]...)
+	const alice, bob = "alice:*:2000:2000::/home/alice:/bin/bash\n", "bob:*:2001:2001::/home/lab/bob:/bin/bash\n"
+	l.wantUsers(alice, bob)
+	for _, h := range l.hosts {
+		if got, err := l.yp(h.address, "box", "group.byname"); err != nil || !strings.Contains(got, "lab:*:3000:alice,bob\n") {
+			l.Errorf("%s: %v %q", h.name, err, got)
+		}
+		got, err := l.yp(h.address, "box", "hosts.byaddr")
+		if err != nil || !strings.Contains(got, "192.168.3.1 atom001.box.rcbox atom001\n") || strings.Contains(got, "atom001m") {
+			l.Errorf("%s: %v %q", h.name, err, got)
+		}
+	}
+	l.strangeToNIS()
+	// What has changed is served.
+	l.desired.NIS.Users = l.desired.NIS.Users[:1]
+	l.desired.NIS.Groups = nil
+	l.serveDesired()
+	l.waitServed(l.hosts[:]...)
+	l.wantUsers(alice)
+	l.rpcbindEnds()
+	l.desired.NIS = nil
+	l.serveDesired()
+	l.waitServed(l.hosts[:]...)
+	l.noNIS()
+}
+
+// wantUsers: both hosts give these lines.
+func (l *lab) wantUsers(want ...string) {
+	l.Helper()
+	slices.Sort(want)
+	for _, h := range l.hosts {
+		got, err := l.yp(h.address, "box", "passwd.byname")
+		lines := slices.Sorted(strings.Lines(got))
+		if err != nil || !slices.Equal(lines, want) {
+			l.Errorf("%s: %v %q, not %q", h.name, err, lines, want)
+		}
+	}
+}
+
+// noNIS: no port of NIS is listened to, even without the firewall.
+func (l *lab) noNIS() {
+	l.Helper()
+	for _, h := range l.hosts {
+		if found := l.reached(h.space, h.address); len(found) > 0 {
+			l.Errorf("%s: ports %v of NIS are open though it is off", h.name, found)
+		}
+	}
+}
+
+// strangeToNIS: from another interface no port is reached, by whatever address; from a network that is not served, ypserv says nothing
+// even to who gets through the firewall; and another domain has no maps. The same ports answer at the host itself: that nothing is reached
+// is the firewall's doing.
+func (l *lab) strangeToNIS() {
+	l.Helper()
+	first := l.hosts[0]
+	if found := l.reached(first.space, "192.168.5.254"); !slices.Equal(found, nisPorts) {
+		l.Errorf("at the host itself, ports %v are reached", found)
+	}
+	for _, address := range []string{first.address, "192.168.5.254"} {
+		if found := l.reached(l.bmc, address); len(found) > 0 {
+			l.Errorf("ports %v of NIS are reached from another interface at %s", found, address)
+		}
+	}
+	if got, err := l.yp(first.address, "other", "passwd.byname"); err == nil {
+		l.Errorf("another domain has users: %q", got)
+	}
+	// A stranger in the same wire, with an address of another network.
+	first.sh("ip route add 192.168.77.0/24 dev eth1")
+	l.blade.sh("ip address flush dev eth1; ip address add 192.168.77.1/24 dev eth1; ip route add 192.168.3.253/32 dev eth1")
+	if found := l.reached(l.blade, first.address); !slices.Equal(found, []string{"111", "834"}) {
+		l.Errorf("ports %v are reached from another network: the test of ypserv's own list of networks proves nothing", found)
+	}
+	if got, err := l.yp(first.address, "box", "passwd.byname"); err == nil {
+		l.Errorf("ypserv tells another network: %q", got)
+	}
+	first.sh("ip route del 192.168.77.0/24 dev eth1")
+	l.blade.sh("ip address flush dev eth1; ip address add 192.168.3.1/24 dev eth1")
+}
+
+// rpcbindEnds: another rpcbind does not know of ypserv until that has been started anew.
+func (l *lab) rpcbindEnds() {
+	l.Helper()
+	before := l.hosts[0].program("rpcbind")
+	l.hosts[0].run("kill", before)
+	eventually(l.T, "NIS comes back", func() error {
+		if now := l.hosts[0].programs("rpcbind"); len(now) != 1 || now[0] == before {
+			return fmt.Errorf("rpcbind: %v, before %s", now, before)
+		}
+		got, err := l.yp(l.hosts[0].address, "box", "passwd.byname")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, got)
+		}
+		return nil
+	})
+}
