@@ -121,6 +121,52 @@ type ChassisSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Fencing ChassisFencing `json:"fencing,omitempty"`
+
+	// How its servers come to a system, and to volumes for Stores.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Boot ChassisBoot `json:"boot,omitempty"`
+}
+
+// InstallPolicy is which servers are installed without anybody's order.
+//
+// +kubebuilder:validation:Enum=Never;New
+type InstallPolicy string
+
+const (
+	// InstallNever means that servers boot from the network by order only.
+	InstallNever InstallPolicy = "Never"
+	// InstallNew means that each server that never was a node boots from the network once.
+	InstallNew InstallPolicy = "New"
+)
+
+// ChassisBoot says how servers come to a system.
+type ChassisBoot struct {
+	// Which servers are installed without anybody's order. New: each server that is off and never was a node boots from the network, gets
+	// the boot image of the box hosts on its disk, and becomes a node; condition Installed says how far that is. At most power.startsAtOnce
+	// servers are installed together, each is tried three times, and an order of a user counts more. Never: only by order (kubectl rcbox
+	// pxeboot).
+	//
+	// +optional
+	// +kubebuilder:default=Never
+	Install InstallPolicy `json:"install,omitempty"`
+
+	// The version of the boot image that box hosts must serve: version in its manifest.json. Condition ServicesReady names box hosts that
+	// serve another one, and no server is installed meanwhile. Default: each version is fine.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9][A-Za-z0-9._+-]*)?$')",message="boot.image must be the version of a boot image, as in its manifest.json: letters, digits, '.', '_', '+' and '-'"
+	Image string `json:"image,omitempty"`
+
+	// The StorageClass of the volumes that are made of the backup partitions (sda2) of its nodes, one PersistentVolume for each node. The
+	// class must be there, without a provisioner, and with volumeBindingMode WaitForFirstConsumer. Default: no volumes are made.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$')",message="boot.storageClassName must be the name of a StorageClass"
+	StorageClassName string `json:"storageClassName,omitempty"`
 }
 
 // ChassisPosition says where a chassis is.
@@ -366,6 +412,8 @@ const (
 	ConditionManagementReady = "ManagementReady"
 	// ConditionServicesReady means that every box host in its networks serves what it is to serve.
 	ConditionServicesReady = "ServicesReady"
+	// ConditionInstalled means that each server that is to be a node is one. It is there while spec.boot.install is New.
+	ConditionInstalled = "Installed"
 	// ConditionInventoryComplete means that it is known what is in each slot.
 	ConditionInventoryComplete = "InventoryComplete"
 	// ConditionAccepted means that the spec contradicts no model and no other Chassis.

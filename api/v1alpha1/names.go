@@ -115,6 +115,8 @@ const (
 	// LabelChassis names the Chassis of a Server, and LabelSlot its slot.
 	LabelChassis = "rcbox.dev/chassis"
 	LabelSlot    = "rcbox.dev/slot"
+	// LabelServer names the Server whose backup partition a PersistentVolume is.
+	LabelServer = "rcbox.dev/server"
 	// LabelNodeClass says of a Server or a node what kind of machine it is.
 	LabelNodeClass = "rcbox.dev/node-class"
 	// LabelStore names the Store.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rcbox.dev/rcbox/operator/internal/blade"
+	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 	"rcbox.dev/rcbox/operator/internal/blade/machine"
 )
 
@@ -67,7 +68,8 @@ func settingsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "settings",
 		Short: "Write the files of the machine's settings: igb, huge pages, vfio",
-		Long: `Writes files for modprobe, sysctl and systemd, from /etc/rcbox/settings.json below --root, or from defaults without it.
+		Long: `With --memory machine, links /dev/rcbox/backups to the partition for backups.
+Writes files for modprobe, sysctl and systemd, from /etc/rcbox/settings.json below --root, or from defaults without it.
 Programs that read them must be told: sysctl --load, or a restart of the blade.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -99,6 +101,12 @@ func writeSettings(out io.Writer, root, memory string) error {
 		inventory := blade.TakeInventory(os.DirFS("/"))
 		if bytes = inventory.MemoryBytes; bytes == 0 {
 			return fmt.Errorf("the size of the memory is not known: %s", strings.Join(inventory.Missing, "; "))
+		}
+		if inventory.Backups != nil {
+			if err := machine.LinkDevice(hardware.BackupsDevice, "/dev/"+inventory.Backups.Name); err != nil {
+				return err
+			}
+			_, _ = fmt.Fprintln(out, "link", hardware.BackupsDevice)
 		}
 	case ofNobody:
 	default:

@@ -53,6 +53,9 @@ func TakeInventory(root fs.FS) hardware.Inventory {
 	if inventory.Ports, err = readPorts(root); err != nil {
 		missing("ports", err)
 	}
+	if inventory.Backups, err = BackupPartition(root); err != nil && !errors.Is(err, ErrNoPartition) {
+		missing("backup partition", err)
+	}
 	return inventory
 }
 
@@ -216,6 +219,54 @@ func readDisks(root fs.FS) ([]hardware.Disk, error) {
 		})
 	}
 	return disks, nil
+}
+
+// ErrNoPartition means that the system has not started from a disk with a partition for backups.
+var ErrNoPartition = errors.New("the system's disk has no partition for backups")
+
+// backupsPartition is its number in the table of the disk.
+const backupsPartition = "2"
+
+// BackupPartition finds the partition for backups: on the disk that the file system at / is on. Another disk may have one too, with the data
+// of another blade.
+func BackupPartition(root fs.FS) (*hardware.Partition, error) {
+	device, err := deviceOfRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	const folder = "sys/block"
+	all, err := names(root, folder)
+	if err != nil {
+		return nil, err
+	}
+	for _, disk := range all {
+		parts, err := fs.Glob(root, path.Join(folder, disk, disk+"*"))
+		if err != nil || !slices.ContainsFunc(parts, func(part string) bool { return value(root, part, "", "dev") == device }) {
+			continue
+		}
+		for _, part := range parts {
+			sectors, err := strconv.ParseInt(value(root, part, "", "size"), 10, 64)
+			if value(root, part, "", "partition") == backupsPartition && err == nil && sectors > 0 && sectors < 1<<50 {
+				return &hardware.Partition{Name: path.Base(part), Bytes: sectors * sectorBytes}, nil
+			}
+		}
+	}
+	return nil, ErrNoPartition
+}
+
+// deviceOfRoot is the number of the device that the file system at / is on, such as 254:1.
+func deviceOfRoot(root fs.FS) (string, error) {
+	const device, mountPoint = 2, 4
+	mounts, err := readBounded(root, "proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > mountPoint && fields[mountPoint] == "/" {
+			return fields[device], nil
+		}
+	}
+	return "", ErrNoPartition
 }
 
 // isOfNetwork says whether a disk is reached over a network: NVMe over fabrics, iSCSI, Fibre Channel, or Ceph.

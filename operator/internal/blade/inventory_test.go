@@ -148,8 +148,14 @@ func sampleRoot() fstest.MapFS {
 		"sys/firmware/dmi/tables/smbios_entry_point": file("_SM_\x00\x1f\x02\x08"),
 		"sys/firmware/dmi/tables/DMI":                file(string(sampleTable())),
 		"sys/class/dmi/id/product_uuid":              file("00112233-4455-6677-8899-AABBCCDDEEFF\n"),
-		"sys/block/sda/size":                         file("250069680\n"),
-		"sys/block/sda/device/model":                 file("SSD 128\x07G\n"), "sys/block/sda/removable": file("0\n"),
+		"proc/self/mountinfo":                        file("22 1 0:20 / /proc rw - proc proc rw\n30 1 8:1 / / rw,relatime - ext4 /dev/root rw\n"),
+		"sys/block/sda/size":                         file("250069680\n"), "sys/block/sda/dev": file("8:0\n"),
+		"sys/block/sda/sda1/dev": file("8:1\n"), "sys/block/sda/sda1/partition": file("1\n"), "sys/block/sda/sda1/size": file("2048\n"),
+		"sys/block/sda/sda2/dev": file("8:2\n"), "sys/block/sda/sda2/partition": file("2\n"), "sys/block/sda/sda2/size": file("4096\n"),
+		// The disk of another blade.
+		"sys/block/sdc/size": file("4096\n"), "sys/block/sdc/sdc2/dev": file("8:34\n"), "sys/block/sdc/sdc2/partition": file("2\n"),
+		"sys/block/sdc/sdc2/size":    file("9999\n"),
+		"sys/block/sda/device/model": file("SSD 128\x07G\n"), "sys/block/sda/removable": file("0\n"),
 		"sys/block/sda/queue/rotational": file("0\n"), "sys/block/loop0/size": file("100\n"),
 		"sys/block/sr0/size": file("100\n"), "sys/block/sr0/device/model": file("DVD\n"), "sys/block/sr0/removable": file("1\n"),
 		"sys/block/nvme0n1/size": file("0\n"), "sys/block/nvme0n1/device/serial": file("x\n"),
@@ -189,7 +195,8 @@ func TestInventory(t *testing.T) {
 		Disks: []hardware.Disk{
 			{Name: "nvme3n1", Bytes: 1000 * 512}, {Name: "sda", Bytes: 250069680 * 512, Model: "SSD 128G"},
 		},
-		Ports: []hardware.Port{{Name: "eth0", MAC: "52:54:00:03:00:0a", Driver: "igb"}},
+		Ports:   []hardware.Port{{Name: "eth0", MAC: "52:54:00:03:00:0a", Driver: "igb"}},
+		Backups: &hardware.Partition{Name: "sda2", Bytes: 4096 * 512},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -209,7 +216,7 @@ func TestInventoryNamesWhatIsMissing(t *testing.T) {
 	if len(got.Missing) != 3 || got.MemoryBytes != 0 || len(got.Disks) != 2 {
 		t.Errorf("%+v", got)
 	}
-	if none := TakeInventory(fstest.MapFS{}); len(none.Missing) != 3 {
+	if none := TakeInventory(fstest.MapFS{}); len(none.Missing) != 4 {
 		t.Errorf("%+v", none)
 	}
 }

@@ -14,6 +14,8 @@ const (
 	ReportEvery = 30 * time.Second
 	// maxReport bounds a report as JSON.
 	maxReport = 32 << 10
+	// MaxImage bounds the version of a boot image.
+	MaxImage = 63
 	// MaxMessage bounds a report's message.
 	MaxMessage = 512
 )
@@ -32,6 +34,8 @@ type Report struct {
 	Refused bool `json:"refused,omitempty"`
 	// Message says why it is not ready, or what it refuses.
 	Message string `json:"message,omitempty"`
+	// Image is the version of the boot image that it serves; empty: there is none, or none that can be read.
+	Image string `json:"image,omitempty"`
 	// At is when it was made, to ReportEvery: a report that stays the same for longer is of a box host that has gone.
 	At time.Time `json:"at,omitzero"`
 	// Strangers asked for addresses, and are known by no Server; ordered by MAC.
@@ -57,6 +61,9 @@ func DecodeReport(data []byte) (*Report, error) {
 	if len(report.Strangers) > MaxStrangers || len(report.Message) > MaxMessage {
 		return nil, fmt.Errorf("a report has %d strangers and a message of %d bytes, and at most %d and %d are read",
 			len(report.Strangers), len(report.Message), MaxStrangers, MaxMessage)
+	}
+	if len(report.Image) > MaxImage {
+		return nil, fmt.Errorf("a report names an image of %d bytes, and at most %d are read", len(report.Image), MaxImage)
 	}
 	for _, stranger := range report.Strangers {
 		if !IsMAC(stranger.MAC) {

@@ -31,6 +31,8 @@ type Inventory struct {
 	Channels     []Channel `json:"channels,omitempty"`
 	Disks        []Disk    `json:"disks,omitempty"`
 	Ports        []Port    `json:"ports,omitempty"`
+	// Backups is the partition for backups of Stores, on the disk that the blade has started from.
+	Backups *Partition `json:"backups,omitempty"`
 	// Missing says what could not be found out, and why.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -63,6 +65,15 @@ type Disk struct {
 	Serial string `json:"serial,omitempty"`
 	Spins  bool   `json:"spins,omitempty"`
 }
+
+// Partition is a part of a disk.
+type Partition struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// BackupsDevice is a link to the partition for backups, which a blade makes at each start.
+const BackupsDevice = "/dev/rcbox/backups"
 
 // Port is a network port.
 type Port struct {

@@ -53,3 +53,18 @@ func syncFolder(path string) error {
 	}
 	return errors.Join(folder.Sync(), folder.Close())
 }
+
+// LinkDevice makes a link below /dev to a device, in place of one that is there. The links go with the next start of the machine.
+func LinkDevice(link, device string) error {
+	err := os.MkdirAll(filepath.Dir(link), 0o755) //nolint:gosec // as /dev is
+	if err == nil {
+		err = os.Remove(link)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.Symlink(device, link)
+	}
+	if err != nil {
+		return fmt.Errorf("link %s to %s: %w", link, device, err)
+	}
+	return nil
+}

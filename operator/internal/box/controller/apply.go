@@ -48,8 +48,11 @@ func (r *Reconciler) apply(
 		}
 		r.give(ctx, now, observed.Chassis.Name, step)
 	}
+	for i := range made.Orders {
+		errs = append(errs, r.order(ctx, observed, made, &made.Orders[i]))
+	}
 	errs = append(errs, r.writeFences(ctx, found, made, written), r.setTaints(ctx, seen), r.labelNodes(ctx, seen, made),
-		r.cordonNodes(ctx, seen, made, written))
+		r.cordonNodes(ctx, seen, made, written), r.writeVolumes(ctx, observed.Chassis, made))
 	return errors.Join(append(errs, r.writeChassis(ctx, observed.Chassis, made.Chassis))...)
 }
 
@@ -156,4 +159,28 @@ func recipient(chassis string, step *plan.Step) poll.Key {
 		return poll.Key{Chassis: chassis, Name: step.Manager}
 	}
 	return poll.Key{Chassis: chassis, Name: step.Servers[0]}
+}
+
+// order gives an order to a Server as a user would, unless its status has just changed: then the next look decides.
+func (r *Reconciler) order(ctx context.Context, observed *plan.Observed, made *plan.Plan, order *plan.ServerOrder) error {
+	at := slices.IndexFunc(observed.Servers, func(s plan.Server) bool { return s.Object.Name == order.Server })
+	if at < 0 || !equality.Semantic.DeepEqual(&observed.Servers[at].Object.Status, made.Servers[order.Server]) {
+		return nil
+	}
+	server := observed.Servers[at].Object.DeepCopy()
+	what := "boots from the network"
+	if order.Boot != nil {
+		server.Spec.Boot = order.Boot
+	}
+	if order.Power != nil {
+		server.Spec.Order = order.Power
+		what = string(order.Power.Action)
+	}
+	// With the version that was observed: a user may have ordered something else.
+	if err := r.Client.Update(ctx, server, FieldManager); err != nil {
+		return fmt.Errorf("order that Server %s %s: %w", server.Name, what, err)
+	}
+	r.Recorder.Eventf(server, nil, corev1.EventTypeNormal, "Install", "Install", "%s: Chassis %s has spec.boot.install: New", what,
+		observed.Chassis.Name)
+	return nil
 }

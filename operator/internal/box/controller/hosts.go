@@ -174,6 +174,7 @@ func (h *Hosts) read(ctx context.Context, chassis []v1alpha1.Chassis) error {
 		}
 		byAddress[report.Address] = plan.BoxHost{
 			Silent: h.now().Sub(renewed[key].since) > silentAfter, Ready: report.Ready, Refused: report.Refused, Message: report.Message,
+			Image: report.Image,
 		}
 		network := report.Network.Masked().String()
 		if next[network] == nil {

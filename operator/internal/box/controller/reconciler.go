@@ -57,12 +57,14 @@ const (
 //
 // +kubebuilder:rbac:groups=rcbox.dev,resources=chassis,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rcbox.dev,resources=chassis/status,verbs=update
-// +kubebuilder:rbac:groups=rcbox.dev,resources=servers,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=rcbox.dev,resources=servers,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=subresources.rcbox.dev,resources=servers/power,verbs=update
 // +kubebuilder:rbac:groups=rcbox.dev,resources=servers/status,verbs=update
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rcbox.dev,resources=nodefences,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rcbox.dev,resources=nodefences/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=list;watch;create;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",namespace=rcbox-system,resources=secrets,verbs=get
 // +kubebuilder:rbac:groups="",namespace=rcbox-system,resources=events,verbs=create;patch

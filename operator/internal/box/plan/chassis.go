@@ -50,7 +50,7 @@ func (p *planning) setChassis() {
 	p.setWatts(next)
 	p.setReserved(next)
 	empty := p.setSlots(next)
-	management, links := p.managementReady(silent, refused), p.linksUp()
+	management, links, services := p.managementReady(silent, refused), p.linksUp(), p.servicesReady()
 	for _, c := range []struct {
 		name string
 		verdict
@@ -58,7 +58,7 @@ func (p *planning) setChassis() {
 		{v1alpha1.ConditionAccepted, p.accepted()},
 		{v1alpha1.ConditionAvailable, p.available(management)},
 		{v1alpha1.ConditionManagementReady, management},
-		{v1alpha1.ConditionServicesReady, p.servicesReady()},
+		{v1alpha1.ConditionServicesReady, services},
 		{v1alpha1.ConditionInventoryComplete, inventoryComplete(unread)},
 		{v1alpha1.ConditionDegraded, p.degraded(next, links)},
 		{v1alpha1.ConditionPowerRedundant, p.redundant("power supplies", p.model.Manager.PowerSupplies)},
@@ -69,6 +69,7 @@ func (p *planning) setChassis() {
 	} {
 		set(&next.Conditions, c.name, c.verdict, next.ObservedGeneration, p.now)
 	}
+	p.install(next, services)
 }
 
 // setWatts takes down what the chassis draws. What has hardly changed stays as it is on record.

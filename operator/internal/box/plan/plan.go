@@ -224,6 +224,8 @@ type Step struct {
 // Plan is what is to be done, and what is to be on record before.
 type Plan struct {
 	Steps []Step
+	// Orders are given to Servers whose status stays as it is.
+	Orders []ServerOrder
 	// Servers are the statuses of the Servers, by name.
 	Servers map[string]*v1alpha1.ServerStatus
 	Chassis *v1alpha1.ChassisStatus
@@ -233,6 +235,8 @@ type Plan struct {
 	NodeLabels map[string]map[string]string
 	// Cordons are nodes that are to get no more pods, or pods again. Each is only for a Server whose status is written.
 	Cordons []Cordon
+	// Volumes are to be there.
+	Volumes []Volume
 	// Watch names the servers whose witnesses are to be asked soon, for something waits for them.
 	Watch []string
 	// Identify names the servers whose BMCs are to be asked once more what they are, for something waits for that.
@@ -322,6 +326,7 @@ func Make(now time.Time, o *Observed) Plan {
 		}
 	}
 	p.labelNodes()
+	p.plan.Volumes = p.volumes()
 	p.setChassis()
 	return p.plan
 }

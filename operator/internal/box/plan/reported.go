@@ -15,6 +15,8 @@ type Found struct {
 	Unusable string
 	Serial   string
 	Ports    []hardware.Port
+	// BackupBytes is the size of the partition for backups; 0: there is none.
+	BackupBytes int64
 }
 
 // FoundIn reads a node's report, and keeps what is compared.
@@ -23,7 +25,11 @@ func FoundIn(annotation string) *Found {
 	if err != nil {
 		return &Found{Unusable: fmt.Sprintf("annotation %s: %v", hardware.Annotation, err)}
 	}
-	return &Found{Serial: inventory.Serial, Ports: inventory.Ports}
+	found := &Found{Serial: inventory.Serial, Ports: inventory.Ports}
+	if inventory.Backups != nil {
+		found.BackupBytes = inventory.Backups.Bytes
+	}
+	return found
 }
 
 // indexFound enters what all blades of the cluster have found.

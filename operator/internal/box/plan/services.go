@@ -1,6 +1,10 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+)
 
 // BoxHosts are the box hosts that are to serve the networks of a Chassis.
 type BoxHosts struct {
@@ -21,6 +25,8 @@ type BoxHost struct {
 	Ready, Refused bool
 	// Message is the report's own text.
 	Message string
+	// Image is the version of the boot image that it serves; empty: none.
+	Image string
 }
 
 // servicesReady says whether each box host serves the networks of the Chassis.
@@ -63,5 +69,30 @@ func (p *planning) servicesReady() verdict {
 	case refuses != nil:
 		return no("Refused", fmt.Sprintf("box host %s serves an earlier configuration%s: %s", refuses.Name, rest, refuses.Message))
 	}
+	if wrong := p.wrongImage(); wrong != nil {
+		return *wrong
+	}
 	return yes("AllServe", "every service of these box hosts answers: "+listed(serving))
+}
+
+// wrongImage says which box host serves another boot image than the Chassis wants, or none; nil if all serve the right one.
+func (p *planning) wrongImage() *verdict {
+	wanted := p.Chassis.Spec.Boot.Image
+	if wanted == "" && p.Chassis.Spec.Boot.Install != v1alpha1.InstallNew {
+		return nil
+	}
+	for i := range p.BoxHosts.Hosts {
+		host := &p.BoxHosts.Hosts[i]
+		switch {
+		case host.Image == "":
+			v := no("NoImage", fmt.Sprintf("box host %s serves no boot image: put the files of one into box.host.imageFolder of its node "+
+				"(hack/blade-image.sh makes it)", host.Name))
+			return &v
+		case wanted != "" && host.Image != wanted:
+			v := no("OtherImage", fmt.Sprintf("box host %s serves the boot image %s, and spec.boot.image is %s: put that one into "+
+				"box.host.imageFolder of its node, or change spec.boot.image", host.Name, host.Image, wanted))
+			return &v
+		}
+	}
+	return nil
 }

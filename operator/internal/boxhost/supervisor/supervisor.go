@@ -540,6 +540,7 @@ func (s *Supervisor) reportNow() *boxhost.Report {
 		Network: of.rendering.Network, Address: of.place.Address.Addr(), Rendering: of.rendering.Version, Ready: isReady,
 		Refused: isRefused, At: time.Now().UTC().Truncate(boxhost.ReportEvery),
 		Message:   cut(text, boxhost.MaxMessage),
+		Image:     imageVersion(s.Images),
 		Strangers: s.strangers.list(time.Now(), func(mac string) bool { return of.known[mac] }),
 	}
 	s.state.unknown.Set(float64(len(report.Strangers)))
