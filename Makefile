@@ -1,7 +1,7 @@
 # Every target is one script of hack/, which says what it does and what it takes.
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: boxhost-image blade-image box-up box-down scale help up down test store local kubectl-rcbox python client-c bench lint generate faults test-sriov simulate soak fuzz images e2e clean dist
+.PHONY: boxhost-image blade-image box-up box-down test-box rack-up rack-down scale help up down test store local kubectl-rcbox python client-c bench lint generate faults test-sriov simulate soak fuzz images e2e clean dist
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,10 +12,19 @@ up: ## from a bare machine to a Store under load, on a local kind cluster
 down: ## remove what `make up` made
 	@hack/down.sh
 
-box-up: ## after `make up`: three emulated chassis of 44 servers in that cluster
-	@hack/rack.sh up
+box-up: ## from bare chassis to a store, all of it emulated, in a cluster of its own
+	@hack/box-up.sh up
 
 box-down: ## remove what `make box-up` made
+	@hack/box-up.sh down
+
+test-box: ## the long tests of the Box: blades pulled while clients use a store on them
+	@hack/test-box.sh
+
+rack-up: ## after `make up`: three emulated chassis of 44 servers in that cluster
+	@hack/rack.sh up
+
+rack-down: ## remove what `make rack-up` made
 	@hack/rack.sh down
 
 test: ## all tests: lint, unit, property, faults, simulated, fuzz, end to end

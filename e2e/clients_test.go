@@ -34,6 +34,7 @@ spec:
     spec:
       automountServiceAccountToken: false
       terminationGracePeriodSeconds: 1
+      nodeSelector: {%s}
       topologySpreadConstraints:
       - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {app: clients}}}
       containers:
@@ -71,15 +72,25 @@ type historyFile struct {
 // startClients starts them for as long as the whole test takes, and waits until each key is used.
 func startClients(t, whole *testing.T) *clients {
 	t.Helper()
+	return startClientsOn(t, whole, "")
+}
+
+// startClientsOn starts them on nodes that are containers of this machine, by a label of theirs, or on all nodes.
+func startClientsOn(t, whole *testing.T, label string) *clients {
+	t.Helper()
 	mine := namespaceOf(t)
 	c := &clients{namespace: mine + "-clients", folder: histories + "/" + mine, files: map[historyName]*historyFile{}}
-	for _, node := range list[podObject](t, "nodes", "") {
+	for _, node := range list[podObject](t, "nodes", "", "-l", label) {
 		c.nodes = append(c.nodes, node.Metadata.Name)
 		docker(t, "exec", node.Metadata.Name, "sh", "-c", "rm -rf "+c.folder+" && mkdir -p "+histories+" && mkdir -m 777 "+c.folder)
 	}
 	kubectl(t, "create", "namespace", c.namespace)
 	whole.Cleanup(func() { kubectl(whole, "delete", "namespace", c.namespace, "--wait", "--timeout=120s") })
-	manifest := fmt.Sprintf(clientsManifest, c.namespace, settings.recorderImage, locator(t), sharedKeys, c.folder)
+	selector := ""
+	if label != "" {
+		selector = fmt.Sprintf("%q: \"true\"", label)
+	}
+	manifest := fmt.Sprintf(clientsManifest, c.namespace, selector, settings.recorderImage, locator(t), sharedKeys, c.folder)
 	must(t, settings.kubectl, manifest, "create", "-f", "-")
 	kubectl(t, "rollout", "status", "-n", c.namespace, "deployment/clients", "--timeout=120s")
 	c.goOn(t, "clients read and write", 5)

@@ -62,6 +62,9 @@ const sideBySide = "TestSideBySide"
 func namespaceOf(t *testing.T) string {
 	t.Helper()
 	names := strings.Split(t.Name(), "/")
+	if names[0] == onBlades { // the sample says where its Store is
+		return "default"
+	}
 	if names[0] == sideBySide && len(names) > 1 {
 		names = names[1:]
 	}

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # The whole Box on one machine: a kind cluster of a control plane and two box hosts, an emulated rack whose BMCs are OpenIPMI's ipmi_sim, and
-# blades in it that QEMU emulates, which have nothing on their disks. One `kubectl apply` brings them to a Store; the clock is printed.
+# three blades in two chassis that QEMU emulates, which have nothing on their disks. One `kubectl apply` brings them to a Store; the clock is
+# printed.
 #
 # usage: hack/box-up.sh up        make it, or what is missing of it
 #        hack/box-up.sh down      remove it
-#        hack/box-up.sh prepare   all but the blades: cluster, box hosts, BMCs, everything switched off
+#        hack/box-up.sh prepare   all but the last step: cluster, box hosts, BMCs, and everything switched off
+#   RCBOX_RECORDER=1   with the image of the tests' clients
 #   RCBOX_BLADE_SETTINGS, RCBOX_BLADE_IMAGES...   as for hack/blade-image.sh
 # It needs root, 10 GiB of memory and 10 GB of disk.
 set -euo pipefail
@@ -15,16 +17,18 @@ CLUSTER=rcbox-box
 # That of the servers in config/samples/box.yaml; the cluster's own nodes have its last addresses.
 export RCBOX_CLUSTER_SUBNET=192.168.3.0/24 RCBOX_CLUSTER_RANGE=192.168.3.224/27 RCBOX_WORKERS=2
 RACK_ADDRESS=192.168.3.223/24
-SELECTOR=node-restriction.kubernetes.io/rcbox-boxhost
+SELECTOR="node-restriction.kubernetes.io/rcbox-boxhost"
 WORKERS=("$CLUSTER-worker" "$CLUSTER-worker2")
 PLACE=$BUILD/$CLUSTER
 # Patience with emulated processors: ten times what it takes.
 MINUTES=${RCBOX_BOX_MINUTES:-40}
+BMCS=192.168.5.0/24
+export RCBOX_RACK=rcbox-box RCBOX_RACK_MACHINES="2 1"
 
 address_of() { docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$1"; }
 
 images() {
-	"$ROOT/hack/build-images.sh"
+	"$ROOT/hack/build-images.sh" ${RCBOX_RECORDER:+--recorder}
 	BOXHOST_IMAGE=$("$ROOT/hack/boxhost-image.sh")
 	"$ROOT/hack/kubectl-rcbox.sh"
 	# shellcheck source=/dev/null
@@ -96,6 +100,31 @@ install() {
 	"$ROOT/hack/deploy.sh" "$CLUSTER" --operator --values "$PLACE/values.yaml"
 }
 
+# connect: the rack and its blades with the cluster's network; pods reach BMCs by the routes of their nodes.
+connect() {
+	local id node
+	id=$(docker network inspect "$CLUSTER" -f '{{.Id}}')
+	[[ -e /sys/class/net/br-${id:0:12} ]] || die "there is no bridge of Docker here: the Docker engine is in another network namespace or machine"
+	"$ROOT/hack/rack.sh" network up "br-${id:0:12}" "$RACK_ADDRESS"
+	for node in "$CLUSTER-control-plane" "${WORKERS[@]}"; do
+		docker exec "$node" ip route replace "$BMCS" via "${RACK_ADDRESS%/*}"
+	done
+}
+
+# give_password: of the BMCs, to the box controller.
+give_password() {
+	kubectl create secret generic chassis-bmc -n rcbox-system --type=rcbox.dev/bmc --from-literal=username=admin \
+		--from-file=password="$BUILD/$RCBOX_RACK/ipmi_password.txt" --dry-run=client -o yaml | kubectl apply -f -
+}
+
+# manifest: the sample, as it fits the emulated rack, with the version of the image that was built.
+manifest() {
+	local folder
+	folder=$(<"$PLACE/blade-image")
+	kubectl kustomize --load-restrictor LoadRestrictionsNone "$ROOT/config/emulated" |
+		sed "s|^    install: New|&\n    image: ${folder##*/}|"
+}
+
 load() { kind load docker-image --name "$CLUSTER" "$BOXHOST_IMAGE"; }
 
 prepare() {
@@ -118,9 +147,59 @@ prepare() {
 	step "give the boot image to box hosts" give_image
 	info "box hosts"
 	step "install operator, box controller and box hosts" install
+	info "rack"
+	step "connect the rack with the cluster's network" connect
+	step "start the rack's BMCs" "$ROOT/hack/rack.sh" start
+	step "give the BMCs' password to the box controller" give_password
+	manifest >"$PLACE/box.yaml"
+}
+
+# since SECONDS: prints the clock.
+since() { info "  $(printf '%-44s' "$2") $(elapsed $((SECONDS - $1))) after kubectl apply"; }
+
+# say_why: the state of things, where something has not come in time.
+say_why() {
+	kubectl get chassis,servers,nodes,store,pods -A -o wide
+	kubectl get chassis -o jsonpath='{range .items[*]}{.metadata.name}{range .status.conditions[*]}{"\n  "}{.type}={.status} {.reason}: {.message}{end}{"\n"}{end}'
+	return 1
+} >&2
+
+up() {
+	local applied
+	prepare
+	info "from bare chassis to a store"
+	applied=$SECONDS
+	kubectl apply -f "$PLACE/box.yaml"
+	kubectl wait chassis --all --for=condition=ServicesReady --timeout="${MINUTES}m" >/dev/null || say_why
+	since "$applied" "box hosts serve"
+	kubectl wait chassis --all --for=condition=Installed --timeout="${MINUTES}m" >/dev/null || say_why
+	since "$applied" "all blades are nodes"
+	kubectl wait store/box --for=condition=Ready --timeout="${MINUTES}m" >/dev/null || say_why
+	since "$applied" "the Store serves, with its copies"
+	cat <<-TEXT
+
+		Three blades in two chassis carry the Store "box". Their processors are emulated and slow: figures mean nothing. To go on:
+
+		  export KUBECONFIG=$KUBECONFIG PATH=$BUILD/bin:$CACHE/bin:\$PATH
+		  kubectl get chassis,servers,nodes,store
+		  kubectl rcbox panel                       # the front panel, in your browser
+		  kubectl rcbox console atom001             # the console of a blade, by its BMC; ~. ends it
+		  kubectl rcbox inventory mercury1
+		  kubectl rcbox isolate-server atom002 --reason "to see it"
+		  kubectl run client --rm -it --restart=Never --image=$STORE_IMAGE -- \\
+		    rcbox -C tcp:host=box.default.svc,port=11100 put test hello world
+		  make box-down
+	TEXT
+}
+
+down() {
+	"$ROOT/hack/rack.sh" stop
+	"$ROOT/hack/cluster.sh" down "$CLUSTER"
+	"$ROOT/hack/rack.sh" network down
+	rm -rf "${BUILD:?}/$RCBOX_RACK"
 }
 
 case ${1:-} in
-prepare) prepare ;;
+up | down | prepare) "$1" ;;
 *) die "usage: hack/box-up.sh up|down|prepare" ;;
 esac

@@ -5,18 +5,20 @@
 #
 # usage: hack/rack.sh up [CLUSTER]     (default: rcbox; after make up)
 #        hack/rack.sh down [CLUSTER]
-#   RCBOX_RACK_MACHINES="2 1"  so many blades of each chassis are emulated by QEMU, from its first slot on; their disks are in .build/rack/disks
+#   RCBOX_RACK=NAME            the namespace, and the folder in .build; default: rcbox-rack
+#   RCBOX_RACK_MACHINES="2 1"  so many blades of each chassis are emulated by QEMU, from its first slot on; their disks are in .build/NAME/disks
 #   RCBOX_RACK_OPTIONS         further options of the emulator of the rack (operator/test/box/emulate)
+#        hack/rack.sh pull SERVER | plug SERVER     take a blade out of its slot, or put it back; by the number of its server
 #        hack/rack.sh network up BRIDGE ADDRESS/BITS | network down | start | stop   the parts alone
 set -euo pipefail
 # shellcheck source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-NAMESPACE=rcbox-rack
+NAMESPACE=${RCBOX_RACK:-rcbox-rack}
 # The bridge of the namespace, which emulated blades are plugged into.
 BLADES=blades
 BMCS=192.168.5.0/24
-STATE=$BUILD/rack
+STATE=$BUILD/$NAMESPACE
 PID_FILE=$STATE/pid
 PASSWORD=$STATE/ipmi_password.txt
 
@@ -90,6 +92,23 @@ stop_rack() {
 	wait_until 10 is_gone "$pid" || kill -KILL "$pid"
 }
 
+# slot_of SERVER: the folder of its slot.
+slot_of() { echo "$STATE/chassis/mercury$((($1 - 1) / 44 + 1))/slots/$((($1 - 1) % 44 + 1))"; }
+
+# tell FILE TEXT: in one step, for the BMC reads it at any time.
+tell() { echo "$2" >"$1.new" && mv "$1.new" "$1"; }
+
+# pull SERVER: what a slot without a blade draws is nothing, and its blade has no power.
+pull() {
+	local slot
+	slot=$(slot_of "$1")
+	tell "$slot/power" 0
+	tell "$slot/watts" 0
+	echo "power 0" >>"$slot/events"
+}
+
+plug() { tell "$(slot_of "$1")/watts" 2; }
+
 is_gone() { [[ ! -d /proc/$1 ]]; }
 
 # manifest: the sample of hardware, as the emulated rack is: ipmi_sim has no cipher suite 17.
@@ -140,7 +159,7 @@ up() {
 		  kubectl rcbox up 1-8
 		  kubectl rcbox inventory mercury1
 		  ip netns exec $NAMESPACE ipmitool -I lanplus -C 3 -U admin -f $PASSWORD -H 192.168.5.7 power status
-		  make box-down
+		  make rack-down
 	TEXT
 }
 
@@ -170,5 +189,6 @@ network)
 	"network_${1:?up or down}" "${@:2}"
 	;;
 start | stop) "$1_rack" ;;
+pull | plug) "$1" "${2:?the number of a server}" ;;
 *) die "usage: hack/rack.sh up|down [CLUSTER]" ;;
 esac
