@@ -29,7 +29,8 @@ type blades struct {
 	member  string
 }
 
-// TestOnBlades: from bare chassis to a Store by one command. Blades are pulled out while clients use the Store, also while no box host runs.
+// TestOnBlades: from bare chassis to a Store by one command. Blades are pulled out while clients use the Store, also while no box host
+// runs.
 func TestOnBlades(t *testing.T) {
 	if os.Getenv(boxManifest) == "" {
 		t.Skipf("there are no emulated blades: run `make test-box`, which sets %s", boxManifest)

@@ -227,8 +227,8 @@ var ErrNoPartition = errors.New("the system's disk has no partition for backups"
 // backupsPartition is its number in the table of the disk.
 const backupsPartition = "2"
 
-// BackupPartition finds the partition for backups: on the disk that the file system at / is on. Another disk may have one too, with the data
-// of another blade.
+// BackupPartition finds the partition for backups: on the disk that the file system at / is on. Another disk may have one too, with the
+// data of another blade.
 func BackupPartition(root fs.FS) (*hardware.Partition, error) {
 	device, err := deviceOfRoot(root)
 	if err != nil {

@@ -3,24 +3,16 @@ package testbed
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
-
-// Bootstrappers is the group of machines that have a token and are no nodes yet.
-const Bootstrappers = "system:bootstrappers:rcbox"
 
 // nodeAuthority is the name of the authority that signs nodes' certificates.
 const nodeAuthority = "node-ca"
 
 // StartForNodes makes a cluster that kubelets can join, at an address of this machine: there are bootstrap tokens, and certificates that
-// somebody has approved are signed. Nobody approves them but the test.
+// somebody has approved are signed. Nobody approves them but the box controller.
 func StartForNodes(t *testing.T, address, port string) *Cluster {
 	t.Helper()
 	binaries := Programs(t)
@@ -38,11 +30,6 @@ func StartForNodes(t *testing.T, address, port string) *Cluster {
 	c.startProgram(binaries, "kube-controller-manager", "--controllers=certificatesigningrequest-signing-controller",
 		"--leader-elect=false", "--secure-port=0", "--cluster-signing-cert-file="+authority+".crt",
 		"--cluster-signing-key-file="+authority+".key")
-	c.must(c.Client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "testbed-bootstrappers"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: Bootstrappers}},
-	}))
 	return c
 }
 
@@ -57,42 +44,4 @@ func (c *Cluster) trustNodes() {
 	_, err = file.Write(authority)
 	c.must(err)
 	c.must(file.Close())
-}
-
-// Authority is the certificate that the API server's own is signed by, as PEM.
-func (c *Cluster) Authority() string { return string(c.Config.CAData) }
-
-// GiveToken makes a bootstrap token.
-func (c *Cluster) GiveToken(id, secret string) {
-	c.t.Helper()
-	c.must(c.Client.Create(c.t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id},
-		Type:       corev1.SecretTypeBootstrapToken,
-		StringData: map[string]string{
-			"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "auth-extra-groups": Bootstrappers,
-		},
-	}))
-}
-
-// Approve approves the certificates that bootstrappers ask for as a node, and none of others. It gives how many it has approved.
-func (c *Cluster) Approve(node string) int {
-	c.t.Helper()
-	list := &certificatesv1.CertificateSigningRequestList{}
-	c.must(c.Client.List(c.t.Context(), list))
-	approved := 0
-	for i := range list.Items {
-		request := &list.Items[i]
-		if len(request.Status.Conditions) > 0 || !slices.Contains(request.Spec.Groups, Bootstrappers) ||
-			request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
-			continue
-		}
-		request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
-			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test", Message: "the test expects " + node,
-		})
-		requests := c.Clientset.CertificatesV1().CertificateSigningRequests()
-		_, err := requests.UpdateApproval(c.t.Context(), request.Name, request, metav1.UpdateOptions{})
-		c.must(err)
-		approved++
-	}
-	return approved
 }

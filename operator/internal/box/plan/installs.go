@@ -114,8 +114,8 @@ func (p *planning) installed(lists map[installState][]string, gate string) verdi
 	done := fmt.Sprintf("%d of %d servers are nodes", len(lists[installDone]), len(p.machines)-len(lists[installOut]))
 	switch {
 	case len(lists[installFailed]) > 0:
-		return no("Failed", done+"; these did not become nodes: "+listed(lists[installFailed])+"; look at the console (kubectl rcbox console "+
-			"SERVER), then kubectl rcbox pxeboot SERVER, and restart it")
+		return no("Failed", done+"; these did not become nodes: "+listed(lists[installFailed])+"; look at the console (kubectl rcbox "+
+			"console SERVER), then kubectl rcbox pxeboot SERVER, and restart it")
 	case len(lists[installDue]) > 0 && gate != "":
 		return no("Waits", done+"; others wait, because "+gate)
 	case len(lists[installDue])+len(lists[installRunning]) > 0:

@@ -60,7 +60,9 @@ func (s *installing) status(i int) *v1alpha1.ServerStatus { return &s.Servers[i]
 // bootDone has a BMC say yes.
 func (s *installing) bootDone(i int, state v1alpha1.OrderState) {
 	object := s.Servers[i].Object.DeepCopy()
-	object.Status.Boot = &v1alpha1.BootStatus{ID: object.Spec.Boot.ID, Device: v1alpha1.BootNetwork, State: state, Since: metav1.NewTime(s.now)}
+	object.Status.Boot = &v1alpha1.BootStatus{
+		ID: object.Spec.Boot.ID, Device: v1alpha1.BootNetwork, State: state, Since: metav1.NewTime(s.now),
+	}
 	s.Servers[i].Object = object
 }
 
@@ -93,7 +95,7 @@ func TestInstallsNewServers(t *testing.T) {
 	expect(t, s.orders(), "")
 	s.bootDone(0, v1alpha1.OrderDone)
 	s.pass(time.Second)
-	expect(t, s.orders(), fmt.Sprintf("install-1 On %s", first))
+	expect(t, s.orders(), "install-1 On "+first)
 	s.started(0)
 	s.pass(time.Second)
 	expect(t, s.orders(), "")
@@ -109,7 +111,8 @@ func TestInstallTriesThreeTimes(t *testing.T) {
 	for n := range 3 {
 		s.bootDone(0, v1alpha1.OrderDone)
 		s.pass(time.Second)
-		if got, want := s.orders(), fmt.Sprintf("install-%d ", n+1); !strings.Contains(got, want) || strings.Contains(got, "On") != (n == 0) {
+		got, want := s.orders(), fmt.Sprintf("install-%d ", n+1)
+		if !strings.Contains(got, want) || strings.Contains(got, "On") != (n == 0) {
 			t.Fatalf("attempt %d: %q", n+1, got)
 		}
 		s.started(0)
@@ -162,11 +165,15 @@ func TestWhatSpeaksAgainstInstalling(t *testing.T) {
 			s.Nodes = append(s.Nodes, plan.Node{Name: server.Name, SystemUUID: "x"})
 		}, "True AllAreNodes: 5 of 5"},
 		{"another blade", func(_ *installing, server *v1alpha1.Server) { server.Spec.AcceptedSerial = "another" }, "False Held"},
-		{"no image", func(s *installing, _ *v1alpha1.Server) { s.BoxHosts.Hosts[0].Image = "" },
-			"False Waits: 0 of 5 servers are nodes; others wait, because box hosts do not serve: box host boxhost1 serves no boot image"},
-		{"another image", func(s *installing, _ *v1alpha1.Server) { s.Chassis.Spec.Boot.Image = "v2" },
+		{
+			"no image", func(s *installing, _ *v1alpha1.Server) { s.BoxHosts.Hosts[0].Image = "" },
+			"False Waits: 0 of 5 servers are nodes; others wait, because box hosts do not serve: box host boxhost1 serves no boot image",
+		},
+		{
+			"another image", func(s *installing, _ *v1alpha1.Server) { s.Chassis.Spec.Boot.Image = "v2" },
 			"False Waits: 0 of 5 servers are nodes; others wait, because box hosts do not serve: box host boxhost1 serves the boot image v1, " +
-				"and spec.boot.image is v2"},
+				"and spec.boot.image is v2",
+		},
 		{"no box hosts", func(s *installing, _ *v1alpha1.Server) { s.BoxHosts = nil }, "False Waits"},
 	} {
 		s := newInstalling()
@@ -335,7 +342,8 @@ func (s *installing) broken() string {
 	for i := range s.Servers {
 		object := s.Servers[i].Object
 		isOurs := object.Spec.Boot != nil && strings.HasPrefix(object.Spec.Boot.ID, "install-")
-		if isOurs && object.Status.Join == nil && object.Spec.Isolated == nil && !strings.Contains(s.installed(), object.Name+" (it is no node") {
+		isGivenUp := strings.Contains(s.installed(), object.Name+" (it is no node")
+		if isOurs && object.Status.Join == nil && object.Spec.Isolated == nil && !isGivenUp {
 			underWay++
 		}
 	}

@@ -25,7 +25,7 @@ func (p *planning) volumes() []Volume {
 			continue
 		}
 		all = append(all, Volume{
-			Server: m.name(), Node: m.node.Name, Class: class, Slot: int32(m.layout.Slot), //nolint:gosec // at most ranges.MaxItems
+			Server: m.name(), Node: m.node.Name, Class: class, Slot: m.layout.Slot,
 			Bytes: m.node.Found.BackupBytes / mebi * mebi,
 		})
 	}

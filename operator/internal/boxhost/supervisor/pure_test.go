@@ -188,7 +188,9 @@ func TestNothingToServeYet(t *testing.T) {
 	s := New(Config{Log: logr.Discard(), Interface: "none", State: t.TempDir(), Run: t.TempDir()})
 	empty := &boxhost.Desired{
 		Version: boxhost.Version, Networks: []boxhost.Network{}, Servers: []boxhost.Server{}, Controllers: []boxhost.Name{},
-		Settings: boxhost.Settings{Domain: "box.rcbox", Hosts: []boxhost.Name{{Name: "boxhost1", Address: netip.MustParseAddr("192.168.3.253")}}},
+		Settings: boxhost.Settings{
+			Domain: "box.rcbox", Hosts: []boxhost.Name{{Name: "boxhost1", Address: netip.MustParseAddr("192.168.3.253")}},
+		},
 	}
 	data, err := empty.Encode()
 	if err != nil {

@@ -1,35 +1,47 @@
-// Package boot_test starts blades from nothing: emulated machines with blank disks, which find their box host over the network, install a
-// signed image, and become nodes of a cluster. The box host is a stand-in made of dnsmasq, with the configuration that package boxhost
-// renders, and of an HTTP server of this package. Nothing of a blade is a stand-in but the hardware.
+// Package boot_test starts a blade from nothing: an emulated machine with a blank disk, behind a BMC that ipmi_sim emulates. It is ordered to
+// boot from the network as a person does, finds its box host, installs a signed image, and becomes a node of a cluster. The box controller,
+// which also approves its certificate, the supervisor of the box host with its programs, and all of a blade's software are real. Stand-ins:
+// the hardware, and the kubelet of the box host's node, which would bring the pod its Secret and its ConfigMaps.
 package boot_test
 
 import (
-	"bytes"
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/box/join"
 	"rcbox.dev/rcbox/operator/internal/boxhost"
+	"rcbox.dev/rcbox/operator/test/box/rack"
 	"rcbox.dev/rcbox/operator/test/testbed"
 )
 
 const (
 	environmentImage = "RCBOX_BLADE_IMAGE"
 	bridge           = "blades"
+	tap              = "blade1"
 	hostAddress      = "192.168.3.254"
+	apiPort          = "6443"
+	chassisName      = "mercury1"
+	bladeName        = "atom001"
+	bladeAddress     = "192.168.3.1"
+	bladeMAC         = "52:54:00:03:00:01"
+	slot             = 1
+	username         = "admin"
+	password         = "canary-71c3e0"
 	// patience is ten times what a step takes on two busy processors.
 	patience = 15 * time.Minute
 	poll     = 100 * time.Millisecond
@@ -40,298 +52,271 @@ const (
 	mebi       = 1 << 20
 )
 
-// blades are those of the tests, by number.
-func address(number int) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 3, byte(number)}) }
-func mac(number int) string         { return fmt.Sprintf("52:54:00:03:00:%02x", number) }
-func uuid(number int) string        { return fmt.Sprintf("a1234567-89ab-cdef-a123-456789abcd%02x", number) }
-func name(number int) string        { return fmt.Sprintf("atom%03d", number) }
+// theBlade is what its BMC says of it.
+var theBlade = rack.Blade{Serial: "MMS0001", GUID: "a123456789abcdef0000000000000001", MACs: []string{bladeMAC}}
 
-// host is the box host.
-type host struct {
+// bed is a chassis with one blade, its box host, and a cluster.
+type bed struct {
 	*testing.T
-	image   string // the folder of the image
-	dnsmasq *testbed.Process
-	server  *http.Server
-	join    http.Handler
-	isGone  bool
+	*testbed.Cluster
+
+	image    string // the folder of the image
+	programs string
+	folder   string
+	rack     *rack.Rack
+	box      *testbed.Operator
+	host     *testbed.Process
+	// seen is how much of the console belongs to earlier starts.
+	seen int
 }
 
-// startHost makes the network of blades in the namespace of this test, and the services on it. Without an image, or without the rights for
-// that, the test is skipped.
-func startHost(t *testing.T, numbers ...int) *host {
+// newBed makes everything but the blade's power. Without an image, or without the rights to make a network, the test is skipped.
+func newBed(t *testing.T) *bed {
 	t.Helper()
-	image := os.Getenv(environmentImage)
-	if image == "" {
+	b := &bed{T: t, image: os.Getenv(environmentImage), folder: t.TempDir()}
+	if b.image == "" {
 		t.Skipf("there is no image for blades: set %s=\"$(hack/blade-image.sh)\"", environmentImage)
 	}
 	network := os.Getenv("RCBOX_BOX_NETWORK")
 	if network == "" {
 		t.Skip("blades need a network namespace of their own: run hack/box.sh as root")
 	}
-	h := &host{T: t, image: image}
-	makeNetwork(t, network, numbers)
-	h.serve(render(t, numbers))
-	return h
+	built := testbed.StartBuild(t, "manager", "kubectl-rcbox", "boxhost")
+	makeNetwork(t, network)
+	b.Cluster = testbed.StartForNodes(t, hostAddress, apiPort)
+	b.programs = built()
+	b.startRack()
+	b.startBox()
+	b.startHost()
+	b.makeChassis()
+	return b
 }
 
-// makeNetwork replaces the route by which all addresses of the rack are this machine's with a bridge that blades are plugged into. The
-// network ends with the namespace, which is that of this package's tests alone.
-func makeNetwork(t *testing.T, network string, numbers []int) {
+func (b *bed) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// makeNetwork replaces the route by which all addresses of the rack are this machine's: a bridge has the blades, and BMCs stay as they were.
+// The network ends with the namespace, which is that of this package's tests alone.
+func makeNetwork(t *testing.T, network string) {
 	t.Helper()
-	commands := [][]string{
+	for _, arguments := range [][]string{
 		{"route", "delete", "local", network, "dev", "lo"},
+		{"route", "add", "local", "192.168.5.0/24", "dev", "lo"},
 		{"link", "add", bridge, "type", "bridge", "forward_delay", "0"},
 		{"address", "add", hostAddress + "/24", "dev", bridge},
 		{"link", "set", bridge, "up"},
-	}
-	for _, number := range numbers {
-		commands = append(commands, []string{"tuntap", "add", tap(number), "mode", "tap"},
-			[]string{"link", "set", tap(number), "master", bridge, "up"})
-	}
-	for _, arguments := range commands {
+		{"tuntap", "add", tap, "mode", "tap"},
+		{"link", "set", tap, "master", bridge, "up"},
+	} {
 		if output, err := exec.CommandContext(t.Context(), "ip", arguments...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %v: %v\n%s", arguments, err, output)
 		}
 	}
 }
 
-func tap(number int) string { return fmt.Sprintf("blade%d", number) }
-
-// render has package boxhost write what a box host needs for these blades.
-func render(t *testing.T, numbers []int) (*boxhost.Rendering, string) {
-	t.Helper()
-	run, state, tftp := t.TempDir(), t.TempDir(), t.TempDir()
-	// Dnsmasq gives up root's rights.
-	for folder, mode := range map[string]fs.FileMode{filepath.Dir(run): 0o755, state: 0o777} {
-		if err := os.Chmod(folder, mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	desired := &boxhost.Desired{
-		Version: boxhost.Version,
-		Settings: boxhost.Settings{
-			Domain: "box.rcbox", Hosts: []boxhost.Name{{Name: "boxhost1", Address: netip.MustParseAddr(hostAddress)}},
-			BootArguments: []string{"console=ttyS0", "net.ifnames=0", "no_timer_check", "mitigations=off", "edd=off", "rcbox.system=4096"},
-		},
-		Networks: []boxhost.Network{{CIDR: netip.MustParsePrefix("192.168.3.0/24")}},
-	}
-	for _, number := range numbers {
-		desired.Servers = append(desired.Servers, boxhost.Server{
-			Name: name(number), Chassis: "mercury1", Slot: int32(number), UUID: uuid(number), Boot: boxhost.BootNetwork,
-			Ports: []boxhost.Port{{NIC: 1, MAC: mac(number), Address: address(number)}},
-		})
-	}
-	rendering, err := boxhost.Render(desired, &boxhost.Place{
-		Interface: bridge, Address: netip.MustParsePrefix(hostAddress + "/24"), Run: run, State: state, TFTP: tftp,
-		User: "box", UserID: 1000,
+func (b *bed) startRack() {
+	b.Helper()
+	var err error
+	b.rack, err = rack.Start(b.Context(), rack.Options{
+		Dir: b.TempDir(), Username: username, Password: password, ShutdownTime: time.Second,
+		Chassis: []rack.Chassis{{
+			Name: chassisName, Managers: []netip.Addr{netip.MustParseAddr("192.168.5.201")},
+			Slots: []rack.Slot{{
+				Number: slot, Address: netip.MustParseAddr("192.168.5.1"), Blade: theBlade,
+				Machine: &rack.Machine{Dir: b.folder, Tap: tap, Processors: processors, MemoryMiB: memoryMiB, DiskBytes: diskSize},
+			}},
+		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, content := range rendering.Files {
-		if err := os.WriteFile(filepath.Join(run, file), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
+	b.must(err)
+	b.Cleanup(func() {
+		if err := b.rack.Stop(); err != nil {
+			b.Error(err)
 		}
-	}
-	return rendering, run
-}
-
-// serve starts dnsmasq, and the HTTP server.
-func (h *host) serve(rendering *boxhost.Rendering, run string) {
-	h.Helper()
-	h.dnsmasq = testbed.StartProcess(h.T, "dnsmasq", "--keep-in-foreground", "--log-facility=-", "--log-dhcp",
-		"--conf-file="+filepath.Join(run, boxhost.DnsmasqConf))
-	mux := http.NewServeMux()
-	mux.Handle("GET "+boxhost.PathImage, http.StripPrefix(boxhost.PathImage, http.FileServer(http.Dir(h.image))))
-	mux.HandleFunc("GET "+boxhost.PathBoot+"{file}", func(w http.ResponseWriter, r *http.Request) {
-		mac := strings.ReplaceAll(strings.TrimSuffix(r.PathValue("file"), ".ipxe"), "-", ":")
-		script, isKnown := rendering.Scripts[mac]
-		if !isKnown {
-			http.NotFound(w, r)
-			return
-		}
-		_, _ = w.Write([]byte(script))
-	})
-	mux.HandleFunc("POST "+boxhost.PathJoin, func(w http.ResponseWriter, r *http.Request) {
-		if h.join == nil {
-			http.Error(w, "this host lets nobody join", http.StatusForbidden)
-			return
-		}
-		h.join.ServeHTTP(w, r)
-	})
-	listener, err := (&net.ListenConfig{}).Listen(h.Context(), "tcp", net.JoinHostPort(hostAddress, "80"))
-	if err != nil {
-		h.Fatal(err)
-	}
-	h.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	ended := make(chan error, 1)
-	go func() { ended <- h.server.Serve(listener) }()
-	h.Cleanup(func() {
-		_ = h.server.Close()
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			h.Errorf("the box host's HTTP server: %v", err)
+		if b.Failed() {
+			b.Logf("the last words of the blade:\n%s", tail(b.console()))
 		}
 	})
 }
 
-// goAway ends all services of the box host.
-func (h *host) goAway() {
-	h.Helper()
-	h.isGone = true
-	h.dnsmasq.Kill()
-	if err := h.server.Close(); err != nil {
-		h.Fatal(err)
-	}
-}
-
-// machine is an emulated blade.
-type machine struct {
-	*testing.T
-	host    *host
-	number  int
-	folder  string
-	process *exec.Cmd
-	ended   chan struct{}
-	starts  int
-}
-
-// newMachine has a blank disk.
-func newMachine(t *testing.T, h *host, number int) *machine {
-	t.Helper()
-	m := &machine{T: t, host: h, number: number, folder: t.TempDir()}
-	if err := os.WriteFile(m.disk(), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(m.disk(), diskSize); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		m.cut()
-		if t.Failed() {
-			t.Logf("the last words of %s:\n%s", name(number), tail(m.console()))
-		}
+// startBox starts the box controller with the rights that it has in a cluster.
+func (b *bed) startBox() {
+	b.Helper()
+	settings, err := json.Marshal(boxhost.Settings{
+		Domain: "box.rcbox", Hosts: []boxhost.Name{{Name: "boxhost1", Address: netip.MustParseAddr(hostAddress)}},
+		BootArguments: []string{"console=ttyS0", "net.ifnames=0", "no_timer_check", "mitigations=off", "edd=off", "rcbox.system=4096"},
+		OpenTCP:       []uint16{6443},
 	})
-	return m
+	b.must(err)
+	file := filepath.Join(b.folder, "settings.json")
+	b.must(os.WriteFile(file, settings, 0o600))
+	for _, name := range []string{boxhost.ConfigMap, boxhost.StatusConfigMap} {
+		b.must(b.Client.Create(b.Context(), &corev1.ConfigMap{ObjectMeta: inNamespace(name)}))
+	}
+	b.box = b.StartBox(filepath.Join(b.programs, "manager"), "--host-settings="+file, "--join-api-server=https://"+hostAddress+":"+apiPort)
 }
 
-func (m *machine) disk() string { return filepath.Join(m.folder, "disk") }
+func inNamespace(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: testbed.OperatorNamespace, Name: name}
+}
 
-// from says what a machine starts from. Like a BIOS, the machine tries the disk first, then the network.
-type from string
-
-const (
-	fromDisk        from = "order=cn"
-	fromNetworkOnce from = "order=cn,once=n"
-)
-
-// start gives it power, with further options of the emulator.
-func (m *machine) start(boot from, options ...string) {
-	m.Helper()
-	m.starts++
-	// An emulated processor takes all that it gets of a real one, and tests beside this one watch clocks.
-	m.process = exec.CommandContext(context.WithoutCancel(m.Context()), "nice", slices.Concat([]string{
-		"-n", "10", "qemu-system-x86_64", "-name", name(m.number),
-		// No KVM, also where there is one: this is about function, and shall be the same everywhere.
-		"-accel", "tcg,thread=multi", "-machine", "pc,graphics=off", "-cpu", "max",
-		"-smp", strconv.Itoa(processors), "-m", strconv.Itoa(memoryMiB),
-		"-display", "none", "-nodefaults", "-uuid", uuid(m.number),
-		"-netdev", "tap,id=port,script=no,downscript=no,ifname=" + tap(m.number),
-		"-device", "virtio-net-pci,netdev=port,mac=" + mac(m.number),
-		"-drive", "file=" + m.disk() + ",if=none,id=disk,format=raw,cache=unsafe", "-device", "virtio-blk-pci,drive=disk",
-		"-chardev", "file,id=console,path=" + m.consolePath(), "-serial", "chardev:console", "-boot", string(boot),
-	}, options)...)
-	var output bytes.Buffer
-	m.process.Stdout, m.process.Stderr = &output, &output
-	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := m.process.Start(); err != nil {
-		m.Fatal(err)
-	}
-	m.ended = make(chan struct{})
+// startHost starts the supervisor of the box host, with a /run of its own as in a pod.
+func (b *bed) startHost() {
+	b.Helper()
+	file := func(name string) string { return filepath.Join(b.folder, name) }
+	b.host = testbed.StartProcess(b.T, "unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child", "--", "/bin/sh", "-euc",
+		`mount -t tmpfs -o mode=755 tmpfs /run && exec "$@"`, "boxhost", filepath.Join(b.programs, "boxhost"), "--interface="+bridge,
+		"--run=/run/rcbox-boxhost", "--state=/run/state", "--images="+b.image, "--user=nobody", "--desired="+file("desired.json"),
+		"--report="+file("report.json"), "--join-file="+file("join.json"))
+	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
-		_ = m.process.Wait() // it is killed
-		if output.Len() > 0 {
-			_ = os.WriteFile(m.consolePath()+".qemu", output.Bytes(), 0o600) // for people
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(poll):
+				b.carry(file)
+			}
 		}
-		close(m.ended)
 	}()
+	b.Cleanup(func() { close(stop); <-done })
 }
 
-// cut takes the power.
-func (m *machine) cut() {
-	if m.process == nil {
+// carry stands in for a kubelet: it brings the pod of the box host what it mounts and reads, and takes its report away.
+func (b *bed) carry(file func(string) string) {
+	desired, secret := &corev1.ConfigMap{}, &corev1.Secret{}
+	get := func(into client.Object, name string) bool {
+		return b.Client.Get(b.Context(), client.ObjectKey{Namespace: testbed.OperatorNamespace, Name: name}, into) == nil
+	}
+	if get(desired, boxhost.ConfigMap) {
+		replace(file("desired.json"), []byte(desired.Data[boxhost.Key]))
+	}
+	if get(secret, join.SecretName) {
+		replace(file("join.json"), secret.Data[join.SecretKey])
+	}
+	reported := &corev1.ConfigMap{}
+	if report, err := os.ReadFile(file("report.json")); err == nil && get(reported, boxhost.StatusConfigMap) {
+		reported.Data = map[string]string{"boxhost1": string(report)}
+		_ = b.Client.Update(b.Context(), reported) // the next round is soon
+	}
+}
+
+// replace writes a file in one step, if it is to have something else.
+func replace(path string, content []byte) {
+	before, err := os.ReadFile(path)
+	if len(content) == 0 || err == nil && string(before) == string(content) {
 		return
 	}
-	_ = m.process.Process.Kill() // it may have ended
-	<-m.ended
-	m.process = nil
-}
-
-func (m *machine) consolePath() string {
-	return filepath.Join(m.folder, fmt.Sprintf("console-%d", m.starts))
-}
-
-func (m *machine) console() string {
-	text, err := os.ReadFile(m.consolePath())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		m.Fatal(err)
+	if os.WriteFile(path+".new", content, 0o600) == nil {
+		_ = os.Rename(path+".new", path) // the next round is soon
 	}
-	return string(text)
 }
 
-// says waits until the machine's console has a text.
-func (m *machine) says(text string) {
-	m.Helper()
-	started := time.Now()
-	for deadline := started.Add(patience); time.Now().Before(deadline); <-time.After(poll) {
-		console := m.console()
-		if strings.Contains(console, text) {
-			m.Logf("%s, start %d: %q after %d s", name(m.number), m.starts, text, int(time.Since(started).Seconds()))
-			return
+// makeChassis describes the hardware, and waits until the BMC answers and the box host serves.
+func (b *bed) makeChassis() {
+	b.Helper()
+	b.must(b.Client.Create(b.Context(), &corev1.Secret{
+		ObjectMeta: inNamespace("chassis-bmc"), Type: v1alpha1.SecretTypeBMC,
+		Data: map[string][]byte{corev1.BasicAuthUsernameKey: []byte(username), corev1.BasicAuthPasswordKey: []byte(password)},
+	}))
+	chassis := &v1alpha1.Chassis{ObjectMeta: metav1.ObjectMeta{Name: chassisName}}
+	chassis.Spec = v1alpha1.ChassisSpec{
+		Model: "EmulatedRack", NamePrefix: "atom", FirstServer: 1, Slots: "1",
+		Management: v1alpha1.ChassisManagement{
+			CredentialsSecret: "chassis-bmc", CipherSuite: 3, MMC: "192.168.5.1", CMM: []string{"192.168.5.201"},
+		},
+		Networks: []v1alpha1.ChassisNetwork{{NIC: 1, CIDR: "192.168.3.0/24", Range: bladeAddress}},
+		Boot:     v1alpha1.ChassisBoot{Image: filepath.Base(b.image)},
+	}
+	b.must(b.Client.Create(b.Context(), chassis))
+	b.Eventually(patience, func() string {
+		if !b.Get(chassis, "", chassisName) {
+			return "there is no Chassis"
 		}
-		m.isAlive()
-	}
-	m.Fatalf("after %s, the console of %s does not say %q:\n%s", time.Since(started).Round(time.Second), name(m.number), text,
-		tail(m.console()))
+		for _, name := range []string{v1alpha1.ConditionManagementReady, v1alpha1.ConditionServicesReady} {
+			if !meta.IsStatusConditionTrue(chassis.Status.Conditions, name) {
+				return fmt.Sprintf("%s is not so: %+v\n%s", name, chassis.Status.Conditions, b.host.Log())
+			}
+		}
+		return ""
+	})
 }
 
-// ends waits until the machine has ended by itself, after its console had a text.
-func (m *machine) ends(text string) {
-	m.Helper()
-	started := time.Now()
-	select {
-	case <-m.ended:
-	case <-time.After(patience):
-	}
-	if !strings.Contains(m.console(), text) {
-		m.Fatalf("after %s, the console of %s does not say %q:\n%s", time.Since(started).Round(time.Second), name(m.number), text,
-			tail(m.console()))
-	}
-	m.Logf("%s, start %d: %q, and ended after %d s", name(m.number), m.starts, text, int(time.Since(started).Seconds()))
-	m.cut()
-}
-
-// isAlive ends the test if the machine or its box host has ended, or if the blade says itself that it has failed.
-func (m *machine) isAlive() {
-	m.Helper()
-	select {
-	case <-m.ended:
-		m.Fatalf("the emulator has ended; it said: %s", tail(readFile(m.consolePath()+".qemu")))
-	default:
-	}
-	if !m.host.isGone && m.host.dnsmasq.Ended() {
-		m.Fatal("dnsmasq has ended")
-	}
-	if console := m.console(); strings.Contains(console, "FAILED: ") {
-		m.Fatalf("%s says that it has failed:\n%s", name(m.number), tail(console))
-	}
-}
-
-func readFile(path string) string {
-	text, err := os.ReadFile(path)
+// kubectl runs a command of the plugin.
+func (b *bed) kubectl(arguments ...string) {
+	b.Helper()
+	command := exec.CommandContext(b.Context(), filepath.Join(b.programs, "kubectl-rcbox"), arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+b.AdminKubeconfig())
+	output, err := command.CombinedOutput()
 	if err != nil {
-		return err.Error()
+		b.Fatalf("kubectl rcbox %v: %v\n%s", arguments, err, output)
 	}
-	return string(text)
+	b.Logf("kubectl rcbox %s: %s", strings.Join(arguments, " "), strings.TrimSpace(string(output)))
+}
+
+// up switches the blade on; what the console says from then on belongs to this start.
+func (b *bed) up() {
+	b.Helper()
+	b.seen += len(b.console())
+	b.kubectl("up", bladeName)
+}
+
+// cut takes the power away, as if by the cable, and waits until the controller has seen that.
+func (b *bed) cut() {
+	b.Helper()
+	b.must(b.rack.Set(chassisName, slot, rack.Off))
+	b.Eventually(patience, func() string {
+		if server := b.server(); server.Status.Power.State != v1alpha1.PowerOff {
+			return "it is " + string(server.Status.Power.State)
+		}
+		return ""
+	})
+}
+
+func (b *bed) server() *v1alpha1.Server {
+	b.Helper()
+	server := &v1alpha1.Server{}
+	if !b.Get(server, "", bladeName) {
+		b.Fatal("there is no Server " + bladeName)
+	}
+	return server
+}
+
+func (b *bed) disk() string { return filepath.Join(b.folder, "disk") }
+
+// console is what the blade has printed since it was switched on last.
+func (b *bed) console() string {
+	text, err := os.ReadFile(filepath.Join(b.folder, "console"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		b.Fatal(err)
+	}
+	return string(text[min(b.seen, len(text)):])
+}
+
+// says waits until the console has a text.
+func (b *bed) says(text string) {
+	b.Helper()
+	started := time.Now()
+	b.Eventually(patience, func() string {
+		b.isAlive()
+		if !strings.Contains(b.console(), text) {
+			return fmt.Sprintf("the console does not say %q:\n%s", text, tail(b.console()))
+		}
+		return ""
+	})
+	b.Logf("%q after %d s", text, int(time.Since(started).Seconds()))
+}
+
+// isAlive ends the test if the blade says itself that it has failed.
+func (b *bed) isAlive() {
+	b.Helper()
+	if console := b.console(); strings.Contains(console, "FAILED: ") {
+		b.Fatalf("the blade says that it has failed:\n%s", tail(console))
+	}
 }
 
 func tail(text string) string {
