@@ -176,6 +176,10 @@ up() {
 	since "$applied" "all blades are nodes"
 	kubectl wait store/box --for=condition=Ready --timeout="${MINUTES}m" >/dev/null || say_why
 	since "$applied" "the Store serves, with its copies"
+	say_what_next
+}
+
+say_what_next() {
 	cat <<-TEXT
 
 		Three blades in two chassis carry the Store "box". Their processors are emulated and slow: figures mean nothing. To go on:
@@ -187,7 +191,7 @@ up() {
 		  kubectl rcbox inventory mercury1
 		  kubectl rcbox isolate-server atom002 --reason "to see it"
 		  kubectl run client --rm -it --restart=Never --image=$STORE_IMAGE -- \\
-		    rcbox -C tcp:host=box.default.svc,port=11100 put test hello world
+		    rcbox -C tcp:host=box.default.svc,port=11100 status
 		  make box-down
 	TEXT
 }

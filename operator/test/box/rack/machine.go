@@ -200,6 +200,10 @@ func (m *machine) arguments(boot string) []string {
 		"-chardev", "socket,id=console,path=" + m.socket("serial") + ",logfile=" + filepath.Join(m.Dir, consoleLog) + ",logappend=on",
 		"-serial", "chardev:console", "-qmp", "unix:" + m.socket("qmp") + ",server=on,wait=off", "-boot", boot,
 	}
+	for i, mac := range m.slot.Blade.MACs[1:] { // ports that no cable is plugged into; nothing is booted from them
+		arguments = append(arguments, "-netdev", fmt.Sprintf("hubport,id=other%d,hubid=%d", i, i),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=other%d,mac=%s,romfile=", i, mac))
+	}
 	if len(m.Options) == 0 {
 		return append(arguments, "-machine", "pc,graphics=off")
 	}
