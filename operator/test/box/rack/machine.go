@@ -122,6 +122,7 @@ func (m *machine) step(ctx context.Context) bool {
 			break
 		}
 		m.read += len(line)
+		var err error
 		switch strings.TrimSpace(line) {
 		case eventOn:
 			err = m.start()
@@ -154,22 +155,22 @@ func (m *machine) start() error {
 	process.Stdout, process.Stderr = log, log
 	process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := process.Start(); err != nil {
-		return fmt.Errorf("start the emulator: %w", err)
+		return errors.Join(fmt.Errorf("start the emulator: %w", err), m.rack.setFiles(m.chassis, m.slot.Number, Off))
 	}
 	ended := make(chan struct{})
 	m.process, m.ended = process, ended
 	go func() {
 		_ = process.Wait() // its system has shut down, or it was killed
+		defer close(ended)
 		m.mutex.Lock()
-		isOurs := m.process == process
-		if isOurs {
-			m.process = nil
+		defer m.mutex.Unlock()
+		if m.process != process {
+			return // its power was taken, or given again
 		}
-		m.mutex.Unlock()
-		if isOurs && m.rack.ctx.Err() == nil {
+		m.process = nil
+		if m.rack.ctx.Err() == nil {
 			m.rack.fail(m.rack.setFiles(m.chassis, m.slot.Number, Off))
 		}
-		close(ended)
 	}()
 	return nil
 }
@@ -180,7 +181,9 @@ func (m *machine) bootOrder() string {
 	if err != nil || told != toldPXE {
 		return bootDiskFirst
 	}
-	_ = os.Remove(m.rack.file(m.chassis, m.slot.Number, "boot")) // it was just read
+	if err := os.Remove(m.rack.file(m.chassis, m.slot.Number, "boot")); err != nil {
+		m.rack.fail(err)
+	}
 	return bootNetworkOnce
 }
 
@@ -233,6 +236,10 @@ func (m *machine) tell(ctx context.Context, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, qmpPatience)
 	defer cancel()
 	connection, err := new(net.Dialer).DialContext(ctx, "unix", m.socket("qmp"))
+	for err != nil && ctx.Err() == nil { // one that has just been started does not listen yet
+		<-time.After(pollOfMachine)
+		connection, err = new(net.Dialer).DialContext(ctx, "unix", m.socket("qmp"))
+	}
 	if err != nil {
 		return fmt.Errorf("tell the emulator %s: %w", command, err)
 	}

@@ -1,5 +1,6 @@
 // Package rack emulates chassis: one process of OpenIPMI's ipmi_sim is a chassis whose management controllers speak real IPMI. Blades are
-// stand-ins: files that say whether they are on, and what they draw. It makes no network: its addresses must be there.
+// stand-ins: files that say whether they are on, and what they draw; or machines that QEMU emulates. It makes no network: its addresses must
+// be there.
 package rack
 
 import (
@@ -214,9 +215,11 @@ func (r *Rack) live(ctx context.Context, chassis *Chassis) {
 			read += len(line)
 			slot, err := strconv.Atoi(strings.TrimSpace(line))
 			if machine := r.machines[place{chassis.Name, slot}]; err == nil && machine != nil {
-				if err := machine.tell(ctx, commandPowerdown); err != nil {
-					r.fail(err)
-				}
+				r.wait.Go(func() {
+					if err := machine.tell(ctx, commandPowerdown); err != nil && ctx.Err() == nil {
+						r.fail(err)
+					}
+				})
 			} else if err == nil {
 				ends[slot] = time.Now().Add(r.options.ShutdownTime)
 			}
