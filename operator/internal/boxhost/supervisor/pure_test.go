@@ -3,6 +3,8 @@ package supervisor
 import (
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -212,5 +214,24 @@ func TestNothingToServeYet(t *testing.T) {
 	s.take(t.Context(), data)
 	if text, isReady, isRefused := s.state.text(); isReady || !isRefused {
 		t.Errorf("%q, ready: %t, refused: %t", text, isReady, isRefused)
+	}
+}
+
+func TestImageVersion(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		`{"version":"image-1","kernel":{}}`: "image-1", "": "", "{": "", `{"version":"` + strings.Repeat("x", 64) + `"}`: "",
+		strings.Repeat(" ", maxManifest) + `{"version":"image-1"}`: "",
+	} {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, "manifest.json"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := imageVersion(folder); got != want {
+			t.Errorf("%.40q: %q", content, got)
+		}
+	}
+	if got := imageVersion(t.TempDir()); got != "" {
+		t.Errorf("no image is %q", got)
 	}
 }
