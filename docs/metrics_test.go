@@ -39,9 +39,13 @@ func programsMetrics(t *testing.T) []string {
 // operatorsMetrics are those that the operator makes.
 func operatorsMetrics(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "operator/internal/controller/metrics.go"))
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, folder := range []string{"controller", "box/controller"} {
+		file, err := os.ReadFile(filepath.Join(root, "operator/internal", folder, "metrics.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, file...)
 	}
 	var list []string
 	definition := regexp.MustCompile(`New(Gauge|Counter)Vec\([\w.]+\{\s*Name: "([a-z_]+)"`)

@@ -79,7 +79,8 @@ func TestBoxHostSettings(t *testing.T) {
 		"--set=box.host.udpPorts[0]=8472", "--set=box.host.router=192.168.3.250", "--set=box.host.resolvers[0]=10.0.0.1",
 		"--set=box.host.exports[0].name=/home", "--set=box.host.authorizedKeys[0]="+key,
 		"--set=box.host.nis.domain=box", "--set=box.host.nis.users[0].name=alice", "--set=box.host.nis.users[0].uid=2000",
-		"--set=box.host.nis.groups[0].name=lab", "--set=box.host.nis.groups[0].gid=3000", "--set=box.host.nis.groups[0].members[0]=alice")...)
+		"--set=box.host.nis.groups[0].name=lab", "--set=box.host.nis.groups[0].gid=3000",
+		"--set=box.host.nis.groups[0].members[0]=alice")...)
 	if complaint != "" {
 		t.Fatal(complaint)
 	}

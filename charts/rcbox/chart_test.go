@@ -457,7 +457,8 @@ func TestAlerts(t *testing.T) {
 	// Programs name metrics without their prefix and their unit.
 	var sources strings.Builder
 	for _, file := range []string{
-		"../../operator/internal/controller/metrics.go", "../../images/store/crates/programs/src/coordinator/probe.rs",
+		"../../operator/internal/controller/metrics.go", "../../operator/internal/box/controller/metrics.go",
+		"../../images/store/crates/programs/src/coordinator/probe.rs",
 		"../../images/store/crates/programs/src/server/probe.rs",
 	} {
 		text, err := os.ReadFile(file)

@@ -148,7 +148,7 @@ func sampleRoot() fstest.MapFS {
 		"sys/firmware/dmi/tables/smbios_entry_point": file("_SM_\x00\x1f\x02\x08"),
 		"sys/firmware/dmi/tables/DMI":                file(string(sampleTable())),
 		"sys/class/dmi/id/product_uuid":              file("00112233-4455-6677-8899-AABBCCDDEEFF\n"),
-		"proc/self/mountinfo":                        file("22 1 0:20 / /sys rw - sysfs none rw\n30 1 8:1 / / rw,relatime - ext4 /dev/root rw\n"),
+		"proc/self/mountinfo":                        file("22 1 0:20 / /sys rw - sysfs none rw\n30 1 8:1 / / rw - ext4 /dev/root rw\n"),
 		"sys/block/sda/size":                         file("250069680\n"), "sys/block/sda/dev": file("8:0\n"),
 		"sys/block/sda/sda1/dev": file("8:1\n"), "sys/block/sda/sda1/partition": file("1\n"), "sys/block/sda/sda1/size": file("2048\n"),
 		"sys/block/sda/sda2/dev": file("8:2\n"), "sys/block/sda/sda2/partition": file("2\n"), "sys/block/sda/sda2/size": file("4096\n"),

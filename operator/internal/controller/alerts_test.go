@@ -147,6 +147,21 @@ func ofCoordinators(leads ...float64) scraped {
 	return list
 }
 
+// ofChassis are the series of a condition that the box controller exposes.
+func ofChassis(condition string, is metav1.ConditionStatus) scraped {
+	var list scraped
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+		value := 0.0
+		if status == is {
+			value = 1
+		}
+		list = append(list, seriesOf("rcbox_chassis_condition", value, map[string]string{
+			"name": "mercury1", "type": condition, "status": string(status),
+		}))
+	}
+	return list
+}
+
 // alertScene is a Store of three masters with ports that serves.
 type alertScene struct {
 	store        v1alpha1.Store
@@ -196,6 +211,21 @@ func TestAlertsFire(t *testing.T) {
 		"nobody leads, and no operator runs": {func(s *alertScene) {
 			s.noOperator, s.coordinators = true, ofCoordinators(0)
 		}, []string{nobody, "RcboxOperatorDown"}},
+		"a chassis whose box hosts serve": {func(s *alertScene) {
+			s.coordinators = append(s.coordinators, ofChassis(v1alpha1.ConditionServicesReady, metav1.ConditionTrue)...)
+		}, nil},
+		"a chassis whose box hosts do not": {func(s *alertScene) {
+			s.coordinators = append(s.coordinators, ofChassis(v1alpha1.ConditionServicesReady, metav1.ConditionFalse)...)
+		}, []string{"RcboxBoxHostsNotReady"}},
+		"a chassis whose BMCs are silent": {func(s *alertScene) {
+			s.coordinators = append(s.coordinators, ofChassis(v1alpha1.ConditionManagementReady, metav1.ConditionFalse)...)
+		}, []string{"RcboxChassisUnreachable"}},
+		"a chassis with a broken fan": {func(s *alertScene) {
+			s.coordinators = append(s.coordinators, ofChassis(v1alpha1.ConditionDegraded, metav1.ConditionTrue)...)
+		}, []string{"RcboxChassisDegraded"}},
+		"a chassis whose servers are not installed": {func(s *alertScene) {
+			s.coordinators = append(s.coordinators, ofChassis(v1alpha1.ConditionInstalled, metav1.ConditionFalse)...)
+		}, []string{"RcboxNotInstalled"}},
 		"processes are not scraped": {func(s *alertScene) { s.coordinators = nil }, nil},
 		"it is new, and its first coordinator is on its way": {func(s *alertScene) {
 			s.next.FormedAt = nil

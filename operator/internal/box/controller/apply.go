@@ -88,6 +88,7 @@ func (r *Reconciler) writeServer(ctx context.Context, server *v1alpha1.Server, n
 }
 
 func (r *Reconciler) writeChassis(ctx context.Context, chassis *v1alpha1.Chassis, next *v1alpha1.ChassisStatus) error {
+	observeConditions(chassis.Name, next.Conditions)
 	if equality.Semantic.DeepEqual(&chassis.Status, next) {
 		return nil
 	}

@@ -202,6 +202,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	chassis := find(seen.chassis, request.Name)
 	if chassis == nil || chassis.DeletionTimestamp != nil {
 		// Its Servers go with it: it owns them.
+		forgetConditions(request.Name)
 		r.Poller.Set(request.Name, nil) //nolint:contextcheck // sessions are closed after this look
 		return ctrl.Result{}, r.setTaints(ctx, seen)
 	}

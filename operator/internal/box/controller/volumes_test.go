@@ -30,7 +30,9 @@ func TestVolumes(t *testing.T) {
 	made := &plan.Plan{Servers: map[string]*v1alpha1.ServerStatus{}}
 	for i, name := range []string{"atom001", "atom002", "atom003", "atom009"} {
 		made.Servers[name] = &v1alpha1.ServerStatus{}
-		made.Volumes = append(made.Volumes, plan.Volume{Server: name, Node: name, Class: "rcbox-blades", Slot: int32(i + 1), Bytes: 14 << 30})
+		made.Volumes = append(made.Volumes, plan.Volume{
+			Server: name, Node: name, Class: chassis.Spec.Boot.StorageClassName, Slot: int32(i + 1), Bytes: 14 << 30,
+		})
 	}
 	write := func() {
 		t.Helper()
@@ -44,9 +46,10 @@ func TestVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	terms := volume.Spec.NodeAffinity.Required.NodeSelectorTerms
+	policy := volume.Spec.PersistentVolumeReclaimPolicy
 	if size := volume.Spec.Capacity[corev1.ResourceStorage]; size.Value() != 14<<30 || volume.Spec.Local.Path != hardware.BackupsDevice ||
-		volume.Spec.StorageClassName != "rcbox-blades" || volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain ||
-		len(terms) != 1 || !slices.Equal(terms[0].MatchExpressions[0].Values, []string{"atom002"}) {
+		volume.Spec.StorageClassName != "rcbox-blades" || policy != corev1.PersistentVolumeReclaimRetain || len(terms) != 1 ||
+		!slices.Equal(terms[0].MatchExpressions[0].Values, []string{"atom002"}) {
 		t.Errorf("%+v", volume.Spec)
 	}
 	// A blade that is installed again may report another size: the claim keeps what it has.

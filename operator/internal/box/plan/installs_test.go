@@ -171,8 +171,8 @@ func TestWhatSpeaksAgainstInstalling(t *testing.T) {
 		},
 		{
 			"another image", func(s *installing, _ *v1alpha1.Server) { s.Chassis.Spec.Boot.Image = "v2" },
-			"False Waits: 0 of 5 servers are nodes; others wait, because box hosts do not serve: box host boxhost1 serves the boot image v1, " +
-				"and spec.boot.image is v2",
+			"False Waits: 0 of 5 servers are nodes; others wait, because box hosts do not serve: box host boxhost1 serves the boot " +
+				"image v1, and spec.boot.image is v2",
 		},
 		{"no box hosts", func(s *installing, _ *v1alpha1.Server) { s.BoxHosts = nil }, "False Waits"},
 	} {

@@ -1,7 +1,7 @@
-// Package boot_test starts a blade from nothing: an emulated machine with a blank disk, behind a BMC that ipmi_sim emulates. It is ordered to
-// boot from the network as a person does, finds its box host, installs a signed image, and becomes a node of a cluster. The box controller,
-// which also approves its certificate, the supervisor of the box host with its programs, and all of a blade's software are real. Stand-ins:
-// the hardware, and the kubelet of the box host's node, which would bring the pod its Secret and its ConfigMaps.
+// Package boot_test starts a blade from nothing: an emulated machine with a blank disk, behind a BMC that ipmi_sim emulates. It is ordered
+// to boot from the network as a person does, finds its box host, installs a signed image, and becomes a node of a cluster. The box
+// controller, which also approves its certificate, the supervisor of the box host with its programs, and all of a blade's software are
+// real. Stand-ins: the hardware, and the kubelet of the box host's node, which would bring the pod its Secret and its ConfigMaps.
 package boot_test
 
 import (
@@ -99,8 +99,8 @@ func (b *bed) must(err error) {
 	}
 }
 
-// makeNetwork replaces the route by which all addresses of the rack are this machine's: a bridge has the blades, and BMCs stay as they were.
-// The network ends with the namespace, which is that of this package's tests alone.
+// makeNetwork replaces the route by which all addresses of the rack are this machine's: a bridge has the blades, and BMCs stay as they
+// were. The network ends with the namespace, which is that of this package's tests alone.
 func makeNetwork(t *testing.T, network string) {
 	t.Helper()
 	for _, arguments := range [][]string{
@@ -167,7 +167,8 @@ func inNamespace(name string) metav1.ObjectMeta {
 func (b *bed) startHost() {
 	b.Helper()
 	file := func(name string) string { return filepath.Join(b.folder, name) }
-	b.host = testbed.StartProcess(b.T, "unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child", "--", "/bin/sh", "-euc",
+	b.host = testbed.StartProcess(b.T, "unshare", "--mount", "--propagation=private", "--pid", "--fork", "--kill-child", "--",
+		"/bin/sh", "-euc",
 		`mount -t tmpfs -o mode=755 tmpfs /run && exec "$@"`, "boxhost", filepath.Join(b.programs, "boxhost"), "--interface="+bridge,
 		"--run=/run/rcbox-boxhost", "--state=/run/state", "--images="+b.image, "--user=nobody", "--desired="+file("desired.json"),
 		"--report="+file("report.json"), "--join-file="+file("join.json"))

@@ -1,6 +1,6 @@
 // Package rack emulates chassis: one process of OpenIPMI's ipmi_sim is a chassis whose management controllers speak real IPMI. Blades are
-// stand-ins: files that say whether they are on, and what they draw; or machines that QEMU emulates. It makes no network: its addresses must
-// be there.
+// stand-ins: files that say whether they are on, and what they draw; or machines that QEMU emulates. It makes no network: its addresses
+// must be there.
 package rack
 
 import (
