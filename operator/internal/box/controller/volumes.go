@@ -38,7 +38,8 @@ func (r *Reconciler) writeVolumes(ctx context.Context, chassis *v1alpha1.Chassis
 		volume := &list.Items[i]
 		isThere[volume.Name] = true
 		_, isServer := made.Servers[volume.Labels[v1alpha1.LabelServer]]
-		if isServer || volume.Status.Phase != corev1.VolumeAvailable || volume.DeletionTimestamp != nil {
+		isClaimed := volume.Spec.ClaimRef != nil || volume.Status.Phase != corev1.VolumeAvailable
+		if isServer || isClaimed || volume.DeletionTimestamp != nil {
 			continue
 		}
 		// With the version that was observed: a claim may have got it.
@@ -85,7 +86,7 @@ func (r *Reconciler) makeVolume(ctx context.Context, chassis *v1alpha1.Chassis, 
 	err := r.Client.Create(ctx, volume, FieldManager)
 	switch {
 	case apierrors.IsAlreadyExists(err): // somebody else's, or of a look a moment ago
-		log.FromContext(ctx).V(1).Info("there is a volume of this name", "volume", name)
+		log.FromContext(ctx).Info("there is a volume of this name already, which does not belong to this Chassis", "volume", name)
 		return nil
 	case err != nil:
 		return fmt.Errorf("make volume %s: %w", name, err)

@@ -28,7 +28,7 @@ func TestVolumes(t *testing.T) {
 	chassis := &v1alpha1.Chassis{ObjectMeta: metav1.ObjectMeta{Name: "mercury1"}}
 	chassis.Spec.Boot.StorageClassName = "rcbox-blades"
 	made := &plan.Plan{Servers: map[string]*v1alpha1.ServerStatus{}}
-	for i, name := range []string{"atom001", "atom002", "atom003", "atom009"} {
+	for i, name := range []string{"atom001", "atom002", "atom003", "atom004", "atom009"} {
 		made.Servers[name] = &v1alpha1.ServerStatus{}
 		made.Volumes = append(made.Volumes, plan.Volume{
 			Server: name, Node: name, Class: chassis.Spec.Boot.StorageClassName, Slot: int32(i + 1), Bytes: 14 << 30,
@@ -61,6 +61,7 @@ func TestVolumes(t *testing.T) {
 	}
 	for name, phase := range map[string]corev1.PersistentVolumePhase{
 		"atom001-backups": corev1.VolumeAvailable, "atom002-backups": corev1.VolumeBound, "atom003-backups": corev1.VolumeReleased,
+		"atom004-backups": corev1.VolumeAvailable,
 	} {
 		of := &corev1.PersistentVolume{}
 		if err := api.Get(t.Context(), client.ObjectKey{Name: name}, of); err != nil {
@@ -70,6 +71,15 @@ func TestVolumes(t *testing.T) {
 		if err := api.Status().Update(t.Context(), of); err != nil {
 			t.Fatal(err)
 		}
+	}
+	// The scheduler has just given it to a claim.
+	claimed := &corev1.PersistentVolume{}
+	if err := api.Get(t.Context(), client.ObjectKey{Name: "atom004-backups"}, claimed); err != nil {
+		t.Fatal(err)
+	}
+	claimed.Spec.ClaimRef = &corev1.ObjectReference{Name: "box-master-0-copies"}
+	if err := api.Update(t.Context(), claimed); err != nil {
+		t.Fatal(err)
 	}
 	made.Servers, made.Volumes = nil, nil // the slots are not in the Chassis any more
 	write()
@@ -81,7 +91,7 @@ func TestVolumes(t *testing.T) {
 	for i := range list.Items {
 		left = append(left, list.Items[i].Name)
 	}
-	if got := strings.Join(left, " "); got != "atom002-backups atom003-backups atom009-backups" {
+	if got := strings.Join(left, " "); got != "atom002-backups atom003-backups atom004-backups atom009-backups" {
 		t.Errorf("left are %s", got)
 	}
 }

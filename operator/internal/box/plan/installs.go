@@ -68,6 +68,7 @@ func (p *planning) install(next *v1alpha1.ChassisStatus, services verdict) {
 	}
 	lists := map[installState][]string{}
 	var due []*installation
+	var started []ServerOrder
 	running := 0
 	for _, m := range p.machines {
 		found := m.installation()
@@ -80,7 +81,7 @@ func (p *planning) install(next *v1alpha1.ChassisStatus, services verdict) {
 		case installRunning:
 			running++
 			if found.next != nil {
-				p.plan.Orders = append(p.plan.Orders, *found.next)
+				started = append(started, *found.next)
 			}
 		case installDue:
 			due = append(due, &found)
@@ -89,11 +90,12 @@ func (p *planning) install(next *v1alpha1.ChassisStatus, services verdict) {
 	}
 	gate := p.whyNoInstall(next, services)
 	if gate == "" {
+		p.plan.Orders = append(p.plan.Orders, started...)
 		for _, of := range due[:min(len(due), max(0, int(p.startsAtOnce())-running))] {
 			p.plan.Orders = append(p.plan.Orders, *of.next)
 		}
 	}
-	set(&next.Conditions, v1alpha1.ConditionInstalled, p.installed(lists, gate), next.ObservedGeneration, p.now)
+	set(&next.Conditions, v1alpha1.ConditionInstalled, p.installed(lists, len(started), gate), next.ObservedGeneration, p.now)
 }
 
 // whyNoInstall says why no attempt may begin; empty: one may.
@@ -110,13 +112,13 @@ func (p *planning) whyNoInstall(next *v1alpha1.ChassisStatus, services verdict) 
 }
 
 // installed is the condition.
-func (p *planning) installed(lists map[installState][]string, gate string) verdict {
+func (p *planning) installed(lists map[installState][]string, started int, gate string) verdict {
 	done := fmt.Sprintf("%d of %d servers are nodes", len(lists[installDone]), len(p.machines)-len(lists[installOut]))
 	switch {
 	case len(lists[installFailed]) > 0:
 		return no("Failed", done+"; these did not become nodes: "+listed(lists[installFailed])+"; look at the console (kubectl rcbox "+
 			"console SERVER), then kubectl rcbox pxeboot SERVER, and restart it")
-	case len(lists[installDue]) > 0 && gate != "":
+	case len(lists[installDue])+started > 0 && gate != "":
 		return no("Waits", done+"; others wait, because "+gate)
 	case len(lists[installDue])+len(lists[installRunning]) > 0:
 		return no("Installing", done+"; others are being installed: "+listed(slices.Concat(lists[installRunning], lists[installDue])))
@@ -150,6 +152,10 @@ func (m *machine) installation() installation {
 		return installation{state: installDone}
 	case spec.Isolated != nil || status.Isolation != nil || spec.Power == v1alpha1.WantOff:
 		return installation{state: installOut}
+	case m.isOrderedOff():
+		return installation{state: installHeld, why: "somebody has ordered " + string(spec.Order.Action)}
+	case !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAsRecorded):
+		return installation{state: installHeld, why: "its blade is not known to be the accepted one"}
 	case spec.Boot == nil:
 		return m.firstInstall()
 	case attempt(spec.Boot.ID) == 0:
@@ -158,14 +164,18 @@ func (m *machine) installation() installation {
 	return m.followInstall(attempt(spec.Boot.ID))
 }
 
+// isOrderedOff: the last order about its power is a person's, to switch it off. It stays off until somebody orders something else.
+func (m *machine) isOrderedOff() bool {
+	order := m.spec().Order
+	return order != nil && attempt(order.ID) == 0 && (order.Action == v1alpha1.ActionOff || order.Action == v1alpha1.ActionSoft)
+}
+
 // firstInstall: nobody has ordered anything yet.
 func (m *machine) firstInstall() installation {
 	held := func(why string) installation { return installation{state: installHeld, why: why} }
 	switch {
 	case !m.answers(&m.MMC):
 		return held("its BMC does not answer")
-	case !meta.IsStatusConditionTrue(m.Object.Status.Conditions, v1alpha1.ConditionAsRecorded):
-		return held("its blade is not the accepted one")
 	case !slices.ContainsFunc(m.Object.Status.Ports, func(port v1alpha1.PortStatus) bool { return port.MAC != "" && port.Address != "" }):
 		return held("no port has both an address and a known MAC")
 	case m.next.Power.State != v1alpha1.PowerOff:

@@ -158,6 +158,9 @@ func TestWhatSpeaksAgainstInstalling(t *testing.T) {
 		{"by hand", func(_ *installing, server *v1alpha1.Server) {
 			server.Spec.Boot = &v1alpha1.BootOrder{ID: "somebody", Device: v1alpha1.BootDisk}
 		}, "False Held: 0 of 5 servers are nodes; these are not installed: "},
+		{"ordered off", func(_ *installing, server *v1alpha1.Server) {
+			server.Spec.Order = &v1alpha1.PowerOrder{ID: "somebody", Action: v1alpha1.ActionSoft}
+		}, "False Held"},
 		{"joined", func(_ *installing, server *v1alpha1.Server) {
 			server.Status.Join = &v1alpha1.JoinStatus{State: v1alpha1.JoinJoined}
 		}, "True AllAreNodes: 5 of 5"},
@@ -208,6 +211,35 @@ func TestWhatSpeaksAgainstInstalling(t *testing.T) {
 	}
 }
 
+// What speaks against beginning speaks against going on.
+func TestInstallStopsInTheMiddle(t *testing.T) {
+	for what, change := range map[string]func(s *installing, server *v1alpha1.Server){
+		"box hosts fail": func(s *installing, _ *v1alpha1.Server) { s.BoxHosts.Hosts[0].Ready = false },
+		"another blade":  func(_ *installing, server *v1alpha1.Server) { server.Spec.AcceptedSerial = "another" },
+		"ordered off": func(_ *installing, server *v1alpha1.Server) {
+			server.Spec.Order = &v1alpha1.PowerOrder{ID: "somebody", Action: v1alpha1.ActionOff}
+		},
+		"isolated": func(_ *installing, server *v1alpha1.Server) {
+			server.Spec.Isolated = &v1alpha1.ServerIsolationSpec{Reason: "broken"}
+		},
+	} {
+		s := newInstalling()
+		s.orders()
+		s.bootDone(0, v1alpha1.OrderDone)
+		object := s.Servers[0].Object.DeepCopy()
+		change(s, object)
+		s.Servers[0].Object = object
+		s.plan() // its condition
+		s.pass(time.Second)
+		if got := s.orders(); strings.Contains(got, " On ") {
+			t.Errorf("%s: %s", what, got)
+		}
+		if got := s.installed(); strings.HasPrefix(got, "True") {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+}
+
 // TestInstallWorld has blades that fail at random, and people who interfere at random. Rules are checked after each plan.
 func TestInstallWorld(t *testing.T) {
 	t.Parallel()
@@ -235,6 +267,15 @@ func TestPlantedBugsOfInstalls(t *testing.T) {
 				if boot := s.Servers[i].Object.Spec.Boot; boot != nil && boot.ID == personsOrder {
 					made.Orders = append(made.Orders, plan.ServerOrder{
 						Server: s.Servers[i].Object.Name, Boot: &v1alpha1.BootOrder{ID: "install-1", Device: v1alpha1.BootNetwork},
+					})
+				}
+			}
+		},
+		"an order to switch off is overridden": func(made *plan.Plan, s *installing) {
+			for i := range s.Servers {
+				if order := s.Servers[i].Object.Spec.Order; order != nil && order.ID == switchOff {
+					made.Orders = append(made.Orders, plan.ServerOrder{
+						Server: s.Servers[i].Object.Name, Power: &v1alpha1.PowerOrder{ID: "install-1", Action: v1alpha1.ActionOn},
 					})
 				}
 			}
@@ -272,6 +313,7 @@ func TestPlantedBugsOfInstalls(t *testing.T) {
 
 const (
 	personsOrder = "person"
+	switchOff    = "off"
 	installSeeds = 40
 	installSteps = 240
 )
@@ -282,7 +324,7 @@ func installWorld(seed uint64, bug func(*plan.Plan, *installing)) string {
 	s := newInstalling()
 	works, interferes := make([]bool, len(s.Servers)), make([]string, len(s.Servers))
 	for i := range s.Servers {
-		works[i], interferes[i] = random.IntN(3) > 0, []string{"", "", "isolate", personsOrder}[random.IntN(4)]
+		works[i], interferes[i] = random.IntN(3) > 0, []string{"", "", "isolate", personsOrder, switchOff}[random.IntN(5)]
 	}
 	at := random.IntN(60)
 	for step := range installSteps {
@@ -317,6 +359,8 @@ func (s *installing) interfere(i int, how string) {
 	switch how {
 	case "isolate":
 		object.Spec.Isolated = &v1alpha1.ServerIsolationSpec{Reason: "broken"}
+	case switchOff:
+		object.Spec.Order = &v1alpha1.PowerOrder{ID: switchOff, Action: v1alpha1.ActionOff}
 	case personsOrder:
 		object.Spec.Boot = &v1alpha1.BootOrder{ID: personsOrder, Device: v1alpha1.BootNetwork}
 	}
@@ -342,7 +386,8 @@ func (s *installing) broken() string {
 	for i := range s.Servers {
 		object := s.Servers[i].Object
 		isOurs := object.Spec.Boot != nil && strings.HasPrefix(object.Spec.Boot.ID, "install-")
-		isGivenUp := strings.Contains(s.installed(), object.Name+" (it is no node")
+		isGivenUp := strings.Contains(s.installed(), object.Name+" (it is no node") ||
+			object.Spec.Order != nil && object.Spec.Order.ID == switchOff
 		if isOurs && object.Status.Join == nil && object.Spec.Isolated == nil && !isGivenUp {
 			underWay++
 		}
@@ -355,6 +400,8 @@ func (s *installing) broken() string {
 			return order.Server + " is a node, and is installed"
 		case object.Spec.Isolated != nil:
 			return order.Server + " is isolated, and gets an order"
+		case object.Spec.Order != nil && object.Spec.Order.ID == switchOff:
+			return order.Server + " was ordered off, and gets an order"
 		case object.Spec.Boot != nil && object.Spec.Boot.ID == personsOrder:
 			return order.Server + " has an order of a person, which is replaced"
 		case order.Boot != nil && order.Boot.ID == "install-4":
