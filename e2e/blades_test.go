@@ -26,7 +26,14 @@ const (
 // blades is what one step leaves for the next.
 type blades struct {
 	clients *clients
-	member  string
+	// member is that of the blade that was pulled, and boot the start of its system before that.
+	member, boot string
+}
+
+// bootOf is the start of a node's system: its condition Ready may be from before.
+func bootOf(t *testing.T, node string) string {
+	t.Helper()
+	return kubectl(t, "get", "node", node, "-o", "jsonpath={.status.nodeInfo.bootID}")
 }
 
 // TestOnBlades: from bare chassis to a Store by one command. Blades are pulled out while clients use the Store, also while no box host
@@ -113,7 +120,7 @@ func (b *blades) bladeIsPulled(t *testing.T) {
 	if f.node == "" {
 		t.Fatalf("no blade has a master and not the coordinator: %v", fingerprints(storePods(t, storeName)))
 	}
-	b.member = f.member
+	b.member, b.boot = f.member, bootOf(t, f.node)
 	rack(t, "pull", f.node)
 	b.clients.goOn(t, "clients go on, also at the tablets of the master that is away", 1)
 	t.Logf("%s pulled: all keys are used again after %.1f s", f.node, time.Since(f.since).Seconds())
@@ -135,6 +142,9 @@ func (b *blades) bladeIsPlugged(t *testing.T) {
 		got, err := run(settings.kubectl, "", "wait", "node/"+node, "--for=condition=Ready", "--timeout=1s")
 		if err != nil || got.exitCode != 0 {
 			return errors.Join(err, errors.New(got.stderr))
+		}
+		if bootOf(t, node) == b.boot {
+			return errors.New("its kubelet has not reported since the restart")
 		}
 		return nil
 	})
