@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The long tests of the Box, on a rack of its own: from bare chassis to a Store by one command, on three blades in two chassis that QEMU
-# emulates; blades are pulled out while clients use the Store, also while no box host runs, and what clients saw is checked. It takes about
-# half an hour.
+# emulates; blades are pulled out while clients use the Store, also while no box host runs, and all that clients saw is checked. On two cores
+# it takes about half an hour.
 #
 # usage: hack/test-box.sh [GO_TEST_OPTION...]     KEEP=1 keeps cluster and rack: make box-down removes them
 # The tests' output, in the form of `go test -json`, goes to .build/logs/test-box.json.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
@@ -105,7 +106,7 @@ func (p *planning) whyNoInstall(next *v1alpha1.ChassisStatus, services verdict) 
 		return "the Chassis is not accepted"
 	case int(next.Servers.Silent)*fewSilent > len(p.machines):
 		return fmt.Sprintf("%d of %d BMCs are silent", next.Servers.Silent, len(p.machines))
-	case services.status != "True":
+	case services.status != metav1.ConditionTrue:
 		return "box hosts do not serve: " + services.message
 	}
 	return ""
