@@ -18,8 +18,8 @@ import (
 	"rcbox.dev/rcbox/operator/internal/box/plan"
 )
 
-// TestVolumes: there is one for each partition, which is never changed. An unclaimed volume goes with its server; a claimed one stays, and so
-// do those of others.
+// TestVolumes: there is one for each partition, which is never changed. An unclaimed volume goes with its server; a claimed one stays, and
+// so do those of others.
 func TestVolumes(t *testing.T) {
 	t.Parallel()
 	other := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "atom009-backups"}}
