@@ -53,6 +53,7 @@ func (w *writer) firewall(r *Rendering) string {
 	}
 	l.add("\t\tip daddr { 255.255.255.255, %s } udp dport %d accept", broadcast(w.network), PortDHCP)
 	l.add("\t\tip daddr != %s counter drop", own)
+	w.nisNetwork(l)
 	l.add("\t\tudp dport { %s } accept", udp)
 	l.add("\t\ttcp dport { %s } accept", tcp)
 	l.add("\t\ticmp type echo-request limit rate 50/second burst 100 packets accept")
@@ -107,10 +108,11 @@ func servedPorts(r *Rendering) (tcp, udp string) {
 		tcps = append(tcps, PortNFS)
 	}
 	udps := []uint16{PortDNS, PortDHCP, PortTFTP}
+	tcp, udp = joinPorts(tcps), joinPorts(udps)
 	if r.NIS {
-		tcps, udps = append(tcps, PortRPC, PortNIS), append(udps, PortRPC, PortNIS)
+		tcp, udp = tcp+", "+portsOfNIS(), udp+", "+portsOfNIS()
 	}
-	return joinPorts(tcps), joinPorts(udps)
+	return tcp, udp
 }
 
 func joinPorts(ports []uint16) string {

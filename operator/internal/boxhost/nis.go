@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"rcbox.dev/rcbox/operator/internal/box/names"
@@ -195,8 +194,17 @@ func (w *writer) nisFirewall(l *lines) {
 	if w.NIS == nil {
 		return
 	}
-	// IPv6, too: ypserv takes the port after its own for that.
-	all := strings.Join([]string{strconv.Itoa(PortRPC), strconv.Itoa(PortNIS), strconv.Itoa(PortNIS + 1)}, ", ")
-	l.add("\t\tiifname != { %q, \"lo\" } udp dport { %s } counter drop comment \"NIS\"", w.Interface, all)
-	l.add("\t\tiifname != { %q, \"lo\" } tcp dport { %s } counter drop comment \"NIS\"", w.Interface, all)
+	l.add("\t\tiifname != { %q, \"lo\" } udp dport { %s } counter drop comment \"NIS\"", w.Interface, portsOfNIS())
+	l.add("\t\tiifname != { %q, \"lo\" } tcp dport { %s } counter drop comment \"NIS\"", w.Interface, portsOfNIS())
 }
+
+// nisNetwork closes these ports to all but the network of servers.
+func (w *writer) nisNetwork(l *lines) {
+	if w.NIS != nil {
+		l.add("\t\tip saddr != %s udp dport { %s } counter drop", w.network, portsOfNIS())
+		l.add("\t\tip saddr != %s tcp dport { %s } counter drop", w.network, portsOfNIS())
+	}
+}
+
+// portsOfNIS are those of rpcbind and ypserv, as nft writes them.
+func portsOfNIS() string { return fmt.Sprintf("%d, %d-%d", PortRPC, PortNIS, LastPortNIS) }

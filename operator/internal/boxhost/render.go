@@ -41,9 +41,11 @@ const (
 	PortTFTP = 69
 	PortHTTP = 80
 	PortNFS  = 2049
-	// PortRPC is rpcbind's, and PortNIS ypserv's.
+	// PortRPC is rpcbind's.
 	PortRPC = 111
-	PortNIS = 834
+	// PortNIS is ypserv's first port, and LastPortNIS its last. For TCP, UDP and IPv6, it takes the first that is free: connections that
+	// were open when it was restarted keep a port for a minute.
+	PortNIS, LastPortNIS = 834, 849
 )
 
 // Place is the box host that renders.

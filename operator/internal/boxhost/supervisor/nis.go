@@ -93,18 +93,19 @@ const (
 
 // nisAnswers asks as a client does: rpcbind for the port of ypserv, and ypserv for the name that only this rendering has.
 func nisAnswers(ctx context.Context, own netip.Addr, domain, name string) error {
-	for _, protocol := range []uint32{overTCP, overUDP} {
+	var port uint16
+	for _, protocol := range []uint32{overUDP, overTCP} {
 		body := words(programNIS, versionNIS, protocol, 0)
 		answer, err := callRPC(ctx, netip.AddrPortFrom(own, boxhost.PortRPC), programPortmap, versionPortmap, procedureGetPort, body)
 		if err != nil {
 			return fmt.Errorf("ask rpcbind for ypserv: %w", err)
 		}
-		if len(answer) != 4 || binary.BigEndian.Uint32(answer) != boxhost.PortNIS {
-			return fmt.Errorf("rpcbind says %x of ypserv, not port %d", answer, boxhost.PortNIS)
+		if port, err = portOfNIS(answer); err != nil {
+			return err
 		}
 	}
 	body := append(append(counted(domain), counted(boxhost.NISHosts)...), counted(name)...)
-	answer, err := callRPC(ctx, netip.AddrPortFrom(own, boxhost.PortNIS), programNIS, versionNIS, procedureMatch, body)
+	answer, err := callRPC(ctx, netip.AddrPortFrom(own, port), programNIS, versionNIS, procedureMatch, body)
 	if err != nil {
 		return fmt.Errorf("ask ypserv for %s: %w", name, err)
 	}
@@ -113,6 +114,18 @@ func nisAnswers(ctx context.Context, own netip.Addr, domain, name string) error 
 		return fmt.Errorf("ypserv says %q of %s, not %s", answer, name, own)
 	}
 	return nil
+}
+
+// portOfNIS is the port that rpcbind knows of ypserv; the firewall is open at no other.
+func portOfNIS(answer []byte) (uint16, error) {
+	if len(answer) != 4 {
+		return 0, fmt.Errorf("rpcbind says %x of ypserv, which is no port", answer)
+	}
+	port := binary.BigEndian.Uint32(answer)
+	if port < boxhost.PortNIS || port > boxhost.LastPortNIS {
+		return 0, fmt.Errorf("rpcbind says that ypserv has port %d, not one from %d to %d", port, boxhost.PortNIS, boxhost.LastPortNIS)
+	}
+	return uint16(port), nil //nolint:gosec // it is in bounds
 }
 
 func words(all ...uint32) []byte {

@@ -10,8 +10,8 @@ import (
 	"rcbox.dev/rcbox/operator/internal/boxhost"
 )
 
-// nisPorts are those of rpcbind, ypserv, and ypserv by IPv6.
-var nisPorts = []string{"111", "834", "835"}
+// nisPorts are those of rpcbind, and of ypserv, which takes the first that are free, for IPv4 and IPv6.
+var nisPorts = []string{"111", "834", "835", "836", "837"}
 
 // yp asks a box host as somebody on the blade does.
 func (l *lab) yp(at, domain, name string) (string, error) {
@@ -64,12 +64,15 @@ func (l *lab) nis() {
 		}
 	}
 	l.strangeToNIS()
-	// What has changed is served.
+	// What has changed is served, also while somebody keeps a connection, and with it the port of ypserv.
+	kept := l.keepConnection()
 	l.desired.NIS.Users = l.desired.NIS.Users[:1]
 	l.desired.NIS.Groups = nil
 	l.serveDesired()
 	l.waitServed(l.hosts[:]...)
 	l.wantUsers(alice)
+	l.otherPortOfNIS()
+	_ = kept.Close() // ypserv has ended it
 	l.rpcbindEnds()
 	l.desired.NIS = nil
 	l.serveDesired()
@@ -100,13 +103,13 @@ func (l *lab) noNIS() {
 	}
 }
 
-// strangeToNIS: from another interface no port is reached, by whatever address; from a network that is not served, ypserv says nothing
-// even to who gets through the firewall; and another domain has no maps. The same ports answer at the host itself: that nothing is reached
-// is the firewall's doing.
+// strangeToNIS: from another interface no port is reached, by whatever address, and from a network that is not served neither; ypserv says
+// nothing to an address of another network, even at the host itself; and another domain has no maps. The same ports answer at the host
+// itself: that nothing is reached is the firewall's doing.
 func (l *lab) strangeToNIS() {
 	l.Helper()
 	first := l.hosts[0]
-	if found := l.reached(first.space, "192.168.5.254"); !slices.Equal(found, nisPorts) {
+	if found := l.reached(first.space, "192.168.5.254"); len(found) < 3 {
 		l.Errorf("at the host itself, ports %v are reached", found)
 	}
 	for _, address := range []string{first.address, "192.168.5.254"} {
@@ -120,14 +123,43 @@ func (l *lab) strangeToNIS() {
 	// A stranger in the same wire, with an address of another network.
 	first.sh("ip route add 192.168.77.0/24 dev eth1")
 	l.blade.sh("ip address flush dev eth1; ip address add 192.168.77.1/24 dev eth1; ip route add 192.168.3.253/32 dev eth1")
-	if found := l.reached(l.blade, first.address); !slices.Equal(found, []string{"111", "834"}) {
-		l.Errorf("ports %v are reached from another network: the test of ypserv's own list of networks proves nothing", found)
+	if found := l.reached(l.blade, first.address); len(found) > 0 {
+		l.Errorf("ports %v are reached from another network", found)
 	}
-	if got, err := l.yp(first.address, "box", "passwd.byname"); err == nil {
-		l.Errorf("ypserv tells another network: %q", got)
+	// The host itself asks, first from its address there, then from another one: the firewall lets both pass.
+	const source = "ip route replace local 192.168.3.253 dev eth1 table local proto kernel scope host src "
+	for address, isTold := range map[string]bool{first.address: true, "192.168.5.254": false} {
+		first.sh(source + address)
+		got, err := first.try("timeout", "15", "ypcat", "-d", "box", "-h", first.address, "passwd.byname")
+		if (err == nil) != isTold {
+			l.Errorf("ypserv tells %s %q: %v", address, got, err)
+		}
 	}
+	first.sh(source + first.address)
 	first.sh("ip route del 192.168.77.0/24 dev eth1")
 	l.blade.sh("ip address flush dev eth1; ip address add 192.168.3.1/24 dev eth1")
+}
+
+// keepConnection connects a blade with ypserv of the first host.
+func (l *lab) keepConnection() net.Conn {
+	l.Helper()
+	connection, err := l.blade.dial(l.Context(), "tcp", net.JoinHostPort(l.hosts[0].address, nisPorts[1]))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return connection
+}
+
+// otherPortOfNIS: ypserv of the first host has taken other ports, and nobody reaches them from another interface.
+func (l *lab) otherPortOfNIS() {
+	l.Helper()
+	first := l.hosts[0]
+	if found := l.reached(first.space, first.address); slices.Contains(found, nisPorts[1]) || len(found) < 2 {
+		l.Errorf("ports %v are open: the connection that was kept proves nothing", found)
+	}
+	if found := l.reached(l.bmc, first.address); len(found) > 0 {
+		l.Errorf("ports %v of NIS are reached from another interface", found)
+	}
 }
 
 // rpcbindEnds: another rpcbind does not know of ypserv until that has been started anew.
