@@ -46,6 +46,7 @@ func TestOnBlades(t *testing.T) {
 	inOrder(t, []step{
 		{"OneCommandMakesAStore", oneCommandMakesAStore},
 		{"VolumesAreOnTheBlades", volumesAreOnTheBlades},
+		{"VirtualFunctionsAreHandedOut", virtualFunctionsAreHandedOut},
 		{"ClusterPerfBasic", clusterPerfBasicOnBlades},
 		{"ClientsRun", func(step *testing.T) { b.clients = startClientsOn(step, t, boxHostLabel) }},
 		{"BladeIsPulled", b.bladeIsPulled},
@@ -96,6 +97,35 @@ func volumesAreOnTheBlades(t *testing.T) {
 		if want := pod.Spec.NodeName + "-backups"; claim.Spec.VolumeName != want || !strings.HasPrefix(want, "atom") {
 			t.Errorf("%s is on %s, and has the volume %q", member, pod.Spec.NodeName, claim.Spec.VolumeName)
 		}
+	}
+}
+
+// virtualFunctionsAreHandedOut: of the one blade whose NIC has some, the real device plugin hands them out, and a pod gets one.
+func virtualFunctionsAreHandedOut(t *testing.T) {
+	const blade, resource = "atom045", "intel.com/rcbox_vf"
+	found := must(t, setting("RCBOX_PLUGIN", "kubectl-rcbox"), "", "inventory", "1,2,45", "-o", "csv")
+	if strings.Count(found, "virtual functions") != 1 || !strings.Contains(found, "igb, 2 virtual functions") {
+		t.Errorf("the inventory has\n%s", found)
+	}
+	kubectl(t, "apply", "-f", "../config/network/device-plugin.yaml")
+	manifest, err := os.ReadFile("../images/network/sriov.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := strings.NewReplacer("IMAGE", os.Getenv("RCBOX_NETWORK_IMAGE"), "node-class: igb", "node-class: EmulatedRack")
+	must(t, settings.kubectl, here.Replace(string(manifest)), "apply", "-f", "-")
+	eventually(t, "that blade's node has two, and no other has any", bladeDeadline, func() error {
+		have := kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.allocatable.intel\.com/rcbox_vf} {end}`)
+		if !strings.Contains(have, blade+"=2 ") || strings.Count(have, "= ") != strings.Count(have, " ")-1 {
+			return errors.New(have)
+		}
+		return nil
+	})
+	pod := podManifest(t, "function", settings.storeImage, []string{"rcbox", "--version"}, false)
+	pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["resources"] = map[string]any{"limits": map[string]string{resource: "1"}}
+	create(t, pod)
+	if got := finishClientPod(t, "function", bladeDeadline); got.exitCode != 0 {
+		t.Errorf("exit code %d\n%s", got.exitCode, got.stdout)
 	}
 }
 

@@ -7,6 +7,7 @@
 #        hack/box-up.sh down      remove it
 #        hack/box-up.sh prepare   all but the last step: cluster, box hosts, BMCs, and everything switched off
 #   RCBOX_RECORDER=1   with the image of the tests' clients
+#   RCBOX_BOX_SRIOV=1  with the NIC of one blade, atom045, divided into virtual functions, and the image of a device plugin for it
 #   RCBOX_BLADE_SETTINGS, RCBOX_BLADE_IMAGES...   as for hack/blade-image.sh
 # It needs root, 10 GiB of memory and 10 GB of disk.
 set -euo pipefail
@@ -25,6 +26,9 @@ MINUTES=${RCBOX_BOX_MINUTES:-40}
 BMCS=192.168.5.0/24
 export RCBOX_RACK=rcbox-box RCBOX_RACK_MACHINES="2 1"
 
+# shellcheck source=sriov/emulator.sh
+source "$ROOT/hack/sriov/emulator.sh"
+
 address_of() { docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$1"; }
 
 images() {
@@ -33,6 +37,21 @@ images() {
 	"$ROOT/hack/kubectl-rcbox.sh"
 	# shellcheck source=/dev/null
 	source "$BUILD/images.env"
+	[[ -z ${RCBOX_BOX_SRIOV:-} ]] || virtual_functions
+}
+
+# virtual_functions: one blade has a NIC that can be divided, all have the settings for that; the image of the device plugin is carried.
+virtual_functions() {
+	local image
+	"$ROOT/hack/setup.sh" sriov
+	find_emulator
+	RCBOX_RACK_OPTIONS="--virtual-functions=45 $(printf -- '--emulator=%s ' "${EMULATOR[@]}")"
+	image=$("$ROOT/hack/second-network.sh" --image)
+	echo "$image" >"$PLACE/network-image"
+	RCBOX_BLADE_IMAGES="${RCBOX_BLADE_IMAGES:-} $image"
+	RCBOX_BLADE_SETTINGS=$PLACE/blade-settings.json
+	echo '{"virtualFunctions": [{"driver": "igb", "count": 2}]}' >"$RCBOX_BLADE_SETTINGS"
+	export RCBOX_RACK_OPTIONS RCBOX_BLADE_SETTINGS
 }
 
 # reach_by_address: what runs on each node finds the API server by its address: blades do not know the names of containers.
@@ -129,6 +148,7 @@ load() { kind load docker-image --name "$CLUSTER" "$BOXHOST_IMAGE"; }
 
 prepare() {
 	as_root "emulating a rack"
+	mkdir -p "$PLACE"
 	"$ROOT/hack/setup.sh" store cluster box blade
 	"$ROOT/hack/engine.sh" up
 	"$ROOT/hack/tool.sh" kind kubectl helm >/dev/null

@@ -68,14 +68,18 @@ func memoryOf(inventory *hardware.Inventory) string {
 	return strings.Join(all, ", ")
 }
 
-// foundPort is the name and the driver of the port with a MAC address.
+// foundPort is the name, the driver and the virtual functions of the port with a MAC address.
 func foundPort(found *hardware.Inventory, mac string) string {
 	if found == nil || mac == "" {
 		return ""
 	}
 	for _, port := range found.Ports {
 		if strings.EqualFold(port.MAC, mac) {
-			return strings.TrimSpace(port.Name + " " + port.Driver)
+			text := strings.TrimSpace(port.Name + " " + port.Driver)
+			if port.VirtualFunctions > 0 {
+				text += fmt.Sprintf(", %d virtual functions", port.VirtualFunctions)
+			}
+			return text
 		}
 	}
 	return ""
@@ -92,7 +96,7 @@ func (i *item) addFound(node *corev1.Node) {
 		return
 	}
 	i.Found = &found
-	i.Differs = found.Differences(i.Serial, i.recorded())
+	i.Differs = append(found.Differences(i.Serial, i.recorded()), found.Unapplied...)
 }
 
 // recorded are the ports as the BMC reports them.

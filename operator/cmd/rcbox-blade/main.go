@@ -37,7 +37,7 @@ func command() *cobra.Command {
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.AddCommand(inventoryCommand(), installCommand(), rootCommand(), joinCommand(), reportCommand(), settingsCommand(),
-		keygenCommand(), signCommand(), verifyCommand())
+		functionsCommand(), keygenCommand(), signCommand(), verifyCommand())
 	return root
 }
 
@@ -69,6 +69,7 @@ func settingsCommand() *cobra.Command {
 		Use:   "settings",
 		Short: "Write the files of the machine's settings: igb, huge pages, vfio",
 		Long: `With --memory machine, links /dev/rcbox/backups to the partition for backups.
+Virtual functions are made by rcbox-blade virtual-functions.
 Writes files for modprobe, sysctl and systemd, from /etc/rcbox/settings.json below --root, or from defaults without it.
 Programs that read them must be told: sysctl --load, or a restart of the blade.`,
 		Args: cobra.NoArgs,
@@ -81,19 +82,26 @@ Programs that read them must be told: sysctl --load, or a restart of the blade.`
 	return command
 }
 
-func writeSettings(out io.Writer, root, memory string) error {
-	settings := blade.DefaultSettings()
+// readSettings reads those below a root.
+func readSettings(root string) (blade.Settings, error) {
 	text, err := os.ReadFile(strings.TrimSuffix(root, "/") + settingsPlace)
-	switch {
-	case err == nil:
-		if err := json.Unmarshal(text, &settings); err != nil {
-			return fmt.Errorf("%s: %w", settingsPlace, err)
-		}
-	case !os.IsNotExist(err):
-		return fmt.Errorf("read settings: %w", err)
+	if os.IsNotExist(err) {
+		return blade.DefaultSettings(), nil
 	}
-	if err := settings.Validate(); err != nil {
-		return fmt.Errorf("%s: %w", settingsPlace, err)
+	if err != nil {
+		return blade.Settings{}, fmt.Errorf("read settings: %w", err)
+	}
+	settings, err := blade.ParseSettings(text)
+	if err != nil {
+		return blade.Settings{}, fmt.Errorf("%s: %w", settingsPlace, err)
+	}
+	return settings, nil
+}
+
+func writeSettings(out io.Writer, root, memory string) error {
+	settings, err := readSettings(root)
+	if err != nil {
+		return err
 	}
 	var bytes int64
 	switch memory {

@@ -39,12 +39,18 @@ func report(ctx context.Context, out io.Writer, root string) error {
 	if err != nil {
 		return err
 	}
-	inventory, err := blade.TakeInventory(os.DirFS("/")).Encode()
+	inventory := blade.TakeInventory(os.DirFS("/"))
+	if settings, err := readSettings("/"); err != nil {
+		inventory.Unapplied = []string{err.Error()}
+	} else {
+		inventory.Unapplied = settings.Unapplied(os.DirFS("/"))
+	}
+	text, err := inventory.Encode()
 	if err != nil {
 		return err
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: to.TLS}}
-	if err := blade.Report(ctx, client, to, inventory); err != nil {
+	if err := blade.Report(ctx, client, to, text); err != nil {
 		return err
 	}
 	_, _ = fmt.Fprintf(out, "node %s has the inventory of this blade\n", to.Node)

@@ -303,6 +303,9 @@ func readPorts(root fs.FS) ([]hardware.Port, error) {
 				port.Driver = driver
 			}
 		}
+		if functions, err := number(root, path.Join(folder, name, "device/sriov_numvfs")); err == nil {
+			port.VirtualFunctions = functions
+		}
 		ports = append(ports, port)
 	}
 	return ports, nil

@@ -189,7 +189,8 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	for _, bad := range []Settings{
-		{0, 10, nil}, {65, 10, nil}, {8, -1, nil}, {8, 91, nil}, {8, 1, []string{"8086:1520 x"}}, {8, 1, []string{""}},
+		{Queues: 0}, {Queues: 65}, {Queues: 8, HugePagesPercent: -1}, {Queues: 8, HugePagesPercent: 91},
+		{Queues: 8, VFIO: []string{"8086:1520 x"}}, {Queues: 8, VFIO: []string{""}},
 	} {
 		if err := bad.Validate(); err == nil {
 			t.Errorf("%+v was taken", bad)

@@ -1,6 +1,8 @@
 package blade
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -15,6 +17,8 @@ type Settings struct {
 	HugePagesPercent int `json:"hugePagesPercent"`
 	// VFIO are PCI ids, such as 8086:1520, that vfio-pci takes when it is loaded.
 	VFIO []string `json:"vfio,omitempty"`
+	// VirtualFunctions of ports that have some (SR-IOV).
+	VirtualFunctions []VirtualFunctions `json:"virtualFunctions,omitempty"`
 }
 
 // DefaultSettings are those of the seeds: `RSS=8 InterruptThrottleRate=1`.
@@ -33,7 +37,11 @@ const (
 	secret   = 0o600
 )
 
-var pciID = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)
+var (
+	pciID      = regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)
+	driverForm = regexp.MustCompile(`^[a-z0-9][-_a-z0-9]{0,31}$`)
+	portForm   = regexp.MustCompile(`^[a-z0-9][-_.a-z0-9]{0,14}$`)
+)
 
 // Validate says which setting is out of bounds.
 func (s Settings) Validate() error {
@@ -49,7 +57,29 @@ func (s Settings) Validate() error {
 			return fmt.Errorf("vfio has %q, which is no PCI id such as 8086:1520", id)
 		}
 	}
+	for i, of := range s.VirtualFunctions {
+		if !driverForm.MatchString(of.Driver) {
+			return fmt.Errorf("virtualFunctions[%d].driver is %q, which is no name of a driver such as igb", i, of.Driver)
+		}
+		if of.Port != "" && !portForm.MatchString(of.Port) {
+			return fmt.Errorf("virtualFunctions[%d].port is %q, which is no name of a port such as eth1", i, of.Port)
+		}
+		if of.Count < 1 || of.Count > mostVFs {
+			return fmt.Errorf("virtualFunctions[%d].count is %d, not 1 to %d", i, of.Count, mostVFs)
+		}
+	}
 	return nil
+}
+
+// ParseSettings reads settings; what they leave out is as in DefaultSettings.
+func ParseSettings(text []byte) (Settings, error) {
+	settings := DefaultSettings()
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&settings); err != nil {
+		return Settings{}, fmt.Errorf("read settings: %w", err)
+	}
+	return settings, settings.Validate()
 }
 
 // HugePages is how many pages of 2 MiB a machine of a memory gets.

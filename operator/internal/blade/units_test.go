@@ -39,7 +39,9 @@ echo ended
 var standIns = map[string]string{
 	"containerd": "exec sleep 1000",
 	"settings":   "exit 0",
-	"report":     `echo report >>"$PLACE/reports"; fails_first report 1`,
+	// The ports of this blade have no functions.
+	"functions": `log functions; exit 1`,
+	"report":    `echo report >>"$PLACE/reports"; fails_first report 1`,
 	// fails_first NAME N: fails the first N times that it is called.
 	"images": `log images; fails_first images 1; touch "$PLACE/images"`,
 	"join":   `log join; fails_first join 2; touch "$PLACE/answered"`,
@@ -61,7 +63,7 @@ fails_first() {
 `
 
 // TestKubeletStartsAfterRefusals runs the blade's units under the real systemd. Images are imported at the second attempt, the box host
-// refuses the blade twice, and the first token that it gives is dead: the kubelet ends. It must be running in the end, with an answer that
+// refuses the blade twice, ports have no virtual functions, and the first token that it gives is dead: the kubelet ends. It must be running in the end, with an answer that
 // is younger than that token; and the inventory must be reported at the second attempt.
 func TestKubeletStartsAfterRefusals(t *testing.T) {
 	t.Parallel()
@@ -84,7 +86,7 @@ func TestKubeletStartsAfterRefusals(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { _ = command.Wait(); close(ended) }() // it is killed
 	defer func() { cancel(); <-ended }()
-	const want = "images images join join join kubelet join kubelet running" //nolint:dupword // attempts
+	const want = "functions images images join join join kubelet join kubelet running" //nolint:dupword // attempts
 	for {
 		got := strings.Join(strings.Fields(readText(t, filepath.Join(place, "log"))), " ")
 		isReported := strings.Count(readText(t, filepath.Join(place, "reports")), "report") == 2
@@ -134,12 +136,13 @@ func writeUnits(t *testing.T, place string) {
 		write(filepath.Join(programs, name), strings.ReplaceAll(standInHead, "@PLACE@", place)+text+"\n", 0o755)
 	}
 	write(filepath.Join(place, "kubelet.env"), "KUBELET_ARGUMENTS=given\n", 0o600)
+	write(filepath.Join(place, "settings.json"), "{}", 0o600)
 	for _, target := range []string{"multi-user", "basic", "shutdown"} {
 		write(filepath.Join(units, target+".target"), "[Unit]\n", 0o600)
 	}
 	write(filepath.Join(units, "containerd.service"), "[Service]\nExecStart="+programs+"/containerd\n", 0o600)
 	replacer := strings.NewReplacer("/usr/bin/rcbox-blade settings", programs+"/settings", "/usr/bin/rcbox-blade join", programs+"/join",
-		"/usr/bin/rcbox-blade report", programs+"/report",
+		"/usr/bin/rcbox-blade report", programs+"/report", "/usr/bin/rcbox-blade virtual-functions", programs+"/functions",
 		"/usr/bin/kubelet", programs+"/kubelet", "/usr/lib/rcbox/import-images", programs+"/images", "/usr/bin/systemctl",
 		programs+"/systemctl", "/usr/sbin/sysctl", "/bin/true", "/etc/rcbox", place, "/var/lib/rcbox", place,
 		"journal+console", "inherit", "=journal", "=inherit", "RestartSec=3", "RestartSec=100ms", "RestartSec=10", "RestartSec=100ms")

@@ -35,6 +35,8 @@ type Inventory struct {
 	Backups *Partition `json:"backups,omitempty"`
 	// Missing says what could not be found out, and why.
 	Missing []string `json:"missing,omitempty"`
+	// Unapplied says which settings of its image the blade does not have, and why.
+	Unapplied []string `json:"unapplied,omitempty"`
 }
 
 // Processor is what all processors of a blade have in common.
@@ -80,6 +82,8 @@ type Port struct {
 	Name   string `json:"name"`
 	MAC    string `json:"mac"`
 	Driver string `json:"driver,omitempty"`
+	// VirtualFunctions is how many the port is divided into (SR-IOV).
+	VirtualFunctions int `json:"virtualFunctions,omitempty"`
 }
 
 // Module is a memory module.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -39,6 +40,9 @@ type options struct {
 	machines []int
 	machine  rack.Machine
 	diskGiB  int64
+	// dividable are the numbers of servers with virtual functions, and emulator is their emulator.
+	dividable []int
+	emulator  []string
 }
 
 func main() {
@@ -63,8 +67,9 @@ func main() {
 	flags.IntVar(&o.machine.Processors, "processors", 2, "processors of such a blade")
 	flags.IntVar(&o.machine.MemoryMiB, "memory-mib", 2048, "memory of such a blade")
 	flags.Int64Var(&o.diskGiB, "disk-gib", 20, "disk of such a blade; only what is written takes room")
-	flags.StringVar(&o.machine.Program, "emulator", "", "the emulator of such blades; default: QEMU of this machine")
-	flags.StringArrayVar(&o.machine.Options, "emulator-option", nil, "options of the emulator, in place of -machine pc; may be repeated")
+	flags.IntSliceVar(&o.dividable, "virtual-functions", nil, "numbers of servers of which the second port is Intel's igb, with virtual functions")
+	flags.StringArrayVar(&o.emulator, "emulator", nil,
+		"the emulator of those: a program, and in further --emulator its first arguments; default: QEMU of this machine")
 	for _, name := range []string{"dir", "password-file"} {
 		if err := command.MarkFlagRequired(name); err != nil {
 			panic(err)
@@ -133,6 +138,9 @@ func (o *options) machineOf(number int) *rack.Machine {
 	machine.Dir = filepath.Join(o.machine.Dir, fmt.Sprintf("atom%03d", number))
 	machine.Tap = fmt.Sprintf("%s%d", o.machine.Tap, number)
 	machine.DiskBytes = o.diskGiB * gibi
+	if slices.Contains(o.dividable, number) {
+		machine.IsDividable, machine.Emulator = true, o.emulator
+	}
 	return &machine
 }
 

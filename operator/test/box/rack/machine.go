@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,9 +28,10 @@ type Machine struct {
 	Tap                   string
 	Processors, MemoryMiB int
 	DiskBytes             int64
-	// Program and Options are of the emulator; without a program, Debian's is used.
-	Program string
-	Options []string
+	// IsDividable has the second port be Intel's igb, which has virtual functions (SR-IOV), behind an IOMMU.
+	IsDividable bool
+	// Emulator is the program and its first arguments, without which Debian's is used. That one knows no igb.
+	Emulator []string
 }
 
 // Like a BIOS, a machine tries its disk first, then the network, unless its BMC says that this one start is from the network.
@@ -188,29 +190,31 @@ func (m *machine) bootOrder() string {
 }
 
 func (m *machine) arguments(boot string) []string {
-	program := m.Program
-	if program == "" {
-		program = defaultEmulator
+	emulator := m.Emulator
+	if len(emulator) == 0 {
+		emulator = []string{defaultEmulator}
 	}
-	arguments := []string{
-		program, "-name", fmt.Sprintf("%s-%d", m.chassis, m.slot.Number),
+	arguments := append(slices.Clone(emulator), "-name", fmt.Sprintf("%s-%d", m.chassis, m.slot.Number),
 		// No KVM, also where there is one: this is about function, and shall be the same everywhere.
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(m.Processors), "-m", strconv.Itoa(m.MemoryMiB),
 		"-display", "none", "-nodefaults", "-uuid", m.slot.Blade.UUID(),
-		"-netdev", "tap,id=port,script=no,downscript=no,ifname=" + m.Tap,
-		"-device", "virtio-net-pci,netdev=port,mac=" + m.slot.Blade.MACs[0],
-		"-drive", "file=" + m.disk() + ",if=none,id=disk,format=raw,cache=unsafe", "-device", "virtio-blk-pci,drive=disk",
-		"-chardev", "socket,id=console,path=" + m.socket("serial") + ",logfile=" + filepath.Join(m.Dir, consoleLog) + ",logappend=on",
-		"-serial", "chardev:console", "-qmp", "unix:" + m.socket("qmp") + ",server=on,wait=off", "-boot", boot,
+		"-netdev", "tap,id=port,script=no,downscript=no,ifname="+m.Tap,
+		"-device", "virtio-net-pci,netdev=port,mac="+m.slot.Blade.MACs[0],
+		"-drive", "file="+m.disk()+",if=none,id=disk,format=raw,cache=unsafe", "-device", "virtio-blk-pci,drive=disk",
+		"-chardev", "socket,id=console,path="+m.socket("serial")+",logfile="+filepath.Join(m.Dir, consoleLog)+",logappend=on",
+		"-serial", "chardev:console", "-qmp", "unix:"+m.socket("qmp")+",server=on,wait=off", "-boot", boot)
+	machine, driver, bus := "pc,graphics=off", "virtio-net-pci", ""
+	if m.IsDividable {
+		machine, driver, bus = "q35,graphics=off,kernel-irqchip=split", "igb", ",bus=dividable"
+		arguments = append(arguments, "-device", "intel-iommu,intremap=on", "-device", "pcie-root-port,id=dividable,chassis=1,slot=1")
 	}
+	arguments = append(arguments, "-machine", machine)
 	for i, mac := range m.slot.Blade.MACs[1:] { // ports that no cable is plugged into; nothing is booted from them
 		arguments = append(arguments, "-netdev", fmt.Sprintf("hubport,id=other%d,hubid=%d", i, i),
-			"-device", fmt.Sprintf("virtio-net-pci,netdev=other%d,mac=%s,romfile=", i, mac))
+			"-device", fmt.Sprintf("%s,netdev=other%d,mac=%s,romfile=%s", driver, i, mac, bus))
+		driver, bus = "virtio-net-pci", ""
 	}
-	if len(m.Options) == 0 {
-		return append(arguments, "-machine", "pc,graphics=off")
-	}
-	return append(arguments, m.Options...)
+	return arguments
 }
 
 // cut takes its power.
