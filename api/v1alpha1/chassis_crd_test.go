@@ -107,6 +107,8 @@ func TestChassisAdmission(t *testing.T) {
 		{"networks", []any{map[string]any{"nic": int64(1), "suffix": "m"}}, "suffix"},
 		{"power.startsAtOnce", int64(0), "power.startsAtOnce must be from 1 to 64"},
 		{"chain.role", "Middle", "Root"},
+		{"isolation", map[string]any{"atMost": int64(0)}, "isolation.atMost must be from 1 to 64"},
+		{"isolation", map[string]any{"automatic": []any{"Noise"}}, "Unsupported value"},
 	} {
 		errs := server.createInto(t, chassis(t, "mercury1", set(mercury(), test.path, test.value)), &v1alpha1.Chassis{})
 		if text := strings.Join(errs, "; "); !strings.Contains(text, test.says) {

@@ -127,6 +127,12 @@ type ChassisSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Boot ChassisBoot `json:"boot,omitempty"`
+
+	// Which of its servers are isolated without anybody's order.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Isolation ChassisIsolation `json:"isolation,omitempty"`
 }
 
 // InstallPolicy is which servers are installed without anybody's order.

@@ -45,6 +45,41 @@ type ServerIsolationStatus struct {
 	WasOn bool `json:"wasOn,omitempty"`
 }
 
+// ChassisIsolation says which servers are isolated without anybody's order.
+type ChassisIsolation struct {
+	// The reasons of the condition Healthy for which the box controller isolates a server by itself, as kubectl rcbox isolate-server does.
+	// Nobody but a user brings such a server back. None is isolated while a quarter of the chassis' BMCs is silent, or while several
+	// servers, and a quarter of all, have such a reason: then something else is broken. Default: none.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	Automatic []UnhealthyReason `json:"automatic,omitempty"`
+
+	// How many servers of the chassis may be isolated, those counted that a user has isolated, for one to be isolated by itself.
+	//
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 64",message="isolation.atMost must be from 1 to 64"
+	AtMost int32 `json:"atMost,omitempty"`
+}
+
+// UnhealthyReason is a reason of the condition Healthy.
+//
+// +kubebuilder:validation:Enum=BeyondLimits;MemoryErrors;LinkLost;SlowDisk
+type UnhealthyReason string
+
+const (
+	// UnhealthyBeyondLimits means that a sensor is beyond its limits.
+	UnhealthyBeyondLimits UnhealthyReason = "BeyondLimits"
+	// UnhealthyMemoryErrors means that the log of its BMC has memory errors.
+	UnhealthyMemoryErrors UnhealthyReason = "MemoryErrors"
+	// UnhealthyLinkLost means that a network port has lost its link again and again.
+	UnhealthyLinkLost UnhealthyReason = "LinkLost"
+	// UnhealthySlowDisk means that a disk takes far longer for a read or a write than disks do.
+	UnhealthySlowDisk UnhealthyReason = "SlowDisk"
+)
+
 // AnnotationCordonedFor on a node names the Server that is isolated, and for which the box controller has cordoned the node. A node that
 // was cordoned before has no such annotation, and stays cordoned.
 const AnnotationCordonedFor = "rcbox.dev/cordoned-for"

@@ -255,6 +255,10 @@ type ServerStatus struct {
 	//
 	// +optional
 	Isolation *ServerIsolationStatus `json:"isolation,omitempty"`
+	// When its isolation was taken back last. What was known against it before does not isolate it again.
+	//
+	// +optional
+	ReturnedAt *metav1.Time `json:"returnedAt,omitempty"`
 	// How far it is in becoming a node, if it is to boot from the network.
 	//
 	// +optional

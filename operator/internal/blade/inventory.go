@@ -46,6 +46,7 @@ func TakeInventory(root fs.FS) hardware.Inventory {
 	if text, err := readBounded(root, "sys/class/dmi/id/product_uuid"); err == nil {
 		inventory.UUID = strings.ToLower(printable(text))
 	}
+	inventory.Boot = value(root, "proc/sys/kernel/random/boot_id")
 	var err error
 	if inventory.Disks, err = readDisks(root); err != nil {
 		missing("disks", err)

@@ -21,7 +21,9 @@ var ErrUnusable = errors.New("the inventory is not usable")
 
 // Inventory is what a blade finds in itself.
 type Inventory struct {
-	UUID         string    `json:"uuid,omitempty"`
+	UUID string `json:"uuid,omitempty"`
+	// Boot is the start of the system that has found this: the kernel's boot_id.
+	Boot         string    `json:"boot,omitempty"`
 	Manufacturer string    `json:"manufacturer,omitempty"`
 	Product      string    `json:"product,omitempty"`
 	Serial       string    `json:"serial,omitempty"`
@@ -66,6 +68,9 @@ type Disk struct {
 	Model  string `json:"model,omitempty"`
 	Serial string `json:"serial,omitempty"`
 	Spins  bool   `json:"spins,omitempty"`
+	// ServiceMillis is for how long the disk was busy with one read or write, on average of the last hour, rounded up to a power of two;
+	// 0: less than 1 ms, or too few of them. It does not depend on how many of them wait.
+	ServiceMillis int `json:"serviceMillis,omitempty"`
 }
 
 // Partition is a part of a disk.
@@ -84,6 +89,8 @@ type Port struct {
 	Driver string `json:"driver,omitempty"`
 	// VirtualFunctions is how many the port is divided into (SR-IOV).
 	VirtualFunctions int `json:"virtualFunctions,omitempty"`
+	// LinkLosses is how often its link was lost, of the last 24 hours, since the system has started.
+	LinkLosses int `json:"linkLosses,omitempty"`
 }
 
 // Module is a memory module.

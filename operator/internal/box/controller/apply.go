@@ -169,7 +169,7 @@ func (r *Reconciler) order(ctx context.Context, observed *plan.Observed, made *p
 		return nil
 	}
 	server := observed.Servers[at].Object.DeepCopy()
-	what := "boots from the network"
+	reason, what, why := "Install", "boots from the network", "spec.boot.install: New"
 	if order.Boot != nil {
 		server.Spec.Boot = order.Boot
 	}
@@ -177,11 +177,14 @@ func (r *Reconciler) order(ctx context.Context, observed *plan.Observed, made *p
 		server.Spec.Order = order.Power
 		what = string(order.Power.Action)
 	}
+	if order.Isolate != nil {
+		server.Spec.Isolated = order.Isolate
+		reason, what, why = "Isolate", "is isolated "+order.Isolate.Reason, "spec.isolation.automatic"
+	}
 	// With the version that was observed: a user may have ordered something else.
 	if err := r.Client.Update(ctx, server, FieldManager); err != nil {
 		return fmt.Errorf("order that Server %s %s: %w", server.Name, what, err)
 	}
-	r.Recorder.Eventf(server, nil, corev1.EventTypeNormal, "Install", "Install", "%s: Chassis %s has spec.boot.install: New", what,
-		observed.Chassis.Name)
+	r.Recorder.Eventf(server, nil, corev1.EventTypeNormal, reason, reason, "%s: Chassis %s has %s", what, observed.Chassis.Name, why)
 	return nil
 }

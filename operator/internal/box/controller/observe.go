@@ -26,7 +26,7 @@ func (r *Reconciler) observe(ctx context.Context, from client.Reader, look *roun
 	for i := range look.nodes {
 		node := &look.nodes[i]
 		observed.Nodes = append(observed.Nodes, plan.Node{
-			Name: node.Name, SystemUUID: node.Status.NodeInfo.SystemUUID, Ready: isReady(node),
+			Name: node.Name, SystemUUID: node.Status.NodeInfo.SystemUUID, BootID: node.Status.NodeInfo.BootID, Ready: isReady(node),
 			Cordoned: node.Spec.Unschedulable, CordonedFor: node.Annotations[v1alpha1.AnnotationCordonedFor],
 			SilentFrom: r.heard.silentFrom(node.Name, r.Clock.Look().Jumps),
 			Found:      r.reports.found(node),

@@ -254,24 +254,16 @@ func (m *machine) nodeReady() verdict {
 }
 
 func (m *machine) healthy() verdict {
-	var beyond []string
-	for _, s := range m.next.Sensors {
-		if s.Beyond {
-			beyond = append(beyond, s.Name)
-		}
-	}
-	errors := m.memoryErrors()
+	m.ill = m.illness()
 	switch {
-	case len(beyond) > 0:
-		return no("BeyondLimits", "beyond their limits: "+listed(beyond))
-	case errors != "":
-		return no(reasonMemoryErrors, errors)
+	case m.ill != nil:
+		return no(string(m.ill.cause), m.ill.message())
 	case m.Log == nil && m.hadMemoryErrors():
 		return notYet("NotRead", "the log of its BMC was not read yet")
 	case m.Sensors == nil:
 		return notYet("NotRead", "its sensors were not read yet")
 	}
-	return yes("WithinLimits", "no sensor is beyond its limits, and no memory errors are known")
+	return yes("WithinLimits", "no sensor is beyond its limits, and nothing else speaks against it")
 }
 
 // asRecorded compares what is in the slot with what was accepted there.

@@ -45,6 +45,9 @@ func (m *machine) noteIsolation() {
 		}
 		m.refuseStart()
 	case isolation != nil:
+		if isolation.Stage != v1alpha1.StageReturning {
+			m.next.ReturnedAt = stamp(m.now)
+		}
 		isolation.Stage = v1alpha1.StageReturning
 		if m.isOrderOpen() {
 			isolation.WasOn = false
@@ -299,5 +302,8 @@ func (m *machine) isolated() (verdict, bool) {
 func (m *machine) correctIsolation() {
 	if isolation := m.next.Isolation; isolation != nil && m.isToCome(&isolation.Since) {
 		isolation.Since = *stamp(m.now)
+	}
+	if m.isToCome(m.next.ReturnedAt) {
+		m.next.ReturnedAt = stamp(m.now)
 	}
 }

@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// reasonMemoryErrors of Healthy: its BMC's log has some.
-	reasonMemoryErrors = "MemoryErrors"
 	// memoryWindow is how long an error of memory speaks against a server.
 	memoryWindow = 24 * time.Hour
 	// maxCorrected corrected errors within that time are more than chance. No more than the newest bmc.MaxLog records are known.
@@ -22,7 +20,7 @@ const (
 // hadMemoryErrors says whether the log had some when it was last read.
 func (m *machine) hadMemoryErrors() bool {
 	before := meta.FindStatusCondition(m.next.Conditions, v1alpha1.ConditionHealthy)
-	return before != nil && before.Reason == reasonMemoryErrors
+	return before != nil && before.Reason == string(v1alpha1.UnhealthyMemoryErrors)
 }
 
 // memoryErrors names the memory errors in the log of the server's BMC; empty if there are none. A record without a time counts: the BMC's
@@ -54,6 +52,5 @@ func (m *machine) memoryErrors() string {
 	default:
 		return ""
 	}
-	return fmt.Sprintf("in the log of its BMC, of the last 24 hours: %s. To take it out of use: kubectl rcbox isolate-server %s "+
-		"--reason \"memory errors\"; once it is repaired: kubectl rcbox ipmi %s sel clear", found, m.name(), m.name())
+	return found
 }

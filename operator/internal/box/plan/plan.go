@@ -142,8 +142,10 @@ type Manager struct {
 type Node struct {
 	Name       string
 	SystemUUID string
-	Ready      bool
-	Cordoned   bool
+	// BootID is the start of its system that its kubelet has reported last.
+	BootID   string
+	Ready    bool
+	Cordoned bool
 	// Found is what its system has found in its blade; nil without a report.
 	Found *Found
 	// CordonedFor is the isolated server that the box controller has cordoned it for; empty if it has not.
@@ -294,6 +296,8 @@ type machine struct {
 	waits string
 	// isolationWaits is what its isolation waits for, and isolationReason why it does not go on; both for the condition.
 	isolationWaits, isolationReason string
+	// ill is what speaks against its health; nil: nothing is known.
+	ill *illness
 }
 
 // Make plans.
@@ -325,6 +329,7 @@ func Make(now time.Time, o *Observed) Plan {
 			p.plan.Identify = append(p.plan.Identify, m.name())
 		}
 	}
+	p.isolateTheIll()
 	p.labelNodes()
 	p.plan.Volumes = p.volumes()
 	p.setChassis()

@@ -9,12 +9,16 @@ import (
 	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 )
 
-// Found is what the system of a blade reports that it has found. It is as true as that blade's system, and only a condition depends on it.
+// Found is what the system of a blade reports that it has found. It is as true as that blade's system: only conditions depend on it, and
+// whether that blade is isolated.
 type Found struct {
 	// Unusable is why the report cannot be read; empty if it can.
 	Unusable string
-	Serial   string
-	Ports    []hardware.Port
+	// Boot is the start of the system that has reported.
+	Boot   string
+	Serial string
+	Ports  []hardware.Port
+	Disks  []hardware.Disk
 	// BackupBytes is the size of the partition for backups; 0: there is none.
 	BackupBytes int64
 }
@@ -25,7 +29,7 @@ func FoundIn(annotation string) *Found {
 	if err != nil {
 		return &Found{Unusable: fmt.Sprintf("annotation %s: %v", hardware.Annotation, err)}
 	}
-	found := &Found{Serial: inventory.Serial, Ports: inventory.Ports}
+	found := &Found{Boot: inventory.Boot, Serial: inventory.Serial, Ports: inventory.Ports, Disks: inventory.Disks}
 	if inventory.Backups != nil {
 		found.BackupBytes = inventory.Backups.Bytes
 	}
