@@ -37,6 +37,8 @@ require (
 
 require k8s.io/component-helpers v0.37.2
 
+require github.com/gosnmp/gosnmp v1.47.0
+
 require (
 	cel.dev/expr v0.25.3 // indirect
 	dario.cat/mergo v1.0.2 // indirect

@@ -58,6 +58,7 @@ needs() {
 		busybox busybox
 		ypserv ypserv
 		ypcat yp-tools
+		snmpd snmpd
 		/usr/lib/ipxe/undionly.kpxe ipxe
 		ovs-vsctl openvswitch-switch
 		qemu-system-x86_64 qemu-system-x86

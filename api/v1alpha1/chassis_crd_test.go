@@ -69,10 +69,18 @@ func set(spec map[string]any, path string, value any) map[string]any {
 	return spec
 }
 
+func switchPorts(name, address string) map[string]any {
+	return map[string]any{"nic": int64(1), "name": name, "address": address, "credentialsSecret": "mercury1-switch"}
+}
+
 func TestChassisAdmission(t *testing.T) {
 	server := newAPIServerOf(t, chassisCRDFile)
 	if errs := server.createInto(t, chassis(t, "mercury1", mercury()), &v1alpha1.Chassis{}); len(errs) > 0 {
 		t.Fatalf("a chassis as it should be is refused: %v", errs)
+	}
+	wired := set(mercury(), "switchPorts", []any{switchPorts("Gi0/%d", "192.168.5.211")})
+	if errs := server.createInto(t, chassis(t, "mercury1", wired), &v1alpha1.Chassis{}); len(errs) > 0 {
+		t.Errorf("a switch is refused: %v", errs)
 	}
 	for _, test := range []struct {
 		path  string
@@ -107,6 +115,10 @@ func TestChassisAdmission(t *testing.T) {
 		{"networks", []any{map[string]any{"nic": int64(1), "suffix": "m"}}, "suffix"},
 		{"power.startsAtOnce", int64(0), "power.startsAtOnce must be from 1 to 64"},
 		{"chain.role", "Middle", "Root"},
+		{"switchPorts", []any{switchPorts("slot%d%d", "192.168.5.211")}, "switchPorts[].name must have %d once"},
+		{"switchPorts", []any{switchPorts("slot3", "192.168.5.211")}, "switchPorts[].name must have %d once"},
+		{"switchPorts", []any{switchPorts("Gi0/%d", "169.254.169.254")}, "switchPorts[].address must be an address that a switch can have"},
+		{"switchPorts", []any{switchPorts("Gi0/%d", "switch1")}, "switchPorts[].address must be an address that a switch can have"},
 		{"isolation", map[string]any{"atMost": int64(0)}, "isolation.atMost must be from 1 to 64"},
 		{"isolation", map[string]any{"automatic": []any{"Noise"}}, "Unsupported value"},
 	} {

@@ -110,6 +110,14 @@ type ChassisSpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	Networks []ChassisNetwork `json:"networks,omitempty"`
 
+	// How the ports of switches are switched off that NICs of isolated servers are plugged into. Default: they stay on.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=nic
+	// +kubebuilder:validation:MaxItems=8
+	SwitchPorts []SwitchPorts `json:"switchPorts,omitempty"`
+
 	// How much power its servers may draw, and how many start together.
 	//
 	// +optional
@@ -404,6 +412,50 @@ const (
 	FencedSwitchesOn FencedServer = "SwitchOn"
 	// FencedStaysOff means that it stays off until somebody switches it on.
 	FencedStaysOff FencedServer = "StayOff"
+)
+
+// SwitchPorts says which ports of a switch the servers' NICs of one number are plugged into. The switch speaks SNMPv3 with authentication
+// by SHA-256 and encryption by AES, and has IF-MIB.
+type SwitchPorts struct {
+	// The NIC: 1 is the first.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=8
+	NIC int32 `json:"nic"`
+
+	// The address of the switch's SNMP agent.
+	//
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && (ip(self).isGlobalUnicast() || ip(self).isLoopback())",message="switchPorts[].address must be an address that a switch can have, such as 192.168.5.211"
+	Address string `json:"address"`
+
+	// Its UDP port.
+	//
+	// +optional
+	// +kubebuilder:default=161
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	UDPPort int32 `json:"udpPort,omitempty"`
+
+	// The names of the ports (ifName), in which %d stands for the number of the slot: Gi0/%d.
+	//
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9/:._ -]*%d[A-Za-z0-9/:._ -]*$')",message="switchPorts[].name must have %d once, for the slot, such as Gi0/%d"
+	Name string `json:"name"`
+
+	// The Secret of type rcbox.dev/switch with the keys username, password (for authentication) and privacyPassword (for encryption), in
+	// the operator's namespace. Both passwords have at least 8 characters.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	CredentialsSecret string `json:"credentialsSecret"`
+}
+
+const (
+	// SecretTypeSwitch is the type of Secrets with passwords of switches.
+	SecretTypeSwitch corev1.SecretType = "rcbox.dev/switch" //nolint:gosec // a type, not a password
+	// PrivacyPasswordKey of such a Secret is the password that frames are encrypted with.
+	PrivacyPasswordKey = "privacyPassword"
 )
 
 // SecretTypeBMC is the type of Secrets with passwords of BMCs. Those of other types are not used, whatever a Chassis names.

@@ -13,12 +13,14 @@ type ServerIsolationSpec struct {
 
 // ServerIsolationStage is how far the isolation of a server is.
 //
-// +kubebuilder:validation:Enum=MembersLeave;SwitchingOff;Isolated;Returning
+// +kubebuilder:validation:Enum=MembersLeave;DisablingPorts;SwitchingOff;Isolated;Returning
 type ServerIsolationStage string
 
 const (
 	// StageMembersLeave means that its node gets no more pods, and that members of Stores leave it.
 	StageMembersLeave ServerIsolationStage = "MembersLeave"
+	// StagePortsOff means that its ports at switches are being switched off.
+	StagePortsOff ServerIsolationStage = "DisablingPorts"
 	// StageIsolationOff means that its operating system is asked to shut down, and that its power is taken away if that does not end in
 	// time.
 	StageIsolationOff ServerIsolationStage = "SwitchingOff"
@@ -43,6 +45,31 @@ type ServerIsolationStatus struct {
 	//
 	// +optional
 	WasOn bool `json:"wasOn,omitempty"`
+	// Since when its isolation waits for its ports at switches; absent while it does not.
+	//
+	// +optional
+	PortsSince *metav1.Time `json:"portsSince,omitempty"`
+	// The ports at switches that are switched off for it. They are switched on again when it returns, and no others.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=nic
+	// +kubebuilder:validation:MaxItems=8
+	Ports []IsolatedPort `json:"ports,omitempty"`
+}
+
+// IsolatedPort is a port at a switch.
+type IsolatedPort struct {
+	// The NIC of the server.
+	NIC int32 `json:"nic"`
+	// The address of the switch.
+	//
+	// +kubebuilder:validation:MaxLength=45
+	Switch string `json:"switch"`
+	// The name of the port.
+	//
+	// +kubebuilder:validation:MaxLength=72
+	Name string `json:"name"`
 }
 
 // ChassisIsolation says which servers are isolated without anybody's order.

@@ -29,6 +29,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/box/controller"
 	"rcbox.dev/rcbox/operator/internal/box/plan"
 	"rcbox.dev/rcbox/operator/internal/box/poll"
+	"rcbox.dev/rcbox/operator/internal/box/switches"
 	"rcbox.dev/rcbox/operator/internal/boxhost"
 )
 
@@ -131,6 +132,7 @@ func runBox(command *cobra.Command, options boxOptions) error {
 		Clock:     clock,
 		Namespace: options.namespace,
 		Times:     plan.DefaultTimes,
+		Switches:  &switches.Keeper{Dial: switches.Dial, Now: clock.Now},
 		APIServer: addressOf(config.Host),
 	}
 	if options.hostSettings != "" {

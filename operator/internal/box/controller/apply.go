@@ -48,6 +48,11 @@ func (r *Reconciler) apply(
 		}
 		r.give(ctx, now, observed.Chassis.Name, step)
 	}
+	for _, order := range made.Ports {
+		if written[order.Server] {
+			r.Switches.Enable(observed.Chassis.Name, order.NIC, order.Name, order.Enabled)
+		}
+	}
 	for i := range made.Orders {
 		errs = append(errs, r.order(ctx, observed, made, &made.Orders[i]))
 	}

@@ -19,11 +19,11 @@ func TestSecretsOfOtherTypes(t *testing.T) {
 	data := map[string][]byte{"username": []byte("admin"), "password": []byte("canary-2f81")}
 	for kind, isUsed := range map[corev1.SecretType]bool{
 		v1alpha1.SecretTypeBMC: true, corev1.SecretTypeOpaque: false, "": false, corev1.SecretTypeBasicAuth: false,
-		corev1.SecretTypeServiceAccountToken: false,
+		corev1.SecretTypeServiceAccountToken: false, v1alpha1.SecretTypeSwitch: false,
 	} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Type: kind, Data: data}
 		r := &Reconciler{Live: fake.NewClientBuilder().WithObjects(secret).Build(), Namespace: namespace}
-		got, err := r.credentials(t.Context(), name)
+		got, err := r.credentials(t.Context(), name, v1alpha1.SecretTypeBMC, bmcKeys)
 		unusable, isUnusable := errors.AsType[*secretError](err)
 		switch {
 		case isUsed && (err != nil || string(got.Data["password"]) != "canary-2f81"):

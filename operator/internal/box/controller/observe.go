@@ -64,6 +64,7 @@ func (r *Reconciler) observe(ctx context.Context, from client.Reader, look *roun
 			Contact: of.Contact, Name: board.Name, Address: board.Address.String(), Sensors: of.Sensors, SensorsAt: of.SensorsAt,
 		})
 	}
+	observed.Switches = r.seenSwitches(chassis)
 	if r.Hosts != nil {
 		observed.Strangers, observed.BoxHosts = r.Hosts.strangersOf(chassis), r.Hosts.hostsOf(chassis)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -32,6 +33,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/box/layout"
 	"rcbox.dev/rcbox/operator/internal/box/plan"
 	"rcbox.dev/rcbox/operator/internal/box/poll"
+	"rcbox.dev/rcbox/operator/internal/box/switches"
 )
 
 // FieldManager owns the fields that the box controller applies.
@@ -88,6 +90,8 @@ type Reconciler struct {
 	Namespace string
 	// Times are the patience of plans.
 	Times plan.Times
+	// Switches asks the switches that servers' NICs are plugged into.
+	Switches *switches.Keeper
 	// Hosts writes what box hosts serve; nil: there are none.
 	Hosts *Hosts
 	// APIServer is the address by which the API server is reached; not valid: it is reached by a name.
@@ -113,6 +117,10 @@ func (r *Reconciler) SetupWithManager(manager ctrl.Manager) error {
 	}
 	if err := manager.Add(leader{r.Poller}); err != nil {
 		return fmt.Errorf("set up the poller: %w", err)
+	}
+	r.Switches.Changed = func(chassis string) { r.Poller.Changed(chassis) }
+	if err := manager.Add(r.Switches); err != nil {
+		return fmt.Errorf("set up the keeper of switches: %w", err)
 	}
 	if err := manager.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NodeFence{}, acceptedIndex, acceptedOf); err != nil {
 		return fmt.Errorf("index NodeFences: %w", err)
@@ -204,6 +212,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		// Its Servers go with it: it owns them.
 		forgetConditions(request.Name)
 		r.Poller.Set(request.Name, nil) //nolint:contextcheck // sessions are closed after this look
+		r.Switches.Set(request.Name, nil)
 		return ctrl.Result{}, r.setTaints(ctx, seen)
 	}
 	laid := layout.Of(seen.chassis)[chassis.Name]
@@ -214,6 +223,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	begun := r.Clock.Look()
 	trouble := r.setControllers(ctx, chassis, laid, servers)
+	if of := r.setSwitches(ctx, chassis, laid); trouble == nil {
+		trouble = of
+	}
 	observed, err := r.observe(ctx, r.Client, seen, chassis, laid, servers)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -255,7 +267,7 @@ func pauseAfter(observed *plan.Observed, found *fences, made *plan.Plan) time.Du
 	switch {
 	case len(found.requests) > 0 && slices.ContainsFunc(observed.Servers, isProved):
 		return lookAtProof
-	case len(made.Watch) > 0 || len(found.fresh) > 0 || len(found.requests) > 0:
+	case len(made.Watch) > 0 || len(made.Ports) > 0 || len(found.fresh) > 0 || len(found.requests) > 0:
 		return lookSoon
 	default:
 		return lookEvery
@@ -282,27 +294,33 @@ func watched(made *plan.Plan, observed *plan.Observed) []string {
 	return names
 }
 
+// recipients are those that Secrets of a type are sent to.
+var recipients = map[corev1.SecretType]string{v1alpha1.SecretTypeBMC: "BMCs", v1alpha1.SecretTypeSwitch: "switches"}
+
 // secretError is a Secret that is of no use; it names no value.
 type secretError struct{ name, text string }
 
 func (e *secretError) Error() string { return "Secret " + e.name + ": " + e.text }
 
-// credentials reads the Secret that a Chassis names, if it is one for BMCs: a Chassis must not have other passwords of the namespace sent
+// bmcKeys are the keys of a Secret for BMCs.
+var bmcKeys = []string{corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey}
+
+// credentials reads the Secret that a Chassis names, if it is one of a type: a Chassis must not have other passwords of the namespace sent
 // to the addresses that it names.
-func (r *Reconciler) credentials(ctx context.Context, name string) (*corev1.Secret, error) {
+func (r *Reconciler) credentials(ctx context.Context, name string, kind corev1.SecretType, keys []string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, secret); {
 	case apierrors.IsNotFound(err):
 		return nil, &secretError{r.Namespace + "/" + name, fmt.Sprintf(
-			"there is none: make it with --type=%s, with the keys username and password", v1alpha1.SecretTypeBMC)}
+			"there is none: make it with --type=%s, with the keys %s", kind, strings.Join(keys, " and "))}
 	case err != nil:
 		return nil, fmt.Errorf("read Secret %s/%s: %w", r.Namespace, name, err)
-	case secret.Type != v1alpha1.SecretTypeBMC:
+	case secret.Type != kind:
 		return nil, &secretError{r.Namespace + "/" + name, fmt.Sprintf(
-			"its type is %s, and only Secrets of type %s are sent to BMCs: delete it, and make it anew with --type=%s",
-			secret.Type, v1alpha1.SecretTypeBMC, v1alpha1.SecretTypeBMC)}
+			"its type is %s, and only Secrets of type %s are sent to %s: delete it, and make it anew with --type=%s",
+			secret.Type, kind, recipients[kind], kind)}
 	}
-	for _, key := range []string{corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey} {
+	for _, key := range keys {
 		if len(secret.Data[key]) == 0 {
 			return nil, &secretError{r.Namespace + "/" + name, "the key " + key + " is missing or empty"}
 		}

@@ -125,7 +125,7 @@ func (r *Reconciler) setControllers(
 		r.Poller.Set(chassis.Name, nil) //nolint:contextcheck // sessions are closed after this look
 		return nil
 	}
-	secret, err := r.credentials(ctx, chassis.Spec.Management.CredentialsSecret)
+	secret, err := r.credentials(ctx, chassis.Spec.Management.CredentialsSecret, v1alpha1.SecretTypeBMC, bmcKeys)
 	if unusable := (*secretError)(nil); errors.As(err, &unusable) {
 		r.Poller.Set(chassis.Name, nil) //nolint:contextcheck // sessions are closed after this look
 	}

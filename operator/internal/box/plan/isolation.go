@@ -36,8 +36,11 @@ func (m *machine) noteIsolation() {
 	case m.isIsolated():
 		if isolation == nil || isolation.Stage == v1alpha1.StageReturning {
 			wasOn := m.power == v1alpha1.PowerOn || m.isToReturn() || isolation != nil && isolation.WasOn
-			isolation = &v1alpha1.ServerIsolationStatus{Since: *stamp(m.now), Stage: v1alpha1.StageMembersLeave, WasOn: wasOn}
-			m.next.Isolation = isolation
+			begun := &v1alpha1.ServerIsolationStatus{Since: *stamp(m.now), Stage: v1alpha1.StageMembersLeave, WasOn: wasOn}
+			if isolation != nil {
+				begun.Ports = isolation.Ports // they are off still
+			}
+			isolation, m.next.Isolation = begun, begun
 		}
 		isolation.Reason = label(m.spec().Isolated.Reason, maxReason)
 		if isolation.Stage == v1alpha1.StageMembersLeave && m.power == v1alpha1.PowerOn {
@@ -52,6 +55,7 @@ func (m *machine) noteIsolation() {
 		if m.isOrderOpen() {
 			isolation.WasOn = false
 		}
+		m.openPorts()
 	}
 }
 
@@ -81,12 +85,17 @@ func (m *machine) followIsolation() {
 		m.next.Change = nil
 	}
 	if m.isShutOff() {
+		m.closePorts()
 		m.next.Change, isolation.Stage = nil, v1alpha1.StageIsolated
 		return
 	}
 	if m.next.Change == nil || m.isUnbegun() && m.power != v1alpha1.PowerOff { // members may have come since
 		if m.isolationWaits = m.whyNotShutDown(); m.isolationWaits != "" {
 			m.next.Change, isolation.Stage = nil, v1alpha1.StageMembersLeave
+			return
+		}
+		if m.isolationWaits = m.closePorts(); m.isolationWaits != "" {
+			m.next.Change, isolation.Stage = nil, v1alpha1.StagePortsOff
 			return
 		}
 	}
@@ -106,6 +115,7 @@ func (m *machine) noteFence() {
 	switch {
 	case !m.isIsolated():
 	case m.isShutOff():
+		m.closePorts()
 		m.next.Isolation.Stage = v1alpha1.StageIsolated
 	case m.next.Isolation.Stage == v1alpha1.StageIsolated:
 		m.next.Isolation.Stage = v1alpha1.StageIsolationOff
@@ -189,6 +199,8 @@ func (m *machine) followIsolationsEnd() bool {
 		return true
 	case !isOwn && (m.power != v1alpha1.PowerOff || !m.canBeTold()):
 		return false
+	case !isOwn && m.portsWait != "": // without a network, its system would be of no use
+		return true
 	case !isOwn:
 		m.begin(v1alpha1.ForIsolation, v1alpha1.StageSwitchingOn)
 	}
@@ -253,7 +265,7 @@ func (p *planning) cordonNodes() {
 func (m *machine) hasReturned() bool {
 	isolation := m.next.Isolation
 	isItsOwn := m.next.Change != nil && m.next.Change.For == v1alpha1.ForIsolation
-	return isolation == nil || !isItsOwn &&
+	return isolation == nil || len(isolation.Ports) == 0 && !isItsOwn &&
 		(!isolation.WasOn || m.spec().Power != v1alpha1.WantUnmanaged || m.power == v1alpha1.PowerOn)
 }
 
@@ -288,10 +300,12 @@ func (m *machine) isolated() (verdict, bool) {
 			off = "it is off, without proof by a second witness"
 		}
 		return yes(reason, strings.Join([]string{
-			isolation.Reason, off, "its switch port stays on, because no switch is driven", m.howToReturn() + " brings it back",
+			isolation.Reason, off, m.whatOfPorts(), m.howToReturn() + " brings it back",
 		}, "; ")), true
 	case m.fence != nil:
 		waits = "waiting for the end of the fence of its node, which Store " + m.fence.by() + " has lost"
+	case m.portsWait != "":
+		waits = m.portsWait
 	case waits == "":
 		waits = "its power is looked at"
 	}
@@ -302,6 +316,9 @@ func (m *machine) isolated() (verdict, bool) {
 func (m *machine) correctIsolation() {
 	if isolation := m.next.Isolation; isolation != nil && m.isToCome(&isolation.Since) {
 		isolation.Since = *stamp(m.now)
+	}
+	if isolation := m.next.Isolation; isolation != nil && m.isToCome(isolation.PortsSince) {
+		isolation.PortsSince = stamp(m.now)
 	}
 	if m.isToCome(m.next.ReturnedAt) {
 		m.next.ReturnedAt = stamp(m.now)

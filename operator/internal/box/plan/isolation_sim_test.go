@@ -35,6 +35,8 @@ type isolating struct {
 	// released are those that were taken back at releaseAt, with whether they were on before.
 	released map[int]bool
 	kept     int
+	// wiring is the switch; nil: there is none.
+	wiring *wiring
 }
 
 // newIsolating is a world in which users isolate servers.
@@ -55,6 +57,7 @@ func (s *sim) passIsolation(isCalm bool) {
 	if w == nil {
 		return
 	}
+	s.passWiring(isCalm)
 	for i, of := range s.servers {
 		if s.blades[i].on || s.mayBeLied(s.blades[i]) {
 			w.onAt[i] = s.now
@@ -151,6 +154,7 @@ func (s *sim) checkIsolated(i int, step *plan.Step) {
 		if wasOff && step.Action == bmc.ActionOn {
 			s.violate("atom%03d is told On, and was off before it was isolated", i+1)
 		}
+		s.checkPower(i, step)
 	}
 }
 
@@ -159,6 +163,7 @@ func (s *sim) setCordons(made *plan.Plan, current map[string]bool) {
 	if s.isolating == nil {
 		return
 	}
+	s.orderPorts(made, current)
 	cordoned := s.isolating.cordonedFor
 	for _, of := range made.Cordons {
 		by, isCordoned := cordoned[of.Node]

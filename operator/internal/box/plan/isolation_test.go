@@ -132,8 +132,8 @@ func TestIsolationAndBack(t *testing.T) {
 	s.see(2, bmc.PowerOff, bmc.PowerOff)
 	s.Nodes[2].Ready = false
 	s.plan()
-	expect(t, s.condition("Isolated"), "True Isolated: ECC errors; it is off, as two witnesses say; its switch port stays on, because no "+
-		"switch is driven; kubectl rcbox isolate-server atom003 --undo brings it back")
+	expect(t, s.condition("Isolated"), "True Isolated: ECC errors; it is off, as two witnesses say; its switch ports stay on, because "+
+		"spec.switchPorts of the Chassis names none; kubectl rcbox isolate-server atom003 --undo brings it back")
 	for _, action := range []v1alpha1.PowerAction{v1alpha1.ActionOn, v1alpha1.ActionCycle, v1alpha1.ActionReset} {
 		s.order(2, action)
 		s.plan()

@@ -123,7 +123,7 @@ func (s *sim) observe(isOutdated bool) (*plan.Observed, [blades]int) {
 	}
 	o.Members = plan.MembersByNode(stores)
 	o.Managers = append(o.Managers, s.memory.managers[:]...)
-	o.Requests = s.seenRequests()
+	o.Requests, o.Switches = s.seenRequests(), s.seenSwitches(s.clock())
 	return o, versions
 }
 

@@ -68,7 +68,9 @@ type Observed struct {
 	Managers []Manager
 	// SwitchBoards are the controllers of switch boards, in the order of the spec.
 	SwitchBoards []Manager
-	Nodes        []Node
+	// Switches are those that the servers' NICs are plugged into, in the order of the spec.
+	Switches []Switch
+	Nodes    []Node
 	// Members of Stores that may not be switched off, by the node that they run on.
 	Members  map[string][]Blocker
 	Requests []FenceRequest
@@ -136,6 +138,28 @@ type Manager struct {
 	SensorsAt time.Time
 	// NotGiven are the times (TriedAt) of commands to start all servers that it was never given, of those with Step.IsOnlyStart.
 	NotGiven []time.Time
+}
+
+// Switch is a switch as it was last seen.
+type Switch struct {
+	NIC int32
+	// Address is that of the switch, and Name that of its ports, in which %d stands for the slot.
+	Address, Name string
+	// At is when it was asked for Ports; zero: it has not answered. Err is what became of the last attempt.
+	At    time.Time
+	Err   error
+	Ports map[string]SwitchPort
+}
+
+// SwitchPort is a port of a switch: what an administrator wants, and whether it has a link.
+type SwitchPort struct{ Enabled, Up bool }
+
+// PortOrder is a port of a switch that is to be switched.
+type PortOrder struct {
+	Server  string
+	NIC     int32
+	Name    string
+	Enabled bool
 }
 
 // Node is a node of Kubernetes.
@@ -237,6 +261,8 @@ type Plan struct {
 	NodeLabels map[string]map[string]string
 	// Cordons are nodes that are to get no more pods, or pods again. Each is only for a Server whose status is written.
 	Cordons []Cordon
+	// Ports are to be switched. Each is only for a Server whose status is written.
+	Ports []PortOrder
 	// Volumes are to be there.
 	Volumes []Volume
 	// Watch names the servers whose witnesses are to be asked soon, for something waits for them.
@@ -298,6 +324,8 @@ type machine struct {
 	isolationWaits, isolationReason string
 	// ill is what speaks against its health; nil: nothing is known.
 	ill *illness
+	// portsWait is what the ports of a server that returns wait for.
+	portsWait string
 }
 
 // Make plans.

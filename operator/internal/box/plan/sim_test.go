@@ -321,6 +321,7 @@ func (s *sim) checkEnd() {
 		}
 	}
 	s.checkIsolationsEnd()
+	s.checkPortsEnd()
 	for _, verdict := range s.verdicts {
 		request := verdict.Request
 		for _, b := range s.blades {
