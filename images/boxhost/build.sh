@@ -13,7 +13,7 @@ WORK=$2
 HERE=$ROOT/images/boxhost
 
 mmdebstrap --quiet --variant=extract --aptopt='APT::Install-Recommends "false"' \
-	--include=dnsmasq-base,nftables,nfs-ganesha-vfs,rpcbind,ypserv,openssh-server,ipxe,iproute2,busybox-static,tini \
+	--include=dnsmasq-base,nftables,nfs-ganesha-vfs,rpcbind,ypserv,openssh-server,ipmitool,ipxe,iproute2,busybox-static,tini \
 	--dpkgopt='path-exclude=/usr/share/*' \
 	--dpkgopt='path-include=/usr/share/doc/*/copyright' \
 	--dpkgopt='path-include=/usr/share/iproute2/*' \

@@ -56,7 +56,7 @@ type Settings struct {
 	// Domain follows each name: atom001.box.rcbox.
 	Domain string `json:"domain"`
 	// Hosts are the box hosts themselves.
-	Hosts []Name `json:"hosts"`
+	Hosts []Host `json:"hosts"`
 	// Management are networks that no server may reach through a box host, besides the addresses of Controllers.
 	Management []netip.Prefix `json:"management,omitempty"`
 	// ForwardTo are networks that servers may reach through a box host; without any, a box host forwards nothing of theirs.
@@ -76,6 +76,30 @@ type Settings struct {
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
 	// NIS is served if it is there.
 	NIS *NIS `json:"nis,omitempty"`
+}
+
+// Host is a box host.
+type Host struct {
+	Name    string     `json:"name"`
+	Address netip.Addr `json:"address"`
+	Role    Role       `json:"role,omitempty"`
+}
+
+// Role is what a box host is for.
+type Role string
+
+// RoleMaintenance is a host that people log in to: from there, names are known and BMCs are reached. Servers are given nothing by it. The zero
+// value is a host that serves them.
+const RoleMaintenance Role = "Maintenance"
+
+// roleOf is that of the host with an address.
+func (s *Settings) roleOf(address netip.Addr) Role {
+	for _, host := range s.Hosts {
+		if host.Address == address {
+			return host.Role
+		}
+	}
+	return ""
 }
 
 // Network is a network of servers' ports.

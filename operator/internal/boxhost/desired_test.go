@@ -20,7 +20,7 @@ func desired() *boxhost.Desired {
 		Version: boxhost.Version,
 		Settings: boxhost.Settings{
 			Domain: "box.rcbox",
-			Hosts: []boxhost.Name{
+			Hosts: []boxhost.Host{
 				{Name: "boxhost1", Address: at("192.168.3.253")}, {Name: "boxhost2", Address: at("192.168.3.254")},
 			},
 			Management:     []netip.Prefix{netip.MustParsePrefix("192.168.6.0/24")},

@@ -36,6 +36,14 @@ func (w *writer) dnsmasq() string {
 	for _, address := range w.Resolvers {
 		l.add("server=%s", address)
 	}
+	if !w.isMaintenance {
+		w.dhcp(l)
+	}
+	return l.String()
+}
+
+// dhcp is what servers need to start.
+func (w *writer) dhcp(l *lines) {
 	l.add("\n# DHCP")
 	l.add("dhcp-range=%s,static,%s,%s", w.network.Addr(), mask(w.network), leaseTime)
 	l.add("dhcp-hostsfile=%s/%s\ndhcp-leasefile=%s/%s", w.Run, DHCPHosts, w.State, Leases)
@@ -52,7 +60,6 @@ func (w *writer) dnsmasq() string {
 	l.add("dhcp-match=set:ipxe,175\ndhcp-match=set:efi,option:client-arch,7\ndhcp-match=set:efi,option:client-arch,9")
 	l.add("dhcp-boot=tag:!ipxe,tag:!efi,%s\ndhcp-boot=tag:!ipxe,tag:efi,%s", BIOSProgram, EFIProgram)
 	l.add("dhcp-boot=tag:ipxe,http://%s/boot/${netX/mac:hexhyp}.ipxe", w.Address.Addr())
-	return l.String()
 }
 
 // dhcpHosts has a line for each port with a MAC and an address in the network; SIGHUP has dnsmasq read it again.
@@ -72,10 +79,11 @@ func (w *writer) dhcpHosts(known map[string]bool) string {
 // hosts has all names, of all networks; dnsmasq answers from it forward and reverse, and reads it again at SIGHUP.
 func (w *writer) hosts() string {
 	l := &lines{}
-	for _, of := range [][]Name{w.Hosts, w.Controllers} {
-		for _, name := range of {
-			l.add("%s %s", name.Address, name.Name)
-		}
+	for _, host := range w.Hosts {
+		l.add("%s %s", host.Address, host.Name)
+	}
+	for _, name := range w.Controllers {
+		l.add("%s %s", name.Address, name.Name)
 	}
 	for i := range w.Servers {
 		for _, port := range w.Servers[i].Ports {

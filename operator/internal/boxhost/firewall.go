@@ -40,7 +40,11 @@ func (w *writer) firewall(r *Rendering) string {
 	l.add("\t}")
 	l.add("\tchain from_elsewhere {")
 	l.add("\t\tudp dport { %s } counter drop", udp)
-	l.add("\t\ttcp dport { %s } counter drop\n\t}", tcp)
+	if w.isMaintenance { // people come from elsewhere
+		l.add("\t\ttcp dport { %d } counter drop\n\t}", PortDNS)
+	} else {
+		l.add("\t\ttcp dport { %s } counter drop\n\t}", tcp)
+	}
 	l.add("\tchain from_servers {")
 	l.add("\t\tmeta nfproto ipv6 counter drop")
 	l.add("\t\tct state established,related accept")
@@ -69,8 +73,10 @@ func (w *writer) firewall(r *Rendering) string {
 	l.add("\t\tcounter drop\n\t}")
 	l.add("\tchain output {\n\t\ttype filter hook output priority filter - 10; policy accept;")
 	l.add("\t\toifname %q udp sport %d @th,1984,24 0x350106 counter drop comment \"no DHCPNAK\"", w.Interface, PortDHCP)
-	l.add("\t\tmeta skuid %d ip daddr @management counter drop comment \"who logs in by SSH reaches no BMC\"\n\t}", w.UserID)
-	l.add("}")
+	if !w.isMaintenance {
+		l.add("\t\tmeta skuid %d ip daddr @management counter drop comment \"who logs in by SSH reaches no BMC\"", w.UserID)
+	}
+	l.add("\t}\n}")
 	return l.String()
 }
 
@@ -100,6 +106,9 @@ func (w *writer) set(l *lines, name string, prefixes []netip.Prefix) {
 
 // servedPorts are those of services.
 func servedPorts(r *Rendering) (tcp, udp string) {
+	if r.IsMaintenance {
+		return joinPorts([]uint16{PortSSH, PortDNS}), joinPorts([]uint16{PortDNS})
+	}
 	tcps := []uint16{PortDNS, PortHTTP}
 	if r.SSH {
 		tcps = append(tcps, PortSSH)

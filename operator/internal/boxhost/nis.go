@@ -191,7 +191,7 @@ func (w *writer) nisOptions(l *lines) {
 
 // nisFirewall closes the ports of rpcbind and ypserv, which bind to all addresses, at all interfaces but that of servers.
 func (w *writer) nisFirewall(l *lines) {
-	if w.NIS == nil {
+	if w.NIS == nil || w.isMaintenance {
 		return
 	}
 	l.add("\t\tiifname != { %q, \"lo\" } udp dport { %s } counter drop comment \"NIS\"", w.Interface, portsOfNIS())
@@ -200,7 +200,7 @@ func (w *writer) nisFirewall(l *lines) {
 
 // nisNetwork closes these ports to all but the network of servers.
 func (w *writer) nisNetwork(l *lines) {
-	if w.NIS != nil {
+	if w.NIS != nil && !w.isMaintenance {
 		l.add("\t\tip saddr != %s udp dport { %s } counter drop", w.network, portsOfNIS())
 		l.add("\t\tip saddr != %s tcp dport { %s } counter drop", w.network, portsOfNIS())
 	}

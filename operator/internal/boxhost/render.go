@@ -96,6 +96,8 @@ type Rendering struct {
 	Network netip.Prefix
 	// NFS, SSH and NIS say whether these are wanted.
 	NFS, SSH, NIS bool
+	// IsMaintenance: it gives servers nothing.
+	IsMaintenance bool
 	// NISDomain is the domain of NIS.
 	NISDomain string
 	// Known are the MACs that DHCP answers at this network.
@@ -131,9 +133,16 @@ func Render(d *Desired, p *Place) (*Rendering, error) {
 		MACsAt: d.macsAt(served.CIDR), NFS: len(d.Exports) > 0, SSH: len(d.AuthorizedKeys) > 0,
 		NIS: d.NIS != nil,
 	}
-	w := &writer{Desired: d, Place: p, network: served.CIDR}
+	if d.roleOf(p.Address.Addr()) == RoleMaintenance {
+		r.IsMaintenance, r.NFS, r.NIS = true, false, false
+	}
+	w := &writer{Desired: d, Place: p, network: served.CIDR, isMaintenance: r.IsMaintenance}
 	r.Files[DnsmasqConf] = w.dnsmasq()
-	r.Files[DHCPHosts] = w.dhcpHosts(r.Known)
+	r.Files[DHCPHosts] = ""
+	if !r.IsMaintenance {
+		r.Files[DHCPHosts] = w.dhcpHosts(r.Known)
+		w.scripts(r.Scripts)
+	}
 	r.Files[FirewallFile] = w.firewall(r)
 	if r.NFS {
 		r.Files[GaneshaConf] = w.ganesha()
@@ -146,7 +155,6 @@ func Render(d *Desired, p *Place) (*Rendering, error) {
 		r.NISDomain = d.NIS.Domain
 		w.nis(r.Files)
 	}
-	w.scripts(r.Scripts)
 	hosts := w.hosts()
 	r.Version = versionOf(r, hosts)
 	r.VersionName = versionLabel + r.Version
@@ -191,7 +199,8 @@ type writer struct {
 	*Desired
 	*Place
 
-	network netip.Prefix
+	network       netip.Prefix
+	isMaintenance bool
 }
 
 // lines puts lines together.
@@ -204,12 +213,12 @@ func (l *lines) add(format string, arguments ...any) {
 // header says who has written a file, in the comments of all formats but one.
 const header = "# Written by rcbox; it is overwritten when Chassis, Servers or the values of the chart change."
 
-// hostsHere are the addresses of box hosts in the network that is served, its own first.
+// hostsHere are the addresses of box hosts that serve the network, its own first.
 func (w *writer) hostsHere() []string {
 	own := w.Address.Addr()
 	all := []string{own.String()}
 	for _, host := range w.Hosts {
-		if host.Address != own && w.network.Contains(host.Address) {
+		if host.Address != own && host.Role != RoleMaintenance && w.network.Contains(host.Address) {
 			all = append(all, host.Address.String())
 		}
 	}

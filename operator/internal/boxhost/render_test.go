@@ -74,6 +74,9 @@ func TestGolden(t *testing.T) {
 			d.Settings = boxhost.Settings{Domain: "box.rcbox"}
 			d.Servers, d.Controllers = nil, nil
 		},
+		"maintenance": func(d *boxhost.Desired) { d.Hosts[0].Role = boxhost.RoleMaintenance },
+		// It serves, and sends nobody to the other host.
+		"beside maintenance": func(d *boxhost.Desired) { d.Hosts[1].Role = boxhost.RoleMaintenance },
 		"most": func(d *boxhost.Desired) {
 			d.Router = netip.MustParseAddr("192.168.3.250")
 			d.Resolvers = []netip.Addr{netip.MustParseAddr("10.0.0.1")}

@@ -110,7 +110,14 @@ func (c *checker) settings(s *Settings) {
 	}
 	if c.atMost("hosts", len(s.Hosts), maxHosts) {
 		for i := range s.Hosts {
-			c.name(fmt.Sprintf("hosts[%d]", i), &s.Hosts[i])
+			host, field := &s.Hosts[i], fmt.Sprintf("hosts[%d]", i)
+			c.name(field, &Name{Name: host.Name, Address: host.Address})
+			switch {
+			case host.Role != "" && host.Role != RoleMaintenance:
+				c.refuse("%s.role: %.64q is none: leave it out, or write %s", field, host.Role, RoleMaintenance)
+			case host.Role == RoleMaintenance && len(s.AuthorizedKeys) == 0:
+				c.refuse("%s.role: nobody could log in: %s needs authorizedKeys", field, RoleMaintenance)
+			}
 		}
 	}
 	for _, of := range []struct {

@@ -191,6 +191,7 @@ func (h *Hosts) read(ctx context.Context, chassis []v1alpha1.Chassis) error {
 	for _, of := range h.Settings.Hosts {
 		host, isReported := byAddress[of.Address]
 		host.Name, host.Address, host.Silent = of.Name, of.Address.String(), host.Silent || !isReported
+		host.IsMaintenance = of.Role == boxhost.RoleMaintenance
 		hosts = append(hosts, host)
 	}
 	slices.SortFunc(hosts, func(a, b plan.BoxHost) int { return strings.Compare(a.Name, b.Name) })
@@ -221,7 +222,8 @@ func (h *Hosts) hostsOf(chassis *v1alpha1.Chassis) *plan.BoxHosts {
 		isServed := false
 		for _, host := range h.Settings.Hosts {
 			if network.Contains(host.Address) {
-				isServed, serves[host.Name] = true, true
+				serves[host.Name] = true
+				isServed = isServed || host.Role != boxhost.RoleMaintenance
 			}
 		}
 		if !isServed {

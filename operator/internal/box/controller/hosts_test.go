@@ -57,7 +57,7 @@ func newHosted(t *testing.T) *hosted {
 			},
 		}).Build()
 	h.Hosts = &Hosts{
-		Client: api, Live: api, Namespace: "rcbox-system", Settings: &boxhost.Settings{Domain: "box.rcbox", Hosts: []boxhost.Name{}},
+		Client: api, Live: api, Namespace: "rcbox-system", Settings: &boxhost.Settings{Domain: "box.rcbox", Hosts: []boxhost.Host{}},
 		changed: func(chassis string) { h.looked = append(h.looked, chassis) },
 	}
 	return h

@@ -22,7 +22,7 @@ func TestReportsOfHosts(t *testing.T) {
 	h := newHosted(t)
 	now := time.Unix(1000, 0)
 	h.Now = func() time.Time { return now }
-	h.Settings.Hosts = []boxhost.Name{
+	h.Settings.Hosts = []boxhost.Host{
 		{Name: "boxhost2", Address: netip.MustParseAddr("192.168.3.254")},
 		{Name: "boxhost1", Address: netip.MustParseAddr("192.168.3.253")},
 		{Name: "elsewhere", Address: netip.MustParseAddr("10.0.0.1")},

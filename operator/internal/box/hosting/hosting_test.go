@@ -17,7 +17,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/boxhost"
 )
 
-var settings = &boxhost.Settings{Domain: "box.rcbox", Hosts: []boxhost.Name{}}
+var settings = &boxhost.Settings{Domain: "box.rcbox", Hosts: []boxhost.Host{}}
 
 func chassisOf(name string) v1alpha1.Chassis {
 	chassis := v1alpha1.Chassis{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}

@@ -25,6 +25,8 @@ type BoxHost struct {
 	Ready, Refused bool
 	// Message is the report's own text.
 	Message string
+	// IsMaintenance: it serves no boot image.
+	IsMaintenance bool
 	// Image is the version of the boot image that it serves; empty: none.
 	Image string
 }
@@ -84,6 +86,7 @@ func (p *planning) wrongImage() *verdict {
 	for i := range p.BoxHosts.Hosts {
 		host := &p.BoxHosts.Hosts[i]
 		switch {
+		case host.IsMaintenance:
 		case host.Image == "":
 			v := no("NoImage", fmt.Sprintf("box host %s serves no boot image: put the files of one into box.host.imageFolder of its node "+
 				"(hack/blade-image.sh makes it)", host.Name))

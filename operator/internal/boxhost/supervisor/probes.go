@@ -38,8 +38,12 @@ func probesOf(d *boxhost.Desired, r *boxhost.Rendering, p *boxhost.Place) []prob
 		{"DNS", func(ctx context.Context) error {
 			return resolves(ctx, at(boxhost.PortDNS), r.VersionName+"."+d.Domain, own)
 		}},
-		{"TFTP", func(ctx context.Context) error { return tftpAnswers(ctx, at(boxhost.PortTFTP), boxhost.BIOSProgram) }},
 		{"HTTP", func(ctx context.Context) error { return httpAnswers(ctx, "http://"+at(boxhost.PortHTTP)+pathHealth) }},
+	}
+	if !r.IsMaintenance {
+		all = append(all, probe{"TFTP", func(ctx context.Context) error {
+			return tftpAnswers(ctx, at(boxhost.PortTFTP), boxhost.BIOSProgram)
+		}})
 	}
 	if r.SSH {
 		all = append(all, probe{"SSH", func(ctx context.Context) error { return sshAnswers(ctx, at(boxhost.PortSSH)) }})

@@ -191,7 +191,7 @@ func TestNothingToServeYet(t *testing.T) {
 	empty := &boxhost.Desired{
 		Version: boxhost.Version, Networks: []boxhost.Network{}, Servers: []boxhost.Server{}, Controllers: []boxhost.Name{},
 		Settings: boxhost.Settings{
-			Domain: "box.rcbox", Hosts: []boxhost.Name{{Name: "boxhost1", Address: netip.MustParseAddr("192.168.3.253")}},
+			Domain: "box.rcbox", Hosts: []boxhost.Host{{Name: "boxhost1", Address: netip.MustParseAddr("192.168.3.253")}},
 		},
 	}
 	data, err := empty.Encode()

@@ -146,7 +146,7 @@ func (b *bed) startRack() {
 func (b *bed) startBox() {
 	b.Helper()
 	settings, err := json.Marshal(boxhost.Settings{
-		Domain: "box.rcbox", Hosts: []boxhost.Name{{Name: "boxhost1", Address: netip.MustParseAddr(hostAddress)}},
+		Domain: "box.rcbox", Hosts: []boxhost.Host{{Name: "boxhost1", Address: netip.MustParseAddr(hostAddress)}},
 		BootArguments: []string{"console=ttyS0", "net.ifnames=0", "no_timer_check", "mitigations=off", "edd=off", "rcbox.system=4096"},
 		OpenTCP:       []uint16{6443},
 	})

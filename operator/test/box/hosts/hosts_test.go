@@ -29,7 +29,7 @@ func desired(key string) *boxhost.Desired {
 		Version: boxhost.Version,
 		Settings: boxhost.Settings{
 			Domain: "box.rcbox",
-			Hosts: []boxhost.Name{
+			Hosts: []boxhost.Host{
 				{Name: "boxhost1", Address: at("192.168.3.253")}, {Name: "boxhost2", Address: at("192.168.3.254")},
 			},
 			Exports:        []boxhost.Export{{Name: "/home"}, {Name: "/software", ReadOnly: true}},
@@ -76,6 +76,7 @@ func TestBoxHosts(t *testing.T) {
 		{"NIS", (*lab).nis},
 		{"HTTP", (*lab).web},
 		{"firewall", (*lab).firewall},
+		{"maintenance", (*lab).maintenance},
 		{"what is refused", (*lab).refused},
 		{"started without what is to be served", (*lab).startedAlone},
 	} {
