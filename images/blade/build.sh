@@ -77,7 +77,7 @@ system() {
 	mkdir -p "$TREE"
 	tar -xf "$BASE/root.tar" -C "$TREE" --numeric-owner --exclude './dev/*'
 	cp -r --no-preserve=ownership "$HERE/files/." "$TREE/"
-	chmod 755 "$TREE/usr/lib/rcbox/import-images"
+	chmod 755 "$TREE"/usr/lib/rcbox/{import-images,nis}
 	cp -r "$BASE/kernel/lib/modules" "$TREE/usr/lib/"
 	install -D -m 755 -t "$TREE/usr/bin" "$BASE/bin/kubelet" "$PROGRAM"
 	install -D -m 755 -t "$TREE/opt/cni/bin" "$BASE"/bin/cni/*
@@ -100,6 +100,11 @@ system() {
 	systemctl --root="$TREE" --quiet mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer systemd-pstore.service
 	systemctl --root="$TREE" --quiet set-default multi-user.target
 	[[ -d $units/multi-user.target.wants ]]
+	if [[ -e $TREE/usr/sbin/ypbind ]]; then
+		# They are started once the domain is known.
+		systemctl --root="$TREE" --quiet disable ypbind.service rpcbind.service rpcbind.socket
+		systemctl --root="$TREE" --quiet enable rcbox-nis.service
+	fi
 	if [[ -n ${RCBOX_BLADE_SSH_KEYS:-} ]]; then
 		install -D -m 600 "$RCBOX_BLADE_SSH_KEYS" "$TREE/root/.ssh/authorized_keys"
 		chmod 700 "$TREE/root/.ssh"

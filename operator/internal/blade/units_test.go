@@ -143,7 +143,7 @@ func writeUnits(t *testing.T, place string) {
 	write(filepath.Join(units, "containerd.service"), "[Service]\nExecStart="+programs+"/containerd\n", 0o600)
 	replacer := strings.NewReplacer("/usr/bin/rcbox-blade settings", programs+"/settings", "/usr/bin/rcbox-blade join", programs+"/join",
 		"/usr/bin/rcbox-blade report", programs+"/report", "/usr/bin/rcbox-blade virtual-functions", programs+"/functions",
-		"/usr/bin/kubelet", programs+"/kubelet", "/usr/lib/rcbox/import-images", programs+"/images", "/usr/bin/systemctl",
+		"/usr/bin/kubelet", programs+"/kubelet", "/usr/lib/rcbox/import-images", programs+"/images", "/usr/lib/rcbox/nis", "/bin/true", "/usr/bin/systemctl",
 		programs+"/systemctl", "/usr/sbin/sysctl", "/bin/true", "/etc/rcbox", place, "/var/lib/rcbox", place,
 		"journal+console", "inherit", "=journal", "=inherit", "RestartSec=3", "RestartSec=100ms", "RestartSec=10", "RestartSec=100ms")
 	found, err := filepath.Glob(filesPlace + "/etc/systemd/system/*.service")

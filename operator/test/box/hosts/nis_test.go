@@ -1,8 +1,11 @@
 package hosts
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -64,6 +67,7 @@ func (l *lab) nis() {
 		}
 	}
 	l.strangeToNIS()
+	l.bladeAsks("domain box server 192.168.3.253\ndomain box server 192.168.3.254\n", "passwd:         files systemd nis\n")
 	// What has changed is served, also while somebody keeps a connection, and with it the port of ypserv.
 	kept := l.keepConnection()
 	l.desired.NIS.Users = l.desired.NIS.Users[:1]
@@ -78,6 +82,43 @@ func (l *lab) nis() {
 	l.serveDesired()
 	l.waitServed(l.hosts[:]...)
 	l.noNIS()
+	l.bladeAsks("", "passwd: files\n")
+}
+
+// bladeAsks runs what a blade does at each start: it writes what box hosts tell by DHCP, and touches no address.
+func (l *lab) bladeAsks(servers, users string) {
+	l.Helper()
+	l.be(macBlade)
+	l.blade.sh("ip address add 192.168.3.1/24 dev eth1")
+	root := l.TempDir()
+	etc := filepath.Join(root, "etc")
+	nsswitch := filepath.Join(etc, "nsswitch.conf")
+	if err := errors.Join(os.Mkdir(etc, 0o755), os.WriteFile(nsswitch, []byte("passwd: files\nhosts: dns\n"), 0o600)); err != nil {
+		l.Fatal(err)
+	}
+	script, err := filepath.Abs("../../../../images/blade/files/usr/lib/rcbox/nis")
+	if err != nil {
+		l.Fatal(err)
+	}
+	before := l.blade.run("ip", "-o", "address", "show", "dev", "eth1")
+	output := l.blade.run("env", "RCBOX_NIS_PORT=eth1", "sh", script, root)
+	if after := l.blade.run("ip", "-o", "address", "show", "dev", "eth1"); after != before {
+		l.Errorf("the address was %s, and is %s", before, after)
+	}
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(etc, name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			l.Fatal(err)
+		}
+		return string(text)
+	}
+	got := slices.Sorted(strings.Lines(read("yp.conf"))) // each host names itself first
+	if text := read("nsswitch.conf"); strings.Join(got, "") != servers || text != users+"hosts: dns\n" {
+		l.Errorf("%s: %q, %q", output, got, text)
+	}
+	if domain := read("defaultdomain"); (domain == "box\n") != (servers != "") {
+		l.Errorf("%s: domain %q", output, domain)
+	}
 }
 
 // wantUsers: both hosts give these lines.
