@@ -20,6 +20,7 @@ build_part() {
 }
 
 # An emulator of this machine that knows the NIC, else one from newer packages.
+# shellcheck disable=SC2034 # EMULATOR is for those who source this
 find_emulator() {
 	if qemu-system-x86_64 -device help 2>/dev/null | grep -q '^name "igb"'; then
 		EMULATOR=(qemu-system-x86_64)
