@@ -115,14 +115,16 @@ func virtualFunctionsAreHandedOut(t *testing.T) {
 	here := strings.NewReplacer("IMAGE", os.Getenv("RCBOX_NETWORK_IMAGE"), "node-class: igb", "node-class: EmulatedRack")
 	must(t, settings.kubectl, here.Replace(string(manifest)), "apply", "-f", "-")
 	eventually(t, "that blade's node has two, and no other has any", bladeDeadline, func() error {
-		have := kubectl(t, "get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.allocatable.intel\.com/rcbox_vf} {end}`)
+		const functions = `jsonpath={range .items[*]}{.metadata.name}={.status.allocatable.intel\.com/rcbox_vf} {end}`
+		have := kubectl(t, "get", "nodes", "-o", functions)
 		if !strings.Contains(have, blade+"=2 ") || strings.Count(have, "= ") != strings.Count(have, " ")-1 {
 			return errors.New(have)
 		}
 		return nil
 	})
 	pod := podManifest(t, "function", settings.storeImage, []string{"rcbox", "--version"}, false)
-	pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["resources"] = map[string]any{"limits": map[string]string{resource: "1"}}
+	container, _ := pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+	container["resources"] = map[string]any{"limits": map[string]string{resource: "1"}}
 	create(t, pod)
 	if got := finishClientPod(t, "function", bladeDeadline); got.exitCode != 0 {
 		t.Errorf("exit code %d\n%s", got.exitCode, got.stdout)

@@ -124,7 +124,7 @@ missing() {
 install_packages() {
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
-	if [[ " $* " =~ " openssh-server "|" nfs-ganesha-vfs "|" ypserv " && ! -e $POLICY ]]; then
+	if [[ " $* " =~ " openssh-server "|" nfs-ganesha-vfs "|" ypserv "|" snmpd " && ! -e $POLICY ]]; then
 		# Tests start these in namespaces of their own; installing them must open no port of this machine.
 		trap 'rm -f "$POLICY"' EXIT
 		printf '#!/bin/sh\nexit 101\n' >"$POLICY"

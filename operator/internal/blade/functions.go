@@ -125,9 +125,9 @@ func (p *dividedPort) divide(root fs.FS, kernel Kernel) error {
 		return fmt.Errorf("the port has %d, which pods may use, and the settings want %d: restart the blade", current, p.count)
 	}
 	if err := kernel.Write(p.file("sriov_drivers_autoprobe"), "0"); err != nil {
-		return err //nolint:wrapcheck // it names the file
+		return err
 	}
-	return kernel.Write(p.file("sriov_numvfs"), strconv.Itoa(p.count)) //nolint:wrapcheck // it names the file
+	return kernel.Write(p.file("sriov_numvfs"), strconv.Itoa(p.count))
 }
 
 // hand gives a function its address and its driver. The address is set first: whoever drives the function asks the port for it.
@@ -143,9 +143,9 @@ func (p *dividedPort) hand(ctx context.Context, root fs.FS, kernel Kernel, index
 		return err
 	}
 	if err := kernel.Write(path.Join(pciFolder, "devices", device, "driver_override"), driverOfVFs); err != nil {
-		return err //nolint:wrapcheck // it names the file
+		return err
 	}
-	return kernel.Write(path.Join(pciFolder, "drivers_probe"), device) //nolint:wrapcheck // it names the file
+	return kernel.Write(path.Join(pciFolder, "drivers_probe"), device)
 }
 
 // check reads back what was made: a write that the kernel takes proves little.

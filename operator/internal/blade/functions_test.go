@@ -120,7 +120,8 @@ func TestFunctionsAreMade(t *testing.T) {
 	t.Parallel()
 	k := startKernel(t)
 	settings := twoOf("igb", "eth1")
-	if got := settings.Unapplied(os.DirFS(k.root)); len(got) != 1 || !strings.Contains(got[0], "virtual functions of eth1: the port has 0, not 2") {
+	const none = "virtual functions of eth1: the port has 0, not 2"
+	if got := settings.Unapplied(os.DirFS(k.root)); len(got) != 1 || !strings.Contains(got[0], none) {
 		t.Errorf("%q", got)
 	}
 	made, err := MakeFunctions(t.Context(), os.DirFS(k.root), k, settings)
@@ -146,13 +147,18 @@ func TestFunctionsAreMade(t *testing.T) {
 		t.Errorf("the second time: %v %q", err, k.said)
 	}
 	settings.VirtualFunctions[0].Count = 3
-	if _, err := MakeFunctions(t.Context(), os.DirFS(k.root), k, settings); err == nil || !strings.Contains(err.Error(), "restart the blade") {
+	_, err = MakeFunctions(t.Context(), os.DirFS(k.root), k, settings)
+	if err == nil || !strings.Contains(err.Error(), "restart the blade") {
 		t.Errorf("functions that pods may use: %v", err)
 	}
 }
 
 func TestFunctionsAreNotMade(t *testing.T) {
 	t.Parallel()
+	writes := func(file, text string) func(*emulatedKernel) {
+		return func(k *emulatedKernel) { k.file("sys/class/net/eth1/"+file, text) }
+	}
+	igb := twoOf("igb", "")
 	for name, test := range map[string]struct {
 		settings Settings
 		change   func(*emulatedKernel)
@@ -162,10 +168,10 @@ func TestFunctionsAreNotMade(t *testing.T) {
 		"no such port":    {settings: twoOf("igb", "eth7")},
 		"not asked for":   {settings: DefaultSettings()},
 		"no SR-IOV":       {settings: twoOf("virtio_net", ""), want: "virtual functions of eth0: the port can have 0"},
-		"too many":        {settings: twoOf("igb", ""), change: func(k *emulatedKernel) { k.file("sys/class/net/eth1/device/sriov_totalvfs", "1\n") }, want: "can have 1"},
-		"no IOMMU":        {settings: twoOf("igb", ""), change: func(k *emulatedKernel) { k.noIOMMU = true }, want: "is the IOMMU on"},
-		"none are there":  {settings: twoOf("igb", ""), change: func(k *emulatedKernel) { k.deaf = true }, want: "function 0: find its device"},
-		"no hardware MAC": {settings: twoOf("igb", ""), change: func(k *emulatedKernel) { k.file("sys/class/net/eth1/address", "\n") }, want: "no MAC"},
+		"too many":        {settings: igb, change: writes("device/sriov_totalvfs", "1\n"), want: "can have 1"},
+		"no IOMMU":        {settings: igb, change: func(k *emulatedKernel) { k.noIOMMU = true }, want: "is the IOMMU on"},
+		"none are there":  {settings: igb, change: func(k *emulatedKernel) { k.deaf = true }, want: "function 0: find its device"},
+		"no hardware MAC": {settings: igb, change: writes("address", "\n"), want: "no MAC"},
 	} {
 		k := startKernel(t)
 		if test.change != nil {
@@ -203,7 +209,7 @@ func TestFunctionSettings(t *testing.T) {
 		`{"virtualFunctions": [{"driver": "igb", "count": 0}]}`:                    "virtualFunctions[0].count is 0",
 		`{"virtualFunctions": [{"port": "eth1", "count": 2}]}`:                     "virtualFunctions[0].driver is \"\"",
 		`{"virtualFunctions": [{"driver": "igb", "port": "../eth1", "count": 2}]}`: "virtualFunctions[0].port is",
-		`{"virtualFunction": []}`: "unknown field",
+		`{"virtualFunction": [{"driver": "igb", "port": "eth1", "count": 2}]}`:     "unknown field",
 	} {
 		settings, err := ParseSettings([]byte(text))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

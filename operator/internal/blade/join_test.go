@@ -189,8 +189,12 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	for _, bad := range []Settings{
-		{Queues: 0}, {Queues: 65}, {Queues: 8, HugePagesPercent: -1}, {Queues: 8, HugePagesPercent: 91},
-		{Queues: 8, VFIO: []string{"8086:1520 x"}}, {Queues: 8, VFIO: []string{""}},
+		{Queues: 0},
+		{Queues: 65},
+		{Queues: 8, HugePagesPercent: -1},
+		{Queues: 8, HugePagesPercent: 91},
+		{Queues: 8, VFIO: []string{"8086:1520 x"}},
+		{Queues: 8, VFIO: []string{""}},
 	} {
 		if err := bad.Validate(); err == nil {
 			t.Errorf("%+v was taken", bad)

@@ -63,8 +63,8 @@ fails_first() {
 `
 
 // TestKubeletStartsAfterRefusals runs the blade's units under the real systemd. Images are imported at the second attempt, the box host
-// refuses the blade twice, ports have no virtual functions, and the first token that it gives is dead: the kubelet ends. It must be running in the end, with an answer that
-// is younger than that token; and the inventory must be reported at the second attempt.
+// refuses the blade twice, ports have no virtual functions, and the first token that it gives is dead: the kubelet ends. It must be running
+// in the end, with an answer that is younger than that token; and the inventory must be reported at the second attempt.
 func TestKubeletStartsAfterRefusals(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat(managerBin); err != nil || os.Geteuid() != 0 {
@@ -143,7 +143,8 @@ func writeUnits(t *testing.T, place string) {
 	write(filepath.Join(units, "containerd.service"), "[Service]\nExecStart="+programs+"/containerd\n", 0o600)
 	replacer := strings.NewReplacer("/usr/bin/rcbox-blade settings", programs+"/settings", "/usr/bin/rcbox-blade join", programs+"/join",
 		"/usr/bin/rcbox-blade report", programs+"/report", "/usr/bin/rcbox-blade virtual-functions", programs+"/functions",
-		"/usr/bin/kubelet", programs+"/kubelet", "/usr/lib/rcbox/import-images", programs+"/images", "/usr/lib/rcbox/nis", "/bin/true", "/usr/bin/systemctl",
+		"/usr/bin/kubelet", programs+"/kubelet", "/usr/lib/rcbox/import-images", programs+"/images",
+		"/usr/lib/rcbox/nis", "/bin/true", "/usr/bin/systemctl",
 		programs+"/systemctl", "/usr/sbin/sysctl", "/bin/true", "/etc/rcbox", place, "/var/lib/rcbox", place,
 		"journal+console", "inherit", "=journal", "=inherit", "RestartSec=3", "RestartSec=100ms", "RestartSec=10", "RestartSec=100ms")
 	found, err := filepath.Glob(filesPlace + "/etc/systemd/system/*.service")

@@ -88,8 +88,8 @@ type Host struct {
 // Role is what a box host is for.
 type Role string
 
-// RoleMaintenance is a host that people log in to: from there, names are known and BMCs are reached. Servers are given nothing by it. The zero
-// value is a host that serves them.
+// RoleMaintenance is a host that people log in to: from there, names are known and BMCs are reached. Servers are given nothing by it. The
+// zero value is a host that serves them.
 const RoleMaintenance Role = "Maintenance"
 
 // roleOf is that of the host with an address.

@@ -43,9 +43,11 @@ const (
 	PortNFS  = 2049
 	// PortRPC is rpcbind's.
 	PortRPC = 111
-	// PortNIS is ypserv's first port, and LastPortNIS its last. For TCP, UDP and IPv6, it takes the first that is free: connections that
-	// were open when it was restarted keep a port for a minute.
-	PortNIS, LastPortNIS = 834, 849
+	// PortNIS is ypserv's first port. For TCP, UDP and IPv6, it takes the first that is free: connections that were open when it was
+	// restarted keep a port for a minute.
+	PortNIS = 834
+	// LastPortNIS is its last.
+	LastPortNIS = 849
 )
 
 // Place is the box host that renders.

@@ -19,7 +19,7 @@ const linkPatience = time.Minute
 
 // Write writes to a file of sysfs, by a name relative to the root.
 func (Kernel) Write(name, text string) error {
-	file, err := os.OpenFile("/"+name, os.O_WRONLY, 0)
+	file, err := os.OpenFile("/"+name, os.O_WRONLY, 0) //nolint:gosec // of the caller
 	if err != nil {
 		return fmt.Errorf("write %q: %w", text, err)
 	}
@@ -46,7 +46,7 @@ func (Kernel) SetFunction(ctx context.Context, port string, index int, mac net.H
 func ip(ctx context.Context, arguments ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, linkPatience)
 	defer cancel()
-	output, err := exec.CommandContext(ctx, "ip", arguments...).CombinedOutput()
+	output, err := exec.CommandContext(ctx, "ip", arguments...).CombinedOutput() //nolint:gosec // names of the kernel
 	if err != nil {
 		return fmt.Errorf("ip %s: %w: %s", strings.Join(arguments, " "), err, strings.TrimSpace(string(output)))
 	}

@@ -138,7 +138,8 @@ func (p *planning) isolateTheIll() {
 
 // illSince is since when the condition Healthy is False.
 func (m *machine) illSince() time.Time {
-	if found := meta.FindStatusCondition(m.next.Conditions, v1alpha1.ConditionHealthy); found != nil && found.Status == metav1.ConditionFalse {
+	found := meta.FindStatusCondition(m.next.Conditions, v1alpha1.ConditionHealthy)
+	if found != nil && found.Status == metav1.ConditionFalse {
 		return found.LastTransitionTime.Time
 	}
 	return m.now

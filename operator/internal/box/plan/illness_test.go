@@ -65,6 +65,7 @@ func (s *scene) isolated() string {
 
 // What the running system of a blade reports speaks against its health, and what an earlier one has reported does not.
 func TestReportsOfIllness(t *testing.T) {
+	const within = "True WithinLimits"
 	const command = ". To take it out of use: kubectl rcbox isolate-server atom003 --reason "
 	for name, test := range map[string]struct {
 		change func(*scene)
@@ -74,18 +75,18 @@ func TestReportsOfIllness(t *testing.T) {
 			func(s *scene) { s.reports(2, 5, 0) },
 			"False LinkLost: its port eth0 has lost its link 5 times in the last 24 hours" + command + `"link lost"`,
 		},
-		"restarts of a switch": {func(s *scene) { s.reports(2, 4, 0) }, "True WithinLimits"},
+		"restarts of a switch": {func(s *scene) { s.reports(2, 4, 0) }, within},
 		"disk": {
 			func(s *scene) { s.reports(2, 0, 128) },
 			"False SlowDisk: its disk sda was busy for more than 64 ms with each read or write, on average of the last hour" + command,
 		},
-		"a disk that spins":     {func(s *scene) { s.reports(2, 0, 64) }, "True WithinLimits"},
+		"a disk that spins":     {func(s *scene) { s.reports(2, 0, 64) }, within},
 		"memory comes first":    {func(s *scene) { s.reports(2, 9, 128); s.memoryFails(2) }, "False MemoryErrors"},
-		"of the start before":   {func(s *scene) { s.reports(2, 9, 128); s.Nodes[2].BootID = "b2" }, "True WithinLimits"},
-		"of no start":           {func(s *scene) { s.reports(2, 9, 128); s.Nodes[2].BootID, s.Nodes[2].Found.Boot = "", "" }, "True WithinLimits"},
-		"the node is not ready": {func(s *scene) { s.reports(2, 9, 128); s.Nodes[2].Ready = false }, "True WithinLimits"},
-		"it is off":             {func(s *scene) { s.reports(2, 9, 128); s.see(2, bmc.PowerOff, bmc.PowerUnknown) }, "True WithinLimits"},
-		"not usable":            {func(s *scene) { s.reports(2, 9, 128); s.Nodes[2].Found.Unusable = "no" }, "True WithinLimits"},
+		"of the start before":   {func(s *scene) { s.reports(2, 9, 128); s.Nodes[2].BootID = "b2" }, within},
+		"of no start":           {func(s *scene) { s.reports(2, 9, 128); s.Nodes[2].BootID = ""; s.Nodes[2].Found.Boot = "" }, within},
+		"the node is not ready": {func(s *scene) { s.reports(2, 9, 128); s.Nodes[2].Ready = false }, within},
+		"it is off":             {func(s *scene) { s.reports(2, 9, 128); s.see(2, bmc.PowerOff, bmc.PowerUnknown) }, within},
+		"not usable":            {func(s *scene) { s.reports(2, 9, 128); s.Nodes[2].Found.Unusable = "no" }, within},
 	} {
 		s := newIll()
 		s.Chassis.Spec.Isolation.Automatic = nil
@@ -147,8 +148,10 @@ func TestTheIllAreNotIsolated(t *testing.T) {
 		change func(*scene)
 		why    string
 	}{
-		"not asked for": {func(s *scene) { s.Chassis.Spec.Isolation.Automatic = []v1alpha1.UnhealthyReason{"SlowDisk"} }, "To take it out of use"},
-		"too many":      {func(s *scene) { s.reports(0, 9, 0) }, "2 of 5 servers are not healthy"},
+		"not asked for": {
+			func(s *scene) { s.Chassis.Spec.Isolation.Automatic = s.Chassis.Spec.Isolation.Automatic[1:] }, "To take it out of use",
+		},
+		"too many": {func(s *scene) { s.reports(0, 9, 0) }, "2 of 5 servers are not healthy"},
 		"silent BMCs": {func(s *scene) {
 			s.Servers[0].MMC.AnsweredAt = s.now.Add(-time.Hour)
 			s.Servers[1].MMC = s.Servers[0].MMC
@@ -192,7 +195,7 @@ const (
 func illWorld(seed uint64, bug func(*plan.Plan, *scene), counts map[string]int) string {
 	random := rand.New(rand.NewPCG(seed, 12))
 	s := newIll()
-	s.Chassis.Spec.Isolation.AtMost = int32(1 + random.IntN(2)) //nolint:gosec // 1 or 2
+	s.Chassis.Spec.Isolation.AtMost = int32(1 + random.IntN(2))
 	// illSince and returnedAt are steps; -1: never, or not.
 	illSince, returnedAt := slices.Repeat([]int{-1}, len(s.Servers)), slices.Repeat([]int{-1}, len(s.Servers))
 	for step := range illSteps {
@@ -312,9 +315,11 @@ func TestPlantedBugsOfIllness(t *testing.T) {
 		"all have an illness": isolateIf(func(s *scene, i int) bool {
 			return strings.Contains(healthOf(s, i), "servers are not healthy")
 		}),
-		"what a user has brought back": isolateIf(func(s *scene, i int) bool { return strings.Contains(healthOf(s, i), "brought back with this") }),
-		"who was ill":                  isolateIf(func(s *scene, i int) bool { return s.Servers[i].Log != nil }),
-		"nobody":                       func(made *plan.Plan, _ *scene) { made.Orders = nil },
+		"what a user has brought back": isolateIf(func(s *scene, i int) bool {
+			return strings.Contains(healthOf(s, i), "brought back with this")
+		}),
+		"who was ill": isolateIf(func(s *scene, i int) bool { return s.Servers[i].Log != nil }),
+		"nobody":      func(made *plan.Plan, _ *scene) { made.Orders = nil },
 	} {
 		seed := uint64(0)
 		for seed < illSeeds && illWorld(seed, bug, map[string]int{}) == "" {

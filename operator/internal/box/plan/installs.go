@@ -26,8 +26,8 @@ const (
 	fewSilent = 4
 )
 
-// ServerOrder is an order that the controller gives a server by itself, as a user would: spec.boot first, then spec.order; or spec.isolated.
-// It is given only if the Server is still the version that was observed.
+// ServerOrder is an order that the controller gives a server by itself, as a user would: spec.boot first, then spec.order; or
+// spec.isolated. It is given only if the Server is still the version that was observed.
 type ServerOrder struct {
 	Server  string
 	Boot    *v1alpha1.BootOrder

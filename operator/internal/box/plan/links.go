@@ -85,7 +85,8 @@ func (p *planning) serversDown(board *Manager) []string {
 	}
 	var down []string
 	for _, m := range p.machines {
-		if value, isThere := board.read(link.Name(m.layout.Slot)); m.isSettledOn() && !m.hasClosedPorts() && (!isThere || value < link.UpFrom) {
+		value, isThere := board.read(link.Name(m.layout.Slot))
+		if m.isSettledOn() && !m.hasClosedPorts() && (!isThere || value < link.UpFrom) {
 			down = append(down, fmt.Sprintf("%s (slot %d) at %s", m.name(), m.layout.Slot, board.Name))
 		}
 	}

@@ -24,8 +24,9 @@ func (m *machine) hasClosedPorts() bool {
 	return m.next.Isolation != nil && len(m.next.Isolation.Ports) > 0
 }
 
-// closePorts switches off the ports of a server that is isolated, and says what it waits for. Each port is on record before it is switched. A
-// port that somebody else has switched off is left alone. A switch that does not answer is waited for, but not for ever: the power counts.
+// closePorts switches off the ports of a server that is isolated, and says what it waits for. Each port is on record before it is switched.
+// A port that somebody else has switched off is left alone. A switch that does not answer is waited for, but not for ever: the power
+// counts.
 func (m *machine) closePorts() string {
 	isolation := m.next.Isolation
 	var waits string
@@ -39,7 +40,8 @@ func (m *machine) closePorts() string {
 		case !isThere || !port.Enabled:
 		default:
 			if at < 0 {
-				isolation.Ports = append(isolation.Ports, v1alpha1.IsolatedPort{NIC: of.NIC, Switch: label(of.Address, maxText), Name: name})
+				recorded := v1alpha1.IsolatedPort{NIC: of.NIC, Switch: label(of.Address, maxText), Name: name}
+				isolation.Ports = append(isolation.Ports, recorded)
 				isolation.PortsSince = stamp(m.now) // a silence that is over does not count
 			}
 			m.plan.Ports = append(m.plan.Ports, PortOrder{Server: m.name(), NIC: of.NIC, Name: name})
@@ -57,9 +59,9 @@ func (m *machine) closePorts() string {
 	return waits
 }
 
-// openPorts switches on again what was switched off for a server that returns. A port is struck off the record if its switch has no such port
-// any more, or the spec no such switch, or once it was seen on. That must be later than the order to return: until then, an earlier command
-// to switch it off may be under way.
+// openPorts switches on again what was switched off for a server that returns. A port is struck off the record if its switch has no such
+// port any more, or the spec no such switch, or once it was seen on. That must be later than the order to return: until then, an earlier
+// command to switch it off may be under way.
 func (m *machine) openPorts() {
 	isolation := m.next.Isolation
 	isolation.PortsSince = nil

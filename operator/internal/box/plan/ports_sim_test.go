@@ -208,7 +208,8 @@ var portBugs = []bug{
 		before: func(_ *sim, o *plan.Observed) {
 			servers(o, func(of *plan.Server) {
 				if isolation := of.Object.Status.Isolation; isolation != nil && of.Object.Spec.Isolated == nil {
-					isolation.Ports = []v1alpha1.IsolatedPort{{NIC: 1, Switch: switchAddress, Name: fmt.Sprint("slot", bladeOf(of.Object.Name)+1)}}
+					name := fmt.Sprint("slot", bladeOf(of.Object.Name)+1)
+					isolation.Ports = []v1alpha1.IsolatedPort{{NIC: 1, Switch: switchAddress, Name: name}}
 				}
 			})
 		},

@@ -53,7 +53,8 @@ func TestPortsOfIsolation(t *testing.T) {
 	expect(t, steps(s.made), "Soft atom003")
 	s.see(2, bmc.PowerOff, bmc.PowerOff)
 	s.after(time.Second)
-	expect(t, s.condition("Isolated"), "True Isolated: ECC errors; it is off, as two witnesses say; its switch ports are off: Gi0/3; kubectl")
+	expect(t, s.condition("Isolated"), "True Isolated: ECC errors; it is off, as two witnesses say; its switch ports are off: "+
+		"Gi0/3; kubectl")
 
 	s.isolate(false)
 	s.after(time.Second)
@@ -136,7 +137,8 @@ func TestPortsOfTheReturning(t *testing.T) {
 	s := begin()
 	s.pass(time.Hour)
 	expect(t, steps(s.made), "")
-	expect(t, s.condition("Isolated"), "False Returning: ECC errors; waiting for switch 192.168.5.211, which does not say what its ports are")
+	expect(t, s.condition("Isolated"), "False Returning: ECC errors; waiting for switch 192.168.5.211, which does not say what "+
+		"its ports are")
 	s.after(time.Second)
 	expect(t, portOrders(s.made), "atom003 1 Gi0/3 true")
 

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// Every is the pause between two looks at a switch, and AskTime what one look may take.
-	Every   = 5 * time.Second
+	// Every is the pause between two looks at a switch.
+	Every = 5 * time.Second
+	// AskTime is what one look may take.
 	AskTime = 10 * time.Second
 	// maxAtOnce bounds how many switches are spoken with at once.
 	maxAtOnce = 16
@@ -18,7 +19,8 @@ const (
 
 var errNotKnown = errors.New("the switch has no such port")
 
-// Keeper asks switches again and again, and keeps what each has said last. Nobody waits for a switch that is silent. A nil Keeper keeps none.
+// Keeper asks switches again and again, and keeps what each has said last. Nobody waits for a switch that is silent. A nil Keeper keeps
+// none.
 type Keeper struct {
 	// Dial makes sessions.
 	Dial func(ctx context.Context, target *Target) (Session, error)
@@ -169,7 +171,7 @@ func (k *Keeper) speak(ctx context.Context, target *Target, next map[string]bool
 	defer func() { _ = session.Close() }() // all was said
 	before, err := session.Ports(ctx)
 	if err != nil || len(next) == 0 {
-		return before, err //nolint:wrapcheck // it says what was read
+		return before, err
 	}
 	var errs []error
 	for name, enabled := range next {

@@ -3,6 +3,7 @@ package switches_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"sync"
 	"testing"
@@ -41,11 +42,7 @@ func (s *standIn) Ports(ctx context.Context) (map[string]switches.Port, error) {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	ports := map[string]switches.Port{}
-	for name, port := range s.ports {
-		ports[name] = port
-	}
-	return ports, nil
+	return maps.Clone(s.ports), nil
 }
 
 func (s *standIn) Enable(_ context.Context, index int, enabled bool) error {

@@ -125,7 +125,7 @@ func portOfNIS(answer []byte) (uint16, error) {
 	if port < boxhost.PortNIS || port > boxhost.LastPortNIS {
 		return 0, fmt.Errorf("rpcbind says that ypserv has port %d, not one from %d to %d", port, boxhost.PortNIS, boxhost.LastPortNIS)
 	}
-	return uint16(port), nil //nolint:gosec // it is in bounds
+	return uint16(port), nil
 }
 
 func words(all ...uint32) []byte {

@@ -67,7 +67,8 @@ func main() {
 	flags.IntVar(&o.machine.Processors, "processors", 2, "processors of such a blade")
 	flags.IntVar(&o.machine.MemoryMiB, "memory-mib", 2048, "memory of such a blade")
 	flags.Int64Var(&o.diskGiB, "disk-gib", 20, "disk of such a blade; only what is written takes room")
-	flags.IntSliceVar(&o.dividable, "virtual-functions", nil, "numbers of servers of which the second port is Intel's igb, with virtual functions")
+	flags.IntSliceVar(&o.dividable, "virtual-functions", nil,
+		"numbers of servers of which the second port is Intel's igb, with virtual functions")
 	flags.StringArrayVar(&o.emulator, "emulator", nil,
 		"the emulator of those: a program, and in further --emulator its first arguments; default: QEMU of this machine")
 	for _, name := range []string{"dir", "password-file"} {

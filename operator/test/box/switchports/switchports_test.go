@@ -54,7 +54,7 @@ func startSwitch(t *testing.T) netip.AddrPort {
 		sh(t, "ip", "link", "add", port, "type", "veth", "peer", "name", "blade"+port)
 		sh(t, "ip", "link", "set", port, "up")
 		sh(t, "ip", "link", "set", "blade"+port, "up")
-		t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", port).Run() }) //nolint:noctx // the test's context has ended
+		t.Cleanup(func() { _ = exec.Command("ip", "link", "delete", port).Run() })
 	}
 	address := freeAddress(t)
 	configuration := filepath.Join(place, "snmpd.conf")
