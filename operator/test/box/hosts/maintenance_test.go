@@ -10,8 +10,9 @@ import (
 // role, it does what it did.
 func (l *lab) maintenance() {
 	first := l.hosts[0]
-	// Whether it is connected, as the kernel says: 192.168.5.1:443.
-	const connect = "busybox nc 192.168.5.1 443 </dev/null >/dev/null 2>&1 & i=0; until grep -q '0105A8C0:01BB 01' /proc/net/tcp; do " +
+	// Whether this user is connected with 192.168.5.1:443, as the kernel says; nc has said its last word then.
+	const connect = "busybox nc 192.168.5.1 443 </dev/null >/dev/null 2>&1 & i=0; " +
+		"until grep -Eq \"0105A8C0:01BB 0[145] [0-9A-F:]+ [0-9A-F:]+ [0-9A-F]+ +$(id -u) \" /proc/net/tcp; do " +
 		"i=$((i + 1)); [ $i -lt 30 ] || break; busybox usleep 100000; done; kill $!; [ $i -lt 30 ]"
 	toBMC := func() error {
 		output, err := l.ssh1("box", "-i", l.key, "-n", connect)
