@@ -63,7 +63,7 @@ func (s *scene) isolated() string {
 	return strings.Join(all, ", ")
 }
 
-// What the running system of a blade reports speaks against its health, and what an earlier one has reported does not.
+// What the running system of a blade reports speaks against its health. Reports of an earlier start do not.
 func TestReportsOfIllness(t *testing.T) {
 	const within = "True WithinLimits"
 	const command = ". To take it out of use: kubectl rcbox isolate-server atom003 --reason "

@@ -39,10 +39,13 @@ func (m *machine) closePorts() string {
 			waits = fmt.Sprintf("waiting for switch %s, which does not say what its ports are%s", of.Address, because(of.Err))
 		case !isThere || !port.Enabled:
 		default:
-			if at < 0 {
-				recorded := v1alpha1.IsolatedPort{NIC: of.NIC, Switch: label(of.Address, maxText), Name: name}
+			recorded := v1alpha1.IsolatedPort{NIC: of.NIC, Switch: label(of.Address, maxText), Name: name}
+			switch {
+			case at < 0:
 				isolation.Ports = append(isolation.Ports, recorded)
 				isolation.PortsSince = stamp(m.now) // a silence that is over does not count
+			case isolation.Ports[at] != recorded: // the spec names another switch now
+				isolation.Ports[at], isolation.PortsSince = recorded, stamp(m.now)
 			}
 			m.plan.Ports = append(m.plan.Ports, PortOrder{Server: m.name(), NIC: of.NIC, Name: name})
 			waits = fmt.Sprintf("port %s of switch %s is being switched off%s", name, of.Address, because(of.Err))

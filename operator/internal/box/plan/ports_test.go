@@ -147,6 +147,19 @@ func TestPortsOfTheReturning(t *testing.T) {
 	s.pass(time.Second)
 	expect(t, steps(s.made), "On atom003")
 
+	// The spec names another switch while the server is isolated: its port there is switched off, and on again.
+	s = begin()
+	s.isolate(true)
+	s.Switches[0].Address = "192.168.5.212"
+	s.Switches[0].Ports["Gi0/3"] = plan.SwitchPort{Enabled: true}
+	s.after(time.Second)
+	expect(t, portOrders(s.made), "atom003 1 Gi0/3 false")
+	s.Switches[0].Ports["Gi0/3"] = plan.SwitchPort{}
+	s.after(time.Second)
+	s.isolate(false)
+	s.after(time.Second)
+	expect(t, portOrders(s.made), "atom003 1 Gi0/3 true")
+
 	// A reading from before proves nothing: an earlier command may be under way.
 	s = begin()
 	s.Switches[0].Ports["Gi0/3"] = plan.SwitchPort{Enabled: true}

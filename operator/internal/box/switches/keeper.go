@@ -50,7 +50,7 @@ type kept struct {
 	next    map[string]bool
 }
 
-// Set says which switches of a chassis are kept. What was seen of one that is reached in another way now is forgotten.
+// Set says which switches of a chassis are kept. Readings of a switch that is reached in another way now are forgotten.
 func (k *Keeper) Set(chassis string, targets map[int32]Target) {
 	if k == nil {
 		return
