@@ -44,8 +44,8 @@ elapsed() {
 	fi
 }
 
-# log_of TITLE: the log file of a step.
-log_of() { echo "$LOGS/$(tr -cs '[:alnum:]' - <<<"${1,,}" | sed 's/^-*//; s/-*$//').log"; }
+# log_of TITLE: the log file of a step. File names have at most 255 bytes.
+log_of() { echo "$LOGS/$(tr -cs '[:alnum:]' - <<<"${1,,}" | sed 's/^-*//; s/-*$//' | cut -c1-200).log"; }
 
 # step TITLE COMMAND...: runs the command (or function) with its output in a log
 # file, shows how long it has been running, and on failure shows the end of the

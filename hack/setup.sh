@@ -150,7 +150,7 @@ install_missing() {
 		die "this machine lacks: ${packages[*]} (names as in Debian), and has no apt-get; please install them"
 	((EUID == 0)) ||
 		die "this machine lacks some packages; please run: sudo apt-get install --no-install-recommends ${packages[*]}"
-	step "install ${packages[*]}" install_packages "${packages[@]}"
+	step "install ${#packages[@]} packages of Debian" install_packages "${packages[@]}"
 }
 
 # Go and Rust come from their own installers, which we leave to the user.

@@ -211,18 +211,25 @@ func TestClientAndEmulator(t *testing.T) {
 }
 
 // TestPoolAndEmulator reads a chassis at once, several times, in one session with each controller. All controllers are one process, which
-// gives some of them no answer in time when the machine has much else to do: such a one is asked again, and may need another session.
+// gives some of them no answer in time when the machine has much else to do: each silence may cost one more session, and nothing else does.
 func TestPoolAndEmulator(t *testing.T) {
 	start(t)
 	dial(t, "192.168.5.201")
 	var logins, silences atomic.Int32
 	p := pool.New(pool.Config{Dial: func(ctx context.Context, access bmc.Access) (bmc.BMC, error) {
 		logins.Add(1)
-		return ipmi.Dial(ctx, access)
+		session, err := ipmi.Dial(ctx, access)
+		if errors.Is(err, bmc.ErrSilent) {
+			silences.Add(1)
+		}
+		return session, err
 	}})
 	t.Cleanup(p.Close)
 	isOff := func(ctx context.Context, session bmc.BMC) error {
 		reading, err := session.Power(ctx)
+		if errors.Is(err, bmc.ErrSilent) {
+			silences.Add(1)
+		}
 		if err == nil && reading.Power != bmc.PowerOff {
 			err = errors.New("it is on")
 		}
@@ -238,7 +245,6 @@ func TestPoolAndEmulator(t *testing.T) {
 				deadline := time.Now().Add(2 * patience)
 				err := p.Read(t.Context(), target, isOff)
 				for errors.Is(err, bmc.ErrSilent) && time.Now().Before(deadline) {
-					silences.Add(1)
 					<-time.After(pause)
 					err = p.Read(t.Context(), target, isOff)
 				}
@@ -249,11 +255,8 @@ func TestPoolAndEmulator(t *testing.T) {
 		}
 		reading.Wait()
 	}
-	switch {
-	case silences.Load() == 0 && logins.Load() != blades:
-		t.Errorf("%d logins", logins.Load())
-	case silences.Load() > 0:
-		t.Logf("%d logins; the emulator has not answered in time", logins.Load())
+	if logins.Load() > blades+silences.Load() {
+		t.Errorf("%d logins to %d controllers, which were silent %d times", logins.Load(), blades, silences.Load())
 	}
 }
 
