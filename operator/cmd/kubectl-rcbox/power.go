@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -202,13 +205,16 @@ func isUnderWay(order *v1alpha1.OrderStatus) bool {
 	return order.State == v1alpha1.OrderWaiting || order.State == v1alpha1.OrderRunning
 }
 
-// unfinished says which servers were still waited for. Their orders stay.
-func unfinished(open map[string]bool, err error) error {
+// unfinished says which servers were still waited for, and why if a BMC is the reason. Their orders stay.
+func unfinished(open map[string]*v1alpha1.Server, err error) error {
 	var all []string
-	for name := range open {
+	for _, name := range slices.Sorted(maps.Keys(open)) {
+		reachable := meta.FindStatusCondition(open[name].Status.Conditions, v1alpha1.ConditionReachable)
+		if reachable != nil && reachable.Status != metav1.ConditionTrue {
+			name += " (" + reachable.Message + ")"
+		}
 		all = append(all, name)
 	}
-	slices.Sort(all)
 	text := fmt.Errorf("the orders of %s are still under way, and go on", someOf(all))
 	if errors.Is(err, context.DeadlineExceeded) {
 		return text

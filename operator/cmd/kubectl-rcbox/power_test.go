@@ -103,6 +103,20 @@ func TestPowerWaits(t *testing.T) {
 	if code != exitFailed || !strings.Contains(errs, "atom003 are still under way") {
 		t.Errorf("%d %q", code, errs)
 	}
+	silent := &v1alpha1.Server{}
+	if err := h.client.Get(t.Context(), client.ObjectKey{Name: "atom003"}, silent); err != nil {
+		t.Fatal(err)
+	}
+	silent.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse, Reason: "Silent", Message: "its BMC has not answered",
+	}}
+	if err := h.client.Update(t.Context(), silent); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errs = h.run("power", "3", "on", "--timeout=50ms")
+	if code != exitFailed || !strings.Contains(errs, "the orders of atom003 (its BMC has not answered) are still under way") {
+		t.Errorf("%d %q", code, errs)
+	}
 }
 
 func TestServersThatAreNotThere(t *testing.T) {

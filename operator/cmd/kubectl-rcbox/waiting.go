@@ -24,9 +24,9 @@ type waiting struct {
 func (w *waiting) run(ctx context.Context, servers []*v1alpha1.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	open := map[string]bool{}
+	open := map[string]*v1alpha1.Server{} // as they were seen last
 	for _, server := range servers {
-		open[server.Name] = true
+		open[server.Name] = server
 	}
 	failed := 0
 	for {
@@ -41,9 +41,10 @@ func (w *waiting) run(ctx context.Context, servers []*v1alpha1.Server) error {
 		}
 		for i := range now.Items {
 			server := &now.Items[i]
-			if !open[server.Name] {
+			if open[server.Name] == nil {
 				continue
 			}
+			open[server.Name] = server
 			text, isFinal, isGood := w.what(server)
 			if !isFinal {
 				continue
