@@ -58,6 +58,8 @@ needs() {
 		busybox busybox
 		ypserv ypserv
 		ypcat yp-tools
+		ypbind ypbind-mt
+		/usr/lib/x86_64-linux-gnu/libnss_nis.so.2 libnss-nis
 		snmpd snmpd
 		/usr/lib/ipxe/undionly.kpxe ipxe
 		ovs-vsctl openvswitch-switch
@@ -124,7 +126,7 @@ missing() {
 install_packages() {
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -q
-	if [[ " $* " =~ " openssh-server "|" nfs-ganesha-vfs "|" ypserv "|" snmpd " && ! -e $POLICY ]]; then
+	if [[ " $* " =~ " openssh-server "|" nfs-ganesha-vfs "|" ypserv "|" ypbind-mt "|" snmpd " && ! -e $POLICY ]]; then
 		# Tests start these in namespaces of their own; installing them must open no port of this machine.
 		trap 'rm -f "$POLICY"' EXIT
 		printf '#!/bin/sh\nexit 101\n' >"$POLICY"

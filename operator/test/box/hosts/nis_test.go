@@ -67,7 +67,9 @@ func (l *lab) nis() {
 		}
 	}
 	l.strangeToNIS()
-	l.bladeAsks("domain box server 192.168.3.253\ndomain box server 192.168.3.254\n", "passwd:         files systemd nis\n")
+	root := l.bladeAsks("domain box server 192.168.3.253\ndomain box server 192.168.3.254\n",
+		"passwd:         files systemd nis\ngroup:         files systemd nis\n")
+	l.knowsUsers(root)
 	// What has changed is served, also while somebody keeps a connection, and with it the port of ypserv.
 	kept := l.keepConnection()
 	l.desired.NIS.Users = l.desired.NIS.Users[:1]
@@ -82,18 +84,45 @@ func (l *lab) nis() {
 	l.serveDesired()
 	l.waitServed(l.hosts[:]...)
 	l.noNIS()
-	l.bladeAsks("", "passwd: files\n")
+	l.bladeAsks("", "passwd: files\ngroup: files\n")
 }
 
-// bladeAsks runs what a blade does at each start: it writes what box hosts tell by DHCP, and touches no address.
-func (l *lab) bladeAsks(servers, users string) {
+// knowsUsers starts what a blade starts then, with the files that were written there: its programs know the users and groups of the domain.
+func (l *lab) knowsUsers(root string) {
+	l.Helper()
+	got := l.blade.run("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "/bin/sh", "-euc", `
+		for file in yp.conf nsswitch.conf; do mount --bind "$0/etc/$file" "/etc/$file"; done
+		for folder in /run /var/yp/binding; do mount -t tmpfs none "$folder"; done
+		domainname -F "$0/etc/defaultdomain"
+		rpcbind
+		ypbind
+		tries=0
+		until getent passwd alice; do
+			tries=$((tries + 1))
+			[ $tries -lt 500 ]
+			sleep 0.1
+		done
+		id -nG alice
+		ypmatch bob passwd.byname
+		ypwhich`, root)
+	server := got[strings.LastIndex(strings.TrimSpace(got), "\n")+1:]
+	want := "alice:*:2000:2000::/home/alice:/bin/bash\nalice lab\nbob:*:2001:2001::/home/lab/bob:/bin/bash\n" + server
+	if got != want || !strings.HasPrefix(server, "192.168.3.25") {
+		l.Errorf("on a blade, programs know %q", got)
+	}
+}
+
+// bladeAsks runs what a blade does at each start: it writes what box hosts tell by DHCP, and touches no address. It returns the root of the
+// files.
+func (l *lab) bladeAsks(servers, users string) string {
 	l.Helper()
 	l.be(macBlade)
 	l.blade.sh("ip address add 192.168.3.1/24 dev eth1")
 	root := l.TempDir()
 	etc := filepath.Join(root, "etc")
 	nsswitch := filepath.Join(etc, "nsswitch.conf")
-	if err := errors.Join(os.Mkdir(etc, 0o755), os.WriteFile(nsswitch, []byte("passwd: files\nhosts: dns\n"), 0o600)); err != nil {
+	const shipped = "passwd: files\ngroup: files\nhosts: files dns\n"
+	if err := errors.Join(os.Mkdir(etc, 0o755), os.WriteFile(nsswitch, []byte(shipped), 0o600)); err != nil {
 		l.Fatal(err)
 	}
 	script, err := filepath.Abs("../../../../images/blade/files/usr/lib/rcbox/nis")
@@ -113,12 +142,13 @@ func (l *lab) bladeAsks(servers, users string) {
 		return string(text)
 	}
 	got := slices.Sorted(strings.Lines(read("yp.conf"))) // each host names itself first
-	if text := read("nsswitch.conf"); strings.Join(got, "") != servers || text != users+"hosts: dns\n" {
+	if text := read("nsswitch.conf"); strings.Join(got, "") != servers || text != users+"hosts: files dns\n" {
 		l.Errorf("%s: %q, %q", output, got, text)
 	}
 	if domain := read("defaultdomain"); (domain == "box\n") != (servers != "") {
 		l.Errorf("%s: domain %q", output, domain)
 	}
+	return root
 }
 
 // wantUsers: both hosts give these lines.
