@@ -40,7 +40,7 @@ go_test() {
 	export RCBOX_CLI=${CARGO_TARGET_DIR:-$ROOT/images/store/target}/release/rcbox RCBOX_PYTHON_PACKAGE=$BUILD/python-installed
 	export RCBOX_STORE_IMAGE=$STORE_IMAGE RCBOX_OPERATOR_IMAGE=$OPERATOR_IMAGE RCBOX_RECORDER_IMAGE=$RECORDER_IMAGE
 	# Each test finds the cluster as the one before has left it: after a failure, nothing that follows means anything.
-	"$ROOT/hack/go-test.sh" e2e . -timeout 40m -failfast "$@" ./e2e/...
+	"$ROOT/hack/go-test.sh" e2e . -timeout 80m -failfast "$@" ./e2e/...
 }
 
 "$ROOT/hack/setup.sh" store cluster

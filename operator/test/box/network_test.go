@@ -18,11 +18,12 @@ type filter struct {
 }
 
 // A BMC in the set silent gets nothing; of what goes to and from one in the set lossy, 30 of 100 datagrams get lost. A login is RAKP
-// message 1, by the byte after RMCP's header and the authentication type.
+// message 1, by the byte after RMCP's header and the authentication type. A datagram that is sent again has the random number of the first,
+// and is no other login.
 const rules = `table ip TABLE {
 	set silent { type ipv4_addr; }
 	set lossy { type ipv4_addr; }
-	set logins { type ipv4_addr; flags dynamic; size 1024; counter; }
+	set logins { typeof ip daddr . @th,256,32; flags dynamic; size 8192; }
 	counter typed { }
 	chain out {
 		type filter hook output priority 0; policy accept;
@@ -33,7 +34,7 @@ const rules = `table ip TABLE {
 		ip daddr @silent udp dport 623 drop
 		ip daddr @lossy udp dport 623 numgen random mod 100 < 30 drop
 		ip saddr @lossy udp sport 623 numgen random mod 100 < 30 drop
-		ip daddr NETWORK.0/24 udp dport 623 @th,104,8 0x12 update @logins { ip daddr counter }
+		ip daddr NETWORK.0/24 udp dport 623 @th,104,8 0x12 update @logins { ip daddr . @th,256,32 }
 	}
 }
 `
@@ -98,10 +99,7 @@ func (f *filter) logins() map[string]int {
 		Nftables []struct {
 			Set *struct {
 				Elem []struct {
-					Elem struct {
-						Val     string
-						Counter struct{ Packets int }
-					}
+					Concat [2]any // address and random number
 				}
 			}
 		}
@@ -115,7 +113,9 @@ func (f *filter) logins() map[string]int {
 			continue
 		}
 		for _, element := range object.Set.Elem {
-			counts[element.Elem.Val] = element.Elem.Counter.Packets
+			if address, isText := element.Concat[0].(string); isText {
+				counts[address]++
+			}
 		}
 	}
 	f.nft("", "flush", "set", "ip", f.table, "logins")
