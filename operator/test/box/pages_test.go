@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 )
@@ -53,7 +54,9 @@ func newShell(b *bed, plugin string) *shell {
 	}
 	b.must(os.WriteFile(filepath.Join(s.dir, "config/samples/chassis.yaml"), []byte(emulated.Replace(string(sample))), 0o600))
 	// As people write it: with the end of a line.
-	b.must(os.WriteFile(filepath.Join(s.dir, ".atom/ipmi_password.txt"), []byte(canary+"\n"), 0o600))
+	for _, file := range []string{".atom/ipmi_password.txt", "authentication.txt", "privacy.txt"} {
+		b.must(os.WriteFile(filepath.Join(s.dir, file), []byte(canary+"\n"), 0o600))
+	}
 	b.must(os.Symlink(kubectl, filepath.Join(programs, "kubectl")))
 	b.must(os.Symlink(plugin, filepath.Join(programs, "kubectl-rcbox")))
 	s.environment = append(os.Environ(), "HOME="+s.dir, "KUBECONFIG="+b.AdminKubeconfig(), "PATH="+programs+":"+os.Getenv("PATH"))
@@ -77,10 +80,22 @@ func (b *bed) commandsOf(page string) []string {
 	text, err := os.ReadFile(filepath.Join(repository, "docs", page))
 	b.must(err)
 	var commands []string
+	isOpen := false // the last one goes on in the next line
 	for line := range strings.Lines(string(text)) {
-		if command, isCommand := strings.CutPrefix(strings.TrimSpace(line), "$ "); isCommand {
+		command, isCommand := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+		switch {
+		case isOpen:
+			commands[len(commands)-1] += "\n" + command
+		case isCommand:
 			commands = append(commands, command)
+		default:
+			continue
 		}
+		last := commands[len(commands)-1]
+		isOpen = strings.HasSuffix(last, `\`) || strings.Count(last, "'")%2 != 0
+	}
+	if isOpen {
+		b.Fatalf("docs/%s: its last command has no end", page)
 	}
 	return commands
 }
@@ -125,16 +140,45 @@ func pages(b *bed) {
 			t.Parallel()
 			b.of(t).follow("power-servers.md", nil)
 		})
-		t.Run("replace-blade.md", func(t *testing.T) {
+		t.Run(name(pageBlade), func(t *testing.T) {
 			t.Parallel()
-			mine := b.of(t)
-			mine.follow("replace-blade.md", map[string]func(){"kubectl rcbox inventory": mine.replaceBlade})
+			t.Run("replace-blade.md", func(t *testing.T) {
+				mine := b.of(t)
+				mine.follow("replace-blade.md", map[string]func(){"kubectl rcbox inventory": mine.replaceBlade})
+				mine.has(pageBlade, v1alpha1.ConditionAsRecorded, metav1.ConditionTrue, "Accepted")
+				if !mine.isOn(pageBlade) {
+					t.Errorf("%s was replaced and booted, and is off", name(pageBlade))
+				}
+			})
+			t.Run("isolate-server.md", func(t *testing.T) { b.of(t).isolatePage() })
 		})
 	})
-	b.has(pageBlade, v1alpha1.ConditionAsRecorded, metav1.ConditionTrue, "Accepted")
-	if !b.isOn(pageBlade) {
-		b.Errorf("%s was replaced and booted, and is off", name(pageBlade))
+}
+
+// isolatePage isolates a server and brings it back, and then has servers isolated automatically, and names a switch.
+func (b *bed) isolatePage() {
+	b.Helper()
+	b.follow("isolate-server.md", map[string]func(){
+		"kubectl describe server": func() {
+			b.has(pageBlade, v1alpha1.ConditionIsolated, metav1.ConditionTrue, "Isolated")
+			if b.isOn(pageBlade) {
+				b.Errorf("%s is isolated, and on", name(pageBlade))
+			}
+		},
+		"kubectl patch chassis": func() {
+			if !b.isOn(pageBlade) || b.server(name(pageBlade)).Status.Isolation != nil {
+				b.Errorf("%s is back, and its status is %+v", name(pageBlade), b.server(name(pageBlade)).Status)
+			}
+		},
+	})
+	chassis := b.chassis("mercury1")
+	if len(chassis.Spec.SwitchPorts) != 1 || len(chassis.Spec.Isolation.Automatic) != 3 {
+		b.Errorf("the page's commands leave %+v", chassis.Spec)
 	}
+	// The tests after this one are about a chassis without a switch.
+	earlier := chassis.DeepCopy()
+	chassis.Spec.SwitchPorts, chassis.Spec.Isolation = nil, v1alpha1.ChassisIsolation{}
+	b.must(b.Client.Patch(b.Context(), chassis, client.MergeFrom(earlier)))
 }
 
 // replaceBlade is what somebody does in front of the rack.
