@@ -255,7 +255,7 @@ type ServerStatus struct {
 	//
 	// +optional
 	Isolation *ServerIsolationStatus `json:"isolation,omitempty"`
-	// When its isolation was taken back last. What was known against it before does not isolate it again.
+	// When its isolation was taken back last. Faults that were known before do not isolate it again.
 	//
 	// +optional
 	ReturnedAt *metav1.Time `json:"returnedAt,omitempty"`
