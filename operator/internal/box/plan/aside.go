@@ -42,7 +42,7 @@ func (m *machine) followLight() {
 	isWanted := wanted != nil && m.now.Before(wanted.Time)
 	light := m.next.Light
 	if light == nil {
-		if isWanted && m.canBeTold() {
+		if isWanted && m.canBeTold() && !isOf(m.LightAnswer, m.second()) {
 			m.next.Light = &v1alpha1.LightStatus{}
 			m.tellLight()
 		}
@@ -62,6 +62,7 @@ func (m *machine) followLight() {
 	case light.State != v1alpha1.OrderRunning && !isWanted && light.Until == nil:
 		m.next.Light = nil
 	case m.elapsed(light.TriedAt.Time) <= m.grace() && light.State != v1alpha1.OrderDone, !m.canBeTold():
+	case light.TriedAt.Time.Equal(m.second()):
 	case light.State == v1alpha1.OrderFailed && (light.Until != nil) == isWanted: // it never will
 	case light.State != v1alpha1.OrderDone || !m.isLight(isWanted):
 		m.tellLight()
@@ -103,6 +104,9 @@ func (m *machine) followBoot() {
 	}
 	boot := m.next.Boot
 	if boot == nil || boot.ID != order.ID {
+		if boot != nil && boot.TriedAt != nil && boot.TriedAt.Time.Equal(m.second()) {
+			return
+		}
 		boot = &v1alpha1.BootStatus{ID: order.ID, Device: order.Device, State: v1alpha1.OrderWaiting, Since: *stamp(m.now)}
 		m.next.Boot = boot
 	}
@@ -170,6 +174,9 @@ func deviceName(device v1alpha1.BootDevice) string {
 	}
 	return "disk"
 }
+
+// second is that of now. An answer is told from others by the second of its command, so there is one command of a kind in each.
+func (m *machine) second() time.Time { return stamp(m.now).Time }
 
 // isOf says whether an answer is that to the command of a time on record.
 func isOf(answer *Answer, triedAt time.Time) bool {

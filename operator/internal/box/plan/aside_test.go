@@ -272,3 +272,84 @@ func TestBoot(t *testing.T) {
 		})
 	}
 }
+
+// An answer is told from others by the second of its command. An order that comes within the second of another one waits for the next, and
+// the answer to the earlier one is not taken for its own.
+func TestOrdersWithinOneSecond(t *testing.T) {
+	for delay := range 4 { // so many looks later, a command is carried out and answered
+		t.Run(strconv.Itoa(delay), func(t *testing.T) {
+			s, l := newScene(bmc.PowerOff), &lamp{}
+			var given []plan.Plan
+			look := func() {
+				s.pass(100 * time.Millisecond)
+				made := s.made
+				if given = append(given, made); len(given) > delay {
+					s.made = given[0]
+					s.carry(l, nil, false)
+					s.made, given = made, given[1:]
+				}
+			}
+			s.locate(s.now.Add(time.Hour))
+			s.change(func(spec *v1alpha1.ServerSpec) {
+				spec.Boot = &v1alpha1.BootOrder{ID: "1", Device: v1alpha1.BootNetwork}
+			})
+			look()
+			look()
+			s.change(func(spec *v1alpha1.ServerSpec) {
+				spec.LocateUntil, spec.Boot = nil, &v1alpha1.BootOrder{ID: "2", Device: v1alpha1.BootDisk}
+			})
+			for range 30 {
+				look()
+				status := s.made.Servers["atom003"]
+				isEnded := status.Boot.State != v1alpha1.OrderWaiting && status.Boot.State != v1alpha1.OrderRunning
+				if status.Boot.ID == "2" && isEnded && (status.Boot.State != v1alpha1.OrderDone || l.boot != v1alpha1.BootDisk) {
+					t.Fatalf("%+v, and it boots from %s", status.Boot, l.boot)
+				}
+				if status.Light == nil && l.until.After(s.now) {
+					t.Fatalf("nothing is on record, and the light blinks until %s", l.until)
+				}
+			}
+			wasToldTwice := l.told[plan.KindBoot] == 2 && l.told[plan.KindLight] == 2
+			if !wasToldTwice || l.boot != v1alpha1.BootDisk || l.until.After(s.now) {
+				t.Errorf("told %v, boots from %s, blinks until %s, and it is %s", l.told, l.boot, l.until, s.now)
+			}
+			if status := s.made.Servers["atom003"]; status.Boot.State != v1alpha1.OrderDone || status.Light != nil {
+				t.Errorf("%+v, %+v", status.Boot, status.Light)
+			}
+		})
+	}
+}
+
+// A second order to restart a server, within the second of the first, is not taken to be carried out by the answer to the first.
+func TestRestartsWithinOneSecond(t *testing.T) {
+	for delay := 1; delay < 5; delay++ { // so many looks later, a command is carried out and answered
+		s, restarts := newScene(bmc.PowerOn), 0
+		var given []plan.Plan
+		look := func() {
+			s.pass(100 * time.Millisecond)
+			order := s.made.Servers["atom003"].Order
+			if order.ID == "2" && order.State == v1alpha1.OrderDone && restarts < 2 {
+				t.Fatalf("delay %d: %+v, and it was restarted %d times", delay, order, restarts)
+			}
+			if given = append(given, s.made); len(given) > delay {
+				for _, step := range given[0].Steps {
+					restarts++
+					s.Servers[2].Answer = &plan.Answer{TriedAt: step.TriedAt}
+				}
+				given = given[1:]
+			}
+		}
+		for _, id := range []string{"1", "2"} {
+			s.change(func(spec *v1alpha1.ServerSpec) {
+				spec.Order = &v1alpha1.PowerOrder{ID: id, Action: v1alpha1.ActionReset}
+			})
+			look()
+		}
+		for range 30 {
+			look()
+		}
+		if order := s.made.Servers["atom003"].Order; order.ID != "2" || order.State != v1alpha1.OrderDone || restarts != 2 {
+			t.Errorf("delay %d: %+v, and it was restarted %d times", delay, order, restarts)
+		}
+	}
+}

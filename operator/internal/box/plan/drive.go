@@ -175,8 +175,8 @@ func (m *machine) want() (outcome, string) {
 // try gives a command, and puts that on record.
 func (m *machine) try(action bmc.Action, why string) (outcome, string) {
 	change := m.next.Change
-	if m.Answer != nil && m.Answer.TriedAt.Equal(stamp(m.now).Time) {
-		return pending, why // in the next second: an answer is told from others by the second of its command
+	if isOf(m.Answer, m.second()) {
+		return pending, why // in the next second
 	}
 	change.Tries++
 	change.TriedAt, change.By = stamp(m.now), v1alpha1.WitnessMMC

@@ -58,6 +58,9 @@ func (m *machine) adoptOrder() {
 		return
 	}
 	change := m.next.Change
+	if change != nil && change.TriedAt != nil && change.TriedAt.Time.Equal(m.second()) {
+		return
+	}
 	isOrders := change != nil && change.For == v1alpha1.ForOrder
 	if isOrders && m.isOrderOpen() && recorded.Action == v1alpha1.ActionCycle &&
 		(change.Tries > 0 || change.Stage == v1alpha1.StageSwitchingOn) {
