@@ -6,9 +6,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -24,15 +22,11 @@ import (
 func TestConflictIsNotGiven(t *testing.T) {
 	const manager, victim = "192.168.5.201", "atom003"
 	l, b, answered := newLost(), &told{}, make(chan struct{}, 2*lostServers+2)
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	objects := []client.Object{l.chassis}
 	for _, server := range l.servers {
 		objects = append(objects, server)
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	api := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.Chassis{}, &v1alpha1.Server{}).Build()
 	clock := &poll.Clock{Read: func() (time.Time, time.Duration) { return noon, 0 }}
 	r := &Reconciler{

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/bougou/go-ipmi/pkg/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -70,10 +68,6 @@ func newChassisOfOne(t *testing.T) *chassisOfOne {
 			t.Cleanup(blade.Close)
 		}
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	chassis := &v1alpha1.Chassis{ObjectMeta: metav1.ObjectMeta{Name: "mercury1", UID: "its-uid"}}
 	chassis.Spec = v1alpha1.ChassisSpec{
 		Model: "EmulatedRack", NamePrefix: "atom", FirstServer: 1, Slots: "1",
@@ -87,7 +81,7 @@ func newChassisOfOne(t *testing.T) *chassisOfOne {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "rcbox-system", Name: "bmc"}, Type: v1alpha1.SecretTypeBMC,
 		Data: map[string][]byte{"username": []byte("admin"), "password": []byte(standInPassword)},
 	}
-	c.api = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.NodeFence{}, acceptedIndex, acceptedOf).
+	c.api = fake.NewClientBuilder().WithScheme(newScheme(t)).WithIndex(&v1alpha1.NodeFence{}, acceptedIndex, acceptedOf).
 		WithStatusSubresource(&v1alpha1.Chassis{}, &v1alpha1.Server{}).WithObjects(chassis, secret).Build()
 	sessions := pool.New(pool.Config{Dial: func(ctx context.Context, access bmc.Access) (bmc.BMC, error) { return ipmi.Dial(ctx, access) }})
 	times := plan.DefaultTimes

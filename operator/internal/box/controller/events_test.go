@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -16,12 +15,8 @@ import (
 
 // Events report changes: a lasting problem makes one event, however often its message is rewritten.
 func TestEventsTellOfChanges(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	server := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Name: "atom007"}}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(server).WithObjects(server).Build()
+	api := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(server).WithObjects(server).Build()
 	recorder := events.NewFakeRecorder(1000)
 	r := &Reconciler{Client: api, Recorder: recorder}
 	write := func(isOn metav1.ConditionStatus, order v1alpha1.OrderState, message string) {

@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -33,13 +31,7 @@ func nodeThatIsLost() (*corev1.Node, *v1alpha1.NodeFence) {
 
 func reconcilerOf(t *testing.T, objects ...client.Object) *Reconciler {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeFence{}).WithObjects(objects...).Build()
+	api := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&v1alpha1.NodeFence{}).WithObjects(objects...).Build()
 	return &Reconciler{
 		Client: api, Live: api, Recorder: events.NewFakeRecorder(10), Times: plan.DefaultTimes,
 		Clock: &poll.Clock{Read: func() (time.Time, time.Duration) { return noon, 0 }},

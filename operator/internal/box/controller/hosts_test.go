@@ -2,14 +2,12 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -32,10 +30,6 @@ type hosted struct {
 
 func newHosted(t *testing.T) *hosted {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	h := &hosted{T: t}
 	h.chassis = &v1alpha1.Chassis{ObjectMeta: metav1.ObjectMeta{Name: "mercury1", UID: "its-uid"}}
 	h.chassis.Spec.Networks = []v1alpha1.ChassisNetwork{{NIC: 1, CIDR: "192.168.3.0/24", Range: "192.168.3.1+4"}}
@@ -44,7 +38,7 @@ func newHosted(t *testing.T) *hosted {
 	h.server.Status = v1alpha1.ServerStatus{
 		Slot: 1, Ports: []v1alpha1.PortStatus{{Name: "atom001", NIC: 1, MAC: "52:54:00:03:00:01", Address: "192.168.3.1"}},
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(h.chassis, h.server).
+	api := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(h.chassis, h.server).
 		WithStatusSubresource(h.chassis, h.server).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, api client.WithWatch, object client.Object, options ...client.CreateOption) error {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -94,11 +92,7 @@ func newLost() *lost {
 
 func (l *lost) client(t *testing.T) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(l.chassis, l.node, l.store)
+	builder := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(l.chassis, l.node, l.store)
 	if l.fence != nil {
 		builder = builder.WithObjects(l.fence)
 	}

@@ -1,13 +1,10 @@
 package controller
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -17,10 +14,6 @@ import (
 
 // One Server in the way, or one whose label somebody has changed, keeps nobody from looking after the others.
 func TestServersThatAreNotItsOwn(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	chassis := &v1alpha1.Chassis{ObjectMeta: metav1.ObjectMeta{Name: "mercury1", UID: "its-uid"}}
 	chassis.Spec = v1alpha1.ChassisSpec{
 		Model: "EmulatedRack", NamePrefix: "atom", FirstServer: 1, Slots: "1-4",
@@ -33,7 +26,7 @@ func TestServersThatAreNotItsOwn(t *testing.T) {
 		}
 		return s
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.NodeFence{}, acceptedIndex, acceptedOf).WithObjects(
+	api := fake.NewClientBuilder().WithScheme(newScheme(t)).WithIndex(&v1alpha1.NodeFence{}, acceptedIndex, acceptedOf).WithObjects(
 		server("atom001", "elsewhere", chassis), server("atom002", "mercury1", nil), server("atom009", "mercury1", nil),
 	).Build()
 	r := &Reconciler{Client: api, Live: api}

@@ -2,14 +2,11 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,12 +34,8 @@ const (
 
 func newClusterOfStrangers(t *testing.T) *clusterOfStrangers {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	c := &clusterOfStrangers{lists: map[string]int{}, writes: map[string]int{}}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.NodeFence{}, acceptedIndex, acceptedOf).
+	builder := fake.NewClientBuilder().WithScheme(newScheme(t)).WithIndex(&v1alpha1.NodeFence{}, acceptedIndex, acceptedOf).
 		WithStatusSubresource(&v1alpha1.NodeFence{}, &v1alpha1.Chassis{}, &v1alpha1.Server{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, options ...client.ListOption) error {

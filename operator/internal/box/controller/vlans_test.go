@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,10 +86,6 @@ func (r *vlanRack) start(t *testing.T) *VLANs {
 
 // TestVLANs: the controller is killed and started again after each look, loses an answer, and is told what somebody has seen.
 func TestVLANs(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	chassis := &v1alpha1.Chassis{ObjectMeta: metav1.ObjectMeta{Name: "mercury1", UID: "1"}}
 	chassis.Spec.Management.VLAN = 1
 	objects := []client.Object{chassis}
@@ -102,7 +97,7 @@ func TestVLANs(t *testing.T) {
 			Name: name, OwnerReferences: []metav1.OwnerReference{ownedBy(chassis)},
 		}})
 	}
-	rack.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	rack.api = fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.Server{}, &v1alpha1.Chassis{}).Build()
 	phases := map[string]bool{}
 	for range 40 {

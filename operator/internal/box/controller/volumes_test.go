@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -23,7 +22,7 @@ import (
 func TestVolumes(t *testing.T) {
 	t.Parallel()
 	other := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "atom009-backups"}}
-	api := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(other).WithStatusSubresource(&corev1.PersistentVolume{}).Build()
+	api := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(other).WithStatusSubresource(&corev1.PersistentVolume{}).Build()
 	r := &Reconciler{Client: api}
 	chassis := &v1alpha1.Chassis{ObjectMeta: metav1.ObjectMeta{Name: "mercury1"}}
 	chassis.Spec.Boot.StorageClassName = "rcbox-blades"
@@ -113,12 +112,8 @@ func TestInstallOrdersGiveWay(t *testing.T) {
 		}},
 		{what: "its status changes", status: v1alpha1.ServerStatus{Node: "atom001"}},
 	} {
-		withTypes := scheme.Scheme
-		if err := v1alpha1.AddToScheme(withTypes); err != nil {
-			t.Fatal(err)
-		}
 		server := &v1alpha1.Server{ObjectMeta: metav1.ObjectMeta{Name: "atom001"}}
-		api := fake.NewClientBuilder().WithScheme(withTypes).WithObjects(server).WithStatusSubresource(server).Build()
+		api := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(server).WithStatusSubresource(server).Build()
 		observed := &v1alpha1.Server{}
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(server), observed); err != nil {
 			t.Fatal(err)
