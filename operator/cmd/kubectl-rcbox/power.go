@@ -205,13 +205,31 @@ func isUnderWay(order *v1alpha1.OrderStatus) bool {
 	return order.State == v1alpha1.OrderWaiting || order.State == v1alpha1.OrderRunning
 }
 
-// unfinished says which servers were still waited for, and why if a BMC is the reason. Their orders stay.
+// waitsFor says what the orders of a server wait for, as far as its status says.
+func waitsFor(server *v1alpha1.Server) string {
+	status := &server.Status
+	reachable := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReachable)
+	switch {
+	case reachable != nil && reachable.Status != metav1.ConditionTrue:
+		return reachable.Message
+	case status.Isolation != nil:
+		return isolatedCondition(server).Message
+	case status.Order != nil && isUnderWay(status.Order):
+		return status.Order.Message
+	case status.Boot != nil && (status.Boot.State == v1alpha1.OrderWaiting || status.Boot.State == v1alpha1.OrderRunning):
+		return status.Boot.Message
+	case status.Light != nil && status.Light.State == v1alpha1.OrderRunning:
+		return status.Light.Message
+	}
+	return ""
+}
+
+// unfinished says which servers were still waited for, and why. Their orders stay.
 func unfinished(open map[string]*v1alpha1.Server, err error) error {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(open)) {
-		reachable := meta.FindStatusCondition(open[name].Status.Conditions, v1alpha1.ConditionReachable)
-		if reachable != nil && reachable.Status != metav1.ConditionTrue {
-			name += " (" + reachable.Message + ")"
+		if why := waitsFor(open[name]); why != "" {
+			name += " (" + why + ")"
 		}
 		all = append(all, name)
 	}

@@ -103,19 +103,35 @@ func TestPowerWaits(t *testing.T) {
 	if code != exitFailed || !strings.Contains(errs, "atom003 are still under way") {
 		t.Errorf("%d %q", code, errs)
 	}
-	silent := &v1alpha1.Server{}
-	if err := h.client.Get(t.Context(), client.ObjectKey{Name: "atom003"}, silent); err != nil {
-		t.Fatal(err)
-	}
-	silent.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse, Reason: "Silent", Message: "its BMC has not answered",
-	}}
-	if err := h.client.Update(t.Context(), silent); err != nil {
-		t.Fatal(err)
-	}
-	code, _, errs = h.run("power", "3", "on", "--timeout=50ms")
-	if code != exitFailed || !strings.Contains(errs, "the orders of atom003 (its BMC has not answered) are still under way") {
-		t.Errorf("%d %q", code, errs)
+	for says, change := range map[string]func(*v1alpha1.ServerStatus){
+		"more power is needed": func(s *v1alpha1.ServerStatus) {
+			s.Order = &v1alpha1.OrderStatus{State: v1alpha1.OrderWaiting, Message: "more power is needed"}
+		},
+		"its BMC is told": func(s *v1alpha1.ServerStatus) {
+			s.Boot = &v1alpha1.BootStatus{State: v1alpha1.OrderRunning, Message: "its BMC is told"}
+		},
+		"the BMC is told again": func(s *v1alpha1.ServerStatus) {
+			s.Light = &v1alpha1.LightStatus{State: v1alpha1.OrderRunning, Message: "the BMC is told again"}
+		},
+		"its BMC has not answered": func(s *v1alpha1.ServerStatus) {
+			s.Conditions = []metav1.Condition{{
+				Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse, Reason: "Silent", Message: "its BMC has not answered",
+			}}
+		},
+	} {
+		server := &v1alpha1.Server{}
+		if err := h.client.Get(t.Context(), client.ObjectKey{Name: "atom003"}, server); err != nil {
+			t.Fatal(err)
+		}
+		server.Status = v1alpha1.ServerStatus{}
+		change(&server.Status)
+		if err := h.client.Update(t.Context(), server); err != nil {
+			t.Fatal(err)
+		}
+		code, _, errs = h.run("power", "3", "on", "--timeout=50ms")
+		if code != exitFailed || !strings.Contains(errs, "the orders of atom003 ("+says+") are still under way") {
+			t.Errorf("%d %q", code, errs)
+		}
 	}
 }
 
