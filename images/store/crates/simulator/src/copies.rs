@@ -6,7 +6,7 @@ use wire::ids::ServerId;
 
 use crate::scenario::SECOND;
 use crate::server::ServerNode;
-use crate::world::World;
+use crate::world::{World, server_host};
 
 /// Whoever was told of another number, has lost a copy, or begins a segment says so, or has its copies, after this time.
 const MAX_WAIT: u64 = 5 * SECOND;
@@ -60,7 +60,10 @@ impl World {
         let is_told = node.link.as_ref().is_some_and(|link| link.is_welcomed);
         let report = core.replication_report();
         let claims_all = report.is_some_and(|it| it.segments_short == 0 && it.waiting_bytes == 0);
-        let is_judged = is_told && claims_all && core.is_enlisted() && !core.is_deposed();
+        // A process that gets no processor notices nothing.
+        let is_paused = self.machines[&server_host(server)].paused_until > self.now;
+        let is_judged =
+            is_told && claims_all && core.is_enlisted() && !core.is_deposed() && !is_paused;
         let copies = copies_of(&self.servers, log);
         if !is_judged || copies == 0 || copies >= asked as usize {
             if is_judged && copies > 0 {

@@ -1,6 +1,4 @@
 //! The network for datagrams: it loses, repeats, changes and delays them, and sometimes it is dead while byte streams get through.
-//!
-//! Chance has its own source here: seeds without datagrams are what they were before there were any.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -8,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use fast::Config;
 
 use crate::network::Host;
-use crate::random::Random;
+use crate::random::{Random, Streams};
 use crate::run::{Options, Profile};
 use crate::scenario::{MICRO, MILLI, SECOND, Scenario};
 use crate::world::{Event, Phase, World, client_host, server_host};
@@ -50,7 +48,11 @@ const MOST_IN_FAIR_WEATHER: u64 = 10;
 
 /// The network in a run.
 pub struct Datagrams {
-    random: Random,
+    /// Of what happens to each datagram.
+    fates: Random,
+    /// Of times at which none gets through.
+    faults: Random,
+    secrets: Random,
     weather: Weather,
     fault_interval: u64,
     faults_left: u64,
@@ -71,8 +73,12 @@ pub fn place(address: SocketAddrV4) -> (usize, Host) {
 }
 
 /// Whether a seed has datagrams, and how they fare. Values may be longer then, so that they are lent.
-pub fn draw(seed: u64, options: &Options, scenario: &mut Scenario) -> Option<Datagrams> {
-    let mut random = Random::new(seed.rotate_left(24) ^ !2);
+pub fn draw(
+    streams: &mut Streams,
+    options: &Options,
+    scenario: &mut Scenario,
+) -> Option<Datagrams> {
+    let random = streams.of("ports");
     let is_usual = options.profile == Profile::Any && !options.has_bug() && !scenario.is_quiet;
     let is_drawn = random.chance(SEEDS_PER_MILLE) && is_usual;
     if !options.fast && !is_drawn {
@@ -124,12 +130,14 @@ pub fn draw(seed: u64, options: &Options, scenario: &mut Scenario) -> Option<Dat
         faults: random.between(1, 40),
     };
     // Full as soon as a few requests of several packets arrive; there is room for few slots, too.
-    if Random::new(seed.rotate_left(24) ^ !3).chance(250) {
+    if random.chance(250) {
         (fast.config.slots, fast.config.buffer_bytes) = (2, 64 << 10);
     }
     scenario.fast = Some(fast);
     Some(Datagrams {
-        random,
+        fates: streams.of("datagrams").fork(),
+        faults: streams.of("dead ways").fork(),
+        secrets: streams.of("secrets").fork(),
         weather: fast.weather,
         fault_interval: fast.fault_interval,
         faults_left: fast.faults,
@@ -142,7 +150,7 @@ impl Datagrams {
     pub fn secret(&mut self) -> [u8; 32] {
         let mut secret = [0; 32];
         for word in secret.as_chunks_mut::<8>().0 {
-            *word = self.random.next().to_le_bytes();
+            *word = self.secrets.next().to_le_bytes();
         }
         secret
     }
@@ -151,18 +159,18 @@ impl Datagrams {
     fn fates(&mut self, datagram: Vec<u8>) -> Vec<(u64, Vec<u8>, bool)> {
         let weather = self.weather;
         let copies = match () {
-            () if self.random.chance(weather.lost) => 0,
-            () if self.random.chance(weather.repeated) => 2,
+            () if self.fates.chance(weather.lost) => 0,
+            () if self.fates.chance(weather.repeated) => 2,
             () => 1,
         };
         let mut fates = Vec::new();
         for _ in 0..copies {
-            let mut delay = self.random.between(weather.min_delay, weather.max_delay);
-            if self.random.chance(weather.late) {
-                delay = self.random.between(delay, 10 * weather.max_delay);
+            let mut delay = self.fates.between(weather.min_delay, weather.max_delay);
+            if self.fates.chance(weather.late) {
+                delay = self.fates.between(delay, 10 * weather.max_delay);
             }
             let mut copy = datagram.clone();
-            let is_changed = self.random.chance(weather.changed);
+            let is_changed = self.fates.chance(weather.changed);
             if is_changed {
                 self.change(&mut copy);
             }
@@ -173,13 +181,13 @@ impl Datagrams {
 
     /// Bits that are wrong, or an end that is missing.
     fn change(&mut self, datagram: &mut Vec<u8>) {
-        if self.random.chance(200) {
-            let length = self.random.below(datagram.len());
+        if self.fates.chance(200) {
+            let length = self.fates.below(datagram.len());
             return datagram.truncate(length);
         }
-        for _ in 0..self.random.between(1, 3) {
-            let at = self.random.below(datagram.len());
-            datagram[at] ^= 1 << self.random.below(8);
+        for _ in 0..self.fates.between(1, 3) {
+            let at = self.fates.below(datagram.len());
+            datagram[at] ^= 1 << self.fates.below(8);
         }
     }
 
@@ -223,7 +231,7 @@ impl World {
             && datagrams.faults_left > 0
         {
             let after = datagrams
-                .random
+                .faults
                 .between(MICRO, 2 * datagrams.fault_interval);
             self.schedule_in(after, Event::DeadWay);
         }
@@ -249,7 +257,7 @@ impl World {
         let Some(datagrams) = &mut self.datagrams else {
             return;
         };
-        let random = &mut datagrams.random;
+        let random = &mut datagrams.faults;
         let one = host(random.below(servers + clients));
         let others: Vec<Host> = match random.chance(400) {
             true => (0..servers + clients).map(host).collect(),

@@ -1,7 +1,5 @@
 //! The coordinators' state is lost, and the store is made again from its disks, as people would do it: docs/disaster.md. [`crate::put_back`] is about one
 //! that is put back to an older state.
-//!
-//! Chance has its own source where it is decided which seeds are about that: the others are what they were before any was.
 
 use wire::member::ToShard;
 use wire::member::coordinator::Kind;
@@ -9,7 +7,7 @@ use wire::member::coordinator::Kind;
 use crate::lateness::is_late;
 use crate::leaders::coordinator_host;
 use crate::put_back::PutBack;
-use crate::random::Random;
+use crate::random::Streams;
 use crate::run::Profile;
 use crate::scenario::Scenario;
 use crate::world::{COORDINATOR, World};
@@ -26,8 +24,13 @@ pub struct Disasters {
 
 impl Disasters {
     /// In every seed that is about that, and in half of those with several coordinators; in some of the others an older state is put back.
-    pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Disasters {
-        let mut random = Random::new(seed.rotate_left(48) ^ !0);
+    pub fn draw(
+        seed: u64,
+        streams: &mut Streams,
+        profile: Profile,
+        scenario: &Scenario,
+    ) -> Disasters {
+        let mut random = streams.of("lost or older state").fork();
         let is_led = scenario.fail_over.is_some() && profile != Profile::Upgrade;
         let loses_state = scenario.rebuilds || is_led && random.chance(500);
         let is_put_back = is_led && !loses_state && random.chance(500) && !is_late(seed);
@@ -54,7 +57,10 @@ impl Disasters {
 impl World {
     /// Whether everything was lost but disks.
     pub fn state_is_lost(&mut self) -> bool {
-        if !self.disasters.loses_state || !self.random.chance(250) || !self.has_checkpoint() {
+        if !self.disasters.loses_state
+            || !self.streams.of("losses of state").chance(250)
+            || !self.has_checkpoint()
+        {
             return false;
         }
         self.lose_all_but_disks();

@@ -33,9 +33,15 @@ impl World {
 
     /// A disk takes nothing more for a while: it is full, or its writes or syncs fail; or every frame of it is taken.
     pub(crate) fn fail_disk(&mut self, server: usize, replicated: Replicated) {
-        let most = *self.random.pick(&[100 * MILLI, 2 * SECOND, 6 * SECOND]);
-        let after = self.random.between(MILLI, most);
-        let (kind, disk) = (self.random.below(4), self.random.below(3));
+        let most = *self
+            .streams
+            .of("failing disks")
+            .pick(&[100 * MILLI, 2 * SECOND, 6 * SECOND]);
+        let after = self.streams.of("failing disks").between(MILLI, most);
+        let (kind, disk) = (
+            self.streams.of("failing disks").below(4),
+            self.streams.of("failing disks").below(3),
+        );
         // What was not synced on a disk that has failed is not believed by the next process; `Flushed` has not promised it.
         let is_damage = !replicated.flushed;
         if kind == 3 || is_damage && !self.survives_damage() {
@@ -115,8 +121,11 @@ impl World {
 
     /// A byte on a disk changes by itself, or cannot be read any more.
     pub(crate) fn rot(&mut self, server: usize) {
-        let shard = self.random.below(self.servers[server].shards.len());
-        let is_readable = self.random.chance(600);
+        let shard = self
+            .streams
+            .of("rot")
+            .below(self.servers[server].shards.len());
+        let is_readable = self.streams.of("rot").chance(600);
         let shards = &mut self.servers[server].shards;
         let Some(backup) = shards[shard].core.backup_mut() else {
             return;
@@ -129,9 +138,9 @@ impl World {
         if last <= first {
             return;
         }
-        let offset = self.random.between(first, last);
+        let offset = self.streams.of("rot").between(first, last);
         let what = if is_readable {
-            disk.rot(offset, 1 << self.random.below(8));
+            disk.rot(offset, 1 << self.streams.of("rot").below(8));
             self.coverage.hit("bytes rotten");
             "has a rotten byte at"
         } else {

@@ -1,6 +1,4 @@
 //! Members that are drained, taken back, and lost with their disks once nobody needs them any more.
-//!
-//! Chance has its own source here: seeds in which nobody is drained are what they were before anybody could be.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +7,7 @@ use coordinator::{Drain, DrainError};
 
 use crate::disasters::Disasters;
 use crate::leaders::coordinator_host;
-use crate::random::Random;
+use crate::random::{Random, Streams};
 use crate::run::Profile;
 use crate::scenario::{MILLI, SECOND, Scenario};
 use crate::world::{Event, Phase, World};
@@ -27,8 +25,13 @@ pub struct Drains {
 impl Drains {
     /// In one of four seeds with replicas, and in half of the quiet lives. Not where what the coordinators have noted is lost: who has seen a member drained before that has to look again,
     /// and disks are lost by another count.
-    pub fn draw(seed: u64, profile: Profile, scenario: &Scenario, disasters: &Disasters) -> Drains {
-        let mut random = Random::new(seed.rotate_left(32) ^ !0);
+    pub fn draw(
+        streams: &mut Streams,
+        profile: Profile,
+        scenario: &Scenario,
+        disasters: &Disasters,
+    ) -> Drains {
+        let mut random = streams.of("drains").fork();
         let happen = match profile {
             _ if scenario.is_quiet => random.chance(500),
             Profile::Draining => true,

@@ -30,30 +30,33 @@ impl World {
                 self.some_fault();
             }
         }
-        let next = self.random.between(MICRO, 2 * self.scenario.fault_interval);
+        let next = self
+            .streams
+            .of("times of faults")
+            .between(MICRO, 2 * self.scenario.fault_interval);
         self.schedule_in(next, Event::Fault);
     }
 
     fn some_fault(&mut self) {
-        if self.scenario.fail_over.is_some() && self.random.chance(450) {
+        if self.scenario.fail_over.is_some() && self.streams.of("kinds of faults").chance(450) {
             return self.coordinator_fault();
         }
         if self.state_is_lost() {
             return;
         }
-        match self.random.between(0, 99) {
+        match self.streams.of("kinds of faults").between(0, 99) {
             0..15 => self.reset_connection(),
             15..25 => self.stall_connection(),
             25..37 => self.silence_connection(),
             37..45 if self.scenario.replicated.is_some() => {
-                let server = self.random.below(self.servers.len());
+                let server = self.streams.of("kinds of faults").below(self.servers.len());
                 self.isolate(server);
             }
             37..55 => self.partition(),
             55..65 => self.pause(),
             65..75 if self.scenario.replicated.is_none() => self.pause(),
             65..90 if self.scenario.crashes => {
-                let server = self.random.below(self.servers.len());
+                let server = self.streams.of("kinds of faults").below(self.servers.len());
                 match self.scenario.replicated {
                     None => self.crash_server(server),
                     Some(replicated) => self.disaster(server, replicated),
@@ -75,13 +78,13 @@ impl World {
         );
     }
 
-    fn some_connection(&mut self) -> Option<u64> {
+    fn some_connection(&mut self, of: &'static str) -> Option<u64> {
         let ids = self.network.ids();
-        (!ids.is_empty()).then(|| *self.random.pick(&ids))
+        (!ids.is_empty()).then(|| *self.streams.of(of).pick(&ids))
     }
 
     fn reset_connection(&mut self) {
-        if let Some(connection) = self.some_connection() {
+        if let Some(connection) = self.some_connection("resets of connections") {
             self.coverage.hit("connections reset");
             self.note_fault(COORDINATOR, "resets connection", connection);
             self.network.reset(self.now, connection);
@@ -90,12 +93,12 @@ impl World {
 
     /// Nothing arrives any more, one way or both, and nobody is told.
     fn silence_connection(&mut self) {
-        if let Some(connection) = self.some_connection() {
+        if let Some(connection) = self.some_connection("silent connections") {
             self.coverage.hit("connections silenced");
             self.note_fault(COORDINATOR, "silences connection", connection);
-            let direction = self.random.below(2);
+            let direction = self.streams.of("silent connections").below(2);
             self.network.silence(connection, direction);
-            if self.random.chance(500) {
+            if self.streams.of("silent connections").chance(500) {
                 self.network.silence(connection, 1 - direction);
             }
         }
@@ -103,12 +106,12 @@ impl World {
 
     /// One way, nothing arrives for a while; longer than clients wait for an answer, often.
     fn stall_connection(&mut self) {
-        if let Some(connection) = self.some_connection() {
+        if let Some(connection) = self.some_connection("stalls") {
             self.coverage.hit("connections stalled");
             self.note_fault(COORDINATOR, "stalls connection", connection);
-            let direction = self.random.below(2);
+            let direction = self.streams.of("stalls").below(2);
             self.network.stall(connection, direction);
-            let after = self.random.between(MILLI, 2 * SECOND);
+            let after = self.streams.of("stalls").between(MILLI, 2 * SECOND);
             let go_on = Event::GoOn {
                 connection,
                 direction,
@@ -117,12 +120,12 @@ impl World {
         }
     }
 
-    fn some_host(&mut self) -> Host {
+    fn some_host(&mut self, of: &'static str) -> Host {
         let servers = self.servers.len();
-        let at = self.random.below(1 + servers + self.clients.len());
+        let at = self.streams.of(of).below(1 + servers + self.clients.len());
         match at {
             0 if self.coordinators.len() > 1 => {
-                coordinator_host(self.random.below(self.coordinators.len()))
+                coordinator_host(self.streams.of(of).below(self.coordinators.len()))
             }
             0 => COORDINATOR,
             _ if at <= servers => server_host(at - 1),
@@ -131,17 +134,19 @@ impl World {
     }
 
     fn partition(&mut self) {
-        let (a, b) = (self.some_host(), self.some_host());
+        let (a, b) = (self.some_host("partitions"), self.some_host("partitions"));
         if a == b {
             return;
         }
         self.coverage.hit("partitions");
         self.note_fault(a, "is cut off from host", u64::from(b));
-        let is_both_ways = self.random.chance(600);
-        let most = *self
-            .random
-            .pick(&[20 * MILLI, 400 * MILLI, 2 * SECOND, 6 * SECOND]);
-        let after = self.random.between(MILLI, most);
+        let is_both_ways = self.streams.of("partitions").chance(600);
+        let most =
+            *self
+                .streams
+                .of("partitions")
+                .pick(&[20 * MILLI, 400 * MILLI, 2 * SECOND, 6 * SECOND]);
+        let after = self.streams.of("partitions").between(MILLI, most);
         self.network.cut(a, b, self.now + after);
         if is_both_ways {
             self.network.cut(b, a, self.now + after);
@@ -151,11 +156,13 @@ impl World {
 
     /// A process gets no processor for a while.
     fn pause(&mut self) {
-        let host = self.some_host();
-        let most = *self
-            .random
-            .pick(&[5 * MILLI, 300 * MILLI, 1200 * MILLI, 5 * SECOND]);
-        let pause = self.random.between(MICRO, most);
+        let host = self.some_host("pauses");
+        let most =
+            *self
+                .streams
+                .of("pauses")
+                .pick(&[5 * MILLI, 300 * MILLI, 1200 * MILLI, 5 * SECOND]);
+        let pause = self.streams.of("pauses").between(MICRO, most);
         self.coverage.hit("processes paused");
         self.note_fault(host, "is paused for ns", pause);
         self.pause_until(host, self.now + pause);
@@ -167,7 +174,10 @@ impl World {
             return;
         }
         let host = client_host(0);
-        let pause = self.random.between(1000 * SECOND, 2400 * SECOND);
+        let pause = self
+            .streams
+            .of("absences")
+            .between(1000 * SECOND, 2400 * SECOND);
         self.note_fault(host, "is away for ns", pause);
         self.pause_until(host, self.now + pause);
         let connections: Vec<u64> = self.clients[0]
@@ -176,13 +186,13 @@ impl World {
             .map(|(connection, _)| *connection)
             .collect();
         for connection in connections {
-            if self.random.chance(700) {
+            if self.streams.of("absences").chance(700) {
                 self.network.reset(self.now, connection);
             }
         }
         self.absences += 1;
         if self.absences < MAX_ABSENCES {
-            let next = self.random.between(MILLI, 2 * SECOND);
+            let next = self.streams.of("absences").between(MILLI, 2 * SECOND);
             self.schedule(self.now + pause + next, Event::Absence);
         }
     }
@@ -199,21 +209,21 @@ impl World {
     /// One of the things that a store with replicas must survive.
     fn disaster(&mut self, server: usize, replicated: Replicated) {
         // What was brought back is on the disks twice, and once more if it happens again before that has spread.
-        if self.scenario.is_overwriting && self.random.chance(500) {
+        if self.scenario.is_overwriting && self.streams.of("disasters").chance(500) {
             return self.crash_many(1000);
         }
-        match self.random.between(0, 99) {
+        match self.streams.of("disasters").between(0, 99) {
             0..20 => self.crash_server(server),
             20..36 => self.servers[server].dies_writing = Some(Dies::Process),
             36..48 => self.isolate(server),
             48..55 => self.freeze_unheard(server),
             55..65 => self.fail_disk(server, replicated),
-            65..77 if replicated.flushed => match self.random.chance(700) {
+            65..77 if replicated.flushed => match self.streams.of("disasters").chance(700) {
                 true => self.servers[server].dies_writing = Some(Dies::Machine),
                 false => self.lose_power(server),
             },
             77..83 => self.crash_many(800),
-            83.. if replicated.flushed => match self.random.chance(700) {
+            83.. if replicated.flushed => match self.streams.of("disasters").chance(700) {
                 true => self.servers[server].dies_writing = Some(Dies::AllMachines),
                 false => self.lose_all_power(),
             },
@@ -225,7 +235,7 @@ impl World {
     pub(crate) fn crash_many(&mut self, per_mille: u64) {
         self.coverage.hit("crashes of several servers at once");
         for server in 0..self.servers.len() {
-            if self.random.chance(per_mille) {
+            if self.streams.of("crashes of many").chance(per_mille) {
                 self.crash_server(server);
             }
         }
@@ -247,14 +257,18 @@ impl World {
         let first_reader = self.clients.len() - self.scenario.readers;
         for client in 0..self.clients.len() {
             let is_far = self
-                .random
+                .streams
+                .of("isolations")
                 .chance(if client < first_reader { 850 } else { 150 });
             others.extend(is_far.then(|| client_host(client)));
         }
         let until_dead = self.scenario.silence_timeout + 2 * SECOND;
-        let after = match self.random.chance(300) {
-            true => self.random.between(300 * MILLI, until_dead),
-            false => until_dead + self.random.between(MILLI, 5 * SECOND),
+        let after = match self.streams.of("isolations").chance(300) {
+            true => self
+                .streams
+                .of("isolations")
+                .between(300 * MILLI, until_dead),
+            false => until_dead + self.streams.of("isolations").between(MILLI, 5 * SECOND),
         };
         self.isolated_until = self.now + after;
         for other in others {
@@ -270,10 +284,10 @@ impl World {
             .hit("servers frozen and cut off from the coordinator");
         let host = server_host(server);
         let most = self.scenario.silence_timeout + 2 * SECOND;
-        let pause = self.random.between(800 * MILLI, most);
+        let pause = self.streams.of("freezes").between(800 * MILLI, most);
         self.note_fault(host, "is frozen and unheard for ns", pause);
         self.pause_until(host, self.now + pause);
-        let after = pause + self.random.between(MILLI, 2 * SECOND);
+        let after = pause + self.streams.of("freezes").between(MILLI, 2 * SECOND);
         for coordinator in self.coordinator_hosts() {
             self.network.cut(host, coordinator, self.now + after);
             self.network.cut(coordinator, host, self.now + after);
@@ -288,7 +302,9 @@ impl World {
         let node = &mut self.servers[server];
         node.boots += 1;
         for disk in node.disks.values_mut() {
-            disk.power_loss(|writes| self.random.between(0, writes as u64) as usize);
+            disk.power_loss(|writes| {
+                self.streams.of("losses of power").between(0, writes as u64) as usize
+            });
         }
     }
 
@@ -300,12 +316,15 @@ impl World {
 
     /// A disk loses something that was promised, sometimes. With R replicas the store survives R - 1 of these, if they come when all is well.
     fn damage_if_safe(&mut self) -> bool {
-        if !self.scenario.crashes || !self.survives_damage() || self.random.chance(700) {
+        if !self.scenario.crashes
+            || !self.survives_damage()
+            || self.streams.of("damage").chance(700)
+        {
             return false;
         }
         self.damages += 1;
-        let server = self.random.below(self.servers.len());
-        match self.random.below(3) {
+        let server = self.streams.of("damage").below(self.servers.len());
+        match self.streams.of("damage").below(3) {
             0 => {
                 self.crash_server(server);
                 self.coverage.hit("disks lost");
@@ -377,8 +396,11 @@ impl World {
             let servers = shards.iter().map(whose).collect();
             self.history.lose(self.now, &name, servers);
         }
-        let most = *self.random.pick(&[10 * MILLI, 300 * MILLI, 4 * SECOND]);
-        let after = self.random.between(MILLI, most);
+        let most = *self
+            .streams
+            .of("crashes")
+            .pick(&[10 * MILLI, 300 * MILLI, 4 * SECOND]);
+        let after = self.streams.of("crashes").between(MILLI, most);
         self.schedule_in(after, Event::Restart(host));
     }
 
@@ -401,7 +423,7 @@ impl World {
             let end = offset + bytes as u64;
             let mut ends = vec![offset, end];
             ends.extend((offset / block + 1..end.div_ceil(block)).map(|at| at * block));
-            let torn_at = *self.random.pick(&ends);
+            let torn_at = *self.streams.of("torn writes").pick(&ends);
             backup.storage_mut().process_crash_within_write(torn_at);
             self.coverage.hit("processes that died within a write");
         }
@@ -433,8 +455,15 @@ impl World {
         self.coverage.hit("coordinator crashes");
         self.note_fault(host, "crashes, store", self.stores);
         self.end_coordinator(process);
-        let most = *self.random.pick(&[10 * MILLI, 300 * MILLI, 4 * SECOND]);
-        let after = self.random.between(MILLI, most);
+        let most = *self.streams.of("crashes of coordinators").pick(&[
+            10 * MILLI,
+            300 * MILLI,
+            4 * SECOND,
+        ]);
+        let after = self
+            .streams
+            .of("crashes of coordinators")
+            .between(MILLI, most);
         self.schedule_in(after, Event::Restart(host));
     }
 
@@ -447,8 +476,8 @@ impl World {
             };
         }
         let mut shards = self.scenario.shards;
-        if self.scenario.replicated.is_none() && self.random.chance(300) {
-            let other = self.random.between(1, 3) as u32;
+        if self.scenario.replicated.is_none() && self.streams.of("restarts").chance(300) {
+            let other = self.streams.of("restarts").between(1, 3) as u32;
             if other != shards {
                 self.coverage.hit("server restarts with other shard counts");
             }

@@ -3,7 +3,6 @@
 
 use master::LogPosition;
 
-use crate::random::Random;
 use crate::scenario::{MILLI, SECOND};
 use crate::world::{Event, Party, Phase, World, server_host};
 
@@ -42,30 +41,19 @@ pub fn is_late(seed: u64) -> bool {
     seed % OF_SEEDS == 1
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lateness {
     stage: Stage,
-    random: Random,
-}
-
-impl Default for Lateness {
-    fn default() -> Lateness {
-        Lateness {
-            stage: Stage::Never,
-            random: Random::new(0),
-        }
-    }
 }
 
 impl World {
-    /// Decides whether the seed is about that. Chance has its own source here.
+    /// Decides whether the seed is about that.
     pub fn plan_lateness(&mut self, seed: u64) {
-        self.lateness.random = Random::new(seed.rotate_left(16) ^ !0);
         if self.scenario.fail_over.is_none() || !is_late(seed) {
             return;
         }
         self.lateness.stage = Stage::Awaited;
-        let after = self.lateness.random.between(SECOND, 2 * SECOND);
+        let after = self.streams.of("lateness").between(SECOND, 2 * SECOND);
         self.schedule_in(after, Event::Late);
     }
 
@@ -85,7 +73,7 @@ impl World {
             Stage::Awaited => self.await_safety(),
             Stage::Away(until) if self.now < until => {
                 self.some_lateness();
-                let next = self.lateness.random.between(MILLI, 500 * MILLI);
+                let next = self.streams.of("lateness").between(MILLI, 500 * MILLI);
                 self.schedule_in(next, Event::Late);
                 self.lateness.stage = Stage::Away(until);
             }
@@ -104,7 +92,7 @@ impl World {
         self.end_faults();
         if !self.is_safe() || !self.all_serve() || self.history.records.len() < MIN_OPERATIONS {
             self.lateness.stage = Stage::Awaited;
-            let again = self.lateness.random.between(MILLI, 300 * MILLI);
+            let again = self.streams.of("lateness").between(MILLI, 300 * MILLI);
             return self.schedule_in(again, Event::Late);
         }
         for server in &mut self.servers {
@@ -112,7 +100,7 @@ impl World {
         }
         self.coverage
             .hit("absences of the API server with late backups");
-        let trouble = self.lateness.random.between(SECOND, 10 * SECOND);
+        let trouble = self.streams.of("lateness").between(SECOND, 10 * SECOND);
         // With something to spare: it is back after all was looked at.
         self.api_is_away_for(trouble + CALM + SECOND);
         self.lateness.stage = Stage::Away(self.now + trouble);
@@ -131,7 +119,7 @@ impl World {
 
     fn some_lateness(&mut self) {
         let servers = self.servers.len();
-        let random = &mut self.lateness.random;
+        let random = self.streams.of("lateness");
         let (one, other) = (random.below(servers), random.below(servers));
         let (from, to) = (server_host(one), server_host(other));
         let after = random.between(60 * MILLI, 400 * MILLI);
@@ -155,7 +143,7 @@ impl World {
         if sides.is_empty() {
             return;
         }
-        let random = &mut self.lateness.random;
+        let random = self.streams.of("lateness");
         let (connection, direction) = *random.pick(&sides);
         let host = server_host(0);
         if random.chance(300) {

@@ -200,10 +200,16 @@ impl World {
             return coordinator_host(endpoint);
         }
         let wavers = self.now < api.wavers_until;
-        let process = match self.random.below(10) {
-            _ if wavers => self.random.below(self.coordinators.len()),
+        let process = match self.streams.of("address of the store").below(10) {
+            _ if wavers => self
+                .streams
+                .of("address of the store")
+                .below(self.coordinators.len()),
             0 | 1 => former.unwrap_or(endpoint),
-            2 => self.random.below(self.coordinators.len()),
+            2 => self
+                .streams
+                .of("address of the store")
+                .below(self.coordinators.len()),
             _ => endpoint,
         };
         coordinator_host(process)
@@ -393,7 +399,7 @@ impl World {
         it.is_up = true;
         it.election = Election::default();
         let incarnation = it.incarnation;
-        let delay = self.random.between(0, 50 * MILLI);
+        let delay = self.streams.of("elections").between(0, 50 * MILLI);
         self.schedule_in(
             delay,
             Event::Elect {
@@ -411,7 +417,10 @@ impl World {
         {
             return;
         }
-        let again = self.random.between(150 * MILLI, 400 * MILLI);
+        let again = self
+            .streams
+            .of("elections")
+            .between(150 * MILLI, 400 * MILLI);
         self.schedule_in(
             again,
             Event::Elect {
@@ -472,8 +481,8 @@ impl World {
             api.lock = (Some((process, it.incarnation)), api.lock.1 + 1);
         }
         it.election.renewed = now;
-        it.election.goes_on = self.random.chance(500);
-        let nonce = self.random.next() | 1;
+        it.election.goes_on = self.streams.of("elections").chance(500);
+        let nonce = self.streams.of("elections").next() | 1;
         let mut config = Config::new(nonce, 1, "simulated");
         config.silence_timeout = Duration::from_nanos(self.scenario.silence_timeout);
         config.ping_interval = config.silence_timeout / 15;
@@ -501,7 +510,7 @@ impl World {
         self.end_coordinator(process);
         let host = coordinator_host(process);
         self.note_fault(host, "stands by", 0);
-        let delay = self.random.between(MILLI, COMES_BACK);
+        let delay = self.streams.of("elections").between(MILLI, COMES_BACK);
         self.schedule_in(delay, Event::Restart(host));
     }
 
@@ -532,7 +541,10 @@ impl World {
                 .as_ref()
                 .is_some_and(|api| api.endpoint != Some(process))
         {
-            let delay = self.random.between(MILLI, 300 * MILLI);
+            let delay = self
+                .streams
+                .of("address of the store")
+                .between(MILLI, 300 * MILLI);
             self.schedule_in(delay, Event::Publish { process });
         }
     }
@@ -558,13 +570,13 @@ impl World {
         } else {
             0
         };
-        !is_cut && !self.random.chance(failures)
+        !is_cut && !self.streams.of("API server").chance(failures)
     }
 
     /// Decides what becomes of a request.
     fn api_request(&mut self, process: usize, id: RequestId, request: Request) {
         let incarnation = self.coordinators[process].incarnation;
-        let way = self.random.between(MILLI / 2, 20 * MILLI);
+        let way = self.streams.of("API server").between(MILLI / 2, 20 * MILLI);
         let execute = |is_waited_for| Event::ApiExecute {
             process,
             incarnation,
@@ -576,7 +588,7 @@ impl World {
             return self.schedule_in(way, execute(true));
         }
         self.coverage.hit("requests to the API server that failed");
-        let timeout = self.random.between(MILLI, 3 * SECOND);
+        let timeout = self.streams.of("API server").between(MILLI, 3 * SECOND);
         let answer = Box::new(Answer::Failed("no answer in time".to_owned()));
         let event = Event::ApiAnswer {
             process,
@@ -585,10 +597,10 @@ impl World {
             answer,
         };
         self.schedule_in(timeout, event);
-        let delay = match self.random.below(3) {
+        let delay = match self.streams.of("API server").below(3) {
             0 => return,
-            1 => self.random.between(0, timeout),
-            _ => timeout + self.random.between(0, 20 * SECOND),
+            1 => self.streams.of("API server").between(0, timeout),
+            _ => timeout + self.streams.of("API server").between(0, 20 * SECOND),
         };
         self.schedule_in(delay, execute(false));
     }
@@ -602,11 +614,11 @@ impl World {
         is_waited_for: bool,
     ) {
         let is_alive = self.coordinators[process].incarnation == incarnation;
-        if !is_alive && self.random.chance(500) {
+        if !is_alive && self.streams.of("API server").chance(500) {
             // It died with its sender.
             return;
         }
-        let staleness = self.random.below(8);
+        let staleness = self.streams.of("API server").below(8);
         let Some(api) = &mut self.api else {
             return;
         };
@@ -640,7 +652,7 @@ impl World {
                 id,
                 answer,
             };
-            let way = self.random.between(MILLI / 2, 20 * MILLI);
+            let way = self.streams.of("API server").between(MILLI / 2, 20 * MILLI);
             self.schedule_in(way, event);
         }
     }
@@ -657,30 +669,50 @@ impl World {
     pub fn coordinator_fault(&mut self) {
         self.excuse_coordinators();
         let leading = self.leading().map(|(process, _)| process);
-        let process = match (leading, self.random.chance(800)) {
+        let process = match (
+            leading,
+            self.streams.of("faults of coordinators").chance(800),
+        ) {
             (Some(leading), true) => leading,
-            _ => self.random.below(self.coordinators.len()),
+            _ => self
+                .streams
+                .of("faults of coordinators")
+                .below(self.coordinators.len()),
         };
         let host = coordinator_host(process);
-        match self.random.between(0, 99) {
+        match self.streams.of("faults of coordinators").between(0, 99) {
             0..20 => self.crash_coordinator(process),
             20..40 => {
-                let left = self.random.between(0, 30);
+                let left = self.streams.of("faults of coordinators").between(0, 30);
                 self.coordinators[process].election.dies_after = Some(left);
-                if self.random.chance(500) {
+                if self.streams.of("faults of coordinators").chance(500) {
                     self.api_fails(500, 5 * SECOND);
                 }
             }
             40..58 => {
-                let most = *self.random.pick(&[500 * MILLI, 4 * SECOND, 15 * SECOND]);
-                let pause = self.random.between(MILLI, most);
+                let most = *self.streams.of("faults of coordinators").pick(&[
+                    500 * MILLI,
+                    4 * SECOND,
+                    15 * SECOND,
+                ]);
+                let pause = self
+                    .streams
+                    .of("faults of coordinators")
+                    .between(MILLI, most);
                 self.coverage.hit("coordinators paused");
                 self.note_fault(host, "is paused for ns", pause);
                 self.pause_until(host, self.now + pause);
             }
             58..73 => {
-                let most = *self.random.pick(&[SECOND, 8 * SECOND, 30 * SECOND]);
-                let after = self.random.between(MILLI, most);
+                let most = *self.streams.of("faults of coordinators").pick(&[
+                    SECOND,
+                    8 * SECOND,
+                    30 * SECOND,
+                ]);
+                let after = self
+                    .streams
+                    .of("faults of coordinators")
+                    .between(MILLI, most);
                 self.coverage
                     .hit("coordinators cut off from the API server");
                 self.note_fault(host, "is cut off from the API server for ns", after);
@@ -688,10 +720,16 @@ impl World {
             }
             73..83 => {
                 // Who leads does not hear of it for a while, and some of the servers only later.
-                let after = self.random.between(MILLI, 10 * SECOND);
+                let after = self
+                    .streams
+                    .of("faults of coordinators")
+                    .between(MILLI, 10 * SECOND);
                 let election = &mut self.coordinators[process].election;
                 (election.cut_until, election.goes_on) = (self.now + after, true);
-                let other = self.random.below(self.coordinators.len());
+                let other = self
+                    .streams
+                    .of("faults of coordinators")
+                    .below(self.coordinators.len());
                 if other != process {
                     self.coverage.hit("locks taken while another held them");
                     self.take_lock(other);
@@ -706,7 +744,7 @@ impl World {
     /// For a while connections to the store's address end up anywhere; those that there are end.
     fn address_wavers(&mut self, most: u64) {
         self.coverage.hit("times at which the address led anywhere");
-        let until = self.now + self.random.between(MILLI, most);
+        let until = self.now + self.streams.of("wavering addresses").between(MILLI, most);
         if let Some(api) = &mut self.api {
             api.wavers_until = until;
         }
@@ -717,7 +755,7 @@ impl World {
             )
         });
         for (connection, _) in sides {
-            if self.random.chance(700) {
+            if self.streams.of("wavering addresses").chance(700) {
                 self.network.reset(self.now, connection);
             }
         }
@@ -725,7 +763,7 @@ impl World {
 
     /// Some requests fail for a while, or all of them.
     fn api_trouble(&mut self) {
-        let (failures, most) = *self.random.pick(&[
+        let (failures, most) = *self.streams.of("trouble of the API server").pick(&[
             (300, 10 * SECOND),
             (300, 10 * SECOND),
             (1000, 3 * SECOND),
@@ -736,7 +774,10 @@ impl World {
     }
 
     fn api_fails(&mut self, failures: u64, most: u64) {
-        let after = self.random.between(MILLI, most);
+        let after = self
+            .streams
+            .of("trouble of the API server")
+            .between(MILLI, most);
         self.api_fails_for(failures, after);
     }
 

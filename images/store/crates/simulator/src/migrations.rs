@@ -1,6 +1,4 @@
 //! Tablets that are moved about, and what goes wrong while they are.
-//!
-//! Chance has its own source here: seeds in which nothing moves are what they were before anything could.
 
 use core::time::Duration;
 
@@ -11,13 +9,16 @@ use coordinator::{
 use wire::ids::ServerId;
 
 use crate::leaders::coordinator_host;
-use crate::random::Random;
+use crate::random::{Random, Streams};
 use crate::run::Profile;
 use crate::scenario::{MICRO, MILLI, SECOND, Scenario};
-use crate::world::{COORDINATOR, Event, Phase, World, server_host};
+use crate::world::{COORDINATOR, Event, Phase, World, client_host, server_host};
 
 /// More orders are not given while so many wait: in the end all of them have to be carried out.
 const MAX_WAITING: usize = 3;
+
+/// Nobody's pause is as long, but for a client that is away until its lease has expired.
+const FAR_OFF: u64 = 60 * SECOND;
 
 /// Which tablets move, when, and what is done to those who take part.
 #[derive(Debug)]
@@ -35,8 +36,8 @@ pub struct Migrations {
 
 impl Migrations {
     /// Half of the seeds have them, but for those in which no tablet can move.
-    pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Migrations {
-        let mut random = Random::new(!seed);
+    pub fn draw(streams: &mut Streams, profile: Profile, scenario: &Scenario) -> Migrations {
+        let mut random = streams.of("migrations").fork();
         let happen = match profile {
             _ if scenario.is_quiet => false,
             Profile::Any | Profile::FailOver | Profile::Rebuilding => random.chance(500),
@@ -90,8 +91,12 @@ pub struct Between {
 
 impl World {
     pub fn plan_migration(&mut self) {
-        let interval = self.migrations.interval;
+        let mut interval = self.migrations.interval;
         if interval > 0 {
+            // While a client is away for half an hour, a tablet moves now and then, not a hundred times in a second.
+            if self.machines[&client_host(0)].paused_until > self.now + FAR_OFF {
+                interval = interval.max(SECOND);
+            }
             let random = &mut self.migrations.random;
             let after = random.between(interval / 10, 2 * interval);
             self.schedule_in(after, Event::Migrate);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::random::Random;
+use crate::random::{Random, Streams};
 
 /// A machine: 0 is the coordinator's; see the world for the others.
 pub type Host = u32;
@@ -88,7 +88,10 @@ pub struct Network {
     connections: BTreeMap<u64, Connection>,
     last_connection: u64,
     conditions: Conditions,
-    random: Random,
+    /// Of what happens to all packets.
+    transit: Random,
+    /// Of connections that break, and partitions that end.
+    faults: Random,
     /// Pairs (from, to) between which packets wait, and until when.
     cuts: BTreeMap<(Host, Host), u64>,
     /// Events to be scheduled by the world.
@@ -96,12 +99,13 @@ pub struct Network {
 }
 
 impl Network {
-    pub fn new(conditions: Conditions, random: Random) -> Network {
+    pub fn new(conditions: Conditions, streams: &mut Streams) -> Network {
         Network {
             connections: BTreeMap::new(),
             last_connection: 0,
             conditions,
-            random,
+            transit: streams.of("packets").fork(),
+            faults: streams.of("broken connections").fork(),
             cuts: BTreeMap::new(),
             due: Vec::new(),
         }
@@ -113,9 +117,9 @@ impl Network {
         let id = self.last_connection;
         // Each connection has its own pace: that is what puts things out of order between connections.
         let least = self
-            .random
+            .transit
             .between(self.conditions.min_delay, self.conditions.max_delay);
-        let most = least + self.random.between(0, self.conditions.max_delay);
+        let most = least + self.transit.between(0, self.conditions.max_delay);
         let connection = Connection {
             hosts: [from, to],
             directions: Default::default(),
@@ -135,9 +139,9 @@ impl Network {
     pub fn send(&mut self, now: u64, connection: u64, side: usize, packet: Packet) {
         if let Packet::Bytes(bytes) = &packet
             && bytes.len() > 1
-            && self.random.chance(self.conditions.split_per_mille)
+            && self.transit.chance(self.conditions.split_per_mille)
         {
-            let at = 1 + self.random.below(bytes.len() - 1);
+            let at = 1 + self.transit.below(bytes.len() - 1);
             let (head, tail) = bytes.split_at(at);
             let (head, tail) = (head.to_vec(), tail.to_vec());
             self.send_whole(now, connection, side, Packet::Bytes(head));
@@ -155,7 +159,7 @@ impl Network {
         let direction = &mut connection.directions[side];
         let sequence = direction.next_sequence;
         direction.next_sequence += 1;
-        let at = (now + self.random.between(least, most)).max(direction.last_arrival + 1);
+        let at = (now + self.transit.between(least, most)).max(direction.last_arrival + 1);
         direction.last_arrival = at;
         let event = NetworkEvent::Arrive {
             connection: id,
@@ -238,7 +242,7 @@ impl Network {
             return;
         };
         let stream = &mut connection.directions[direction];
-        let lost = self.random.between(0, stream.next_sequence.min(3));
+        let lost = self.faults.between(0, stream.next_sequence.min(3));
         stream.cut_from = Some(stream.next_sequence - lost);
     }
 
@@ -256,7 +260,7 @@ impl Network {
             return;
         };
         let after = connection.directions[1 - side].last_arrival;
-        let at = after.max(now) + self.random.between(1, 1 + connection.delays.1);
+        let at = after.max(now) + self.faults.between(1, 1 + connection.delays.1);
         let event = NetworkEvent::Broken {
             connection: id,
             side,
@@ -302,7 +306,7 @@ impl Network {
         self.cuts.retain(|_, until| *until > now);
         for (&id, connection) in &mut self.connections {
             for (at, direction) in connection.directions.iter_mut().enumerate() {
-                let delay = self.random.between(1, connection.delays.1);
+                let delay = self.faults.between(1, connection.delays.1);
                 self.due.extend(direction.release(now + delay, id, at));
             }
         }

@@ -324,7 +324,7 @@ impl World {
             shard,
             config,
         };
-        let delay = self.random.between(MICRO, OPENING);
+        let delay = self.streams.of("opening of disks").between(MICRO, OPENING);
         self.schedule_in(delay, opens);
     }
 
@@ -367,10 +367,13 @@ impl World {
             .into_iter()
             .filter(|scope| node.syncing.insert(*scope))
             .collect();
-        let is_slow = self.random.chance(self.scenario.slow_syncs_per_mille);
+        let is_slow = self
+            .streams
+            .of("syncs")
+            .chance(self.scenario.slow_syncs_per_mille);
         let most = if is_slow { 300 * MILLI } else { SYNC };
         for scope in fresh {
-            let delay = self.random.between(10 * MICRO, most);
+            let delay = self.streams.of("syncs").between(10 * MICRO, most);
             let synced = Event::Synced {
                 server,
                 incarnation,

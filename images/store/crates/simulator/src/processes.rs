@@ -473,7 +473,10 @@ impl World {
         if !self.scenario.is_gated() {
             return;
         }
-        let delay = self.random.between(max_delay / 10, max_delay);
+        let delay = self
+            .streams
+            .of("durability")
+            .between(max_delay / 10, max_delay);
         let node = &mut self.servers[server];
         let incarnation = node.incarnation;
         let Some(node) = node.shards.get_mut(shard) else {
@@ -725,7 +728,7 @@ impl World {
     pub fn drop_party(&mut self, connection: u64, side: usize) {
         self.parties.remove(&(connection, side));
         self.network.lose_tail(connection, side);
-        if self.random.chance(750) {
+        if self.streams.of("ends of processes").chance(750) {
             self.network.tell_broken(self.now, connection, 1 - side);
         }
         self.network.deafen(connection, side);

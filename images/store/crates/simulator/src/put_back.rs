@@ -210,7 +210,7 @@ impl World {
         let can_rebuild = harm
             .kept_by
             .is_some_and(|members| self.lost_disks() < members);
-        let rebuilds = can_rebuild && self.random.chance(500);
+        let rebuilds = can_rebuild && self.streams.of("repairs of state").chance(500);
         self.disasters.put_back.is_repaired = true;
         if rebuilds {
             self.coverage.hit("older states given up for a rebuild");

@@ -45,19 +45,22 @@ impl Scenario {
 
 impl World {
     pub(crate) fn quiet_fault(&mut self) {
-        if self.random.chance(LATE_BACKUPS) {
-            let after = self.random.between(60 * MILLI, 400 * MILLI);
+        if self.streams.of("quiet lives").chance(LATE_BACKUPS) {
+            let after = self
+                .streams
+                .of("quiet lives")
+                .between(60 * MILLI, 400 * MILLI);
             return self.trouble_of_peers(after);
         }
         let servers = self.servers.len();
-        let server = match self.random.chance(OF_THE_SAME) {
+        let server = match self.streams.of("quiet lives").chance(OF_THE_SAME) {
             true => servers - 1,
-            false => self.random.below(servers),
+            false => self.streams.of("quiet lives").below(servers),
         };
         self.coverage.hit("restarts in a quiet life");
         self.crash_server(server);
-        if self.random.chance(WITH_ORDERS) {
-            let after = self.random.between(MILLI, 300 * MILLI);
+        if self.streams.of("quiet lives").chance(WITH_ORDERS) {
+            let after = self.streams.of("quiet lives").between(MILLI, 300 * MILLI);
             self.schedule_in(after, Event::OrderWhileAway(server));
         }
     }
@@ -67,7 +70,10 @@ impl World {
             return;
         }
         self.coverage.hit("orders while a member was away");
-        let kind = self.random.between(0, 99);
+        let kind = self
+            .streams
+            .of("orders while a member is away")
+            .between(0, 99);
         if kind < MISTAKEN {
             self.order_by_mistake();
         } else if kind < MISTAKEN + DRAINS && self.has_drains() {

@@ -9,7 +9,7 @@ use crate::disasters::Disasters;
 use crate::drains::Drains;
 use crate::history::Ending;
 use crate::migrations::Migrations;
-use crate::random::Random;
+use crate::random::Streams;
 use crate::scenario::Scenario;
 use crate::trace;
 use crate::tuning::Tuning;
@@ -99,40 +99,41 @@ pub struct Report {
 
 /// Runs a seed.
 pub fn run(seed: u64, options: Options) -> Report {
-    let mut random = Random::new(seed);
+    let mut streams = Streams::new(seed);
+    let random = streams.of("scenario");
     let is_special = |number| options.profile == Profile::Any && seed % SPECIAL_OF == number;
     let is_upgrading = is_special(SPECIAL_OF / 2);
     let is_quiet = options.profile == Profile::Any && seed % QUIET_OF == QUIET;
     let mut scenario = match options.profile {
-        Profile::Any if is_quiet => Scenario::draw_quiet(&mut random),
-        Profile::Any if is_special(SPECIAL_OF - 1) => Scenario::draw_fail_over(&mut random),
-        Profile::Any if is_upgrading => Scenario::draw_upgrading(&mut random),
-        Profile::Any if is_special(SPECIAL_OF * 3 / 4) => Scenario::draw_rebuilding(&mut random),
-        Profile::Upgrade => Scenario::draw_upgrading(&mut random),
-        Profile::Any => Scenario::draw(&mut random),
-        Profile::FailOver => Scenario::draw_fail_over(&mut random),
-        Profile::Replicated => Scenario::draw_replicated(&mut random),
-        Profile::Migrating => Scenario::draw_migrating(&mut random),
-        Profile::Unreplicated => Scenario::draw_unreplicated(&mut random),
-        Profile::Rebuilding => Scenario::draw_rebuilding(&mut random),
-        Profile::Draining => Scenario::draw_draining(&mut random),
-        Profile::Overwriting => Scenario::draw_overwriting(&mut random),
-        Profile::Quiet => Scenario::draw_quiet(&mut random),
+        Profile::Any if is_quiet => Scenario::draw_quiet(random),
+        Profile::Any if is_special(SPECIAL_OF - 1) => Scenario::draw_fail_over(random),
+        Profile::Any if is_upgrading => Scenario::draw_upgrading(random),
+        Profile::Any if is_special(SPECIAL_OF * 3 / 4) => Scenario::draw_rebuilding(random),
+        Profile::Upgrade => Scenario::draw_upgrading(random),
+        Profile::Any => Scenario::draw(random),
+        Profile::FailOver => Scenario::draw_fail_over(random),
+        Profile::Replicated => Scenario::draw_replicated(random),
+        Profile::Migrating => Scenario::draw_migrating(random),
+        Profile::Unreplicated => Scenario::draw_unreplicated(random),
+        Profile::Rebuilding => Scenario::draw_rebuilding(random),
+        Profile::Draining => Scenario::draw_draining(random),
+        Profile::Overwriting => Scenario::draw_overwriting(random),
+        Profile::Quiet => Scenario::draw_quiet(random),
     };
     #[cfg(feature = "planted-bugs")]
     wire::bugs::plant(options.bug);
-    let datagrams = datagrams::draw(seed, &options, &mut scenario);
+    let datagrams = datagrams::draw(&mut streams, &options, &mut scenario);
     let prints = options.prints && trace::print(&format!("{scenario:#?}"));
-    let disasters = Disasters::draw(seed, options.profile, &scenario);
+    let disasters = Disasters::draw(seed, &mut streams, options.profile, &scenario);
     let interventions = Interventions {
-        migrations: Migrations::draw(seed, options.profile, &scenario),
-        upgrades: Upgrades::draw(seed, is_upgrading, options.profile),
-        drains: Drains::draw(seed, options.profile, &scenario, &disasters),
-        tuning: Tuning::draw(seed, options.profile, &scenario),
+        migrations: Migrations::draw(&mut streams, options.profile, &scenario),
+        upgrades: Upgrades::draw(&mut streams, is_upgrading, options.profile),
+        drains: Drains::draw(&mut streams, options.profile, &scenario, &disasters),
+        tuning: Tuning::draw(&mut streams, options.profile, &scenario),
         disasters,
         datagrams,
     };
-    let mut world = World::new(scenario, interventions, random, prints);
+    let mut world = World::new(scenario, interventions, streams, prints);
     world.plan_lateness(seed);
     world.run();
     let overwritten = world.overwritten();

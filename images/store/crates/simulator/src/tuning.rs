@@ -1,11 +1,9 @@
 //! Settings that people change while the store runs.
-//!
-//! Chance has its own source here: seeds in which nobody changes any are what they were before anybody could.
 
 use coordinator::{SettingsError, SettingsOrder, SpecVersion};
 use wire::member::{Settings, bounds};
 
-use crate::random::Random;
+use crate::random::{Random, Streams};
 use crate::run::Profile;
 use crate::scenario::{MILLI, SECOND, Scenario};
 use crate::world::{Event, Phase, World};
@@ -14,7 +12,7 @@ use crate::world::{Event, Phase, World};
 #[derive(Debug)]
 pub struct Tuning {
     random: Random,
-    /// Of orders that nobody should give, which change nothing: what other chance decides is as it would be without them.
+    /// Of orders that nobody should give, which change nothing.
     of_errors: Random,
     /// Version of the specification that asks for the present settings.
     generation: i64,
@@ -26,8 +24,8 @@ pub struct Tuning {
 
 impl Tuning {
     /// In one of four seeds with replicas, and in all quiet lives.
-    pub fn draw(seed: u64, profile: Profile, scenario: &Scenario) -> Tuning {
-        let mut random = Random::new(seed.rotate_left(16) ^ !1);
+    pub fn draw(streams: &mut Streams, profile: Profile, scenario: &Scenario) -> Tuning {
+        let mut random = streams.of("settings").fork();
         let happens = random.chance(250) && profile != Profile::Overwriting;
         let interval = *random.pick(&[50 * MILLI, 200 * MILLI, SECOND]);
         // There, settings change most often while a member is away.
@@ -39,7 +37,7 @@ impl Tuning {
         Tuning {
             interval: if happens && is_possible { interval } else { 0 },
             random,
-            of_errors: Random::new(seed.rotate_left(16) ^ !2),
+            of_errors: streams.of("mistaken settings").fork(),
             generation: 0,
             copies: None,
         }

@@ -1,6 +1,4 @@
 //! Builds that read different formats: upgrades that roll through the store, are taken back, and are finalized.
-//!
-//! Chance has its own source here: seeds in which all processes are of one build are what they were before there were others.
 
 use coordinator::{Finalize, FinalizeError};
 use wire::format::Formats;
@@ -8,7 +6,7 @@ use wire::member::{ToShard, coordinator::Kind};
 
 use crate::coordinator_node::Core;
 use crate::leaders::{Heard, coordinator_host};
-use crate::random::Random;
+use crate::random::{Random, Streams};
 use crate::run::Profile;
 use crate::scenario::{MILLI, SECOND, Scenario};
 use crate::world::{Event, Phase, World, host_name, server_host};
@@ -31,8 +29,8 @@ pub struct Upgrades {
 }
 
 impl Upgrades {
-    pub fn draw(seed: u64, is_upgrading: bool, profile: Profile) -> Upgrades {
-        let mut random = Random::new(seed ^ 0x5bd1_e995_5bd1_e995);
+    pub fn draw(streams: &mut Streams, is_upgrading: bool, profile: Profile) -> Upgrades {
+        let mut random = streams.of("upgrades").fork();
         let interval = *random.pick(&[300 * MILLI, SECOND, 3 * SECOND]);
         let turns = *random.pick(&[0, 30, 150]);
         let happens = is_upgrading || profile == Profile::Upgrade;

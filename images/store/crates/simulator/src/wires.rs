@@ -219,7 +219,7 @@ impl World {
             incarnation,
             shard,
         };
-        let delay = self.random.between(20 * MILLI, 80 * MILLI) * patience;
+        let delay = self.streams.of("enlisting").between(20 * MILLI, 80 * MILLI) * patience;
         self.schedule_in(delay, enlist);
     }
 

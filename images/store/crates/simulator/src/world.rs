@@ -26,7 +26,7 @@ use crate::leaders::{Api, FIRST_STANDBY, coordinator_host};
 use crate::migrations::Migrations;
 use crate::moved::Moved;
 use crate::network::{Host, Network, NetworkEvent};
-use crate::random::Random;
+use crate::random::Streams;
 use crate::rooms::Rooms;
 use crate::scenario::{MILLI, Scenario};
 use crate::server::{ServerNode, frame_count, protocols};
@@ -53,7 +53,7 @@ pub struct Machine {
 pub struct World {
     pub now: u64,
     pub scenario: Scenario,
-    pub random: Random,
+    pub streams: Streams,
     pub migrations: Migrations,
     pub upgrades: Upgrades,
     pub drains: Drains,
@@ -132,7 +132,7 @@ impl World {
     pub fn new(
         scenario: Scenario,
         interventions: Interventions,
-        mut random: Random,
+        mut streams: Streams,
         prints: bool,
     ) -> World {
         let Interventions {
@@ -143,7 +143,7 @@ impl World {
             disasters,
             datagrams,
         } = interventions;
-        let network = Network::new(scenario.network, random.fork());
+        let network = Network::new(scenario.network, &mut streams);
         let mut world = World {
             now: 0,
             network,
@@ -169,7 +169,7 @@ impl World {
             failure: None,
             first_final_read: 0,
             objects: 0,
-            faults_left: random.between(1, 80),
+            faults_left: streams.of("number of faults").between(1, 80),
             damages: 0,
             isolated_until: 0,
             absences: 0,
@@ -183,7 +183,7 @@ impl World {
             drains,
             tuning,
             lateness: Lateness::default(),
-            random,
+            streams,
         };
         world.populate();
         world
@@ -204,19 +204,22 @@ impl World {
         for client in 0..self.scenario.clients {
             let host = client_host(client);
             self.add_machine(host);
-            let seed = self.random.next();
+            let seed = self.streams.of("clients").next();
             let mut config = ClientConfig::new(COORDINATOR_LOCATOR, seed)
                 .expect("the locator is one of this file");
             config.protocols = protocols(&self.scenario);
             let core = Client::new(config, self.clock(host));
-            let random = self.random.fork();
+            let random = self.streams.of("clients").fork();
             let mut node = ClientNode::new(client as u32, core, &self.scenario, random);
             node.open_ports(&self.scenario, host, &mut self.datagrams);
             self.clients.push(node);
             self.schedule_in(START_OF_LOAD, Event::ClientStep(client));
         }
         if self.scenario.fault_interval > 0 {
-            let first = self.random.between(0, 2 * self.scenario.fault_interval);
+            let first = self
+                .streams
+                .of("times of faults")
+                .between(0, 2 * self.scenario.fault_interval);
             self.schedule_in(START_OF_LOAD + first, Event::Fault);
         }
         self.plan_migration();
@@ -227,15 +230,15 @@ impl World {
         self.plan_dead_ways();
         self.plan_look();
         if self.scenario.lease_expires {
-            let at = START_OF_LOAD + self.random.between(MILLI, 300 * MILLI);
+            let at = START_OF_LOAD + self.streams.of("absences").between(MILLI, 300 * MILLI);
             self.schedule_in(at, Event::Absence);
         }
     }
 
     fn add_machine(&mut self, host: Host) {
         let limit = self.scenario.max_clock_error_ppm;
-        let error = self.random.between(0, 2 * limit) as i64 - limit as i64;
-        let offset = self.random.between(0, 1 << 50);
+        let error = self.streams.of("clocks").between(0, 2 * limit) as i64 - limit as i64;
+        let offset = self.streams.of("clocks").between(0, 1 << 50);
         let machine = Machine {
             clock: Clock::new(offset, error),
             paused_until: 0,
@@ -258,7 +261,7 @@ impl World {
     }
 
     pub fn start_coordinator(&mut self) {
-        let cluster_id = self.random.next() | 1;
+        let cluster_id = self.streams.of("names of stores").next() | 1;
         let goes_on = self.scenario.coordinator_keeps_state && !self.noted.is_empty();
         let is_made_again = !goes_on && self.disasters.is_rebuilding();
         if !goes_on && !is_made_again {
@@ -277,7 +280,7 @@ impl World {
         let now = self.clock(COORDINATOR);
         let incarnation = self.coordinators[0].incarnation;
         if is_made_again {
-            let nonce = self.random.next();
+            let nonce = self.streams.of("names of stores").next();
             let core = Coordinator::rebuilding(config, nonce, true, now);
             let node = CoordinatorNode::new(Core::Alone(Box::new(core)));
             self.coordinators[0].node = Some(node);
@@ -317,7 +320,7 @@ impl World {
                 incarnation,
                 shard,
             };
-            let delay = self.random.between(0, MILLI);
+            let delay = self.streams.of("enlisting").between(0, MILLI);
             self.schedule_in(delay, enlist);
         }
         self.schedule_in(0, Event::Tick(server_host(server)));

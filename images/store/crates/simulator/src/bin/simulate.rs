@@ -5,8 +5,10 @@
 )]
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -22,6 +24,7 @@ Examples:
   simulate --seconds 3600 --once             new seeds for an hour
   simulate --seeds 5000 --once --json        5000 new seeds, with the summary as JSON
   simulate --seeds 20000..30000 --seconds 60 as many of these as a minute allows
+  simulate --seeds 0..3000 --once --hashes F what two builds that do the same have in common
 
 Exit code: 0 all good, 1 a seed failed or, with --quick, something was never met; 2 wrong usage.
 For each seed that failed the command that runs it again with its trace is printed.";
@@ -31,7 +34,7 @@ For each seed that failed the command that runs it again with its trace is print
 #[command(version, about, after_help = EXAMPLES)]
 struct Arguments {
     /// Run one seed
-    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "seconds"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "seconds", "hashes"])]
     seed: Option<u64>,
     /// Run the seeds from A to B - 1, or so many new ones [default: 0..1000, without end with --seconds]
     #[arg(long, value_name = "A..B|COUNT", value_parser = parse_seeds)]
@@ -84,6 +87,9 @@ struct Arguments {
     /// Print the summary as JSON on standard output; progress and failures go to standard error in any case
     #[arg(long)]
     json: bool,
+    /// Write the trace hash of each seed to a file, to compare two builds that should do the same
+    #[arg(long, value_name = "FILE")]
+    hashes: Option<PathBuf>,
 }
 
 /// Which seeds to run.
@@ -227,10 +233,13 @@ struct Summary {
     simulated_ns: u64,
     coverage: Coverage,
     failures: Vec<(u64, String)>,
+    /// By seed.
+    hashes: BTreeMap<u64, u64>,
 }
 
 impl Summary {
     fn add(&mut self, report: Report) {
+        self.hashes.insert(report.seed, report.trace_hash);
         self.seeds += 1;
         self.events += report.events;
         self.operations += report.operations;
@@ -340,6 +349,14 @@ fn print_json(summary: &Summary) {
     println!("{value:#}");
 }
 
+fn write_hashes(summary: &Summary, file: &Path) -> std::io::Result<()> {
+    let lines = summary.hashes.iter();
+    let text: String = lines
+        .map(|(seed, hash)| format!("{seed} {hash:016x}\n"))
+        .collect();
+    std::fs::write(file, text)
+}
+
 fn print_text(summary: &Summary) {
     for (what, count) in summary.coverage.iter() {
         println!("{count:>12}  {what}");
@@ -444,6 +461,12 @@ fn main() -> ExitCode {
         print_json(&summary);
     } else {
         print_text(&summary);
+    }
+    if let Some(file) = &arguments.hashes
+        && let Err(error) = write_hashes(&summary, file)
+    {
+        eprintln!("error: {}: {error}", file.display());
+        return ExitCode::from(2);
     }
     let missing = summary.coverage.missing();
     if arguments.quick && !missing.is_empty() {
