@@ -104,8 +104,11 @@ func bootFrom(
 		cluster: cluster, out: out, timeout: timeout,
 		what: func(server *v1alpha1.Server) (text string, isFinal, isGood bool) {
 			boot := server.Status.Boot
-			if boot == nil || boot.ID != order.ID || boot.State == v1alpha1.OrderWaiting || boot.State == v1alpha1.OrderRunning {
+			switch {
+			case boot == nil || boot.ID != order.ID:
 				return "", false, false
+			case boot.State == v1alpha1.OrderWaiting || boot.State == v1alpha1.OrderRunning:
+				return boot.Message, false, false
 			}
 			return strings.ToLower(string(boot.State)) + ": " + boot.Message, true, boot.State == v1alpha1.OrderDone
 		},

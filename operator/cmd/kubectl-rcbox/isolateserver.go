@@ -199,7 +199,10 @@ func bringBack(
 	wait := &waiting{
 		cluster: cluster, out: out, timeout: options.timeout,
 		what: func(server *v1alpha1.Server) (text string, isFinal, isGood bool) {
-			return "in use again", server.Status.Isolation == nil, true
+			if server.Status.Isolation != nil {
+				return isolatedCondition(server).Message, false, false
+			}
+			return "in use again", true, true
 		},
 	}
 	return wait.run(ctx, servers)

@@ -96,8 +96,10 @@ func lightOf(server *v1alpha1.Server, until *metav1.Time, asked time.Time) (text
 	switch {
 	case light == nil && until == nil:
 		return "its light does not blink", true, true
-	case light == nil, light.State == v1alpha1.OrderRunning, (light.Until == nil) != (until == nil):
+	case light == nil, (light.Until == nil) != (until == nil):
 		return "", false, false
+	case light.State == v1alpha1.OrderRunning:
+		return light.Message, false, false
 	case light.State == v1alpha1.OrderFailed && light.TriedAt.Time.Before(asked): // an earlier attempt
 		return "", false, false
 	case light.State == v1alpha1.OrderFailed:

@@ -192,8 +192,11 @@ func power(
 		cluster: cluster, out: out, timeout: options.timeout,
 		what: func(server *v1alpha1.Server) (text string, isFinal, isGood bool) {
 			order := server.Status.Order
-			if order == nil || order.ID != id || isUnderWay(order) {
+			switch {
+			case order == nil || order.ID != id:
 				return "", false, false
+			case isUnderWay(order):
+				return order.Message, false, false
 			}
 			return strings.ToLower(string(order.State)) + ": " + order.Message, true, order.State == v1alpha1.OrderDone
 		},
@@ -205,30 +208,20 @@ func isUnderWay(order *v1alpha1.OrderStatus) bool {
 	return order.State == v1alpha1.OrderWaiting || order.State == v1alpha1.OrderRunning
 }
 
-// waitsFor says what the orders of a server wait for, as far as its status says.
-func waitsFor(server *v1alpha1.Server) string {
-	status := &server.Status
-	reachable := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReachable)
-	switch {
-	case reachable != nil && reachable.Status != metav1.ConditionTrue:
+// waitsFor says what an order of a server waits for: its BMC, or what the order's status says.
+func waitsFor(server *v1alpha1.Server, says string) string {
+	reachable := meta.FindStatusCondition(server.Status.Conditions, v1alpha1.ConditionReachable)
+	if reachable != nil && reachable.Status != metav1.ConditionTrue {
 		return reachable.Message
-	case status.Isolation != nil:
-		return isolatedCondition(server).Message
-	case status.Order != nil && isUnderWay(status.Order):
-		return status.Order.Message
-	case status.Boot != nil && (status.Boot.State == v1alpha1.OrderWaiting || status.Boot.State == v1alpha1.OrderRunning):
-		return status.Boot.Message
-	case status.Light != nil && status.Light.State == v1alpha1.OrderRunning:
-		return status.Light.Message
 	}
-	return ""
+	return says
 }
 
 // unfinished says which servers were still waited for, and why. Their orders stay.
-func unfinished(open map[string]*v1alpha1.Server, err error) error {
+func unfinished(open map[string]string, err error) error {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(open)) {
-		if why := waitsFor(open[name]); why != "" {
+		if why := open[name]; why != "" {
 			name += " (" + why + ")"
 		}
 		all = append(all, name)

@@ -104,16 +104,12 @@ func TestPowerWaits(t *testing.T) {
 		t.Errorf("%d %q", code, errs)
 	}
 	for says, change := range map[string]func(*v1alpha1.ServerStatus){
-		"more power is needed": func(s *v1alpha1.ServerStatus) {
-			s.Order = &v1alpha1.OrderStatus{State: v1alpha1.OrderWaiting, Message: "more power is needed"}
-		},
-		"its BMC is told": func(s *v1alpha1.ServerStatus) {
-			s.Boot = &v1alpha1.BootStatus{State: v1alpha1.OrderRunning, Message: "its BMC is told"}
-		},
 		"the BMC is told again": func(s *v1alpha1.ServerStatus) {
+			s.Order = &v1alpha1.OrderStatus{State: v1alpha1.OrderWaiting, Message: "another order, which nobody waits for"}
 			s.Light = &v1alpha1.LightStatus{State: v1alpha1.OrderRunning, Message: "the BMC is told again"}
 		},
 		"its BMC has not answered": func(s *v1alpha1.ServerStatus) {
+			s.Light = &v1alpha1.LightStatus{State: v1alpha1.OrderRunning, Message: "the BMC is told again"}
 			s.Conditions = []metav1.Condition{{
 				Type: v1alpha1.ConditionReachable, Status: metav1.ConditionFalse, Reason: "Silent", Message: "its BMC has not answered",
 			}}
@@ -128,7 +124,7 @@ func TestPowerWaits(t *testing.T) {
 		if err := h.client.Update(t.Context(), server); err != nil {
 			t.Fatal(err)
 		}
-		code, _, errs = h.run("power", "3", "on", "--timeout=50ms")
+		code, _, errs = h.run("led", "3", "off", "--timeout=50ms")
 		if code != exitFailed || !strings.Contains(errs, "the orders of atom003 ("+says+") are still under way") {
 			t.Errorf("%d %q", code, errs)
 		}

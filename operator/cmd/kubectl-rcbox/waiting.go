@@ -15,7 +15,7 @@ type waiting struct {
 	cluster *access.Cluster
 	out     io.Writer
 	timeout time.Duration
-	// what says what became of a server, whether that is final, and whether it is as was asked.
+	// what says what became of a server, or what it waits for, whether that is final, and whether it is as was asked.
 	what func(*v1alpha1.Server) (text string, isFinal, isGood bool)
 	// meanwhile is done before each look; nil: nothing is.
 	meanwhile func(context.Context) error
@@ -24,9 +24,9 @@ type waiting struct {
 func (w *waiting) run(ctx context.Context, servers []*v1alpha1.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	open := map[string]*v1alpha1.Server{} // as they were seen last
+	open := map[string]string{} // what each waits for
 	for _, server := range servers {
-		open[server.Name] = server
+		open[server.Name] = ""
 	}
 	failed := 0
 	for {
@@ -41,12 +41,12 @@ func (w *waiting) run(ctx context.Context, servers []*v1alpha1.Server) error {
 		}
 		for i := range now.Items {
 			server := &now.Items[i]
-			if open[server.Name] == nil {
+			if _, isOpen := open[server.Name]; !isOpen {
 				continue
 			}
-			open[server.Name] = server
 			text, isFinal, isGood := w.what(server)
 			if !isFinal {
+				open[server.Name] = waitsFor(server, text)
 				continue
 			}
 			delete(open, server.Name)

@@ -62,7 +62,7 @@ func (m *machine) followLight() {
 	case light.State != v1alpha1.OrderRunning && !isWanted && light.Until == nil:
 		m.next.Light = nil
 	case m.elapsed(light.TriedAt.Time) <= m.grace() && light.State != v1alpha1.OrderDone, !m.canBeTold():
-	case light.TriedAt.Time.Equal(m.second()):
+	case light.TriedAt.Time.Equal(m.second()): // in the next second
 	case light.State == v1alpha1.OrderFailed && (light.Until != nil) == isWanted: // it never will
 	case light.State != v1alpha1.OrderDone || !m.isLight(isWanted):
 		m.tellLight()
@@ -105,7 +105,7 @@ func (m *machine) followBoot() {
 	boot := m.next.Boot
 	if boot == nil || boot.ID != order.ID {
 		if boot != nil && boot.TriedAt != nil && boot.TriedAt.Time.Equal(m.second()) {
-			return
+			return // in the next second
 		}
 		boot = &v1alpha1.BootStatus{ID: order.ID, Device: order.Device, State: v1alpha1.OrderWaiting, Since: *stamp(m.now)}
 		m.next.Boot = boot

@@ -59,7 +59,7 @@ func (m *machine) adoptOrder() {
 	}
 	change := m.next.Change
 	if change != nil && change.TriedAt != nil && change.TriedAt.Time.Equal(m.second()) {
-		return
+		return // in the next second, so that the answer to the former order's command is not taken for that to this one's
 	}
 	isOrders := change != nil && change.For == v1alpha1.ForOrder
 	if isOrders && m.isOrderOpen() && recorded.Action == v1alpha1.ActionCycle &&
