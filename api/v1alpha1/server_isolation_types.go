@@ -27,7 +27,7 @@ const (
 	// StageIsolated means that it is off, and stays so.
 	StageIsolated ServerIsolationStage = "Isolated"
 	// StageReturning means that spec.isolated is gone: it is switched on if it was on before, and its node gets pods again once that is
-	// ready.
+	// ready and the server qualifies.
 	StageReturning ServerIsolationStage = "Returning"
 )
 
@@ -45,6 +45,12 @@ type ServerIsolationStatus struct {
 	//
 	// +optional
 	WasOn bool `json:"wasOn,omitempty"`
+	// The start of its system that its node has reported last before it was off. What that start has reported does not count when the
+	// server returns.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	LastBoot string `json:"lastBoot,omitempty"`
 	// Since when its isolation waits for its ports at switches; absent while it does not.
 	//
 	// +optional
@@ -80,7 +86,7 @@ type ChassisIsolation struct {
 	//
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:MaxItems=7
 	Automatic []UnhealthyReason `json:"automatic,omitempty"`
 
 	// How many servers of the chassis may be isolated, those counted that a user has isolated, for one to be isolated by itself.
@@ -93,7 +99,7 @@ type ChassisIsolation struct {
 
 // UnhealthyReason is a reason of the condition Healthy.
 //
-// +kubebuilder:validation:Enum=BeyondLimits;MemoryErrors;LinkLost;SlowDisk
+// +kubebuilder:validation:Enum=BeyondLimits;MemoryErrors;LinkLost;SlowProcessor;SlowMemory;SlowDisk;SlowLink
 type UnhealthyReason string
 
 const (
@@ -103,9 +109,34 @@ const (
 	UnhealthyMemoryErrors UnhealthyReason = "MemoryErrors"
 	// UnhealthyLinkLost means that a network port has lost its link again and again.
 	UnhealthyLinkLost UnhealthyReason = "LinkLost"
-	// UnhealthySlowDisk means that a disk takes far longer for a read or a write than disks do.
+	// UnhealthySlowProcessor means that its processor is far slower than those of other servers of its kind, or was too hot for much of an
+	// hour.
+	UnhealthySlowProcessor UnhealthyReason = "SlowProcessor"
+	// UnhealthySlowMemory means that its memory is far slower than that of other servers of its kind.
+	UnhealthySlowMemory UnhealthyReason = "SlowMemory"
+	// UnhealthySlowLink means that the link of a network port has a far lower rate than those of other servers.
+	UnhealthySlowLink UnhealthyReason = "SlowLink"
+	// UnhealthySlowDisk means that a disk takes far longer for a read or a write than disks do, or is read far slower than those of other
+	// servers.
 	UnhealthySlowDisk UnhealthyReason = "SlowDisk"
 )
+
+// QualificationPolicy says what a server must show before it is in use again.
+//
+// +kubebuilder:validation:Enum=Required;Waived
+type QualificationPolicy string
+
+const (
+	// QualificationRequired means that nothing speaks against its health, and that its system has measured it since it was started.
+	QualificationRequired QualificationPolicy = "Required"
+	// QualificationWaived means that it is used whatever was measured.
+	QualificationWaived QualificationPolicy = "Waived"
+)
+
+// ConditionQualified means that the processor, the memory, the disk and the links of the server, as its system has measured them at its
+// start, are not far slower than those of other servers of its kind in the Chassis. It is Unknown if they were not measured, or not
+// compared, and absent if nothing measures them.
+const ConditionQualified = "Qualified"
 
 // AnnotationCordonedFor on a node names the Server that is isolated, and for which the box controller has cordoned the node. A node that
 // was cordoned before has no such annotation, and stays cordoned.

@@ -110,6 +110,13 @@ type ServerSpec struct {
 	//
 	// +optional
 	Isolated *ServerIsolationSpec `json:"isolated,omitempty"`
+
+	// What it must show before its node gets pods again after an isolation. Waived counts until the server is isolated again; kubectl rcbox
+	// isolate-server --undo --force writes it.
+	//
+	// +optional
+	// +kubebuilder:default=Required
+	Qualification QualificationPolicy `json:"qualification,omitempty"`
 }
 
 // BootDevice is what a server boots from.
@@ -204,8 +211,8 @@ const (
 	ConditionPoweredOn = "PoweredOn"
 	// ConditionNodeReady means that the node that runs on it is ready.
 	ConditionNodeReady = "NodeReady"
-	// ConditionHealthy means that no sensor is beyond its limits, and that its BMC's log has no memory errors of the last 24 hours, but for
-	// a few that were corrected.
+	// ConditionHealthy means that no sensor is beyond its limits, that its BMC's log has no memory errors of the last 24 hours, but for a
+	// few that were corrected, and that its system reports no links that are lost, and nothing that is far too slow.
 	ConditionHealthy = "Healthy"
 	// ConditionAsRecorded means that the blade in the slot is the one that was accepted.
 	ConditionAsRecorded = "AsRecorded"
@@ -298,7 +305,7 @@ type ServerStatus struct {
 	//
 	// +optional
 	Node string `json:"node,omitempty"`
-	// Reachable, PoweredOn, NodeReady, Healthy, AsRecorded, AsReported, Fenceable, Joined, Isolated.
+	// Reachable, PoweredOn, NodeReady, Healthy, AsRecorded, AsReported, Fenceable, Joined, Isolated, Qualified.
 	//
 	// +optional
 	// +listType=map

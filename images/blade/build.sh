@@ -93,7 +93,7 @@ system() {
 	: >"$TREE/etc/machine-id"
 	rm -f "$TREE/etc/hostname"
 	ln -sf /run/systemd/resolve/resolv.conf "$TREE/etc/resolv.conf"
-	for unit in kubelet containerd rcbox-report rcbox-settings rcbox-virtual-functions systemd-networkd systemd-resolved; do
+	for unit in kubelet containerd rcbox-report rcbox-measure rcbox-settings rcbox-virtual-functions systemd-networkd systemd-resolved; do
 		systemctl --root="$TREE" --quiet enable "$unit.service"
 	done
 	systemctl --root="$TREE" --quiet disable systemd-networkd-wait-online.service

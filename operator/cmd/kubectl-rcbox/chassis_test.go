@@ -186,9 +186,9 @@ func TestInventory(t *testing.T) {
 		found.Servers[0].MemoryBytes != 63<<29 || len(found.Chassis) != 1 || found.Total.DiskBytes != 110<<30 || found.Total.Nodes != 1 {
 		t.Errorf("%+v %v", found, err)
 	}
-	want := "chassis,slot,server,port,nic,mac,address,bmc,serial,foundPort,cpu,cores,flags,memory,disks\n" +
-		"mercury1,1,atom001,atom001,1,52:54:00:03:00:01,192.168.3.1,192.168.5.1,MMS0001,,,,,,\n" +
-		"mercury1,1,atom001,atom001a,2,52:54:00:04:00:01,,192.168.5.1,MMS0001,,,,,,\n"
+	want := "chassis,slot,server,port,nic,mac,address,bmc,serial,foundPort,cpu,cores,flags,memory,disks,checksum,copy,read\n" +
+		"mercury1,1,atom001,atom001,1,52:54:00:03:00:01,192.168.3.1,192.168.5.1,MMS0001,,,,,,,,,\n" +
+		"mercury1,1,atom001,atom001a,2,52:54:00:04:00:01,,192.168.5.1,MMS0001,,,,,,,,,\n"
 	if text := h.must("inventory", "1", "-o", "csv"); text != want {
 		t.Errorf("%s", text)
 	}

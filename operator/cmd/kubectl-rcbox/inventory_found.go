@@ -36,6 +36,19 @@ var foundColumns = []foundColumn{
 		}
 		return strings.Join(all, ", ")
 	}},
+	{"CHECKSUM", rateOf(func(m *hardware.Measured) int64 { return m.ChecksumMBps })},
+	{"COPY", rateOf(func(m *hardware.Measured) int64 { return m.CopyMBps })},
+	{"READ", rateOf(func(m *hardware.Measured) int64 { return m.ReadMBps })},
+}
+
+// rateOf is what was measured at the start of the blade; empty if it was not.
+func rateOf(rate func(*hardware.Measured) int64) func(*hardware.Inventory) string {
+	return func(inventory *hardware.Inventory) string {
+		if inventory.Measured == nil || rate(inventory.Measured) <= 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d MB/s", rate(inventory.Measured))
+	}
 }
 
 // flagsOf names those that a store gains most from as the kernel does.

@@ -41,6 +41,7 @@ func TestInventoryOfBlades(t *testing.T) {
 		Channels: []hardware.Channel{{Name: "A", Modules: 1, Bytes: 8 << 30, MHz: 1600}, {Name: "B", Modules: 1, Bytes: 8 << 30}},
 		Disks:    []hardware.Disk{{Name: "sda", Bytes: 128 << 30}},
 		Ports:    []hardware.Port{{Name: "eth0", MAC: "52:54:00:03:00:01", Driver: "igb"}},
+		Measured: &hardware.Measured{ChecksumMBps: 900, CopyMBps: 5200, Failed: []string{"disk sda: input/output error"}},
 	}
 	second := hardware.Inventory{MemoryBytes: 3 << 29, Ports: []hardware.Port{{Name: "eth0", MAC: "52:54:00:03:00:01"}}}
 	broken := reported(t, "worker-3", hardware.Inventory{})
@@ -49,9 +50,9 @@ func TestInventoryOfBlades(t *testing.T) {
 
 	lines := strings.Split(h.must("inventory", "1-3", "-o", "wide"), "\n")
 	for i, want := range []string{
-		"LAST EVENT CPU CORES FLAGS MEMORY DISKS",
-		`(ended) Atom\x1b[31m C2750 8 sse4_2 aes A 8.0 GiB at 1600 MHz, B 8.0 GiB sda 128.0 GiB`,
-		"- 0 - 1.5 GiB -", "- - - - -", "", "atom001: slot 1 holds another blade",
+		"LAST EVENT CPU CORES FLAGS MEMORY DISKS CHECKSUM COPY READ",
+		`(ended) Atom\x1b[31m C2750 8 sse4_2 aes A 8.0 GiB at 1600 MHz, B 8.0 GiB sda 128.0 GiB 900 MB/s 5200 MB/s -`,
+		"- 0 - 1.5 GiB - - - -", "- - - - - - - -", "", "atom001: slot 1 holds another blade",
 		"atom001: the BMC reports port atom001a with the MAC address 52:54:00:04:00:01, and the blade's system found no such port",
 		"atom002: the MAC address 52:54:00:03:00:01 of its port eth0 is one of atom001, too",
 		"atom003: annotation rcbox.dev/inventory of node worker-3: the inventory is not usable: unexpected end of JSON input",
@@ -61,7 +62,7 @@ func TestInventoryOfBlades(t *testing.T) {
 		}
 	}
 	if text := h.must("inventory", "1", "-o", "csv"); !strings.Contains(text,
-		`,MMS0001,eth0 igb,Atom\x1b[31m C2750,8,sse4_2 aes,"A 8.0 GiB at 1600 MHz, B 8.0 GiB",sda 128.0 GiB`) {
+		`,MMS0001,eth0 igb,Atom\x1b[31m C2750,8,sse4_2 aes,"A 8.0 GiB at 1600 MHz, B 8.0 GiB",sda 128.0 GiB,900 MB/s,5200 MB/s,`) {
 		t.Error(text)
 	}
 	var found listing

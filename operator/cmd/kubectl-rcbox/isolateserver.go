@@ -18,8 +18,11 @@ import (
 	"rcbox.dev/rcbox/operator/internal/plugin/access"
 )
 
-// reasonDataWouldBeLost of the condition Isolated: it does not go on by itself.
-const reasonDataWouldBeLost = "DataWouldBeLost"
+// Reasons of the condition Isolated of what does not go on by itself.
+const (
+	reasonDataWouldBeLost = "DataWouldBeLost"
+	reasonNotQualified    = "NotQualified"
+)
 
 type isolationOptions struct {
 	reason            string
@@ -38,8 +41,10 @@ again before --undo. A server keeps its power where a Store would lose data, and
 order stays when this program ends; the same command goes on.
 
 --undo brings servers back: those that were on are switched on, and nodes that were cordoned for this get pods again once
-they are ready. It is refused for a server whose BMC does not answer, that is not the blade that was accepted
-(AsRecorded), with a sensor beyond its limits or with memory errors (Healthy); --force says what it ignores.
+they are ready, and their systems have measured processor, memory and disk. A node gets none if these are far slower than those
+of other servers of the Chassis; the text says so. --undo is refused for a server whose BMC does not answer, that is not the
+blade that was accepted (AsRecorded), with a sensor beyond its limits or with memory errors (Healthy). --force says what it
+ignores, and waives the measurement.
 
 For a node that only one Store is to leave there is isolate.
 
@@ -83,7 +88,7 @@ func isolateServers(
 	ctx context.Context, cluster *access.Cluster, out io.Writer, servers []*v1alpha1.Server, options isolationOptions,
 ) error {
 	wanted := &v1alpha1.ServerIsolationSpec{Reason: strings.TrimSpace(options.reason)}
-	if err := writeIsolation(ctx, cluster, servers, wanted); err != nil || !options.wait {
+	if err := writeIsolation(ctx, cluster, servers, wanted, v1alpha1.QualificationRequired); err != nil || !options.wait {
 		return err
 	}
 	told := map[string]string{}
@@ -114,10 +119,11 @@ func isolatedCondition(server *v1alpha1.Server) metav1.Condition {
 
 func writeIsolation(
 	ctx context.Context, cluster *access.Cluster, servers []*v1alpha1.Server, isolated *v1alpha1.ServerIsolationSpec,
+	qualification v1alpha1.QualificationPolicy,
 ) error {
 	for _, server := range servers {
 		before := server.DeepCopy()
-		server.Spec.Isolated = isolated
+		server.Spec.Isolated, server.Spec.Qualification = isolated, qualification
 		if err := cluster.Patch(ctx, server, client.MergeFrom(before)); err != nil {
 			return fmt.Errorf("write spec.isolated of Server %s (patch on servers, and update on servers/power): %w", server.Name, err)
 		}
@@ -176,14 +182,18 @@ func bringBack(
 	ctx context.Context, cluster *access.Cluster, out io.Writer, servers []*v1alpha1.Server, options isolationOptions,
 ) error {
 	var against []string
+	var back []*v1alpha1.Server
 	for _, server := range servers {
-		if server.Spec.Isolated == nil {
+		switch {
+		case server.Spec.Isolated != nil:
+			against = append(against, whyNotQualified(server)...)
+		case server.Status.Isolation == nil:
 			if err := writeText(out, server.Name+" was not isolated\n"); err != nil {
 				return err
 			}
 			continue
 		}
-		against = append(against, whyNotQualified(server)...)
+		back = append(back, server)
 	}
 	switch {
 	case len(against) > 0 && !options.force:
@@ -193,19 +203,25 @@ func bringBack(
 			return err
 		}
 	}
-	if err := writeIsolation(ctx, cluster, servers, nil); err != nil || !options.wait {
+	qualification := v1alpha1.QualificationRequired
+	if options.force {
+		qualification = v1alpha1.QualificationWaived
+	}
+	if err := writeIsolation(ctx, cluster, back, nil, qualification); err != nil || !options.wait {
 		return err
 	}
 	wait := &waiting{
 		cluster: cluster, out: out, timeout: options.timeout,
 		what: func(server *v1alpha1.Server) (text string, isFinal, isGood bool) {
 			if server.Status.Isolation != nil {
-				return isolatedCondition(server).Message, false, false
+				condition := isolatedCondition(server)
+				isCurrent := server.Status.ObservedGeneration >= server.Generation
+				return condition.Message, isCurrent && condition.Reason == reasonNotQualified, false
 			}
 			return "in use again", true, true
 		},
 	}
-	return wait.run(ctx, servers)
+	return wait.run(ctx, back)
 }
 
 // whyNotQualified says what speaks against using a server: each condition that is not known to be met.

@@ -100,12 +100,35 @@ func TestIsolateServerUndo(t *testing.T) {
 		h.server("atom001").Spec.Isolated == nil {
 		t.Errorf("%d, %s", code, errs)
 	}
+	if h.server("atom001").Spec.Qualification == v1alpha1.QualificationWaived {
+		t.Error("without --force, the measurement is waived")
+	}
 	text := h.must("isolate-server", "1-2", "--undo", "--force")
 	if !strings.Contains(text, "atom002 was not isolated\nignored: atom001: AsRecorded is False: another blade\n") ||
-		!strings.Contains(text, "atom001: in use again\n") || h.server("atom001").Spec.Isolated != nil {
+		!strings.Contains(text, "atom001: in use again\n") || h.server("atom001").Spec.Isolated != nil ||
+		h.server("atom001").Spec.Qualification != v1alpha1.QualificationWaived ||
+		h.server("atom002").Spec.Qualification == v1alpha1.QualificationWaived {
 		t.Errorf("by force: %s", text)
 	}
 	if against := whyNotQualified(h.server("atom003")); len(against) != 3 || against[2] != "atom003: Healthy is not known yet" {
 		t.Errorf("a server of which nothing is known: %v", against)
+	}
+}
+
+// A server that returns and does not qualify ends the wait; --force waives the measurement, and the next isolation asks for it again.
+func TestIsolateServerUndoDoesNotQualify(t *testing.T) {
+	const slow = "ECC errors; its memory is copied at 1 MB/s"
+	h := newHarness(t, isolated(mercury(), v1alpha1.StageReturning, reasonNotQualified, slow)...)
+	code, out, errs := h.run("isolate-server", "atom001", "--undo")
+	if code != exitFailed || !strings.Contains(out, "atom001: "+slow) || !strings.Contains(errs, "not as ordered") {
+		t.Errorf("%d, %q, %q", code, out, errs)
+	}
+	if code, _, errs := h.run("isolate-server", "atom001", "--undo", "--force", "--wait=false"); code != 0 || errs != "" ||
+		h.server("atom001").Spec.Qualification != v1alpha1.QualificationWaived {
+		t.Errorf("by force: %d, %s", code, errs)
+	}
+	if code, _, errs := h.run("isolate-server", "atom001", "--reason", "slow memory", "--wait=false"); code != 0 ||
+		h.server("atom001").Spec.Qualification != v1alpha1.QualificationRequired {
+		t.Errorf("isolated again: %d, %s", code, errs)
 	}
 }

@@ -36,8 +36,8 @@ func command() *cobra.Command {
 		// Errors are printed once, by main.
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.AddCommand(inventoryCommand(), installCommand(), rootCommand(), joinCommand(), reportCommand(), settingsCommand(),
-		functionsCommand(), keygenCommand(), signCommand(), verifyCommand())
+	root.AddCommand(inventoryCommand(), installCommand(), rootCommand(), joinCommand(), reportCommand(), measureCommand(),
+		settingsCommand(), functionsCommand(), keygenCommand(), signCommand(), verifyCommand())
 	return root
 }
 

@@ -29,8 +29,8 @@ func reportCommand() *cobra.Command {
 		Short: "Write the inventory of this machine to its node",
 		Long: `Takes inventory and writes it to the annotation ` + hardware.Annotation + ` of the node
 that this machine is, with the certificate of its kubelet. Fails while the kubelet has none. With --watch, it does so until
-it is ended, again whenever something has changed, and the inventory has how often links were lost and for how long disks are busy
-with a read or a write.`,
+it is ended, again whenever something has changed, and the inventory has how often links were lost, for how long disks are busy
+with a read or a write, and for how long processors were too hot.`,
 		Example: "  rcbox-blade report --watch",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -90,6 +90,7 @@ func (r *reporter) report(ctx context.Context, watch *blade.Watch) (isWritten bo
 	system := os.DirFS("/")
 	inventory := blade.TakeInventory(system)
 	watch.Take(time.Now(), system, &inventory)
+	blade.AddMeasured(system, &inventory)
 	if settings, err := readSettings("/"); err != nil {
 		inventory.Unapplied = []string{err.Error()}
 	} else {

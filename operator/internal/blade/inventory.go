@@ -223,7 +223,7 @@ func readDisks(root fs.FS) ([]hardware.Disk, error) {
 }
 
 // ErrNoPartition means that the system has not started from a disk with a partition for backups.
-var ErrNoPartition = errors.New("the system's disk has no partition for backups")
+var ErrNoPartition = errors.New("the system has not started from a disk with a partition for backups")
 
 // backupsPartition is its number in the table of the disk.
 const backupsPartition = "2"
@@ -231,28 +231,44 @@ const backupsPartition = "2"
 // BackupPartition finds the partition for backups: on the disk that the file system at / is on. Another disk may have one too, with the
 // data of another blade.
 func BackupPartition(root fs.FS) (*hardware.Partition, error) {
-	device, err := deviceOfRoot(root)
+	_, parts, err := systemDisk(root)
 	if err != nil {
 		return nil, err
+	}
+	for _, part := range parts {
+		sectors, err := strconv.ParseInt(value(root, part, "", "size"), 10, 64)
+		if value(root, part, "", "partition") == backupsPartition && err == nil && sectors > 0 && sectors < 1<<50 {
+			return &hardware.Partition{Name: path.Base(part), Bytes: sectors * sectorBytes}, nil
+		}
+	}
+	return nil, ErrNoPartition
+}
+
+// SystemDisk is the name of the disk that the file system at / is on, such as sda.
+func SystemDisk(root fs.FS) (string, error) {
+	disk, _, err := systemDisk(root)
+	return disk, err
+}
+
+// systemDisk is the disk that the file system at / is on, as a whole or in a partition, with the folders of both.
+func systemDisk(root fs.FS) (disk string, parts []string, err error) {
+	device, err := deviceOfRoot(root)
+	if err != nil {
+		return "", nil, err
 	}
 	const folder = "sys/block"
 	all, err := names(root, folder)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	for _, disk := range all {
 		parts, err := fs.Glob(root, path.Join(folder, disk, disk+"*"))
-		if err != nil || !slices.ContainsFunc(parts, func(part string) bool { return value(root, part, "", "dev") == device }) {
-			continue
-		}
-		for _, part := range parts {
-			sectors, err := strconv.ParseInt(value(root, part, "", "size"), 10, 64)
-			if value(root, part, "", "partition") == backupsPartition && err == nil && sectors > 0 && sectors < 1<<50 {
-				return &hardware.Partition{Name: path.Base(part), Bytes: sectors * sectorBytes}, nil
-			}
+		parts = append(parts, path.Join(folder, disk))
+		if err == nil && slices.ContainsFunc(parts, func(part string) bool { return value(root, part, "", "dev") == device }) {
+			return disk, parts, nil
 		}
 	}
-	return nil, ErrNoPartition
+	return "", nil, ErrNoPartition
 }
 
 // deviceOfRoot is the number of the device that the file system at / is on, such as 254:1.
@@ -306,6 +322,9 @@ func readPorts(root fs.FS) ([]hardware.Port, error) {
 		}
 		if functions, err := number(root, path.Join(folder, name, "device/sriov_numvfs")); err == nil {
 			port.VirtualFunctions = functions
+		}
+		if rate, err := number(root, path.Join(folder, name, "speed")); err == nil { // -1: it is not known
+			port.Mbps = max(rate, 0)
 		}
 		ports = append(ports, port)
 	}

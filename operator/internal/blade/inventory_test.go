@@ -170,6 +170,10 @@ func sampleRoot() fstest.MapFS {
 		},
 		"sys/class/net/eth0/address":       file("52:54:00:03:00:0A\n"),
 		"sys/class/net/eth0/device/uevent": file("DRIVER=igb\nPCI_ID=8086:1F41\n"),
+		"sys/class/net/eth0/speed":         file("2500\n"),
+		"sys/class/net/eth1/address":       file("52:54:00:03:00:0B\n"),
+		"sys/class/net/eth1/device/uevent": file("DRIVER=virtio_net\n"),
+		"sys/class/net/eth1/speed":         file("-1\n"),
 		"sys/class/net/lo/address":         file("00:00:00:00:00:00\n"),
 	}
 }
@@ -195,7 +199,10 @@ func TestInventory(t *testing.T) {
 		Disks: []hardware.Disk{
 			{Name: "nvme3n1", Bytes: 1000 * 512}, {Name: "sda", Bytes: 250069680 * 512, Model: "SSD 128G"},
 		},
-		Ports:   []hardware.Port{{Name: "eth0", MAC: "52:54:00:03:00:0a", Driver: "igb"}},
+		Ports: []hardware.Port{
+			{Name: "eth0", MAC: "52:54:00:03:00:0a", Driver: "igb", Mbps: 2500},
+			{Name: "eth1", MAC: "52:54:00:03:00:0b", Driver: "virtio_net"},
+		},
 		Backups: &hardware.Partition{Name: "sda2", Bytes: 4096 * 512},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -203,6 +210,39 @@ func TestInventory(t *testing.T) {
 	}
 	if available, err := AvailableMemory(sampleRoot()); err != nil || available != 1000<<10 {
 		t.Errorf("%d, %v", available, err)
+	}
+}
+
+// TestMeasuredAtThisStart: what was measured becomes a part of the inventory; a file that cannot be read says so.
+func TestMeasuredAtThisStart(t *testing.T) {
+	t.Parallel()
+	const name = "run/rcbox/measured.json"
+	for text, want := range map[string]*hardware.Measured{
+		`{"checksumMBps": 900, "disk": "sda"}`: {ChecksumMBps: 900, Disk: "sda"},
+		`{`:                                    {Failed: []string{"/run/rcbox/measured.json: unexpected end of JSON input"}},
+		"":                                     nil,
+	} {
+		root := fstest.MapFS{}
+		if text != "" {
+			root[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		var inventory hardware.Inventory
+		if AddMeasured(root, &inventory); !reflect.DeepEqual(inventory.Measured, want) {
+			t.Errorf("%s: %+v", text, inventory.Measured)
+		}
+	}
+}
+
+func TestSystemDisk(t *testing.T) {
+	t.Parallel()
+	for mounts, want := range map[string]string{
+		"30 1 8:1 / / rw - ext4 /dev/root rw": "sda", "30 1 8:0 / / rw - ext4 /dev/root rw": "sda", "30 1 0:20 / / rw - tmpfs none rw": "",
+	} {
+		root := sampleRoot()
+		root["proc/self/mountinfo"] = &fstest.MapFile{Data: []byte(mounts + "\n")}
+		if got, err := SystemDisk(root); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v", mounts, got, err)
+		}
 	}
 }
 

@@ -41,7 +41,9 @@ var standIns = map[string]string{
 	"settings":   "exit 0",
 	// The ports of this blade have no functions.
 	"functions": `log functions; exit 1`,
-	"report":    `echo report >>"$PLACE/reports"; fails_first report 1`,
+	// The disk gives no answer.
+	"measure": `log measure; exit 1`,
+	"report":  `echo report >>"$PLACE/reports"; fails_first report 1`,
 	// fails_first NAME N: fails the first N times that it is called.
 	"images": `log images; fails_first images 1; touch "$PLACE/images"`,
 	"join":   `log join; fails_first join 2; touch "$PLACE/answered"`,
@@ -86,7 +88,7 @@ func TestKubeletStartsAfterRefusals(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { _ = command.Wait(); close(ended) }() // it is killed
 	defer func() { cancel(); <-ended }()
-	const want = "functions images images join join join kubelet join kubelet running" //nolint:dupword // attempts
+	const want = "measure functions images images join join join kubelet join kubelet running" //nolint:dupword // attempts
 	for {
 		got := strings.Join(strings.Fields(readText(t, filepath.Join(place, "log"))), " ")
 		isReported := strings.Count(readText(t, filepath.Join(place, "reports")), "report") == 2
@@ -142,7 +144,8 @@ func writeUnits(t *testing.T, place string) {
 	}
 	write(filepath.Join(units, "containerd.service"), "[Service]\nExecStart="+programs+"/containerd\n", 0o600)
 	replacer := strings.NewReplacer("/usr/bin/rcbox-blade settings", programs+"/settings", "/usr/bin/rcbox-blade join", programs+"/join",
-		"/usr/bin/rcbox-blade report", programs+"/report", "/usr/bin/rcbox-blade virtual-functions", programs+"/functions",
+		"/usr/bin/rcbox-blade report", programs+"/report", "/usr/bin/rcbox-blade measure", programs+"/measure",
+		"/usr/bin/rcbox-blade virtual-functions", programs+"/functions",
 		"/usr/bin/kubelet", programs+"/kubelet", "/usr/lib/rcbox/import-images", programs+"/images",
 		"/usr/lib/rcbox/nis", "/bin/true", "/usr/bin/systemctl",
 		programs+"/systemctl", "/usr/sbin/sysctl", "/bin/true", "/etc/rcbox", place, "/var/lib/rcbox", place,

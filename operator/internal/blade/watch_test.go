@@ -19,6 +19,16 @@ func counted(losses, operations, busyMillis int64) fstest.MapFS {
 	}
 }
 
+// throttled has the kernel's files of two threads of a processor.
+func throttled(cool, hot int64) fstest.MapFS {
+	files := fstest.MapFS{}
+	for thread, millis := range map[string]int64{"cpu0": cool, "cpu11": hot} {
+		name := "sys/devices/system/cpu/" + thread + "/thermal_throttle/core_throttle_total_time_ms"
+		files[name] = &fstest.MapFile{Data: []byte(fmt.Sprintf("%d\n", millis))}
+	}
+	return files
+}
+
 // TestWatch: links that are lost count for a day, and a disk is judged by the time that it is busy with one operation.
 func TestWatch(t *testing.T) {
 	t.Parallel()
@@ -55,6 +65,20 @@ func TestWatch(t *testing.T) {
 	}
 	if len(w.looks) != maxLooks {
 		t.Errorf("%d looks are kept", len(w.looks))
+	}
+	w = &Watch{}
+	for i, step := range []struct {
+		cool, hot int64
+		want      int
+	}{
+		{5000, 1000, 0}, {5000, 3000, 0}, {5000, 10_000, 2}, {5000, 100_000, 16}, {9_000, 0, 16}, {9_000, 0, 8},
+	} {
+		now = now.Add(WatchInterval)
+		inventory := hardware.Inventory{}
+		w.Take(now, throttled(step.cool, step.hot), &inventory)
+		if inventory.CPU.ThrottledPercent != step.want {
+			t.Errorf("step %d: too hot for %d %%", i, inventory.CPU.ThrottledPercent)
+		}
 	}
 	// Files that are missing, or say nothing that can be understood, count nothing.
 	inventory := hardware.Inventory{Ports: []hardware.Port{{Name: "eth0"}}, Disks: []hardware.Disk{{Name: "sda"}}}

@@ -39,6 +39,21 @@ type Inventory struct {
 	Missing []string `json:"missing,omitempty"`
 	// Unapplied says which settings of its image the blade does not have, and why.
 	Unapplied []string `json:"unapplied,omitempty"`
+	// Measured is how fast the blade was when its system has started; nil: that was not measured.
+	Measured *Measured `json:"measured,omitempty"`
+}
+
+// Measured is how fast the parts of a blade are: the best of a second, while nothing else runs there. 0: not measured.
+type Measured struct {
+	// ChecksumMBps is the rate at which each thread of the processor computes CRC-32C while all of them do, of the slowest one, in MB/s.
+	ChecksumMBps int64 `json:"checksumMBps,omitempty"`
+	// CopyMBps is the rate at which all threads together copy memory, in MB/s.
+	CopyMBps int64 `json:"copyMBps,omitempty"`
+	// Disk is that of the system, and ReadMBps the rate at which it is read in order, in MB/s.
+	Disk     string `json:"disk,omitempty"`
+	ReadMBps int64  `json:"readMBps,omitempty"`
+	// Failed says which part could not be measured, and why.
+	Failed []string `json:"failed,omitempty"`
 }
 
 // Processor is what all processors of a blade have in common.
@@ -51,6 +66,9 @@ type Processor struct {
 	CRC32   bool `json:"crc32"`
 	Pages1G bool `json:"pages1g"`
 	AES     bool `json:"aes"`
+	// ThrottledPercent is for how much of the last hour a thread ran slower because it was too hot, that of the worst one, rounded up to a
+	// power of two; 0: less than 1 %.
+	ThrottledPercent int `json:"throttledPercent,omitempty"`
 }
 
 // Channel is the memory of one channel, at the clock of its slowest module.
@@ -91,6 +109,8 @@ type Port struct {
 	VirtualFunctions int `json:"virtualFunctions,omitempty"`
 	// LinkLosses is how often its link was lost, of the last 24 hours, since the system has started.
 	LinkLosses int `json:"linkLosses,omitempty"`
+	// Mbps is the rate of its link, in Mbit/s; 0: it has none, or its driver does not say.
+	Mbps int `json:"mbps,omitempty"`
 }
 
 // Module is a memory module.

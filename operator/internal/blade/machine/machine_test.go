@@ -116,3 +116,12 @@ func TestRoutesAndResolvers(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestMeasureSpeed measures this machine. Its disk may be one that nobody may read here.
+func TestMeasureSpeed(t *testing.T) {
+	t.Parallel()
+	got, err := MeasureSpeed()
+	if err != nil || got.ChecksumMBps < 1 || got.CopyMBps < 1 || (got.ReadMBps < 1) != (len(got.Failed) == 1) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

@@ -183,7 +183,7 @@ func (r *Reconciler) order(ctx context.Context, observed *plan.Observed, made *p
 		what = string(order.Power.Action)
 	}
 	if order.Isolate != nil {
-		server.Spec.Isolated = order.Isolate
+		server.Spec.Isolated, server.Spec.Qualification = order.Isolate, v1alpha1.QualificationRequired
 		reason, what, why = "Isolate", "is isolated "+order.Isolate.Reason, "spec.isolation.automatic"
 	}
 	// With the version that was observed: a user may have ordered something else.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -73,6 +74,9 @@ func (m *machine) illness() *illness {
 				return ill(v1alpha1.UnhealthySlowDisk, fmt.Sprintf("its disk %s was busy for more than %d ms with each read or write, on "+
 					"average of the last hour", label(disk.Name, maxLabel), disk.ServiceMillis/2), "slow disk")
 			}
+		}
+		if cause, what := m.slowness(report); cause != "" {
+			return ill(cause, what, "slow "+strings.ToLower(strings.TrimPrefix(string(cause), "Slow")))
 		}
 	}
 	return nil

@@ -43,6 +43,9 @@ func (m *machine) noteIsolation() {
 			isolation, m.next.Isolation = begun, begun
 		}
 		isolation.Reason = label(m.spec().Isolated.Reason, maxReason)
+		if isolation.Stage == v1alpha1.StageIsolated && m.node != nil {
+			isolation.LastBoot = label(m.node.BootID, maxText)
+		}
 		if isolation.Stage == v1alpha1.StageMembersLeave && m.power == v1alpha1.PowerOn {
 			isolation.WasOn = true
 		}
@@ -269,11 +272,24 @@ func (m *machine) hasReturned() bool {
 		(!isolation.WasOn || m.spec().Power != v1alpha1.WantUnmanaged || m.power == v1alpha1.PowerOn)
 }
 
+// isElsewhere: the blade of a node has left the slot.
+func (m *machine) isElsewhere(node *Node) bool {
+	return m.node != nil && m.node != node ||
+		slices.ContainsFunc(m.machines, func(other *machine) bool { return other != m && other.node == node })
+}
+
+// mayUncordon says whether a node that is cordoned for the server may get pods again.
 func (m *machine) mayUncordon(node *Node) bool {
 	isolation := m.next.Isolation
 	isLeftOff := isolation == nil || !isolation.WasOn && m.spec().Power != v1alpha1.WantOn || m.spec().Power == v1alpha1.WantOff
-	if m.hasReturned() && (isLeftOff || node.Ready) {
+	isReady := node.Ready && (isolation == nil || isolation.LastBoot == "" || node.BootID != isolation.LastBoot)
+	switch {
+	case !m.hasReturned():
+	case isLeftOff || isReady && m.isElsewhere(node):
 		return true
+	case isReady:
+		m.isolationWaits = m.whyNotQualified()
+		return m.isolationWaits == ""
 	}
 	if isolation != nil && m.isolationWaits == "" {
 		m.isolationWaits = "waiting for node " + node.Name + " to be ready; then it gets pods again"

@@ -129,6 +129,7 @@ func (s *sim) nodeOf(i int) plan.Node {
 	node := plan.Node{Name: b.node, SystemUUID: b.guid, Ready: s.isCalledReady(b.node)}
 	if s.isolating != nil {
 		node.CordonedFor, node.Cordoned = s.isolating.cordonedFor[b.node], s.isCordoned(i)
+		s.report(&node)
 	}
 	if heardAt, isHeard := s.kubelets.heardAt[b.node]; isHeard && heardAt > s.clocks.jumpedAt {
 		node.SilentFrom = at(heardAt + s.clocks.skew).Add(silentSeconds * time.Second)

@@ -283,7 +283,9 @@ type planning struct {
 	byGUID map[string][]*machine
 	// found says which blades have found which MAC addresses.
 	found hardware.Index
-	plan  Plan
+	// figures are what running systems of the chassis have measured, by figure.key.
+	figures map[string]map[*machine]int64
+	plan    Plan
 	// wanted are machines that wait for power, and commands what is given in this plan.
 	wanted   []*machine
 	commands []command
@@ -382,6 +384,7 @@ func lookAt(now time.Time, o *Observed) *planning {
 	p.findNodes()
 	p.findTwins()
 	p.indexFound()
+	p.indexFigures()
 	return p
 }
 

@@ -17,10 +17,13 @@ type Found struct {
 	// Boot is the start of the system that has reported.
 	Boot   string
 	Serial string
+	CPU    hardware.Processor
 	Ports  []hardware.Port
 	Disks  []hardware.Disk
 	// BackupBytes is the size of the partition for backups; 0: there is none.
 	BackupBytes int64
+	// Measured is how fast the blade was when its system has started; nil: that was not measured.
+	Measured *hardware.Measured
 }
 
 // FoundIn reads a node's report, and keeps what is compared.
@@ -29,7 +32,10 @@ func FoundIn(annotation string) *Found {
 	if err != nil {
 		return &Found{Unusable: fmt.Sprintf("annotation %s: %v", hardware.Annotation, err)}
 	}
-	found := &Found{Boot: inventory.Boot, Serial: inventory.Serial, Ports: inventory.Ports, Disks: inventory.Disks}
+	found := &Found{
+		Boot: inventory.Boot, Serial: inventory.Serial, CPU: inventory.CPU, Ports: inventory.Ports, Disks: inventory.Disks,
+		Measured: inventory.Measured,
+	}
 	if inventory.Backups != nil {
 		found.BackupBytes = inventory.Backups.Bytes
 	}

@@ -340,13 +340,17 @@ func (s *sim) checkEnd() {
 // checkMessages: each text fits where it is shown.
 func (s *sim) checkMessages(made *plan.Plan) {
 	check := func(conditions []metav1.Condition, want int) {
-		if len(conditions) != want {
-			s.violate("there are %d conditions", len(conditions))
-		}
+		count := len(conditions)
 		for _, c := range conditions {
+			if c.Type == v1alpha1.ConditionQualified || c.Type == v1alpha1.ConditionAsReported { // where its system reports
+				count--
+			}
 			if len(c.Message) > 300 || c.Message == "" || c.Reason == "" {
 				s.violate("%s: %q", c.Type, c.Message)
 			}
+		}
+		if count != want {
+			s.violate("there are %d conditions", count)
 		}
 	}
 	check(made.Chassis.Conditions, 11)
@@ -362,11 +366,11 @@ func (s *sim) checkMessages(made *plan.Plan) {
 	}
 }
 
-func seedsToRun(t *testing.T) (from, to uint64) {
+func seedsToRun(t *testing.T, usual uint64) (from, to uint64) {
 	t.Helper()
 	text, isSet := os.LookupEnv("RCBOX_SEEDS")
 	if !isSet {
-		return 0, seeds
+		return 0, usual
 	}
 	first, last, _ := strings.Cut(text, "-")
 	from, err := strconv.ParseUint(first, 10, 64)
@@ -379,7 +383,7 @@ func seedsToRun(t *testing.T) (from, to uint64) {
 
 // TestSimulation: whatever BMCs, managers, operators and users do, the rules hold.
 func TestSimulation(t *testing.T) {
-	from, to := seedsToRun(t)
+	from, to := seedsToRun(t, seeds)
 	counts := map[string]int{}
 	for seed := from; seed < to; seed++ {
 		s := newSim(seed, nil)

@@ -33,7 +33,7 @@ func (s *sim) shiftAddresses(seed uint64) {
 // TestSimulationOfShiftedAddresses: where the BMC and the slot of a server belong to two different blades, nothing is proved, and no power
 // is taken away.
 func TestSimulationOfShiftedAddresses(t *testing.T) {
-	from, to := seedsToRun(t)
+	from, to := seedsToRun(t, seeds)
 	for seed := from; seed < to; seed++ {
 		s := newSim(seed, nil)
 		s.shiftAddresses(seed)

@@ -15,12 +15,14 @@ import (
 	"rcbox.dev/rcbox/operator/internal/blade"
 	"rcbox.dev/rcbox/operator/internal/blade/hardware"
 	"rcbox.dev/rcbox/operator/internal/box/join"
+	"rcbox.dev/rcbox/operator/test/box/rack"
 )
 
 // labels are those of the blade that becomes a node.
 var labels = map[string]string{"rcbox.dev/chassis": chassisName, "rcbox.dev/slot": "1", "rcbox.dev/node-class": "EmulatedRack"}
 
-// TestBlades brings one blade from a blank disk to a node, and then once more, while no box host is there.
+// TestBlades brings one blade from a blank disk to a node. It is isolated then, and its power fails. It is brought back while no box host is
+// there, and its node gets pods again once its system has measured it anew.
 func TestBlades(t *testing.T) {
 	b := newBed(t)
 	isInstalled(b)
@@ -33,13 +35,33 @@ func TestBlades(t *testing.T) {
 	b.carries(node.Name)
 	b.isReported()
 	b.isJoined()
-	b.cut()
+	b.isolated()
 	b.host.Kill()
 	started = time.Now()
-	b.up()
+	b.seen += len(b.console())
+	b.kubectl("isolate-server", bladeName, "--undo")
+	t.Logf("in use %d s after the order to bring it back, from its disk, without a box host", int(time.Since(started).Seconds()))
 	again := b.ready(node.Status.NodeInfo.BootID)
-	t.Logf("Ready %d s after power on, from its disk, without a box host", int(time.Since(started).Seconds()))
 	b.isAsOrdered(again)
+	found, err := hardware.Parse(again.Annotations[hardware.Annotation])
+	if err != nil || found.Boot != again.Status.NodeInfo.BootID || found.Measured == nil || again.Spec.Unschedulable {
+		t.Errorf("it is in use again: %v, without having measured start %s: %+v, %v", !again.Spec.Unschedulable,
+			again.Status.NodeInfo.BootID, found, err)
+	}
+}
+
+// isolated has a user isolate the blade. While it shuts down, its power fails.
+func (b *bed) isolated() {
+	b.Helper()
+	b.kubectl("isolate-server", bladeName, "--reason", "it loses packets", "--wait=false")
+	b.Eventually(patience, func() string {
+		if of := b.server().Status.Isolation; of == nil || of.Stage != v1alpha1.StageIsolationOff {
+			return fmt.Sprintf("it is %+v", of)
+		}
+		return ""
+	})
+	b.must(b.rack.Set(chassisName, slot, rack.Off))
+	b.kubectl("isolate-server", bladeName, "--reason", "it loses packets")
 }
 
 // isJoined waits until the controller has seen the node, and deleted the token.
@@ -130,6 +152,11 @@ func (b *bed) isReported() {
 	}
 	if len(found.Disks) != 1 || found.Disks[0].Bytes != diskSize || len(found.Modules) != 1 || found.Modules[0].Bytes != memoryMiB*mebi {
 		b.Errorf("its disks are %+v, its memory modules %+v", found.Disks, found.Modules)
+	}
+	// How fast that is depends on what else this machine does.
+	if of := found.Measured; of == nil || of.ChecksumMBps < 1 || of.CopyMBps < 1 || of.ReadMBps < 1 || of.Disk != found.Disks[0].Name ||
+		len(of.Failed) > 0 {
+		b.Errorf("it has measured %+v", of)
 	}
 	if differences := found.Differences("", []hardware.RecordedPort{{Name: bladeName, MAC: bladeMAC}}); len(differences) > 0 {
 		b.Errorf("%q", differences)
