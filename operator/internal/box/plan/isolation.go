@@ -43,9 +43,6 @@ func (m *machine) noteIsolation() {
 			isolation, m.next.Isolation = begun, begun
 		}
 		isolation.Reason = label(m.spec().Isolated.Reason, maxReason)
-		if isolation.Stage == v1alpha1.StageIsolated && m.node != nil {
-			isolation.LastBoot = label(m.node.BootID, maxText)
-		}
 		if isolation.Stage == v1alpha1.StageMembersLeave && m.power == v1alpha1.PowerOn {
 			isolation.WasOn = true
 		}
@@ -59,6 +56,16 @@ func (m *machine) noteIsolation() {
 			isolation.WasOn = false
 		}
 		m.openPorts()
+	}
+	if m.isShutOff() {
+		m.noteLastBoot()
+	}
+}
+
+// noteLastBoot puts on record which start of its system the server's node has reported before the server was off.
+func (m *machine) noteLastBoot() {
+	if m.next.Isolation != nil && m.node != nil {
+		m.next.Isolation.LastBoot = label(m.node.BootID, maxText)
 	}
 }
 
@@ -206,6 +213,7 @@ func (m *machine) followIsolationsEnd() bool {
 		return true
 	case !isOwn:
 		m.begin(v1alpha1.ForIsolation, v1alpha1.StageSwitchingOn)
+		m.noteLastBoot()
 	}
 	result, text := m.drive()
 	m.isolationWaits = text
@@ -282,7 +290,9 @@ func (m *machine) isElsewhere(node *Node) bool {
 func (m *machine) mayUncordon(node *Node) bool {
 	isolation := m.next.Isolation
 	isLeftOff := isolation == nil || !isolation.WasOn && m.spec().Power != v1alpha1.WantOn || m.spec().Power == v1alpha1.WantOff
-	isReady := node.Ready && (isolation == nil || isolation.LastBoot == "" || node.BootID != isolation.LastBoot)
+	// A node is called Ready for a while after its machine was switched off.
+	isAnotherStart := isolation == nil || isolation.LastBoot == "" || node.BootID != isolation.LastBoot
+	isReady := node.Ready && (isAnotherStart || m.spec().Qualification == v1alpha1.QualificationWaived)
 	switch {
 	case !m.hasReturned():
 	case isLeftOff || isReady && m.isElsewhere(node):

@@ -108,13 +108,20 @@ func (s *sim) isHeldBack(i int) bool {
 func (s *sim) checkQualified(i int, node string) {
 	w, b := s.isolating.measuring, s.behind(i)
 	isolation := s.servers[i].object.Status.Isolation
-	if w == nil || w.waived[i] || isolation == nil || !isolation.WasOn || b.node != node || !s.isReady(b) || b.isNameless ||
+	if w == nil || w.waived[i] || isolation == nil || !isolation.WasOn || b.node != node || !b.on || b.isNameless ||
 		s.hasTwin(b) || s.shift > 0 || s.isJustSwapped(b) || s.servers[i].object.Spec.Power != v1alpha1.WantUnmanaged {
 		return
 	}
 	s.counts["qualified"]++
+	boot := bootOf(b)
+	// A start from before the isolation is that of an order.
+	isStarting := s.now-b.onSince <= startSeconds && b.onSince > s.isolating.isolatedAt[i] && s.now-b.selfStartedAt > startSeconds
+	if isStarting && w.boots[node] != "" {
+		s.violate("%s gets pods again, and is not qualified: its start %s has just begun, and the one before was %s", name(b), boot,
+			w.boots[node])
+	}
 	// A start of a moment ago is not known yet.
-	if boot := bootOf(b); w.broken[boot] || s.now < w.reportAt[boot] && s.now-b.onSince > settle {
+	if w.broken[boot] || s.now < w.reportAt[boot] && s.now-b.onSince > settle {
 		s.violate("%s gets pods again, and its start %s is not qualified (failed: %v)", name(b), boot, w.broken[boot])
 	}
 }
@@ -154,6 +161,17 @@ var measuringBugs = []bug{
 			}
 		},
 		reported: "is not qualified", within: 40,
+	},
+	{
+		name: "TrustTheLastReady: a node counts as ready because it was before its server was off",
+		before: func(_ *sim, o *plan.Observed) {
+			servers(o, func(of *plan.Server) {
+				if isolation := of.Object.Status.Isolation; isolation != nil {
+					isolation.LastBoot = ""
+				}
+			})
+		},
+		reported: "has just begun", within: 60,
 	},
 	{
 		name: "MeasuredIsEnough: a measurement that has failed counts",

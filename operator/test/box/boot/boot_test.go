@@ -21,8 +21,8 @@ import (
 // labels are those of the blade that becomes a node.
 var labels = map[string]string{"rcbox.dev/chassis": chassisName, "rcbox.dev/slot": "1", "rcbox.dev/node-class": "EmulatedRack"}
 
-// TestBlades brings one blade from a blank disk to a node. It is isolated then, and its power fails. It is brought back while no box host is
-// there, and its node gets pods again once its system has measured it anew.
+// TestBlades brings one blade from a blank disk to a node. It is isolated then, and its power fails. It is brought back while no box host
+// is there, and its node gets pods again once its system has measured it anew.
 func TestBlades(t *testing.T) {
 	b := newBed(t)
 	isInstalled(b)
@@ -41,12 +41,13 @@ func TestBlades(t *testing.T) {
 	b.seen += len(b.console())
 	b.kubectl("isolate-server", bladeName, "--undo")
 	t.Logf("in use %d s after the order to bring it back, from its disk, without a box host", int(time.Since(started).Seconds()))
-	again := b.ready(node.Status.NodeInfo.BootID)
+	again := &corev1.Node{}
+	b.Get(again, "", bladeName)
 	b.isAsOrdered(again)
 	found, err := hardware.Parse(again.Annotations[hardware.Annotation])
-	if err != nil || found.Boot != again.Status.NodeInfo.BootID || found.Measured == nil || again.Spec.Unschedulable {
-		t.Errorf("it is in use again: %v, without having measured start %s: %+v, %v", !again.Spec.Unschedulable,
-			again.Status.NodeInfo.BootID, found, err)
+	boot := again.Status.NodeInfo.BootID
+	if err != nil || boot == node.Status.NodeInfo.BootID || found.Boot != boot || found.Measured == nil || again.Spec.Unschedulable {
+		t.Errorf("it is in use again: %v, without having measured start %s: %+v, %v", !again.Spec.Unschedulable, boot, found, err)
 	}
 }
 
