@@ -49,14 +49,20 @@ impl World {
             15..25 => self.stall_connection(),
             25..37 => self.silence_connection(),
             37..45 if self.scenario.replicated.is_some() => {
-                let server = self.streams.of("kinds of faults").below(self.servers.len());
+                let server = self
+                    .streams
+                    .of("isolated servers")
+                    .below(self.servers.len());
                 self.isolate(server);
             }
             37..55 => self.partition(),
             55..65 => self.pause(),
             65..75 if self.scenario.replicated.is_none() => self.pause(),
             65..90 if self.scenario.crashes => {
-                let server = self.streams.of("kinds of faults").below(self.servers.len());
+                let server = self
+                    .streams
+                    .of("crashing servers")
+                    .below(self.servers.len());
                 match self.scenario.replicated {
                     None => self.crash_server(server),
                     Some(replicated) => self.disaster(server, replicated),

@@ -53,7 +53,10 @@ impl World {
             return;
         }
         self.lateness.stage = Stage::Awaited;
-        let after = self.streams.of("lateness").between(SECOND, 2 * SECOND);
+        let after = self
+            .streams
+            .of("beginnings of lateness")
+            .between(SECOND, 2 * SECOND);
         self.schedule_in(after, Event::Late);
     }
 
@@ -73,7 +76,10 @@ impl World {
             Stage::Awaited => self.await_safety(),
             Stage::Away(until) if self.now < until => {
                 self.some_lateness();
-                let next = self.streams.of("lateness").between(MILLI, 500 * MILLI);
+                let next = self
+                    .streams
+                    .of("times of lateness")
+                    .between(MILLI, 500 * MILLI);
                 self.schedule_in(next, Event::Late);
                 self.lateness.stage = Stage::Away(until);
             }
@@ -92,7 +98,10 @@ impl World {
         self.end_faults();
         if !self.is_safe() || !self.all_serve() || self.history.records.len() < MIN_OPERATIONS {
             self.lateness.stage = Stage::Awaited;
-            let again = self.streams.of("lateness").between(MILLI, 300 * MILLI);
+            let again = self
+                .streams
+                .of("beginnings of lateness")
+                .between(MILLI, 300 * MILLI);
             return self.schedule_in(again, Event::Late);
         }
         for server in &mut self.servers {
@@ -100,7 +109,10 @@ impl World {
         }
         self.coverage
             .hit("absences of the API server with late backups");
-        let trouble = self.streams.of("lateness").between(SECOND, 10 * SECOND);
+        let trouble = self
+            .streams
+            .of("lengths of lateness")
+            .between(SECOND, 10 * SECOND);
         // With something to spare: it is back after all was looked at.
         self.api_is_away_for(trouble + CALM + SECOND);
         self.lateness.stage = Stage::Away(self.now + trouble);
@@ -119,7 +131,7 @@ impl World {
 
     fn some_lateness(&mut self) {
         let servers = self.servers.len();
-        let random = self.streams.of("lateness");
+        let random = self.streams.of("kinds of lateness");
         let (one, other) = (random.below(servers), random.below(servers));
         let (from, to) = (server_host(one), server_host(other));
         let after = random.between(60 * MILLI, 400 * MILLI);
@@ -143,7 +155,7 @@ impl World {
         if sides.is_empty() {
             return;
         }
-        let random = self.streams.of("lateness");
+        let random = self.streams.of("troubles between masters and backups");
         let (connection, direction) = *random.pick(&sides);
         let host = server_host(0);
         if random.chance(300) {

@@ -54,9 +54,9 @@ pub struct Election {
     observed: Option<(u64, Time)>,
     renewed: Time,
     /// It does not reach the API server until then.
-    cut_until: u64,
+    pub cut_until: u64,
     /// It leads on although it cannot renew the lock.
-    goes_on: bool,
+    pub goes_on: bool,
     /// It must not lead, and holds the lock until people have done something.
     pub is_refused: bool,
     /// It dies when it has said so much more.
@@ -78,10 +78,10 @@ pub struct Api {
     endpoint: Option<usize>,
     former: Option<usize>,
     /// Until then it leads anywhere.
-    wavers_until: u64,
+    pub wavers_until: u64,
     /// Of a thousand requests so many fail, until then.
-    failures: u64,
-    fails_until: u64,
+    pub failures: u64,
+    pub fails_until: u64,
     /// Least and greatest cluster time that the leader of each term told.
     told: BTreeMap<u64, (u64, u64)>,
     /// By process, the first incarnation whose requests get there.
@@ -200,16 +200,12 @@ impl World {
             return coordinator_host(endpoint);
         }
         let wavers = self.now < api.wavers_until;
-        let process = match self.streams.of("address of the store").below(10) {
-            _ if wavers => self
-                .streams
-                .of("address of the store")
-                .below(self.coordinators.len()),
+        let random = self.streams.of("where the address of the store leads");
+        let (kind, any) = (random.below(10), random.below(self.coordinators.len()));
+        let process = match kind {
+            _ if wavers => any,
             0 | 1 => former.unwrap_or(endpoint),
-            2 => self
-                .streams
-                .of("address of the store")
-                .below(self.coordinators.len()),
+            2 => any,
             _ => endpoint,
         };
         coordinator_host(process)
@@ -481,7 +477,7 @@ impl World {
             api.lock = (Some((process, it.incarnation)), api.lock.1 + 1);
         }
         it.election.renewed = now;
-        it.election.goes_on = self.streams.of("elections").chance(500);
+        it.election.goes_on = self.streams.of("leaders that go on").chance(500);
         let nonce = self.streams.of("elections").next() | 1;
         let mut config = Config::new(nonce, 1, "simulated");
         config.silence_timeout = Duration::from_nanos(self.scenario.silence_timeout);
@@ -543,7 +539,7 @@ impl World {
         {
             let delay = self
                 .streams
-                .of("address of the store")
+                .of("changes of the address of the store")
                 .between(MILLI, 300 * MILLI);
             self.schedule_in(delay, Event::Publish { process });
         }
@@ -570,13 +566,20 @@ impl World {
         } else {
             0
         };
-        !is_cut && !self.streams.of("API server").chance(failures)
+        !is_cut
+            && !self
+                .streams
+                .of("failures of the API server")
+                .chance(failures)
     }
 
     /// Decides what becomes of a request.
     fn api_request(&mut self, process: usize, id: RequestId, request: Request) {
         let incarnation = self.coordinators[process].incarnation;
-        let way = self.streams.of("API server").between(MILLI / 2, 20 * MILLI);
+        let way = self
+            .streams
+            .of("ways to the API server")
+            .between(MILLI / 2, 20 * MILLI);
         let execute = |is_waited_for| Event::ApiExecute {
             process,
             incarnation,
@@ -588,7 +591,13 @@ impl World {
             return self.schedule_in(way, execute(true));
         }
         self.coverage.hit("requests to the API server that failed");
-        let timeout = self.streams.of("API server").between(MILLI, 3 * SECOND);
+        let random = self.streams.of("failed requests to the API server");
+        let timeout = random.between(MILLI, 3 * SECOND);
+        let delay = match random.below(3) {
+            0 => None,
+            1 => Some(random.between(0, timeout)),
+            _ => Some(timeout + random.between(0, 20 * SECOND)),
+        };
         let answer = Box::new(Answer::Failed("no answer in time".to_owned()));
         let event = Event::ApiAnswer {
             process,
@@ -597,12 +606,9 @@ impl World {
             answer,
         };
         self.schedule_in(timeout, event);
-        let delay = match self.streams.of("API server").below(3) {
-            0 => return,
-            1 => self.streams.of("API server").between(0, timeout),
-            _ => timeout + self.streams.of("API server").between(0, 20 * SECOND),
-        };
-        self.schedule_in(delay, execute(false));
+        if let Some(delay) = delay {
+            self.schedule_in(delay, execute(false));
+        }
     }
 
     pub fn api_execute(
@@ -614,11 +620,11 @@ impl World {
         is_waited_for: bool,
     ) {
         let is_alive = self.coordinators[process].incarnation == incarnation;
-        if !is_alive && self.streams.of("API server").chance(500) {
+        if !is_alive && self.streams.of("requests of the dead").chance(500) {
             // It died with its sender.
             return;
         }
-        let staleness = self.streams.of("API server").below(8);
+        let staleness = self.streams.of("staleness of the API server").below(8);
         let Some(api) = &mut self.api else {
             return;
         };
@@ -652,7 +658,10 @@ impl World {
                 id,
                 answer,
             };
-            let way = self.streams.of("API server").between(MILLI / 2, 20 * MILLI);
+            let way = self
+                .streams
+                .of("ways to the API server")
+                .between(MILLI / 2, 20 * MILLI);
             self.schedule_in(way, event);
         }
     }
@@ -660,154 +669,6 @@ impl World {
     pub fn api_answer(&mut self, process: usize, incarnation: u64, id: RequestId, answer: Answer) {
         if self.coordinators[process].incarnation == incarnation {
             self.with_leader(process, |leader, now| leader.answered(now, id, answer));
-        }
-    }
-
-    // ---- what goes wrong ----
-
-    /// Something happens to the coordinators, or to the API server.
-    pub fn coordinator_fault(&mut self) {
-        self.excuse_coordinators();
-        let leading = self.leading().map(|(process, _)| process);
-        let process = match (
-            leading,
-            self.streams.of("faults of coordinators").chance(800),
-        ) {
-            (Some(leading), true) => leading,
-            _ => self
-                .streams
-                .of("faults of coordinators")
-                .below(self.coordinators.len()),
-        };
-        let host = coordinator_host(process);
-        match self.streams.of("faults of coordinators").between(0, 99) {
-            0..20 => self.crash_coordinator(process),
-            20..40 => {
-                let left = self.streams.of("faults of coordinators").between(0, 30);
-                self.coordinators[process].election.dies_after = Some(left);
-                if self.streams.of("faults of coordinators").chance(500) {
-                    self.api_fails(500, 5 * SECOND);
-                }
-            }
-            40..58 => {
-                let most = *self.streams.of("faults of coordinators").pick(&[
-                    500 * MILLI,
-                    4 * SECOND,
-                    15 * SECOND,
-                ]);
-                let pause = self
-                    .streams
-                    .of("faults of coordinators")
-                    .between(MILLI, most);
-                self.coverage.hit("coordinators paused");
-                self.note_fault(host, "is paused for ns", pause);
-                self.pause_until(host, self.now + pause);
-            }
-            58..73 => {
-                let most = *self.streams.of("faults of coordinators").pick(&[
-                    SECOND,
-                    8 * SECOND,
-                    30 * SECOND,
-                ]);
-                let after = self
-                    .streams
-                    .of("faults of coordinators")
-                    .between(MILLI, most);
-                self.coverage
-                    .hit("coordinators cut off from the API server");
-                self.note_fault(host, "is cut off from the API server for ns", after);
-                self.coordinators[process].election.cut_until = self.now + after;
-            }
-            73..83 => {
-                // Who leads does not hear of it for a while, and some of the servers only later.
-                let after = self
-                    .streams
-                    .of("faults of coordinators")
-                    .between(MILLI, 10 * SECOND);
-                let election = &mut self.coordinators[process].election;
-                (election.cut_until, election.goes_on) = (self.now + after, true);
-                let other = self
-                    .streams
-                    .of("faults of coordinators")
-                    .below(self.coordinators.len());
-                if other != process {
-                    self.coverage.hit("locks taken while another held them");
-                    self.take_lock(other);
-                }
-                self.address_wavers(after);
-            }
-            83..88 => self.address_wavers(3 * SECOND),
-            _ => self.api_trouble(),
-        }
-    }
-
-    /// For a while connections to the store's address end up anywhere; those that there are end.
-    fn address_wavers(&mut self, most: u64) {
-        self.coverage.hit("times at which the address led anywhere");
-        let until = self.now + self.streams.of("wavering addresses").between(MILLI, most);
-        if let Some(api) = &mut self.api {
-            api.wavers_until = until;
-        }
-        let sides = self.sides_of(|party| {
-            matches!(
-                party,
-                Party::CoordinatorClient { .. } | Party::CoordinatorMember { .. }
-            )
-        });
-        for (connection, _) in sides {
-            if self.streams.of("wavering addresses").chance(700) {
-                self.network.reset(self.now, connection);
-            }
-        }
-    }
-
-    /// Some requests fail for a while, or all of them.
-    fn api_trouble(&mut self) {
-        let (failures, most) = *self.streams.of("trouble of the API server").pick(&[
-            (300, 10 * SECOND),
-            (300, 10 * SECOND),
-            (1000, 3 * SECOND),
-            (1000, 20 * SECOND),
-            (1000, 180 * SECOND),
-        ]);
-        self.api_fails(failures, most);
-    }
-
-    fn api_fails(&mut self, failures: u64, most: u64) {
-        let after = self
-            .streams
-            .of("trouble of the API server")
-            .between(MILLI, most);
-        self.api_fails_for(failures, after);
-    }
-
-    pub fn api_is_away_for(&mut self, after: u64) {
-        self.api_fails_for(1000, after);
-    }
-
-    fn api_fails_for(&mut self, failures: u64, after: u64) {
-        if failures == 1000 {
-            self.coverage.hit("absences of the API server");
-            if after > 60 * SECOND {
-                self.coverage.hit("absences of the API server for minutes");
-            }
-        }
-        self.note_fault(COORDINATOR, "API server fails for ns", after);
-        if let Some(api) = &mut self.api {
-            (api.failures, api.fails_until) = (failures, self.now + after);
-        }
-    }
-
-    /// All is well again with whoever leads, and with the API server.
-    pub fn end_coordinator_faults(&mut self) {
-        self.end_put_back();
-        if let Some(api) = &mut self.api {
-            api.fails_until = 0;
-            api.wavers_until = 0;
-        }
-        for process in &mut self.coordinators {
-            process.election.cut_until = 0;
-            process.election.dies_after = None;
         }
     }
 }

@@ -10,6 +10,7 @@ mod attempts;
 pub mod checker;
 mod client;
 mod clock;
+mod coordinator_faults;
 mod coordinator_node;
 mod copies;
 mod coverage;

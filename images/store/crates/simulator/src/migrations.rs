@@ -124,12 +124,10 @@ impl World {
                     source: self.server_named(&migration.source_member),
                     target: self.server_named(&migration.target_member),
                 };
-                if self.migrations.random.chance(self.migrations.strikes) {
-                    let most = *self
-                        .migrations
-                        .random
-                        .pick(&[5 * MILLI, 50 * MILLI, SECOND]);
-                    let after = self.migrations.random.between(MICRO, most);
+                let random = self.streams.of("whether and when migrations are struck");
+                if random.chance(self.migrations.strikes) {
+                    let most = *random.pick(&[5 * MILLI, 50 * MILLI, SECOND]);
+                    let after = random.between(MICRO, most);
                     self.schedule_in(after, Event::Strike(between));
                 }
             }
@@ -220,7 +218,7 @@ impl World {
             Some((process, _)) => (process, coordinator_host(process)),
             None => (0, COORDINATOR),
         };
-        match self.migrations.random.between(0, 99) {
+        match self.streams.of("kinds of strikes").between(0, 99) {
             0..20 if crashes => self.crash_server(source),
             20..40 if crashes => self.crash_server(target),
             40..45 if crashes => {
@@ -234,8 +232,9 @@ impl World {
             75..85 => self.cut_for_a_while(from, host),
             85..95 => self.cut_for_a_while(to, host),
             _ => {
-                let host = *self.migrations.random.pick(&[from, to]);
-                let pause = self.migrations.random.between(MILLI, 2 * SECOND);
+                let random = self.streams.of("pauses of who moves tablets");
+                let host = *random.pick(&[from, to]);
+                let pause = random.between(MILLI, 2 * SECOND);
                 self.note_fault(host, "is paused for ns", pause);
                 self.pause_until(host, self.now + pause);
             }
@@ -244,11 +243,9 @@ impl World {
 
     fn cut_for_a_while(&mut self, a: u32, b: u32) {
         self.note_fault(a, "is cut off from host", u64::from(b));
-        let most = *self
-            .migrations
-            .random
-            .pick(&[20 * MILLI, SECOND, 6 * SECOND]);
-        let after = self.migrations.random.between(MILLI, most);
+        let random = self.streams.of("cuts between who moves tablets");
+        let most = *random.pick(&[20 * MILLI, SECOND, 6 * SECOND]);
+        let after = random.between(MILLI, most);
         self.network.cut(a, b, self.now + after);
         self.network.cut(b, a, self.now + after);
         self.schedule_in(after, Event::Heal);

@@ -45,22 +45,24 @@ impl Scenario {
 
 impl World {
     pub(crate) fn quiet_fault(&mut self) {
-        if self.streams.of("quiet lives").chance(LATE_BACKUPS) {
-            let after = self
-                .streams
-                .of("quiet lives")
-                .between(60 * MILLI, 400 * MILLI);
+        if self
+            .streams
+            .of("kinds of quiet troubles")
+            .chance(LATE_BACKUPS)
+        {
+            let late = self.streams.of("late backups in a quiet life");
+            let after = late.between(60 * MILLI, 400 * MILLI);
             return self.trouble_of_peers(after);
         }
         let servers = self.servers.len();
-        let server = match self.streams.of("quiet lives").chance(OF_THE_SAME) {
-            true => servers - 1,
-            false => self.streams.of("quiet lives").below(servers),
-        };
+        let random = self.streams.of("restarts in a quiet life");
+        let (is_the_same, any) = (random.chance(OF_THE_SAME), random.below(servers));
+        let server = if is_the_same { servers - 1 } else { any };
         self.coverage.hit("restarts in a quiet life");
         self.crash_server(server);
-        if self.streams.of("quiet lives").chance(WITH_ORDERS) {
-            let after = self.streams.of("quiet lives").between(MILLI, 300 * MILLI);
+        let orders = self.streams.of("whether a member is away during orders");
+        if orders.chance(WITH_ORDERS) {
+            let after = orders.between(MILLI, 300 * MILLI);
             self.schedule_in(after, Event::OrderWhileAway(server));
         }
     }
