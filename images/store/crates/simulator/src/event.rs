@@ -4,9 +4,8 @@ use coordinator::state::objects::{Answer, Request, RequestId};
 
 use std::net::SocketAddrV4;
 
-use crate::migrations::Between;
-use crate::network::{Host, NetworkEvent};
-use crate::put_back::Step;
+use crate::cluster::put_back::Step;
+use crate::net::network::{Host, NetworkEvent};
 
 /// Something that happens at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +22,6 @@ pub enum Event {
         owner: Owner,
         incarnation: u64,
     },
-    /// From somewhere to somewhere no datagram gets through for a while.
-    DeadWay,
     Tick(Host),
     /// What a shard had appended when this was put on its way is durable now.
     Flushed {
@@ -59,7 +56,6 @@ pub enum Event {
     ClientStep(usize),
     /// A client wants the next page of a scan.
     PageStep(usize),
-    Fault,
     Heal,
     /// What is wrong with this server's disks ends.
     RepairDisks(usize),
@@ -71,8 +67,6 @@ pub enum Event {
     Restart(Host),
     /// A paused process may go on, if no other pause holds it.
     Resume(Host),
-    /// A long absence of client 0 begins.
-    Absence,
     /// A coordinator looks who leads.
     Elect {
         process: usize,
@@ -96,21 +90,10 @@ pub enum Event {
         id: RequestId,
         answer: Box<Answer>,
     },
-    /// A tablet is to move.
-    Migrate,
-    /// Members are drained, or not any more.
-    Drain,
-    /// Settings are changed.
-    Tune,
-    /// An operator gives orders while this server is away, if it still is.
-    OrderWhileAway(usize),
     /// What logs, and copies of logs, must be like at any time is looked at.
     Look,
-    /// Backups are late while the API server is away.
-    Late,
-    Strike(Between),
-    /// Some process is to be of another build, or the upgrade finalized.
-    Upgrade,
+    /// Of who makes trouble.
+    Turn(Turn),
     /// Somebody keeps a copy of the coordinators' state, or puts it back.
     PutBack(Step),
 }
@@ -188,4 +171,29 @@ impl Ord for Scheduled {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }
+}
+
+/// Whose turn it is of those that make trouble: see `faults`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// One of the usual faults.
+    Next,
+    DeadWay,
+    Absence,
+    Migrate,
+    /// Something happens to those who take part in a migration.
+    Strike(Between),
+    Drain,
+    Tune,
+    /// Somebody gives an order while this server is away.
+    OrderWhileAway(usize),
+    Late,
+    Upgrade,
+}
+
+/// Who a migration is between, by their places in the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Between {
+    pub source: usize,
+    pub target: usize,
 }

@@ -6,52 +6,21 @@
 
 #![forbid(unsafe_code)]
 
-mod attempts;
-pub mod checker;
-mod client;
 mod clock;
-mod coordinator_faults;
-mod coordinator_node;
-mod copies;
+mod cluster;
 mod coverage;
-mod datagrams;
-mod deposed;
-mod describe;
-mod disasters;
-mod disks;
-mod drains;
-mod endings;
 mod event;
 mod faults;
-mod history;
-mod lateness;
-mod leaders;
-mod migrations;
-mod moved;
-mod network;
-mod notes;
-mod oracle;
-mod peers;
+mod net;
+mod oracles;
 mod phases;
-mod ports;
-mod processes;
-mod put_back;
-mod quiet;
 mod random;
-mod rooms;
-mod rounds;
 mod run;
-mod scan;
 mod scenario;
-mod server;
-mod told;
 mod trace;
-mod tuning;
-mod upgrades;
-mod values;
-mod wires;
-mod workload;
+mod watch;
 mod world;
 
 pub use coverage::{Coverage, REQUIRED};
+pub use oracles::checker;
 pub use run::{OVERWRITES, Options, Profile, Report, run};

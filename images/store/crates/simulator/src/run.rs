@@ -2,19 +2,18 @@
 
 use wire::status::Status;
 
-use crate::checker::{self, Input, Keys, Output, Verdict};
+use crate::cluster::builds::Builds;
+use crate::cluster::{Beginning, Cluster};
 use crate::coverage::Coverage;
-use crate::datagrams;
-use crate::disasters::Disasters;
-use crate::drains::Drains;
-use crate::history::Ending;
-use crate::migrations::Migrations;
+use crate::faults::Faults;
+use crate::net::datagrams::{self, Wish};
+use crate::oracles::checker;
+use crate::oracles::checker::{Input, Keys, Output, Verdict};
+use crate::oracles::history::Ending;
 use crate::random::Streams;
 use crate::scenario::Scenario;
 use crate::trace;
-use crate::tuning::Tuning;
-use crate::upgrades::Upgrades;
-use crate::world::{Interventions, World};
+use crate::world::World;
 
 /// Configurations that the search for one key may look at. Histories that are linearizable need about as many as they have
 /// operations.
@@ -122,49 +121,55 @@ pub fn run(seed: u64, options: Options) -> Report {
     };
     #[cfg(feature = "planted-bugs")]
     wire::bugs::plant(options.bug);
-    let datagrams = datagrams::draw(&mut streams, &options, &mut scenario);
-    let prints = options.prints && trace::print(&format!("{scenario:#?}"));
-    let disasters = Disasters::draw(seed, &mut streams, options.profile, &scenario);
-    let interventions = Interventions {
-        migrations: Migrations::draw(&mut streams, options.profile, &scenario),
-        upgrades: Upgrades::draw(&mut streams, is_upgrading, options.profile),
-        drains: Drains::draw(&mut streams, options.profile, &scenario, &disasters),
-        tuning: Tuning::draw(&mut streams, options.profile, &scenario),
-        disasters,
-        datagrams,
+    let is_usual = options.profile == Profile::Any && !options.has_bug() && !scenario.is_quiet;
+    let wish = match (options.fast, is_usual) {
+        (true, _) => Wish::Always,
+        (false, true) => Wish::Perhaps,
+        (false, false) => Wish::Never,
     };
-    let mut world = World::new(scenario, interventions, streams, prints);
-    world.plan_lateness(seed);
+    let datagrams = datagrams::draw(&mut streams, wish, &mut scenario);
+    let prints = options.prints && trace::print(&format!("{scenario:#?}"));
+    let (faults, put_back) =
+        Faults::draw(seed, &mut streams, options.profile, is_upgrading, &scenario);
+    let beginning = Beginning {
+        datagrams,
+        put_back,
+        builds: Builds::new(faults.has_builds()),
+        balancing: faults.balancing(),
+        prints,
+    };
+    let cluster = Cluster::new(scenario, streams, beginning);
+    let mut world = World::new(seed, cluster, faults);
     world.run();
-    let overwritten = world.overwritten();
+    let overwritten = world.cluster.overwritten();
     judge(&mut world, overwritten);
     Report {
         seed,
-        trace_hash: world.trace.hash(),
-        events: world.trace.events,
-        operations: world.history.records.len() as u64,
-        simulated_ns: world.now,
+        trace_hash: world.cluster.trace.hash(),
+        events: world.cluster.trace.events,
+        operations: world.cluster.history.records.len() as u64,
+        simulated_ns: world.cluster.now,
         overwritten,
-        coverage: world.coverage,
-        failure: world.failure,
+        coverage: world.cluster.coverage,
+        failure: world.cluster.failure,
     }
 }
 
 fn judge(world: &mut World, overwritten: f64) {
-    if world.failure.is_some() {
+    if world.cluster.failure.is_some() {
         return;
     }
-    if world.scenario.is_overwriting && overwritten < OVERWRITES {
+    if world.cluster.scenario.is_overwriting && overwritten < OVERWRITES {
         let text = format!(
             "too little was written: some disk was filled {overwritten:.1} times, not {OVERWRITES}"
         );
-        return world.fail(text);
+        return world.cluster.fail(text);
     }
-    for server in 0..world.servers.len() {
-        for shard in std::mem::take(&mut world.servers[server].shards) {
-            world.count_shard(&shard);
+    for server in 0..world.cluster.servers.len() {
+        for shard in std::mem::take(&mut world.cluster.servers[server].shards) {
+            world.cluster.count_shard(&shard);
             if let Err(text) = shard.core.shard().audit() {
-                world.fail(format!(
+                world.cluster.fail(format!(
                     "the books of a shard of m{} are wrong: {text}",
                     server + 1
                 ));
@@ -172,9 +177,9 @@ fn judge(world: &mut World, overwritten: f64) {
             world.objects += shard.core.shard().stats().objects;
         }
     }
-    for client in 0..world.clients.len() {
-        if let Some(ports) = world.clients[client].ports.take() {
-            world.count_ports(&ports);
+    for client in 0..world.cluster.clients.len() {
+        if let Some(ports) = world.cluster.clients[client].ports.take() {
+            world.cluster.count_ports(&ports);
         }
     }
     count_operations(world);
@@ -184,21 +189,23 @@ fn judge(world: &mut World, overwritten: f64) {
             "the shards count {} objects, and {found} could be read in the end",
             world.objects
         );
-        world.fail(text);
+        world.cluster.fail(text);
     }
-    for ((table, key), operations) in world.history.by_key() {
-        world.coverage.hit("keys checked");
+    for ((table, key), operations) in world.cluster.history.by_key() {
+        world.cluster.coverage.hit("keys checked");
         let verdict = checker::check(&operations, MAX_CONFIGURATIONS);
         if verdict != Verdict::Linearizable {
             let key = key.escape_ascii().to_string();
-            return world.fail(format!("key {key} of table {table}: {verdict:?}"));
+            return world
+                .cluster
+                .fail(format!("key {key} of table {table}: {verdict:?}"));
         }
     }
 }
 
 /// Objects that the reads at the end have found.
 fn final_objects(world: &World) -> u64 {
-    let found = world.history.records[world.first_final_read..]
+    let found = world.cluster.history.records[world.first_final_read..]
         .iter()
         .filter(|record| matches!(record.output, Some(Ending::Known(Output::Found(..)))))
         .count();
@@ -206,8 +213,8 @@ fn final_objects(world: &World) -> u64 {
 }
 
 fn count_operations(world: &mut World) {
-    let coverage = &mut world.coverage;
-    for record in &world.history.records {
+    let coverage = &mut world.cluster.coverage;
+    for record in &world.cluster.history.records {
         let what = match (record.input, record.output) {
             (
                 Input::Increment(..),
@@ -231,7 +238,7 @@ fn count_operations(world: &mut World) {
         };
         coverage.hit(what);
     }
-    let parts = world.history.records.iter();
+    let parts = world.cluster.history.records.iter();
     for record in parts.filter(|record| record.is_multi) {
         coverage.hit(match record.input {
             Input::Read(_) => "multi-read objects",

@@ -1,0 +1,192 @@
+//! What coordinators do with what they hear, and with time.
+
+use coordinator::Coordinator;
+use wire::ids::{ReplyTo, TableId};
+use wire::member;
+use wire::member::ToCoordinator;
+use wire::opcode::Opcode;
+use wire::rpc::SplitTabletRequest;
+use wire::time::Time;
+
+use crate::cluster::coordinator_node::{CoordinatorAction, CoordinatorActions, Core};
+use crate::cluster::leaders::{Heard, coordinator_host};
+use crate::cluster::{COORDINATOR, Cluster};
+
+impl Cluster {
+    /// Lets the coordinator do something, and then what is due.
+    pub fn with_coordinator(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, Time, &mut CoordinatorActions),
+    ) {
+        let now = self.clock(COORDINATOR);
+        let Some(Core::Alone(core)) = self.coordinators[0].node.as_mut().map(|it| &mut it.core)
+        else {
+            return;
+        };
+        let mut out = CoordinatorActions::default();
+        act(core, now, &mut out);
+        let next = core.tick(now, &mut out);
+        // Before any of its output leaves.
+        let changes = core.take_changes(now);
+        self.noted_count += u64::from(!changes.is_empty());
+        core.noted(self.noted_count);
+        for pair in changes.puts {
+            self.noted.insert(pair.key, pair.value);
+        }
+        for key in changes.deletes {
+            self.noted.remove(&key);
+        }
+        for action in &mut out.0 {
+            if let CoordinatorAction::SendMember(_, message) = action {
+                core.sign(message);
+            }
+        }
+        self.note_rebuilt(0);
+        self.note_new_tables(0);
+        for action in out.0 {
+            self.carry_out(0, action);
+        }
+        self.tick_when(COORDINATOR, next);
+    }
+
+    /// Nobody waits for its replies any more.
+    pub fn client_gone(&mut self, connection: u64) {
+        if let Some(node) = &mut self.coordinators[0].node
+            && let Core::Alone(core) = &mut node.core
+        {
+            core.connection_closed(connection);
+        }
+    }
+
+    pub fn carry_out(&mut self, process: usize, action: CoordinatorAction) {
+        let host = coordinator_host(process);
+        match action {
+            CoordinatorAction::Reply(to, payload) => {
+                self.note_reply(host, to, &payload);
+                if self.parties.contains_key(&(to.connection, 1)) {
+                    self.send_payload(to.connection, 1, to.nonce, &payload);
+                }
+            }
+            CoordinatorAction::SendMember(connection, message) => {
+                self.note_made_again(process, &message);
+                self.note_order(host, connection, &message);
+                self.send_message(connection, 1, &message);
+            }
+            CoordinatorAction::CloseMember(connection) => {
+                self.parties.remove(&(connection, 1));
+                if let Some(node) = &mut self.coordinators[process].node {
+                    node.members.remove(&connection);
+                }
+                self.network.close(self.now, connection, 1);
+            }
+            CoordinatorAction::Log(text) => {
+                if text.contains("silent for") {
+                    self.coverage.hit("connections given up for silence");
+                }
+                for (mark, what) in [
+                    ("are lost", "losses recorded"),
+                    ("is dead: neither", "servers declared dead"),
+                    ("recovering ", "recoveries begun"),
+                    ("recovered server", "recoveries ended"),
+                    (": it has ended after", "migrations ended"),
+                    (": given up after", "migrations given up"),
+                    ("and its share is", "migrations begun for evenness"),
+                    ("is cut, to be moved in parts", "tablets cut to be moved"),
+                    ("are one again", "tablets made one again"),
+                ] {
+                    if text.contains(mark) {
+                        self.coverage.hit(what);
+                    }
+                }
+                if text.contains("is cut, to be moved in parts") {
+                    self.note_cut(process);
+                }
+                self.note_log(host, &text);
+            }
+        }
+    }
+
+    /// Remembers where each new table's keys live.
+    pub fn note_new_tables(&mut self, process: usize) {
+        let Some(node) = &mut self.coordinators[process].node else {
+            return;
+        };
+        let Some(state) = node.state() else {
+            return;
+        };
+        for table in state.tables(node.last_table, 16).tables {
+            node.last_table = table.table_id;
+            let ranges = table
+                .tablets
+                .iter()
+                .map(|tablet| (tablet.end_key_hash, tablet.member.clone()))
+                .collect();
+            self.history.place(TableId(table.table_id), ranges);
+            self.coverage.hit("tables created");
+            if !node.table_names.insert(table.name) {
+                self.coverage.hit("tables made again");
+            }
+        }
+    }
+
+    /// Remembers that a table is about to have one more tablet.
+    fn note_split(&mut self, process: usize, payload: &[u8]) {
+        let node = self.coordinators[process].node.as_ref();
+        let state = node.and_then(|node| node.state());
+        if let (Ok(request), Some(state)) = (SplitTabletRequest::decode(payload), state) {
+            for table in state.tables(0, 0).tables {
+                if table.name.as_bytes() == request.name {
+                    self.history.split(self.now, TableId(table.table_id));
+                }
+            }
+        }
+    }
+
+    /// The same when a coordinator splits one by itself, whichever it is.
+    fn note_cut(&mut self, process: usize) {
+        let node = self.coordinators[process].node.as_ref();
+        let state = node.and_then(|node| node.state());
+        let tables = state.map(|state| state.tables(0, 0).tables);
+        for table in tables.into_iter().flatten() {
+            self.history.split(self.now, TableId(table.table_id));
+        }
+    }
+
+    pub fn coordinator_request(&mut self, process: usize, to: ReplyTo, payload: &[u8]) {
+        self.note_request(coordinator_host(process), to, payload);
+        if payload.first() == Some(&(Opcode::SplitTablet as u8)) {
+            self.note_split(process, payload);
+        }
+        if payload.first() == Some(&(Opcode::DropTable as u8)) {
+            self.coverage.hit("tables dropped");
+        }
+        self.coordinator_hears(process, Heard::Request(to, payload.to_vec()));
+    }
+
+    pub fn coordinator_message(&mut self, process: usize, connection: u64, payload: &[u8]) {
+        let message = match ToCoordinator::decode_bounded(payload) {
+            Ok(message) => message,
+            Err(error) => return self.fail(format!("a shard's message is malformed: {error}")),
+        };
+        if let Some(member::shard::Kind::Hello(hello)) = &message.kind
+            && hello.cluster_id != 0
+            && let Some(state) = self.coordinators[process]
+                .node
+                .as_ref()
+                .and_then(|it| it.state())
+            && state.cluster_status(Time::ZERO).cluster_id == hello.cluster_id
+        {
+            self.coverage.hit("member sessions resumed");
+        }
+        if let Some(member::shard::Kind::LeaseQuery(_)) = &message.kind {
+            self.coverage.hit("lease queries");
+        }
+        self.coordinator_hears(process, Heard::Message(connection, Box::new(message)));
+    }
+
+    pub fn tick_coordinator(&mut self, host: u32) {
+        if let Some(process) = self.coordinator_of(host) {
+            self.coordinator_hears(process, Heard::Tick);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Scans: a table, page by page, while others change it. Every object that a page shows was read at some moment between its
+//! request and its answer; every key that a whole scan does not show was absent at some moment of the scan.
+
+use std::collections::BTreeSet;
+
+use client_core::{Error, Owned};
+use wire::ids::TableId;
+use wire::rpc::{EnumeratedObject, RejectRules};
+use wire::status::Status;
+use wire::time::Time;
+
+use crate::cluster::client::{ClientActions, ClientNode, Purpose};
+use crate::coverage::Coverage;
+use crate::oracles::checker::{Input, Operation, Output, Sight};
+use crate::oracles::history::{History, ScanRecord, Sighting};
+use crate::oracles::values;
+use crate::scenario::MILLI;
+
+/// Pages after which a scan is taken for one that goes round in circles. A shard here has a few hundred buckets.
+const MAX_PAGES: u32 = 5000;
+
+/// How far a scan has come.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    table: TableId,
+    keys_only: bool,
+    began: u64,
+    page_began: u64,
+    pages: u32,
+    /// Keys of the objects that were returned so far.
+    keys: BTreeSet<Vec<u8>>,
+    /// Where and with what to go on.
+    hash: u64,
+    iterator: Vec<u8>,
+    /// Whether it is one of those in the end, when nothing else happens.
+    is_last: bool,
+}
+
+impl Scan {
+    pub fn new(now: u64, table: TableId, keys_only: bool, is_last: bool) -> Scan {
+        Scan {
+            table,
+            keys_only,
+            began: now,
+            page_began: now,
+            pages: 0,
+            keys: BTreeSet::new(),
+            hash: 0,
+            iterator: Vec::new(),
+            is_last,
+        }
+    }
+
+    /// Takes the objects of a page in. Says what is wrong with them.
+    fn take_page(
+        &mut self,
+        now: u64,
+        client: u32,
+        objects: &[u8],
+        history: &mut History,
+    ) -> Result<u64, String> {
+        let mut count = 0;
+        for object in EnumeratedObject::decode_all(objects) {
+            let object = object.map_err(|status| format!("a page of a scan: {status}"))?;
+            let key = object.object.primary_key().to_vec();
+            let name = key.escape_ascii().to_string();
+            if object.table_id != self.table {
+                return Err(format!(
+                    "a scan of table {} gave {name} of table {}",
+                    self.table, object.table_id
+                ));
+            }
+            let mut sight = Sight {
+                content: None,
+                keys: values::keys(&object.object),
+            };
+            let value = object.object.value();
+            if !self.keys_only {
+                sight.content = values::content(value);
+            }
+            if sight.keys.is_none()
+                || (sight.content.is_none() && !self.keys_only)
+                || (self.keys_only && !value.is_empty())
+            {
+                return Err(format!("a scan gave an object that nobody wrote: {name}"));
+            }
+            let operation = Operation {
+                client,
+                input: Input::Read(RejectRules::default()),
+                output: Output::Found(object.version, sight),
+                call: self.page_began,
+                end: now,
+            };
+            history.sightings.push(Sighting {
+                table: self.table,
+                key: key.clone(),
+                operation,
+            });
+            if !self.keys.insert(key) && !history.may_repeat(self.table, self.began) {
+                return Err(format!(
+                    "a scan gave {name} twice, though no tablet of table {} was split or moved",
+                    self.table
+                ));
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl ClientNode {
+    pub fn start_scan(&mut self, now: u64, clock: Time, scan: Scan, out: &mut ClientActions) {
+        self.scans.push(scan);
+        self.next_page(now, clock, out);
+    }
+
+    /// Asks for the next page of the scan that has waited longest.
+    pub fn next_page(&mut self, now: u64, clock: Time, out: &mut ClientActions) {
+        if self.scans.is_empty() {
+            return;
+        }
+        let mut scan = self.scans.remove(0);
+        scan.page_began = now;
+        let Scan {
+            table,
+            keys_only,
+            hash,
+            ..
+        } = scan;
+        let id = self
+            .core
+            .enumerate(clock, table, keys_only, hash, &scan.iterator, out);
+        if !scan.is_last && self.random.chance(10) {
+            let after = self.random.between(1, 50 * MILLI);
+            self.core.set_deadline(id, Time(clock.0 + after));
+        }
+        self.under_way.insert(id, Purpose::Page(scan));
+    }
+
+    pub(crate) fn page_ended(
+        &mut self,
+        now: u64,
+        mut scan: Scan,
+        result: Result<Owned, Error>,
+        history: &mut History,
+        coverage: &mut Coverage,
+    ) -> Result<(), String> {
+        let (hash, objects, iterator) = match result {
+            Ok(Owned::Enumerated {
+                tablet_first_hash,
+                objects,
+                iterator,
+            }) => (tablet_first_hash, objects, iterator),
+            Err(Error::Deadline) if !scan.is_last => return Ok(()),
+            Err(Error::Refused {
+                status: Status::TableDoesntExist,
+                ..
+            }) if !scan.is_last => {
+                coverage.hit("scans of a table that was dropped");
+                self.forget(scan.table);
+                return Ok(());
+            }
+            other => return Err(format!("{scan:?} ended with {other:?}")),
+        };
+        coverage.hit("pages of scans");
+        let count = scan.take_page(now, self.number, &objects, history)?;
+        coverage.add("objects scanned", count);
+        scan.pages += 1;
+        if scan.pages > MAX_PAGES {
+            return Err(format!("no end after {MAX_PAGES} pages: {scan:?}"));
+        }
+        if objects.is_empty() && hash == 0 {
+            self.scan_ended(now, scan, history, coverage);
+            return Ok(());
+        }
+        (scan.hash, scan.iterator) = (hash, iterator);
+        self.scans.push(scan);
+        self.new_pages += 1;
+        Ok(())
+    }
+
+    fn scan_ended(&self, now: u64, scan: Scan, history: &mut History, coverage: &mut Coverage) {
+        coverage.hit("scans");
+        if scan.keys_only {
+            coverage.hit("scans of keys only");
+        }
+        if history.was_split(scan.table, scan.began) {
+            coverage.hit("scans while a tablet was split");
+        }
+        history.scans.push(ScanRecord {
+            client: self.number,
+            table: scan.table,
+            call: scan.began,
+            end: now,
+            keys: scan.keys,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracles::checker::Content;
+    use crate::oracles::values::value_bytes;
+    use wire::keys::KeysAndValue;
+
+    const TABLE: TableId = TableId(7);
+
+    fn object(table: TableId, key: &[u8], value: &[u8]) -> Vec<u8> {
+        let (mut content, mut object) = (Vec::new(), Vec::new());
+        let whole = KeysAndValue::single(key, value).unwrap();
+        whole.encode(&mut content);
+        EnumeratedObject::encode(0, 5, table, &content, &mut object);
+        object
+    }
+
+    fn scan(keys_only: bool) -> Scan {
+        let mut scan = Scan::new(10, TABLE, keys_only, false);
+        scan.page_began = 20;
+        scan
+    }
+
+    #[test]
+    fn what_a_page_shows_was_there_while_it_was_asked_for() {
+        let mut history = History::default();
+        let mut scan = scan(false);
+        let page = [
+            object(TABLE, b"a", &value_bytes(3, 8)),
+            object(TABLE, b"b", &value_bytes(4, 30)),
+        ];
+        let count = scan.take_page(30, 1, &page.concat(), &mut history);
+        assert_eq!(count, Ok(2));
+        let seen: Vec<_> = history
+            .sightings
+            .iter()
+            .map(|sighting| {
+                let Operation {
+                    output, call, end, ..
+                } = sighting.operation;
+                let Output::Found(5, sight) = output else {
+                    panic!("{output:?}");
+                };
+                (sighting.key.as_slice(), sight.content, call, end)
+            })
+            .collect();
+        let expected = [
+            (&b"a"[..], Some(Content::Number(3)), 20, 30),
+            (&b"b"[..], Some(Content::Text(4)), 20, 30),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_noticed() {
+        let mut damaged = value_bytes(4, 30);
+        damaged[20] ^= 1;
+        for page in [
+            object(TableId(8), b"a", &value_bytes(4, 30)),
+            object(TABLE, b"a", &damaged),
+            object(TABLE, b"a", b""),
+            object(TABLE, b"a", &value_bytes(4, 30))[1..].to_vec(),
+        ] {
+            let found = scan(false).take_page(30, 1, &page, &mut History::default());
+            assert!(found.is_err(), "{page:?}");
+        }
+        let value = object(TABLE, b"a", &value_bytes(4, 30));
+        let found = scan(true).take_page(30, 1, &value, &mut History::default());
+        assert!(found.is_err(), "only keys were asked for");
+    }
+
+    #[test]
+    fn an_object_comes_twice_only_where_a_tablet_was_split_or_lost() {
+        let page = object(TABLE, b"a", &value_bytes(4, 30));
+        let twice = |history: &mut History| {
+            let mut scan = scan(false);
+            let first = scan.take_page(30, 1, &page, history);
+            first.and_then(|_| scan.take_page(31, 1, &page, history))
+        };
+        let mut history = History::default();
+        assert!(twice(&mut history).is_err());
+        history.split(5, TableId(8));
+        history.lose(9, "before the scan", Vec::new());
+        assert!(twice(&mut history).is_err());
+        history.split(5, TABLE);
+        assert_eq!(twice(&mut history), Ok(1));
+        let mut history = History::default();
+        history.lose(11, "a", Vec::new());
+        assert_eq!(twice(&mut history), Ok(1));
+    }
+}

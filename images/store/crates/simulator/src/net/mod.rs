@@ -1,0 +1,4 @@
+//! The networks: byte streams, and datagrams.
+
+pub mod datagrams;
+pub mod network;

@@ -1,0 +1,4 @@
+//! Those that look at a running cluster, and know what must hold.
+
+pub mod copies;
+pub mod rooms;
