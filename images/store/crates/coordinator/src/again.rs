@@ -98,13 +98,15 @@ impl Coordinator {
         });
     }
 
-    /// Member and shard of each backup that the store had.
+    /// Member and shard of each backup that the store had, and of each member that was dead: it may have come back with its volume since, and have a
+    /// newer checkpoint for which others had no room.
     pub(crate) fn places_of_backups(&self) -> Vec<(String, u32)> {
         let mut places = Vec::new();
         for (name, member) in self.members.iter() {
             for (shard, index) in (0..).zip(member.servers()) {
                 let server = self.members.server(*index);
-                if server.is_some_and(|server| !server.backup_locator.is_empty()) {
+                let has_backup = server.is_some_and(|server| !server.backup_locator.is_empty());
+                if has_backup || member.is_dead {
                     places.push((name.clone(), shard));
                 }
             }

@@ -579,6 +579,41 @@ fn fewer_volumes_than_may_be_lost_are_waited_for_and_not_for_ever() {
     );
 }
 
+/// Whoever was away when a checkpoint was made may have come back since, and have a newer one that others had no room for.
+#[test]
+fn a_member_that_was_dead_is_waited_for() {
+    let (mut kept, _) = made();
+    let before = kept.status().number;
+    for number in [3, 4] {
+        kept.store.kill(number);
+    }
+    for _ in 0..10 {
+        kept.settle();
+    }
+    assert!(kept.status().number > before && kept.status().is_current);
+
+    let mut again = Rebuild::new(&kept.volumes);
+    again.starts(1);
+    again.starts(2);
+    again.run(120_000);
+    assert!(
+        again.waits().contains("heard from 2 of 4 members")
+            && again.waits().contains("waiting for m3, m4: a newer"),
+        "{}",
+        again.waits()
+    );
+    again.starts(3);
+    again.run(20_000);
+    assert!(
+        again.waits().contains("waiting for m4, for 30 s"),
+        "{}",
+        again.waits()
+    );
+    again.starts(4);
+    again.run(1000);
+    assert!(!again.coordinator.is_rebuilding());
+}
+
 #[test]
 fn an_empty_volume_is_a_lost_one() {
     let (kept, _) = made();
