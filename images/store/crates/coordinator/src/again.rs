@@ -10,7 +10,6 @@ use wire::time::Time;
 
 use crate::checkpoint::Header;
 use crate::state::objects::{Leadership, remember};
-use crate::state::records::Key;
 use crate::{Coordinator, Output};
 
 /// Of generations, terms and the like.
@@ -36,10 +35,12 @@ impl Coordinator {
     /// Goes on with what is noted, as a leader that cannot know whether that is the newest: somebody may have put it back to an older state. Clients keep
     /// ids of leases and tables for as long as they please, so what is given out from now on is far from what other leaders after this state gave out.
     pub(crate) fn leave_ids_out(&mut self, nonce: u64) {
-        let left = u64::MAX - self.leases.next_id();
-        self.leases.leave_out(ahead(LEASES, left, nonce));
-        let left = u64::from(u32::MAX - self.tables.counters().0);
-        self.tables.leave_out(ahead(TABLES, left, nonce) as u32);
+        let left = u64::MAX - self.store.leases.next_id();
+        self.store.leases.leave_out(ahead(LEASES, left, nonce));
+        let left = u64::from(u32::MAX - self.store.tables.counters().0);
+        self.store
+            .tables
+            .leave_out(ahead(TABLES, left, nonce) as u32);
     }
 
     /// Goes on from a checkpoint, as the leader of a term that nobody has reached. All processes are dead.
@@ -53,28 +54,38 @@ impl Coordinator {
     ) {
         let jump = JUMP + nonce % JUMP;
         let time_jump_ns = u64::try_from(TIME_JUMP.as_nanos()).unwrap_or(0);
-        let lease_jump = LEASE_JUMP.min(self.config.time_ahead);
+        let lease_jump = LEASE_JUMP.min(self.store.config.time_ahead);
         let lease_jump_ns = u64::try_from(lease_jump.as_nanos()).unwrap_or(0);
-        self.time_base_ns = self.time_base_ns.saturating_add(time_jump_ns);
-        self.time_bound_ns = self.time_base_ns;
+        self.store.ledger.time_base_ns =
+            self.store.ledger.time_base_ns.saturating_add(time_jump_ns);
+        self.store.ledger.time_bound_ns = self.store.ledger.time_base_ns;
         self.leave_ids_out(nonce);
-        self.leases.begin_again(time_jump_ns, lease_jump_ns);
+        self.store.leases.begin_again(time_jump_ns, lease_jump_ns);
         self.recoveries.last_id += LARGE_JUMP;
-        let names: Vec<String> = self.members.iter().map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = self
+            .store
+            .members
+            .iter()
+            .map(|(name, _)| name.clone())
+            .collect();
         for name in names {
-            if let Some(death) = self.members.end_process(&name) {
+            if let Some(death) = self.store.members.end_process(&name) {
                 self.bury(now, death, out);
             }
         }
         // New objects of the next processes get versions above all that were ever given out, and so does what is written over others.
-        let generation = self.members.begin_again(jump as u32);
-        self.version_floor = self.version_bound.max(u64::from(generation) << 40);
-        self.note_versions(self.version_floor);
+        let generation = self.store.members.begin_again(jump as u32);
+        self.store.ledger.version_floor = self
+            .store
+            .ledger
+            .version_bound
+            .max(u64::from(generation) << 40);
+        self.store
+            .ledger
+            .note_versions(self.store.ledger.version_floor);
         self.lead_again(header, nonce, jump, notes_term);
         self.noted_meta = None;
-        let keys: Vec<Key> = self.records().map(|record| Key::of(&record)).collect();
-        let keys = keys.into_iter().filter(|key| *key != Key::Meta);
-        self.changed.extend(keys);
+        self.is_all_changed = true;
     }
 
     fn lead_again(&mut self, header: &Header, nonce: u64, jump: u64, notes_term: bool) {
@@ -102,9 +113,9 @@ impl Coordinator {
     /// newer checkpoint for which others had no room.
     pub(crate) fn places_of_backups(&self) -> Vec<(String, u32)> {
         let mut places = Vec::new();
-        for (name, member) in self.members.iter() {
+        for (name, member) in self.store.members.iter() {
             for (shard, index) in (0..).zip(member.servers()) {
-                let server = self.members.server(*index);
+                let server = self.store.members.server(*index);
                 let has_backup = server.is_some_and(|server| !server.backup_locator.is_empty());
                 if has_backup || member.is_dead {
                     places.push((name.clone(), shard));
@@ -130,8 +141,8 @@ mod tests {
     fn next_ids(tag: u32, nonce: u64) -> (u64, u64) {
         let mut store = Coordinator::new(Config::new(7, tag, "test"), Time(0));
         store.leave_ids_out(nonce);
-        let table = u64::from(tag) << 32 | u64::from(store.tables.counters().0 + 1);
-        (store.leases.next_id(), table)
+        let table = u64::from(tag) << 32 | u64::from(store.store.tables.counters().0 + 1);
+        (store.store.leases.next_id(), table)
     }
 
     #[test]
@@ -159,13 +170,19 @@ mod tests {
     fn ids_do_not_run_out_however_often_leaders_change() {
         let mut store = Coordinator::new(Config::new(7, u32::MAX, "test"), Time(0));
         for nonce in 0..200_000 {
-            let before = (store.leases.next_id(), store.tables.counters().0);
+            let before = (
+                store.store.leases.next_id(),
+                store.store.tables.counters().0,
+            );
             store.leave_ids_out(nonce);
-            assert!(store.leases.next_id() >= before.0 && store.tables.counters().0 >= before.1);
+            assert!(
+                store.store.leases.next_id() >= before.0
+                    && store.store.tables.counters().0 >= before.1
+            );
             // Each gives one out, by when the one before has ended.
-            assert!(store.leases.renew(0, nonce * 2 * TERM_NS).is_some());
+            assert!(store.store.leases.renew(0, nonce * 2 * TERM_NS).is_some());
         }
-        assert!(u64::MAX - store.leases.next_id() > 1 << 24);
-        assert!(u32::MAX - store.tables.counters().0 > 1 << 20);
+        assert!(u64::MAX - store.store.leases.next_id() > 1 << 24);
+        assert!(u32::MAX - store.store.tables.counters().0 > 1 << 20);
     }
 }

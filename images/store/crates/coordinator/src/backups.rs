@@ -2,12 +2,13 @@
 
 use wire::member::{Backup, BackupReport, Backups, OpenFloor, ToShard, coordinator};
 
+use crate::recovery::logs;
 use crate::{Coordinator, Output, level};
 
 impl Coordinator {
     /// All shards learn of backups that have come or gone; `newcomer`, a connection that was just welcomed, of all.
     pub(crate) fn announce_backups(&mut self, newcomer: Option<u64>, out: &mut impl Output) {
-        let enlisted = self.members.enlisted();
+        let enlisted = self.store.members.enlisted();
         let backups: Vec<Backup> = enlisted
             .filter_map(|(server, member)| {
                 let report = server.backup.as_ref()?;
@@ -31,7 +32,7 @@ impl Coordinator {
         }));
         self.announced_backups = backups;
         if is_new {
-            for (_, _, link) in self.members.linked() {
+            for (_, _, link) in self.store.members.linked() {
                 link.note_told();
                 out.send_member(link.connection, message.clone());
             }
@@ -51,7 +52,7 @@ impl Coordinator {
         out: &mut impl Output,
     ) {
         let logs = std::mem::take(&mut report.logs);
-        let Some(server) = self.members.server_mut(index) else {
+        let Some(server) = self.store.members.server_mut(index) else {
             return;
         };
         let before = server.backup.replace(report);
@@ -64,13 +65,13 @@ impl Coordinator {
             out.log_message(level::ERROR, &text);
         }
         self.announce_backups(None, out);
-        self.forget_logs_at(connection, &logs, out);
+        logs::forget_at(&self.store, connection, &logs, out);
         self.look_for_full_backups(out);
     }
 
     /// Says so when the last free frame of all backups is taken: writes wait from then on, and so does what a recovery has brought back.
     fn look_for_full_backups(&mut self, out: &mut impl Output) {
-        let enlisted = self.members.enlisted();
+        let enlisted = self.store.members.enlisted();
         let reports = enlisted.filter_map(|(server, _)| server.backup.as_ref());
         let usable: Vec<&BackupReport> =
             reports.filter(|report| report.retired.is_empty()).collect();
@@ -95,7 +96,7 @@ impl Coordinator {
         floor: OpenFloor,
         out: &mut impl Output,
     ) {
-        let Some(server) = self.members.server_mut(index) else {
+        let Some(server) = self.store.members.server_mut(index) else {
             return;
         };
         if server.open_floor > Some(floor.segment_id) {
@@ -107,7 +108,7 @@ impl Coordinator {
         }
         let raised = server.open_floor.max(Some(floor.segment_id));
         server.open_floor = raised;
-        self.members.server_changed(index);
+        self.store.members.server_changed(index);
         let raised = OpenFloor {
             segment_id: raised.unwrap_or(floor.segment_id),
         };

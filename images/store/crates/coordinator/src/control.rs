@@ -21,7 +21,7 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<Vec<Asked>, ControlError> {
         let name = order.member.as_str();
-        if !name.is_empty() && self.members.get(name).is_none() {
+        if !name.is_empty() && self.store.members.get(name).is_none() {
             return Err(ControlError::NoMember(name.to_owned()));
         }
         let asked = self.connected_shards(order);
@@ -40,7 +40,7 @@ impl Coordinator {
 
     /// Whether a control operation can begin whose input is copied for so many shards.
     pub(crate) fn has_room_for_control(&self, input_bytes: usize, shards: usize) -> bool {
-        let limits = &self.config.limits;
+        let limits = &self.store.config.limits;
         let copied = input_bytes.saturating_mul(shards);
         self.pending.load() < limits.max_pending_replies
             && self.pending.control_count() < limits.max_pending_controls
@@ -49,18 +49,18 @@ impl Coordinator {
 
     /// Shards that have a connection.
     pub(crate) fn linked_count(&mut self) -> usize {
-        self.members.linked().count()
+        self.store.members.linked().count()
     }
 
     fn connected_shards(&self, order: &ControlOrder) -> Vec<Asked> {
         let is_meant = |name: &str| order.member.is_empty() || order.member == name;
-        let members = self.members.iter().filter(|(name, _)| is_meant(name));
+        let members = self.store.members.iter().filter(|(name, _)| is_meant(name));
         let shards = members
             .flat_map(|(name, member)| (0..).zip(member.servers()).map(move |one| (name, one)));
         let shards = shards
             .filter(|(_, (shard, _))| order.shard_index.is_none_or(|wanted| wanted == *shard));
         let connected = shards.filter_map(|(name, (shard_index, index))| {
-            let server = self.members.server(*index)?;
+            let server = self.store.members.server(*index)?;
             server.link.as_ref()?;
             Some(Asked {
                 server_id: server.id,
@@ -82,7 +82,12 @@ impl Coordinator {
     ) {
         let number = self.pending.next_number();
         let mut asked = 0;
-        for (_, _, link) in self.members.linked().filter(|(_, id, _)| is_asked(**id)) {
+        for (_, _, link) in self
+            .store
+            .members
+            .linked()
+            .filter(|(_, id, _)| is_asked(**id))
+        {
             let sequence = link.sequence();
             link.unanswered.insert(sequence, number);
             asked += 1;
@@ -100,7 +105,7 @@ impl Coordinator {
             responses: BTreeMap::new(),
             response_bytes: 0,
         };
-        let deadline = now + self.config.control_timeout;
+        let deadline = now + self.store.config.control_timeout;
         self.pending
             .start(number, goal, to, asked as usize, deadline);
         if asked == 0

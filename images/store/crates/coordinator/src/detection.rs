@@ -54,18 +54,18 @@ impl Coordinator {
         is_silent: bool,
         out: &mut impl Output,
     ) {
-        let is_suspicious = self.members.server(index).is_some_and(|server| {
+        let is_suspicious = self.store.members.server(index).is_some_and(|server| {
             server.has_enlisted()
                 && server.is_replaceable()
-                && server
-                    .link
-                    .as_ref()
-                    .is_none_or(|link| now.since(link.last_heard) >= 2 * self.config.ping_interval)
+                && server.link.as_ref().is_none_or(|link| {
+                    now.since(link.last_heard) >= 2 * self.store.config.ping_interval
+                })
         });
         if !is_suspicious {
             return;
         }
         let link = self
+            .store
             .members
             .server(index)
             .and_then(|server| server.link.as_ref());
@@ -92,12 +92,12 @@ impl Coordinator {
 
     /// Servers that have been silent for too long are suspected, and those that are suspected already are asked about again.
     pub(crate) fn look_for_dead(&mut self, now: Time, out: &mut impl Output) -> Time {
-        let timeout = self.config.death_timeout;
+        let timeout = self.store.config.death_timeout;
         let silent = |server: &crate::members::Server| match &server.link {
             Some(link) => now.since(link.last_heard) >= timeout / SILENT_PART,
-            None => now.since(self.started) >= self.config.silence_timeout,
+            None => now.since(self.store.ledger.started) >= self.store.config.silence_timeout,
         };
-        let enlisted = self.members.enlisted();
+        let enlisted = self.store.members.enlisted();
         let suspects: Vec<u32> = enlisted
             .filter(|(server, _)| server.is_replaceable() && silent(server))
             .map(|(server, _)| server.id.index())
@@ -118,7 +118,7 @@ impl Coordinator {
 
     /// Begins the next round of questions, if it is time.
     fn ask_about(&mut self, now: Time, index: u32, out: &mut impl Output) {
-        let timeout = self.config.death_timeout;
+        let timeout = self.store.config.death_timeout;
         let Some(suspicion) = self.suspicions.0.get_mut(&index) else {
             return;
         };
@@ -126,6 +126,7 @@ impl Coordinator {
             return;
         }
         let Some(suspect) = self
+            .store
             .members
             .server(index)
             .filter(|server| server.has_enlisted())
@@ -139,17 +140,22 @@ impl Coordinator {
         suspicion.asked.clear();
         suspicion.rounds += 1;
         let skip = suspicion.rounds * PROBERS;
-        let others: Vec<u32> = self.members.linked().map(|(other, _, _)| other).collect();
+        let others: Vec<u32> = self
+            .store
+            .members
+            .linked()
+            .map(|(other, _, _)| other)
+            .collect();
         let others: Vec<u32> = others
             .into_iter()
             .filter(|other| {
-                let server = self.members.server(*other);
+                let server = self.store.members.server(*other);
                 server.is_some_and(|server| server.member != member)
             })
             .collect();
         let probers = others.iter().cycle().skip(skip % others.len().max(1));
         for &prober in probers.take(PROBERS.min(others.len())) {
-            let server = self.members.server_mut(prober);
+            let server = self.store.members.server_mut(prober);
             let Some(link) = server.and_then(|server| server.link.as_mut()) else {
                 continue;
             };
@@ -190,9 +196,9 @@ impl Coordinator {
     fn patience(&self) -> Duration {
         let silent = self.suspicions.0.values();
         let silent = silent.filter(|suspicion| suspicion.is_silent).count();
-        let is_most = silent > 1 && silent * 2 > self.members.enlisted().count();
+        let is_most = silent > 1 && silent * 2 > self.store.members.enlisted().count();
         if is_most {
-            self.config.death_timeout * PATIENCE
+            self.store.config.death_timeout * PATIENCE
         } else {
             Duration::ZERO
         }
@@ -200,19 +206,19 @@ impl Coordinator {
 
     /// Nobody reaches it: its process has ended for the store, whatever it believes itself.
     fn declare_dead(&mut self, now: Time, index: u32, waited: Duration, out: &mut impl Output) {
-        let Some(server) = self.members.server(index) else {
+        let Some(server) = self.store.members.server(index) else {
             return;
         };
         let (id, member) = (server.id, server.member.clone());
-        let Some(process) = self.members.get(&member) else {
+        let Some(process) = self.store.members.get(&member) else {
             return;
         };
         // All that its other shards hold must be elsewhere as well.
         let shards = process.servers().to_vec();
         let is_replaceable = |index: &u32| {
-            let server = self.members.server(*index);
+            let server = self.store.members.server(*index);
             server.is_some_and(|server| {
-                server.is_replaceable() || self.tables.tablets_of(*index) == 0
+                server.is_replaceable() || self.store.tables.tablets_of(*index) == 0
             })
         };
         if !shards.iter().all(is_replaceable) {
@@ -226,7 +232,7 @@ impl Coordinator {
         for shard in shards {
             self.suspicions.0.remove(&shard);
         }
-        if let Some(death) = self.members.end_process(&member) {
+        if let Some(death) = self.store.members.end_process(&member) {
             self.bury(now, death, out);
             self.announce_backups(None, out);
         }

@@ -64,7 +64,7 @@ impl Coordinator {
         }
         self.check_store(drain.expected_cluster_id)
             .map_err(DrainError::OtherStore)?;
-        match self.members.get(&drain.name) {
+        match self.store.members.get(&drain.name) {
             Some(member) => Ok(member.is_draining),
             None => Err(DrainError::NotFound {
                 member: drain.name.clone(),
@@ -73,7 +73,7 @@ impl Coordinator {
     }
 
     fn set_draining(&mut self, name: &str, is_draining: bool, out: &mut impl Output) {
-        if self.members.set_draining(name, is_draining) {
+        if self.store.members.set_draining(name, is_draining) {
             let text = match is_draining {
                 true => "is drained: what it has goes to others",
                 false => "is not drained any more",
@@ -84,7 +84,7 @@ impl Coordinator {
     }
 
     fn servers_of(&self, name: &str) -> Vec<u32> {
-        let member = self.members.get(name);
+        let member = self.store.members.get(name);
         member.map_or_else(Vec::new, |member| member.servers().to_vec())
     }
 
@@ -93,8 +93,8 @@ impl Coordinator {
     fn why_drain_cannot_end(&self, name: &str) -> Vec<String> {
         let servers = self.servers_of(name);
         let owners = servers.iter().filter_map(|&index| {
-            let has_tablets = self.tables.tablets_of(index) > 0;
-            self.members.server(index).filter(|_| has_tablets)
+            let has_tablets = self.store.tables.tablets_of(index) > 0;
+            self.store.members.server(index).filter(|_| has_tablets)
         });
         let mut reasons: Vec<String> = owners
             .filter_map(|owner| self.why_tablets_stay(name, owner))
@@ -120,7 +120,7 @@ impl Coordinator {
                 "{why}, or drop these tables ({count} tablets): {tables}"
             ));
         }
-        let mut others = self.members.enlisted().map(|(server, _)| server);
+        let mut others = self.store.members.enlisted().map(|(server, _)| server);
         let takes_tablets = |server: &Server| {
             server.member != name
                 && !server.backup_only
@@ -138,7 +138,7 @@ impl Coordinator {
 
     /// Whether a member is being drained.
     pub(crate) fn leaves(&self, name: &str) -> bool {
-        let member = self.members.get(name);
+        let member = self.store.members.get(name);
         member.is_some_and(|member| member.is_draining)
     }
 
@@ -147,9 +147,9 @@ impl Coordinator {
     /// Members that nobody seems to need any more get nothing from now on, not even as the last resort. They are drained when all know that, and nobody
     /// has put anything there before.
     pub(crate) fn end_last_resorts(&mut self, out: &mut impl Output) {
-        for name in self.members.last_resorts() {
+        for name in self.store.members.last_resorts() {
             if self.tablets_at(&name) == 0 && self.why_copies_are_needed(&name).is_empty() {
-                self.members.end_last_resort(&name);
+                self.store.members.end_last_resort(&name);
                 let text = format!("member {name:?} gets no copies any more, whatever happens");
                 out.log_message(level::NOTICE, &text);
                 self.announce_backups(None, out);
@@ -159,7 +159,7 @@ impl Coordinator {
 
     /// Why a member that is to leave and that nobody seems to need is not drained yet.
     pub(crate) fn why_drain_goes_on(&self, name: &str) -> Option<String> {
-        let member = self.members.get(name)?;
+        let member = self.store.members.get(name)?;
         if member.is_last_resort {
             return Some(
                 "it may still get copies where there are too few others, until all servers know that it gets none: ask again in a second"
@@ -170,7 +170,7 @@ impl Coordinator {
         // What was shown before all masters know the backup would be taken back when they are told of it.
         let mut servers = member.servers().iter();
         servers
-            .find_map(|&index| self.members.server(index).filter(|it| it.is_opening()))
+            .find_map(|&index| self.store.members.server(index).filter(|it| it.is_opening()))
             .map(|server| {
                 format!(
                     "the backup of server {} has not opened its storage yet: ask again in a second; if that lasts, its log says why",
@@ -181,7 +181,9 @@ impl Coordinator {
 
     fn tablets_at(&self, name: &str) -> u64 {
         let servers = self.servers_of(name);
-        let tablets = servers.iter().map(|&index| self.tables.tablets_of(index));
+        let tablets = servers
+            .iter()
+            .map(|&index| self.store.tables.tablets_of(index));
         tablets.sum()
     }
 
@@ -219,7 +221,7 @@ impl Coordinator {
         let counts = master.pong.on_draining.iter();
         let counts = counts.flat_map(|on_draining| &on_draining.backups);
         let is_there = |backup: u64| {
-            let server = self.members.server(ServerId(backup).index());
+            let server = self.store.members.server(ServerId(backup).index());
             server.is_some_and(|server| server.member == name)
         };
         let there = counts.filter(|at| is_there(at.backup));
@@ -247,7 +249,10 @@ impl Coordinator {
         let known: Vec<u64> = known.map(|at| at.backup).collect();
         let mut announced = self.announced_backups.iter();
         let is_unknown = |backup: &&wire::member::Backup| {
-            let server = self.members.server(ServerId(backup.server_id).index());
+            let server = self
+                .store
+                .members
+                .server(ServerId(backup.server_id).index());
             server.is_some_and(|server| server.member == name) && !known.contains(&backup.server_id)
         };
         announced.find(is_unknown).map(|_| {

@@ -17,7 +17,7 @@ impl Coordinator {
         match &mut message.kind {
             Some(shard::Kind::Pong(pong)) => {
                 if let Some(on_draining) = &mut pong.on_draining {
-                    let limits = &self.config.limits;
+                    let limits = &self.store.config.limits;
                     let shards = limits.max_shards_per_member as usize;
                     let servers = limits.max_members.saturating_mul(shards);
                     cut_list(&mut on_draining.backups, servers);
@@ -41,7 +41,7 @@ impl Coordinator {
 
     /// Whether the tablet of this load is one of ours, and this server's.
     fn is_owned(&self, index: u32, load: &wire::member::TabletLoad) -> bool {
-        let Some(table) = self.tables.get(load.tablet.table_id) else {
+        let Some(table) = self.store.tables.get(load.tablet.table_id) else {
             return false;
         };
         let tablet = table.tablet_of(load.tablet.start_key_hash);

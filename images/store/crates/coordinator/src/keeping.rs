@@ -192,7 +192,7 @@ impl Coordinator {
     /// As many members must have a checkpoint before it counts as kept as logs have copies: what the store survives the loss of, its state does, too.
     /// 0: the store has no copies, and nothing is to be made from volumes.
     pub(crate) fn keepers_wanted(&self) -> usize {
-        let enlisted = self.members.enlisted();
+        let enlisted = self.store.members.enlisted();
         let replicas = enlisted.map(|(server, _)| server.replicas).max();
         replicas.unwrap_or(0) as usize
     }
@@ -253,7 +253,8 @@ impl Coordinator {
                 send_part(keeper, Arc::clone(newest), 0, out);
             }
         }
-        self.keeping.judge(self.keepers_wanted(), &self.members);
+        self.keeping
+            .judge(self.keepers_wanted(), &self.store.members);
         let waits_until = self.let_out(now, out);
         let retries = self.keeping.keepers.values();
         let retries = retries.filter(|keeper| keeper.not_before > now);
@@ -265,7 +266,7 @@ impl Coordinator {
     fn look_for_keepers(&mut self) {
         let is_wanted = self.keepers_wanted() > 0;
         let mut found: BTreeMap<u32, u64> = BTreeMap::new();
-        for server in self.members.servers().filter(|_| is_wanted) {
+        for server in self.store.members.servers().filter(|_| is_wanted) {
             let report = server.backup.as_ref();
             let keeps = report.is_some_and(|it| it.keeps_checkpoints && it.retired.is_empty());
             if let Some(link) = server.link.as_ref().filter(|_| keeps) {
@@ -296,10 +297,11 @@ impl Coordinator {
             lease_shift_ns: 0,
             ..self.meta()
         };
-        let is_changed = !self.changed.is_empty()
-            || self.members.is_changed()
-            || self.tables.is_changed()
-            || self.leases.have_ended()
+        let is_changed = self.is_all_changed
+            || self.recoveries.is_changed()
+            || self.store.members.is_changed()
+            || self.store.tables.is_changed()
+            || self.store.leases.have_ended()
             || self.keeping.counted_meta.as_ref() != Some(&meta);
         if is_changed {
             self.keeping.version += 1;
@@ -342,14 +344,14 @@ impl Coordinator {
             return due;
         }
         let header = Header {
-            cluster_id: self.config.cluster_id,
+            cluster_id: self.store.config.cluster_id,
             position: self.position().unwrap_or(Position {
                 term: 0,
                 nonce: 0,
                 sequence: 0,
             }),
             number: keeping.last_number + 1,
-            cluster_time_ns: self.cluster_time_ns(now),
+            cluster_time_ns: self.store.cluster_time_ns(now),
         };
         let made = Made {
             version: keeping.version,
@@ -407,7 +409,7 @@ impl Coordinator {
         let keeping = &self.keeping;
         let newest = keeping.newest.as_ref();
         let keepers = keeping.keepers.iter().filter_map(|(index, keeper)| {
-            let server = self.members.server(*index)?;
+            let server = self.store.members.server(*index)?;
             let kept = keeper.kept.as_ref();
             Some(CheckpointKeeper {
                 server_id: server.id.0,
@@ -423,7 +425,7 @@ impl Coordinator {
             bytes: newest.map_or(0, |made| made.bytes.len() as u64),
             age_ms: newest.map_or(0, |made| u64::try_from(age(made)).unwrap_or(u64::MAX)),
             members_wanted: wanted as u32,
-            is_current: keeping.has_kept(keeping.version, wanted, &self.members),
+            is_current: keeping.has_kept(keeping.version, wanted, &self.store.members),
             keepers: keepers.collect(),
         })
     }

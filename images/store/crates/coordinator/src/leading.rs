@@ -94,10 +94,10 @@ impl Coordinator {
             return;
         }
         out.log_message(level::ERROR, &why);
-        for (_, _, link) in self.members.linked() {
+        for (_, _, link) in self.store.members.linked() {
             out.close_member(link.connection);
         }
-        self.members.disconnect_all();
+        self.store.members.disconnect_all();
         self.keeping.queue.clear();
         for connection in core::mem::take(&mut self.newcomers).into_keys() {
             out.close_member(connection);

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accept_loss;
 mod again;
 mod backups;
 mod balance;
@@ -14,15 +15,14 @@ mod control;
 mod detection;
 mod drain;
 mod heard;
+mod journaled;
 mod keeping;
 pub mod leader;
 mod leading;
 mod leases;
-mod loss;
 mod members;
 mod migration;
 pub mod orders;
-mod parts;
 mod pending;
 mod ports;
 mod questions;
@@ -30,18 +30,17 @@ mod rebuild;
 mod recovery;
 mod removal;
 mod requests;
-mod room;
-mod search;
 mod sessions;
 mod settings;
 pub mod state;
 pub mod status;
+mod store;
 mod tables;
 mod upgrade;
 mod views;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
 use wire::format::Formats;
 use wire::ids::ReplyTo;
@@ -176,22 +175,12 @@ pub mod level {
 /// One store's coordinator.
 #[derive(Debug)]
 pub struct Coordinator {
-    config: Config,
+    store: store::Store,
     /// Since when this process leads the store.
     leads_since: Time,
-    /// When this process's cluster time was `time_base_ns`.
-    started: Time,
-    time_base_ns: u64,
-    /// Noted, or about to be. Unless it stands still, no cluster time is given out that is not below it.
-    time_bound_ns: u64,
-    /// No cluster time is given out that is not below it, whatever the clock says.
-    time_limit_ns: u64,
     /// The one in force.
     format: u32,
     leading: leading::Leading,
-    members: members::Members,
-    tables: tables::Tables,
-    leases: leases::Leases,
     pending: pending::Pending,
     suspicions: detection::Suspicions,
     recoveries: recovery::Recoveries,
@@ -209,16 +198,9 @@ pub struct Coordinator {
     keeping: keeping::Keeping,
     /// Set while the store is made again from volumes.
     rebuild: Option<Box<rebuild::Rebuild>>,
-    losses: VecDeque<status::Loss>,
-    losses_dropped: u64,
-    /// Noted, or about to be: no server has given out a version that is not below it.
-    version_bound: u64,
-    /// Versions below it may have been used in what was given up: recovered tablets get no such one any more. 0 while nothing was.
-    version_floor: u64,
-    /// Versions below it may have been used in what a dead process has lost: no process begins with such a one any more. 0 while nothing was.
-    first_version: u64,
-    /// Records of losses that have changed since they were last asked for, and the counters as they were then.
-    changed: BTreeSet<state::records::Key>,
+    /// Everything is noted anew.
+    is_all_changed: bool,
+    /// The counters as they were last asked for.
     noted_meta: Option<state::records::Meta>,
     next_ping: Time,
     last_tick: Time,
@@ -229,18 +211,10 @@ pub struct Coordinator {
 impl Coordinator {
     /// An empty store; its cluster time is 0 at `now`.
     pub fn new(config: Config, now: Time) -> Coordinator {
-        let first_lease = u64::from(config.cluster_tag) << 32 | 1;
         Coordinator {
             leads_since: now,
-            started: now,
-            time_base_ns: 0,
-            time_bound_ns: 0,
-            time_limit_ns: u64::MAX,
             format: config.formats.newest,
             leading: leading::Leading::default(),
-            members: members::Members::new(config.limits.clone()),
-            tables: tables::Tables::new(config.cluster_tag, config.limits.clone()),
-            leases: leases::Leases::new(first_lease, config.limits.max_client_leases),
             pending: pending::Pending::default(),
             suspicions: detection::Suspicions::default(),
             recoveries: recovery::Recoveries::default(),
@@ -253,24 +227,13 @@ impl Coordinator {
             newcomers: BTreeMap::new(),
             keeping: keeping::Keeping::default(),
             rebuild: None,
-            losses: VecDeque::new(),
-            losses_dropped: 0,
-            version_bound: 0,
-            version_floor: 0,
-            first_version: 0,
-            changed: BTreeSet::new(),
+            is_all_changed: false,
             noted_meta: None,
             next_ping: now,
             last_tick: now,
             told_of_test_rpcs: false,
-            config,
+            store: store::Store::new(config, now),
         }
-    }
-
-    fn cluster_time_ns(&self, now: Time) -> u64 {
-        let here = u64::try_from(now.since(self.started).as_nanos()).unwrap_or(u64::MAX);
-        let limit_ns = self.time_limit_ns.saturating_sub(1).max(self.time_base_ns);
-        self.time_base_ns.saturating_add(here).min(limit_ns)
     }
 
     /// Does what is due. Returns when to call again; calling earlier does no harm.
@@ -290,11 +253,11 @@ impl Coordinator {
             self.end_silent_sessions(now, out);
             self.end_last_resorts(out);
             self.ping_shards(now, out);
-            self.leases.expire(self.cluster_time_ns(now));
-            self.next_ping = now + self.config.ping_interval;
+            self.store.leases.expire(self.store.cluster_time_ns(now));
+            self.next_ping = now + self.store.config.ping_interval;
         }
         let next_suspect = self.look_for_dead(now, out);
-        let next_look = self.recover(now, out);
+        let next_look = self.recoveries.look(&mut self.store, now, out);
         let next_balance = self.balance(now, out);
         self.last_tick = now;
         while let Some(operation) = self.pending.overdue(now) {

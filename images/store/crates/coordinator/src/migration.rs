@@ -165,9 +165,9 @@ impl Coordinator {
     ) -> Result<(TabletRange, u32, String), MigrateError> {
         let id = match &order.table {
             TabletTable::Id(id) => Some(*id),
-            TabletTable::Name(name) => self.tables.id_of(name.as_bytes()),
+            TabletTable::Name(name) => self.store.tables.id_of(name.as_bytes()),
         };
-        let table = id.and_then(|id| self.tables.get(id));
+        let table = id.and_then(|id| self.store.tables.get(id));
         let Some(table) = table else {
             let text = format!("there is no table {}", order.table);
             return Err(MigrateError::NotFound(text));
@@ -185,7 +185,7 @@ impl Coordinator {
     pub(crate) fn target_of(&self, target: &MigrationTarget) -> Result<u32, MigrateError> {
         match target {
             MigrationTarget::Server(id) => {
-                let server = self.members.server(id.index());
+                let server = self.store.members.server(id.index());
                 let is_it = server.is_some_and(|server| server.id == *id && server.has_enlisted());
                 match is_it {
                     true => Ok(id.index()),
@@ -195,12 +195,12 @@ impl Coordinator {
                 }
             }
             MigrationTarget::Member(name) => {
-                let member = self.members.get(name);
+                let member = self.store.members.get(name);
                 let servers = member.map_or(&[][..], |member| member.servers());
                 let least = servers
                     .iter()
                     .copied()
-                    .min_by_key(|&index| (self.tables.tablets_of(index), index));
+                    .min_by_key(|&index| (self.store.tables.tablets_of(index), index));
                 least.ok_or_else(|| {
                     MigrateError::NotFound(format!("no member {name:?} in this store"))
                 })
@@ -226,7 +226,7 @@ impl Coordinator {
                 to.id
             ));
         }
-        if self.members.is_draining(target) {
+        if self.store.members.is_draining(target) {
             return refused(&format!(
                 "server {} (member {:?}) is being drained and takes no tablets",
                 to.id, to.member
@@ -264,7 +264,7 @@ impl Coordinator {
         if from.reading_locator().is_some() {
             return None;
         }
-        let build = self.members.get(&from.member);
+        let build = self.store.members.get(&from.member);
         let build = build.map_or("", |member| member.build_version.as_str());
         Some(format!(
             "server {} (member {:?}) runs an older build ({build}), which without a backup has no port where other servers could read its \
@@ -274,7 +274,7 @@ impl Coordinator {
     }
 
     fn connected(&self, index: u32) -> Result<&Server, MigrateError> {
-        let server = self.members.server(index);
+        let server = self.store.members.server(index);
         match server.filter(|server| server.link.is_some()) {
             Some(server) => Ok(server),
             None => Err(MigrateError::NotConnected {
@@ -284,12 +284,12 @@ impl Coordinator {
     }
 
     pub(crate) fn id_of(&self, index: u32) -> ServerId {
-        let server = self.members.server(index);
+        let server = self.store.members.server(index);
         server.map_or(ServerId::INVALID, |server| server.id)
     }
 
     pub(crate) fn member_of(&self, index: u32) -> String {
-        let server = self.members.server(index);
+        let server = self.store.members.server(index);
         server.map_or_else(String::new, |server| server.member.clone())
     }
 
@@ -313,7 +313,7 @@ impl Coordinator {
             source_member: self.member_of(source),
             target_id: self.id_of(target).0,
             target_member: self.member_of(target),
-            began_ns: self.cluster_time_ns(now),
+            began_ns: self.store.cluster_time_ns(now),
             ..Migration::default()
         }
     }
@@ -338,7 +338,7 @@ impl Coordinator {
             self.id_of(target)
         );
         out.log_message(level::NOTICE, &text);
-        let from = self.members.server(source);
+        let from = self.store.members.server(source);
         let locator = from.and_then(Server::reading_locator).unwrap_or_default();
         let locator = locator.to_owned();
         let migrate = Migrate {
@@ -347,7 +347,7 @@ impl Coordinator {
             source: shown.source_id,
             locator,
             bytes_per_second,
-            version_floor: self.version_floor,
+            version_floor: self.store.ledger.version_floor,
         };
         let migrate_out = MigrateOut {
             migration_id,
@@ -369,7 +369,7 @@ impl Coordinator {
 
     /// If it is connected.
     fn tell(&self, index: u32, kind: coordinator::Kind, out: &mut impl Output) {
-        let server = self.members.server(index);
+        let server = self.store.members.server(index);
         if let Some(link) = server.and_then(|server| server.link.as_ref()) {
             out.send_member(link.connection, ToShard::from(kind));
         }
@@ -442,18 +442,22 @@ impl Coordinator {
             from_segment,
             recovery_id: 0,
         };
-        let old = self.tables.hand_over(&tablet, source, target, new);
+        let old = self.store.tables.hand_over(&tablet, source, target, new);
         self.conclude_migration(now, migration_id, "", out);
         let commit = coordinator::Kind::CommitMigration(MigrationId { migration_id });
         self.tell(target, commit, out);
         self.order_drop(source, tablet, out);
         // What the source had brought back itself nobody needs any more for this tablet.
-        self.forget_logs(old.into_iter().map(|source| source.log).collect(), out);
+        self.recoveries.forget_logs(
+            &self.store,
+            old.into_iter().map(|source| source.log).collect(),
+            out,
+        );
     }
 
     /// Nobody waits for the answer: a source that does not hear of this learns it with its next welcome.
     fn order_drop(&mut self, index: u32, tablet: TabletRange, out: &mut impl Output) {
-        let server = self.members.server_mut(index);
+        let server = self.store.members.server_mut(index);
         if let Some(link) = server.and_then(|server| server.link.as_mut()) {
             let sequence = link.sequence();
             let order = coordinator::Kind::DropTablet(TabletOrder { sequence, tablet });
@@ -478,7 +482,7 @@ impl Coordinator {
             bytes_per_second: 0,
             expected_cluster_id: 0,
         };
-        let table = self.tables.get(tablet.table_id);
+        let table = self.store.tables.get(tablet.table_id);
         let is_there = table.is_some_and(|table| {
             let found = table.tablet_of(tablet.start_key_hash);
             found.owner == index && table.range(found) == tablet
@@ -598,7 +602,7 @@ impl Coordinator {
         // Who is not connected any more has other connections by now.
         let asked_by = one.asked_by.into_iter();
         for (connection, sequence) in asked_by {
-            if self.members.server_of(connection).is_some() {
+            if self.store.members.server_of(connection).is_some() {
                 let status = if failure.is_empty() {
                     Status::Ok
                 } else {
@@ -608,7 +612,7 @@ impl Coordinator {
             }
         }
         let mut shown = one.shown;
-        shown.ended_ns = self.cluster_time_ns(now).max(shown.began_ns + 1);
+        shown.ended_ns = self.store.cluster_time_ns(now).max(shown.began_ns + 1);
         shown.failure = failure.to_owned();
         let took_ms = (shown.ended_ns - shown.began_ns) / 1_000_000;
         let (level, text) = match failure {

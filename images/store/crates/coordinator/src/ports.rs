@@ -67,7 +67,7 @@ impl Coordinator {
         let mut views: Vec<(Port, Pings)> = Vec::new();
         for server in servers
             .iter()
-            .filter_map(|&index| self.members.server(index))
+            .filter_map(|&index| self.store.members.server(index))
         {
             let since_ms = now.since(server.ports.at).as_millis() as u64;
             for told in &server.ports.ports {
@@ -90,7 +90,7 @@ impl Coordinator {
 
     fn add_ping(&self, pings: &mut Pings, told: &PortPing, since_ms: u64) {
         let peer = ServerId(told.server_id);
-        let peer = self.members.server(peer.index());
+        let peer = self.store.members.server(peer.index());
         // A peer that is gone will be missed by whoever needs it.
         let Some(peer) = peer.filter(|peer| peer.id.0 == told.server_id) else {
             return;

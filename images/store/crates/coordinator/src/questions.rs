@@ -49,12 +49,16 @@ impl Coordinator {
         let request = rpc::GetServerListRequest::decode(payload)?;
         let mut list = ServerList {
             server: Vec::new(),
-            version_number: self.members.changes(),
+            version_number: self.store.members.changes(),
             r#type: 0,
         };
-        let servers = self.members.iter().flat_map(|(_, member)| member.servers());
+        let servers = self
+            .store
+            .members
+            .iter()
+            .flat_map(|(_, member)| member.servers());
         let offering = servers
-            .filter_map(|&index| self.members.server(index))
+            .filter_map(|&index| self.store.members.server(index))
             .filter(|server| server.has_enlisted())
             .map(|server| (services_of(server), server))
             .filter(|(services, _)| request.service_mask & services != 0);
@@ -82,10 +86,10 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<(), Refused> {
         let request = rpc::GetLeaseInfoRequest::decode(payload)?;
-        let timestamp_ns = self.cluster_time_ns(now);
+        let timestamp_ns = self.store.cluster_time_ns(now);
         // That it has ended is said after that is noted.
-        self.leases.expire(timestamp_ns);
-        let expiration_ns = self.leases.expiration(request.lease_id, timestamp_ns);
+        self.store.leases.expire(timestamp_ns);
+        let expiration_ns = self.store.leases.expiration(request.lease_id, timestamp_ns);
         let response = rpc::RenewLeaseResponse {
             status: Status::Ok,
             lease: rpc::Lease {
@@ -137,7 +141,7 @@ impl Coordinator {
 
     /// No answer comes: the process ends, as if it had crashed.
     pub(crate) fn kill(&mut self, out: &mut impl Output) -> Result<(), Refused> {
-        if self.config.allow_test_rpcs {
+        if self.store.config.allow_test_rpcs {
             out.log_message(level::WARNING, "a client's KILL ends this process");
             out.end_process();
             return Ok(());
@@ -152,7 +156,7 @@ impl Coordinator {
     /// Where clients reach a server; empty if there is no such server.
     pub(crate) fn location(&self, server_id: u64) -> ServerLocation {
         let id = ServerId(server_id);
-        let server = self.members.server(id.index());
+        let server = self.store.members.server(id.index());
         let server = server.filter(|server| server.id == id);
         ServerLocation {
             server_id,
@@ -169,13 +173,13 @@ impl Coordinator {
         let status = self.cluster_status(now);
         let up = |member: &&crate::status::Member| member.state == crate::status::MemberState::Up;
         let metrics = [
-            ("clusterTimeNanoseconds", self.cluster_time_ns(now)),
+            ("clusterTimeNanoseconds", self.store.cluster_time_ns(now)),
             ("coordinator.members", status.members.len() as u64),
             (
                 "coordinator.membersUp",
                 status.members.iter().filter(up).count() as u64,
             ),
-            ("coordinator.tables", self.tables.len() as u64),
+            ("coordinator.tables", self.store.tables.len() as u64),
             ("coordinator.pendingReplies", self.pending.load() as u64),
         ];
         reply_message(to, &metric_list(metrics).encode_to_vec(), out);
@@ -191,12 +195,12 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<(), Refused> {
         let request = rpc::ProxyPingRequest::decode(payload)?;
-        if self.pending.load() >= self.config.limits.max_pending_replies {
+        if self.pending.load() >= self.store.config.limits.max_pending_replies {
             return Err(BUSY);
         }
-        let (cluster_time_ns, position) = (self.cluster_time_ns(now), self.position());
+        let (cluster_time_ns, position) = (self.store.cluster_time_ns(now), self.position());
         let number = self.pending.next_number();
-        let server = self.members.server_mut(request.server_id.index());
+        let server = self.store.members.server_mut(request.server_id.index());
         let link = server
             .filter(|server| server.id == request.server_id)
             .and_then(|server| server.link.as_mut());

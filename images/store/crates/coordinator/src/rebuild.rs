@@ -144,7 +144,7 @@ impl Coordinator {
 
     /// What is written in tablets that are brought back gets this version at least; 0 while nothing was given up and the store was not made again.
     pub fn version_floor(&self) -> u64 {
-        self.version_floor
+        self.store.ledger.version_floor
     }
 
     /// A message while the store is being made again; false if it is not.
@@ -199,7 +199,7 @@ impl Coordinator {
             .iter()
             .filter(|name| rebuild.given_up.contains(*name));
         store.leading.rebuilt = Some(Rebuilt {
-            cluster_time_ns: store.cluster_time_ns(now),
+            cluster_time_ns: store.store.cluster_time_ns(now),
             checkpoint_term: header.position.term,
             checkpoint_number: header.number,
             without: missing.to_vec(),

@@ -37,12 +37,12 @@ impl Coordinator {
         }
         let name = &removal.name;
         self.check_removal(removal)?;
-        let member = self.members.get(name);
+        let member = self.store.members.get(name);
         let servers = member.map_or_else(Vec::new, |member| member.servers().to_vec());
         for index in servers {
             self.give_up_migrations_of(now, index, out);
         }
-        for link in self.members.remove(name, &removal.instance) {
+        for link in self.store.members.remove(name, &removal.instance) {
             let text = format!("member {name:?} was removed from the store; end this process");
             refuse(link.connection, RefusedReason::Superseded, text, out);
             self.give_up_answers(link, out);
@@ -56,7 +56,7 @@ impl Coordinator {
     }
 
     pub(crate) fn check_store(&self, expected_cluster_id: u64) -> Result<(), OtherStore> {
-        let cluster_id = self.config.cluster_id;
+        let cluster_id = self.store.config.cluster_id;
         if expected_cluster_id == 0 || expected_cluster_id == cluster_id {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl Coordinator {
         self.check_store(removal.expected_cluster_id)
             .map_err(RemoveMemberError::OtherStore)?;
         let member = removal.name.clone();
-        let owners: BTreeSet<u32> = match self.members.get(&member) {
+        let owners: BTreeSet<u32> = match self.store.members.get(&member) {
             Some(present) => present.servers().iter().copied().collect(),
             None if removal.instance.is_empty() => {
                 return Err(RemoveMemberError::NotFound { member });
@@ -81,7 +81,7 @@ impl Coordinator {
         if tablet_count > 0 {
             let servers = owners
                 .iter()
-                .filter_map(|index| self.members.server(*index));
+                .filter_map(|index| self.store.members.server(*index));
             let is_replicated = servers.into_iter().all(|server| server.replicas > 0);
             return Err(RemoveMemberError::OwnsTablets {
                 member,
@@ -100,9 +100,9 @@ impl Coordinator {
                 return Err(RemoveMemberError::CopiesNeeded { member, reasons });
             }
         }
-        if !self.members.can_remember_removal() {
+        if !self.store.members.can_remember_removal() {
             return Err(RemoveMemberError::TooManyRemoved {
-                limit: self.config.limits.max_removed,
+                limit: self.store.config.limits.max_removed,
             });
         }
         Ok(())
@@ -110,12 +110,12 @@ impl Coordinator {
 
     /// Why what the backups of a member keep for others may be the last of it; nothing for one that keeps nothing.
     pub(crate) fn why_copies_are_needed(&self, name: &str) -> Vec<String> {
-        let Some(member) = self.members.get(name) else {
+        let Some(member) = self.store.members.get(name) else {
             return Vec::new();
         };
         let servers = member.servers().iter();
         let servers: Vec<&Server> = servers
-            .filter_map(|index| self.members.server(*index))
+            .filter_map(|index| self.store.members.server(*index))
             .collect();
         // Of a dead process it is not known any more whether it had a backup; its disk may have what is needed.
         let has_backup = |server: &&Server| !server.backup_locator.is_empty();
@@ -131,7 +131,7 @@ impl Coordinator {
 
     /// Masters with replicas, those of this member left out.
     pub(crate) fn other_masters(&self, name: &str) -> impl Iterator<Item = (u32, &Server)> {
-        let enlisted = self.members.enlisted().map(|(server, _)| server);
+        let enlisted = self.store.members.enlisted().map(|(server, _)| server);
         let masters = enlisted.filter(move |server| server.member != name && server.replicas > 0);
         masters.map(|server| (server.id.index(), server))
     }
@@ -205,14 +205,14 @@ impl Coordinator {
 
     /// Whether masters were told of all backups of this member, so that they know what is there.
     fn is_announced(&self, name: &str) -> bool {
-        let member = self.members.get(name);
+        let member = self.store.members.get(name);
         let servers = member.map_or(&[][..], |member| member.servers());
         let is_announced = |id: ServerId| {
             let mut backups = self.announced_backups.iter();
             backups.any(|backup| backup.server_id == id.0)
         };
         servers.iter().all(|&index| {
-            let server = self.members.server(index);
+            let server = self.store.members.server(index);
             server.is_some_and(|server| {
                 let has_none = server.has_enlisted() && server.backup_locator.is_empty();
                 has_none || is_announced(server.id)
@@ -245,7 +245,7 @@ impl Coordinator {
     /// On how many machines, leaving some members out, a master's log can have copies. Backups that have yet to say what they have, as after a
     /// restart of the coordinator, count.
     fn hosts_for_copies(&self, index: u32, is_left_out: impl Fn(&str) -> bool) -> usize {
-        let members = &self.members;
+        let members = &self.store.members;
         let host_of = |server: &Server| Some(members.get(&server.member)?.host_id.as_str());
         let own_host = members.server(index).and_then(host_of);
         let retired = self.announced_backups.iter();

@@ -186,6 +186,7 @@ impl Coordinator {
     fn ping(&self, to: ReplyTo, payload: &[u8], out: &mut impl Output) -> Result<(), Refused> {
         let caller = rpc::PingRequest::decode(payload)?.caller;
         let is_known = self
+            .store
             .members
             .server(caller.index())
             .is_some_and(|server| server.id == caller);
@@ -204,17 +205,21 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<(), Refused> {
         let request = rpc::CreateTableRequest::decode(payload)?;
-        if self.pending.load() >= self.config.limits.max_pending_replies {
+        if self.pending.load() >= self.store.config.limits.max_pending_replies {
             return Err(BUSY);
         }
-        if let Some(id) = self.tables.id_of(request.name) {
+        if let Some(id) = self.store.tables.id_of(request.name) {
             if !self.pending.join(false, request.name, to) {
                 reply_table_id(to, id, out);
             }
             return Ok(());
         }
-        let up = self.members.up();
-        let table = match self.tables.create(request.name, request.server_span, &up) {
+        let up = self.store.members.up();
+        let table = match self
+            .store
+            .tables
+            .create(request.name, request.server_span, &up)
+        {
             Ok(table) => table,
             Err(CreateError::NoServers) => return Err(NO_MASTERS),
             Err(CreateError::Limit(text)) => {
@@ -239,6 +244,7 @@ impl Coordinator {
     ) -> Result<(), Refused> {
         let request = rpc::GetTableIdRequest::decode(payload)?;
         let id = self
+            .store
             .tables
             .id_of(request.name)
             .ok_or(Status::TableDoesntExist)?;
@@ -254,17 +260,17 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<(), Refused> {
         let request = rpc::DropTableRequest::decode(payload)?;
-        if self.pending.load() >= self.config.limits.max_pending_replies {
+        if self.pending.load() >= self.store.config.limits.max_pending_replies {
             return Err(BUSY);
         }
-        let Some(table) = self.tables.drop_table(request.name) else {
+        let Some(table) = self.store.tables.drop_table(request.name) else {
             if !self.pending.join(true, request.name, to) {
                 reply_status(to, Status::Ok, out);
             }
             return Ok(());
         };
         self.give_up_migrations_of_table(now, &table, out);
-        self.forget_table(&table, out);
+        self.recoveries.forget_table(&self.store, &table, out);
         let goal = Goal::Drop { name: table.name };
         self.order_tablets(now, to, goal, table.id, &table.tablets, out);
         Ok(())
@@ -286,6 +292,7 @@ impl Coordinator {
         let mut asked = 0;
         for tablet in tablets {
             let Some(link) = self
+                .store
                 .members
                 .server_mut(tablet.owner)
                 .and_then(|server| server.link.as_mut())
@@ -310,7 +317,7 @@ impl Coordinator {
             };
             out.send_member(link.connection, ToShard::from(kind));
         }
-        let deadline = now + self.config.silence_timeout;
+        let deadline = now + self.store.config.silence_timeout;
         self.pending.start(number, goal, to, asked, deadline);
         if asked == 0
             && let Some(operation) = self.pending.answered(number, |_| {})
@@ -343,12 +350,12 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<(), Refused> {
         let request = rpc::SplitTabletRequest::decode(payload)?;
-        if self.pending.load() >= self.config.limits.max_pending_replies {
+        if self.pending.load() >= self.store.config.limits.max_pending_replies {
             return Err(BUSY);
         }
         match self.order_split(now, request.name, request.split_key_hash, Cut::Ordered, out) {
             Ok(Some(number)) => {
-                let deadline = now + self.config.silence_timeout;
+                let deadline = now + self.store.config.silence_timeout;
                 self.pending.start(number, Goal::Split, to, 1, deadline);
                 Ok(())
             }
@@ -375,14 +382,14 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<Option<u64>, SplitError> {
         // Otherwise there is a boundary already.
-        let Some(split) = self.tables.split(name, key_hash, by)? else {
+        let Some(split) = self.store.tables.split(name, key_hash, by)? else {
             return Ok(None);
         };
         self.balance.was_split(&split.whole, &split.second);
         let table_id = split.whole.table_id;
         self.give_up_migration_of_tablet(now, table_id, key_hash, out);
         let number = self.pending.next_number();
-        let owner = self.members.server_mut(split.owner);
+        let owner = self.store.members.server_mut(split.owner);
         // One that is not connected learns of it from the list of its tablets when it comes back.
         let Some(link) = owner.and_then(|server| server.link.as_mut()) else {
             return Ok(None);
@@ -407,8 +414,9 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<(), Refused> {
         let request = rpc::RenewLeaseRequest::decode(payload)?;
-        let timestamp_ns = self.cluster_time_ns(now);
+        let timestamp_ns = self.store.cluster_time_ns(now);
         let (id, expiration_ns) = self
+            .store
             .leases
             .renew(request.lease_id, timestamp_ns)
             .ok_or(TOO_MANY_LEASES)?;
@@ -437,7 +445,7 @@ impl Coordinator {
             _ => return Err(Status::UnimplementedRequest.into()),
         }
         let (input_bytes, shards) = (request.input.len(), self.linked_count());
-        let limits = &self.config.limits;
+        let limits = &self.store.config.limits;
         let is_too_large = input_bytes > limits.max_control_input_bytes
             || input_bytes.saturating_mul(shards) > limits.max_control_bytes;
         if is_too_large {

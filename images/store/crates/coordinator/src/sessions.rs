@@ -12,6 +12,7 @@ use wire::time::Time;
 
 use crate::members::{Death, Link, NotAdmitted, Server};
 use crate::pending::Goal;
+use crate::recovery::logs;
 use crate::requests::note_control_response;
 use crate::status::Loss;
 use crate::{Coordinator, Output, level};
@@ -55,7 +56,7 @@ impl Coordinator {
             let text = why.to_owned();
             return refuse(connection, RefusedReason::Invalid, text, out);
         }
-        let Some(index) = self.members.server_of(connection) else {
+        let Some(index) = self.store.members.server_of(connection) else {
             return match (message.kind, self.newcomers.remove(&connection)) {
                 (Some(shard::Kind::Hello(hello)), None) => {
                     self.hello(now, connection, hello, false, out);
@@ -74,13 +75,13 @@ impl Coordinator {
             Some(shard::Kind::Pong(mut pong)) => {
                 self.is_well(index);
                 self.pinged(now, index, pong.sequence, out);
-                self.note_versions(pong.next_version);
+                self.store.ledger.note_versions(pong.next_version);
                 self.note_settings(index, &pong);
                 if let Some(progress) = &pong.migration {
                     self.migration_progress(index, progress);
                 }
                 let loads = std::mem::take(&mut pong.loads);
-                if let Some(server) = self.members.server_mut(index) {
+                if let Some(server) = self.store.members.server_mut(index) {
                     self.balance.told(now, server.id, &loads);
                     server.ports.hear(now, std::mem::take(&mut pong.ports));
                     server.pong = pong;
@@ -94,12 +95,15 @@ impl Coordinator {
                 self.shard_answered(index, done.sequence, Some(done.response), out);
             }
             Some(shard::Kind::LeaseQuery(query)) => {
-                let cluster_time_ns = self.cluster_time_ns(now);
+                let cluster_time_ns = self.store.cluster_time_ns(now);
                 // That it has ended is said after that is noted: another coordinator may have prolonged it, and then this cannot be noted any more.
-                self.leases.expire(cluster_time_ns);
+                self.store.leases.expire(cluster_time_ns);
                 let answer = LeaseAnswer {
                     lease_id: query.lease_id,
-                    expiration_ns: self.leases.expiration(query.lease_id, cluster_time_ns),
+                    expiration_ns: self
+                        .store
+                        .leases
+                        .expiration(query.lease_id, cluster_time_ns),
                     cluster_time_ns,
                 };
                 send(connection, coordinator::Kind::LeaseAnswer(answer), out);
@@ -119,17 +123,21 @@ impl Coordinator {
             }
             // What was asked for before this coordinator led the store.
             Some(shard::Kind::CheckpointPart(_)) => {}
-            Some(shard::Kind::LogInventory(inventory)) => self.inventory(index, inventory),
+            Some(shard::Kind::LogInventory(inventory)) => {
+                self.recoveries.inventory(&self.store, index, inventory)
+            }
             Some(shard::Kind::Recovered(recovered)) => {
-                self.recovered(now, index, connection, &recovered, out);
+                self.recoveries
+                    .recovered(&mut self.store, now, index, connection, &recovered, out);
             }
             Some(shard::Kind::RecoveryDurable(recovery)) => {
-                self.recovery_durable(index, connection, recovery, out);
+                self.recoveries
+                    .durable(&mut self.store, index, connection, recovery, out);
             }
             Some(shard::Kind::Probed(probed)) => self.probed(now, index, probed, out),
             Some(shard::Kind::SuspectServer(suspect)) => {
                 let suspect = ServerId(suspect.server_id);
-                let server = self.members.server(suspect.index());
+                let server = self.store.members.server(suspect.index());
                 if server.is_some_and(|server| server.id == suspect) {
                     self.suspect(now, suspect.index(), true, out);
                 }
@@ -167,12 +175,12 @@ impl Coordinator {
         out: &mut impl Output,
     ) {
         self.newcomers.remove(&connection);
-        let index = self.members.server_of(connection);
-        if let Some(link) = self.members.disconnect(connection) {
+        let index = self.store.members.server_of(connection);
+        if let Some(link) = self.store.members.disconnect(connection) {
             self.give_up_answers(link, out);
         }
         if let Some(index) = index {
-            self.give_up_orders_of(index);
+            self.recoveries.give_up_orders_of(index);
             self.give_up_migrations_of(now, index, out);
             self.suspect(now, index, is_silent, out);
         }
@@ -186,7 +194,7 @@ impl Coordinator {
         is_alive: bool,
         out: &mut impl Output,
     ) {
-        let cluster_id = self.config.cluster_id;
+        let cluster_id = self.store.config.cluster_id;
         let heard = hello.position.filter(|_| hello.cluster_id == cluster_id);
         if let Some(heard) = heard
             && !self.may_have_been_at(heard, out)
@@ -202,6 +210,7 @@ impl Coordinator {
         }
         let admitted = match self.check_formats(&hello) {
             Ok(()) => self
+                .store
                 .members
                 .admit(now, cluster_id, connection, &hello, is_alive),
             Err(refusal) => Err(NotAdmitted::Refused(refusal)),
@@ -228,7 +237,7 @@ impl Coordinator {
             self.bury(now, death, out);
         }
         self.is_well(admission.index);
-        self.give_up_orders_of(admission.index);
+        self.recoveries.give_up_orders_of(admission.index);
         self.give_up_migrations_of(now, admission.index, out);
         self.balance.session_begins(self.id_of(admission.index));
         self.welcome(now, admission.index, connection, out);
@@ -241,19 +250,19 @@ impl Coordinator {
             "the volume of member {member:?} belongs to store {found:016x}, and this is store {:016x}: it is left as it is. If that is the store that is meant \
              and its state is gone, stop this coordinator and start one with --rebuild on an empty state; if what it held is to be forgotten, give \
              the server an empty volume",
-            self.config.cluster_id
+            self.store.config.cluster_id
         )
     }
 
     /// Asks a process that would take the place of another whether it is alive: its Hello may have been long on its way.
     fn challenge(&mut self, now: Time, connection: u64, hello: Hello, out: &mut impl Output) {
-        if self.newcomers.len() >= self.config.limits.max_members {
+        if self.newcomers.len() >= self.store.config.limits.max_members {
             let text = "too many processes want to take the place of others; try again".to_owned();
             return refuse(connection, RefusedReason::Invalid, text, out);
         }
         let ping = Ping {
             sequence: 0,
-            cluster_time_ns: self.cluster_time_ns(now),
+            cluster_time_ns: self.store.cluster_time_ns(now),
             position: self.position(),
         };
         self.newcomers.insert(connection, (now, hello));
@@ -278,7 +287,8 @@ impl Coordinator {
         }
         let is_replicated = |server: &mut Server| server.replicas > 0;
         let replicated: Vec<Server> = death.servers.extract_if(.., is_replicated).collect();
-        self.begin_recovery(now, &death.member, &replicated, out);
+        self.recoveries
+            .begin(&mut self.store, now, &death.member, &replicated, out);
         self.lose(now, death, out);
     }
 
@@ -288,22 +298,24 @@ impl Coordinator {
         let (tables, tables_dropped, tablet_count) = self.list_owned(&owners);
         // A coordinator that took over after the process had ended, or one before its first report, knows of no objects.
         let uncounted = death.servers.iter().any(|server| {
-            server.pong_heard.is_none() && self.tables.tablets_of(server.id.index()) > 0
+            server.pong_heard.is_none() && self.store.tables.tablets_of(server.id.index()) > 0
         });
         let homeless: BTreeSet<u32> = owners
             .iter()
             .copied()
             .filter(|owner| !death.successors.contains(owner))
             .collect();
-        self.tables.reassign(&homeless, &death.successors);
+        self.store.tables.reassign(&homeless, &death.successors);
         if tablet_count == 0 {
             return;
         }
-        self.tables.empty(&owners);
+        self.store.tables.empty(&owners);
         // A tablet may have come from a server that had given out higher versions than this one's next process would begin with.
         if !is_planted(Bug::ReuseVersionAfterLoss) {
-            self.first_version = self.version_bound;
-            self.note_versions(self.first_version);
+            self.store.ledger.first_version = self.store.ledger.version_bound;
+            self.store
+                .ledger
+                .note_versions(self.store.ledger.first_version);
         }
         let reported = |number: fn(&Server) -> u64| match uncounted {
             true => 0,
@@ -322,36 +334,40 @@ impl Coordinator {
                 death.member
             ),
         );
-        self.record_loss(Loss {
-            cluster_time_ns: self.cluster_time_ns(now),
-            member: death.member,
-            server_ids: death.servers.iter().map(|server| server.id.0).collect(),
-            tables,
-            tables_dropped,
-            tablet_count,
-            object_count,
-            live_bytes,
-            missing: String::new(),
-            uncounted,
-            instance: death.instance,
-        });
+        self.recoveries.losses.record(
+            self.store.config.limits.max_losses,
+            Loss {
+                cluster_time_ns: self.store.cluster_time_ns(now),
+                member: death.member,
+                server_ids: death.servers.iter().map(|server| server.id.0).collect(),
+                tables,
+                tables_dropped,
+                tablet_count,
+                object_count,
+                live_bytes,
+                missing: String::new(),
+                uncounted,
+                instance: death.instance,
+            },
+        );
     }
 
     /// Names of tables (the first few), how many more there are, and how many tablets these servers own.
     pub(crate) fn list_owned(&self, owners: &BTreeSet<u32>) -> (Vec<String>, u64, u64) {
-        self.name_tables(self.tables.owned_by(owners))
+        self.store.name_tables(self.store.tables.owned_by(owners))
     }
 
     fn welcome(&mut self, now: Time, index: u32, connection: u64, out: &mut impl Output) {
-        let Some(server) = self.members.server(index) else {
+        let Some(server) = self.store.members.server(index) else {
             return;
         };
-        let first_version = first_version(server.id).max(self.first_version);
-        self.note_versions(first_version);
-        let Some(server) = self.members.server(index) else {
+        let first_version = first_version(server.id).max(self.store.ledger.first_version);
+        self.store.ledger.note_versions(first_version);
+        let Some(server) = self.store.members.server(index) else {
             return;
         };
         let tablets = self
+            .store
             .tables
             .owned_by(&BTreeSet::from([index]))
             .map(|(table, tablet)| TabletRange {
@@ -361,15 +377,15 @@ impl Coordinator {
             })
             .collect();
         let welcome = Welcome {
-            cluster_id: self.config.cluster_id,
+            cluster_id: self.store.config.cluster_id,
             server_id: server.id.0,
-            cluster_time_ns: self.cluster_time_ns(now),
+            cluster_time_ns: self.store.cluster_time_ns(now),
             first_version,
             tablets,
-            silence_timeout_ms: u32::try_from(self.config.silence_timeout.as_millis())
+            silence_timeout_ms: u32::try_from(self.store.config.silence_timeout.as_millis())
                 .unwrap_or(u32::MAX),
-            recoveries: self.committed_recoveries(index),
-            version_floor: self.version_floor,
+            recoveries: logs::committed(&self.store, index),
+            version_floor: self.store.ledger.version_floor,
             position: self.position(),
             format: self.format,
             settings: self.settings.in_force(),
@@ -402,7 +418,7 @@ impl Coordinator {
     }
 
     fn link_mut(&mut self, index: u32) -> Option<&mut Link> {
-        self.members.server_mut(index)?.link.as_mut()
+        self.store.members.server_mut(index)?.link.as_mut()
     }
 
     /// A shard has carried out an order (no response) or a control operation.
@@ -413,7 +429,7 @@ impl Coordinator {
         response: Option<Vec<u8>>,
         out: &mut impl Output,
     ) {
-        let Some(server) = self.members.server_mut(index) else {
+        let Some(server) = self.store.members.server_mut(index) else {
             return;
         };
         let id = server.id;
@@ -424,7 +440,7 @@ impl Coordinator {
         else {
             return;
         };
-        let limit = self.config.limits.max_control_bytes;
+        let limit = self.store.config.limits.max_control_bytes;
         let room = limit.saturating_sub(self.pending.control_bytes());
         let finished = self.pending.answered(number, |goal| {
             if let Some(response) = response {
@@ -446,9 +462,9 @@ impl Coordinator {
     }
 
     pub(crate) fn ping_shards(&mut self, now: Time, out: &mut impl Output) {
-        let cluster_time_ns = self.cluster_time_ns(now);
+        let cluster_time_ns = self.store.cluster_time_ns(now);
         let position = self.position();
-        for (_, _, link) in self.members.linked() {
+        for (_, _, link) in self.store.members.linked() {
             let ping = Ping {
                 sequence: link.sequence(),
                 cluster_time_ns,
@@ -461,13 +477,13 @@ impl Coordinator {
     /// Ends sessions on which nothing was heard for too long. If it was this process that was away, nobody is blamed: what
     /// shards said meanwhile has yet to be read.
     pub(crate) fn end_silent_sessions(&mut self, now: Time, out: &mut impl Output) {
-        let timeout = self.config.silence_timeout;
+        let timeout = self.store.config.silence_timeout;
         let was_away = now.since(self.last_tick) >= timeout / 2;
         if was_away {
             self.begin_suspicions_anew();
         }
         let mut silent = Vec::new();
-        for (_, id, link) in self.members.linked() {
+        for (_, id, link) in self.store.members.linked() {
             if was_away {
                 link.last_heard = now;
             } else if now.since(link.last_heard) >= timeout {

@@ -75,7 +75,7 @@ impl Coordinator {
             &format!("settings are changed: {:?}", self.settings.settings),
         );
         let message = ToShard::from(coordinator::Kind::Settings(self.settings.settings));
-        for (_, _, link) in self.members.linked() {
+        for (_, _, link) in self.store.members.linked() {
             if link.takes_settings {
                 out.send_member(link.connection, message.clone());
             }
@@ -88,7 +88,7 @@ impl Coordinator {
     /// How many copies there are to be now: as was set, or else as many as any server was started with.
     pub fn copies_in_force(&self) -> Copies {
         let settings = &self.settings.settings;
-        let masters = self.members.servers().filter(|it| it.has_enlisted());
+        let masters = self.store.members.servers().filter(|it| it.has_enlisted());
         let started_with = masters.map(|server| server.replicas).max();
         Copies {
             replicas: settings.replicas.or(started_with).unwrap_or(0),
@@ -152,7 +152,11 @@ impl Coordinator {
         if settings.replicas.is_none() {
             return Ok(());
         }
-        let mut masters = self.members.servers().filter(|server| !server.backup_only);
+        let mut masters = self
+            .store
+            .members
+            .servers()
+            .filter(|server| !server.backup_only);
         match masters.find(|server| server.has_enlisted() && server.replicas == 0) {
             Some(server) => Err(SettingsError::NotPossible(format!(
                 "replicas cannot be set while server {} of member {:?} runs without copies: start all servers with copies (-r) first",
@@ -167,16 +171,16 @@ impl Coordinator {
         let Some(replicas) = pong.replicas else {
             return;
         };
-        let server = self.members.server_mut(index);
+        let server = self.store.members.server_mut(index);
         if let Some(server) = server.filter(|server| server.replicas != replicas) {
             server.replicas = replicas;
-            self.members.server_changed(index);
+            self.store.members.server_changed(index);
         }
     }
 
     /// Whether the coordinator evens servers out by itself, and how many bytes of each tablet it has copied in a second then.
     pub(crate) fn evens_out(&self) -> (bool, u64) {
-        let balancing = &self.config.balancing;
+        let balancing = &self.store.config.balancing;
         match self.settings.settings.rebalance_mbps {
             None => (balancing.evens_out, balancing.bytes_per_second),
             // Who drains is emptied in any case, as fast as was said when the coordinator was started.

@@ -30,7 +30,7 @@ impl Coordinator {
         }
         self.check_store(finalize.expected_cluster_id)
             .map_err(FinalizeError::OtherStore)?;
-        let known = self.config.formats;
+        let known = self.store.config.formats;
         let format = match finalize.format {
             0 => known.newest,
             format => format,
@@ -58,7 +58,7 @@ impl Coordinator {
         );
         self.format = format;
         let message = ToShard::from(coordinator::Kind::Activate(Format { format }));
-        for (_, _, link) in self.members.linked() {
+        for (_, _, link) in self.store.members.linked() {
             out.send_member(link.connection, message.clone());
         }
         Ok(format)
@@ -66,9 +66,9 @@ impl Coordinator {
 
     /// What somebody should know who thinks of finalizing.
     pub(crate) fn upgrade_view(&self) -> Upgrade {
-        let newest = self.config.formats.newest;
+        let newest = self.store.config.formats.newest;
         Upgrade {
-            oldest_format: self.config.formats.oldest,
+            oldest_format: self.store.config.formats.oldest,
             newest_format: newest,
             hindrances: match newest > self.format {
                 true => self.hindrances(newest),
@@ -79,11 +79,11 @@ impl Coordinator {
 
     /// For people: who does not read a format, as far as is known. A member that is away counts with the build that it ran last.
     fn hindrances(&self, format: u32) -> Vec<String> {
-        let members = self.members.iter();
+        let members = self.store.members.iter();
         let old = members.filter(|(_, member)| !member.formats.reads(format));
         let mut hindrances: Vec<String> = old
             .map(|(name, member)| {
-                let state = match self.members.is_up(member.servers()) {
+                let state = match self.store.members.is_up(member.servers()) {
                     true => "runs",
                     false => "is not connected and ran",
                 };
@@ -105,8 +105,8 @@ impl Coordinator {
     pub(crate) fn check_formats(&self, hello: &Hello) -> Result<(), Refusal> {
         let (known, format) = (formats_of(hello), self.format);
         // Of one that was let in before it is known what it reads; if others have taken its place, that is what it has to hear.
-        let was_let_in =
-            hello.cluster_id == self.config.cluster_id && ServerId(hello.server_id).is_valid();
+        let was_let_in = hello.cluster_id == self.store.config.cluster_id
+            && ServerId(hello.server_id).is_valid();
         if known.reads(format) || was_let_in {
             return Ok(());
         }

@@ -30,30 +30,30 @@ fn rebuilt_view(rebuilt: &records::Rebuilt) -> Rebuilt {
 impl Coordinator {
     /// The whole store at one moment.
     pub fn cluster_status(&self, now: Time) -> ClusterStatus {
-        let cluster_time_ns = self.cluster_time_ns(now);
+        let cluster_time_ns = self.store.cluster_time_ns(now);
         let position = self.position().unwrap_or_default();
         ClusterStatus {
-            cluster_id: self.config.cluster_id,
-            cluster_tag: self.config.cluster_tag,
+            cluster_id: self.store.config.cluster_id,
+            cluster_tag: self.store.config.cluster_tag,
             cluster_time_ns,
             format_version: self.format,
             upgrade: self.upgrade_view(),
             settings: self.settings(),
-            build_version: self.config.build_version.clone(),
+            build_version: self.store.config.build_version.clone(),
             members: self.member_views(now),
-            table_count: self.tables.len() as u64,
+            table_count: self.store.tables.len() as u64,
             replicas: self.fewest_replicas(),
             recoveries: self.recoveries.shown(),
             migrations: self.migration_views(),
             balance: self.balance.shown(),
-            losses: self.losses.iter().cloned().collect(),
-            losses_dropped: self.losses_dropped,
-            client_lease_count: self.leases.count(cluster_time_ns),
+            losses: self.recoveries.losses.iter().cloned().collect(),
+            losses_dropped: self.recoveries.losses.dropped(),
+            client_lease_count: self.store.leases.count(cluster_time_ns),
             term: position.term,
             sequence: position.sequence,
             refusal: self.refusal().unwrap_or_default().to_owned(),
             leading_ms: millis_since(now, self.leads_since),
-            patience_ms: millis(self.config.silence_timeout),
+            patience_ms: millis(self.store.config.silence_timeout),
             checkpoint: self.checkpoint_status(now),
             rebuilt: self.leading.rebuilt.as_ref().map(rebuilt_view),
             state_wait: None,
@@ -63,7 +63,7 @@ impl Coordinator {
     /// At most `limit` tables (0: 1000) with an id above `after`.
     pub fn tables(&self, after: u64, limit: u32) -> TablePage {
         let limit = if limit == 0 { 1000 } else { limit as usize };
-        let mut following = self.tables.after(after);
+        let mut following = self.store.tables.after(after);
         let tables: Vec<Table> = following
             .by_ref()
             .take(limit)
@@ -80,14 +80,14 @@ impl Coordinator {
 
     /// The encoded table config; empty for a table that is not there.
     pub(crate) fn table_config(&self, id: TableId) -> Vec<u8> {
-        let Some(table) = self.tables.get(id.0) else {
+        let Some(table) = self.store.tables.get(id.0) else {
             return Vec::new();
         };
         let tablet = table
             .tablets
             .iter()
             .map(|tablet| {
-                let owner = self.members.server(tablet.owner);
+                let owner = self.store.members.server(tablet.owner);
                 let state = match self.tablet_state(tablet) {
                     TabletState::Normal => proto::TabletState::Normal,
                     TabletState::Recovering => proto::TabletState::Recovering,
@@ -111,7 +111,7 @@ impl Coordinator {
     }
 
     fn tablet_state(&self, tablet: &tables::Tablet) -> TabletState {
-        match self.members.server(tablet.owner) {
+        match self.store.members.server(tablet.owner) {
             Some(owner) if owner.has_enlisted() => TabletState::Normal,
             _ => TabletState::Recovering,
         }
@@ -122,7 +122,7 @@ impl Coordinator {
             .tablets
             .iter()
             .map(|tablet| {
-                let owner = self.members.server(tablet.owner);
+                let owner = self.store.members.server(tablet.owner);
                 let load = self.balance.load_of(&table.range(tablet));
                 Tablet {
                     start_key_hash: tablet.start_key_hash,
@@ -152,6 +152,7 @@ impl Coordinator {
     /// Of the logs of all masters that are not known to be dead: a leader that has taken over has heard none of them yet.
     fn fewest_replicas(&self) -> u32 {
         let masters = self
+            .store
             .members
             .servers()
             .filter(|server| server.has_enlisted() && !server.backup_only);
@@ -161,7 +162,7 @@ impl Coordinator {
     fn member_views(&self, now: Time) -> Vec<Member> {
         let view = |(name, member): (&String, &crate::members::Member)| Member {
             name: name.clone(),
-            state: if self.members.is_up(member.servers()) {
+            state: if self.store.members.is_up(member.servers()) {
                 MemberState::Up
             } else {
                 MemberState::Unreachable
@@ -177,17 +178,17 @@ impl Coordinator {
             domain: member
                 .servers()
                 .first()
-                .and_then(|&index| self.members.server(index))
+                .and_then(|&index| self.store.members.server(index))
                 .map_or_else(String::new, |server| server.domain.clone()),
             draining: member.is_draining.then(|| self.draining(name)),
             ports: self.port_views(now, member.servers()),
         };
-        self.members.iter().map(view).collect()
+        self.store.members.iter().map(view).collect()
     }
 
     fn contact(&self, member: &crate::members::Member) -> Contact {
         let is_heard = |index: &u32| {
-            let server = self.members.server(*index);
+            let server = self.store.members.server(*index);
             server.is_some_and(|server| server.last_heard().is_some())
         };
         if member.is_dead {
@@ -203,12 +204,12 @@ impl Coordinator {
         servers
             .iter()
             .filter_map(|&index| {
-                let server = self.members.server(index)?;
+                let server = self.store.members.server(index)?;
                 Some(Shard {
                     server_id: server.id.0,
                     locator: server.locator.clone(),
                     connected: server.link.is_some(),
-                    tablet_count: self.tables.tablets_of(index),
+                    tablet_count: self.store.tables.tablets_of(index),
                     log_capacity_bytes: server.log_capacity_bytes,
                     log_live_bytes: server.pong.log_live_bytes,
                     object_count: server.pong.object_count,

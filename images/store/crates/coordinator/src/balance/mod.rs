@@ -127,14 +127,15 @@ impl Coordinator {
         if now < self.balance.next_look {
             return self.balance.next_look;
         }
-        let count = u32::try_from(self.tables.tablet_count()).unwrap_or(u32::MAX);
-        self.balance.next_look = now + self.config.balancing.interval + count * INTERVAL_OF_TABLET;
+        let count = u32::try_from(self.store.tables.tablet_count()).unwrap_or(u32::MAX);
+        self.balance.next_look =
+            now + self.store.config.balancing.interval + count * INTERVAL_OF_TABLET;
         self.begin_waiting(now, out);
-        let tablets = self.tables.tablets();
+        let tablets = self.store.tables.tablets();
         let tablets = tablets.map(|(table, tablet)| table.range(tablet));
         self.balance.loads.keep(tablets);
         self.balance.rests.retain(|_, until| *until > now);
-        let (tables, pauses) = (&self.tables, self.config.balancing.pauses());
+        let (tables, pauses) = (&self.store.tables, self.store.config.balancing.pauses());
         let is_there = |tablet: &TabletRange| tables.has(tablet);
         self.balance.backoff.forget(now, pauses, is_there);
         if self.evens_out().0 {
@@ -161,7 +162,7 @@ impl Coordinator {
         out: &mut impl Output,
     ) -> Result<(), MigrateError> {
         self.may_migrate(&step.tablet, step.source, step.target)?;
-        let Some(table) = self.tables.get(step.tablet.table_id) else {
+        let Some(table) = self.store.tables.get(step.tablet.table_id) else {
             return Ok(());
         };
         let (name, display_name) = (table.name.clone(), table.display_name());
@@ -193,7 +194,7 @@ impl Coordinator {
         is_there: bool,
     ) {
         if is_there {
-            let until = now + self.config.balancing.rest;
+            let until = now + self.store.config.balancing.rest;
             self.balance.rests.insert(tablet, until);
             self.balance.backoff.moved(&tablet, target);
         } else {
@@ -250,10 +251,11 @@ impl Coordinator {
     fn balance_view(&self, now: Time) -> (View<'_>, Vec<String>) {
         let awaited = self.balance.queue.servers();
         let under_way = self.migrations.ways();
-        let members = self.members.iter();
+        let members = self.store.members.iter();
         let places = members.flat_map(|(_, member)| {
             let indexes = member.servers().iter();
-            indexes.filter_map(move |&index| Some((member, index, self.members.server(index)?)))
+            indexes
+                .filter_map(move |&index| Some((member, index, self.store.members.server(index)?)))
         });
         let servers = places
             .filter(|(_, _, server)| server.has_enlisted() && !server.backup_only)
@@ -262,7 +264,7 @@ impl Coordinator {
                 let mut ways = under_way.values();
                 let gives = ways.clone().any(|&(source, _)| source == index);
                 let takes = ways.any(|&(_, target)| target == index);
-                let pauses = self.config.balancing.pauses();
+                let pauses = self.store.config.balancing.pauses();
                 let hold = self.balance.backoff.of_target(now, index, pauses);
                 plan::Server {
                     may_give: is_free && !gives,
@@ -275,7 +277,7 @@ impl Coordinator {
         let (tablets, unknown) = self.balanced_tablets(now, &under_way);
         let waits_for = self.why_not_even_out(unknown);
         let view = View {
-            rules: &self.config.balancing.rules,
+            rules: &self.store.config.balancing.rules,
             servers,
             tablets,
             under_way: under_way.len(),
@@ -291,9 +293,9 @@ impl Coordinator {
         now: Time,
         under_way: &BTreeMap<TabletRange, (u32, u32)>,
     ) -> (Vec<Tablet>, usize) {
-        let pauses = self.config.balancing.pauses();
+        let pauses = self.store.config.balancing.pauses();
         let mut unknown = 0;
-        let owned = self.tables.tablets();
+        let owned = self.store.tables.tablets();
         let owned = owned.filter(|(_, tablet)| tablet.owner != NOBODY);
         let tablets = owned
             .map(|(table, tablet)| {
@@ -320,12 +322,12 @@ impl Coordinator {
             return None;
         }
         let recoveries = self.recoveries.count_under_way();
-        let orphans = self.tables.tablets_of(NOBODY);
+        let orphans = self.store.tables.tablets_of(NOBODY);
         if recoveries > 0 || orphans > 0 {
             let text = "servers are recovered: what they held is brought back first";
             return Some(text.to_owned());
         }
-        let masters = self.members.enlisted();
+        let masters = self.store.members.enlisted();
         let short = |server: &&Server| server.link.is_some() && server.pong.segments_short > 0;
         let short = masters.map(|(server, _)| server).filter(short).count();
         if short > 0 {
@@ -351,7 +353,7 @@ impl Coordinator {
                 doing.push(format!("evens out {what}"));
             }
         }
-        let pauses = self.config.balancing.pauses();
+        let pauses = self.store.config.balancing.pauses();
         let (tablets, servers) = self.balance.backoff.held(now, pauses);
         if !doing.is_empty() && tablets + servers > 0 {
             waits_for.push(format!(

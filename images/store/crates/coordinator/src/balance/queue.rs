@@ -115,7 +115,7 @@ impl Coordinator {
                     one.shown.source_member = self.member_of(source);
                     if !is_behind {
                         one.shown.waits_for.clear();
-                        one.shown.began_ns = self.cluster_time_ns(now);
+                        one.shown.began_ns = self.store.cluster_time_ns(now);
                         let rate = one.order.bytes_per_second;
                         self.begin_migration(tablet, (source, target), rate, one.shown, out);
                         continue;
@@ -137,7 +137,7 @@ impl Coordinator {
 
     pub(crate) fn end_waiting(&mut self, now: Time, mut shown: Migration, failure: &str) {
         shown.waits_for.clear();
-        shown.ended_ns = self.cluster_time_ns(now).max(shown.began_ns + 1);
+        shown.ended_ns = self.store.cluster_time_ns(now).max(shown.began_ns + 1);
         shown.failure = failure.to_owned();
         self.migrations.end(shown);
     }

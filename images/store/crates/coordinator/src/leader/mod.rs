@@ -427,7 +427,7 @@ impl<A> Leader<A> {
 
     fn heard_of(&mut self, now: Time, hello: &Hello) {
         let own = self.coordinator.as_ref();
-        let own = own.map(|coordinator| coordinator.config.cluster_id);
+        let own = own.map(|coordinator| coordinator.store.config.cluster_id);
         if let Some(heard) = hello.position
             && own == Some(hello.cluster_id)
             && !self
@@ -468,7 +468,7 @@ impl<A> Leader<A> {
             match (self.keeper.position(), coordinator.position()) {
                 (Some(position), _) if has_root => coordinator.lead_again_at(position),
                 (_, Some(position)) => {
-                    let cluster_id = coordinator.config.cluster_id;
+                    let cluster_id = coordinator.store.config.cluster_id;
                     let past = coordinator.past().to_vec();
                     self.keeper.seed(now, cluster_id, position, past);
                 }

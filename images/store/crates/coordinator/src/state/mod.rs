@@ -17,8 +17,8 @@ use wire::ids::ServerId;
 use wire::time::Time;
 
 use crate::Coordinator;
-use crate::loss::Left;
 use crate::recovery::Dead;
+use crate::recovery::loss::Left;
 use records::{Key, Meta, Record, Value};
 
 /// What builds that do not say it have noted cluster time ahead by.
@@ -63,9 +63,9 @@ impl Coordinator {
     /// The changes since the last call; the first gives everything. What the coordinator has put out since then must go
     /// nowhere before they are durable. `now` is not before that of any event so far. The work is in proportion to what has changed.
     pub fn take_changes(&mut self, now: Time) -> Changes {
-        let cluster_time_ns = self.cluster_time_ns(now);
-        if cluster_time_ns >= self.time_bound_ns {
-            self.time_bound_ns = cluster_time_ns.saturating_add(self.time_ahead_ns());
+        let cluster_time_ns = self.store.cluster_time_ns(now);
+        if cluster_time_ns >= self.store.ledger.time_bound_ns {
+            self.store.ledger.time_bound_ns = cluster_time_ns.saturating_add(self.time_ahead_ns());
         }
         self.take_all_changes().0
     }
@@ -77,17 +77,17 @@ impl Coordinator {
         if self.leading.refusal.is_some() {
             return (Changes::default(), false);
         }
-        self.hold_time(now);
+        self.store.ledger.hold_time(now);
         let ahead_ns = self.time_ahead_ns();
-        let cluster_time_ns = self.cluster_time_ns(now);
-        if cluster_time_ns.saturating_add(ahead_ns / 2) >= self.time_bound_ns {
-            self.time_bound_ns = cluster_time_ns.saturating_add(ahead_ns);
+        let cluster_time_ns = self.store.cluster_time_ns(now);
+        if cluster_time_ns.saturating_add(ahead_ns / 2) >= self.store.ledger.time_bound_ns {
+            self.store.ledger.time_bound_ns = cluster_time_ns.saturating_add(ahead_ns);
         }
         let before = self.noted_meta.clone();
         let (changes, is_more) = self.take_all_changes();
         let is_only_time = before.is_some_and(|before| {
             let raised = Meta {
-                time_bound_ns: self.time_bound_ns,
+                time_bound_ns: self.store.ledger.time_bound_ns,
                 ..before
             };
             !is_more && self.noted_meta.as_ref() == Some(&raised)
@@ -98,25 +98,17 @@ impl Coordinator {
 
     /// The bound of cluster time that the changes have which were taken last.
     pub(crate) fn time_bound_ns(&self) -> u64 {
-        self.time_bound_ns
+        self.store.ledger.time_bound_ns
     }
 
     /// Changes with this bound of cluster time are noted.
     pub(crate) fn time_is_noted(&mut self, now: Time, bound_ns: u64) {
-        self.hold_time(now);
-        self.time_limit_ns = bound_ns;
-    }
-
-    /// If cluster time has come to its limit, it goes on from there, and not from where it would be by now.
-    fn hold_time(&mut self, now: Time) {
-        let cluster_time_ns = self.cluster_time_ns(now);
-        if cluster_time_ns + 1 == self.time_limit_ns {
-            (self.time_base_ns, self.started) = (cluster_time_ns, now);
-        }
+        self.store.ledger.hold_time(now);
+        self.store.ledger.time_limit_ns = bound_ns;
     }
 
     fn time_ahead_ns(&self) -> u64 {
-        u64::try_from(self.config.time_ahead.as_nanos()).unwrap_or(u64::MAX / 4)
+        u64::try_from(self.store.config.time_ahead.as_nanos()).unwrap_or(u64::MAX / 4)
     }
 
     /// Also says whether there is anything but counters.
@@ -126,10 +118,18 @@ impl Coordinator {
         }
         self.count_version();
         self.version_is_taken();
-        let mut changed: BTreeSet<Key> = core::mem::take(&mut self.changed);
-        changed.append(&mut self.members.take_changed());
-        changed.append(&mut self.tables.take_changed());
-        changed.append(&mut self.leases.take_changed());
+        let mut changed = match core::mem::take(&mut self.is_all_changed) {
+            true => self.records().map(|record| Key::of(&record)).collect(),
+            false => BTreeSet::new(),
+        };
+        changed.remove(&Key::Meta);
+        let losses = self.recoveries.losses.take_changed().into_iter();
+        changed.extend(losses.map(Key::Loss));
+        let logs = self.recoveries.dead.take_changed().into_iter();
+        changed.extend(logs.map(|log| Key::Log(log.0)));
+        changed.append(&mut self.store.members.take_changed());
+        changed.append(&mut self.store.tables.take_changed());
+        changed.append(&mut self.store.leases.take_changed());
         let mut changes = Changes::default();
         let meta = self.meta();
         if self.noted_meta.as_ref() != Some(&meta) {
@@ -152,35 +152,35 @@ impl Coordinator {
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> {
-        let losses = (self.losses_dropped..).zip(&self.losses);
+        let losses = self.recoveries.losses.numbered();
         let losses = losses.map(|(number, loss)| loss_record(number, loss));
         core::iter::once(Record::Meta(self.meta()))
-            .chain(self.members.records())
-            .chain(self.tables.records())
-            .chain(self.leases.records())
+            .chain(self.store.members.records())
+            .chain(self.store.tables.records())
+            .chain(self.store.leases.records())
             .chain(losses)
             .chain(self.recoveries.dead.iter().map(log_record))
     }
 
     pub(crate) fn meta(&self) -> Meta {
-        let (last_table_number, last_used_server) = self.tables.counters();
+        let (last_table_number, last_used_server) = self.store.tables.counters();
         let noted = self.leading.position.filter(|_| self.leading.is_noted);
         Meta {
             format_version: self.format,
-            cluster_id: self.config.cluster_id,
-            cluster_tag: self.config.cluster_tag,
-            last_server_index: self.members.last_index(),
-            member_changes: self.members.changes(),
+            cluster_id: self.store.config.cluster_id,
+            cluster_tag: self.store.config.cluster_tag,
+            last_server_index: self.store.members.last_index(),
+            member_changes: self.store.members.changes(),
             last_table_number,
             last_used_server,
-            next_lease_id: self.leases.next_id(),
-            time_bound_ns: self.time_bound_ns,
-            lease_shift_ns: self.leases.shift_ns(),
-            losses_dropped: self.losses_dropped,
+            next_lease_id: self.store.leases.next_id(),
+            time_bound_ns: self.store.ledger.time_bound_ns,
+            lease_shift_ns: self.store.leases.shift_ns(),
+            losses_dropped: self.recoveries.losses.dropped(),
             last_recovery_id: self.recoveries.last_id,
-            version_bound: self.version_bound,
-            version_floor: self.version_floor,
-            first_version: self.first_version,
+            version_bound: self.store.ledger.version_bound,
+            version_floor: self.store.ledger.version_floor,
+            first_version: self.store.ledger.first_version,
             time_ahead_ns: self.time_ahead_ns(),
             term: noted.map_or(0, |position| position.term),
             nonce: noted.map_or(0, |position| position.nonce),
@@ -195,17 +195,19 @@ impl Coordinator {
     fn record(&self, key: &Key) -> Option<Record> {
         match key {
             Key::Meta => Some(Record::Meta(self.meta())),
-            Key::Member(_) | Key::Server(_) | Key::Removed(..) => self.members.record(key),
-            Key::Table(_) => self.tables.record(key),
-            Key::Lease(_) => self.leases.record(key),
+            Key::Member(_) | Key::Server(_) | Key::Removed(..) => self.store.members.record(key),
+            Key::Table(_) => self.store.tables.record(key),
+            Key::Lease(_) => self.store.leases.record(key),
             Key::Loss(number) => {
-                let at = number.checked_sub(self.losses_dropped)?;
-                let loss = self.losses.get(usize::try_from(at).ok()?)?;
+                let loss = self.recoveries.losses.get(*number)?;
                 Some(loss_record(*number, loss))
             }
             Key::Log(id) => {
-                let dead = self.recoveries.dead.get_key_value(&ServerId(*id));
-                dead.map(log_record)
+                let id = ServerId(*id);
+                self.recoveries
+                    .dead
+                    .get(&id)
+                    .map(|dead| log_record((&id, dead)))
             }
         }
     }

@@ -11,11 +11,13 @@ use wire::time::Time;
 use super::objects::MAX_PAST;
 use super::records::{self, Key, Meta, Record, Value};
 use super::{FORMER_TIME_AHEAD_NS, Pair};
+use crate::journaled::Journaled;
 use crate::leases::Leases;
-use crate::loss::Left;
 use crate::members::Members;
 use crate::recovery::Dead;
-use crate::search::Head;
+use crate::recovery::loss::Left;
+use crate::recovery::losses::Losses;
+use crate::recovery::search::Head;
 use crate::status::Loss;
 use crate::tables::{NOBODY, Tables};
 use crate::{Config, Coordinator};
@@ -150,19 +152,19 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     let leases = Leases::restore(limits.max_client_leases, &meta, shift_ns, sorted.leases)?;
     let losses = losses_of(&meta, sorted.losses)?;
     let mut coordinator = Coordinator::new(config, now);
-    coordinator.time_base_ns = meta.time_bound_ns;
-    coordinator.time_bound_ns = meta.time_bound_ns;
+    coordinator.store.ledger.time_base_ns = meta.time_bound_ns;
+    coordinator.store.ledger.time_bound_ns = meta.time_bound_ns;
     coordinator.format = meta.format_version;
-    coordinator.members = members;
-    coordinator.tables = tables;
-    coordinator.leases = leases;
-    coordinator.losses = losses;
-    coordinator.losses_dropped = meta.losses_dropped;
-    coordinator.recoveries.dead = sorted.logs.into_iter().map(dead_of).collect();
+    coordinator.store.members = members;
+    coordinator.store.tables = tables;
+    coordinator.store.leases = leases;
+    coordinator.recoveries.losses = Losses::noted(losses, meta.losses_dropped);
+    let dead = sorted.logs.into_iter().map(dead_of).collect();
+    coordinator.recoveries.dead = Journaled::noted(dead);
     coordinator.recoveries.last_id = meta.last_recovery_id;
-    coordinator.version_bound = meta.version_bound;
-    coordinator.version_floor = meta.version_floor;
-    coordinator.first_version = meta.first_version;
+    coordinator.store.ledger.version_bound = meta.version_bound;
+    coordinator.store.ledger.version_floor = meta.version_floor;
+    coordinator.store.ledger.first_version = meta.first_version;
     coordinator.leading.past.clone_from(&meta.past);
     coordinator.leading.rebuilt_term = meta.rebuilt_term;
     coordinator.leading.rebuilt.clone_from(&meta.rebuilt);
@@ -176,7 +178,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     });
     coordinator.noted_meta = Some(meta);
     coordinator.check_sources()?;
-    coordinator.resume_recoveries(now);
+    coordinator.recoveries.resume(&coordinator.store, now);
     Ok(coordinator)
 }
 
@@ -208,7 +210,7 @@ impl Coordinator {
     /// A tablet that nobody owns has something to be brought back from, and no recovery is still to come that is named already.
     fn check_sources(&self) -> Result<(), String> {
         let last_id = self.recoveries.last_id;
-        for (table, tablet) in self.tables.tablets() {
+        for (table, tablet) in self.store.tables.tablets() {
             if tablet.owner == NOBODY && tablet.sources.is_empty() {
                 return Err(format!(
                     "nobody owns a tablet of table {:#x}, and no log is named that holds it",
@@ -296,6 +298,6 @@ mod tests {
             ..meta
         };
         assert_eq!(restored.meta(), expected);
-        assert_eq!(restored.cluster_time_ns(Time(80)), 13);
+        assert_eq!(restored.store.cluster_time_ns(Time(80)), 13);
     }
 }

@@ -10,9 +10,9 @@ use wire::member::{Log, ReplicaFound, SegmentSource, ToShard, coordinator};
 use wire::time::Time;
 
 use crate::Output;
-use crate::loss::Missing;
 use crate::members::Members;
 use crate::recovery::Dead;
+use crate::recovery::loss::Missing;
 
 /// A backup that has not answered is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_secs(1);

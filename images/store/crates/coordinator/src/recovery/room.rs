@@ -9,27 +9,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::ids::ServerId;
 use wire::member::SegmentSource;
 
-use crate::Coordinator;
-use crate::recovery::last_owner;
+use crate::recovery::{Recoveries, last_owner};
+use crate::store::Store;
 use crate::tables::{NOBODY, Source};
 
 /// Frames that recoveries take which have begun, by the log that is brought back.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved(BTreeMap<ServerId, u64>);
 
-impl Coordinator {
+impl Recoveries {
     /// Reserves frames for bringing these tablets back; or what that waits for.
     pub(crate) fn reserve_frames(
         &mut self,
+        store: &Store,
         sources: &[Source],
         segments: &[SegmentSource],
     ) -> Result<(), String> {
-        let begun = self.logs_brought_back();
-        let reserved = &mut self.recoveries.reserved.0;
+        let begun = self.logs_brought_back(store);
+        let reserved = &mut self.reserved.0;
         reserved.retain(|log, _| begun.contains(log));
-        let needed = self.frames_needed(segments);
-        let free = self.frames_free();
-        let reserved = &mut self.recoveries.reserved.0;
+        let needed = frames_needed(store, segments);
+        let free = frames_free(store);
+        let reserved = &mut self.reserved.0;
         let log = last_owner(sources);
         // What has begun must end; and the first is let go in any case: what is alive of a log takes less room than the log.
         let taken: u64 = reserved.values().sum();
@@ -44,32 +45,32 @@ impl Coordinator {
     }
 
     /// Logs whose content is being replayed, or lies in others that are not safe on backups yet.
-    fn logs_brought_back(&self) -> BTreeSet<ServerId> {
-        let owned = self.tables.tablets().map(|(_, tablet)| tablet);
+    fn logs_brought_back(&self, store: &Store) -> BTreeSet<ServerId> {
+        let owned = store.tables.tablets().map(|(_, tablet)| tablet);
         let owned = owned.filter(|tablet| tablet.owner != NOBODY);
         let unreleased = owned.flat_map(|tablet| tablet.sources.iter().rev().skip(1));
         let unreleased = unreleased.map(|source| source.log);
-        unreleased.chain(self.recoveries.logs_ordered()).collect()
+        unreleased.chain(self.logs_ordered()).collect()
     }
+}
 
-    /// At most: every byte of these segments on as many backups as masters want, and for each master a head and the end of a side segment.
-    fn frames_needed(&self, segments: &[SegmentSource]) -> u64 {
-        let masters = self.members.enlisted().map(|(server, _)| server.replicas);
-        let masters = masters.filter(|&replicas| replicas > 0);
-        let (count, replicas) = masters.fold((0, 0), |(count, most), replicas| {
-            (count + 1, u64::from(replicas).max(most))
-        });
-        let bytes: u64 = segments.iter().map(|one| u64::from(one.bytes)).sum();
-        let reports = self.members.enlisted();
-        let reports = reports.filter_map(|(server, _)| server.backup.as_ref());
-        let frame_bytes = reports.map(|report| u64::from(report.segment_bytes)).min();
-        (bytes.div_ceil(frame_bytes.unwrap_or(1).max(1)) + 2 * count) * replicas
-    }
+/// At most: every byte of these segments on as many backups as masters want, and for each master a head and the end of a side segment.
+fn frames_needed(store: &Store, segments: &[SegmentSource]) -> u64 {
+    let masters = store.members.enlisted().map(|(server, _)| server.replicas);
+    let masters = masters.filter(|&replicas| replicas > 0);
+    let (count, replicas) = masters.fold((0, 0), |(count, most), replicas| {
+        (count + 1, u64::from(replicas).max(most))
+    });
+    let bytes: u64 = segments.iter().map(|one| u64::from(one.bytes)).sum();
+    let reports = store.members.enlisted();
+    let reports = reports.filter_map(|(server, _)| server.backup.as_ref());
+    let frame_bytes = reports.map(|report| u64::from(report.segment_bytes)).min();
+    (bytes.div_ceil(frame_bytes.unwrap_or(1).max(1)) + 2 * count) * replicas
+}
 
-    fn frames_free(&self) -> u64 {
-        let reports = self.members.enlisted();
-        let reports = reports.filter_map(|(server, _)| server.backup.as_ref());
-        let usable = reports.filter(|report| report.retired.is_empty());
-        usable.map(|report| u64::from(report.frames_free)).sum()
-    }
+fn frames_free(store: &Store) -> u64 {
+    let reports = store.members.enlisted();
+    let reports = reports.filter_map(|(server, _)| server.backup.as_ref());
+    let usable = reports.filter(|report| report.retired.is_empty());
+    usable.map(|report| u64::from(report.frames_free)).sum()
 }

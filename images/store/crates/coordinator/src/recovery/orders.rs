@@ -1,0 +1,232 @@
+//! Orders of recoveries: what masters are told to bring back, and what becomes of that.
+
+use std::collections::BTreeSet;
+
+use wire::ids::ServerId;
+use wire::member::{
+    LogInventory, Recover, Recovered, RecoveryId, SegmentSource, TabletRange, ToShard, coordinator,
+};
+use wire::time::Time;
+
+use crate::Output;
+use crate::recovery::search::Head;
+use crate::recovery::{
+    EXPECTED_BEFORE_REPLAY_MS, FULL_FOR, Heads, Order, PART_BYTES, RETRY_AFTER, Recoveries,
+    last_owner,
+};
+use crate::store::Store;
+use crate::tables::Source;
+
+impl Recoveries {
+    /// Gives a group of tablets to masters, in parts.
+    pub(super) fn order(
+        &mut self,
+        store: &mut Store,
+        sources: &[Source],
+        tablets: &[TabletRange],
+        segments: &[SegmentSource],
+        heads: &Heads,
+        out: &mut impl Output,
+    ) {
+        let masters = self.recovery_masters(store);
+        if masters.is_empty() {
+            let what = "no server with replicas is up that has memory for the tablets and is not being drained; start one, or undrain one";
+            return self.wait_for(sources, what.to_owned(), out);
+        }
+        let bytes = segments.iter().map(|segment| u64::from(segment.bytes));
+        let bytes: u64 = bytes.sum();
+        let by_size = usize::try_from(bytes.div_ceil(PART_BYTES)).unwrap_or(usize::MAX);
+        // Parts that have failed are given out again as they are.
+        let wanted = by_size.max(masters.len());
+        let recovery = self.under_way.get(&last_owner(sources));
+        let known = recovery.map_or(0, |recovery| recovery.tablet_count);
+        let known = usize::try_from(known).unwrap_or(usize::MAX).max(1);
+        let (parts, cuts) = store
+            .tables
+            .cut_into_parts(tablets, wanted.div_ceil(known), wanted);
+        let at_once = masters.len().min(parts.len()).max(1) as u64;
+        let replay_ms = bytes * 1000 / self.bytes_per_second() / at_once;
+        let expected_ms = EXPECTED_BEFORE_REPLAY_MS + replay_ms;
+        if let Some(recovery) = self.under_way.get_mut(&last_owner(sources)) {
+            recovery.tablet_count += cuts;
+            recovery.masters = recovery.masters.max(at_once);
+            recovery.expected_ms = recovery.expected_ms.max(expected_ms);
+            recovery.bytes = recovery.bytes.max(bytes);
+        }
+        for (part, &master) in parts.into_iter().zip(masters.iter().cycle()) {
+            let order = Order {
+                master,
+                tablets: part,
+                sources: sources.to_vec(),
+                heads: heads.clone(),
+            };
+            self.send_order(store, order, segments, out);
+        }
+    }
+
+    /// Servers that can take tablets, those with the least to do first.
+    fn recovery_masters(&mut self, store: &Store) -> Vec<u32> {
+        let full_until = &self.full_until;
+        let orders = &self.orders;
+        let members = &store.members;
+        let enlisted = members.enlisted().filter(|(server, _)| {
+            let index = server.id.index();
+            server.link.is_some()
+                && server.replicas > 0
+                && !server.backup_only
+                && !members.is_draining(index)
+                && !full_until.contains_key(&index)
+        });
+        let mut masters: Vec<(usize, u64, u32)> = enlisted
+            .map(|(server, _)| {
+                let index = server.id.index();
+                let orders = orders.values().filter(|order| order.master == index);
+                (orders.count(), server.pong.log_live_bytes, index)
+            })
+            .collect();
+        masters.sort_unstable();
+        masters.into_iter().map(|(_, _, index)| index).collect()
+    }
+
+    fn send_order(
+        &mut self,
+        store: &Store,
+        order: Order,
+        segments: &[SegmentSource],
+        out: &mut impl Output,
+    ) {
+        let server = store.members.server(order.master);
+        let Some(link) = server.and_then(|server| server.link.as_ref()) else {
+            return;
+        };
+        self.last_id += 1;
+        let recovery_id = self.last_id;
+        let recover = Recover {
+            recovery_id,
+            tablets: order.tablets.clone(),
+            segments: segments.to_vec(),
+            version_floor: store.ledger.version_floor,
+        };
+        let kind = coordinator::Kind::Recover(recover);
+        out.send_member(link.connection, ToShard::from(kind));
+        self.ordered.extend(order.tablets.iter().copied());
+        self.orders.insert(recovery_id, order);
+    }
+
+    /// Notes up to where the logs of an order are believed from now on. False if another recovery was faster, and took other heads.
+    fn choose_heads(&mut self, heads: &Heads) -> bool {
+        let dead = &mut self.dead;
+        let is_other = |(log, head): &(ServerId, Head)| {
+            let chosen = dead.get(log).and_then(|dead| dead.head);
+            chosen.is_some_and(|chosen| chosen != *head)
+        };
+        if heads.iter().any(is_other) {
+            return false;
+        }
+        for (log, head) in heads {
+            let is_open = dead.get(log).is_some_and(|dead| dead.head.is_none());
+            if is_open && let Some(dead) = dead.get_mut(log) {
+                dead.head = Some(*head);
+            }
+        }
+        true
+    }
+
+    /// A backup tells what it holds of a log.
+    pub(crate) fn inventory(&mut self, store: &Store, index: u32, inventory: LogInventory) {
+        let Some(server) = store.members.server(index) else {
+            return;
+        };
+        if let Some(search) = self.searches.get_mut(&ServerId(inventory.log)) {
+            search.answered(server.id, inventory.replicas);
+            self.next_look = Time::ZERO;
+        }
+    }
+
+    /// A master has carried out an order, or cannot.
+    pub(crate) fn recovered(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        index: u32,
+        connection: u64,
+        recovered: &Recovered,
+        out: &mut impl Output,
+    ) {
+        let recovery_id = recovered.recovery_id;
+        let order = self.orders.get(&recovery_id);
+        if order.is_none_or(|order| order.master != index) {
+            // It was taken back, and the message that says so is on its way.
+            return;
+        }
+        let Some(order) = self.take_order(recovery_id) else {
+            return;
+        };
+        self.next_look = now;
+        if recovered.is_full {
+            self.full_until.insert(index, now + FULL_FOR);
+        }
+        if recovered.is_full || !recovered.failure.is_empty() {
+            let server = store.members.server(index).map(|server| server.id);
+            let failure = format!(
+                "server {} could not replay its part: {}",
+                server.unwrap_or(ServerId::INVALID),
+                recovered.failure
+            );
+            self.wait_for(&order.sources, failure, out);
+            if !recovered.is_full {
+                let again_at = now + RETRY_AFTER;
+                self.not_before.insert(order.sources, again_at);
+            }
+            return;
+        }
+        let Some(server) = store.members.server(index) else {
+            return;
+        };
+        let source = Source {
+            log: server.id,
+            from_segment: recovered.from_segment,
+            recovery_id,
+        };
+        if !self.choose_heads(&order.heads) {
+            let kind = coordinator::Kind::GiveUpRecovery(RecoveryId { recovery_id });
+            out.send_member(connection, ToShard::from(kind));
+            return;
+        }
+        for tablet in &order.tablets {
+            store.tables.adopt(tablet, index, source);
+        }
+        let (bytes, ns) = &mut self.replayed;
+        *bytes = bytes.saturating_add(recovered.bytes);
+        *ns = ns.saturating_add(recovered.replay_ns);
+        if let Some(recovery) = self.under_way.get_mut(&last_owner(&order.sources)) {
+            recovery.objects += recovered.objects;
+        }
+        self.retain_waits(|sources| *sources != order.sources);
+        let kind = coordinator::Kind::CommitRecovery(RecoveryId { recovery_id });
+        out.send_member(connection, ToShard::from(kind));
+    }
+
+    /// What a master has got with a recovery is on its own backups.
+    pub(crate) fn durable(
+        &mut self,
+        store: &mut Store,
+        index: u32,
+        connection: u64,
+        recovery: RecoveryId,
+        out: &mut impl Output,
+    ) {
+        let recovery_id = recovery.recovery_id;
+        let had_it = |tablet: &&crate::tables::Tablet| {
+            let last = tablet.sources.last();
+            tablet.owner == index && last.is_some_and(|last| last.recovery_id == recovery_id)
+        };
+        let tablets = store.tables.tablets().map(|(_, tablet)| tablet);
+        let sources = tablets.filter(had_it).flat_map(|tablet| &tablet.sources);
+        let logs: BTreeSet<ServerId> = sources.map(|source| source.log).collect();
+        store.tables.release_sources(index, recovery_id);
+        let kind = coordinator::Kind::SourcesReleased(recovery);
+        out.send_member(connection, ToShard::from(kind));
+        self.forget_logs(store, logs.into_iter().collect(), out);
+    }
+}
