@@ -58,7 +58,7 @@ impl Coordinator {
             return Err(AcceptLossError::OtherLoss { server, token });
         }
         let missing = describe(&logs);
-        let after_recovery = self.recoveries.last_id;
+        let after_recovery = self.store.ledger.last_id;
         let given_up: BTreeSet<ServerId> = logs.keys().copied().collect();
         for (log, missing) in logs {
             if let Some(dead) = self.recoveries.dead.get_mut(&log) {

@@ -61,7 +61,7 @@ impl Coordinator {
         self.store.ledger.time_bound_ns = self.store.ledger.time_base_ns;
         self.leave_ids_out(nonce);
         self.store.leases.begin_again(time_jump_ns, lease_jump_ns);
-        self.recoveries.last_id += LARGE_JUMP;
+        self.store.ledger.last_id += LARGE_JUMP;
         let names: Vec<String> = self
             .store
             .members

@@ -80,7 +80,7 @@ impl Coordinator {
         to: ReplyTo,
         out: &mut impl Output,
     ) {
-        let number = self.pending.next_number();
+        let number = self.store.ledger.next_question();
         let mut asked = 0;
         for (_, _, link) in self
             .store

@@ -5,6 +5,7 @@ use wire::ids::ServerId;
 use wire::time::Time;
 
 use crate::members::Server;
+use crate::movement::migration;
 use crate::orders::{Drain, DrainError};
 use crate::status::Draining;
 use crate::{Coordinator, Output, level};
@@ -40,7 +41,8 @@ impl Coordinator {
             self.set_draining(name, true, out);
             let servers = self.servers_of(name);
             let why = "the server that was to have the tablet is being drained";
-            self.give_up_migrations_to(now, &servers, why, out);
+            self.movement
+                .give_up_to(&self.store, now, &servers, why, out);
         }
         Ok(self.draining(name))
     }
@@ -114,7 +116,7 @@ impl Coordinator {
         let (tables, more, count) = self.list_owned(&[owner.id.index()].into());
         let tables = listed(&tables, more);
         if owner.has_enlisted()
-            && let Some(why) = self.why_cannot_give(owner)
+            && let Some(why) = migration::why_cannot_give(&self.store, owner)
         {
             return Some(format!(
                 "{why}, or drop these tables ({count} tablets): {tables}"

@@ -9,7 +9,6 @@
 mod accept_loss;
 mod again;
 mod backups;
-mod balance;
 pub mod checkpoint;
 mod control;
 mod detection;
@@ -21,7 +20,8 @@ pub mod leader;
 mod leading;
 mod leases;
 mod members;
-mod migration;
+mod move_orders;
+mod movement;
 pub mod orders;
 mod pending;
 mod ports;
@@ -47,8 +47,8 @@ use wire::ids::ReplyTo;
 use wire::member::{Hello, ToShard};
 use wire::time::Time;
 
-pub use balance::{Balancing, Rules as BalancingRules};
 pub use leases::TERM_NS as LEASE_TERM_NS;
+pub use movement::balance::{Balancing, Rules as BalancingRules};
 pub use orders::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,
@@ -184,8 +184,7 @@ pub struct Coordinator {
     pending: pending::Pending,
     suspicions: detection::Suspicions,
     recoveries: recovery::Recoveries,
-    migrations: migration::Migrations,
-    balance: balance::Balance,
+    movement: movement::Movement,
     settings: settings::InForce,
     /// What shards were told last.
     announced_backups: Vec<wire::member::Backup>,
@@ -218,8 +217,7 @@ impl Coordinator {
             pending: pending::Pending::default(),
             suspicions: detection::Suspicions::default(),
             recoveries: recovery::Recoveries::default(),
-            migrations: migration::Migrations::default(),
-            balance: balance::Balance::default(),
+            movement: movement::Movement::default(),
             settings: settings::InForce::default(),
             announced_backups: Vec::new(),
             announcements: 0,
@@ -258,7 +256,8 @@ impl Coordinator {
         }
         let next_suspect = self.look_for_dead(now, out);
         let next_look = self.recoveries.look(&mut self.store, now, out);
-        let next_balance = self.balance(now, out);
+        let terms = self.terms_of_movement();
+        let next_balance = self.movement.look(&mut self.store, terms, now, out);
         self.last_tick = now;
         while let Some(operation) = self.pending.overdue(now) {
             self.conclude(operation, out);

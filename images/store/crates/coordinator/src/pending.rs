@@ -42,7 +42,6 @@ pub struct Pending {
     deadlines: BTreeSet<(Time, u64)>,
     /// Creations and drops by (is it a drop, table name): a request sent again joins the first.
     by_name: BTreeMap<(bool, Vec<u8>), u64>,
-    last_number: u64,
     reply_count: usize,
     control_count: usize,
 }
@@ -80,12 +79,6 @@ impl Pending {
                 _ => 0,
             });
         bytes.sum()
-    }
-
-    /// A number for the next operation; to be used with [`Pending::start`].
-    pub fn next_number(&mut self) -> u64 {
-        self.last_number += 1;
-        self.last_number
     }
 
     /// Waits for `unanswered` shards, until `deadline` at the latest.

@@ -199,7 +199,7 @@ impl Coordinator {
             return Err(BUSY);
         }
         let (cluster_time_ns, position) = (self.store.cluster_time_ns(now), self.position());
-        let number = self.pending.next_number();
+        let number = self.store.ledger.next_question();
         let server = self.store.members.server_mut(request.server_id.index());
         let link = server
             .filter(|server| server.id == request.server_id)

@@ -40,7 +40,7 @@ impl Coordinator {
         let member = self.store.members.get(name);
         let servers = member.map_or_else(Vec::new, |member| member.servers().to_vec());
         for index in servers {
-            self.give_up_migrations_of(now, index, out);
+            self.movement.give_up_of(&self.store, now, index, out);
         }
         for link in self.store.members.remove(name, &removal.instance) {
             let text = format!("member {name:?} was removed from the store; end this process");

@@ -1,7 +1,7 @@
 //! The coordinator's side of the client protocol.
 
 use wire::ids::{ReplyTo, ServerId, TableId};
-use wire::member::{TabletOrder, TabletRange, TabletSplit, ToShard, coordinator};
+use wire::member::{TabletOrder, TabletRange, ToShard, coordinator};
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, ErrorResponse, RetryResponse, control_op};
 use wire::status::Status;
@@ -269,7 +269,8 @@ impl Coordinator {
             }
             return Ok(());
         };
-        self.give_up_migrations_of_table(now, &table, out);
+        self.movement
+            .give_up_of_table(&self.store, now, &table, out);
         self.recoveries.forget_table(&self.store, &table, out);
         let goal = Goal::Drop { name: table.name };
         self.order_tablets(now, to, goal, table.id, &table.tablets, out);
@@ -288,7 +289,7 @@ impl Coordinator {
         out: &mut impl Output,
     ) {
         let is_drop = matches!(goal, Goal::Drop { .. });
-        let number = self.pending.next_number();
+        let number = self.store.ledger.next_question();
         let mut asked = 0;
         for tablet in tablets {
             let Some(link) = self
@@ -353,7 +354,14 @@ impl Coordinator {
         if self.pending.load() >= self.store.config.limits.max_pending_replies {
             return Err(BUSY);
         }
-        match self.order_split(now, request.name, request.split_key_hash, Cut::Ordered, out) {
+        match self.movement.split(
+            &mut self.store,
+            now,
+            request.name,
+            request.split_key_hash,
+            Cut::Ordered,
+            out,
+        ) {
             Ok(Some(number)) => {
                 let deadline = now + self.store.config.silence_timeout;
                 self.pending.start(number, Goal::Split, to, 1, deadline);
@@ -370,40 +378,6 @@ impl Coordinator {
                 Err(Status::InvalidParameter.into())
             }
         }
-    }
-
-    /// Makes two tablets of one, and tells its owner if that is connected. Then there is a number under which its answer will come.
-    pub(crate) fn order_split(
-        &mut self,
-        now: Time,
-        name: &[u8],
-        key_hash: u64,
-        by: Cut,
-        out: &mut impl Output,
-    ) -> Result<Option<u64>, SplitError> {
-        // Otherwise there is a boundary already.
-        let Some(split) = self.store.tables.split(name, key_hash, by)? else {
-            return Ok(None);
-        };
-        self.balance.was_split(&split.whole, &split.second);
-        let table_id = split.whole.table_id;
-        self.give_up_migration_of_tablet(now, table_id, key_hash, out);
-        let number = self.pending.next_number();
-        let owner = self.store.members.server_mut(split.owner);
-        // One that is not connected learns of it from the list of its tablets when it comes back.
-        let Some(link) = owner.and_then(|server| server.link.as_mut()) else {
-            return Ok(None);
-        };
-        let sequence = link.sequence();
-        link.unanswered.insert(sequence, number);
-        let split = TabletSplit {
-            sequence,
-            table_id,
-            key_hash,
-        };
-        let kind = coordinator::Kind::SplitTablet(split);
-        out.send_member(link.connection, ToShard::from(kind));
-        Ok(Some(number))
     }
 
     fn renew_lease(

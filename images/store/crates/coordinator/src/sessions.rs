@@ -78,11 +78,11 @@ impl Coordinator {
                 self.store.ledger.note_versions(pong.next_version);
                 self.note_settings(index, &pong);
                 if let Some(progress) = &pong.migration {
-                    self.migration_progress(index, progress);
+                    self.movement.progress(index, progress);
                 }
                 let loads = std::mem::take(&mut pong.loads);
                 if let Some(server) = self.store.members.server_mut(index) {
-                    self.balance.told(now, server.id, &loads);
+                    self.movement.balance.told(now, server.id, &loads);
                     server.ports.hear(now, std::mem::take(&mut pong.ports));
                     server.pong = pong;
                     server.pong_heard = Some(now);
@@ -142,10 +142,19 @@ impl Coordinator {
                     self.suspect(now, suspect.index(), true, out);
                 }
             }
-            Some(shard::Kind::Migrated(migrated)) => self.migrated(now, index, &migrated, out),
-            Some(shard::Kind::Stopped(stopped)) => self.stopped(now, index, stopped, out),
+            Some(shard::Kind::Migrated(migrated)) => {
+                self.movement
+                    .migrated(&self.store, now, index, &migrated, out)
+            }
+            Some(shard::Kind::Stopped(stopped)) => {
+                let logs = self
+                    .movement
+                    .stopped(&mut self.store, now, index, stopped, out);
+                self.recoveries.forget_logs(&self.store, logs, out);
+            }
             Some(shard::Kind::MigrationWanted(wanted)) => {
-                self.migration_wanted(now, index, connection, &wanted, out);
+                self.movement
+                    .wanted(&mut self.store, now, index, connection, &wanted, out);
             }
             Some(shard::Kind::Hello(_)) | None => {
                 out.log_message(
@@ -181,7 +190,7 @@ impl Coordinator {
         }
         if let Some(index) = index {
             self.recoveries.give_up_orders_of(index);
-            self.give_up_migrations_of(now, index, out);
+            self.movement.give_up_of(&self.store, now, index, out);
             self.suspect(now, index, is_silent, out);
         }
     }
@@ -238,8 +247,11 @@ impl Coordinator {
         }
         self.is_well(admission.index);
         self.recoveries.give_up_orders_of(admission.index);
-        self.give_up_migrations_of(now, admission.index, out);
-        self.balance.session_begins(self.id_of(admission.index));
+        self.movement
+            .give_up_of(&self.store, now, admission.index, out);
+        self.movement
+            .balance
+            .session_begins(self.store.id_of(admission.index));
         self.welcome(now, admission.index, connection, out);
         self.announce_backups(Some(connection), out);
     }
@@ -273,7 +285,8 @@ impl Coordinator {
     /// successor.
     pub(crate) fn bury(&mut self, now: Time, mut death: Death, out: &mut impl Output) {
         for server in &mut death.servers {
-            self.give_up_migrations_of(now, server.id.index(), out);
+            self.movement
+                .give_up_of(&self.store, now, server.id.index(), out);
             let Some(link) = server.link.take() else {
                 continue;
             };

@@ -5,6 +5,7 @@
 use wire::bugs::{Bug, is_planted};
 use wire::member::{Pong, Settings, ToShard, coordinator};
 
+use crate::movement::Terms;
 use crate::orders::{Copies, SettingsError, SettingsOrder, SpecVersion};
 use crate::state::records::Meta;
 use crate::{Coordinator, Output, level};
@@ -81,7 +82,7 @@ impl Coordinator {
             }
         }
         // How tablets are moved may be another matter now.
-        self.balance.look_soon();
+        self.movement.balance.look_soon();
         Ok(self.settings.settings)
     }
 
@@ -179,13 +180,18 @@ impl Coordinator {
     }
 
     /// Whether the coordinator evens servers out by itself, and how many bytes of each tablet it has copied in a second then.
-    pub(crate) fn evens_out(&self) -> (bool, u64) {
+    pub(crate) fn terms_of_movement(&self) -> Terms {
         let balancing = &self.store.config.balancing;
-        match self.settings.settings.rebalance_mbps {
+        let (evens_out, bytes_per_second) = match self.settings.settings.rebalance_mbps {
             None => (balancing.evens_out, balancing.bytes_per_second),
             // Who drains is emptied in any case, as fast as was said when the coordinator was started.
             Some(0) => (false, balancing.bytes_per_second),
             Some(mbps) => (true, u64::from(mbps) * 1_000_000),
+        };
+        Terms {
+            evens_out,
+            bytes_per_second,
+            recoveries: self.recoveries.count_under_way(),
         }
     }
 }

@@ -1,11 +1,14 @@
 //! What all machines of a coordinator stand on: who belongs to the store, what tables there are, clocks and versions.
 
+use wire::ids::ServerId;
+use wire::member::{ToShard, coordinator};
 use wire::time::Time;
 
-use crate::Config;
 use crate::leases::Leases;
-use crate::members::Members;
+use crate::members::{Members, Server};
+use crate::orders::MigrateError;
 use crate::tables::{Table, Tables, Tablet};
+use crate::{Config, Output};
 
 /// How far the bound of versions is noted ahead of those that were given out: more than a server gives out between two of its reports, or while
 /// there is no coordinator.
@@ -25,6 +28,10 @@ pub(crate) struct Ledger {
     pub version_bound: u64,
     /// Versions below it may have been used in what was given up: recovered tablets get no such one any more. 0 while nothing was.
     pub version_floor: u64,
+    /// The id given out last to a recovery or a migration. None is ever used again.
+    pub last_id: u64,
+    /// The number that the last question to servers got.
+    last_question: u64,
     /// Versions below it may have been used in what a dead process has lost: no process begins with such a one any more. 0 while nothing was.
     pub first_version: u64,
 }
@@ -36,6 +43,8 @@ impl Ledger {
             time_base_ns: 0,
             time_bound_ns: 0,
             time_limit_ns: u64::MAX,
+            last_id: 0,
+            last_question: 0,
             version_bound: 0,
             version_floor: 0,
             first_version: 0,
@@ -61,6 +70,18 @@ impl Ledger {
         if next_version.saturating_add(VERSIONS_AHEAD / 2) > self.version_bound {
             self.version_bound = next_version.saturating_add(VERSIONS_AHEAD);
         }
+    }
+
+    /// A number for a question to servers; see [`crate::pending::Pending::start`].
+    pub fn next_question(&mut self) -> u64 {
+        self.last_question += 1;
+        self.last_question
+    }
+
+    /// An id for a recovery or a migration.
+    pub fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
     }
 
     /// Nobody knows which versions were used in what is lost: none that anybody can have got is used again.
@@ -117,5 +138,33 @@ impl Store {
             }
         }
         (names, more, tablet_count)
+    }
+
+    pub fn id_of(&self, index: u32) -> ServerId {
+        let server = self.members.server(index);
+        server.map_or(ServerId::INVALID, |server| server.id)
+    }
+
+    pub fn member_of(&self, index: u32) -> String {
+        let server = self.members.server(index);
+        server.map_or_else(String::new, |server| server.member.clone())
+    }
+
+    /// If it is connected.
+    pub fn tell(&self, index: u32, kind: coordinator::Kind, out: &mut impl Output) {
+        let server = self.members.server(index);
+        if let Some(link) = server.and_then(|server| server.link.as_ref()) {
+            out.send_member(link.connection, ToShard::from(kind));
+        }
+    }
+
+    pub fn connected(&self, index: u32) -> Result<&Server, MigrateError> {
+        let server = self.members.server(index);
+        match server.filter(|server| server.link.is_some()) {
+            Some(server) => Ok(server),
+            None => Err(MigrateError::NotConnected {
+                server: self.id_of(index),
+            }),
+        }
     }
 }

@@ -45,7 +45,7 @@ impl Coordinator {
             replicas: self.fewest_replicas(),
             recoveries: self.recoveries.shown(),
             migrations: self.migration_views(),
-            balance: self.balance.shown(),
+            balance: self.movement.balance.shown(),
             losses: self.recoveries.losses.iter().cloned().collect(),
             losses_dropped: self.recoveries.losses.dropped(),
             client_lease_count: self.store.leases.count(cluster_time_ns),
@@ -123,7 +123,7 @@ impl Coordinator {
             .iter()
             .map(|tablet| {
                 let owner = self.store.members.server(tablet.owner);
-                let load = self.balance.load_of(&table.range(tablet));
+                let load = self.movement.balance.load_of(&table.range(tablet));
                 Tablet {
                     start_key_hash: tablet.start_key_hash,
                     end_key_hash: tablet.end_key_hash,
@@ -145,8 +145,13 @@ impl Coordinator {
 
     /// Those that have ended, some of them, those under way, and those that wait.
     fn migration_views(&self) -> Vec<Migration> {
-        let waiting = self.balance.queue.shown();
-        self.migrations.shown().chain(waiting).cloned().collect()
+        let waiting = self.movement.balance.queue.shown();
+        self.movement
+            .migrations
+            .shown()
+            .chain(waiting)
+            .cloned()
+            .collect()
     }
 
     /// Of the logs of all masters that are not known to be dead: a leader that has taken over has heard none of them yet.

@@ -81,8 +81,6 @@ pub(crate) struct Recoveries {
     /// Logs of dead servers that tablets need.
     pub dead: Journaled<ServerId, Dead>,
     pub losses: Losses,
-    /// The id given out last.
-    pub last_id: u64,
     searches: BTreeMap<ServerId, Search>,
     orders: BTreeMap<u64, Order>,
     /// All tablets of all orders.

@@ -90,7 +90,7 @@ impl Recoveries {
 
     fn send_order(
         &mut self,
-        store: &Store,
+        store: &mut Store,
         order: Order,
         segments: &[SegmentSource],
         out: &mut impl Output,
@@ -99,8 +99,7 @@ impl Recoveries {
         let Some(link) = server.and_then(|server| server.link.as_ref()) else {
             return;
         };
-        self.last_id += 1;
-        let recovery_id = self.last_id;
+        let recovery_id = store.ledger.next_id();
         let recover = Recover {
             recovery_id,
             tablets: order.tablets.clone(),

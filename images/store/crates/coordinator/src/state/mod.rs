@@ -177,7 +177,7 @@ impl Coordinator {
             time_bound_ns: self.store.ledger.time_bound_ns,
             lease_shift_ns: self.store.leases.shift_ns(),
             losses_dropped: self.recoveries.losses.dropped(),
-            last_recovery_id: self.recoveries.last_id,
+            last_recovery_id: self.store.ledger.last_id,
             version_bound: self.store.ledger.version_bound,
             version_floor: self.store.ledger.version_floor,
             first_version: self.store.ledger.first_version,

@@ -161,7 +161,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.recoveries.losses = Losses::noted(losses, meta.losses_dropped);
     let dead = sorted.logs.into_iter().map(dead_of).collect();
     coordinator.recoveries.dead = Journaled::noted(dead);
-    coordinator.recoveries.last_id = meta.last_recovery_id;
+    coordinator.store.ledger.last_id = meta.last_recovery_id;
     coordinator.store.ledger.version_bound = meta.version_bound;
     coordinator.store.ledger.version_floor = meta.version_floor;
     coordinator.store.ledger.first_version = meta.first_version;
@@ -209,7 +209,7 @@ fn left_of(left: records::Left) -> Left {
 impl Coordinator {
     /// A tablet that nobody owns has something to be brought back from, and no recovery is still to come that is named already.
     fn check_sources(&self) -> Result<(), String> {
-        let last_id = self.recoveries.last_id;
+        let last_id = self.store.ledger.last_id;
         for (table, tablet) in self.store.tables.tablets() {
             if tablet.owner == NOBODY && tablet.sources.is_empty() {
                 return Err(format!(

@@ -6,9 +6,12 @@ use std::collections::{BTreeSet, VecDeque};
 use wire::member::TabletRange;
 use wire::time::Time;
 
+use crate::Output;
+use crate::movement::Movement;
+use crate::movement::migration::{tablet_to_migrate, target_of};
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use crate::status::Migration;
-use crate::{Coordinator, Output};
+use crate::store::Store;
 
 /// More are refused.
 const MAX_WAITING: usize = 64;
@@ -52,19 +55,20 @@ impl Queue {
     }
 }
 
-impl Coordinator {
+impl Movement {
     /// An order that finds one of its servers busy waits behind those that came before it.
-    pub(crate) fn let_migration_wait(
+    pub(crate) fn let_wait(
         &mut self,
+        store: &mut Store,
         now: Time,
         order: &MigrationOrder,
         why: String,
     ) -> Result<Migration, MigrateError> {
-        let (tablet, source, table) = self.tablet_to_migrate(order)?;
-        let target = self.target_of(&order.target)?;
+        let (tablet, source, table) = tablet_to_migrate(store, order)?;
+        let target = target_of(store, &order.target)?;
         let queue = &self.balance.queue.0;
         let is_the_same = |one: &&Waiting| {
-            one.shown.target_id == self.id_of(target).0
+            one.shown.target_id == store.id_of(target).0
                 && one.shown.table_id == tablet.table_id
                 && one.shown.start_key_hash == tablet.start_key_hash
         };
@@ -76,12 +80,12 @@ impl Coordinator {
                 "{why}; {MAX_WAITING} migrations wait already: try again when some of them have ended"
             )));
         }
-        let mut shown = self.new_migration(now, &tablet, table, (source, target));
+        let mut shown = self.announce(store, now, &tablet, table, (source, target));
         shown.waits_for = why;
         // What was meant now is meant later, whatever becomes of names.
         let order = MigrationOrder {
             table: TabletTable::Id(tablet.table_id),
-            target: MigrationTarget::Server(self.id_of(target)),
+            target: MigrationTarget::Server(store.id_of(target)),
             ..order.clone()
         };
         let waiting = Waiting {
@@ -94,12 +98,12 @@ impl Coordinator {
     }
 
     /// Begins what has its servers free, in the order in which it came; nobody overtakes who waits for the same server.
-    pub(crate) fn begin_waiting(&mut self, now: Time, out: &mut impl Output) {
+    pub(crate) fn begin_waiting(&mut self, store: &Store, now: Time, out: &mut impl Output) {
         let mut awaited = BTreeSet::new();
         for mut one in std::mem::take(&mut self.balance.queue.0) {
             let servers = [one.shown.source_id, one.shown.target_id];
             let is_behind = servers.iter().any(|server| awaited.contains(server));
-            let found = self.find_migration(&one.order);
+            let found = self.find(store, &one.order);
             one.away_since = match found {
                 Err(MigrateError::NotConnected { .. }) => one.away_since.or(Some(now)),
                 _ => None,
@@ -109,15 +113,15 @@ impl Coordinator {
                 .is_none_or(|since| now.since(since) < AWAY_AT_MOST);
             match found {
                 Ok((tablet, source, target)) => {
-                    one.shown.source_id = self.id_of(source).0;
+                    one.shown.source_id = store.id_of(source).0;
                     (one.shown.start_key_hash, one.shown.end_key_hash) =
                         (tablet.start_key_hash, tablet.end_key_hash);
-                    one.shown.source_member = self.member_of(source);
+                    one.shown.source_member = store.member_of(source);
                     if !is_behind {
                         one.shown.waits_for.clear();
-                        one.shown.began_ns = self.store.cluster_time_ns(now);
+                        one.shown.began_ns = store.cluster_time_ns(now);
                         let rate = one.order.bytes_per_second;
-                        self.begin_migration(tablet, (source, target), rate, one.shown, out);
+                        self.begin(store, tablet, (source, target), rate, one.shown, out);
                         continue;
                     }
                 }
@@ -126,7 +130,7 @@ impl Coordinator {
                     one.shown.waits_for = error.to_string();
                 }
                 Err(error) => {
-                    self.end_waiting(now, one.shown, &error.to_string());
+                    self.end_waiting(store, now, one.shown, &error.to_string());
                     continue;
                 }
             }
@@ -135,9 +139,15 @@ impl Coordinator {
         }
     }
 
-    pub(crate) fn end_waiting(&mut self, now: Time, mut shown: Migration, failure: &str) {
+    pub(crate) fn end_waiting(
+        &mut self,
+        store: &Store,
+        now: Time,
+        mut shown: Migration,
+        failure: &str,
+    ) {
         shown.waits_for.clear();
-        shown.ended_ns = self.store.cluster_time_ns(now).max(shown.began_ns + 1);
+        shown.ended_ns = store.cluster_time_ns(now).max(shown.began_ns + 1);
         shown.failure = failure.to_owned();
         self.migrations.end(shown);
     }

@@ -19,10 +19,12 @@ use wire::member::{TabletLoad, TabletRange};
 use wire::time::Time;
 
 use crate::members::{Member, Server};
-use crate::orders::{GiveUpMigrationError, MigrateError};
+use crate::movement::{Movement, Terms};
+use crate::orders::MigrateError;
 use crate::status;
+use crate::store::Store;
 use crate::tables::{Cut, NOBODY};
-use crate::{Coordinator, Output, level};
+use crate::{Output, level};
 use backoff::{Backoff, Hold, Pauses};
 use loads::Loads;
 pub use plan::Rules;
@@ -121,53 +123,60 @@ impl Balance {
     }
 }
 
-impl Coordinator {
+impl Movement {
     /// Looks, if that is due, at what waits and what should move; answers when the next look is.
-    pub(crate) fn balance(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub(crate) fn look(
+        &mut self,
+        store: &mut Store,
+        terms: Terms,
+        now: Time,
+        out: &mut impl Output,
+    ) -> Time {
         if now < self.balance.next_look {
             return self.balance.next_look;
         }
-        let count = u32::try_from(self.store.tables.tablet_count()).unwrap_or(u32::MAX);
-        self.balance.next_look =
-            now + self.store.config.balancing.interval + count * INTERVAL_OF_TABLET;
-        self.begin_waiting(now, out);
-        let tablets = self.store.tables.tablets();
+        let count = u32::try_from(store.tables.tablet_count()).unwrap_or(u32::MAX);
+        self.balance.next_look = now + store.config.balancing.interval + count * INTERVAL_OF_TABLET;
+        self.begin_waiting(store, now, out);
+        let tablets = store.tables.tablets();
         let tablets = tablets.map(|(table, tablet)| table.range(tablet));
         self.balance.loads.keep(tablets);
         self.balance.rests.retain(|_, until| *until > now);
-        let (tables, pauses) = (&self.store.tables, self.store.config.balancing.pauses());
+        let (tables, pauses) = (&store.tables, store.config.balancing.pauses());
         let is_there = |tablet: &TabletRange| tables.has(tablet);
         self.balance.backoff.forget(now, pauses, is_there);
-        if self.evens_out().0 {
-            self.merge_tablets(out);
+        if terms.evens_out {
+            self.merge_tablets(store, out);
         }
-        let (view, mut waits_for) = self.balance_view(now);
+        let (view, mut waits_for) = self.view(store, terms, now);
         let mut plan = plan::plan(view);
         self.balance.was_uneven = plan.uneven;
         let steps = std::mem::take(&mut plan.steps);
         for step in steps {
-            if let Err(error) = self.begin_step(now, &step, out) {
+            if let Err(error) = self.begin_step(store, terms, now, &step, out) {
                 plan.waits_for.push(error.to_string());
             }
         }
         waits_for.append(&mut plan.waits_for);
-        self.show_plan(now, &plan, waits_for);
+        self.show_plan(store, terms, now, &plan, waits_for);
         self.balance.next_look
     }
 
     fn begin_step(
         &mut self,
+        store: &mut Store,
+        terms: Terms,
         now: Time,
         step: &Step,
         out: &mut impl Output,
     ) -> Result<(), MigrateError> {
-        self.may_migrate(&step.tablet, step.source, step.target)?;
-        let Some(table) = self.store.tables.get(step.tablet.table_id) else {
+        self.may_migrate(store, &step.tablet, step.source, step.target)?;
+        let Some(table) = store.tables.get(step.tablet.table_id) else {
             return Ok(());
         };
         let (name, display_name) = (table.name.clone(), table.display_name());
         if let Some(cut_at) = step.cut_at {
-            let cut = self.order_split(now, &name, cut_at, Cut::Own, out);
+            let cut = self.split(store, now, &name, cut_at, Cut::Own, out);
             cut.map_err(|error| {
                 let text = format!("a tablet of table {display_name:?} cannot be cut: {error:?}");
                 MigrateError::Refused(text)
@@ -177,24 +186,25 @@ impl Coordinator {
         }
         let tablet = step.part();
         let servers = (step.source, step.target);
-        let mut shown = self.new_migration(now, &tablet, display_name, servers);
+        let mut shown = self.announce(store, now, &tablet, display_name, servers);
         shown.reason.clone_from(&step.why);
         self.balance.shown.moves_begun += 1;
-        let (_, bytes_per_second) = self.evens_out();
-        self.begin_migration(tablet, servers, bytes_per_second, shown, out);
+        let bytes_per_second = terms.bytes_per_second;
+        self.begin(store, tablet, servers, bytes_per_second, shown, out);
         Ok(())
     }
 
     /// A migration to the server with this index has ended.
     pub(crate) fn note_moved(
         &mut self,
+        store: &Store,
         now: Time,
         tablet: TabletRange,
         target: u32,
         is_there: bool,
     ) {
         if is_there {
-            let until = now + self.store.config.balancing.rest;
+            let until = now + store.config.balancing.rest;
             self.balance.rests.insert(tablet, until);
             self.balance.backoff.moved(&tablet, target);
         } else {
@@ -208,54 +218,14 @@ impl Coordinator {
         self.balance.backoff.target_failed(now, target);
     }
 
-    /// Ends a migration that waits, or one that is under way: its source has the tablet still.
-    ///
-    /// # Errors
-    /// There is none of that number, or it is another store.
-    pub fn give_up_migration(
-        &mut self,
-        now: Time,
-        migration_id: u64,
-        expected_cluster_id: u64,
-        out: &mut impl Output,
-    ) -> Result<(), GiveUpMigrationError> {
-        self.gated(out, |it, out| {
-            it.give_up_now(now, migration_id, expected_cluster_id, out)
-        })
-    }
-
-    fn give_up_now(
-        &mut self,
-        now: Time,
-        migration_id: u64,
-        expected_cluster_id: u64,
-        out: &mut impl Output,
-    ) -> Result<(), GiveUpMigrationError> {
-        const WHY: &str = "somebody has given it up";
-        if let Some(why) = self.refusal() {
-            return Err(GiveUpMigrationError::DoesNotLead(why.to_owned()));
-        }
-        self.check_store(expected_cluster_id)
-            .map_err(GiveUpMigrationError::OtherStore)?;
-        if let Some(shown) = self.balance.queue.take(migration_id) {
-            self.end_waiting(now, shown, WHY);
-        } else if !self.end_migration(now, migration_id, WHY, None, out) {
-            return Err(GiveUpMigrationError::NotFound(migration_id));
-        }
-        Ok(())
-    }
-
-    // ---- what is looked at ----
-
     /// What the plan is made from, and why servers' evenness is not looked after now.
-    fn balance_view(&self, now: Time) -> (View<'_>, Vec<String>) {
+    fn view<'a>(&'a self, store: &'a Store, terms: Terms, now: Time) -> (View<'a>, Vec<String>) {
         let awaited = self.balance.queue.servers();
         let under_way = self.migrations.ways();
-        let members = self.store.members.iter();
+        let members = store.members.iter();
         let places = members.flat_map(|(_, member)| {
             let indexes = member.servers().iter();
-            indexes
-                .filter_map(move |&index| Some((member, index, self.store.members.server(index)?)))
+            indexes.filter_map(move |&index| Some((member, index, store.members.server(index)?)))
         });
         let servers = places
             .filter(|(_, _, server)| server.has_enlisted() && !server.backup_only)
@@ -264,7 +234,7 @@ impl Coordinator {
                 let mut ways = under_way.values();
                 let gives = ways.clone().any(|&(source, _)| source == index);
                 let takes = ways.any(|&(_, target)| target == index);
-                let pauses = self.store.config.balancing.pauses();
+                let pauses = store.config.balancing.pauses();
                 let hold = self.balance.backoff.of_target(now, index, pauses);
                 plan::Server {
                     may_give: is_free && !gives,
@@ -274,14 +244,14 @@ impl Coordinator {
                 }
             })
             .collect();
-        let (tablets, unknown) = self.balanced_tablets(now, &under_way);
-        let waits_for = self.why_not_even_out(unknown);
+        let (tablets, unknown) = self.balanced_tablets(store, now, &under_way);
+        let waits_for = self.why_not_even_out(store, terms, unknown);
         let view = View {
-            rules: &self.store.config.balancing.rules,
+            rules: &store.config.balancing.rules,
             servers,
             tablets,
             under_way: under_way.len(),
-            evens_out: self.evens_out().0 && waits_for.is_none(),
+            evens_out: terms.evens_out && waits_for.is_none(),
             was_uneven: self.balance.was_uneven,
         };
         (view, waits_for.into_iter().collect())
@@ -290,12 +260,13 @@ impl Coordinator {
     /// All that somebody owns, and of how many nothing is known yet.
     fn balanced_tablets(
         &self,
+        store: &Store,
         now: Time,
         under_way: &BTreeMap<TabletRange, (u32, u32)>,
     ) -> (Vec<Tablet>, usize) {
-        let pauses = self.store.config.balancing.pauses();
+        let pauses = store.config.balancing.pauses();
         let mut unknown = 0;
-        let owned = self.store.tables.tablets();
+        let owned = store.tables.tablets();
         let owned = owned.filter(|(_, tablet)| tablet.owner != NOBODY);
         let tablets = owned
             .map(|(table, tablet)| {
@@ -317,17 +288,17 @@ impl Coordinator {
         (tablets, unknown)
     }
 
-    fn why_not_even_out(&self, unknown: usize) -> Option<String> {
-        if !self.evens_out().0 {
+    fn why_not_even_out(&self, store: &Store, terms: Terms, unknown: usize) -> Option<String> {
+        if !terms.evens_out {
             return None;
         }
-        let recoveries = self.recoveries.count_under_way();
-        let orphans = self.store.tables.tablets_of(NOBODY);
+        let recoveries = terms.recoveries;
+        let orphans = store.tables.tablets_of(NOBODY);
         if recoveries > 0 || orphans > 0 {
             let text = "servers are recovered: what they held is brought back first";
             return Some(text.to_owned());
         }
-        let masters = self.store.members.enlisted();
+        let masters = store.members.enlisted();
         let short = |server: &&Server| server.link.is_some() && server.pong.segments_short > 0;
         let short = masters.map(|(server, _)| server).filter(short).count();
         if short > 0 {
@@ -343,7 +314,14 @@ impl Coordinator {
         }
     }
 
-    fn show_plan(&mut self, now: Time, plan: &Plan, mut waits_for: Vec<String>) {
+    fn show_plan(
+        &mut self,
+        store: &Store,
+        terms: Terms,
+        now: Time,
+        plan: &Plan,
+        mut waits_for: Vec<String>,
+    ) {
         let mut doing = Vec::new();
         if plan.tablets_to_evacuate > 0 {
             doing.push("empties members that drain".to_owned());
@@ -353,7 +331,7 @@ impl Coordinator {
                 doing.push(format!("evens out {what}"));
             }
         }
-        let pauses = self.store.config.balancing.pauses();
+        let pauses = store.config.balancing.pauses();
         let (tablets, servers) = self.balance.backoff.held(now, pauses);
         if !doing.is_empty() && tablets + servers > 0 {
             waits_for.push(format!(
@@ -361,7 +339,7 @@ impl Coordinator {
             ));
         }
         self.balance.shown = status::Balance {
-            is_on: self.evens_out().0,
+            is_on: terms.evens_out,
             doing: doing.join("; "),
             waits_for: waits_for.join("; "),
             tablets_to_evacuate: plan.tablets_to_evacuate,

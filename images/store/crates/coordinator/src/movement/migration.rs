@@ -9,16 +9,18 @@ use std::collections::{BTreeMap, VecDeque};
 use wire::ids::ServerId;
 use wire::member::{
     Migrate, MigrateOut, Migrated, MigrationEnded, MigrationId, MigrationProgress, MigrationWanted,
-    TabletOrder, TabletRange, ToShard, coordinator,
+    TabletOrder, TabletRange, TabletSplit, ToShard, coordinator,
 };
 use wire::status::Status;
 use wire::time::Time;
 
 use crate::members::Server;
+use crate::movement::Movement;
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use crate::status::Migration;
-use crate::tables::{NOBODY, Source, Table};
-use crate::{Coordinator, Output, level};
+use crate::store::Store;
+use crate::tables::{Cut, NOBODY, Source, SplitError, Table};
+use crate::{Output, level};
 
 /// Migrations that have ended and are still shown.
 const MAX_SHOWN: usize = 20;
@@ -82,47 +84,20 @@ impl Migrations {
     }
 }
 
-impl Coordinator {
-    /// Begins to move a tablet, or lets it wait until its servers are free; one that is on its way there already goes on. What is returned is how
-    /// it stands; [`Coordinator::cluster_status`] shows how it goes on.
-    pub fn migrate_tablet(
+impl Movement {
+    /// Begins to move a tablet, if both servers are free; one that is on its way there already goes on.
+    pub(crate) fn order(
         &mut self,
+        store: &mut Store,
         now: Time,
         order: &MigrationOrder,
         out: &mut impl Output,
     ) -> Result<Migration, MigrateError> {
-        self.gated(out, |it, out| it.migrate_now(now, order, out))
-    }
-
-    fn migrate_now(
-        &mut self,
-        now: Time,
-        order: &MigrationOrder,
-        out: &mut impl Output,
-    ) -> Result<Migration, MigrateError> {
-        match self.migrate_at_once(now, order, out) {
-            Err(MigrateError::Busy(why)) => self.let_migration_wait(now, order, why),
-            done => done,
-        }
-    }
-
-    /// The same for who does not wait.
-    fn migrate_at_once(
-        &mut self,
-        now: Time,
-        order: &MigrationOrder,
-        out: &mut impl Output,
-    ) -> Result<Migration, MigrateError> {
-        if let Some(why) = self.refusal() {
-            return Err(MigrateError::DoesNotLead(why.to_owned()));
-        }
-        self.check_store(order.expected_cluster_id)
-            .map_err(MigrateError::OtherStore)?;
-        let (tablet, source, table) = self.tablet_to_migrate(order)?;
-        let target = self.target_of(&order.target)?;
+        let (tablet, source, table) = tablet_to_migrate(store, order)?;
+        let target = target_of(store, &order.target)?;
         if target == source {
             return Err(MigrateError::IsThere {
-                server: self.id_of(target),
+                server: store.id_of(target),
             });
         }
         let of_tablet = |one: &UnderWay| one.tablet == tablet;
@@ -135,89 +110,41 @@ impl Coordinator {
         {
             return Ok(one.shown.clone());
         }
-        self.may_migrate(&tablet, source, target)?;
+        self.may_migrate(store, &tablet, source, target)?;
         let servers = (source, target);
-        let shown = self.new_migration(now, &tablet, table, servers);
+        let shown = self.announce(store, now, &tablet, table, servers);
         let begun = shown.clone();
-        self.begin_migration(tablet, servers, order.bytes_per_second, shown, out);
+        self.begin(store, tablet, servers, order.bytes_per_second, shown, out);
         Ok(begun)
     }
 
     /// What an order comes to now: a tablet, its server and the one that gets it. Or why nothing.
-    pub(crate) fn find_migration(
+    pub(crate) fn find(
         &self,
+        store: &Store,
         order: &MigrationOrder,
     ) -> Result<(TabletRange, u32, u32), MigrateError> {
-        let (tablet, source, _) = self.tablet_to_migrate(order)?;
-        let target = self.target_of(&order.target)?;
+        let (tablet, source, _) = tablet_to_migrate(store, order)?;
+        let target = target_of(store, &order.target)?;
         if target == source {
-            let server = self.id_of(target);
+            let server = store.id_of(target);
             return Err(MigrateError::IsThere { server });
         }
-        self.may_migrate(&tablet, source, target)?;
+        self.may_migrate(store, &tablet, source, target)?;
         Ok((tablet, source, target))
-    }
-
-    /// A tablet's range, its owner's index, and its table's name.
-    pub(crate) fn tablet_to_migrate(
-        &self,
-        order: &MigrationOrder,
-    ) -> Result<(TabletRange, u32, String), MigrateError> {
-        let id = match &order.table {
-            TabletTable::Id(id) => Some(*id),
-            TabletTable::Name(name) => self.store.tables.id_of(name.as_bytes()),
-        };
-        let table = id.and_then(|id| self.store.tables.get(id));
-        let Some(table) = table else {
-            let text = format!("there is no table {}", order.table);
-            return Err(MigrateError::NotFound(text));
-        };
-        let tablet = table.tablet_of(order.key_hash);
-        if tablet.owner == NOBODY {
-            return refused(
-                "its server is dead, and others are bringing it back: wait until it is served",
-            );
-        }
-        Ok((table.range(tablet), tablet.owner, table.display_name()))
-    }
-
-    /// The index of the server that is meant; of a member that with the fewest tablets.
-    pub(crate) fn target_of(&self, target: &MigrationTarget) -> Result<u32, MigrateError> {
-        match target {
-            MigrationTarget::Server(id) => {
-                let server = self.store.members.server(id.index());
-                let is_it = server.is_some_and(|server| server.id == *id && server.has_enlisted());
-                match is_it {
-                    true => Ok(id.index()),
-                    false => Err(MigrateError::NotFound(format!(
-                        "there is no server {id}; the status names those that there are"
-                    ))),
-                }
-            }
-            MigrationTarget::Member(name) => {
-                let member = self.store.members.get(name);
-                let servers = member.map_or(&[][..], |member| member.servers());
-                let least = servers
-                    .iter()
-                    .copied()
-                    .min_by_key(|&index| (self.store.tables.tablets_of(index), index));
-                least.ok_or_else(|| {
-                    MigrateError::NotFound(format!("no member {name:?} in this store"))
-                })
-            }
-        }
     }
 
     /// Whether nothing stands against it.
     pub(crate) fn may_migrate(
         &self,
+        store: &Store,
         tablet: &TabletRange,
         source: u32,
         target: u32,
     ) -> Result<(), MigrateError> {
-        let from = self.connected(source)?;
-        let to = self.connected(target)?;
-        if let Some(why) = self.why_cannot_give(from) {
+        let from = store.connected(source)?;
+        let to = store.connected(target)?;
+        if let Some(why) = why_cannot_give(store, from) {
             return refused(&why);
         }
         if to.backup_only {
@@ -226,7 +153,7 @@ impl Coordinator {
                 to.id
             ));
         }
-        if self.store.members.is_draining(target) {
+        if store.members.is_draining(target) {
             return refused(&format!(
                 "server {} (member {:?}) is being drained and takes no tablets",
                 to.id, to.member
@@ -247,7 +174,7 @@ impl Coordinator {
         let text = match one {
             one if one.tablet == *tablet => format!(
                 "the tablet is on its way to server {} already",
-                self.id_of(one.target)
+                store.id_of(one.target)
             ),
             one if one.source == source => {
                 format!("server {} is giving out another tablet", from.id)
@@ -259,67 +186,34 @@ impl Coordinator {
         )))
     }
 
-    /// Why nobody can read a server's tablets.
-    pub(crate) fn why_cannot_give(&self, from: &Server) -> Option<String> {
-        if from.reading_locator().is_some() {
-            return None;
-        }
-        let build = self.store.members.get(&from.member);
-        let build = build.map_or("", |member| member.build_version.as_str());
-        Some(format!(
-            "server {} (member {:?}) runs an older build ({build}), which without a backup has no port where other servers could read its \
-             tablets: upgrade that member, or start it with a backup",
-            from.id, from.member
-        ))
-    }
-
-    fn connected(&self, index: u32) -> Result<&Server, MigrateError> {
-        let server = self.store.members.server(index);
-        match server.filter(|server| server.link.is_some()) {
-            Some(server) => Ok(server),
-            None => Err(MigrateError::NotConnected {
-                server: self.id_of(index),
-            }),
-        }
-    }
-
-    pub(crate) fn id_of(&self, index: u32) -> ServerId {
-        let server = self.store.members.server(index);
-        server.map_or(ServerId::INVALID, |server| server.id)
-    }
-
-    pub(crate) fn member_of(&self, index: u32) -> String {
-        let server = self.store.members.server(index);
-        server.map_or_else(String::new, |server| server.member.clone())
-    }
-
     /// A migration that has yet to begin.
-    pub(crate) fn new_migration(
+    pub(crate) fn announce(
         &mut self,
+        store: &mut Store,
         now: Time,
         tablet: &TabletRange,
         table: String,
         (source, target): (u32, u32),
     ) -> Migration {
         // Never used again, over all restarts, and different from those of recoveries.
-        self.recoveries.last_id += 1;
         Migration {
-            id: self.recoveries.last_id,
+            id: store.ledger.next_id(),
             table_id: tablet.table_id,
             table,
             start_key_hash: tablet.start_key_hash,
             end_key_hash: tablet.end_key_hash,
-            source_id: self.id_of(source).0,
-            source_member: self.member_of(source),
-            target_id: self.id_of(target).0,
-            target_member: self.member_of(target),
-            began_ns: self.store.cluster_time_ns(now),
+            source_id: store.id_of(source).0,
+            source_member: store.member_of(source),
+            target_id: store.id_of(target).0,
+            target_member: store.member_of(target),
+            began_ns: store.cluster_time_ns(now),
             ..Migration::default()
         }
     }
 
-    pub(crate) fn begin_migration(
+    pub(crate) fn begin(
         &mut self,
+        store: &Store,
         tablet: TabletRange,
         (source, target): (u32, u32),
         bytes_per_second: u64,
@@ -334,11 +228,11 @@ impl Coordinator {
         let text = format!(
             "migration {migration_id}: a tablet of table {:?} moves from server {} to {}{why}",
             shown.table,
-            self.id_of(source),
-            self.id_of(target)
+            store.id_of(source),
+            store.id_of(target)
         );
         out.log_message(level::NOTICE, &text);
-        let from = self.store.members.server(source);
+        let from = store.members.server(source);
         let locator = from.and_then(Server::reading_locator).unwrap_or_default();
         let locator = locator.to_owned();
         let migrate = Migrate {
@@ -347,15 +241,15 @@ impl Coordinator {
             source: shown.source_id,
             locator,
             bytes_per_second,
-            version_floor: self.store.ledger.version_floor,
+            version_floor: store.ledger.version_floor,
         };
         let migrate_out = MigrateOut {
             migration_id,
             tablet,
             target: shown.target_id,
         };
-        self.tell(target, coordinator::Kind::Migrate(migrate), out);
-        self.tell(source, coordinator::Kind::MigrateOut(migrate_out), out);
+        store.tell(target, coordinator::Kind::Migrate(migrate), out);
+        store.tell(source, coordinator::Kind::MigrateOut(migrate_out), out);
         let one = UnderWay {
             tablet,
             source,
@@ -367,18 +261,8 @@ impl Coordinator {
         self.migrations.under_way.insert(migration_id, one);
     }
 
-    /// If it is connected.
-    fn tell(&self, index: u32, kind: coordinator::Kind, out: &mut impl Output) {
-        let server = self.store.members.server(index);
-        if let Some(link) = server.and_then(|server| server.link.as_ref()) {
-            out.send_member(link.connection, ToShard::from(kind));
-        }
-    }
-
-    // ---- what servers say ----
-
     /// The target says how far it is.
-    pub(crate) fn migration_progress(&mut self, index: u32, progress: &MigrationProgress) {
+    pub(crate) fn progress(&mut self, index: u32, progress: &MigrationProgress) {
         let under_way = &mut self.migrations.under_way;
         let one = under_way.get_mut(&progress.migration_id);
         if let Some(one) = one.filter(|one| one.target == index) {
@@ -391,6 +275,7 @@ impl Coordinator {
     /// The target has all of it; or one of the two cannot go on.
     pub(crate) fn migrated(
         &mut self,
+        store: &Store,
         now: Time,
         index: u32,
         migrated: &Migrated,
@@ -404,11 +289,11 @@ impl Coordinator {
         };
         let is_target = one.target == index;
         if !migrated.failure.is_empty() || migrated.is_full || !is_target {
-            let why = format!("server {}: {}", self.id_of(index), migrated.failure);
+            let why = format!("server {}: {}", store.id_of(index), migrated.failure);
             if is_target {
                 self.note_not_taken(now, index);
             }
-            self.end_migration(now, migration_id, &why, None, out);
+            self.end(store, now, migration_id, &why, None, out);
             return;
         }
         one.shown.bytes = migrated.bytes;
@@ -417,57 +302,45 @@ impl Coordinator {
         one.from_segment = Some(migrated.from_segment);
         let source = one.source;
         let stop = coordinator::Kind::StopTablet(MigrationId { migration_id });
-        self.tell(source, stop, out);
+        store.tell(source, stop, out);
     }
 
-    /// The source answers nothing of the tablet any more: it is the target's from here on.
+    /// The source answers nothing of the tablet any more: it is the target's from here on. What is returned are logs that the tablet needs no more.
     pub(crate) fn stopped(
         &mut self,
+        store: &mut Store,
         now: Time,
         index: u32,
         stopped: MigrationId,
         out: &mut impl Output,
-    ) {
+    ) -> Vec<ServerId> {
         let migration_id = stopped.migration_id;
         let one = self.migrations.under_way.get(&migration_id);
         let Some(one) = one.filter(|one| one.source == index) else {
-            return;
+            return Vec::new();
         };
         let (Some(from_segment), tablet) = (one.from_segment, one.tablet) else {
-            return;
+            return Vec::new();
         };
         let (source, target) = (one.source, one.target);
         let new = Source {
-            log: self.id_of(target),
+            log: store.id_of(target),
             from_segment,
             recovery_id: 0,
         };
-        let old = self.store.tables.hand_over(&tablet, source, target, new);
-        self.conclude_migration(now, migration_id, "", out);
+        let old = store.tables.hand_over(&tablet, source, target, new);
+        self.conclude(store, now, migration_id, "", out);
         let commit = coordinator::Kind::CommitMigration(MigrationId { migration_id });
-        self.tell(target, commit, out);
-        self.order_drop(source, tablet, out);
+        store.tell(target, commit, out);
+        order_drop(store, source, tablet, out);
         // What the source had brought back itself nobody needs any more for this tablet.
-        self.recoveries.forget_logs(
-            &self.store,
-            old.into_iter().map(|source| source.log).collect(),
-            out,
-        );
-    }
-
-    /// Nobody waits for the answer: a source that does not hear of this learns it with its next welcome.
-    fn order_drop(&mut self, index: u32, tablet: TabletRange, out: &mut impl Output) {
-        let server = self.store.members.server_mut(index);
-        if let Some(link) = server.and_then(|server| server.link.as_mut()) {
-            let sequence = link.sequence();
-            let order = coordinator::Kind::DropTablet(TabletOrder { sequence, tablet });
-            out.send_member(link.connection, ToShard::from(order));
-        }
+        old.into_iter().map(|source| source.log).collect()
     }
 
     /// A client has asked the tablet's master to give it to another one. That may be its second attempt.
-    pub(crate) fn migration_wanted(
+    pub(crate) fn wanted(
         &mut self,
+        store: &mut Store,
         now: Time,
         index: u32,
         connection: u64,
@@ -482,13 +355,13 @@ impl Coordinator {
             bytes_per_second: 0,
             expected_cluster_id: 0,
         };
-        let table = self.store.tables.get(tablet.table_id);
+        let table = store.tables.get(tablet.table_id);
         let is_there = table.is_some_and(|table| {
             let found = table.tablet_of(tablet.start_key_hash);
             found.owner == index && table.range(found) == tablet
         });
         let begun = match is_there {
-            true => self.migrate_at_once(now, &order, out),
+            true => self.order(store, now, &order, out),
             false => return answer(connection, wanted.sequence, Status::UnknownTablet, out),
         };
         let status = match begun {
@@ -508,11 +381,15 @@ impl Coordinator {
         answer(connection, wanted.sequence, status, out);
     }
 
-    // ---- what else happens ----
-
     /// A server's session has ended, another one begins, or it is dead. It is not told: its next welcome says enough, and must not come before
     /// this.
-    pub(crate) fn give_up_migrations_of(&mut self, now: Time, index: u32, out: &mut impl Output) {
+    pub(crate) fn give_up_of(
+        &mut self,
+        store: &Store,
+        now: Time,
+        index: u32,
+        out: &mut impl Output,
+    ) {
         for id in self.migrations.where_(|one| one.concerns(index)) {
             let is_source = self.migrations.under_way[&id].source == index;
             let why = match is_source {
@@ -522,25 +399,27 @@ impl Coordinator {
             if !is_source {
                 self.note_not_taken(now, index);
             }
-            self.end_migration(now, id, why, Some(index), out);
+            self.end(store, now, id, why, Some(index), out);
         }
     }
 
     /// The tablet that holds this hash becomes two.
-    pub(crate) fn give_up_migration_of_tablet(
+    pub(crate) fn give_up_of_tablet(
         &mut self,
+        store: &Store,
         now: Time,
         table_id: u64,
         key_hash: u64,
         out: &mut impl Output,
     ) {
         for id in self.migrations.where_(|one| one.holds(table_id, key_hash)) {
-            self.end_migration(now, id, "its tablet was split", None, out);
+            self.end(store, now, id, "its tablet was split", None, out);
         }
     }
 
-    pub(crate) fn give_up_migrations_of_table(
+    pub(crate) fn give_up_of_table(
         &mut self,
+        store: &Store,
         now: Time,
         table: &Table,
         out: &mut impl Output,
@@ -549,26 +428,28 @@ impl Coordinator {
             .migrations
             .where_(|one| one.tablet.table_id == table.id)
         {
-            self.end_migration(now, id, "its table was dropped", None, out);
+            self.end(store, now, id, "its table was dropped", None, out);
         }
     }
 
     /// These servers take no tablets any more.
-    pub(crate) fn give_up_migrations_to(
+    pub(crate) fn give_up_to(
         &mut self,
+        store: &Store,
         now: Time,
         targets: &[u32],
         why: &str,
         out: &mut impl Output,
     ) {
         for id in self.migrations.where_(|one| targets.contains(&one.target)) {
-            self.end_migration(now, id, why, None, out);
+            self.end(store, now, id, why, None, out);
         }
     }
 
     /// All is as if it had never begun. Answers no if there is none of that number.
-    pub(crate) fn end_migration(
+    pub(crate) fn end(
         &mut self,
+        store: &Store,
         now: Time,
         migration_id: u64,
         why: &str,
@@ -581,15 +462,16 @@ impl Coordinator {
         for index in [one.source, one.target] {
             if untold != Some(index) {
                 let give_up = coordinator::Kind::GiveUpMigration(MigrationId { migration_id });
-                self.tell(index, give_up, out);
+                store.tell(index, give_up, out);
             }
         }
-        self.conclude_migration(now, migration_id, why, out);
+        self.conclude(store, now, migration_id, why, out);
         true
     }
 
-    fn conclude_migration(
+    fn conclude(
         &mut self,
+        store: &Store,
         now: Time,
         migration_id: u64,
         failure: &str,
@@ -598,11 +480,11 @@ impl Coordinator {
         let Some(one) = self.migrations.under_way.remove(&migration_id) else {
             return;
         };
-        self.note_moved(now, one.tablet, one.target, failure.is_empty());
+        self.note_moved(store, now, one.tablet, one.target, failure.is_empty());
         // Who is not connected any more has other connections by now.
         let asked_by = one.asked_by.into_iter();
         for (connection, sequence) in asked_by {
-            if self.store.members.server_of(connection).is_some() {
+            if store.members.server_of(connection).is_some() {
                 let status = if failure.is_empty() {
                     Status::Ok
                 } else {
@@ -612,7 +494,7 @@ impl Coordinator {
             }
         }
         let mut shown = one.shown;
-        shown.ended_ns = self.store.cluster_time_ns(now).max(shown.began_ns + 1);
+        shown.ended_ns = store.cluster_time_ns(now).max(shown.began_ns + 1);
         shown.failure = failure.to_owned();
         let took_ms = (shown.ended_ns - shown.began_ns) / 1_000_000;
         let (level, text) = match failure {
@@ -628,6 +510,113 @@ impl Coordinator {
         };
         out.log_message(level, &format!("migration {migration_id}: {text}"));
         self.migrations.end(shown);
+    }
+
+    /// Makes two tablets of one, and tells its owner if that is connected. Then there is a number under which its answer will come.
+    pub(crate) fn split(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        name: &[u8],
+        key_hash: u64,
+        by: Cut,
+        out: &mut impl Output,
+    ) -> Result<Option<u64>, SplitError> {
+        // Otherwise there is a boundary already.
+        let Some(split) = store.tables.split(name, key_hash, by)? else {
+            return Ok(None);
+        };
+        self.balance.was_split(&split.whole, &split.second);
+        let table_id = split.whole.table_id;
+        self.give_up_of_tablet(store, now, table_id, key_hash, out);
+        let number = store.ledger.next_question();
+        let owner = store.members.server_mut(split.owner);
+        // One that is not connected learns of it from the list of its tablets when it comes back.
+        let Some(link) = owner.and_then(|server| server.link.as_mut()) else {
+            return Ok(None);
+        };
+        let sequence = link.sequence();
+        link.unanswered.insert(sequence, number);
+        let split = TabletSplit {
+            sequence,
+            table_id,
+            key_hash,
+        };
+        let kind = coordinator::Kind::SplitTablet(split);
+        out.send_member(link.connection, ToShard::from(kind));
+        Ok(Some(number))
+    }
+}
+
+/// A tablet's range, its owner's index, and its table's name.
+pub(crate) fn tablet_to_migrate(
+    store: &Store,
+    order: &MigrationOrder,
+) -> Result<(TabletRange, u32, String), MigrateError> {
+    let id = match &order.table {
+        TabletTable::Id(id) => Some(*id),
+        TabletTable::Name(name) => store.tables.id_of(name.as_bytes()),
+    };
+    let table = id.and_then(|id| store.tables.get(id));
+    let Some(table) = table else {
+        let text = format!("there is no table {}", order.table);
+        return Err(MigrateError::NotFound(text));
+    };
+    let tablet = table.tablet_of(order.key_hash);
+    if tablet.owner == NOBODY {
+        return refused(
+            "its server is dead, and others are bringing it back: wait until it is served",
+        );
+    }
+    Ok((table.range(tablet), tablet.owner, table.display_name()))
+}
+
+/// The index of the server that is meant; of a member that with the fewest tablets.
+pub(crate) fn target_of(store: &Store, target: &MigrationTarget) -> Result<u32, MigrateError> {
+    match target {
+        MigrationTarget::Server(id) => {
+            let server = store.members.server(id.index());
+            let is_it = server.is_some_and(|server| server.id == *id && server.has_enlisted());
+            match is_it {
+                true => Ok(id.index()),
+                false => Err(MigrateError::NotFound(format!(
+                    "there is no server {id}; the status names those that there are"
+                ))),
+            }
+        }
+        MigrationTarget::Member(name) => {
+            let member = store.members.get(name);
+            let servers = member.map_or(&[][..], |member| member.servers());
+            let least = servers
+                .iter()
+                .copied()
+                .min_by_key(|&index| (store.tables.tablets_of(index), index));
+            least.ok_or_else(|| MigrateError::NotFound(format!("no member {name:?} in this store")))
+        }
+    }
+}
+
+/// Why nobody can read a server's tablets.
+pub(crate) fn why_cannot_give(store: &Store, from: &Server) -> Option<String> {
+    if from.reading_locator().is_some() {
+        return None;
+    }
+    let build = store.members.get(&from.member);
+    let build = build.map_or("", |member| member.build_version.as_str());
+    Some(format!(
+        "server {} (member {:?}) runs an older build ({build}), which without a backup has no port where other servers could read its \
+         tablets: upgrade that member, or start it with a backup",
+        from.id, from.member
+    ))
+}
+
+/// Nobody waits for the answer: a source that does not hear of this learns it with its next welcome.
+fn order_drop(store: &mut Store, index: u32, tablet: TabletRange, out: &mut impl Output) {
+    let server = store.members.server_mut(index);
+    if let Some(link) = server.and_then(|server| server.link.as_mut()) {
+        let sequence = link.sequence();
+        let order = coordinator::Kind::DropTablet(TabletOrder { sequence, tablet });
+        out.send_member(link.connection, ToShard::from(order));
     }
 }
 

@@ -1,0 +1,79 @@
+//! Orders of people about tablets that move.
+
+use wire::time::Time;
+
+use crate::orders::{GiveUpMigrationError, MigrateError, MigrationOrder};
+use crate::status::Migration;
+use crate::{Coordinator, Output};
+
+impl Coordinator {
+    /// Begins to move a tablet, or lets it wait until its servers are free; one that is on its way there already goes on. What is returned is how
+    /// it stands; [`Coordinator::cluster_status`] shows how it goes on.
+    pub fn migrate_tablet(
+        &mut self,
+        now: Time,
+        order: &MigrationOrder,
+        out: &mut impl Output,
+    ) -> Result<Migration, MigrateError> {
+        self.gated(out, |it, out| it.migrate_now(now, order, out))
+    }
+
+    fn migrate_now(
+        &mut self,
+        now: Time,
+        order: &MigrationOrder,
+        out: &mut impl Output,
+    ) -> Result<Migration, MigrateError> {
+        if let Some(why) = self.refusal() {
+            return Err(MigrateError::DoesNotLead(why.to_owned()));
+        }
+        self.check_store(order.expected_cluster_id)
+            .map_err(MigrateError::OtherStore)?;
+        match self.movement.order(&mut self.store, now, order, out) {
+            Err(MigrateError::Busy(why)) => {
+                self.movement.let_wait(&mut self.store, now, order, why)
+            }
+            done => done,
+        }
+    }
+
+    /// Ends a migration that waits, or one that is under way: its source has the tablet still.
+    ///
+    /// # Errors
+    /// There is none of that number, or it is another store.
+    pub fn give_up_migration(
+        &mut self,
+        now: Time,
+        migration_id: u64,
+        expected_cluster_id: u64,
+        out: &mut impl Output,
+    ) -> Result<(), GiveUpMigrationError> {
+        self.gated(out, |it, out| {
+            it.give_up_now(now, migration_id, expected_cluster_id, out)
+        })
+    }
+
+    fn give_up_now(
+        &mut self,
+        now: Time,
+        migration_id: u64,
+        expected_cluster_id: u64,
+        out: &mut impl Output,
+    ) -> Result<(), GiveUpMigrationError> {
+        const WHY: &str = "somebody has given it up";
+        if let Some(why) = self.refusal() {
+            return Err(GiveUpMigrationError::DoesNotLead(why.to_owned()));
+        }
+        self.check_store(expected_cluster_id)
+            .map_err(GiveUpMigrationError::OtherStore)?;
+        if let Some(shown) = self.movement.balance.queue.take(migration_id) {
+            self.movement.end_waiting(&self.store, now, shown, WHY);
+        } else if !self
+            .movement
+            .end(&self.store, now, migration_id, WHY, None, out)
+        {
+            return Err(GiveUpMigrationError::NotFound(migration_id));
+        }
+        Ok(())
+    }
+}
