@@ -8,6 +8,8 @@
 
 mod accept_loss;
 mod again;
+#[cfg(test)]
+mod alone;
 mod backups;
 pub mod checkpoint;
 mod control;

@@ -144,7 +144,7 @@ impl Coordinator {
             }
             Some(shard::Kind::Migrated(migrated)) => {
                 self.movement
-                    .migrated(&self.store, now, index, &migrated, out)
+                    .migrated(&mut self.store, now, index, &migrated, out)
             }
             Some(shard::Kind::Stopped(stopped)) => {
                 let logs = self

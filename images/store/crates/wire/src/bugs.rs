@@ -79,6 +79,10 @@ pub enum Bug {
     HandOverAgain,
     /// A request of several packets begins to arrive whatever memory those have that arrive already.
     AdmitWithoutRoom,
+    /// Two parts of a recovery may take two heads of one log.
+    TakeAnotherHead,
+    /// A tablet is its target's before its source has stopped to serve it.
+    MoveBeforeStop,
 }
 
 #[cfg(feature = "planted-bugs")]

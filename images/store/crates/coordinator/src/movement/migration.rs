@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::member::{
     Migrate, MigrateOut, Migrated, MigrationEnded, MigrationId, MigrationProgress, MigrationWanted,
@@ -275,7 +276,7 @@ impl Movement {
     /// The target has all of it; or one of the two cannot go on.
     pub(crate) fn migrated(
         &mut self,
-        store: &Store,
+        store: &mut Store,
         now: Time,
         index: u32,
         migrated: &Migrated,
@@ -301,6 +302,9 @@ impl Movement {
         one.shown.is_frozen = true;
         one.from_segment = Some(migrated.from_segment);
         let source = one.source;
+        if is_planted(Bug::MoveBeforeStop) {
+            drop(self.stopped(store, now, source, MigrationId { migration_id }, out));
+        }
         let stop = coordinator::Kind::StopTablet(MigrationId { migration_id });
         store.tell(source, stop, out);
     }

@@ -2,6 +2,8 @@
 
 pub(crate) mod balance;
 pub(crate) mod migration;
+#[cfg(test)]
+mod tests;
 
 use balance::Balance;
 use migration::Migrations;

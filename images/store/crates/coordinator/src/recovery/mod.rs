@@ -30,6 +30,8 @@ mod orders;
 mod parts;
 mod room;
 pub(crate) mod search;
+#[cfg(test)]
+mod tests;
 
 /// How often tablets without an owner are looked at while there are any.
 const INTERVAL: Duration = Duration::from_millis(20);

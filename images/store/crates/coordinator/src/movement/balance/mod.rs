@@ -292,9 +292,7 @@ impl Movement {
         if !terms.evens_out {
             return None;
         }
-        let recoveries = terms.recoveries;
-        let orphans = store.tables.tablets_of(NOBODY);
-        if recoveries > 0 || orphans > 0 {
+        if terms.recoveries > 0 {
             let text = "servers are recovered: what they held is brought back first";
             return Some(text.to_owned());
         }
