@@ -27,6 +27,8 @@ const LOOK: u64 = 500 * MILLI;
 const MAX_EVENTS: u64 = 5_000_000;
 /// The same with datagrams, of which each is one, and each round of a port: clients that are told to come again do so faster.
 const MAX_EVENTS_WITH_DATAGRAMS: u64 = 20_000_000;
+/// The same where disks are filled again and again.
+const MAX_EVENTS_OVERWRITING: u64 = 20_000_000;
 /// The same where nobody leads for minutes, and clients are told to come again thousands of times in a second.
 const MAX_EVENTS_WITHOUT_LEADER: u64 = 60_000_000;
 
@@ -74,6 +76,7 @@ impl World {
         match self.cluster.scenario.fail_over {
             Some(_) => MAX_EVENTS_WITHOUT_LEADER,
             None if self.cluster.scenario.fast.is_some() => MAX_EVENTS_WITH_DATAGRAMS,
+            None if self.cluster.scenario.is_overwriting => MAX_EVENTS_OVERWRITING,
             None => MAX_EVENTS,
         }
     }

@@ -61,7 +61,8 @@ fn met_by(profile: Profile, seeds: impl IntoIterator<Item = u64>, what: &[&str])
 
 #[test]
 fn stores_are_made_again_from_their_disks() {
-    let seeds = [4, 8, 10, 11, 23, 24, 34, 48];
+    // In seed 71 the newest checkpoint is with a member that an older one lists as dead.
+    let seeds = [4, 8, 10, 11, 23, 24, 34, 48, 68, 71, 73];
     let what = ["stores made again from disks", "disks lost"];
     let met = met_by(Profile::Rebuilding, seeds, &what);
     assert!(met[0] >= 10, "only {} stores were made again", met[0]);
@@ -188,7 +189,8 @@ fn a_master_that_serves_without_its_lease_is_found() {
 
 #[test]
 fn a_stale_open_replica_that_is_believed_is_found() {
-    assert_found_with_replicas(Bug::UseStaleOpenReplica, 150, &[WRONG]);
+    // Another recovery of the same log may wait for the head that was believed first.
+    assert_found_with_replicas(Bug::UseStaleOpenReplica, 150, &[WRONG, "not over"]);
 }
 
 #[test]
