@@ -3,12 +3,24 @@
 use wire::member::{Backup, BackupReport, Backups, OpenFloor, ToShard, coordinator};
 
 use crate::recovery::logs;
+use crate::store::Store;
 use crate::{Coordinator, Output, level};
 
-impl Coordinator {
+/// What masters were told of backups.
+#[derive(Debug, Default)]
+pub(crate) struct Announced {
+    /// Last.
+    pub list: Vec<Backup>,
+    /// How often they were told something new.
+    pub number: u64,
+    /// No backup had a free frame when one last reported.
+    are_full: bool,
+}
+
+impl Announced {
     /// All shards learn of backups that have come or gone; `newcomer`, a connection that was just welcomed, of all.
-    pub(crate) fn announce_backups(&mut self, newcomer: Option<u64>, out: &mut impl Output) {
-        let enlisted = self.store.members.enlisted();
+    pub fn announce(&mut self, store: &mut Store, newcomer: Option<u64>, out: &mut impl Output) {
+        let enlisted = store.members.enlisted();
         let backups: Vec<Backup> = enlisted
             .filter_map(|(server, member)| {
                 let report = server.backup.as_ref()?;
@@ -24,25 +36,46 @@ impl Coordinator {
                 })
             })
             .collect();
-        let is_new = backups != self.announced_backups;
-        self.announcements += u64::from(is_new);
+        let is_new = backups != self.list;
+        self.number += u64::from(is_new);
         let message = ToShard::from(coordinator::Kind::Backups(Backups {
             backups: backups.clone(),
-            number: self.announcements,
+            number: self.number,
         }));
-        self.announced_backups = backups;
+        self.list = backups;
         if is_new {
-            for (_, _, link) in self.store.members.linked() {
+            for (_, _, link) in store.members.linked() {
                 link.note_told();
                 out.send_member(link.connection, message.clone());
             }
         } else if let Some(connection) = newcomer
-            && self.announcements > 0
+            && self.number > 0
         {
             out.send_member(connection, message);
         }
     }
 
+    /// Says so when the last free frame of all backups is taken: writes wait from then on, and so does what a recovery has brought back.
+    pub fn look_for_full(&mut self, store: &Store, out: &mut impl Output) {
+        let enlisted = store.members.enlisted();
+        let reports = enlisted.filter_map(|(server, _)| server.backup.as_ref());
+        let usable: Vec<&BackupReport> =
+            reports.filter(|report| report.retired.is_empty()).collect();
+        let frames: u64 = usable.iter().map(|report| u64::from(report.frames)).sum();
+        let are_full = frames > 0 && usable.iter().all(|report| report.frames_free == 0);
+        if are_full && !std::mem::replace(&mut self.are_full, are_full) {
+            let count = usable.len();
+            let text = format!(
+                "no backup has a free frame: all {frames} frames of {count} backups are taken; writes wait, and what recoveries have brought back is \
+                 not safe on disks of its own. Give servers more room (a larger --segmentFrames or device, and a restart), or the store more servers"
+            );
+            out.log_message(level::ERROR, &text);
+        }
+        self.are_full = are_full;
+    }
+}
+
+impl Coordinator {
     /// A backup has opened its storage, or something about it has changed.
     pub(crate) fn backup_report(
         &mut self,
@@ -64,28 +97,9 @@ impl Coordinator {
             let text = format!("the backup of server {id} has retired: {retired}");
             out.log_message(level::ERROR, &text);
         }
-        self.announce_backups(None, out);
+        self.announced.announce(&mut self.store, None, out);
         logs::forget_at(&self.store, connection, &logs, out);
-        self.look_for_full_backups(out);
-    }
-
-    /// Says so when the last free frame of all backups is taken: writes wait from then on, and so does what a recovery has brought back.
-    fn look_for_full_backups(&mut self, out: &mut impl Output) {
-        let enlisted = self.store.members.enlisted();
-        let reports = enlisted.filter_map(|(server, _)| server.backup.as_ref());
-        let usable: Vec<&BackupReport> =
-            reports.filter(|report| report.retired.is_empty()).collect();
-        let frames: u64 = usable.iter().map(|report| u64::from(report.frames)).sum();
-        let are_full = frames > 0 && usable.iter().all(|report| report.frames_free == 0);
-        if are_full && !std::mem::replace(&mut self.backups_are_full, are_full) {
-            let count = usable.len();
-            let text = format!(
-                "no backup has a free frame: all {frames} frames of {count} backups are taken; writes wait, and what recoveries have brought back is \
-                 not safe on disks of its own. Give servers more room (a larger --segmentFrames or device, and a restart), or the store more servers"
-            );
-            out.log_message(level::ERROR, &text);
-        }
-        self.backups_are_full = are_full;
+        self.announced.look_for_full(&self.store, out);
     }
 
     /// A master has given a replica of its head up, or has its first head.

@@ -81,7 +81,7 @@ impl Coordinator {
                 false => "is not drained any more",
             };
             out.log_message(level::NOTICE, &format!("member {name:?} {text}"));
-            self.announce_backups(None, out);
+            self.announced.announce(&mut self.store, None, out);
         }
     }
 
@@ -154,7 +154,7 @@ impl Coordinator {
                 self.store.members.end_last_resort(&name);
                 let text = format!("member {name:?} gets no copies any more, whatever happens");
                 out.log_message(level::NOTICE, &text);
-                self.announce_backups(None, out);
+                self.announced.announce(&mut self.store, None, out);
             }
         }
     }
@@ -249,7 +249,7 @@ impl Coordinator {
         let known = master.pong.on_draining.iter();
         let known = known.flat_map(|on_draining| &on_draining.backups);
         let known: Vec<u64> = known.map(|at| at.backup).collect();
-        let mut announced = self.announced_backups.iter();
+        let mut announced = self.announced.list.iter();
         let is_unknown = |backup: &&wire::member::Backup| {
             let server = self
                 .store

@@ -188,12 +188,7 @@ pub struct Coordinator {
     recoveries: recovery::Recoveries,
     movement: movement::Movement,
     settings: settings::InForce,
-    /// What shards were told last.
-    announced_backups: Vec<wire::member::Backup>,
-    /// How often they were told something new.
-    announcements: u64,
-    /// No backup had a free frame when one last reported.
-    backups_are_full: bool,
+    announced: backups::Announced,
     /// Connections whose process would take the place of another and was asked whether it is alive; since when.
     newcomers: BTreeMap<u64, (Time, Hello)>,
     keeping: keeping::Keeping,
@@ -221,9 +216,7 @@ impl Coordinator {
             recoveries: recovery::Recoveries::default(),
             movement: movement::Movement::default(),
             settings: settings::InForce::default(),
-            announced_backups: Vec::new(),
-            announcements: 0,
-            backups_are_full: false,
+            announced: backups::Announced::default(),
             newcomers: BTreeMap::new(),
             keeping: keeping::Keeping::default(),
             rebuild: None,
@@ -256,7 +249,7 @@ impl Coordinator {
             self.store.leases.expire(self.store.cluster_time_ns(now));
             self.next_ping = now + self.store.config.ping_interval;
         }
-        let next_suspect = self.look_for_dead(now, out);
+        let next_suspect = self.suspicions.look(&mut self.store, now, out);
         let next_look = self.recoveries.look(&mut self.store, now, out);
         let terms = self.terms_of_movement();
         let next_balance = self.movement.look(&mut self.store, terms, now, out);

@@ -51,7 +51,7 @@ impl Coordinator {
             level::NOTICE,
             &format!("member {name:?} was removed from the store"),
         );
-        self.announce_backups(None, out);
+        self.announced.announce(&mut self.store, None, out);
         Ok(())
     }
 
@@ -198,7 +198,8 @@ impl Coordinator {
 
     /// Whether what a master said last takes into account which backups there are, and which of them are drained.
     fn is_up_to_date(&self, link: &Link, pong: &Pong) -> bool {
-        let knows_list = |on_draining: &OnDraining| on_draining.list_number == self.announcements;
+        let knows_list =
+            |on_draining: &OnDraining| on_draining.list_number == self.announced.number;
         // Older builds do not say so. A ping that overtakes the list deceives these.
         link.is_up_to_date(pong.sequence) && pong.on_draining.as_ref().is_none_or(knows_list)
     }
@@ -208,7 +209,7 @@ impl Coordinator {
         let member = self.store.members.get(name);
         let servers = member.map_or(&[][..], |member| member.servers());
         let is_announced = |id: ServerId| {
-            let mut backups = self.announced_backups.iter();
+            let mut backups = self.announced.list.iter();
             backups.any(|backup| backup.server_id == id.0)
         };
         servers.iter().all(|&index| {
@@ -248,7 +249,7 @@ impl Coordinator {
         let members = &self.store.members;
         let host_of = |server: &Server| Some(members.get(&server.member)?.host_id.as_str());
         let own_host = members.server(index).and_then(host_of);
-        let retired = self.announced_backups.iter();
+        let retired = self.announced.list.iter();
         let retired = retired.filter(|backup| backup.is_retired);
         let retired: BTreeSet<u64> = retired.map(|backup| backup.server_id).collect();
         let backups = members.enlisted().map(|(server, _)| server);

@@ -73,7 +73,7 @@ impl Coordinator {
         self.bound_message(index, &mut message);
         match message.kind {
             Some(shard::Kind::Pong(mut pong)) => {
-                self.is_well(index);
+                self.suspicions.is_well(index);
                 self.pinged(now, index, pong.sequence, out);
                 self.store.ledger.note_versions(pong.next_version);
                 self.note_settings(index, &pong);
@@ -134,12 +134,18 @@ impl Coordinator {
                 self.recoveries
                     .durable(&mut self.store, index, connection, recovery, out);
             }
-            Some(shard::Kind::Probed(probed)) => self.probed(now, index, probed, out),
+            Some(shard::Kind::Probed(probed)) => {
+                let (store, suspicions) = (&mut self.store, &mut self.suspicions);
+                if let Some(member) = suspicions.probed(store, now, index, probed, out) {
+                    self.declare_dead(now, &member, out);
+                }
+            }
             Some(shard::Kind::SuspectServer(suspect)) => {
                 let suspect = ServerId(suspect.server_id);
                 let server = self.store.members.server(suspect.index());
                 if server.is_some_and(|server| server.id == suspect) {
-                    self.suspect(now, suspect.index(), true, out);
+                    self.suspicions
+                        .suspect(&mut self.store, now, suspect.index(), true, out);
                 }
             }
             Some(shard::Kind::Migrated(migrated)) => {
@@ -176,6 +182,14 @@ impl Coordinator {
         self.gated(out, |it, out| it.session_ended(now, connection, false, out));
     }
 
+    /// Its process has ended for the store, whatever it believes itself.
+    fn declare_dead(&mut self, now: Time, member: &str, out: &mut impl Output) {
+        if let Some(death) = self.store.members.end_process(member) {
+            self.bury(now, death, out);
+            self.announced.announce(&mut self.store, None, out);
+        }
+    }
+
     fn session_ended(
         &mut self,
         now: Time,
@@ -191,7 +205,8 @@ impl Coordinator {
         if let Some(index) = index {
             self.recoveries.give_up_orders_of(index);
             self.movement.give_up_of(&self.store, now, index, out);
-            self.suspect(now, index, is_silent, out);
+            self.suspicions
+                .suspect(&mut self.store, now, index, is_silent, out);
         }
     }
 
@@ -245,7 +260,7 @@ impl Coordinator {
         if let Some(death) = admission.death {
             self.bury(now, death, out);
         }
-        self.is_well(admission.index);
+        self.suspicions.is_well(admission.index);
         self.recoveries.give_up_orders_of(admission.index);
         self.movement
             .give_up_of(&self.store, now, admission.index, out);
@@ -253,7 +268,8 @@ impl Coordinator {
             .balance
             .session_begins(self.store.id_of(admission.index));
         self.welcome(now, admission.index, connection, out);
-        self.announce_backups(Some(connection), out);
+        self.announced
+            .announce(&mut self.store, Some(connection), out);
     }
 
     /// For people: this store must not take the volume of another one.
@@ -493,7 +509,7 @@ impl Coordinator {
         let timeout = self.store.config.silence_timeout;
         let was_away = now.since(self.last_tick) >= timeout / 2;
         if was_away {
-            self.begin_suspicions_anew();
+            self.suspicions.begin_anew();
         }
         let mut silent = Vec::new();
         for (_, id, link) in self.store.members.linked() {

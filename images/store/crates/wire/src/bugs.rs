@@ -83,6 +83,8 @@ pub enum Bug {
     TakeAnotherHead,
     /// A tablet is its target's before its source has stopped to serve it.
     MoveBeforeStop,
+    /// One server that does not reach another is believed, though it may be cut off itself.
+    BelieveOneProber,
 }
 
 #[cfg(feature = "planted-bugs")]
