@@ -83,11 +83,11 @@ func (m *machine) setConditions() {
 	}
 	isolated, isThere := m.isolated()
 	m.setIfThere(v1alpha1.ConditionIsolated, isolated, isThere)
-	qualified, isThere := m.qualified()
-	m.setIfThere(v1alpha1.ConditionQualified, qualified, isThere)
 	if m.Identity != nil { // until then, what an earlier operator has found out stays
 		reported, isThere := m.asReported()
 		m.setIfThere(v1alpha1.ConditionAsReported, reported, isThere)
+		qualified, isThere := m.qualified()
+		m.setIfThere(v1alpha1.ConditionQualified, qualified, isThere)
 	}
 }
 

@@ -249,3 +249,17 @@ func TestManyFigures(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestQualifiedStays: an operator that was started anew knows of no node yet, and leaves what the one before has found out.
+func TestQualifiedStays(t *testing.T) {
+	t.Parallel()
+	s := newMeasured()
+	s.plan()
+	before := s.said(v1alpha1.ConditionQualified)
+	expect(t, before, "True AsItsPeers")
+	for i := range s.Servers {
+		s.Servers[i].Identity = nil
+	}
+	s.plan()
+	expect(t, s.said(v1alpha1.ConditionQualified), before)
+}
