@@ -182,9 +182,7 @@ impl Suspicions {
             let asked = suspicion.asked.get(&prober);
             asked.is_some_and(|(sequence, _)| *sequence == probed.sequence)
         };
-        let Some((&index, suspicion)) = self.0.iter_mut().find(of_prober) else {
-            return None;
-        };
+        let (&index, suspicion) = self.0.iter_mut().find(of_prober)?;
         suspicion
             .asked
             .insert(prober, (probed.sequence, Some(probed.is_alive)));
@@ -217,13 +215,9 @@ impl Suspicions {
         waited: Duration,
         out: &mut impl Output,
     ) -> Option<String> {
-        let Some(server) = store.members.server(index) else {
-            return None;
-        };
+        let server = store.members.server(index)?;
         let (id, member) = (server.id, server.member.clone());
-        let Some(process) = store.members.get(&member) else {
-            return None;
-        };
+        let process = store.members.get(&member)?;
         // All that its other shards hold must be elsewhere as well.
         let shards = process.servers().to_vec();
         let is_replaceable = |index: &u32| {
