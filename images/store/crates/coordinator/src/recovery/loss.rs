@@ -110,12 +110,12 @@ impl Recoveries {
         index: u32,
         out: &mut impl Output,
     ) {
-        let recoveries = &*self;
+        let dead_logs = &self.dead;
         let mut logs = BTreeSet::new();
         let mut is_hit = |tablet: &Tablet| {
             let came_with = tablet.sources.last().map_or(0, |last| last.recovery_id);
             let given_up = tablet.sources.iter().filter(|source| {
-                let dead = recoveries.dead.get(&source.log);
+                let dead = dead_logs.get(&source.log);
                 let left = dead.and_then(|dead| dead.left.as_ref());
                 left.is_some_and(|left| came_with <= left.after_recovery)
             });

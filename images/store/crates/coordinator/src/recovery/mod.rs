@@ -321,18 +321,16 @@ impl Recoveries {
             }
         }
         let ended_ns = store.cluster_time_ns(now);
-        let recoveries = &mut *self;
-        let ordered = recoveries.orders.values();
+        let ordered = self.orders.values();
         let ordered: BTreeSet<Vec<Source>> = ordered.map(|order| order.sources.clone()).collect();
-        recoveries
-            .retain_waits(|sources| groups.contains_key(sources) || ordered.contains(sources));
-        for (log, recovery) in &mut recoveries.under_way {
+        self.retain_waits(|sources| groups.contains_key(sources) || ordered.contains(sources));
+        for (log, recovery) in &mut self.under_way {
             recovery.tablets_left = left.get(log).copied().unwrap_or(0);
         }
-        let over = recoveries.under_way.iter();
+        let over = self.under_way.iter();
         let over = over.filter(|(_, recovery)| recovery.tablets_left == 0);
         for log in over.map(|(log, _)| *log).collect::<Vec<_>>() {
-            let Some(mut recovery) = recoveries.under_way.remove(&log) else {
+            let Some(mut recovery) = self.under_way.remove(&log) else {
                 continue;
             };
             recovery.ended_ns = ended_ns;
@@ -345,10 +343,10 @@ impl Recoveries {
                 recovery.expected_ms
             );
             out.log_message(level::NOTICE, &text);
-            if recoveries.ended.len() == MAX_SHOWN {
-                recoveries.ended.pop_front();
+            if self.ended.len() == MAX_SHOWN {
+                self.ended.pop_front();
             }
-            recoveries.ended.push_back(recovery);
+            self.ended.push_back(recovery);
         }
         groups
     }
