@@ -147,21 +147,32 @@ func sortShort(masters []MemberView, factor int32) (away, fewer, short, untold [
 
 func isShort(member Member) bool { return member.SegmentsShort > 0 }
 
-// DescribeRecoveries says which recoveries there are and what each waits for.
+// DescribeRecoveries says which recoveries there are, what the first one that waits is missing, and what to do if that is gone. The whole
+// of each is in status.recoveries.
 func DescribeRecoveries(recoveries []Recovery) string {
-	parts := make([]string, 0, len(recoveries))
-	for _, recovery := range recoveries {
-		text := fmt.Sprintf("recovery of %s (%s): tablets left: %d",
-			recovery.Member, recovery.ServerID, recovery.TabletsLeft)
-		if recovery.WaitsFor != "" {
-			text += ", it waits: " + recovery.WaitsFor
-		}
-		if recovery.CanBeGivenUp {
-			text += "; if the volumes with its copies are gone for good: rcbox recovery accept-loss " + recovery.ServerID
-		}
-		parts = append(parts, text)
+	names := make([]string, 0, len(recoveries))
+	tablets := int64(0)
+	for i := range recoveries {
+		names = append(names, fmt.Sprintf("%s (%s)", recoveries[i].Member, recoveries[i].ServerID))
+		tablets += recoveries[i].TabletsLeft
 	}
-	return listed(parts)
+	isOne := len(recoveries) == 1
+	what := "recoveries"
+	if isOne {
+		what = "recovery"
+	}
+	text := fmt.Sprintf("%s of %s: tablets left: %d", what, listed(names), tablets)
+	if i := slices.IndexFunc(recoveries, func(one Recovery) bool { return one.WaitsFor != "" }); i >= 0 {
+		which := ", it"
+		if !isOne {
+			which = "; that of " + recoveries[i].Member
+		}
+		text += which + " waits: " + recoveries[i].WaitsFor
+	}
+	if i := slices.IndexFunc(recoveries, func(one Recovery) bool { return one.CanBeGivenUp }); i >= 0 {
+		text += "; if the volumes with its copies are gone for good: rcbox recovery accept-loss " + recoveries[i].ServerID
+	}
+	return text
 }
 
 func listed(parts []string) string {

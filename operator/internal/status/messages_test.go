@@ -150,7 +150,7 @@ func grownStates() []spoken {
 					planner.Recovery{ServerID: "2.0", Member: "box-master-1", TabletsLeft: 3, WaitsFor: "a copy", CanBeGivenUp: true})
 			}
 			s.plan.Shortfall = planner.FindShortfall(&s.observed, s.plan.Masters)
-		}), v1alpha1.ConditionRecovering, []string{"recovery of "}},
+		}), v1alpha1.ConditionRecovering, []string{"recoveries of ", "accept-loss"}},
 		spoken{"much is outdated, and the user's to restart", func(s *scene) {
 			for i := range s.plan.Masters {
 				s.plan.Masters[i].Pending, s.plan.Masters[i].Reported.Tablets = "memory: 1Gi -> 2Gi, cores: 1 -> 2", 1

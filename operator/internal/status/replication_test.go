@@ -114,6 +114,20 @@ func replicatedStates() []told {
 			safe + "=False RecoveryRuns: recovery of box-master-1 (2.2): tablets left: 4, it waits: segment 7",
 			recovering + "=True RecoveryBlocked: recovery of box-master-1 (2.2): tablets left: 4, it waits: segment 7",
 		}},
+		{"recoveries wait, and all who are away are named", func(s *scene) {
+			const away = "; members that are not connected (3): box-master-0, box-master-1, box-master-2"
+			first := planner.Recovery{Member: "box-master-0", ServerID: "1.0", TabletsLeft: 4, CanBeGivenUp: true}
+			first.WaitsFor = "no backup that answers has the head of the log of server 1.0" + away
+			second := planner.Recovery{Member: "box-master-2", ServerID: "3.0", TabletsLeft: 4, CanBeGivenUp: true}
+			second.WaitsFor = "no backup that answers has segment 3, 5, 8 of the log of server 3.0" + away
+			s.plan.Shortfall = &planner.Shortfall{
+				Reason: v1alpha1.ReasonRecoveryRuns, Message: planner.DescribeRecoveries([]planner.Recovery{first, second}),
+			}
+		}, []string{
+			safe + "=False RecoveryRuns: recoveries of box-master-0, box-master-2: tablets left: 8; that of box-master-0 waits: " +
+				"no backup that answers has the head of the log of ...; members that are not connected: box-master-0, " +
+				"box-master-1, box-master-2; if the volumes with its copies are gone for good: rcbox recovery accept-loss 1.0",
+		}},
 		{"a recovery has ended", func(s *scene) { s.recovery(2, 0, "") }, []string{
 			available + "=True Serving", safe + "=True Replicated",
 			recovering + "=False NoneUnderWay: the last one: recovery of box-master-1 (2.2) took 840 ms, 1000 ms were expected; " +
