@@ -45,8 +45,8 @@ type ServerIsolationStatus struct {
 	//
 	// +optional
 	WasOn bool `json:"wasOn,omitempty"`
-	// The start of its system that its node has reported last before it was off. What that start has reported does not count when the
-	// server returns.
+	// The start of its system that its node has reported last before it was off. Reports of that start do not count when the server
+	// returns.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64

@@ -111,8 +111,8 @@ type ServerSpec struct {
 	// +optional
 	Isolated *ServerIsolationSpec `json:"isolated,omitempty"`
 
-	// What it must show before its node gets pods again after an isolation. Waived counts until the server is isolated again; kubectl rcbox
-	// isolate-server --undo --force writes it.
+	// Whether a server that was isolated must qualify before its node gets pods again. Waived counts until the server is isolated again;
+	// kubectl rcbox isolate-server --undo --force writes it.
 	//
 	// +optional
 	// +kubebuilder:default=Required

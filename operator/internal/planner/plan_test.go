@@ -328,8 +328,8 @@ func TestShortfall(t *testing.T) {
 				{Member: "box-master-2", ServerID: "3.0", TabletsLeft: 5, WaitsFor: "segment 9", CanBeGivenUp: true},
 				{Member: "box-master-3", ServerID: "4.0", TabletsLeft: 1, WaitsFor: "segment 2", CanBeGivenUp: true},
 			}
-		}, "RecoveryRuns: recoveries of box-master-0 (1.0), box-master-2 (3.0), box-master-3 (4.0): tablets left: 10; that of box-master-2 waits: " +
-			"segment 9; if the volumes with its copies are gone for good: rcbox recovery accept-loss 3.0"},
+		}, "RecoveryRuns: recoveries of box-master-0 (1.0), box-master-2 (3.0), box-master-3 (4.0): tablets left: 10; " +
+			"that of box-master-2 waits: segment 9; if the volumes with its copies are gone for good: rcbox recovery accept-loss 3.0"},
 		{
 			"state in memory", func(o *planner.Observed) { o.Cluster.State = v1alpha1.StateMemory },
 			"CoordinatorInMemory: the coordinator keeps its state in memory: if its process ends, the list of tables is lost, " +

@@ -246,7 +246,8 @@ func (m *machine) whyNotFenced(request *FenceRequest) (FenceState, string) {
 // failed. So while a process of another Store serves there, the node keeps its power, unless that Store requests the fence, too.
 //
 // A node that is still Ready needs more evidence. The coordinator's verdict alone is not enough, because perhaps only the network between
-// two processes has failed. The silence of the kubelet alone is not enough either, because it may be restarting.
+// two processes has failed. The silence of the kubelet alone is not enough either, because it may be restarting. And the node must be
+// silent, not the network: another node counts as heard only if a renewal of its Lease was seen, by the clock as it is set now.
 func (m *machine) whyAlive(request *FenceRequest) string {
 	node := m.node
 	switch {
@@ -264,13 +265,14 @@ func (m *machine) whyAlive(request *FenceRequest) string {
 	}
 	others := 0
 	for i := range m.Nodes {
-		if &m.Nodes[i] != node && m.Nodes[i].Ready && m.isSilentNode(&m.Nodes[i]) {
+		other := &m.Nodes[i]
+		if other != node && other.Ready && (other.SilentFrom.IsZero() || m.isSilentNode(other)) {
 			others++
 		}
 	}
 	if others*silentPart >= len(m.Nodes) {
-		return fmt.Sprintf("node %s is Ready, and the kubelets of %d other nodes are silent, too, which points to a fault of the network, "+
-			"not of a node", node.Name, others)
+		return fmt.Sprintf("node %s is Ready, and %d other nodes that are Ready are not heard either, which points to a fault of the "+
+			"network, not of a node", node.Name, others)
 	}
 	return ""
 }
@@ -378,7 +380,7 @@ func (m *machine) followReturn() {
 	if m.Identity == nil || m.isAsked { // what is in the slot is not known yet, or a Store waits for its power to be taken away
 		return
 	}
-	if m.next.Change.Stage != v1alpha1.StageSwitchingOn && !m.isFresh(m.IdentityAt) {
+	if !m.isFresh(m.IdentityAt) {
 		m.isDoubted = true // another blade may be in the slot by now, whose node a Store has lost
 		return
 	}

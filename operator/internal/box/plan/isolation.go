@@ -38,7 +38,8 @@ func (m *machine) noteIsolation() {
 			wasOn := m.power == v1alpha1.PowerOn || m.isToReturn() || isolation != nil && isolation.WasOn
 			begun := &v1alpha1.ServerIsolationStatus{Since: *stamp(m.now), Stage: v1alpha1.StageMembersLeave, WasOn: wasOn}
 			if isolation != nil {
-				begun.Ports = isolation.Ports // they are off still
+				// They are off still, and its node may not have reported another start since.
+				begun.Ports, begun.LastBoot = isolation.Ports, isolation.LastBoot
 			}
 			isolation, m.next.Isolation = begun, begun
 		}
@@ -302,9 +303,19 @@ func (m *machine) mayUncordon(node *Node) bool {
 		return m.isolationWaits == ""
 	}
 	if isolation != nil && m.isolationWaits == "" {
-		m.isolationWaits = "waiting for node " + node.Name + " to be ready; then it gets pods again"
+		m.isolationWaits = m.whyNotReady(node)
 	}
 	return false
+}
+
+// whyNotReady says what is waited for before a node gets pods again. If a BMC said wrongly that the server was off, another start never
+// comes.
+func (m *machine) whyNotReady(node *Node) string {
+	if !node.Ready || !m.hasReturned() {
+		return "waiting for node " + node.Name + " to be ready; then it gets pods again"
+	}
+	return fmt.Sprintf("waiting for another start of node %s: the one that it reports is from before the server was off. "+
+		"If it was never off: %s --force", node.Name, m.howToReturn())
 }
 
 // isolated is the condition of that name; false if there is nothing to say.

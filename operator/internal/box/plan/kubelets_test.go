@@ -25,16 +25,15 @@ type kubelets struct {
 	downUntil, crashedUntil, otherCrashedUntil map[string]int
 	// cutOffUntil: no kubelet reaches the API server.
 	cutOffUntil int
-	// wasDeadAt is when a node that was called ready could last be taken for dead.
-	wasDeadAt map[string]int
-	// unservedAt is the last time at which no process of the other Store served on a node.
-	unservedAt map[string]int
+	// deadAt is when a node could last be taken for dead: it was not ready and no other Store was served there, or it was called ready and
+	// nothing spoke for it.
+	deadAt map[string]int
 }
 
 func newKubelets(chance *rand.Rand) *kubelets {
 	return &kubelets{
 		chance: chance, heardAt: map[string]int{}, downUntil: map[string]int{}, crashedUntil: map[string]int{},
-		otherCrashedUntil: map[string]int{}, wasDeadAt: map[string]int{}, unservedAt: map[string]int{},
+		otherCrashedUntil: map[string]int{}, deadAt: map[string]int{},
 	}
 }
 
@@ -60,26 +59,25 @@ func (s *sim) passKubelets(isCalm bool) {
 		s.say("no kubelet reaches the API server until %d", k.cutOffUntil)
 	}
 	for i, b := range s.blades {
-		if s.isOtherDead(i) {
-			k.unservedAt[b.node] = s.now
+		isDead := s.isOtherDead(i)
+		if s.isCalledReady(b.node) {
+			isDead = isDead && s.isSilent(b.node) && s.isMemberDead(i) && s.countSilentBeside(b)*4 < blades
 		}
-		if s.isCalledReady(b.node) && s.isSilent(b.node) && s.isMemberDead(i) && s.isOtherDead(i) && s.countSilentBeside(b)*4 < blades {
-			k.wasDeadAt[b.node] = s.now
+		if isDead {
+			k.deadAt[b.node] = s.now
 		}
 	}
 }
 
-// mayBeCut: when the command was checked last, the node was not ready and no other Store was served there, or the node was called ready and
-// could be taken for dead.
+// mayBeCut: when the command was checked last, the node could be taken for dead.
 func (s *sim) mayBeCut(node string) bool {
-	if !s.isCalledReady(node) {
-		return s.now-s.kubelets.unservedAt[node] <= s.late()
-	}
-	wasDeadAt, wasDead := s.kubelets.wasDeadAt[node]
-	if !wasDead || s.now-wasDeadAt > s.late() {
+	deadAt, wasDead := s.kubelets.deadAt[node]
+	if !wasDead || s.now-deadAt > s.late() {
 		return false
 	}
-	s.counts["fenced early"]++
+	if s.isCalledReady(node) {
+		s.counts["fenced early"]++
+	}
 	return true
 }
 

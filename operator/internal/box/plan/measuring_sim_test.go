@@ -128,24 +128,9 @@ func (s *sim) checkQualified(i int, node string) {
 
 // TestSimulationOfQualification: a server that returns gets pods once its system has measured it, whatever fails meanwhile.
 func TestSimulationOfQualification(t *testing.T) {
-	counts := map[string]int{}
 	from, to := seedsToRun(t, measuringSeeds)
-	for seed := from; seed < to; seed++ {
-		s := newMeasuring(seed, nil)
-		s.run()
-		if s.violation != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, s.violation, strings.Join(s.log, "\n"))
-		}
-		for what, n := range s.counts {
-			counts[what] += n
-		}
-	}
-	t.Log(counts)
-	for _, what := range []string{"qualified", "seconds held back", "waived", "returned"} {
-		if counts[what] < 10 {
-			t.Errorf("%s happened %d times only: the simulation does not test it", what, counts[what])
-		}
-	}
+	counts := runSeeds(t, from, to, newMeasuring)
+	expectMet(t, counts, 10, "qualified", "seconds held back", "waived", "returned")
 }
 
 var measuringBugs = []bug{
@@ -207,23 +192,4 @@ var measuringBugs = []bug{
 }
 
 // TestPlantedBugsOfQualification: the simulation finds operators that use servers that do not qualify, or none.
-func TestPlantedBugsOfQualification(t *testing.T) {
-	for i := range measuringBugs {
-		planted := &measuringBugs[i]
-		name, _, _ := strings.Cut(planted.name, ":")
-		t.Run(name, func(t *testing.T) {
-			for seed := range planted.within {
-				s := newMeasuring(seed, planted)
-				s.run()
-				if s.violation == "" {
-					continue
-				}
-				if !strings.Contains(s.violation, planted.reported) {
-					t.Errorf("seed %d: %s, which does not say %q", seed, s.violation, planted.reported)
-				}
-				return
-			}
-			t.Errorf("%d seeds do not find that %s", planted.within, planted.name)
-		})
-	}
-}
+func TestPlantedBugsOfQualification(t *testing.T) { findPlanted(t, measuringBugs, false, newMeasuring) }

@@ -46,7 +46,9 @@ func newScene(power bmc.Power) *scene {
 				MACs:       map[int]string{1: fmt.Sprintf("02:00:00:00:00:%02x", i)},
 			},
 		})
-		s.Nodes = append(s.Nodes, plan.Node{Name: object.Name, SystemUUID: guid, Ready: power == bmc.PowerOn})
+		s.Nodes = append(s.Nodes, plan.Node{
+			Name: object.Name, SystemUUID: guid, Ready: power == bmc.PowerOn, SilentFrom: s.now.Add(time.Hour),
+		})
 	}
 	for _, address := range chassis.Spec.Management.CMM {
 		s.Managers = append(s.Managers, plan.Manager{Address: address})
@@ -694,7 +696,11 @@ func TestFencing(t *testing.T) {
 		},
 		"silent kubelets": {
 			func(s *scene) { frozen(s); s.Nodes[0].SilentFrom, s.Nodes[1].SilentFrom = s.now, s.now },
-			plan.FenceWaiting, "the kubelets of 2 other nodes are silent, too, which points to a fault of the network, not of a node", "",
+			plan.FenceWaiting, "2 other nodes that are Ready are not heard either, which points to a fault of the network", "",
+		},
+		"kubelets not heard yet": {
+			func(s *scene) { frozen(s); s.Nodes[0].SilentFrom, s.Nodes[1].SilentFrom = time.Time{}, time.Time{} },
+			plan.FenceWaiting, "2 other nodes that are Ready are not heard either, which points to a fault of the network", "",
 		},
 		"one more silent kubelet": {
 			func(s *scene) { frozen(s); s.Nodes[0].SilentFrom = s.now },

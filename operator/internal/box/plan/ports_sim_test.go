@@ -3,7 +3,6 @@ package plan_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -167,23 +166,8 @@ func (s *sim) checkPortsEnd() {
 
 // TestSimulationOfPorts: whatever fails, and whoever switches ports meanwhile.
 func TestSimulationOfPorts(t *testing.T) {
-	counts := map[string]int{}
-	for seed := range uint64(portSeeds) {
-		s := newWired(seed, nil)
-		s.run()
-		if s.violation != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, s.violation, strings.Join(s.log, "\n"))
-		}
-		for what, n := range s.counts {
-			counts[what] += n
-		}
-	}
-	t.Log(counts)
-	for _, what := range []string{"port true", "port false", "at the end isolated", "returned"} {
-		if counts[what] < 20 {
-			t.Errorf("%s happened %d times only: the simulation does not test it", what, counts[what])
-		}
-	}
+	counts := runSeeds(t, 0, portSeeds, newWired)
+	expectMet(t, counts, 20, "port true", "port false", "at the end isolated", "returned")
 }
 
 var portBugs = []bug{
@@ -239,23 +223,4 @@ var portBugs = []bug{
 }
 
 // TestPlantedBugsOfPorts: the simulation finds operators that break a rule about ports.
-func TestPlantedBugsOfPorts(t *testing.T) {
-	for i := range portBugs {
-		planted := &portBugs[i]
-		name, _, _ := strings.Cut(planted.name, ":")
-		t.Run(name, func(t *testing.T) {
-			for seed := range planted.within {
-				s := newWired(seed, planted)
-				s.run()
-				if s.violation == "" {
-					continue
-				}
-				if !strings.Contains(s.violation, planted.reported) {
-					t.Errorf("seed %d: %s, which does not say %q", seed, s.violation, planted.reported)
-				}
-				return
-			}
-			t.Errorf("%d seeds do not find that %s", planted.within, planted.name)
-		})
-	}
-}
+func TestPlantedBugsOfPorts(t *testing.T) { findPlanted(t, portBugs, false, newWired) }

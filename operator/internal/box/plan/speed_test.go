@@ -179,7 +179,8 @@ func TestReturnAfterQualification(t *testing.T) {
 	s.Nodes[2].Ready = true
 	s.pass(time.Second)
 	expect(t, cordons(s.made), "")
-	expect(t, s.condition(v1alpha1.ConditionIsolated), "False Returning: ECC errors; waiting for node atom003 to be ready")
+	expect(t, s.condition(v1alpha1.ConditionIsolated), "False Returning: ECC errors; waiting for another start of node atom003: the one "+
+		"that it reports is from before the server was off. If it was never off: kubectl rcbox isolate-server atom003 --undo --force")
 	s.Nodes[2].BootID = "b2"
 	s.pass(time.Second)
 	expect(t, cordons(s.made), "")
