@@ -5,7 +5,7 @@ use wire::ids::ServerId;
 use wire::time::Time;
 
 use crate::members::Server;
-use crate::movement::migration;
+use crate::movement::why_cannot_give;
 use crate::orders::{Drain, DrainError};
 use crate::status::Draining;
 use crate::{Coordinator, Output, level};
@@ -116,7 +116,7 @@ impl Coordinator {
         let (tables, more, count) = self.list_owned(&[owner.id.index()].into());
         let tables = listed(&tables, more);
         if owner.has_enlisted()
-            && let Some(why) = migration::why_cannot_give(&self.store, owner)
+            && let Some(why) = why_cannot_give(&self.store, owner)
         {
             return Some(format!(
                 "{why}, or drop these tables ({count} tablets): {tables}"

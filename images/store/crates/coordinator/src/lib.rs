@@ -50,7 +50,7 @@ use wire::member::{Hello, ToShard};
 use wire::time::Time;
 
 pub use leases::TERM_NS as LEASE_TERM_NS;
-pub use movement::balance::{Balancing, Rules as BalancingRules};
+pub use movement::{Balancing, BalancingRules};
 pub use orders::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,

@@ -66,14 +66,10 @@ impl Coordinator {
         }
         self.check_store(expected_cluster_id)
             .map_err(GiveUpMigrationError::OtherStore)?;
-        if let Some(shown) = self.movement.balance.queue.take(migration_id) {
-            self.movement.end_waiting(&self.store, now, shown, WHY);
-        } else if !self
-            .movement
-            .end(&self.store, now, migration_id, WHY, None, out)
-        {
-            return Err(GiveUpMigrationError::NotFound(migration_id));
+        let movement = &mut self.movement;
+        match movement.give_up(&self.store, now, migration_id, WHY, out) {
+            true => Ok(()),
+            false => Err(GiveUpMigrationError::NotFound(migration_id)),
         }
-        Ok(())
     }
 }

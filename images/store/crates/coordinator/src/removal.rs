@@ -138,19 +138,16 @@ impl Coordinator {
 
     /// Logs of dead servers that tablets need.
     fn why_logs_are_needed(&self) -> Vec<String> {
-        let dead = self.recoveries.dead.iter();
-        let reasons = dead.map(|(log, dead)| {
+        let recoveries = &self.recoveries;
+        let reasons = recoveries.needed_logs().map(|(log, dead)| {
             let member = &dead.member;
-            let recoveries = &self.recoveries;
-            let waiting = recoveries.missing.iter();
-            let mut waiting = waiting.filter(|(_, logs)| logs.contains_key(log));
-            if let Some((recovery, _)) = waiting.next() {
+            if let Some(recovery) = recoveries.misses(log) {
                 format!(
                     "the recovery of server {recovery} misses parts of the log of server {log} (member {member:?}), and this member's \
                      disk may have them: bring it back, or, if that cannot be, accept the loss first \
                      (rcbox recovery accept-loss {recovery})"
                 )
-            } else if recoveries.under_way(*log).is_some() {
+            } else if recoveries.under_way(log).is_some() {
                 format!(
                     "the log of server {log} (member {member:?}) is being read to recover what that server held: wait until the status \
                      shows no recovery of it"

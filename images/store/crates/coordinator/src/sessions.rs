@@ -82,7 +82,7 @@ impl Coordinator {
                 }
                 let loads = std::mem::take(&mut pong.loads);
                 if let Some(server) = self.store.members.server_mut(index) {
-                    self.movement.balance.told(now, server.id, &loads);
+                    self.movement.told(now, server.id, &loads);
                     server.ports.hear(now, std::mem::take(&mut pong.ports));
                     server.pong = pong;
                     server.pong_heard = Some(now);
@@ -265,7 +265,6 @@ impl Coordinator {
         self.movement
             .give_up_of(&self.store, now, admission.index, out);
         self.movement
-            .balance
             .session_begins(self.store.id_of(admission.index));
         self.welcome(now, admission.index, connection, out);
         self.announced
@@ -363,8 +362,8 @@ impl Coordinator {
                 death.member
             ),
         );
-        self.recoveries.losses.record(
-            self.store.config.limits.max_losses,
+        self.recoveries.record_loss(
+            &self.store,
             Loss {
                 cluster_time_ns: self.store.cluster_time_ns(now),
                 member: death.member,

@@ -82,7 +82,7 @@ impl Coordinator {
             }
         }
         // How tablets are moved may be another matter now.
-        self.movement.balance.look_soon();
+        self.movement.look_soon();
         Ok(self.settings.settings)
     }
 

@@ -12,8 +12,8 @@ use crate::Coordinator;
 use crate::members::Server;
 use crate::state::records;
 use crate::status::{
-    BackupStorage, ClusterStatus, Contact, Member, MemberState, Migration, Rebuilt, Shard, Table,
-    TablePage, Tablet, TabletState,
+    BackupStorage, ClusterStatus, Contact, Member, MemberState, Rebuilt, Shard, Table, TablePage,
+    Tablet, TabletState,
 };
 use crate::tables;
 
@@ -44,10 +44,10 @@ impl Coordinator {
             table_count: self.store.tables.len() as u64,
             replicas: self.fewest_replicas(),
             recoveries: self.recoveries.shown(),
-            migrations: self.migration_views(),
-            balance: self.movement.balance.shown(),
-            losses: self.recoveries.losses.iter().cloned().collect(),
-            losses_dropped: self.recoveries.losses.dropped(),
+            migrations: self.movement.shown().cloned().collect(),
+            balance: self.movement.shown_balance(),
+            losses: self.recoveries.losses().iter().cloned().collect(),
+            losses_dropped: self.recoveries.losses().dropped(),
             client_lease_count: self.store.leases.count(cluster_time_ns),
             term: position.term,
             sequence: position.sequence,
@@ -123,7 +123,7 @@ impl Coordinator {
             .iter()
             .map(|tablet| {
                 let owner = self.store.members.server(tablet.owner);
-                let load = self.movement.balance.load_of(&table.range(tablet));
+                let load = self.movement.load_of(&table.range(tablet));
                 Tablet {
                     start_key_hash: tablet.start_key_hash,
                     end_key_hash: tablet.end_key_hash,
@@ -141,17 +141,6 @@ impl Coordinator {
             name: table.display_name(),
             tablets,
         }
-    }
-
-    /// Those that have ended, some of them, those under way, and those that wait.
-    fn migration_views(&self) -> Vec<Migration> {
-        let waiting = self.movement.balance.queue.shown();
-        self.movement
-            .migrations
-            .shown()
-            .chain(waiting)
-            .cloned()
-            .collect()
     }
 
     /// Of the logs of all masters that are not known to be dead: a leader that has taken over has heard none of them yet.

@@ -1,18 +1,20 @@
 //! Giving up what no backup has any more, by somebody's word.
 //!
-//! A recovery that misses parts of a log waits for ever. Whoever knows that these are gone says so, and repeats what the status showed to be missing
+//! A recovery that misses parts of a log waits for ever. Somebody who knows that these are gone says so, and repeats what the status showed to be missing
 //! (its token). From then on the log *is* what was left of it at that moment: exactly these segments, of these lengths, noted durably, so that every
 //! later recovery of the same log reads the same, even if a lost disk turns up again. docs/recovery.md, "When disks are gone for ever".
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::ServerId;
 use wire::time::Time;
 
+use crate::orders::AcceptLossError;
 use crate::recovery::Recoveries;
 use crate::status::{Loss, MissingLog};
 use crate::store::Store;
-use crate::tables::{Table, Tablet};
+use crate::tables::{NOBODY, Tablet};
 use crate::{Output, level};
 
 /// Segments that the status lists.
@@ -43,7 +45,7 @@ pub(crate) struct Left {
 pub(crate) type MissingLogs = BTreeMap<ServerId, Missing>;
 
 /// Says shortly what is missing and what is left: whoever repeats it has seen both.
-pub(crate) fn token(logs: &MissingLogs) -> String {
+fn token(logs: &MissingLogs) -> String {
     let mut crc = 0;
     let mut add = |number: u64| crc = crc32c::crc32c_append(crc, &number.to_le_bytes());
     for (log, missing) in logs {
@@ -61,7 +63,7 @@ pub(crate) fn token(logs: &MissingLogs) -> String {
 }
 
 /// For the status: the logs, and their token, which is empty if nothing is missing.
-pub(crate) fn shown(logs: &MissingLogs) -> (Vec<MissingLog>, String) {
+pub(super) fn shown(logs: &MissingLogs) -> (Vec<MissingLog>, String) {
     let view = |(log, missing): (&ServerId, &Missing)| MissingLog {
         server_id: log.0,
         segments: missing.segments.iter().copied().take(MAX_LISTED).collect(),
@@ -79,7 +81,7 @@ pub(crate) fn shown(logs: &MissingLogs) -> (Vec<MissingLog>, String) {
     (logs.iter().map(view).collect(), token)
 }
 
-pub(crate) fn describe(logs: &MissingLogs) -> String {
+fn describe(logs: &MissingLogs) -> String {
     let parts = logs.iter().map(|(log, missing)| {
         let mut what = Vec::new();
         if missing.lacks_head {
@@ -100,6 +102,76 @@ pub(crate) fn describe(logs: &MissingLogs) -> String {
 }
 
 impl Recoveries {
+    /// Lets a recovery go on without what is missing, if `token` repeats what the status showed of that.
+    ///
+    /// # Errors
+    /// Nothing was accepted; the text says why, and what to do.
+    pub(crate) fn accept_loss(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        server: ServerId,
+        expected_token: &str,
+        out: &mut impl Output,
+    ) -> Result<Loss, AcceptLossError> {
+        // Backups may have said more since the last look.
+        self.look_at_once();
+        self.look(store, now, out);
+        let logs = self.take_missing(store, now, server, expected_token)?;
+        let member = self.under_way[&server].member.clone();
+        let missing = describe(&logs);
+        let given_up: BTreeSet<ServerId> = logs.keys().copied().collect();
+        for (log, missing) in logs {
+            if let Some(dead) = self.dead.get_mut(&log) {
+                dead.left = Some(Left {
+                    segments: missing.left,
+                    after_recovery: store.ledger.last_id,
+                });
+            }
+        }
+        store.ledger.leave_versions_out();
+        let is_hit = |tablet: &Tablet| {
+            let mut sources = tablet.sources.iter();
+            tablet.owner == NOBODY && sources.any(|source| given_up.contains(&source.log))
+        };
+        let loss = loss_of(store, now, &member, &given_up, missing, is_hit);
+        let text = format!(
+            "accepted by an operator: the recovery of server {server} of member {member:?} goes on without what is missing {}; tablets that may have lost objects: {}",
+            loss.missing, loss.tablet_count
+        );
+        out.log_message(level::ERROR, &text);
+        self.record_loss(store, loss.clone());
+        self.look_at_once();
+        Ok(loss)
+    }
+
+    /// Takes what a recovery misses out of what is shown, for somebody who has seen it.
+    fn take_missing(
+        &mut self,
+        store: &Store,
+        now: Time,
+        server: ServerId,
+        expected_token: &str,
+    ) -> Result<MissingLogs, AcceptLossError> {
+        let Some(recovery) = self.under_way.get(&server) else {
+            return Err(AcceptLossError::NoRecovery { server });
+        };
+        let Entry::Occupied(logs) = self.missing.entry(server) else {
+            let silent = self.still_asked(store, now, server);
+            let waits_for = recovery.waits_for.clone();
+            return Err(if silent.is_empty() {
+                AcceptLossError::NothingMissing { server, waits_for }
+            } else {
+                AcceptLossError::StillAsked { server, silent }
+            });
+        };
+        let token = token(logs.get());
+        if token != expected_token {
+            return Err(AcceptLossError::OtherLoss { server, token });
+        }
+        Ok(logs.remove())
+    }
+
     /// A server is dead that had brought tablets back from logs while these were whole; parts of them were given up since, so that the next recovery
     /// finds less.
     pub(crate) fn lose_given_up(
@@ -110,29 +182,22 @@ impl Recoveries {
         index: u32,
         out: &mut impl Output,
     ) {
-        let dead_logs = &self.dead;
-        let mut logs = BTreeSet::new();
-        let mut is_hit = |tablet: &Tablet| {
+        let given_up = |tablet: &Tablet| {
             let came_with = tablet.sources.last().map_or(0, |last| last.recovery_id);
-            let given_up = tablet.sources.iter().filter(|source| {
-                let dead = dead_logs.get(&source.log);
-                let left = dead.and_then(|dead| dead.left.as_ref());
-                left.is_some_and(|left| came_with <= left.after_recovery)
-            });
-            let given_up: Vec<ServerId> = given_up.map(|source| source.log).collect();
-            let is_hit = tablet.owner == index && !given_up.is_empty();
-            if is_hit {
-                logs.extend(given_up);
-            }
-            is_hit
+            let logs = tablet.sources.iter().map(|source| source.log);
+            let given_up: Vec<ServerId> = logs
+                .filter(|log| {
+                    let left = self.dead.get(log).and_then(|dead| dead.left.as_ref());
+                    left.is_some_and(|left| came_with <= left.after_recovery)
+                })
+                .collect();
+            given_up
         };
-        let hit: Vec<(&Table, &Tablet)> = store
-            .tables
-            .tablets()
-            .filter(|(_, tablet)| is_hit(tablet))
-            .collect();
-        let (tables, tables_dropped, tablet_count) = store.name_tables(hit.into_iter());
-        if tablet_count == 0 {
+        let is_hit = |tablet: &Tablet| tablet.owner == index && !given_up(tablet).is_empty();
+        let tablets = store.tables.tablets().map(|(_, tablet)| tablet);
+        let hit = tablets.filter(|tablet| is_hit(tablet));
+        let logs: BTreeSet<ServerId> = hit.flat_map(given_up).collect();
+        if logs.is_empty() {
             return;
         }
         let named: Vec<String> = logs.iter().map(ServerId::to_string).collect();
@@ -140,23 +205,38 @@ impl Recoveries {
             "of the logs of servers {}, of which parts were given up before what had been read of them was on backups again",
             named.join(", ")
         );
-        let text = format!("{tablet_count} tablets may have lost objects: missing {missing}");
-        out.log_message(level::ERROR, &text);
-        self.losses.record(
-            store.config.limits.max_losses,
-            Loss {
-                cluster_time_ns: store.cluster_time_ns(now),
-                member: member.to_owned(),
-                server_ids: logs.iter().map(|log| log.0).collect(),
-                tables,
-                tables_dropped,
-                tablet_count,
-                object_count: 0,
-                live_bytes: 0,
-                missing,
-                uncounted: false,
-                instance: String::new(),
-            },
+        let loss = loss_of(store, now, member, &logs, missing, is_hit);
+        let text = format!(
+            "{} tablets may have lost objects: missing {}",
+            loss.tablet_count, loss.missing
         );
+        out.log_message(level::ERROR, &text);
+        self.record_loss(store, loss);
+    }
+}
+
+/// Tablets may have lost objects, for parts of these logs are missing.
+fn loss_of(
+    store: &Store,
+    now: Time,
+    member: &str,
+    logs: &BTreeSet<ServerId>,
+    missing: String,
+    is_hit: impl Fn(&Tablet) -> bool,
+) -> Loss {
+    let hit = store.tables.tablets().filter(|(_, tablet)| is_hit(tablet));
+    let (tables, tables_dropped, tablet_count) = store.name_tables(hit);
+    Loss {
+        cluster_time_ns: store.cluster_time_ns(now),
+        member: member.to_owned(),
+        server_ids: logs.iter().map(|log| log.0).collect(),
+        tables,
+        tables_dropped,
+        tablet_count,
+        object_count: 0,
+        live_bytes: 0,
+        missing,
+        uncounted: false,
+        instance: String::new(),
     }
 }

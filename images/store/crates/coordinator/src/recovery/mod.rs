@@ -18,11 +18,12 @@ use crate::recovery::loss::{Left, MissingLogs};
 use crate::recovery::losses::Losses;
 use crate::recovery::room::Reserved;
 use crate::recovery::search::{Head, Search};
-use crate::status::Recovery;
+use crate::status::{Loss, Recovery};
 use crate::store::Store;
 use crate::tables::{NOBODY, Source, Table};
 use crate::{Output, level};
 
+mod durable;
 pub(crate) mod logs;
 pub(crate) mod loss;
 pub(crate) mod losses;
@@ -81,8 +82,8 @@ type Gathered = (Vec<SegmentSource>, Heads);
 #[derive(Debug, Default)]
 pub(crate) struct Recoveries {
     /// Logs of dead servers that tablets need.
-    pub dead: Journaled<ServerId, Dead>,
-    pub losses: Losses,
+    dead: Journaled<ServerId, Dead>,
+    losses: Losses,
     searches: BTreeMap<ServerId, Search>,
     orders: BTreeMap<u64, Order>,
     /// All tablets of all orders.
@@ -95,9 +96,9 @@ pub(crate) struct Recoveries {
     ended: VecDeque<Recovery>,
     /// Why groups of tablets do not go on. A recovery may have several groups.
     waits: BTreeMap<Vec<Source>, String>,
-    pub reserved: Reserved,
+    reserved: Reserved,
     /// What recoveries under way cannot find, as of the last look at them.
-    pub missing: BTreeMap<ServerId, MissingLogs>,
+    missing: BTreeMap<ServerId, MissingLogs>,
     /// What masters have shown: bytes, and nanoseconds.
     replayed: (u64, u64),
 }
@@ -113,11 +114,6 @@ pub(crate) fn last_owner(sources: &[Source]) -> ServerId {
 }
 
 impl Recoveries {
-    /// Whether anything has changed that is to be noted.
-    pub fn is_changed(&self) -> bool {
-        self.dead.is_changed() || self.losses.is_changed()
-    }
-
     pub fn count_under_way(&self) -> usize {
         self.under_way.len()
     }
@@ -139,7 +135,27 @@ impl Recoveries {
         self.under_way.get(&server)
     }
 
-    /// Of what waits, nothing waits any longer for the next look.
+    /// Logs of dead servers that tablets need.
+    pub fn needed_logs(&self) -> impl Iterator<Item = (ServerId, &Dead)> {
+        self.dead.iter().map(|(log, dead)| (*log, dead))
+    }
+
+    /// A recovery that misses parts of this log.
+    pub fn misses(&self, log: ServerId) -> Option<ServerId> {
+        let mut recoveries = self.missing.iter();
+        let misses = recoveries.find(|(_, logs)| logs.contains_key(&log));
+        misses.map(|(recovery, _)| *recovery)
+    }
+
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    pub fn record_loss(&mut self, store: &Store, loss: Loss) {
+        self.losses.record(store.config.limits.max_losses, loss);
+    }
+
+    /// Nothing that waits does so any longer than until the next look.
     pub fn look_at_once(&mut self) {
         self.next_look = Time::ZERO;
         self.not_before.clear();

@@ -207,7 +207,7 @@ impl Recoveries {
         out.send_member(connection, ToShard::from(kind));
     }
 
-    /// What a master has got with a recovery is on its own backups.
+    /// The objects that a master got with a recovery are on its own backups.
     pub(crate) fn durable(
         &mut self,
         store: &mut Store,

@@ -13,12 +13,9 @@ mod restore;
 use std::collections::BTreeSet;
 
 use prost::Message;
-use wire::ids::ServerId;
 use wire::time::Time;
 
 use crate::Coordinator;
-use crate::recovery::Dead;
-use crate::recovery::loss::Left;
 use records::{Key, Meta, Record, Value};
 
 /// What builds that do not say it have noted cluster time ahead by.
@@ -123,10 +120,7 @@ impl Coordinator {
             false => BTreeSet::new(),
         };
         changed.remove(&Key::Meta);
-        let losses = self.recoveries.losses.take_changed().into_iter();
-        changed.extend(losses.map(Key::Loss));
-        let logs = self.recoveries.dead.take_changed().into_iter();
-        changed.extend(logs.map(|log| Key::Log(log.0)));
+        changed.append(&mut self.recoveries.take_changed());
         changed.append(&mut self.store.members.take_changed());
         changed.append(&mut self.store.tables.take_changed());
         changed.append(&mut self.store.leases.take_changed());
@@ -152,14 +146,11 @@ impl Coordinator {
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> {
-        let losses = self.recoveries.losses.numbered();
-        let losses = losses.map(|(number, loss)| loss_record(number, loss));
         core::iter::once(Record::Meta(self.meta()))
             .chain(self.store.members.records())
             .chain(self.store.tables.records())
             .chain(self.store.leases.records())
-            .chain(losses)
-            .chain(self.recoveries.dead.iter().map(log_record))
+            .chain(self.recoveries.records())
     }
 
     pub(crate) fn meta(&self) -> Meta {
@@ -176,7 +167,7 @@ impl Coordinator {
             next_lease_id: self.store.leases.next_id(),
             time_bound_ns: self.store.ledger.time_bound_ns,
             lease_shift_ns: self.store.leases.shift_ns(),
-            losses_dropped: self.recoveries.losses.dropped(),
+            losses_dropped: self.recoveries.losses().dropped(),
             last_recovery_id: self.store.ledger.last_id,
             version_bound: self.store.ledger.version_bound,
             version_floor: self.store.ledger.version_floor,
@@ -198,54 +189,7 @@ impl Coordinator {
             Key::Member(_) | Key::Server(_) | Key::Removed(..) => self.store.members.record(key),
             Key::Table(_) => self.store.tables.record(key),
             Key::Lease(_) => self.store.leases.record(key),
-            Key::Loss(number) => {
-                let loss = self.recoveries.losses.get(*number)?;
-                Some(loss_record(*number, loss))
-            }
-            Key::Log(id) => {
-                let id = ServerId(*id);
-                self.recoveries
-                    .dead
-                    .get(&id)
-                    .map(|dead| log_record((&id, dead)))
-            }
+            Key::Loss(_) | Key::Log(_) => self.recoveries.record(key),
         }
     }
-}
-
-fn log_record((id, dead): (&ServerId, &Dead)) -> Record {
-    Record::Log(records::Log {
-        id: id.0,
-        member: dead.member.clone(),
-        open_floor: dead.floor,
-        head_segment_id: dead.head.map_or(0, |head| head.segment_id),
-        head_bytes: dead.head.map_or(0, |head| head.bytes),
-        left: dead.left.as_ref().map(left_record),
-    })
-}
-
-fn left_record(left: &Left) -> records::Left {
-    let segments = left.segments.iter();
-    let segments = segments.map(|(&id, &bytes)| records::Segment { id, bytes });
-    records::Left {
-        after_recovery: left.after_recovery,
-        segments: segments.collect(),
-    }
-}
-
-fn loss_record(number: u64, loss: &crate::status::Loss) -> Record {
-    Record::Loss(records::Loss {
-        number,
-        cluster_time_ns: loss.cluster_time_ns,
-        member: loss.member.clone(),
-        server_ids: loss.server_ids.clone(),
-        tables: loss.tables.clone(),
-        tables_dropped: loss.tables_dropped,
-        tablet_count: loss.tablet_count,
-        object_count: loss.object_count,
-        live_bytes: loss.live_bytes,
-        missing: loss.missing.clone(),
-        uncounted: loss.uncounted,
-        instance: loss.instance.clone(),
-    })
 }

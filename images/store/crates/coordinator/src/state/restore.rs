@@ -1,24 +1,18 @@
 //! A coordinator out of its pairs.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use prost::Message;
 use wire::format::{FIRST_FORMAT, Formats};
-use wire::ids::ServerId;
 use wire::member::Position;
 use wire::time::Time;
 
 use super::objects::MAX_PAST;
 use super::records::{self, Key, Meta, Record, Value};
 use super::{FORMER_TIME_AHEAD_NS, Pair};
-use crate::journaled::Journaled;
 use crate::leases::Leases;
 use crate::members::Members;
-use crate::recovery::Dead;
-use crate::recovery::loss::Left;
-use crate::recovery::losses::Losses;
-use crate::recovery::search::Head;
-use crate::status::Loss;
+use crate::recovery::Recoveries;
 use crate::tables::{NOBODY, Tables};
 use crate::{Config, Coordinator};
 
@@ -150,7 +144,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     };
     let shift_ns = meta.lease_shift_ns.saturating_add(ahead_ns);
     let leases = Leases::restore(limits.max_client_leases, &meta, shift_ns, sorted.leases)?;
-    let losses = losses_of(&meta, sorted.losses)?;
+    let recoveries = Recoveries::restore(&meta, sorted.losses, sorted.logs)?;
     let mut coordinator = Coordinator::new(config, now);
     coordinator.store.ledger.time_base_ns = meta.time_bound_ns;
     coordinator.store.ledger.time_bound_ns = meta.time_bound_ns;
@@ -158,9 +152,7 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.store.members = members;
     coordinator.store.tables = tables;
     coordinator.store.leases = leases;
-    coordinator.recoveries.losses = Losses::noted(losses, meta.losses_dropped);
-    let dead = sorted.logs.into_iter().map(dead_of).collect();
-    coordinator.recoveries.dead = Journaled::noted(dead);
+    coordinator.recoveries = recoveries;
     coordinator.store.ledger.last_id = meta.last_recovery_id;
     coordinator.store.ledger.version_bound = meta.version_bound;
     coordinator.store.ledger.version_floor = meta.version_floor;
@@ -180,30 +172,6 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.check_sources()?;
     coordinator.recoveries.resume(&coordinator.store, now);
     Ok(coordinator)
-}
-
-fn dead_of(log: records::Log) -> (ServerId, Dead) {
-    let head = Head {
-        segment_id: log.head_segment_id,
-        bytes: log.head_bytes,
-    };
-    let dead = Dead {
-        member: log.member,
-        floor: log.open_floor,
-        head: (head.segment_id != 0).then_some(head),
-        left: log.left.map(left_of),
-    };
-    (ServerId(log.id), dead)
-}
-
-fn left_of(left: records::Left) -> Left {
-    let segments = left.segments.into_iter();
-    Left {
-        segments: segments
-            .map(|segment| (segment.id, segment.bytes))
-            .collect(),
-        after_recovery: left.after_recovery,
-    }
 }
 
 impl Coordinator {
@@ -227,33 +195,6 @@ impl Coordinator {
         }
         Ok(())
     }
-}
-
-fn losses_of(meta: &Meta, mut records: Vec<records::Loss>) -> Result<VecDeque<Loss>, String> {
-    records.sort_by_key(|loss| loss.number);
-    let mut losses = VecDeque::new();
-    for (record, number) in records.into_iter().zip(meta.losses_dropped..) {
-        if record.number != number {
-            return Err(format!(
-                "loss {number} is missing, and {} is there",
-                record.number
-            ));
-        }
-        losses.push_back(Loss {
-            cluster_time_ns: record.cluster_time_ns,
-            member: record.member,
-            server_ids: record.server_ids,
-            tables: record.tables,
-            tables_dropped: record.tables_dropped,
-            tablet_count: record.tablet_count,
-            object_count: record.object_count,
-            live_bytes: record.live_bytes,
-            missing: record.missing,
-            uncounted: record.uncounted,
-            instance: record.instance,
-        });
-    }
-    Ok(losses)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! coordinator looks anew.
 
 mod backoff;
-mod loads;
+pub(super) mod loads;
 mod merges;
 mod plan;
 mod queue;

@@ -8,7 +8,7 @@ use wire::time::Time;
 
 use crate::Output;
 use crate::movement::Movement;
-use crate::movement::migration::{tablet_to_migrate, target_of};
+use crate::movement::sides::{tablet_to_migrate, target_of};
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use crate::status::Migration;
 use crate::store::Store;
@@ -139,7 +139,7 @@ impl Movement {
         }
     }
 
-    pub(crate) fn end_waiting(
+    pub(in crate::movement) fn end_waiting(
         &mut self,
         store: &Store,
         now: Time,

@@ -208,7 +208,7 @@ impl Store {
         self.harness.shard_says(connection, kind);
     }
 
-    /// What was brought back with an order has copies of its own.
+    /// The objects that came back with an order have copies of their own.
     pub fn durable(&mut self, connection: u64, recover: &Recover) {
         let recovery_id = recover.recovery_id;
         let kind = shard::Kind::RecoveryDurable(RecoveryId { recovery_id });
