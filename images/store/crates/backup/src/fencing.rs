@@ -109,7 +109,7 @@ impl<S: Storage> Backup<S> {
         }
     }
 
-    /// Sees to it that no crash takes anything that is here of a fenced log. What was not synced was not acknowledged from here, but once a recovery
+    /// Sees to it that no crash takes anything that is here of a fenced log. Writes that were not synced were not acknowledged from here, but once a recovery
     /// knows of it, it may be shown to readers, and all later recoveries have to find it.
     pub(crate) fn make_durable(&mut self, log: ServerId) {
         let mut needed = 0;

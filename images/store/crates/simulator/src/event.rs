@@ -4,7 +4,6 @@ use coordinator::state::objects::{Answer, Request, RequestId};
 
 use std::net::SocketAddrV4;
 
-use crate::cluster::put_back::Step;
 use crate::net::network::{Host, NetworkEvent};
 
 /// Something that happens at a moment.
@@ -95,7 +94,7 @@ pub enum Event {
     /// Of who makes trouble.
     Turn(Turn),
     /// Somebody keeps a copy of the coordinators' state, or puts it back.
-    PutBack(Step),
+    PutBack(PutBackStep),
 }
 
 /// Who has ports for datagrams.
@@ -189,6 +188,17 @@ pub enum Turn {
     OrderWhileAway(usize),
     Late,
     Upgrade,
+}
+
+/// What somebody does next who puts the coordinators' state back: see `cluster::put_back`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutBackStep {
+    /// Keeps a copy of the objects.
+    Copy,
+    PutBack,
+    /// Nobody may have failed to notice by now.
+    Overdue,
+    Repair,
 }
 
 /// Who a migration is between, by their places in the world.

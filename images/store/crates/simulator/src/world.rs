@@ -86,7 +86,7 @@ impl World {
     }
 
     fn look(&mut self) {
-        // Whoever looks is not to hide that nothing will happen any more.
+        // The observer's events must not hide that nothing else will happen any more.
         if self.cluster.phase == Phase::Over || self.cluster.has_no_events() {
             return;
         }

@@ -62,7 +62,7 @@ impl Cluster {
             Some(Kind::Activate(order)) => order.format,
             _ => return,
         };
-        // What a leader that was deposed says late is not heard any more.
+        // Late words of a deposed leader are not heard any more.
         if self.scenario.fail_over.is_some() {
             self.builds.in_force = format.max(self.builds.in_force);
             return;

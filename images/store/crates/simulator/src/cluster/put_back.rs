@@ -9,7 +9,7 @@ use wire::member::Position;
 
 use crate::cluster::leaders::{Api, coordinator_host};
 use crate::cluster::{COORDINATOR, Cluster, START_OF_LOAD};
-use crate::event::{Event, Phase};
+use crate::event::{Event, Phase, PutBackStep as Step};
 use crate::random::Random;
 use crate::scenario::{MILLI, SECOND};
 
@@ -19,22 +19,13 @@ const PATIENCE: u64 = 20 * SECOND;
 /// Longer than a run has time for.
 const MAX_WAIT: u64 = 60 * SECOND;
 
-/// What somebody does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Keeps a copy of the objects.
-    Copy,
-    PutBack,
-    /// Nobody may have failed to notice by now.
-    Overdue,
-    Repair,
-}
-
 /// Who does it, and when.
 #[derive(Debug, Default)]
 pub struct PutBack {
     random: Option<Random>,
     copy: Option<(Position, Objects)>,
+    /// The store is made again from its disks afterwards, if they have all.
+    ends_in_rebuild: bool,
     harm: Option<Harm>,
     /// The newer state was put back in turn: some may have heard of leaders that went on with the older one.
     is_repaired: bool,
@@ -91,6 +82,8 @@ impl Cluster {
                 let api = self.api.as_ref();
                 self.put_back.copy =
                     api.and_then(|api| Some((api.position()?, api.server.objects.clone())));
+                let random = self.put_back.random.as_mut();
+                self.put_back.ends_in_rebuild = random.is_some_and(|random| random.chance(600));
                 self.plan_put_back_step(50 * MILLI, 8 * SECOND, Step::PutBack);
             }
             Step::PutBack => self.put_objects_back(),
@@ -106,11 +99,12 @@ impl Cluster {
         let newest = self.api.as_ref().and_then(Api::position);
         let copy = self.put_back.copy.clone();
         let copy = copy.filter(|(position, _)| newest.is_some_and(|newest| newest != *position));
+        let kept_by = self.kept_by();
         let is_calm = self.is_whole() && !self.is_rebuilding;
-        let Some((_, copy)) = copy.filter(|_| is_calm) else {
+        let may_end = kept_by.is_some() || !self.put_back.ends_in_rebuild;
+        let Some((_, copy)) = copy.filter(|_| is_calm && may_end) else {
             return self.plan_put_back_step(50 * MILLI, SECOND, Step::PutBack);
         };
-        let kept_by = self.kept_by();
         for server in &mut self.servers {
             server.dies_writing = None;
         }
@@ -207,12 +201,10 @@ impl Cluster {
         let Some(harm) = self.put_back.harm.take() else {
             return;
         };
-        let can_rebuild = harm
-            .kept_by
-            .is_some_and(|members| self.lost_disks() < members);
-        let rebuilds = can_rebuild && self.streams.of("repairs of state").chance(500);
+        let kept_by = harm.kept_by;
+        let can_rebuild = kept_by.is_some_and(|members| self.lost_disks() < members);
         self.put_back.is_repaired = true;
-        if rebuilds {
+        if can_rebuild && self.put_back.ends_in_rebuild {
             self.coverage.hit("older states given up for a rebuild");
             self.lose_all_but_disks();
         } else {

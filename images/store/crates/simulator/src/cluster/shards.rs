@@ -185,7 +185,7 @@ impl Cluster {
         self.with_shard(server, shard, |node, now, out| {
             let before = node.core.shard().head_position();
             let held_before = node.core.shard().stats().held_replies;
-            // What the request itself appends is only seen afterwards: its reply is looked at then.
+            // The entries that the request itself appends are seen afterwards: its reply is looked at then.
             let mut replies = out.fresh();
             node.core.request(now, to, payload, &mut replies);
             if is_gated {

@@ -35,7 +35,7 @@ impl Cluster {
         };
         let mut recoveries = status.recoveries.iter();
         let mut migrations = status.migrations.iter();
-        // What a tablet leaves behind at its source goes a moment later.
+        // A source drops its copy of a moved tablet a moment later.
         let is_over = |ended_ns| ended_ns > 0 && ended_ns + SECOND < status.cluster_time_ns;
         recoveries.all(|recovery| recovery.ended_ns > 0)
             && migrations.all(|migration| is_over(migration.ended_ns))

@@ -21,7 +21,7 @@ pub fn fail(cluster: &mut Cluster, server: usize, replicated: Replicated) {
         cluster.streams.of("failing disks").below(4),
         cluster.streams.of("failing disks").below(3),
     );
-    // What was not synced on a disk that has failed is not believed by the next process; `Flushed` has not promised it.
+    // The next process does not believe writes of a failed disk that were not synced; `Flushed` has not promised it.
     let is_damage = !replicated.flushed;
     if kind == 3 || is_damage && !cluster.survives_damage() {
         cluster.note_fault(server_host(server), "has no free frame for ns", after);

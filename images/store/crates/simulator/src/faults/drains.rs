@@ -6,8 +6,8 @@ use coordinator::status::{Draining, Member};
 use coordinator::{Drain, DrainError};
 
 use crate::cluster::Cluster;
-use crate::event::Turn;
-use crate::event::{Event, Phase};
+use crate::event::{Phase, Turn};
+use crate::faults::schedule_turn;
 use crate::random::{Random, Streams};
 use crate::run::Profile;
 use crate::scenario::{MILLI, SECOND, Scenario};
@@ -66,14 +66,7 @@ fn drain_of(name: &str) -> Drain {
 
 impl Drains {
     pub fn plan(&mut self, cluster: &mut Cluster) {
-        let interval = self.interval;
-        if interval > 0 {
-            let after = match cluster.phase {
-                Phase::Load => self.random.between(interval / 10, 2 * interval),
-                _ => SECOND,
-            };
-            cluster.schedule_in(after, Event::Turn(Turn::Drain));
-        }
+        schedule_turn(cluster, &mut self.random, self.interval, Turn::Drain);
     }
 
     /// Something happens to a member, now and again later.
@@ -101,7 +94,7 @@ impl Drains {
         let was_drained = self.drained.contains(&member.name);
         match (member.draining, self.random.between(0, 99)) {
             (None, 0..25) => begin_drain(cluster, &member.name),
-            // Whoever saw it takes his time.
+            // The person who saw this takes some time.
             (Some(_), 0..40) if was_drained => lose_drained(cluster, &member.name),
             (Some(_), 40..50) => self.end_drain(cluster, &member.name),
             _ => {}

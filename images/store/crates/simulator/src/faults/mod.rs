@@ -1,7 +1,6 @@
 //! What goes wrong, and what people do to a store beside using it. Each has a file, a stream of chance, and its own turns; one that was not
 //! drawn for a seed does nothing.
 
-use crate::faults::tuning::Tuning;
 use coordinator::Balancing;
 
 use crate::cluster::put_back::PutBack;
@@ -13,11 +12,12 @@ use crate::faults::drains::Drains;
 use crate::faults::lateness::Lateness;
 use crate::faults::migrations::Migrations;
 use crate::faults::state_loss::StateLoss;
+use crate::faults::tuning::Tuning;
 use crate::faults::upgrades::Upgrades;
 use crate::faults::usual::Usual;
-use crate::random::Streams;
+use crate::random::{Random, Streams};
 use crate::run::Profile;
-use crate::scenario::{MICRO, Scenario};
+use crate::scenario::{MICRO, SECOND, Scenario};
 
 pub mod absences;
 pub mod coordinators;
@@ -166,5 +166,16 @@ impl Faults {
         } else {
             self.tuning.change_settings(cluster);
         }
+    }
+}
+
+/// About `interval` from now in the load, and each second afterwards; never if there is none.
+fn schedule_turn(cluster: &mut Cluster, random: &mut Random, interval: u64, turn: Turn) {
+    if interval > 0 {
+        let after = match cluster.phase {
+            Phase::Load => random.between(interval / 10, 2 * interval),
+            _ => SECOND,
+        };
+        cluster.schedule_in(after, Event::Turn(turn));
     }
 }

@@ -44,8 +44,8 @@ pub fn draw(
 ) -> (StateLoss, PutBack) {
     let mut random = streams.of("lost or older state").fork();
     let is_led = scenario.fail_over.is_some() && profile != Profile::Upgrade;
-    let happens = scenario.rebuilds || is_led && random.chance(500);
-    let is_put_back = is_led && !happens && random.chance(500) && !is_late(seed);
+    let happens = scenario.rebuilds || is_led && random.chance(400);
+    let is_put_back = is_led && !happens && random.chance(700) && !is_late(seed);
     let put_back = match is_put_back {
         true => PutBack::with(random),
         false => PutBack::default(),

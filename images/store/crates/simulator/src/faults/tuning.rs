@@ -4,8 +4,8 @@ use coordinator::{SettingsError, SettingsOrder, SpecVersion};
 use wire::member::{Settings, bounds};
 
 use crate::cluster::Cluster;
-use crate::event::Turn;
-use crate::event::{Event, Phase};
+use crate::event::{Phase, Turn};
+use crate::faults::schedule_turn;
 use crate::random::{Random, Streams};
 use crate::run::Profile;
 use crate::scenario::{MILLI, SECOND, Scenario};
@@ -52,14 +52,7 @@ fn spec_version(generation: i64) -> SpecVersion {
 
 impl Tuning {
     pub fn plan(&mut self, cluster: &mut Cluster) {
-        let interval = self.interval;
-        if interval > 0 {
-            let after = match cluster.phase {
-                Phase::Load => self.random.between(interval / 10, 2 * interval),
-                _ => SECOND,
-            };
-            cluster.schedule_in(after, Event::Turn(Turn::Tune));
-        }
+        schedule_turn(cluster, &mut self.random, self.interval, Turn::Tune);
     }
 
     /// Somebody changes his mind, now and again later.

@@ -56,7 +56,7 @@ impl Usual {
 
     /// One of the things that a store with replicas must survive.
     fn disaster(&mut self, cluster: &mut Cluster, server: usize, replicated: Replicated) {
-        // What was brought back is on the disks twice, and once more if it happens again before that has spread.
+        // The objects that came back are on the disks twice, and once more if it happens again before that has spread.
         if cluster.scenario.is_overwriting && cluster.streams.of("disasters").chance(500) {
             return cluster.crash_many(1000);
         }
