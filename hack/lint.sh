@@ -26,6 +26,10 @@ for workspace in images/store images/store/fuzz images/store/python; do
 	lint "lock file of $workspace" cargo metadata --manifest-path "$workspace/Cargo.toml" --locked --format-version 1
 done
 lint "cargo clippy" cargo clippy --manifest-path images/store/Cargo.toml --workspace --all-targets --locked -- -D warnings
+# Pure crates: a machine knows those below it, and nobody else (docs/architecture.md).
+pure=(wire log master coordinator backup replication server transport frames fast client-core simulator)
+lint "circles of modules" cargo run --quiet --locked --manifest-path images/store/Cargo.toml -p structure -- \
+	images/store/crates/structure/known.txt "${pure[@]/#/images/store/crates/}"
 lint "go vet" go vet ./...
 lint "go vet images/node" go -C images/node vet ./...
 lint "go vet images/network" go -C images/network vet ./...

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::{ReplyTo, ServerId};
+use wire::rpc;
 use wire::time::Time;
 
 /// What an operation waits for, and what it will answer.
@@ -166,5 +167,33 @@ impl Pending {
             self.by_name.remove(&name);
         }
         Some(operation)
+    }
+}
+
+/// Adds a shard's answer to a control operation, if it is one and if it fits.
+/// `room`: so many bytes of responses may still be kept, of all operations together.
+pub(crate) fn note_control_response(
+    goal: &mut Goal,
+    server: ServerId,
+    response: Vec<u8>,
+    room: usize,
+) {
+    let Goal::Control {
+        responses,
+        response_bytes,
+        ..
+    } = goal
+    else {
+        return;
+    };
+    let in_answer =
+        rpc::MAX_RPC_BYTES - rpc::ServerControlAllResponse::FIXED_BYTES - *response_bytes;
+    let room = room.min(in_answer);
+    let is_whole = rpc::ServerControlResponse::decode(&response).is_ok_and(|decoded| {
+        response.len() == rpc::ServerControlResponse::FIXED_BYTES + decoded.output.len()
+    });
+    if is_whole && response.len() <= room {
+        *response_bytes += response.len();
+        responses.insert(server, response);
     }
 }

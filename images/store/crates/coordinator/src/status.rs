@@ -3,7 +3,7 @@
 use wire::ids::ServerId;
 use wire::member::{LogRoom, Settings};
 
-pub use crate::ports::{Ping, Port};
+pub use crate::registry::ports::{Ping, Port};
 
 /// The whole store at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,15 @@
 //! What all machines of a coordinator stand on: who belongs to the store, what tables there are, clocks and versions.
 
+use std::collections::BTreeSet;
+
 use wire::ids::ServerId;
 use wire::member::{ToShard, coordinator};
 use wire::time::Time;
 
-use crate::leases::Leases;
-use crate::members::{Members, Server};
+use crate::directory::leases::Leases;
+use crate::directory::tables::{Table, Tables, Tablet};
 use crate::orders::MigrateError;
-use crate::tables::{Table, Tables, Tablet};
+use crate::registry::members::{Members, Server};
 use crate::{Config, Output};
 
 /// How far the bound of versions is noted ahead of those that were given out: more than a server gives out between two of its reports, or while
@@ -138,6 +140,11 @@ impl Store {
             }
         }
         (names, more, tablet_count)
+    }
+
+    /// The same of all tablets that these servers own.
+    pub fn list_owned(&self, owners: &BTreeSet<u32>) -> (Vec<String>, u64, u64) {
+        self.name_tables(self.tables.owned_by(owners))
     }
 
     pub fn id_of(&self, index: u32) -> ServerId {

@@ -6,7 +6,7 @@ use wire::bugs::{Bug, is_planted};
 use wire::ids::ReplyTo;
 use wire::member::{ToShard, coordinator};
 
-use super::Output;
+use super::output::Output;
 
 /// What an output takes beside its bytes.
 const OVERHEAD_BYTES: usize = 64;

@@ -23,6 +23,9 @@
 //! that says why. Beyond four times as much (members may say things without end too) the leadership is given up: this process is to start anew.
 
 mod held;
+mod orders;
+mod output;
+mod sink;
 
 use core::time::Duration;
 use std::collections::{BTreeSet, VecDeque};
@@ -32,17 +35,14 @@ use wire::member::coordinator::Kind;
 use wire::member::{Hello, Refused, RefusedReason, ToCoordinator, ToShard, shard};
 use wire::time::Time;
 
-use crate::orders::{
-    AcceptLossError, Acceptance, Asked, ControlError, ControlOrder, Drain, DrainError, Finalize,
-    FinalizeError, GiveUpMigrationError, MigrateError, MigrationOrder, Removal, RemoveMemberError,
-    SettingsError, SettingsOrder, Surrender, SurrenderError,
-};
-use crate::requests::refusal;
+use crate::output::refusal;
 use crate::state::Pair;
-use crate::state::objects::{self, Answer, Ending, Keeper, Request, RequestId};
-use crate::status::{ClusterStatus, Draining, Loss, Migration, StateWait};
+use crate::state::objects::{self, Answer, Ending, Keeper, RequestId};
+use crate::status::{ClusterStatus, StateWait};
 use crate::{Config, Coordinator};
-use held::{Held, needs_no_commit};
+use held::Held;
+pub use output::Output;
+use sink::Sink;
 
 /// Cluster time is noted so far ahead where the API server may be away.
 pub const TIME_AHEAD: Duration = Duration::from_secs(600);
@@ -78,30 +78,6 @@ impl Default for Limits {
             refuse_count: 50_000,
         }
     }
-}
-
-/// What a leader tells its driver. `A` is the driver's own, see [`Leader::defer`].
-#[derive(Debug)]
-pub enum Output<A> {
-    /// Of the API server. To be answered with [`Leader::answered`], exactly once.
-    Request(RequestId, Request),
-    /// The state is loaded: clients and members are served from now on.
-    Leads { cluster_id: u64, is_new: bool },
-    /// See [`crate::Output::reply`].
-    Reply(ReplyTo, Vec<u8>),
-    /// See [`crate::Output::send_member`].
-    SendMember(u64, ToShard),
-    /// See [`crate::Output::close_member`]. Nothing that comes on the connection counts any more, also what came before this.
-    CloseMember(u64),
-    /// What was deferred: what it may show is noted.
-    Deferred(A),
-    /// For people; see [`crate::Output::log_message`].
-    Log(u32, String),
-    /// See [`crate::Output::end_process`].
-    EndProcess,
-    /// This leadership is over: nothing that still waits will ever leave, and whoever asks is refused. After [`Ending::Deposed`] this process is to start anew,
-    /// as a standby. After anything else people must act; [`Leader::status`] goes on saying why.
-    Ended(Ending, String),
 }
 
 /// One leadership.
@@ -221,119 +197,6 @@ impl<A> Leader<A> {
         }
     }
 
-    /// See [`Coordinator::remove_member`]. The result is to be told with [`Leader::defer`].
-    ///
-    /// # Errors
-    /// It cannot be removed.
-    pub fn remove_member(&mut self, now: Time, removal: &Removal) -> Result<(), RemoveMemberError> {
-        let done = self.act(|coordinator, out| coordinator.remove_member(now, removal, out));
-        done.unwrap_or_else(|| Err(RemoveMemberError::DoesNotLead(NOT_YET.to_owned())))
-    }
-
-    /// See [`Coordinator::drain_member`]. The result is to be told with [`Leader::defer`].
-    ///
-    /// # Errors
-    /// It is not drained.
-    pub fn drain_member(&mut self, now: Time, drain: &Drain) -> Result<Draining, DrainError> {
-        let done = self.act(|coordinator, out| coordinator.drain_member(now, drain, out));
-        done.unwrap_or_else(|| Err(DrainError::DoesNotLead(NOT_YET.to_owned())))
-    }
-
-    /// See [`Coordinator::undrain_member`]. The result is to be told with [`Leader::defer`].
-    ///
-    /// # Errors
-    /// It cannot be said of it.
-    pub fn undrain_member(&mut self, drain: &Drain) -> Result<(), DrainError> {
-        let done = self.act(|coordinator, out| coordinator.undrain_member(drain, out));
-        done.unwrap_or_else(|| Err(DrainError::DoesNotLead(NOT_YET.to_owned())))
-    }
-
-    /// See [`Coordinator::control_shards`]; the reply comes with [`Output::Reply`].
-    ///
-    /// # Errors
-    /// Nobody is asked.
-    pub fn control_shards(
-        &mut self,
-        now: Time,
-        order: &ControlOrder,
-        to: ReplyTo,
-    ) -> Result<Vec<Asked>, ControlError> {
-        let done = self.act(|coordinator, out| coordinator.control_shards(now, order, to, out));
-        done.unwrap_or(Err(ControlError::NotConnected))
-    }
-
-    /// See [`Coordinator::accept_loss`]. The result is to be told with [`Leader::defer`].
-    ///
-    /// # Errors
-    /// It is not accepted.
-    pub fn accept_loss(
-        &mut self,
-        now: Time,
-        acceptance: &Acceptance,
-    ) -> Result<Loss, AcceptLossError> {
-        let done = self.act(|coordinator, out| coordinator.accept_loss(now, acceptance, out));
-        done.unwrap_or_else(|| Err(AcceptLossError::DoesNotLead(NOT_YET.to_owned())))
-    }
-
-    /// See [`Coordinator::migrate_tablet`]. The result is to be told with [`Leader::defer`].
-    ///
-    /// # Errors
-    /// It is not begun.
-    pub fn migrate_tablet(
-        &mut self,
-        now: Time,
-        order: &MigrationOrder,
-    ) -> Result<Migration, MigrateError> {
-        let done = self.act(|coordinator, out| coordinator.migrate_tablet(now, order, out));
-        done.unwrap_or_else(|| Err(MigrateError::DoesNotLead(NOT_YET.to_owned())))
-    }
-
-    /// See [`Coordinator::finalize_upgrade`]. The result is to be told with [`Leader::defer`].
-    ///
-    /// # Errors
-    /// Somebody does not read the format.
-    pub fn finalize_upgrade(&mut self, finalize: &Finalize) -> Result<u32, FinalizeError> {
-        let done = self.act(|coordinator, out| coordinator.finalize_upgrade(finalize, out));
-        done.unwrap_or_else(|| Err(FinalizeError::DoesNotLead(NOT_YET.to_owned())))
-    }
-
-    /// See [`Coordinator::set_settings`]. The result is to be told with [`Leader::defer`].
-    ///
-    /// # Errors
-    /// They are not possible.
-    pub fn set_settings(
-        &mut self,
-        order: &SettingsOrder,
-    ) -> Result<wire::member::Settings, SettingsError> {
-        let done = self.act(|coordinator, out| coordinator.set_settings(order, out));
-        done.unwrap_or_else(|| Err(SettingsError::DoesNotLead(NOT_YET.to_owned())))
-    }
-
-    /// See [`Coordinator::give_up_migration`]. The result is to be told with [`Leader::defer`].
-    ///
-    /// # Errors
-    /// There is nothing to give up.
-    pub fn give_up_migration(
-        &mut self,
-        now: Time,
-        migration_id: u64,
-        expected_cluster_id: u64,
-    ) -> Result<(), GiveUpMigrationError> {
-        let done = self.act(|coordinator, out| {
-            coordinator.give_up_migration(now, migration_id, expected_cluster_id, out)
-        });
-        done.unwrap_or_else(|| Err(GiveUpMigrationError::DoesNotLead(NOT_YET.to_owned())))
-    }
-
-    /// See [`Coordinator::give_up_volumes`]. The result is to be told with [`Leader::defer`].
-    ///
-    /// # Errors
-    /// They are not waited for.
-    pub fn give_up_volumes(&mut self, surrender: &Surrender) -> Result<(), SurrenderError> {
-        let done = self.act(|coordinator, _| coordinator.give_up_volumes(surrender));
-        done.unwrap_or_else(|| Err(SurrenderError::DoesNotLead(NOT_YET.to_owned())))
-    }
-
     /// Something of the driver's own that may show what the coordinator knows: comes out as [`Output::Deferred`] once all that it may show is noted.
     pub fn defer(&mut self, answer: A) {
         match self.is_over {
@@ -427,7 +290,7 @@ impl<A> Leader<A> {
 
     fn heard_of(&mut self, now: Time, hello: &Hello) {
         let own = self.coordinator.as_ref();
-        let own = own.map(|coordinator| coordinator.store.config.cluster_id);
+        let own = own.map(|coordinator| coordinator.cluster_id());
         if let Some(heard) = hello.position
             && own == Some(hello.cluster_id)
             && !self
@@ -468,7 +331,7 @@ impl<A> Leader<A> {
             match (self.keeper.position(), coordinator.position()) {
                 (Some(position), _) if has_root => coordinator.lead_again_at(position),
                 (_, Some(position)) => {
-                    let cluster_id = coordinator.store.config.cluster_id;
+                    let cluster_id = coordinator.cluster_id();
                     let past = coordinator.past().to_vec();
                     self.keeper.seed(now, cluster_id, position, past);
                 }
@@ -607,52 +470,5 @@ impl<A> Leader<A> {
         self.ready.extend(closing.map(Output::CloseMember));
         self.act(|coordinator, out| coordinator.refuse_to_lead(text.clone(), out));
         self.ready.push_back(Output::Ended(ending, text));
-    }
-}
-
-/// Where the coordinator's words go.
-struct Sink<'a, A> {
-    held: &'a mut Held<A>,
-    ready: &'a mut VecDeque<Output<A>>,
-    closing: &'a mut BTreeSet<u64>,
-    is_over: bool,
-    passes_pings: bool,
-}
-
-impl<A> Sink<'_, A> {
-    fn put(&mut self, output: Output<A>) {
-        match self.is_over {
-            true => self.ready.push_back(output),
-            false => self.held.push(output),
-        }
-    }
-}
-
-impl<A> crate::Output for Sink<'_, A> {
-    fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
-        self.put(Output::Reply(to, payload.to_vec()));
-    }
-
-    fn send_member(&mut self, connection: u64, message: ToShard) {
-        let output = Output::SendMember(connection, message);
-        match &output {
-            Output::SendMember(_, message) if self.passes_pings && needs_no_commit(message) => {
-                self.ready.push_back(output);
-            }
-            _ => self.put(output),
-        }
-    }
-
-    fn close_member(&mut self, connection: u64) {
-        self.closing.insert(connection);
-        self.put(Output::CloseMember(connection));
-    }
-
-    fn log_message(&mut self, level: u32, text: &str) {
-        self.ready.push_back(Output::Log(level, text.to_owned()));
-    }
-
-    fn end_process(&mut self) {
-        self.ready.push_back(Output::EndProcess);
     }
 }

@@ -4,8 +4,6 @@
 //! Nothing is noted of a migration under way. When anything breaks the tablet has the owner that it had, and both sides are told, or find out with
 //! their next welcome.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::member::{
@@ -15,76 +13,15 @@ use wire::member::{
 use wire::status::Status;
 use wire::time::Time;
 
-use crate::members::Server;
+use crate::directory::tables::{Cut, Source, SplitError, Table};
 use crate::movement::Movement;
+use crate::movement::migrations::UnderWay;
 use crate::movement::sides::{refused, tablet_to_migrate, target_of, why_cannot_give};
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
+use crate::registry::members::Server;
 use crate::status::Migration;
 use crate::store::Store;
-use crate::tables::{Cut, Source, SplitError, Table};
 use crate::{Output, level};
-
-/// Migrations that have ended and are still shown.
-const MAX_SHOWN: usize = 20;
-
-#[derive(Debug, Default)]
-pub(crate) struct Migrations {
-    under_way: BTreeMap<u64, UnderWay>,
-    ended: VecDeque<Migration>,
-}
-
-#[derive(Debug)]
-struct UnderWay {
-    tablet: TabletRange,
-    /// Indexes of servers.
-    source: u32,
-    target: u32,
-    /// The target has all of it, in its log from this segment on, and the source is told to stop.
-    from_segment: Option<u64>,
-    shown: Migration,
-    /// Who is told when it has ended: a shard's connection, and the number of its question.
-    asked_by: Vec<(u64, u64)>,
-}
-
-impl UnderWay {
-    fn concerns(&self, index: u32) -> bool {
-        self.source == index || self.target == index
-    }
-
-    fn holds(&self, table_id: u64, key_hash: u64) -> bool {
-        let tablet = &self.tablet;
-        tablet.table_id == table_id
-            && (tablet.start_key_hash..=tablet.end_key_hash).contains(&key_hash)
-    }
-}
-
-impl Migrations {
-    /// What went on last, and what is going on.
-    pub fn shown(&self) -> impl Iterator<Item = &Migration> {
-        let under_way = self.under_way.values().map(|one| &one.shown);
-        self.ended.iter().chain(under_way)
-    }
-
-    /// What is under way from which server to which.
-    pub fn ways(&self) -> BTreeMap<TabletRange, (u32, u32)> {
-        let under_way = self.under_way.values();
-        under_way
-            .map(|one| (one.tablet, (one.source, one.target)))
-            .collect()
-    }
-
-    fn where_(&self, is_meant: impl Fn(&UnderWay) -> bool) -> Vec<u64> {
-        let meant = self.under_way.iter().filter(|(_, one)| is_meant(one));
-        meant.map(|(id, _)| *id).collect()
-    }
-
-    pub fn end(&mut self, shown: Migration) {
-        if self.ended.len() == MAX_SHOWN {
-            self.ended.pop_front();
-        }
-        self.ended.push_back(shown);
-    }
-}
 
 impl Movement {
     /// Begins to move a tablet, if both servers are free; one that is on its way there already goes on.

@@ -1,10 +1,14 @@
 //! Tablets that move between living masters: by order, and so that servers have about as much each.
 
-mod balance;
+pub(crate) mod balance;
+mod evening;
+mod merges;
 mod migration;
+mod migrations;
 mod sides;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use wire::ids::ServerId;
 use wire::member::{TabletLoad, TabletRange};
@@ -15,9 +19,9 @@ use crate::status::{self, Migration};
 use crate::store::Store;
 use balance::Balance;
 use balance::loads::Load;
-use migration::Migrations;
+use migrations::Migrations;
 
-pub use balance::{Balancing, Rules as BalancingRules};
+pub use balance::rules::{Balancing, Rules as BalancingRules};
 pub(crate) use sides::why_cannot_give;
 
 /// All migrations, and what decides which there are.

@@ -2,10 +2,10 @@
 
 use wire::member::TabletRange;
 
-use crate::members::Server;
+use crate::directory::tables::NOBODY;
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
+use crate::registry::members::Server;
 use crate::store::Store;
-use crate::tables::NOBODY;
 
 /// A tablet's range, its owner's index, and its table's name.
 pub(crate) fn tablet_to_migrate(

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wire::ids::ServerId;
 
-use super::loss::Left;
+use super::Recoveries;
+use super::dead::{Dead, Head, Left};
 use super::losses::Losses;
-use super::search::Head;
-use super::{Dead, Recoveries};
 use crate::journaled::Journaled;
 use crate::state::records::{self, Key, Meta, Record};
 use crate::status::Loss;

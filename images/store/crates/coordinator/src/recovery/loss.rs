@@ -4,102 +4,22 @@
 //! (its token). From then on the log *is* what was left of it at that moment: exactly these segments, of these lengths, noted durably, so that every
 //! later recovery of the same log reads the same, even if a lost disk turns up again. docs/recovery.md, "When disks are gone for ever".
 
+use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 
+use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::time::Time;
 
+use crate::directory::tables::{NOBODY, Tablet};
 use crate::orders::AcceptLossError;
 use crate::recovery::Recoveries;
-use crate::status::{Loss, MissingLog};
+use crate::recovery::dead::Left;
+use crate::recovery::missing::{MissingLogs, describe, token};
+use crate::registry::members::{Death, Server};
+use crate::status::Loss;
 use crate::store::Store;
-use crate::tables::{NOBODY, Tablet};
 use crate::{Output, level};
-
-/// Segments that the status lists.
-const MAX_LISTED: usize = 256;
-
-/// What of a log no backup that answers has, and what is left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Missing {
-    pub segments: Vec<u64>,
-    /// No head: which other segments belong to the log is not known either.
-    pub lacks_head: bool,
-    /// Segments of which something can be read: id, and how many bytes.
-    pub left: BTreeMap<u64, u32>,
-    /// For people.
-    pub text: String,
-}
-
-/// What a log consists of since somebody has accepted that the rest is lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
-    /// Segment id and length.
-    pub segments: BTreeMap<u64, u32>,
-    /// The recovery that was ordered last before that: tablets of later ones have the losses already that were recorded.
-    pub after_recovery: u64,
-}
-
-/// By the log that something is missing of.
-pub(crate) type MissingLogs = BTreeMap<ServerId, Missing>;
-
-/// Says shortly what is missing and what is left: whoever repeats it has seen both.
-fn token(logs: &MissingLogs) -> String {
-    let mut crc = 0;
-    let mut add = |number: u64| crc = crc32c::crc32c_append(crc, &number.to_le_bytes());
-    for (log, missing) in logs {
-        add(log.0);
-        add(u64::from(missing.lacks_head));
-        add(missing.segments.len() as u64);
-        missing.segments.iter().for_each(|id| add(*id));
-        add(missing.left.len() as u64);
-        for (segment_id, bytes) in &missing.left {
-            add(*segment_id);
-            add(u64::from(*bytes));
-        }
-    }
-    format!("{crc:08x}")
-}
-
-/// For the status: the logs, and their token, which is empty if nothing is missing.
-pub(super) fn shown(logs: &MissingLogs) -> (Vec<MissingLog>, String) {
-    let view = |(log, missing): (&ServerId, &Missing)| MissingLog {
-        server_id: log.0,
-        segments: missing.segments.iter().copied().take(MAX_LISTED).collect(),
-        segment_count: missing.segments.len() as u64,
-        lacks_head: missing.lacks_head,
-        segments_left: missing.left.len() as u64,
-        bytes_left: missing.left.values().map(|bytes| u64::from(*bytes)).sum(),
-        text: missing.text.clone(),
-    };
-    let token = if logs.is_empty() {
-        String::new()
-    } else {
-        token(logs)
-    };
-    (logs.iter().map(view).collect(), token)
-}
-
-fn describe(logs: &MissingLogs) -> String {
-    let parts = logs.iter().map(|(log, missing)| {
-        let mut what = Vec::new();
-        if missing.lacks_head {
-            what.push("its end (the head segment), and whatever only the head named".to_owned());
-        }
-        if !missing.segments.is_empty() {
-            what.push(format!("{} segments", missing.segments.len()));
-        }
-        let bytes = missing.left.values().map(|bytes| u64::from(*bytes));
-        format!(
-            "of the log of server {log}: {}; {} segments ({} MiB) were left",
-            what.join(" and "),
-            missing.left.len(),
-            bytes.sum::<u64>().div_ceil(1 << 20)
-        )
-    });
-    parts.collect::<Vec<_>>().join("; ")
-}
 
 impl Recoveries {
     /// Lets a recovery go on without what is missing, if `token` repeats what the status showed of that.
@@ -212,6 +132,71 @@ impl Recoveries {
         );
         out.log_message(level::ERROR, &text);
         self.record_loss(store, loss);
+    }
+
+    /// A process without replicas is dead: what it held is lost, and its tablets go on, empty, at its successor.
+    pub(crate) fn lose(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        death: Death,
+        out: &mut impl Output,
+    ) {
+        let owners = death.servers.iter().map(|server| server.id.index());
+        let owners: BTreeSet<u32> = owners.collect();
+        let (tables, tables_dropped, tablet_count) = store.list_owned(&owners);
+        // A coordinator that took over after the process had ended, or one before its first report, knows of no objects.
+        let uncounted = death.servers.iter().any(|server| {
+            server.pong_heard.is_none() && store.tables.tablets_of(server.id.index()) > 0
+        });
+        let homeless: BTreeSet<u32> = owners
+            .iter()
+            .copied()
+            .filter(|owner| !death.successors.contains(owner))
+            .collect();
+        store.tables.reassign(&homeless, &death.successors);
+        if tablet_count == 0 {
+            return;
+        }
+        store.tables.empty(&owners);
+        // A tablet may have come from a server that had given out higher versions than this one's next process would begin with.
+        if !is_planted(Bug::ReuseVersionAfterLoss) {
+            store.ledger.first_version = store.ledger.version_bound;
+            store.ledger.note_versions(store.ledger.first_version);
+        }
+        let reported = |number: fn(&Server) -> u64| match uncounted {
+            true => 0,
+            false => death.servers.iter().map(number).sum(),
+        };
+        let object_count: u64 = reported(|server| server.pong.object_count);
+        let live_bytes = reported(|server| server.pong.log_live_bytes);
+        let objects = match uncounted {
+            true => "all objects (nobody knows how many)".to_owned(),
+            false => format!("the {object_count} objects"),
+        };
+        out.log_message(
+            level::ERROR,
+            &format!(
+                "member {:?} has a new process: {objects} in {tablet_count} tablets that the one before held are lost",
+                death.member
+            ),
+        );
+        self.record_loss(
+            store,
+            Loss {
+                cluster_time_ns: store.cluster_time_ns(now),
+                member: death.member,
+                server_ids: death.servers.iter().map(|server| server.id.0).collect(),
+                tables,
+                tables_dropped,
+                tablet_count,
+                object_count,
+                live_bytes,
+                missing: String::new(),
+                uncounted,
+                instance: death.instance,
+            },
+        );
     }
 }
 

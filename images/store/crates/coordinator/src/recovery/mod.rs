@@ -12,25 +12,28 @@ use wire::ids::ServerId;
 use wire::member::{RecoveryId, SegmentSource, TabletRange, ToShard, coordinator};
 use wire::time::Time;
 
+use crate::directory::tables::{NOBODY, Source, Table};
 use crate::journaled::Journaled;
-use crate::members::Server;
-use crate::recovery::loss::{Left, MissingLogs};
+use crate::recovery::dead::{Dead, Head, last_owner};
 use crate::recovery::losses::Losses;
+use crate::recovery::missing::MissingLogs;
 use crate::recovery::room::Reserved;
-use crate::recovery::search::{Head, Search};
+use crate::recovery::search::Search;
+use crate::registry::members::Server;
 use crate::status::{Loss, Recovery};
 use crate::store::Store;
-use crate::tables::{NOBODY, Source, Table};
 use crate::{Output, level};
 
+pub(crate) mod dead;
 mod durable;
 pub(crate) mod logs;
-pub(crate) mod loss;
+mod loss;
 pub(crate) mod losses;
+mod missing;
 mod orders;
 mod parts;
 mod room;
-pub(crate) mod search;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -50,19 +53,6 @@ const EXPECTED_BEFORE_REPLAY_MS: u64 = 250;
 const MAX_WAITS_SHOWN: usize = 3;
 /// Recoveries that have ended and are still shown.
 const MAX_SHOWN: usize = 20;
-
-/// A dead server whose log is needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Dead {
-    pub member: String,
-    /// Open replicas of heads with a smaller id do not count; `None`: it never acknowledged anything.
-    pub floor: Option<u64>,
-    /// What the first recovery that has ended took for its head. All others must take the same: what was in a longer replica was never
-    /// acknowledged, and its versions have been used again since.
-    pub head: Option<Head>,
-    /// All that the log consists of any more, since somebody has accepted that the rest is lost.
-    pub left: Option<Left>,
-}
 
 /// Part of a recovery that a master works on.
 #[derive(Debug)]
@@ -106,13 +96,6 @@ pub(crate) struct Recoveries {
 /// Tablets without an owner that have the same sources.
 type Groups = BTreeMap<Vec<Source>, Vec<TabletRange>>;
 
-/// The log of the server that owned a tablet last.
-pub(crate) fn last_owner(sources: &[Source]) -> ServerId {
-    sources
-        .last()
-        .map_or(ServerId::INVALID, |source| source.log)
-}
-
 impl Recoveries {
     pub fn count_under_way(&self) -> usize {
         self.under_way.len()
@@ -123,7 +106,7 @@ impl Recoveries {
         let under_way = self.under_way.iter().map(|(log, recovery)| {
             let mut recovery = recovery.clone();
             if let Some(logs) = self.missing.get(log) {
-                (recovery.missing, recovery.loss_token) = loss::shown(logs);
+                (recovery.missing, recovery.loss_token) = missing::shown(logs);
             }
             recovery
         });

@@ -10,15 +10,38 @@ use wire::member::{
 use wire::time::Time;
 
 use crate::Output;
-use crate::recovery::search::Head;
+use crate::directory::tables::{NOBODY, Source};
+use crate::recovery::dead::{Head, last_owner};
+use crate::recovery::parts::cut_into_parts;
+use crate::recovery::room::{frames_free, frames_needed};
 use crate::recovery::{
     EXPECTED_BEFORE_REPLAY_MS, FULL_FOR, Heads, Order, PART_BYTES, RETRY_AFTER, Recoveries,
-    last_owner,
 };
 use crate::store::Store;
-use crate::tables::Source;
 
 impl Recoveries {
+    /// Reserves frames of backups for bringing these tablets back; or what that waits for.
+    pub(super) fn reserve_frames(
+        &mut self,
+        store: &Store,
+        sources: &[Source],
+        segments: &[SegmentSource],
+    ) -> Result<(), String> {
+        let begun = self.logs_brought_back(store);
+        let (needed, free) = (frames_needed(store, segments), frames_free(store));
+        let log = last_owner(sources);
+        self.reserved.reserve(&begun, log, needed, free)
+    }
+
+    /// Logs whose content is being replayed, or lies in others that are not safe on backups yet.
+    fn logs_brought_back(&self, store: &Store) -> BTreeSet<ServerId> {
+        let owned = store.tables.tablets().map(|(_, tablet)| tablet);
+        let owned = owned.filter(|tablet| tablet.owner != NOBODY);
+        let unreleased = owned.flat_map(|tablet| tablet.sources.iter().rev().skip(1));
+        let unreleased = unreleased.map(|source| source.log);
+        unreleased.chain(self.logs_ordered()).collect()
+    }
+
     /// Gives a group of tablets to masters, in parts.
     pub(super) fn order(
         &mut self,
@@ -42,9 +65,8 @@ impl Recoveries {
         let recovery = self.under_way.get(&last_owner(sources));
         let known = recovery.map_or(0, |recovery| recovery.tablet_count);
         let known = usize::try_from(known).unwrap_or(usize::MAX).max(1);
-        let (parts, cuts) = store
-            .tables
-            .cut_into_parts(tablets, wanted.div_ceil(known), wanted);
+        let pieces = wanted.div_ceil(known);
+        let (parts, cuts) = cut_into_parts(&mut store.tables, tablets, pieces, wanted);
         let at_once = masters.len().min(parts.len()).max(1) as u64;
         let replay_ms = bytes * 1000 / self.bytes_per_second() / at_once;
         let expected_ms = EXPECTED_BEFORE_REPLAY_MS + replay_ms;
@@ -217,7 +239,7 @@ impl Recoveries {
         out: &mut impl Output,
     ) {
         let recovery_id = recovery.recovery_id;
-        let had_it = |tablet: &&crate::tables::Tablet| {
+        let had_it = |tablet: &&crate::directory::tables::Tablet| {
             let last = tablet.sources.last();
             tablet.owner == index && last.is_some_and(|last| last.recovery_id == recovery_id)
         };

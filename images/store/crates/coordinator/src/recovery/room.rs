@@ -9,29 +9,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::ids::ServerId;
 use wire::member::SegmentSource;
 
-use crate::recovery::{Recoveries, last_owner};
 use crate::store::Store;
-use crate::tables::{NOBODY, Source};
 
 /// Frames that recoveries take which have begun, by the log that is brought back.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved(BTreeMap<ServerId, u64>);
 
-impl Recoveries {
-    /// Reserves frames for bringing these tablets back; or what that waits for.
-    pub(crate) fn reserve_frames(
+impl Reserved {
+    /// Reserves frames for bringing what was in `log` back; or what that waits for. `begun`: logs that are being brought back.
+    pub(super) fn reserve(
         &mut self,
-        store: &Store,
-        sources: &[Source],
-        segments: &[SegmentSource],
+        begun: &BTreeSet<ServerId>,
+        log: ServerId,
+        needed: u64,
+        free: u64,
     ) -> Result<(), String> {
-        let begun = self.logs_brought_back(store);
-        let reserved = &mut self.reserved.0;
+        let reserved = &mut self.0;
         reserved.retain(|log, _| begun.contains(log));
-        let needed = frames_needed(store, segments);
-        let free = frames_free(store);
-        let reserved = &mut self.reserved.0;
-        let log = last_owner(sources);
         // What has begun must end; and the first is let go in any case: what is alive of a log takes less room than the log.
         let taken: u64 = reserved.values().sum();
         if !begun.is_empty() && !begun.contains(&log) && taken + needed > free {
@@ -43,19 +37,10 @@ impl Recoveries {
         *before = needed.max(*before);
         Ok(())
     }
-
-    /// Logs whose content is being replayed, or lies in others that are not safe on backups yet.
-    fn logs_brought_back(&self, store: &Store) -> BTreeSet<ServerId> {
-        let owned = store.tables.tablets().map(|(_, tablet)| tablet);
-        let owned = owned.filter(|tablet| tablet.owner != NOBODY);
-        let unreleased = owned.flat_map(|tablet| tablet.sources.iter().rev().skip(1));
-        let unreleased = unreleased.map(|source| source.log);
-        unreleased.chain(self.logs_ordered()).collect()
-    }
 }
 
 /// At most: every byte of these segments on as many backups as masters want, and for each master a head and the end of a side segment.
-fn frames_needed(store: &Store, segments: &[SegmentSource]) -> u64 {
+pub(super) fn frames_needed(store: &Store, segments: &[SegmentSource]) -> u64 {
     let masters = store.members.enlisted().map(|(server, _)| server.replicas);
     let masters = masters.filter(|&replicas| replicas > 0);
     let (count, replicas) = masters.fold((0, 0), |(count, most), replicas| {
@@ -68,7 +53,7 @@ fn frames_needed(store: &Store, segments: &[SegmentSource]) -> u64 {
     (bytes.div_ceil(frame_bytes.unwrap_or(1).max(1)) + 2 * count) * replicas
 }
 
-fn frames_free(store: &Store) -> u64 {
+pub(super) fn frames_free(store: &Store) -> u64 {
     let reports = store.members.enlisted();
     let reports = reports.filter_map(|(server, _)| server.backup.as_ref());
     let usable = reports.filter(|report| report.retired.is_empty());

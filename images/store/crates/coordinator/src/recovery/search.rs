@@ -10,9 +10,9 @@ use wire::member::{Log, ReplicaFound, SegmentSource, ToShard, coordinator};
 use wire::time::Time;
 
 use crate::Output;
-use crate::members::Members;
-use crate::recovery::Dead;
-use crate::recovery::loss::Missing;
+use crate::recovery::dead::{Dead, Head};
+use crate::recovery::missing::Missing;
+use crate::registry::members::Members;
 
 /// A backup that has not answered is asked again after this.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -20,13 +20,6 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_millis(600);
 /// Segments that a text names one by one.
 const MAX_NAMED: usize = 8;
-
-/// Up to where a dead server's log is believed: its newest segment, and so much of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
-    pub segment_id: u64,
-    pub bytes: u32,
-}
 
 /// What a log consists of, and who has it.
 pub(crate) struct Found {

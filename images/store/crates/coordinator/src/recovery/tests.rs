@@ -8,8 +8,8 @@ use wire::time::Time;
 
 use super::Recoveries;
 use crate::alone::{self, MOMENT, Said, index};
+use crate::directory::tables::NOBODY;
 use crate::store::Store;
-use crate::tables::NOBODY;
 
 struct Alone {
     store: Store,

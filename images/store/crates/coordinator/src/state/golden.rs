@@ -4,6 +4,7 @@ use wire::member::Settings;
 
 use super::*;
 use crate::state::journal::{Writer, load};
+use crate::state::records::Meta;
 use crate::state::records::{
     Leadership, Lease, Left, Log, Loss, Member, Process, Removed, Segment, Server, Source,
     SpecVersion, Table, Tablet, Value,

@@ -1,25 +1,24 @@
 //! What must survive the coordinator's process, as key/value pairs: whatever would break a promise if it were forgotten.
 //!
 //! Connections, pings and replies under way are not part of it. Whoever keeps the pairs asks for the changes after events and
-//! lets nothing out before they are safe: see [`Coordinator::take_changes`].
+//! lets nothing out before they are safe: see [`crate::Coordinator::take_changes`].
 
+pub mod checkpoint;
 #[cfg(test)]
 mod golden;
 pub mod journal;
+pub(crate) mod keeping;
+pub(crate) mod leading;
 pub mod objects;
+pub(crate) mod rebuild;
 pub(crate) mod records;
-mod restore;
-
-use std::collections::BTreeSet;
 
 use prost::Message;
-use wire::time::Time;
 
-use crate::Coordinator;
-use records::{Key, Meta, Record, Value};
+use records::{Key, Record, Value};
 
 /// What builds that do not say it have noted cluster time ahead by.
-const FORMER_TIME_AHEAD_NS: u64 = 60_000_000_000;
+pub(crate) const FORMER_TIME_AHEAD_NS: u64 = 60_000_000_000;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Message)]
 pub struct Pair {
@@ -52,144 +51,6 @@ impl From<Record> for Pair {
         Pair {
             key,
             value: Value { record }.encode_to_vec(),
-        }
-    }
-}
-
-impl Coordinator {
-    /// The changes since the last call; the first gives everything. What the coordinator has put out since then must go
-    /// nowhere before they are durable. `now` is not before that of any event so far. The work is in proportion to what has changed.
-    pub fn take_changes(&mut self, now: Time) -> Changes {
-        let cluster_time_ns = self.store.cluster_time_ns(now);
-        if cluster_time_ns >= self.store.ledger.time_bound_ns {
-            self.store.ledger.time_bound_ns = cluster_time_ns.saturating_add(self.time_ahead_ns());
-        }
-        self.take_all_changes().0
-    }
-
-    /// As [`Coordinator::take_changes`], for a state that takes its time to be noted: what the coordinator puts out goes on leaving while the bound
-    /// of cluster time is raised, long before it is reached. Also says whether what was put out since the last call must wait for these changes.
-    /// Until [`Coordinator::time_is_noted`] is called with the bound that was noted, cluster time stands still below the one before.
-    pub(crate) fn take_changes_ahead(&mut self, now: Time) -> (Changes, bool) {
-        if self.leading.refusal.is_some() {
-            return (Changes::default(), false);
-        }
-        self.store.ledger.hold_time(now);
-        let ahead_ns = self.time_ahead_ns();
-        let cluster_time_ns = self.store.cluster_time_ns(now);
-        if cluster_time_ns.saturating_add(ahead_ns / 2) >= self.store.ledger.time_bound_ns {
-            self.store.ledger.time_bound_ns = cluster_time_ns.saturating_add(ahead_ns);
-        }
-        let before = self.noted_meta.clone();
-        let (changes, is_more) = self.take_all_changes();
-        let is_only_time = before.is_some_and(|before| {
-            let raised = Meta {
-                time_bound_ns: self.store.ledger.time_bound_ns,
-                ..before
-            };
-            !is_more && self.noted_meta.as_ref() == Some(&raised)
-        });
-        let must_wait = !changes.is_empty() && !is_only_time;
-        (changes, must_wait)
-    }
-
-    /// The bound of cluster time that the changes have which were taken last.
-    pub(crate) fn time_bound_ns(&self) -> u64 {
-        self.store.ledger.time_bound_ns
-    }
-
-    /// Changes with this bound of cluster time are noted.
-    pub(crate) fn time_is_noted(&mut self, now: Time, bound_ns: u64) {
-        self.store.ledger.hold_time(now);
-        self.store.ledger.time_limit_ns = bound_ns;
-    }
-
-    fn time_ahead_ns(&self) -> u64 {
-        u64::try_from(self.store.config.time_ahead.as_nanos()).unwrap_or(u64::MAX / 4)
-    }
-
-    /// Also says whether there is anything but counters.
-    fn take_all_changes(&mut self) -> (Changes, bool) {
-        if self.leading.refusal.is_some() {
-            return (Changes::default(), false);
-        }
-        self.count_version();
-        self.version_is_taken();
-        let mut changed = match core::mem::take(&mut self.is_all_changed) {
-            true => self.records().map(|record| Key::of(&record)).collect(),
-            false => BTreeSet::new(),
-        };
-        changed.remove(&Key::Meta);
-        changed.append(&mut self.recoveries.take_changed());
-        changed.append(&mut self.store.members.take_changed());
-        changed.append(&mut self.store.tables.take_changed());
-        changed.append(&mut self.store.leases.take_changed());
-        let mut changes = Changes::default();
-        let meta = self.meta();
-        if self.noted_meta.as_ref() != Some(&meta) {
-            changes.puts.push(Record::Meta(meta.clone()).into());
-            self.noted_meta = Some(meta);
-        }
-        let is_more = !changed.is_empty();
-        for key in changed {
-            match self.record(&key) {
-                Some(record) => changes.puts.push(record.into()),
-                None => changes.deletes.push(key.encode()),
-            }
-        }
-        (changes, is_more)
-    }
-
-    /// Everything, in no particular order.
-    pub fn pairs(&self) -> impl Iterator<Item = Pair> {
-        self.records().map(Pair::from)
-    }
-
-    pub(crate) fn records(&self) -> impl Iterator<Item = Record> {
-        core::iter::once(Record::Meta(self.meta()))
-            .chain(self.store.members.records())
-            .chain(self.store.tables.records())
-            .chain(self.store.leases.records())
-            .chain(self.recoveries.records())
-    }
-
-    pub(crate) fn meta(&self) -> Meta {
-        let (last_table_number, last_used_server) = self.store.tables.counters();
-        let noted = self.leading.position.filter(|_| self.leading.is_noted);
-        Meta {
-            format_version: self.format,
-            cluster_id: self.store.config.cluster_id,
-            cluster_tag: self.store.config.cluster_tag,
-            last_server_index: self.store.members.last_index(),
-            member_changes: self.store.members.changes(),
-            last_table_number,
-            last_used_server,
-            next_lease_id: self.store.leases.next_id(),
-            time_bound_ns: self.store.ledger.time_bound_ns,
-            lease_shift_ns: self.store.leases.shift_ns(),
-            losses_dropped: self.recoveries.losses().dropped(),
-            last_recovery_id: self.store.ledger.last_id,
-            version_bound: self.store.ledger.version_bound,
-            version_floor: self.store.ledger.version_floor,
-            first_version: self.store.ledger.first_version,
-            time_ahead_ns: self.time_ahead_ns(),
-            term: noted.map_or(0, |position| position.term),
-            nonce: noted.map_or(0, |position| position.nonce),
-            past: self.leading.past.clone(),
-            rebuilt_term: self.leading.rebuilt_term,
-            rebuilt: self.leading.rebuilt.clone(),
-            settings: self.settings.in_force(),
-            copies_asked_by: self.settings.copies_asked_by.clone(),
-        }
-    }
-
-    fn record(&self, key: &Key) -> Option<Record> {
-        match key {
-            Key::Meta => Some(Record::Meta(self.meta())),
-            Key::Member(_) | Key::Server(_) | Key::Removed(..) => self.store.members.record(key),
-            Key::Table(_) => self.store.tables.record(key),
-            Key::Lease(_) => self.store.leases.record(key),
-            Key::Loss(_) | Key::Log(_) => self.recoveries.record(key),
         }
     }
 }

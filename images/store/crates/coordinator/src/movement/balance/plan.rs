@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::movement::balance::rules::Rules;
 use wire::member::TabletRange;
 
 /// What servers are to have evenly, each after its room for it.
@@ -25,36 +26,6 @@ impl Measure {
         match self {
             Measure::Bytes => "bytes",
             Measure::Rate => "operations in a second",
-        }
-    }
-}
-
-/// When it is worth it to move something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// Moving begins when a server has so much more than its share, and ends below the second.
-    pub begin_percent: u64,
-    pub end_percent: u64,
-    /// Less than this above the share is not worth it; of bytes, also so much of the server's memory.
-    pub min_bytes: u64,
-    pub min_capacity_percent: u64,
-    pub min_rate: u64,
-    /// Nothing moves to a server that would then have more of its memory in use.
-    pub full_percent: u64,
-    /// Moves at a time, in the whole store. Of each server it is one each way.
-    pub max_under_way: usize,
-}
-
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
-            begin_percent: 25,
-            end_percent: 10,
-            min_bytes: 1 << 20,
-            min_capacity_percent: 2,
-            min_rate: 5000,
-            full_percent: 75,
-            max_under_way: 2,
         }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 use wire::member::TabletRange;
 
-use super::plan::{Plan, Rules, Server, Step, Tablet, View, plan};
+use super::plan::{Plan, Server, Step, Tablet, View, plan};
+use super::rules::Rules;
 
 const MIB: u64 = 1 << 20;
 

@@ -8,7 +8,7 @@ use super::call::{Call, Outbox};
 use super::chunks::{Namer, Pairs, Writing};
 use super::format::{ChunkId, Root};
 use super::look::{Look, Seen};
-use super::position::Standing;
+use super::standing::Standing;
 use super::swap::{Swap, Verdict};
 use super::sweep::{self, Sweep};
 use super::takeover::{deposed, gone, rolled_back};

@@ -4,7 +4,7 @@ use wire::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::format::Root;
-use super::position::Standing;
+use super::standing::Standing;
 use super::takeover::{deposed, gone, rolled_back};
 use super::{Answer, Ending, Name, Position, Request, RequestId};
 

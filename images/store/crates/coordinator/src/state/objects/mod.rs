@@ -17,6 +17,7 @@ mod lead;
 mod load;
 mod look;
 mod position;
+mod standing;
 mod swap;
 mod sweep;
 mod takeover;

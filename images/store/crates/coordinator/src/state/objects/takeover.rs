@@ -4,7 +4,7 @@ use wire::time::Time;
 
 use super::call::{Call, Outbox, unexpected};
 use super::format::Root;
-use super::position::Standing;
+use super::standing::Standing;
 use super::swap::{Swap, Verdict};
 use super::{
     Answer, Batch, ChunkId, Ending, Leadership, Name, Position, Request, RequestId, SEED_MARK,

@@ -1,0 +1,351 @@
+//! What speaks against a member's leaving the store: whether it can be drained, how far it is, and who still needs what it has.
+//! docs/drain.md says what counts as drained, and why.
+
+use std::collections::BTreeSet;
+
+use wire::ids::ServerId;
+use wire::member::{OnDraining, Pong};
+
+use crate::movement::why_cannot_give;
+use crate::recovery::Recoveries;
+use crate::registry::backups::Announced;
+use crate::registry::members::{Link, Server};
+use crate::status::Draining;
+use crate::store::Store;
+
+/// Reasons that are listed.
+const MAX_REASONS: usize = 4;
+
+/// Members that may leave, as the machines know them at this moment.
+#[derive(Clone, Copy)]
+pub(crate) struct Departures<'a> {
+    pub store: &'a Store,
+    pub recoveries: &'a Recoveries,
+    pub announced: &'a Announced,
+}
+
+impl<'a> Departures<'a> {
+    pub fn servers_of(&self, name: &str) -> Vec<u32> {
+        let member = self.store.members.get(name);
+        member.map_or_else(Vec::new, |member| member.servers().to_vec())
+    }
+
+    // ---- whether it can end ----
+
+    /// Why its drain would never end.
+    pub fn why_drain_cannot_end(&self, name: &str) -> Vec<String> {
+        let servers = self.servers_of(name);
+        let owners = servers.iter().filter_map(|&index| {
+            let has_tablets = self.store.tables.tablets_of(index) > 0;
+            self.store.members.server(index).filter(|_| has_tablets)
+        });
+        let mut reasons: Vec<String> = owners
+            .filter_map(|owner| self.why_tablets_stay(name, owner))
+            .collect();
+        let leaves = |member: &str| member == name || self.leaves(member);
+        let masters = self.other_masters(name);
+        let staying = masters.filter(|(_, server)| !self.leaves(&server.member));
+        reasons.extend(
+            staying.filter_map(|(index, server)| self.why_too_few_hosts(index, server, leaves)),
+        );
+        reasons.truncate(MAX_REASONS);
+        reasons
+    }
+
+    /// Why nobody could take this server's tablets.
+    fn why_tablets_stay(&self, name: &str, owner: &Server) -> Option<String> {
+        let (tables, more, count) = self.store.list_owned(&[owner.id.index()].into());
+        let tables = listed(&tables, more);
+        if owner.has_enlisted()
+            && let Some(why) = why_cannot_give(self.store, owner)
+        {
+            return Some(format!(
+                "{why}, or drop these tables ({count} tablets): {tables}"
+            ));
+        }
+        let mut others = self.store.members.enlisted().map(|(server, _)| server);
+        let takes_tablets = |server: &Server| {
+            server.member != name
+                && !server.backup_only
+                && (server.replicas > 0 || owner.replicas == 0)
+                && !self.leaves(&server.member)
+        };
+        (!others.any(takes_tablets)).then(|| {
+            format!(
+                "server {} serves {count} tablets (tables: {tables}), and no other server that stays could take them: start another one \
+                 first",
+                owner.id
+            )
+        })
+    }
+
+    /// Whether a member is being drained.
+    pub fn leaves(&self, name: &str) -> bool {
+        let member = self.store.members.get(name);
+        member.is_some_and(|member| member.is_draining)
+    }
+
+    /// Why a member that is to leave and that nobody seems to need is not drained yet.
+    pub fn why_drain_goes_on(&self, name: &str) -> Option<String> {
+        let member = self.store.members.get(name)?;
+        if member.is_last_resort {
+            return Some(
+                "it may still get copies where there are too few others, until all servers know that it gets none: ask again in a second"
+                    .to_owned(),
+            );
+        }
+        self.other_masters(name).next()?;
+        // What was shown before all masters know the backup would be taken back when they are told of it.
+        let mut servers = member.servers().iter();
+        servers
+            .find_map(|&index| self.store.members.server(index).filter(|it| it.is_opening()))
+            .map(|server| {
+                format!(
+                    "the backup of server {} has not opened its storage yet: ask again in a second; if that lasts, its log says why",
+                    server.id
+                )
+            })
+    }
+
+    pub fn tablets_at(&self, name: &str) -> u64 {
+        let servers = self.servers_of(name);
+        let tablets = servers
+            .iter()
+            .map(|&index| self.store.tables.tablets_of(index));
+        tablets.sum()
+    }
+
+    // ---- how far it is ----
+
+    /// How far a member that is being drained is.
+    pub fn draining(&self, name: &str) -> Draining {
+        let servers = self.servers_of(name);
+        let tablets = self.tablets_at(name);
+        let mut waits_for = Vec::new();
+        if tablets > 0 {
+            let (tables, more, _) = self.store.list_owned(&servers.iter().copied().collect());
+            let tables = listed(&tables, more);
+            waits_for.push(format!(
+                "{tablets} tablets are to move to other servers (tables: {tables})"
+            ));
+        }
+        waits_for.extend(self.why_copies_are_needed(name));
+        if waits_for.is_empty() {
+            waits_for.extend(self.why_drain_goes_on(name));
+        }
+        waits_for.truncate(MAX_REASONS);
+        let masters = self.other_masters(name);
+        let copies = masters.map(|(_, server)| self.copies_at(server, name));
+        Draining {
+            is_drained: waits_for.is_empty(),
+            tablets,
+            copies: copies.sum(),
+            waits_for,
+        }
+    }
+
+    /// Segments of a master's log with a copy on a member that is being drained, as it said last.
+    fn copies_at(&self, master: &Server, name: &str) -> u64 {
+        let counts = master.pong.on_draining.iter();
+        let counts = counts.flat_map(|on_draining| &on_draining.backups);
+        let is_there = |backup: u64| {
+            let server = self.store.members.server(ServerId(backup).index());
+            server.is_some_and(|server| server.member == name)
+        };
+        let there = counts.filter(|at| is_there(at.backup));
+        there.map(|at| at.segments).sum()
+    }
+
+    /// Why a master needs what a member that is being drained, and whose backups it knows, keeps for it.
+    pub fn why_master_needs_drained(
+        &self,
+        name: &str,
+        (index, master): (u32, &Server),
+    ) -> Option<String> {
+        let (id, member) = (master.id, &master.member);
+        let copies = self.copies_at(master, name);
+        if copies > 0 {
+            let leaves = |member: &str| self.leaves(member);
+            let too_few = self.why_too_few_hosts(index, master, leaves);
+            let stays = too_few.map_or_else(String::new, |why| format!(", but {why}"));
+            return Some(format!(
+                "{copies} segments of the log of server {id} (member {member:?}) have copies here that are made again elsewhere{stays}"
+            ));
+        }
+        let known = master.pong.on_draining.iter();
+        let known = known.flat_map(|on_draining| &on_draining.backups);
+        let known: Vec<u64> = known.map(|at| at.backup).collect();
+        let mut announced = self.announced.list.iter();
+        let is_unknown = |backup: &&wire::member::Backup| {
+            let server = self
+                .store
+                .members
+                .server(ServerId(backup.server_id).index());
+            server.is_some_and(|server| server.member == name) && !known.contains(&backup.server_id)
+        };
+        announced.find(is_unknown).map(|_| {
+            format!(
+                "server {id} (member {member:?}) does not say what it has here: its build is older and knows nothing of draining"
+            )
+        })
+    }
+
+    /// Why what the backups of a member keep for others may be the last of it; nothing for one that keeps nothing.
+    pub fn why_copies_are_needed(&self, name: &str) -> Vec<String> {
+        let Some(member) = self.store.members.get(name) else {
+            return Vec::new();
+        };
+        let servers = member.servers().iter();
+        let servers: Vec<&Server> = servers
+            .filter_map(|index| self.store.members.server(*index))
+            .collect();
+        // Of a dead process it is not known any more whether it had a backup; its disk may have what is needed.
+        let has_backup = |server: &&Server| !server.backup_locator.is_empty();
+        if !member.is_dead && !servers.iter().any(has_backup) {
+            return Vec::new();
+        }
+        let mut reasons: Vec<String> = self.why_logs_are_needed();
+        for (index, server) in self.other_masters(name) {
+            reasons.extend(self.why_master_needs(name, index, server));
+        }
+        reasons
+    }
+
+    /// Masters with replicas, those of this member left out.
+    pub fn other_masters(&self, name: &str) -> impl Iterator<Item = (u32, &'a Server)> {
+        let enlisted = self.store.members.enlisted().map(|(server, _)| server);
+        let masters = enlisted.filter(move |server| server.member != name && server.replicas > 0);
+        masters.map(|server| (server.id.index(), server))
+    }
+
+    /// Logs of dead servers that tablets need.
+    fn why_logs_are_needed(&self) -> Vec<String> {
+        let recoveries = self.recoveries;
+        let reasons = recoveries.needed_logs().map(|(log, dead)| {
+            let member = &dead.member;
+            if let Some(recovery) = recoveries.misses(log) {
+                format!(
+                    "the recovery of server {recovery} misses parts of the log of server {log} (member {member:?}), and this member's \
+                     disk may have them: bring it back, or, if that cannot be, accept the loss first \
+                     (rcbox recovery accept-loss {recovery})"
+                )
+            } else if recoveries.under_way(log).is_some() {
+                format!(
+                    "the log of server {log} (member {member:?}) is being read to recover what that server held: wait until the status \
+                     shows no recovery of it"
+                )
+            } else {
+                format!(
+                    "what was recovered from the log of server {log} (member {member:?}) has not all got new copies yet: wait some seconds"
+                )
+            }
+        });
+        reasons.collect()
+    }
+
+    fn why_master_needs(&self, name: &str, index: u32, server: &Server) -> Option<String> {
+        let (id, member) = (server.id, &server.member);
+        let Some(link) = &server.link else {
+            return Some(format!(
+                "server {id} (member {member:?}) is not connected, and whether it is dead is not decided: its log would be read from \
+                 copies; wait until it is back or recovered"
+            ));
+        };
+        if !self.is_up_to_date(link, &server.pong) {
+            return Some(format!(
+                "server {id} (member {member:?}) has not said yet what it is short of since the backups of the store have changed: \
+                 ask again in a second"
+            ));
+        }
+        let is_draining = self.leaves(name);
+        if is_draining && let Some(why) = self.why_master_needs_drained(name, (index, server)) {
+            return Some(why);
+        }
+        if is_draining && self.is_announced(name) {
+            return None;
+        }
+        let (short, segments) = (server.pong.segments_short, server.pong.segments);
+        if short > 0 {
+            return Some(format!(
+                "{short} of {segments} segments of the log of server {id} (member {member:?}) have fewer copies than they should: wait \
+                 until they are made again (the status counts them)"
+            ));
+        }
+        let leaves = |member: &str| member == name || self.leaves(member);
+        self.why_too_few_hosts(index, server, leaves)
+    }
+
+    /// Whether what a master said last takes into account which backups there are, and which of them are drained.
+    fn is_up_to_date(&self, link: &Link, pong: &Pong) -> bool {
+        let knows_list =
+            |on_draining: &OnDraining| on_draining.list_number == self.announced.number;
+        // Older builds do not say so. A ping that overtakes the list deceives these.
+        link.is_up_to_date(pong.sequence) && pong.on_draining.as_ref().is_none_or(knows_list)
+    }
+
+    /// Whether masters were told of all backups of this member, so that they know what is there.
+    fn is_announced(&self, name: &str) -> bool {
+        let member = self.store.members.get(name);
+        let servers = member.map_or(&[][..], |member| member.servers());
+        let is_announced = |id: ServerId| {
+            let mut backups = self.announced.list.iter();
+            backups.any(|backup| backup.server_id == id.0)
+        };
+        servers.iter().all(|&index| {
+            let server = self.store.members.server(index);
+            server.is_some_and(|server| {
+                let has_none = server.has_enlisted() && server.backup_locator.is_empty();
+                has_none || is_announced(server.id)
+            })
+        })
+    }
+
+    /// Why a master could not have as many copies as it wants without some members, if it could with them.
+    pub fn why_too_few_hosts(
+        &self,
+        index: u32,
+        server: &Server,
+        leaves: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let (id, member) = (server.id, &server.member);
+        let (before, after) = (
+            self.hosts_for_copies(index, |_| false),
+            self.hosts_for_copies(index, leaves),
+        );
+        let wanted = server.replicas as usize;
+        let machines = if after == 1 { "machine" } else { "machines" };
+        (after < wanted && after < before).then(|| {
+            format!(
+                "server {id} (member {member:?}) wants {wanted} copies on other machines, and there would be {after} {machines} left for \
+                 them: start another member first"
+            )
+        })
+    }
+
+    /// On how many machines, leaving some members out, a master's log can have copies. Backups that have yet to say what they have, as after a
+    /// restart of the coordinator, count.
+    fn hosts_for_copies(&self, index: u32, is_left_out: impl Fn(&str) -> bool) -> usize {
+        let members = &self.store.members;
+        let host_of = |server: &Server| Some(members.get(&server.member)?.host_id.as_str());
+        let own_host = members.server(index).and_then(host_of);
+        let retired = self.announced.list.iter();
+        let retired = retired.filter(|backup| backup.is_retired);
+        let retired: BTreeSet<u64> = retired.map(|backup| backup.server_id).collect();
+        let backups = members.enlisted().map(|(server, _)| server);
+        let hosts: BTreeSet<&str> = backups
+            .filter(|server| !server.backup_locator.is_empty() && !retired.contains(&server.id.0))
+            .filter(|server| !is_left_out(&server.member))
+            .filter_map(host_of)
+            .filter(|host| Some(*host) != own_host)
+            .collect();
+        hosts.len()
+    }
+}
+
+/// Names, and how many there are beyond these.
+fn listed(names: &[String], more: u64) -> String {
+    match more {
+        0 => names.join(", "),
+        _ => format!("{} and {more} more", names.join(", ")),
+    }
+}

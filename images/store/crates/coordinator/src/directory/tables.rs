@@ -1,0 +1,520 @@
+//! Tables, and which server owns which range of each one's key hashes.
+
+mod durable;
+mod merge;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::ids::ServerId;
+use wire::member::TabletRange;
+
+use crate::Limits;
+use crate::state::records::Key;
+
+pub use merge::Pair;
+
+/// Owner of a tablet whose server is dead, until another has it back.
+pub const NOBODY: u32 = 0;
+
+/// A closed range of key hashes, owned by the server with this index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tablet {
+    pub start_key_hash: u64,
+    pub end_key_hash: u64,
+    pub owner: u32,
+    /// The store itself has cut it off from the tablet before it, and may make one of the two again: no client wants that boundary.
+    pub is_cut: bool,
+    /// Logs that together hold its content, that of the owner last. Empty: all of the owner's log, and nothing else.
+    pub sources: Vec<Source>,
+}
+
+/// A log that holds content of a tablet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    pub log: ServerId,
+    /// Segments with a smaller id hold nothing of the tablet that counts: the server had it before and had given it up.
+    pub from_segment: u64,
+    /// The recovery with which the owner got it, as long as the sources before this one are needed; 0 otherwise.
+    pub recovery_id: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub id: u64,
+    /// As the client sent it, without the NUL.
+    pub name: Vec<u8>,
+    /// In order of their ranges, which cover all key hashes.
+    pub tablets: Vec<Tablet>,
+}
+
+impl Table {
+    pub fn display_name(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
+    /// The tablet that holds this hash.
+    pub fn tablet_of(&self, key_hash: u64) -> &Tablet {
+        let tablets = &self.tablets;
+        &tablets[tablets.partition_point(|tablet| tablet.end_key_hash < key_hash)]
+    }
+
+    pub fn range(&self, tablet: &Tablet) -> TabletRange {
+        TabletRange {
+            table_id: self.id,
+            start_key_hash: tablet.start_key_hash,
+            end_key_hash: tablet.end_key_hash,
+        }
+    }
+}
+
+/// Why a table cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreateError {
+    /// No member is up; one may come.
+    NoServers,
+    /// A limit stands against it; the text says which.
+    Limit(String),
+}
+
+/// Who wants a boundary between tablets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The store itself, for as long as it is of use.
+    Own,
+    /// A client, for good.
+    Ordered,
+}
+
+/// A tablet that has become two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    pub whole: TabletRange,
+    pub second: TabletRange,
+    pub owner: u32,
+}
+
+/// Why a tablet cannot be split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SplitError {
+    NoTable,
+    /// Its server is dead; later.
+    Recovering,
+    /// A limit stands against it; the text says which.
+    Limit(String),
+}
+
+#[derive(Debug)]
+pub struct Tables {
+    by_id: BTreeMap<u64, Table>,
+    by_name: BTreeMap<Vec<u8>, u64>,
+    /// Upper half of every id.
+    tag: u32,
+    /// Lower half of the id given out last.
+    last_number: u32,
+    /// First server of the member that got a span last.
+    last_used: u32,
+    tablets_of: BTreeMap<u32, u64>,
+    tablet_count: usize,
+    /// Records that have changed since they were last asked for.
+    changed: BTreeSet<Key>,
+    limits: Limits,
+}
+
+impl Tables {
+    pub fn new(tag: u32, limits: Limits) -> Tables {
+        Tables {
+            by_id: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            tag,
+            last_number: 0,
+            last_used: 0,
+            tablets_of: BTreeMap::new(),
+            tablet_count: 0,
+            changed: BTreeSet::new(),
+            limits,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+    pub fn tablet_count(&self) -> usize {
+        self.tablet_count
+    }
+    pub fn get(&self, id: u64) -> Option<&Table> {
+        self.by_id.get(&id)
+    }
+    pub fn id_of(&self, name: &[u8]) -> Option<u64> {
+        self.by_name.get(name).copied()
+    }
+    /// Whether there is exactly this tablet.
+    pub fn has(&self, range: &TabletRange) -> bool {
+        let table = self.by_id.get(&range.table_id);
+        table.is_some_and(|table| table.range(table.tablet_of(range.start_key_hash)) == *range)
+    }
+    /// Tables with an id above `after`.
+    pub fn after(&self, after: u64) -> impl Iterator<Item = &Table> {
+        let from = (
+            core::ops::Bound::Excluded(after),
+            core::ops::Bound::Unbounded,
+        );
+        self.by_id.range(from).map(|(_, table)| table)
+    }
+    /// How many tablets the server with this index owns.
+    pub fn tablets_of(&self, owner: u32) -> u64 {
+        self.tablets_of.get(&owner).copied().unwrap_or(0)
+    }
+    /// Indexes of all servers that own tablets.
+    pub fn owners(&self) -> impl Iterator<Item = u32> {
+        self.tablets_of.keys().copied()
+    }
+    /// Tables and tablets that these servers own.
+    pub fn owned_by(&self, owners: &BTreeSet<u32>) -> impl Iterator<Item = (&Table, &Tablet)> {
+        self.by_id
+            .values()
+            .flat_map(|table| table.tablets.iter().map(move |tablet| (table, tablet)))
+            .filter(move |(_, tablet)| owners.contains(&tablet.owner))
+    }
+
+    /// Makes a table of `span` spans, dealt out to `members` in turn (each given by its shards' server indexes, in order
+    /// of the first), going on after the member that was used last; each span is cut over its member's shards.
+    pub fn create(
+        &mut self,
+        name: &[u8],
+        span: u32,
+        members: &[&[u32]],
+    ) -> Result<&Table, CreateError> {
+        let limits = &self.limits;
+        if name.len() > limits.max_table_name_bytes {
+            return Err(CreateError::Limit(format!(
+                "the name of a table has at most {} bytes, this one {}",
+                limits.max_table_name_bytes,
+                name.len()
+            )));
+        }
+        if span > limits.max_span {
+            return Err(CreateError::Limit(format!(
+                "the span of a table is at most {}, {span} was asked for",
+                limits.max_span
+            )));
+        }
+        if self.by_id.len() >= limits.max_tables || self.last_number == u32::MAX {
+            return Err(CreateError::Limit(format!(
+                "the store has {} tables, which is its limit; drop some",
+                self.by_id.len()
+            )));
+        }
+        if members.is_empty() {
+            return Err(CreateError::NoServers);
+        }
+        let (tablets, last_used) = place(span.max(1), members, self.last_used);
+        if tablets.len() > limits.max_tablets_per_table {
+            return Err(CreateError::Limit(format!(
+                "span {span} makes {} tablets; a table has at most {}: ask for a smaller span",
+                tablets.len(),
+                limits.max_tablets_per_table
+            )));
+        }
+        if self.tablet_count + tablets.len() > limits.max_tablets {
+            return Err(CreateError::Limit(format!(
+                "span {span} makes {} tablets, and the store has {} of at most {}; drop tables or ask for a smaller span",
+                tablets.len(),
+                self.tablet_count,
+                limits.max_tablets
+            )));
+        }
+        self.last_used = last_used;
+        self.last_number += 1;
+        let id = u64::from(self.tag) << 32 | u64::from(self.last_number);
+        for tablet in &tablets {
+            *self.tablets_of.entry(tablet.owner).or_default() += 1;
+        }
+        self.tablet_count += tablets.len();
+        self.changed.insert(Key::Table(id));
+        self.by_name.insert(name.to_vec(), id);
+        let name = name.to_vec();
+        Ok(self.by_id.entry(id).or_insert(Table { id, name, tablets }))
+    }
+
+    /// Makes two tablets of the one that holds `key_hash`, which becomes the first of the second. Gives what has changed for its owner, if anything
+    /// has.
+    pub fn split(
+        &mut self,
+        name: &[u8],
+        key_hash: u64,
+        by: Cut,
+    ) -> Result<Option<Split>, SplitError> {
+        let table = self
+            .by_name
+            .get(name)
+            .and_then(|id| self.by_id.get_mut(id))
+            .ok_or(SplitError::NoTable)?;
+        let at = table
+            .tablets
+            .partition_point(|tablet| tablet.end_key_hash < key_hash);
+        let whole = table.tablets[at].clone();
+        if whole.start_key_hash == key_hash {
+            if whole.is_cut && by == Cut::Ordered {
+                table.tablets[at].is_cut = false;
+                self.changed.insert(Key::Table(table.id));
+            }
+            return Ok(None);
+        }
+        if whole.owner == NOBODY {
+            return Err(SplitError::Recovering);
+        }
+        if table.tablets.len() >= self.limits.max_tablets_per_table
+            || self.tablet_count >= self.limits.max_tablets
+        {
+            return Err(SplitError::Limit(format!(
+                "the table has {} tablets of at most {}, the store {} of at most {}; drop tables",
+                table.tablets.len(),
+                self.limits.max_tablets_per_table,
+                self.tablet_count,
+                self.limits.max_tablets
+            )));
+        }
+        table.tablets[at].end_key_hash = key_hash - 1;
+        let (id, owner) = (table.id, whole.owner);
+        let range = table.range(&whole);
+        let second = Tablet {
+            start_key_hash: key_hash,
+            is_cut: by == Cut::Own,
+            ..whole
+        };
+        let second_range = table.range(&second);
+        table.tablets.insert(at + 1, second);
+        self.tablet_count += 1;
+        self.changed.insert(Key::Table(id));
+        *self.tablets_of.entry(owner).or_default() += 1;
+        Ok(Some(Split {
+            whole: range,
+            second: second_range,
+            owner,
+        }))
+    }
+
+    /// Forgets a table and returns it.
+    pub fn drop_table(&mut self, name: &[u8]) -> Option<Table> {
+        let id = self.by_name.remove(name)?;
+        let table = self.by_id.remove(&id)?;
+        self.changed.insert(Key::Table(id));
+        for tablet in &table.tablets {
+            self.release(tablet.owner);
+        }
+        self.tablet_count -= table.tablets.len();
+        Some(table)
+    }
+
+    fn release(&mut self, owner: u32) {
+        if let Some(count) = self.tablets_of.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.tablets_of.remove(&owner);
+            }
+        }
+    }
+
+    /// Gives what `from` own to `to`, in turn.
+    pub fn reassign(&mut self, from: &BTreeSet<u32>, to: &[u32]) {
+        if from.is_empty() || to.is_empty() {
+            return;
+        }
+        let mut next = to.iter().copied().cycle();
+        for table in self.by_id.values_mut() {
+            for tablet in &mut table.tablets {
+                if from.contains(&tablet.owner)
+                    && let Some(owner) = next.next()
+                {
+                    tablet.owner = owner;
+                    tablet.sources.clear();
+                    self.changed.insert(Key::Table(table.id));
+                    *self.tablets_of.entry(owner).or_default() += 1;
+                }
+            }
+        }
+        for owner in from {
+            self.tablets_of.remove(owner);
+        }
+    }
+}
+
+// What recoveries and migrations do with tablets.
+impl Tables {
+    /// What these servers' tablets held is lost, wherever it came from: whoever owns them has all that there is.
+    pub fn empty(&mut self, owners: &BTreeSet<u32>) {
+        for (id, tablet) in all_tablets(&mut self.by_id) {
+            if owners.contains(&tablet.owner) && !tablet.sources.is_empty() {
+                tablet.sources.clear();
+                self.changed.insert(Key::Table(id));
+            }
+        }
+    }
+
+    /// A tablet becomes that of another server, whose log holds all of it. Answers what its sources were.
+    pub fn hand_over(
+        &mut self,
+        range: &TabletRange,
+        from: u32,
+        to: u32,
+        source: Source,
+    ) -> Vec<Source> {
+        let tablet = self.tablet_mut(range);
+        let tablet = tablet.expect("whoever asks would have been told that it is gone");
+        assert_eq!(tablet.owner, from, "a tablet has one owner");
+        tablet.owner = to;
+        let old = std::mem::replace(&mut tablet.sources, vec![source]);
+        self.release(from);
+        *self.tablets_of.entry(to).or_default() += 1;
+        self.changed.insert(Key::Table(range.table_id));
+        old
+    }
+
+    /// The server with this index is dead, and its log holds what it owned.
+    pub fn orphan(&mut self, owner: u32, log: ServerId) {
+        if self.tablets_of.remove(&owner).is_none() {
+            return;
+        }
+        let changed = &mut self.changed;
+        for (id, tablet) in all_tablets(&mut self.by_id) {
+            if tablet.owner != owner {
+                continue;
+            }
+            changed.insert(Key::Table(id));
+            tablet.owner = NOBODY;
+            if tablet.sources.is_empty() {
+                tablet.sources.push(Source {
+                    log,
+                    from_segment: 0,
+                    recovery_id: 0,
+                });
+            }
+            // All of them are needed, whoever brings the tablet back.
+            for source in &mut tablet.sources {
+                source.recovery_id = 0;
+            }
+        }
+    }
+
+    /// Every tablet.
+    pub fn tablets(&self) -> impl Iterator<Item = (&Table, &Tablet)> {
+        let tables = self.by_id.values();
+        tables.flat_map(|table| table.tablets.iter().map(move |tablet| (table, tablet)))
+    }
+
+    fn tablet_mut(&mut self, range: &TabletRange) -> Option<&mut Tablet> {
+        let table = self.by_id.get_mut(&range.table_id)?;
+        let mut tablets = table.tablets.iter_mut();
+        tablets.find(|tablet| {
+            tablet.start_key_hash == range.start_key_hash
+                && tablet.end_key_hash == range.end_key_hash
+        })
+    }
+
+    /// A server has brought a tablet back, and its log is one more source of it.
+    pub fn adopt(&mut self, range: &TabletRange, owner: u32, source: Source) {
+        let tablet = self.tablet_mut(range);
+        let tablet = tablet.expect("whoever asks has looked");
+        assert_eq!(tablet.owner, NOBODY, "a tablet has one owner");
+        tablet.owner = owner;
+        tablet.sources.push(source);
+        *self.tablets_of.entry(owner).or_default() += 1;
+        self.changed.insert(Key::Table(range.table_id));
+    }
+
+    /// What the owner got with this recovery is on its own log's backups: its tablets need no other source.
+    pub fn release_sources(&mut self, owner: u32, recovery_id: u64) {
+        let changed = &mut self.changed;
+        for (id, tablet) in all_tablets(&mut self.by_id) {
+            if tablet.owner == owner
+                && let Some(last) = tablet.sources.last_mut()
+                && last.recovery_id == recovery_id
+            {
+                changed.insert(Key::Table(id));
+                last.recovery_id = 0;
+                let last = *last;
+                tablet.sources = vec![last];
+            }
+        }
+    }
+
+    /// Cuts a tablet that nobody owns into parts of equal width, fewer where a limit stands against it; the parts.
+    pub fn cut_orphan(&mut self, range: &TabletRange, parts: usize) -> Vec<TabletRange> {
+        let limits = &self.limits;
+        let room = limits.max_tablets.saturating_sub(self.tablet_count);
+        let Some(table) = self.by_id.get_mut(&range.table_id) else {
+            return Vec::new();
+        };
+        let room = room.min(
+            limits
+                .max_tablets_per_table
+                .saturating_sub(table.tablets.len()),
+        );
+        let is_it = |tablet: &Tablet| tablet.start_key_hash == range.start_key_hash;
+        let Some(at) = table.tablets.iter().position(is_it) else {
+            return Vec::new();
+        };
+        let whole = table.tablets[at].clone();
+        let parts: Vec<Tablet> = cut(
+            range.start_key_hash,
+            range.end_key_hash,
+            parts.min(room + 1),
+        )
+        .map(|(start_key_hash, end_key_hash)| Tablet {
+            start_key_hash,
+            end_key_hash,
+            is_cut: whole.is_cut || start_key_hash > whole.start_key_hash,
+            ..whole.clone()
+        })
+        .collect();
+        self.tablet_count += parts.len() - 1;
+        let ranges = parts.iter().map(|part| table.range(part)).collect();
+        table.tablets.splice(at..=at, parts);
+        self.changed.insert(Key::Table(range.table_id));
+        ranges
+    }
+}
+
+fn all_tablets(by_id: &mut BTreeMap<u64, Table>) -> impl Iterator<Item = (u64, &mut Tablet)> {
+    by_id.values_mut().flat_map(|table| {
+        let id = table.id;
+        table.tablets.iter_mut().map(move |tablet| (id, tablet))
+    })
+}
+
+/// Cuts the closed range [`start`, `end`] into `parts` of equal width (the last may be narrower).
+fn cut(start: u64, end: u64, parts: usize) -> impl Iterator<Item = (u64, u64)> {
+    let width = u128::from(end - start) / parts as u128 + 1;
+    (0..parts as u128).filter_map(move |part| {
+        let first = u128::from(start) + part * width;
+        let last = (first + width - 1).min(u128::from(end));
+        // A range narrower than the number of parts leaves the last parts empty.
+        (first <= last).then_some((first as u64, last as u64))
+    })
+}
+
+/// Returns the tablets and the first server of the member used last.
+fn place(span: u32, members: &[&[u32]], last_used: u32) -> (Vec<Tablet>, u32) {
+    let first = members
+        .iter()
+        .position(|servers| servers[0] > last_used)
+        .unwrap_or(0);
+    let mut tablets = Vec::new();
+    let mut used = last_used;
+    for (number, (start, end)) in cut(0, u64::MAX, span as usize).enumerate() {
+        let servers = members[(first + number) % members.len()];
+        used = servers[0];
+        for (shard, (start_key_hash, end_key_hash)) in cut(start, end, servers.len()).enumerate() {
+            tablets.push(Tablet {
+                start_key_hash,
+                end_key_hash,
+                owner: servers[shard],
+                is_cut: false,
+                sources: Vec::new(),
+            });
+        }
+    }
+    (tablets, used)
+}

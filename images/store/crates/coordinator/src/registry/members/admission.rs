@@ -1,0 +1,360 @@
+//! Processes that are let in, and those that have ended.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use wire::format::Formats;
+use wire::ids::ServerId;
+use wire::locator;
+use wire::member::{Hello, RefusedReason};
+use wire::time::Time;
+
+use super::server::{Link, Server};
+use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process};
+use crate::state::records::Key;
+
+const MAX_TEXT_BYTES: usize = 253;
+/// Bounds the size of a table config, which names the locator with every tablet.
+const MAX_LOCATOR_BYTES: usize = 256;
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Death {
+    pub member: String,
+    /// What its process said of itself.
+    pub instance: String,
+    /// Its servers as they were, by shard.
+    pub servers: Vec<Server>,
+    /// Server indexes of its successor, by shard; a prefix of the dead one's or an extension. Empty if there is none yet.
+    pub successors: Vec<u32>,
+}
+
+/// A shard that was let in.
+#[derive(Debug)]
+pub struct Admission {
+    pub index: u32,
+    pub death: Option<Death>,
+    /// An older connection of the same shard, which this one puts an end to.
+    pub replaced: Option<Link>,
+}
+
+/// Why a shard was not let in.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    Refused(Refusal),
+    /// Its process would take the place of another: it has to show first that it is alive.
+    MustShowLife,
+}
+
+impl From<Refusal> for NotAdmitted {
+    fn from(refusal: Refusal) -> NotAdmitted {
+        NotAdmitted::Refused(refusal)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub reason: RefusedReason,
+    pub text: String,
+}
+
+impl Refusal {
+    pub(crate) fn invalid(text: impl Into<String>) -> Refusal {
+        Refusal {
+            reason: RefusedReason::Invalid,
+            text: text.into(),
+        }
+    }
+    fn superseded(text: impl Into<String>) -> Refusal {
+        Refusal {
+            reason: RefusedReason::Superseded,
+            text: text.into(),
+        }
+    }
+}
+
+impl Members {
+    /// Lets a shard in, or says why not. On success the shard's connection is `connection`. `is_alive`: its process has
+    /// answered since it sent `hello`.
+    pub fn admit(
+        &mut self,
+        now: Time,
+        cluster_id: u64,
+        connection: u64,
+        hello: &Hello,
+        is_alive: bool,
+    ) -> Result<Admission, NotAdmitted> {
+        check_hello(hello, self.limits.max_shards_per_member)?;
+        let process = (hello.instance.clone(), hello.process);
+        let held = ServerId(hello.server_id);
+        let held = (hello.cluster_id == cluster_id && held.is_valid()).then_some(held);
+        let death = self.settle_process(hello, &process, held, is_alive)?;
+        let index = self.members[&hello.member].servers[hello.shard_index as usize];
+        let link = Link {
+            connection,
+            last_heard: now,
+            next_sequence: 0,
+            told_at: 0,
+            takes_settings: hello.takes_settings,
+            merges_tablets: hello.merges_tablets,
+            unanswered: BTreeMap::new(),
+        };
+        let server = self
+            .servers
+            .get_mut(&index)
+            .expect("every member's servers exist");
+        server.locator.clone_from(&hello.locator);
+        server.backup_locator.clone_from(&hello.backup_locator);
+        server.peer_locator.clone_from(&hello.peer_locator);
+        server.domain.clone_from(&hello.domain);
+        server.replicas = hello.replicas;
+        server.backup_only = hello.backup_only;
+        server.log_capacity_bytes = hello.log_capacity_bytes;
+        // What it said on another connection says nothing of what it was told on this one.
+        server.pong.sequence = 0;
+        server.pong.on_draining = None;
+        server.pong.settings = 0;
+        let replaced = server.link.replace(link);
+        if let Some(old) = &replaced {
+            self.connections.remove(&old.connection);
+        }
+        self.connections.insert(connection, index);
+        // Also if it says what it said before: a Welcome waits for a commit, and only who leads can commit.
+        self.server_changed(index);
+        Ok(Admission {
+            index,
+            death,
+            replaced,
+        })
+    }
+
+    /// Makes the process of `hello` its member's present one, unless it is that already or must not be.
+    fn settle_process(
+        &mut self,
+        hello: &Hello,
+        process: &Process,
+        held: Option<ServerId>,
+        is_alive: bool,
+    ) -> Result<Option<Death>, NotAdmitted> {
+        let name = &hello.member;
+        if self
+            .removed
+            .contains(&(name.clone(), hello.instance.clone()))
+        {
+            return Err(NotAdmitted::Refused(Refusal::superseded(format!(
+                "member {name:?} was removed from the store; a process of instance {:?} is not let in again: end it",
+                hello.instance
+            ))));
+        }
+        let Some(member) = self.members.get(name) else {
+            if let Some(held) = held {
+                return Err(NotAdmitted::Refused(Refusal::superseded(format!(
+                    "server {held} of member {name:?} was removed from the store; end this process"
+                ))));
+            }
+            self.add_member(hello)?;
+            return Ok(None);
+        };
+        if member.process == *process && !member.is_dead {
+            if member.shard_count != hello.shard_count as usize {
+                return Err(NotAdmitted::Refused(Refusal::invalid(format!(
+                    "this process of member {name:?} enlisted with {} shards before, and says {} now",
+                    member.shard_count, hello.shard_count
+                ))));
+            }
+            let known = self.servers[&member.servers[hello.shard_index as usize]].id;
+            return match held {
+                Some(held) if held != known => {
+                    Err(NotAdmitted::Refused(Refusal::superseded(format!(
+                        "shard {} of member {name:?} is server {known}, not {held}; restart this process",
+                        hello.shard_index
+                    ))))
+                }
+                _ => Ok(None),
+            };
+        }
+        if member.is_dead && member.process == *process {
+            return Err(NotAdmitted::Refused(Refusal::superseded(format!(
+                "this process of member {name:?} did not answer and was declared dead; the store goes on without it: start it again"
+            ))));
+        }
+        if held.is_some() || member.past.contains(process) {
+            return Err(NotAdmitted::Refused(Refusal::superseded(format!(
+                "a newer process (instance {:?}) has taken the place of this one as member {name:?}; end it, \
+                 and give each running server its own --member",
+                member.process.0
+            ))));
+        }
+        if !member.is_dead && self.is_connected(member) {
+            // Data that is there is not given up because somebody else says that it has the name.
+            return Err(NotAdmitted::Refused(Refusal::invalid(format!(
+                "member {name:?} has a process that is connected (instance {:?}); if that one is dead, its connection \
+                 ends by itself soon; if not, give each running server its own --member",
+                member.process.0
+            ))));
+        }
+        if !is_alive {
+            return Err(NotAdmitted::MustShowLife);
+        }
+        let highest = member.servers.iter();
+        let highest = highest.map(|index| self.servers[index].id.generation());
+        if highest.max() >= Some(MAX_GENERATION) {
+            return Err(NotAdmitted::Refused(Refusal::invalid(format!(
+                "member {name:?} has had {MAX_GENERATION} incarnations, which is the limit; use another name"
+            ))));
+        }
+        let mut death = self.end_process(name);
+        let successors = self.replace_process(hello);
+        if let Some(death) = &mut death {
+            death.successors = successors;
+        }
+        Ok(death)
+    }
+
+    fn add_member(&mut self, hello: &Hello) -> Result<(), Refusal> {
+        if self.members.len() >= self.limits.max_members {
+            return Err(Refusal::invalid(format!(
+                "the store has {} members, which is its limit; remove one first",
+                self.members.len()
+            )));
+        }
+        let servers = (0..hello.shard_count)
+            .map(|shard| self.add_server(&hello.member, shard))
+            .collect();
+        let member = Member {
+            process: (hello.instance.clone(), hello.process),
+            host_id: hello.host_id.clone(),
+            build_version: hello.build_version.clone(),
+            formats: formats_of(hello),
+            servers,
+            shard_count: hello.shard_count as usize,
+            incarnations: 1,
+            is_dead: false,
+            is_draining: false,
+            is_last_resort: false,
+            past: VecDeque::new(),
+        };
+        self.members.insert(hello.member.clone(), member);
+        self.changed.insert(Key::Member(hello.member.clone()));
+        self.changes += 1;
+        Ok(())
+    }
+
+    fn add_server(&mut self, member: &str, shard_index: u32) -> u32 {
+        self.last_index += 1;
+        let server = Server::new(ServerId::new(self.last_index, 0), member, shard_index);
+        self.servers.insert(self.last_index, server);
+        self.server_changed(self.last_index);
+        self.last_index
+    }
+
+    /// The member's present process is dead. `None` if that is known already, or there is no such member.
+    pub fn end_process(&mut self, name: &str) -> Option<Death> {
+        let member = self.members.get_mut(name)?;
+        if std::mem::replace(&mut member.is_dead, true) {
+            return None;
+        }
+        self.changes += 1;
+        if member.past.len() == MAX_PAST_PROCESSES {
+            member.past.pop_front();
+        }
+        let instance = member.process.0.clone();
+        member.past.push_back(member.process.clone());
+        let mut servers = Vec::new();
+        self.changed.insert(Key::Member(name.to_owned()));
+        for (shard, index) in member.servers.iter().enumerate() {
+            self.changed.insert(Key::Server(*index));
+            let place = self.servers.get_mut(index)?;
+            // Also for places that the process did not fill: a generation once given out never comes back.
+            let next = ServerId::new(*index, place.id.generation() + 1);
+            let next = Server::new(next, name, place.shard_index);
+            let dead = std::mem::replace(place, next);
+            if let Some(link) = &dead.link {
+                self.connections.remove(&link.connection);
+            }
+            if shard < member.shard_count {
+                servers.push(dead);
+            }
+        }
+        Some(Death {
+            member: name.to_owned(),
+            instance,
+            servers,
+            successors: Vec::new(),
+        })
+    }
+
+    /// The member's process is dead, and `hello`'s takes its place. Returns its servers' indexes.
+    fn replace_process(&mut self, hello: &Hello) -> Vec<u32> {
+        let known = self.members[&hello.member].servers.len();
+        let new_count = hello.shard_count as usize;
+        let added: Vec<u32> = (known..new_count)
+            .map(|shard| self.add_server(&hello.member, shard as u32))
+            .collect();
+        let member = self
+            .members
+            .get_mut(&hello.member)
+            .expect("looked up by the caller");
+        member.servers.extend(added);
+        member.shard_count = new_count;
+        member.incarnations += 1;
+        member.is_dead = false;
+        self.changes += 1;
+        member.host_id.clone_from(&hello.host_id);
+        member.build_version.clone_from(&hello.build_version);
+        member.formats = formats_of(hello);
+        self.changed.insert(Key::Member(hello.member.clone()));
+        member.process = (hello.instance.clone(), hello.process);
+        member.servers().to_vec()
+    }
+}
+
+/// Whether what a shard says of itself can be.
+pub fn check_hello(hello: &Hello, max_shards: u32) -> Result<(), Refusal> {
+    for (what, text, may_be_empty) in [
+        ("member name", &hello.member, false),
+        ("instance", &hello.instance, false),
+        ("host id", &hello.host_id, true),
+        ("build version", &hello.build_version, true),
+        ("domain", &hello.domain, true),
+        ("backup's locator", &hello.backup_locator, true),
+        ("locator for other servers", &hello.peer_locator, true),
+    ] {
+        if text.is_empty() && !may_be_empty {
+            return Err(Refusal::invalid(format!("the {what} is empty")));
+        }
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(Refusal::invalid(format!(
+                "the {what} is {} bytes long; at most {MAX_TEXT_BYTES} are allowed",
+                text.len()
+            )));
+        }
+    }
+    if hello.shard_count == 0
+        || hello.shard_count > max_shards
+        || hello.shard_index >= hello.shard_count
+    {
+        return Err(Refusal::invalid(format!(
+            "shard {} of {} makes no sense: a member has 1 to {max_shards} shards, numbered from 0",
+            hello.shard_index, hello.shard_count
+        )));
+    }
+    if hello.locator.len() > MAX_LOCATOR_BYTES {
+        return Err(Refusal::invalid(format!(
+            "the service locator is {} bytes long; at most {MAX_LOCATOR_BYTES} are allowed",
+            hello.locator.len()
+        )));
+    }
+    match locator::parse_list(&hello.locator) {
+        Ok(list) if !list.is_empty() => Ok(()),
+        Ok(_) => Err(Refusal::invalid("the service locator is empty")),
+        Err(error) => Err(Refusal::invalid(format!(
+            "the service locator {:?} is wrong: {error}",
+            hello.locator
+        ))),
+    }
+}
+
+/// What a process reads.
+pub fn formats_of(hello: &Hello) -> Formats {
+    Formats::said(hello.oldest_format, hello.newest_format)
+}

@@ -1,0 +1,41 @@
+//! When checkpoints are made, and of what.
+
+use wire::time::Time;
+
+use crate::output::Output;
+use crate::root::Coordinator;
+use crate::state::keeping::Gate;
+
+impl Coordinator {
+    /// Does something whose messages may have to wait.
+    pub(super) fn gated<O: Output, T>(
+        &mut self,
+        out: &mut O,
+        act: impl FnOnce(&mut Coordinator, &mut Gate<'_, O>) -> T,
+    ) -> T {
+        let mut gate = self.keeping.open(out);
+        let done = act(self, &mut gate);
+        self.keeping.shut(gate);
+        done
+    }
+
+    /// Makes the next checkpoint when it is due, sends it, and lets out what has waited long enough. Last in every round; when to come again.
+    pub(super) fn keep_checkpoints(&mut self, now: Time, out: &mut impl Output) -> Time {
+        if !self.keeping.is_needed(&self.store.members) {
+            return Time::NEVER;
+        }
+        self.count_version();
+        let mut next = self.keeping.due(now);
+        if next <= now {
+            let pairs: Vec<_> = self.pairs().collect();
+            next = self.keeping.make(
+                now,
+                self.store.config.cluster_id,
+                self.position().unwrap_or_default(),
+                self.store.cluster_time_ns(now),
+                pairs.into_iter(),
+            );
+        }
+        next.min(self.keeping.send(now, &self.store.members, out))
+    }
+}

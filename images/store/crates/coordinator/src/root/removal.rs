@@ -1,0 +1,109 @@
+//! Taking a member out of the store for good, and what speaks against it.
+
+use std::collections::BTreeSet;
+
+use wire::member::RefusedReason;
+use wire::time::Time;
+
+use crate::orders::{OtherStore, Removal, RemoveMemberError};
+use crate::output::refuse;
+use crate::{Coordinator, Output, level};
+
+/// Reasons that a refusal lists.
+const MAX_REASONS: usize = 4;
+
+impl Coordinator {
+    /// Takes a member out of the store for good; refused while it serves tablets, and, unless copies are given up, while those that it keeps for
+    /// others may be the last.
+    pub fn remove_member(
+        &mut self,
+        now: Time,
+        removal: &Removal,
+        out: &mut impl Output,
+    ) -> Result<(), RemoveMemberError> {
+        self.gated(out, |it, out| it.remove_now(now, removal, out))
+    }
+
+    fn remove_now(
+        &mut self,
+        now: Time,
+        removal: &Removal,
+        out: &mut impl Output,
+    ) -> Result<(), RemoveMemberError> {
+        if let Some(why) = self.refusal() {
+            return Err(RemoveMemberError::DoesNotLead(why.to_owned()));
+        }
+        let name = &removal.name;
+        self.check_removal(removal)?;
+        let member = self.store.members.get(name);
+        let servers = member.map_or_else(Vec::new, |member| member.servers().to_vec());
+        for index in servers {
+            self.movement.give_up_of(&self.store, now, index, out);
+        }
+        for link in self.store.members.remove(name, &removal.instance) {
+            let text = format!("member {name:?} was removed from the store; end this process");
+            refuse(link.connection, RefusedReason::Superseded, text, out);
+            self.give_up_answers(link, out);
+        }
+        out.log_message(
+            level::NOTICE,
+            &format!("member {name:?} was removed from the store"),
+        );
+        self.announced.announce(&mut self.store, None, out);
+        Ok(())
+    }
+
+    pub(crate) fn check_store(&self, expected_cluster_id: u64) -> Result<(), OtherStore> {
+        let cluster_id = self.store.config.cluster_id;
+        if expected_cluster_id == 0 || expected_cluster_id == cluster_id {
+            return Ok(());
+        }
+        Err(OtherStore {
+            expected_cluster_id,
+            cluster_id,
+        })
+    }
+
+    fn check_removal(&self, removal: &Removal) -> Result<(), RemoveMemberError> {
+        self.check_store(removal.expected_cluster_id)
+            .map_err(RemoveMemberError::OtherStore)?;
+        let member = removal.name.clone();
+        let owners: BTreeSet<u32> = match self.store.members.get(&member) {
+            Some(present) => present.servers().iter().copied().collect(),
+            None if removal.instance.is_empty() => {
+                return Err(RemoveMemberError::NotFound { member });
+            }
+            None => BTreeSet::new(),
+        };
+        let (tables, _, tablet_count) = self.store.list_owned(&owners);
+        if tablet_count > 0 {
+            let servers = owners
+                .iter()
+                .filter_map(|index| self.store.members.server(*index));
+            let is_replicated = servers.into_iter().all(|server| server.replicas > 0);
+            return Err(RemoveMemberError::OwnsTablets {
+                member,
+                tablet_count,
+                tables,
+                is_replicated,
+            });
+        }
+        if !removal.gives_up_copies {
+            let departures = self.departures();
+            let mut reasons = departures.why_copies_are_needed(&member);
+            if departures.other_masters(&member).next().is_some() {
+                reasons.extend(departures.why_drain_goes_on(&member));
+            }
+            reasons.truncate(MAX_REASONS);
+            if !reasons.is_empty() {
+                return Err(RemoveMemberError::CopiesNeeded { member, reasons });
+            }
+        }
+        if !self.store.members.can_remember_removal() {
+            return Err(RemoveMemberError::TooManyRemoved {
+                limit: self.store.config.limits.max_removed,
+            });
+        }
+        Ok(())
+    }
+}
