@@ -85,6 +85,12 @@ pub enum Bug {
     MoveBeforeStop,
     /// One server that does not reach another is believed, though it may be cut off itself.
     BelieveOneProber,
+    /// The id of a table that was dropped is given to the next one.
+    ReuseTableId,
+    /// A checkpoint counts as kept while it is on its way to a backup.
+    CountUnkept,
+    /// A member may leave although segments that it has copies of have too few of them.
+    LeaveWithTheLastCopy,
 }
 
 #[cfg(feature = "planted-bugs")]

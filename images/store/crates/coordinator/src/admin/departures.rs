@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::member::{OnDraining, Pong};
 
@@ -265,7 +266,7 @@ impl<'a> Departures<'a> {
             return None;
         }
         let (short, segments) = (server.pong.segments_short, server.pong.segments);
-        if short > 0 {
+        if short > 0 && !is_planted(Bug::LeaveWithTheLastCopy) {
             return Some(format!(
                 "{short} of {segments} segments of the log of server {id} (member {member:?}) have fewer copies than they should: wait \
                  until they are made again (the status counts them)"
@@ -347,5 +348,52 @@ fn listed(names: &[String], more: u64) -> String {
     match more {
         0 => names.join(", "),
         _ => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::{self, Said, index};
+    use wire::bugs::plant;
+
+    /// Four members, of which the first has told how many segments of its log have too few copies; all know the backups.
+    fn why_the_second_is_needed(segments_short: u64) -> Vec<String> {
+        let (mut store, _) = alone::store(4);
+        let mut announced = Announced::default();
+        announced.announce(&mut store, None, &mut Said::default());
+        for number in 1..=4 {
+            let index = index(&store, number);
+            let server = store.members.server_mut(index).unwrap();
+            let sequence = server.link.as_mut().unwrap().sequence();
+            let short = if number == 1 { segments_short } else { 0 };
+            server.pong = Pong {
+                sequence,
+                segments: 5,
+                segments_short: short,
+                ..Pong::default()
+            };
+        }
+        let departures = Departures {
+            store: &store,
+            recoveries: &Recoveries::default(),
+            announced: &announced,
+        };
+        departures.why_copies_are_needed("m2")
+    }
+
+    #[test]
+    fn nobody_leaves_with_the_last_copy() {
+        assert_eq!(why_the_second_is_needed(0), [""; 0]);
+        let is_named = |reasons: Vec<String>| {
+            let mut reasons = reasons.iter();
+            reasons.any(|reason| reason.starts_with("2 of 5 segments of the log of server 1.0"))
+        };
+        assert!(is_named(why_the_second_is_needed(2)));
+
+        plant(Some(Bug::LeaveWithTheLastCopy));
+        let is_missed = is_named(why_the_second_is_needed(2));
+        plant(None);
+        assert!(!is_missed, "the planted bug is not found");
     }
 }

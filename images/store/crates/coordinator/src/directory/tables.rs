@@ -7,6 +7,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::member::TabletRange;
 
@@ -305,6 +306,9 @@ impl Tables {
             self.release(tablet.owner);
         }
         self.tablet_count -= table.tablets.len();
+        if is_planted(Bug::ReuseTableId) {
+            self.last_number -= 1;
+        }
         Some(table)
     }
 

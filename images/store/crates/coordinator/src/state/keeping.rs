@@ -9,6 +9,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use wire::bugs::{Bug, is_planted};
 use wire::ids::ReplyTo;
 use wire::member::{CheckpointKept, KeepCheckpoint, Position, ToShard, coordinator};
 use wire::time::Time;
@@ -426,6 +427,10 @@ impl Keeping {
         let mut newest: BTreeMap<&str, u64> = BTreeMap::new();
         for (index, keeper) in &self.keepers {
             let kept = keeper.kept.as_ref().filter(|_| keeper.failure.is_empty());
+            let kept = match &keeper.sending {
+                Some((made, _)) if is_planted(Bug::CountUnkept) => Some(made),
+                _ => kept,
+            };
             if let (Some(kept), Some(server)) = (kept, members.server(*index)) {
                 let version = newest.entry(server.member.as_str()).or_default();
                 *version = kept.version.max(*version);
@@ -473,4 +478,117 @@ fn send_part(keeper: &mut Keeper, made: Arc<Made>, offset: usize, out: &mut impl
     let kind = coordinator::Kind::KeepCheckpoint(part);
     out.send_member(keeper.connection, ToShard::from(kind));
     keeper.sending = Some((made, sent));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::alone::{self, MOMENT, Said, index};
+    use crate::store::Store;
+    use wire::bugs::plant;
+    use wire::member::TabletOrder;
+
+    struct Alone {
+        store: Store,
+        keeping: Keeping,
+        out: Said,
+        now: Time,
+    }
+
+    impl Alone {
+        /// All three members have kept a checkpoint; each log has two copies.
+        fn new() -> Alone {
+            let (mut store, _) = alone::store(3);
+            for number in 1..=3 {
+                let index = index(&store, number);
+                let server = store.members.server_mut(index).unwrap();
+                server.backup.as_mut().unwrap().keeps_checkpoints = true;
+            }
+            let mut alone = Alone {
+                store,
+                keeping: Keeping::default(),
+                out: Said::default(),
+                now: Time(1000),
+            };
+            let parts = alone.round(None);
+            assert_eq!(parts.len(), 3);
+            for part in parts {
+                alone.keeps(part);
+            }
+            alone.send();
+            alone
+        }
+
+        /// Something changes, and with it a server is told this. Answers the parts of the next checkpoint, by connection.
+        fn round(&mut self, told: Option<(u64, ToShard)>) -> Vec<(u64, KeepCheckpoint)> {
+            self.now += MOMENT;
+            let mut gate = self.keeping.open(&mut self.out);
+            for (connection, message) in told {
+                gate.send_member(connection, message);
+            }
+            self.keeping.shut(gate);
+            assert!(self.keeping.is_needed(&self.store.members));
+            self.keeping.count(true, Meta::default());
+            assert!(self.keeping.due(self.now) <= self.now);
+            let (now, position) = (self.now, Position::default());
+            self.keeping.make(now, 7, position, 0, core::iter::empty());
+            self.send();
+            let said = self.out.take().into_iter();
+            let parts = said.filter_map(|(connection, kind)| match kind {
+                coordinator::Kind::KeepCheckpoint(part) => Some((connection, part)),
+                _ => None,
+            });
+            parts.collect()
+        }
+
+        fn send(&mut self) {
+            let (members, out) = (&self.store.members, &mut self.out);
+            self.keeping.send(self.now, members, out);
+            self.keeping.version_is_taken();
+        }
+
+        fn keeps(&mut self, (connection, part): (u64, KeepCheckpoint)) {
+            let kept = CheckpointKept {
+                number: part.number,
+                is_kept: true,
+                ..CheckpointKept::default()
+            };
+            let index = self.store.members.server_of(connection).unwrap();
+            let (now, out) = (self.now, &mut self.out);
+            self.keeping.kept(now, index, connection, kept, out);
+            self.send();
+        }
+
+        fn has_let_out(&mut self) -> bool {
+            let said = self.out.take();
+            let is_order = |(_, kind): &(u64, coordinator::Kind)| {
+                matches!(kind, coordinator::Kind::TakeTablet(_))
+            };
+            said.iter().any(is_order)
+        }
+    }
+
+    /// Whether an order waits until two members have the checkpoint that it is in, and no longer.
+    fn waits_for_two() -> bool {
+        let mut alone = Alone::new();
+        let order = coordinator::Kind::TakeTablet(TabletOrder::default());
+        let mut gate = alone.keeping.open(&mut alone.out);
+        gate.send_member(101, ToShard::from(order));
+        alone.keeping.shut(gate);
+        let mut parts = alone.round(None).into_iter();
+        let is_early = alone.has_let_out();
+        alone.keeps(parts.next().unwrap());
+        let by_one = alone.has_let_out();
+        alone.keeps(parts.next().unwrap());
+        !is_early && !by_one && alone.has_let_out()
+    }
+
+    #[test]
+    fn an_order_waits_until_as_many_have_the_checkpoint_as_logs_have_copies() {
+        assert!(waits_for_two());
+        plant(Some(Bug::CountUnkept));
+        let is_missed = waits_for_two();
+        plant(None);
+        assert!(!is_missed, "the planted bug is not found");
+    }
 }

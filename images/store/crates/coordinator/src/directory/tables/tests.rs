@@ -1,6 +1,7 @@
 //! Tables are cut, placed and limited.
 
 use super::*;
+use wire::bugs::plant;
 
 fn tables() -> Tables {
     Tables::new(0, Limits::default())
@@ -69,14 +70,23 @@ fn each_members_part_is_cut_over_its_shards() {
     );
 }
 
-#[test]
-fn ids_count_up_under_the_tag_and_are_not_reused() {
+/// The ids of two tables, of which the first is dropped before the second is created.
+fn two_ids() -> [u64; 2] {
     let mut tables = Tables::new(7, Limits::default());
-    assert_eq!(tables.create(b"a", 1, &[&[1]]).unwrap().id, 7 << 32 | 1);
-    assert_eq!(tables.drop_table(b"a").unwrap().id, 7 << 32 | 1);
+    let first = tables.create(b"a", 1, &[&[1]]).unwrap().id;
+    assert_eq!(tables.drop_table(b"a").unwrap().id, first);
     assert!(tables.drop_table(b"a").is_none());
     assert_eq!(tables.tablets_of(1), 0);
-    assert_eq!(tables.create(b"a", 1, &[&[1]]).unwrap().id, 7 << 32 | 2);
+    [first, tables.create(b"a", 1, &[&[1]]).unwrap().id]
+}
+
+#[test]
+fn ids_count_up_under_the_tag_and_are_not_reused() {
+    assert_eq!(two_ids(), [7 << 32 | 1, 7 << 32 | 2]);
+    plant(Some(Bug::ReuseTableId));
+    let [first, second] = two_ids();
+    plant(None);
+    assert_eq!(first, second, "the planted bug is not found");
 }
 
 #[test]
