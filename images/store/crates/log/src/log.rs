@@ -499,6 +499,10 @@ impl Log {
         self.appended
     }
 
+    pub fn segment_bytes(&self) -> u32 {
+        self.config.segment_bytes
+    }
+
     pub fn usage(&self) -> Usage {
         Usage {
             capacity_bytes: self.memory.len() as u64,

@@ -2,6 +2,7 @@
 
 use log::Durability;
 use wire::format::Formats;
+use wire::member::Settings;
 
 use crate::results::SLOT_BYTES;
 
@@ -152,6 +153,24 @@ impl Identity {
         match self.backup_locator.as_str() {
             "" => &self.peer_locator,
             with_backup => with_backup,
+        }
+    }
+}
+
+impl Replication {
+    /// As it was started with, and as people have it since.
+    pub(crate) fn with(self, settings: &Settings) -> Replication {
+        let small = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
+        let (replicas, min_replicas) = match (settings.replicas, settings.least_replicas()) {
+            (Some(replicas), Some(least)) => (small(replicas), small(least)),
+            _ => (self.replicas, self.min_replicas),
+        };
+        let repair = settings.repair_mbps.map(|mbps| u64::from(mbps) * 1_000_000);
+        Replication {
+            replicas,
+            min_replicas,
+            repair_bytes_per_second: repair.unwrap_or(self.repair_bytes_per_second),
+            ..self
         }
     }
 }

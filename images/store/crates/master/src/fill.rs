@@ -1,115 +1,12 @@
-//! FILL_WITH_TEST_DATA: makes objects for tests, some in every tick, so that other requests go on.
+//! FILL_WITH_TEST_DATA, while it is under way.
 
 use wire::ids::{ReplyTo, TableId};
-use wire::keys::KeysAndValue;
-use wire::rpc::{self, FillWithTestDataRequest, MAX_VALUE_BYTES, RejectRules};
-use wire::status::Status;
-
-use crate::output::Output;
-use crate::requests::Delay;
-use crate::shard::Shard;
-use crate::store::Place;
-use crate::tablets::Use;
-
-/// What one tick writes, about.
-const STEP_BYTES: usize = 64 << 10;
-const STEP_OBJECTS: usize = 256;
-/// Every byte of every value.
-const CONTENT: u8 = 0xcc;
-const COME_AGAIN: Delay = Delay {
-    min_us: 10_000,
-    max_us: 20_000,
-};
 
 /// A fill that is under way.
 pub(crate) struct Fill {
     pub to: ReplyTo,
-    tables: Vec<TableId>,
-    next: u32,
-    count: u32,
-    value: Vec<u8>,
-}
-
-impl Shard {
-    /// Begins to fill; the reply comes when it is done. One at a time.
-    pub(crate) fn fill_with_test_data(
-        &mut self,
-        to: ReplyTo,
-        payload: &[u8],
-        out: &mut impl Output,
-    ) -> Result<(), Status> {
-        self.test_rpc("FILL_WITH_TEST_DATA", out)?;
-        let request = FillWithTestDataRequest::decode(payload)?;
-        if request.object_bytes as usize > MAX_VALUE_BYTES {
-            return Err(Status::RequestTooLarge);
-        }
-        if self.fill.is_some() {
-            self.come_again(to, COME_AGAIN, out);
-            return Ok(());
-        }
-        let whole = self.store.tablets.all().iter();
-        let whole =
-            whole.filter(|range| range.start_key_hash == 0 && range.end_key_hash == u64::MAX);
-        let tables: Vec<_> = whole.map(|range| TableId(range.table_id)).collect();
-        if tables.is_empty() {
-            // Not UNKNOWN_TABLET, at which clients look for the owner and come again for ever.
-            return Err(Status::TabletDoesntExist);
-        }
-        self.fill = Some(Fill {
-            to,
-            tables,
-            next: 0,
-            count: request.object_count,
-            value: vec![CONTENT; request.object_bytes as usize],
-        });
-        Ok(())
-    }
-
-    /// Writes some more objects. True while there is more to do.
-    pub(crate) fn fill_some(&mut self, out: &mut impl Output) -> bool {
-        let Some(mut fill) = self.fill.take() else {
-            return false;
-        };
-        let step = STEP_OBJECTS.min(STEP_BYTES / (fill.value.len() + 1) + 1);
-        for _ in 0..step {
-            if fill.next == fill.count {
-                let (durable, seen) = (self.durable_position(), self.store.log.head_position());
-                let done = rpc::status_bytes(Status::Ok);
-                self.gate.reply(durable, seen, fill.to, &[&done], out);
-                return false;
-            }
-            match self.fill_one(&fill) {
-                Status::Ok => fill.next += 1,
-                // The cleaner has to get on first.
-                Status::Retry => break,
-                status => {
-                    out.reply(fill.to, &[&rpc::status_bytes(status)]);
-                    return false;
-                }
-            }
-        }
-        self.fill = Some(fill);
-        true
-    }
-
-    fn fill_one(&mut self, fill: &Fill) -> Status {
-        let tables = fill.tables.len() as u32;
-        let table_id = fill.tables[(fill.next % tables) as usize];
-        let key = (fill.next / tables).to_string();
-        let place = Place::of(table_id, key.as_bytes());
-        let tablets = &self.store.tablets;
-        if let Err(status) = tablets.count_use(table_id, place.hash, Use::Write) {
-            return status;
-        }
-        let Ok(object) = KeysAndValue::single(place.key, &fill.value) else {
-            return Status::RequestFormatError;
-        };
-        let rules = RejectRules {
-            exists: true,
-            ..RejectRules::default()
-        };
-        let outcome = self.store.write(&place, &rules, object, None);
-        self.count_write(&outcome, &object);
-        outcome.response.status
-    }
+    pub tables: Vec<TableId>,
+    pub next: u32,
+    pub count: u32,
+    pub value: Vec<u8>,
 }

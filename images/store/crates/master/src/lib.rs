@@ -6,35 +6,28 @@
 
 #![forbid(unsafe_code)]
 
-mod admin;
-mod backups;
 mod config;
-mod enumerate;
+mod delay;
 mod fill;
-mod foresight;
 mod fullness;
 mod gate;
 mod leases;
 mod loads;
 mod membership;
-mod migration;
-mod multi;
+mod movers;
 mod output;
-mod perf;
-mod proxy;
-mod recovery;
+mod proxies;
 mod replay;
 mod replicas;
-mod requests;
 mod results;
-mod settings;
-mod settling;
+mod scratch;
 mod shard;
 mod stats;
 mod store;
 mod tablets;
 mod waiting;
 mod walk;
+mod wanted;
 
 pub use config::{Config, Identity, Replication};
 pub use log::{Durability, LogPosition, Room};

@@ -11,7 +11,6 @@ use wire::map::Map;
 use wire::member::TabletRange;
 
 use crate::results::Known;
-use crate::shard::Shard;
 use crate::store::{Found, Place, Store};
 use crate::tablets::holds;
 
@@ -21,7 +20,7 @@ const BATCH: usize = 16;
 /// What was replayed so far of some tablets.
 pub struct Replay {
     /// In order.
-    tablets: Vec<TabletRange>,
+    pub(crate) tablets: Vec<TabletRange>,
     from_segment: u64,
     /// The highest version of each key that is known to be dead.
     dead: Map<Key, u64>,
@@ -107,25 +106,6 @@ enum Wanted<'a> {
     Object(RawEntry<'a>, ObjectView<'a>, Place<'a>),
     Tombstone(Tombstone<'a>, Place<'a>),
     Result(RawEntry<'a>, RpcResult<'a>),
-}
-
-impl Shard {
-    /// Begins to bring these tablets back. They overlap none that the shard owns or replays, and nothing is left here of an earlier time.
-    pub fn begin_replay(&mut self, tablets: Vec<TabletRange>) -> Result<Replay, ReplayError> {
-        Ok(self.store.begin_replay(tablets)?)
-    }
-
-    /// Replays a segment, or the part of one that was kept for these tablets. Doing it twice does no harm.
-    pub fn replay(&mut self, replay: &mut Replay, segment: &[u8]) -> Result<(), ReplayError> {
-        self.store.replay(replay, segment)
-    }
-
-    /// All segments were replayed: the shard serves the tablets from now on.
-    pub fn end_replay(&mut self, mut replay: Replay) {
-        self.store.complete_replay(&mut replay);
-        let tablets = replay.tablets.clone();
-        self.store.commit_replay(&replay, &tablets);
-    }
 }
 
 impl Store {

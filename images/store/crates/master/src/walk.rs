@@ -127,3 +127,13 @@ impl Store {
         seen
     }
 }
+
+impl Unfinished {
+    /// Leaves the hash 0 out as soon as its objects have been returned, which are the first of all: no objects with a cursor of
+    /// 0 would mean the end.
+    pub(crate) fn leave_zero(&mut self) {
+        if self.first == 0 && self.last > 0 && self.next > order_of(0) {
+            self.first = 1;
+        }
+    }
+}

@@ -283,7 +283,7 @@ impl Cluster {
             .position(|(tablet, _)| tablet.start_key_hash < hash && hash <= tablet.end_key_hash);
         let Some(at) = at else { return };
         let (tablet, owner) = self.tablets[at];
-        assert!(self.masters[owner].shard.store.tablets.split(TABLE, hash));
+        assert!(self.masters[owner].shard.store().tablets.split(TABLE, hash));
         self.tablets[at].0.end_key_hash = hash - 1;
         let right = TabletRange {
             start_key_hash: hash,
@@ -312,7 +312,7 @@ impl Cluster {
             end_key_hash,
             ..one
         };
-        assert!(self.masters[owner].shard.store.tablets.merge(&whole));
+        assert!(self.masters[owner].shard.store().tablets.merge(&whole));
         self.tablets[first].0 = whole;
         self.tablets.remove(second);
     }
@@ -322,7 +322,7 @@ impl Cluster {
         let (tablet, from) = self.tablets[at];
         let to = 1 - from;
         self.masters[to].settle();
-        assert!(self.masters[to].shard.store.tablets.take(tablet));
+        assert!(self.masters[to].shard.store().tablets.take(tablet));
         self.tablets[at].1 = to;
         for (key, bytes) in self.objects.clone() {
             let hash = key_hash(TABLE, &key);
@@ -330,7 +330,7 @@ impl Cluster {
                 self.write(&key, bytes);
             }
         }
-        self.masters[from].shard.store.drop_tablets(&[tablet]);
+        self.masters[from].shard.store().drop_tablets(&[tablet]);
     }
 }
 

@@ -78,7 +78,7 @@ fn segments_are_of_the_format_in_force_from_the_next_one_on() {
     // It stays so when the session ends, and in a store that begins anew.
     driver.shard.coordinator_lost(driver.now);
     assert_eq!(driver.order(welcome_to(NEXT)), Session::Continue);
-    let log = &mut driver.shard.store.log;
+    let log = &mut driver.shard.store().log;
     while log.newest_segment_id() < 2 {
         let object = Object {
             table_id: TABLE,

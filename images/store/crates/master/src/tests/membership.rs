@@ -412,12 +412,12 @@ fn orders_tell_how_far_the_coordinator_is_and_one_of_another_leader_is_not_obeye
     let session = order_at(&mut driver, take(1, 1), at(3, 33, 36));
     assert_eq!(session, Session::Continue);
     assert_eq!(driver.shard.hello().position, Some(at(3, 33, 36)));
-    assert_eq!(driver.shard.store.tablets.all().len(), 1);
+    assert_eq!(driver.shard.store().tablets.all().len(), 1);
 
     let session = order_at(&mut driver, take(2, 2), at(3, 34, 40));
     assert_eq!(session, Session::Close);
     assert_eq!(
-        driver.shard.store.tablets.all().len(),
+        driver.shard.store().tablets.all().len(),
         1,
         "it was not carried out"
     );
@@ -438,7 +438,7 @@ fn a_welcome_from_before_a_split_drops_nothing() {
             key_hash,
         }));
     }
-    assert_eq!(driver.shard.store.tablets.all().len(), 3);
+    assert_eq!(driver.shard.store().tablets.all().len(), 3);
     let half = TabletRange {
         end_key_hash: (1 << 63) - 1,
         ..WHOLE_TABLE
@@ -451,7 +451,7 @@ fn a_welcome_from_before_a_split_drops_nothing() {
         driver.shard.coordinator_lost(driver.now);
         let session = driver.welcome(CLUSTER, ServerId::new(1, 0), 1, tablets);
         assert_eq!(session, Session::Continue);
-        assert_eq!(driver.shard.store.tablets.all(), tablets);
+        assert_eq!(driver.shard.store().tablets.all(), tablets);
         for key in 0..20_u8 {
             assert_eq!(driver.read(&[key]).0, Status::Ok);
         }

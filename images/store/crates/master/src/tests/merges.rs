@@ -83,11 +83,11 @@ fn two_tablets_become_one_with_all_that_is_in_them() {
     assert_eq!(driver.order(merge(WHOLE_TABLE)), Session::Continue);
     let done = shard::Kind::TabletDone(member::TabletDone { sequence: 2 });
     assert_eq!(driver.said.messages, [done]);
-    assert_eq!(driver.shard.store.tablets.all(), [WHOLE_TABLE]);
+    assert_eq!(driver.shard.store().tablets.all(), [WHOLE_TABLE]);
     has_everything(&mut driver);
     // Said twice is said once.
     assert_eq!(driver.order(merge(WHOLE_TABLE)), Session::Continue);
-    assert_eq!(driver.shard.store.tablets.all(), [WHOLE_TABLE]);
+    assert_eq!(driver.shard.store().tablets.all(), [WHOLE_TABLE]);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn tablets_that_are_not_all_here_stay_as_they_are() {
         assert_eq!(driver.order(merge(tablet)), Session::Continue);
         let (_, text) = driver.said.texts.pop().expect("it says so");
         assert!(text.contains("stay as they are"), "{text}");
-        assert_eq!(driver.shard.store.tablets.all(), [FIRST, SECOND]);
+        assert_eq!(driver.shard.store().tablets.all(), [FIRST, SECOND]);
     }
     has_everything(&mut driver);
 }
@@ -252,6 +252,6 @@ fn break_session(driver: &mut Driver, noted: &mut Noted) {
     driver.shard.coordinator_lost(driver.now);
     let session = driver.welcome(CLUSTER, ServerId::new(1, 0), 1, &noted.tablets);
     assert_eq!(session, Session::Continue);
-    assert_eq!(driver.shard.store.tablets.all(), noted.tablets);
+    assert_eq!(driver.shard.store().tablets.all(), noted.tablets);
     assert_eq!(driver.shard.stats().objects, 40, "nothing was dropped");
 }

@@ -311,7 +311,7 @@ fn settings_are_in_force_at_once_and_until_they_are_taken_back() {
         let Some(shard::Kind::Pong(pong)) = driver.said.messages.pop() else {
             panic!("no answer to a ping");
         };
-        let wanted = driver.shard.config.replication.unwrap();
+        let wanted = driver.shard.config().replication.unwrap();
         assert_eq!(pong.replicas, Some(wanted.replicas.into()));
         assert_eq!(driver.shard.hello().replicas, u32::from(wanted.replicas));
         (pong.settings, wanted.replicas, wanted.min_replicas)
@@ -326,7 +326,7 @@ fn settings_are_in_force_at_once_and_until_they_are_taken_back() {
     };
     driver.order(coordinator::Kind::Settings(three));
     assert_eq!(copies(&mut driver), (4, 3, 2));
-    let wanted = driver.shard.config.replication.unwrap();
+    let wanted = driver.shard.config().replication.unwrap();
     assert_eq!(wanted.repair_bytes_per_second, 7_000_000);
     assert_eq!(driver.said.settings, Some(three), "polling is the driver's");
 

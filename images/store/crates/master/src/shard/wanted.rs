@@ -1,24 +1,14 @@
 //! MIGRATE_TABLET: a client asks the master that has a tablet; the coordinator, who decides, is asked in turn. It is answered when all is over.
 
 use wire::ids::ReplyTo;
-use wire::member::{MigrationEnded, MigrationWanted, TabletRange, shard};
+use wire::member::{MigrationEnded, MigrationWanted, TabletRange, ToCoordinator, shard};
 use wire::rpc::{MigrateTabletRequest, status_bytes};
 use wire::status::Status;
 
-use super::send;
+use crate::delay::BUSY;
 use crate::output::Output;
-use crate::requests::BUSY;
 use crate::shard::Shard;
-
-/// Clients that wait; more are told to come again.
-const MAX_WAITING: usize = 16;
-
-/// Clients that wait for the end of a migration.
-#[derive(Default)]
-pub(crate) struct Wanted {
-    waiting: Vec<(u64, ReplyTo)>,
-    last_sequence: u64,
-}
+use crate::wanted::MAX_WAITING;
 
 impl Shard {
     pub(crate) fn migrate_tablet(
@@ -52,7 +42,8 @@ impl Shard {
             tablet,
             target: request.new_owner.0,
         };
-        send(shard::Kind::MigrationWanted(wanted), out);
+        let kind = Some(shard::Kind::MigrationWanted(wanted));
+        out.send_coordinator(ToCoordinator { kind });
         Ok(())
     }
 

@@ -2,77 +2,26 @@
 
 use core::time::Duration;
 
-use log::NoRoom;
+use log::{Log, NoRoom};
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletRange, shard};
-use wire::peer::{MigrateRead, Migrating, Phase, Status};
+use wire::peer::{Migrating, Phase, Status};
 use wire::time::Time;
 
 use super::{failed, send};
-use crate::output::{Channel, Output};
-use crate::recovery::Failed;
-use crate::replay::{Replay, ReplayError};
-use crate::settling::Settling;
-use crate::shard::Shard;
+use crate::movers::failed::{Failed, may_bring_back};
+use crate::movers::migration::Migrations;
+use crate::movers::settling::Settling;
+use crate::output::Output;
+use crate::replay::ReplayError;
+use crate::store::Store;
 
-/// Bytes that are asked for at once.
-const PIECE_BYTES: u32 = 256 << 10;
+use super::incoming::{Incoming, Link, MEMORY_PAUSE, PAUSE, Stage};
+
 /// Of the snapshot, in a second, where the order does not say.
 const BYTES_PER_SECOND: u64 = 200_000_000;
-/// So little, and that twice in a row, is read while the tablet is frozen.
-const FREEZE_BYTES: u64 = 64 << 10;
-const FREEZE_ROUNDS: u32 = 2;
 /// A migration that takes nothing in for so long, or does not become durable once all was read, is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A connection that brings no answer for so long is made anew.
-const SLOW: Duration = Duration::from_secs(3);
-/// Between attempts to reach the source, or to find that it has heard of the migration.
-const PAUSE: Duration = Duration::from_millis(10);
-/// What found no memory is tried again after this.
-const MEMORY_PAUSE: Duration = Duration::from_millis(1);
-
-/// A tablet that is on its way here.
-pub(super) struct Incoming {
-    pub id: u64,
-    pub tablet: TabletRange,
-    source: ServerId,
-    locator: String,
-    bytes_per_second: u64,
-    stage: Stage,
-    link: Link,
-    last_nonce: u64,
-    /// Until when the answer to the last question is waited for.
-    asked_until: Option<Time>,
-    /// The piece that is to be asked for, or was.
-    piece: u64,
-    freezes: bool,
-    rounds_with_little_left: u32,
-    /// Nothing is asked before this.
-    not_before: Time,
-    /// An answer that found no memory.
-    kept: Option<Vec<u8>>,
-    began: Time,
-    /// When something was taken in last; or when its rate lets it ask again, if that is later.
-    took_in_at: Time,
-    bytes: u64,
-}
-
-enum Stage {
-    /// There is no memory yet, or something of the tablet is still here from before.
-    Waiting,
-    Reading(Replay),
-    /// Everything was read.
-    Settling(Replay, Settling),
-    /// The coordinator knows that it is all here.
-    Complete(Replay),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Link {
-    Down,
-    Connecting,
-    Up,
-}
 
 /// What becomes of an answer.
 enum Taken {
@@ -82,124 +31,35 @@ enum Taken {
     Failed(Failed),
 }
 
-impl Incoming {
-    pub fn is_complete(&self) -> bool {
-        matches!(self.stage, Stage::Complete(_))
-    }
-
-    pub fn settling(&mut self) -> Option<&mut Settling> {
-        match &mut self.stage {
-            Stage::Settling(_, settling) => Some(settling),
-            _ => None,
-        }
-    }
-
-    pub fn progress(&self) -> member::MigrationProgress {
-        let objects = match &self.stage {
-            Stage::Waiting => 0,
-            Stage::Reading(replay) | Stage::Settling(replay, _) | Stage::Complete(replay) => {
-                replay.stats().objects
-            }
-        };
-        member::MigrationProgress {
-            migration_id: self.id,
-            bytes: self.bytes,
-            objects,
-            is_frozen: self.freezes,
-        }
-    }
-
-    pub fn disconnect(&mut self, out: &mut impl Output) {
-        if self.link != Link::Down {
-            out.disconnect_backup(Channel::Migration, self.source);
-        }
-        self.lose_link();
-    }
-
-    fn lose_link(&mut self) {
-        self.link = Link::Down;
-        self.asked_until = None;
-    }
-
-    /// What an answer says about those that follow.
-    fn plan(&mut self, now: Time, answer: &Migrating<'_>) {
-        self.piece += 1;
-        self.took_in_at = now;
-        self.bytes += answer.data.len() as u64;
-        match answer.phase {
-            Phase::Snapshot => {
-                let ns = answer.data.len() as u64 * 1_000_000_000 / self.bytes_per_second;
-                self.not_before = self.not_before.max(now) + Duration::from_nanos(ns);
-                self.took_in_at = self.not_before;
-            }
-            Phase::Changes if answer.left_bytes < FREEZE_BYTES => {
-                self.rounds_with_little_left += 1;
-                self.freezes |= self.rounds_with_little_left >= FREEZE_ROUNDS;
-            }
-            Phase::Changes | Phase::End => self.rounds_with_little_left = 0,
-        }
-    }
-
-    /// Asks for the next piece, if that is due. When to come again.
-    fn ask(&mut self, now: Time, out: &mut impl Output) -> Time {
-        if self.kept.is_some() {
-            return now + MEMORY_PAUSE;
-        }
-        if let Some(until) = self.asked_until {
-            if now < until {
-                return until;
-            }
-            self.disconnect(out);
-        }
-        if now < self.not_before {
-            return self.not_before;
-        }
-        match self.link {
-            Link::Connecting => {}
-            Link::Down => {
-                self.link = Link::Connecting;
-                self.not_before = now + PAUSE;
-                out.connect_backup(Channel::Migration, self.source, &self.locator);
-            }
-            Link::Up => {
-                self.last_nonce += 1;
-                self.asked_until = Some(now + SLOW);
-                let read = MigrateRead {
-                    migration_id: self.id,
-                    piece: self.piece,
-                    bytes: PIECE_BYTES,
-                    freezes: self.freezes,
-                };
-                let (channel, nonce) = (Channel::Migration, self.last_nonce);
-                out.send_backup(channel, self.source, nonce, &[&read.to_bytes()]);
-            }
-        }
-        now + SLOW
-    }
-}
-
-impl Shard {
-    pub(crate) fn migrate_in(&mut self, now: Time, order: member::Migrate, out: &mut impl Output) {
+impl Migrations {
+    pub fn migrate_in(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        order: member::Migrate,
+        is_taken: impl Fn(&TabletRange) -> bool,
+        out: &mut impl Output,
+    ) {
         let (id, tablet) = (order.migration_id, order.tablet);
-        let incoming = self.migrations.incoming.as_ref();
-        if self.migrations.committed == id || incoming.is_some_and(|incoming| incoming.id == id) {
+        let incoming = self.incoming.as_ref();
+        if self.committed == id || incoming.is_some_and(|incoming| incoming.id == id) {
             return;
         }
         let may = if incoming.is_some() {
             Err("this server is taking in another tablet already".to_owned())
         } else {
-            self.may_bring_back(&[tablet])
+            may_bring_back(store, &[tablet], is_taken)
         };
         if let Err(why) = may {
             return failed(id, &Failed::other(why), out);
         }
-        self.store.raise_version_floor(order.version_floor);
+        store.raise_version_floor(order.version_floor);
         let source = ServerId(order.source);
         let table_id = TableId(tablet.table_id);
         let text =
             format!("migration {id}: a tablet of table {table_id} is being taken in from {source}");
         out.log_message(3, &text);
-        self.migrations.incoming = Some(Incoming {
+        self.incoming = Some(Incoming {
             id,
             tablet,
             source,
@@ -224,44 +84,44 @@ impl Shard {
     }
 
     /// Nothing of the tablet stays here.
-    pub(super) fn drop_incoming(&mut self, out: &mut impl Output) {
-        let Some(mut incoming) = self.migrations.incoming.take() else {
+    pub(super) fn drop_incoming(&mut self, store: &mut Store, out: &mut impl Output) {
+        let Some(mut incoming) = self.incoming.take() else {
             return;
         };
         incoming.disconnect(out);
         match incoming.stage {
             Stage::Waiting => {}
             Stage::Reading(replay) | Stage::Settling(replay, _) | Stage::Complete(replay) => {
-                self.store.give_up_replay(replay);
+                store.give_up_replay(replay);
             }
         }
     }
 
-    fn fail_incoming(&mut self, why: &Failed, out: &mut impl Output) {
-        if let Some(incoming) = &self.migrations.incoming {
+    fn fail_incoming(&mut self, store: &mut Store, why: &Failed, out: &mut impl Output) {
+        if let Some(incoming) = &self.incoming {
             failed(incoming.id, why, out);
-            self.drop_incoming(out);
+            self.drop_incoming(store, out);
         }
     }
 
     /// Owns the tablet, which is complete.
-    pub(super) fn commit_incoming(&mut self, out: &mut impl Output) {
-        let Some(incoming) = self.migrations.incoming.take() else {
+    pub(super) fn commit_incoming(&mut self, store: &mut Store, out: &mut impl Output) {
+        let Some(incoming) = self.incoming.take() else {
             return;
         };
         let Stage::Complete(replay) = incoming.stage else {
             unreachable!("only what is complete is committed");
         };
-        self.store.commit_replay(&replay, &[incoming.tablet]);
+        store.commit_replay(&replay, &[incoming.tablet]);
         // Nobody will ever read the other log for what this one holds.
-        self.store.log.release_source();
-        self.migrations.committed = incoming.id;
+        store.log.release_source();
+        self.committed = incoming.id;
         let text = format!("migration {}: its tablet is served here", incoming.id);
         out.log_message(3, &text);
     }
 
-    pub(crate) fn migration_connected(&mut self, now: Time, source: ServerId) {
-        if let Some(incoming) = self.migrations.incoming.as_mut()
+    pub fn connected(&mut self, now: Time, source: ServerId) {
+        if let Some(incoming) = self.incoming.as_mut()
             && incoming.source == source
             && incoming.link == Link::Connecting
         {
@@ -270,8 +130,8 @@ impl Shard {
         }
     }
 
-    pub(crate) fn migration_disconnected(&mut self, now: Time, source: ServerId) {
-        if let Some(incoming) = self.migrations.incoming.as_mut()
+    pub fn disconnected(&mut self, now: Time, source: ServerId) {
+        if let Some(incoming) = self.incoming.as_mut()
             && incoming.source == source
         {
             incoming.lose_link();
@@ -279,40 +139,41 @@ impl Shard {
         }
     }
 
-    pub(crate) fn migration_answer(
+    pub fn answer(
         &mut self,
+        store: &mut Store,
         now: Time,
         source: ServerId,
         nonce: u64,
         payload: &[u8],
         out: &mut impl Output,
     ) {
-        let Some(incoming) = self.migrations.incoming.as_mut() else {
+        let Some(incoming) = self.incoming.as_mut() else {
             return;
         };
         let is_meant = incoming.source == source
             && incoming.last_nonce == nonce
             && incoming.asked_until.take().is_some();
         if is_meant {
-            self.take_in(now, payload, out);
+            self.take_in(store, now, payload, out);
         }
     }
 
-    fn take_in(&mut self, now: Time, payload: &[u8], out: &mut impl Output) {
-        match self.try_to_take_in(now, payload) {
+    fn take_in(&mut self, store: &mut Store, now: Time, payload: &[u8], out: &mut impl Output) {
+        match self.try_to_take_in(store, now, payload) {
             Taken::Yes => {}
             Taken::NotYet => {
-                if let Some(incoming) = self.migrations.incoming.as_mut() {
+                if let Some(incoming) = self.incoming.as_mut() {
                     incoming.kept = Some(payload.to_vec());
                 }
             }
-            Taken::Failed(why) => return self.fail_incoming(&why, out),
+            Taken::Failed(why) => return self.fail_incoming(store, &why, out),
         }
-        self.tend_incoming(now, out);
+        self.tend_incoming(store, now, out);
     }
 
-    fn try_to_take_in(&mut self, now: Time, payload: &[u8]) -> Taken {
-        let Some(incoming) = self.migrations.incoming.as_mut() else {
+    fn try_to_take_in(&mut self, store: &mut Store, now: Time, payload: &[u8]) -> Taken {
+        let Some(incoming) = self.incoming.as_mut() else {
             return Taken::Yes;
         };
         let Stage::Reading(replay) = &mut incoming.stage else {
@@ -341,7 +202,7 @@ impl Shard {
                 return Taken::Failed(Failed::other(text));
             }
         }
-        match self.store.replay(replay, answer.data) {
+        match store.replay(replay, answer.data) {
             Ok(()) => {}
             Err(ReplayError::NoRoom(NoRoom::Cleaning)) => return Taken::NotYet,
             Err(ReplayError::NoRoom(NoRoom::Full)) => {
@@ -363,16 +224,16 @@ impl Shard {
         }
         incoming.plan(now, &answer);
         if answer.phase == Phase::End {
-            self.settle_incoming();
+            self.settle_incoming(store);
         }
         Taken::Yes
     }
 
-    fn settle_incoming(&mut self) {
-        if let Some(incoming) = self.migrations.incoming.as_mut() {
+    fn settle_incoming(&mut self, store: &mut Store) {
+        if let Some(incoming) = self.incoming.as_mut() {
             match std::mem::replace(&mut incoming.stage, Stage::Waiting) {
                 Stage::Reading(mut replay) => {
-                    self.store.complete_replay(&mut replay);
+                    store.complete_replay(&mut replay);
                     let settling = Settling::new(&replay);
                     incoming.stage = Stage::Settling(replay, settling);
                 }
@@ -382,12 +243,12 @@ impl Shard {
     }
 
     /// Says so where everything that a migration has brought is durable in this shard's own log.
-    pub(crate) fn look_for_durable_migration(&mut self, now: Time, out: &mut impl Output) {
-        let Some(incoming) = self.migrations.incoming.as_mut() else {
+    pub fn look_for_durable(&mut self, log: &Log, now: Time, out: &mut impl Output) {
+        let Some(incoming) = self.incoming.as_mut() else {
             return;
         };
         match std::mem::replace(&mut incoming.stage, Stage::Waiting) {
-            Stage::Settling(replay, settling) if settling.is_durable(&self.store.log) => {
+            Stage::Settling(replay, settling) if settling.is_durable(log) => {
                 let took = now.since(incoming.began);
                 let migrated = member::Migrated {
                     migration_id: incoming.id,
@@ -414,21 +275,26 @@ impl Shard {
     }
 
     /// Does what is due; when to come again though nothing happens.
-    pub(super) fn tend_incoming(&mut self, now: Time, out: &mut impl Output) -> Time {
-        self.begin_incoming(now, out);
-        let kept = self.migrations.incoming.as_mut();
+    pub(super) fn tend_incoming(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        out: &mut impl Output,
+    ) -> Time {
+        self.begin_incoming(store, now, out);
+        let kept = self.incoming.as_mut();
         if let Some(kept) = kept.and_then(|incoming| incoming.kept.take()) {
-            match self.try_to_take_in(now, &kept) {
+            match self.try_to_take_in(store, now, &kept) {
                 Taken::Yes => {}
                 Taken::NotYet => {
-                    if let Some(incoming) = self.migrations.incoming.as_mut() {
+                    if let Some(incoming) = self.incoming.as_mut() {
                         incoming.kept = Some(kept);
                     }
                 }
-                Taken::Failed(why) => self.fail_incoming(&why, out),
+                Taken::Failed(why) => self.fail_incoming(store, &why, out),
             }
         }
-        let Some(incoming) = self.migrations.incoming.as_mut() else {
+        let Some(incoming) = self.incoming.as_mut() else {
             return Time::NEVER;
         };
         let is_late = incoming.took_in_at + PATIENCE <= now;
@@ -439,13 +305,13 @@ impl Shard {
                 } else {
                     Failed::other("the source cannot be reached, or knows nothing of it")
                 };
-                self.fail_incoming(&why, out);
+                self.fail_incoming(store, &why, out);
                 Time::NEVER
             }
             // Its writes wait for that.
             Stage::Settling(..) if is_late => {
                 let why = "what was read did not get its copies in time";
-                self.fail_incoming(&Failed::other(why), out);
+                self.fail_incoming(store, &Failed::other(why), out);
                 Time::NEVER
             }
             Stage::Waiting => now + MEMORY_PAUSE,
@@ -462,20 +328,20 @@ impl Shard {
     }
 
     /// Begins to replay, unless that has begun or something is in the way.
-    fn begin_incoming(&mut self, now: Time, out: &mut impl Output) {
-        let Some(incoming) = self.migrations.incoming.as_mut() else {
+    fn begin_incoming(&mut self, store: &mut Store, now: Time, out: &mut impl Output) {
+        let Some(incoming) = self.incoming.as_mut() else {
             return;
         };
-        if !matches!(incoming.stage, Stage::Waiting) || self.store.is_purging(&incoming.tablet) {
+        if !matches!(incoming.stage, Stage::Waiting) || store.is_purging(&incoming.tablet) {
             return;
         }
-        match self.store.begin_replay(vec![incoming.tablet]) {
+        match store.begin_replay(vec![incoming.tablet]) {
             Ok(replay) => {
                 incoming.stage = Stage::Reading(replay);
                 incoming.took_in_at = now;
             }
             Err(NoRoom::Cleaning) => {}
-            Err(NoRoom::Full) => self.fail_incoming(&Failed::full("the log is full"), out),
+            Err(NoRoom::Full) => self.fail_incoming(store, &Failed::full("the log is full"), out),
         }
     }
 }

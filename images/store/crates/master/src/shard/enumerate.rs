@@ -13,7 +13,7 @@ use wire::status::Status;
 
 use crate::output::Output;
 use crate::shard::Shard;
-use crate::walk::{BUCKETS, Limits, Unfinished, order_of};
+use crate::walk::{BUCKETS, Limits, Unfinished};
 
 /// Buckets that one request looks at: they lie in memory one behind the other.
 const MAX_BUCKETS: usize = 16_384;
@@ -25,16 +25,6 @@ const MAX_FRAMES_BYTES: usize = MAX_RANGES * size_of::<EnumerationFrame>();
 const MAX_FRAME_BYTES: usize = 4 + 5 * 11 + 4 + MAX_KEY_BYTES;
 /// What [`State::encode`] gives at most.
 const MAX_ITERATOR_BYTES: usize = MAX_RANGES * MAX_FRAME_BYTES;
-
-impl Unfinished {
-    /// Leaves the hash 0 out as soon as its objects have been returned, which are the first of all: no objects with a cursor of
-    /// 0 would mean the end.
-    fn leave_zero(&mut self) {
-        if self.first == 0 && self.last > 0 && self.next > order_of(0) {
-            self.first = 1;
-        }
-    }
-}
 
 /// The ranges that are not finished, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,15 +1,28 @@
 //! The shard as its driver sees it.
 
+mod admin;
+mod backups;
+mod enumerate;
+mod fill;
+mod foresight;
+mod membership;
+mod movers;
+mod multi;
+mod perf;
+mod proxy;
+mod replay;
+mod requests;
+mod settings;
+mod wanted;
+
 use core::ops::Range;
 use core::time::Duration;
 
 use log::{Cleaning, LogPosition, Origin, Room};
-use replication::Replicator;
 use wire::ids::ServerId;
 use wire::member::{self, TabletRange};
 use wire::time::Time;
 
-use crate::backups::KnownBackups;
 use crate::config::{Config, Identity, Replication};
 use crate::fill::Fill;
 use crate::fullness::Fullness;
@@ -17,14 +30,16 @@ use crate::gate::Gate;
 use crate::leases::Leases;
 use crate::loads::Loads;
 use crate::membership::Membership;
-use crate::migration::{Migrations, Wanted};
-use crate::multi::Scratch;
+use crate::movers::migration::Migrations;
+use crate::movers::recovery::Recoveries;
 use crate::output::{Output, Session};
-use crate::proxy::Proxies;
-use crate::recovery::Recoveries;
+use crate::proxies::Proxies;
+use crate::replicas::Replicas;
+use crate::scratch::Scratch;
 use crate::stats::Stats;
 use crate::store::Store;
 use crate::waiting::Waiting;
+use crate::wanted::Wanted;
 
 /// Bytes that the cleaner scans in one tick: a few for each byte that was written since the last, so that it keeps up with
 /// writers (at 90% utilization it reads about ten bytes to free one), but never so many that requests wait for long.
@@ -41,31 +56,29 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
 /// See the crate's documentation.
 pub struct Shard {
     /// As it is now.
-    pub(crate) config: Config,
+    config: Config,
     /// How the log was to be replicated when the shard was made.
-    pub(crate) started_with: Option<Replication>,
-    pub(crate) identity: Identity,
-    pub(crate) membership: Membership,
-    pub(crate) store: Store,
-    pub(crate) gate: Gate,
-    pub(crate) backups: KnownBackups,
-    pub(crate) recoveries: Recoveries,
-    pub(crate) migrations: Migrations,
-    pub(crate) wanted: Wanted,
-    /// Of a log with replicas, while the shard is enlisted.
-    pub(crate) replicator: Option<Replicator>,
-    pub(crate) leases: Leases,
-    pub(crate) counters: Stats,
-    pub(crate) fullness: Fullness,
-    pub(crate) waiting: Waiting,
-    pub(crate) proxies: Proxies,
-    pub(crate) loads: Loads,
+    started_with: Option<Replication>,
+    identity: Identity,
+    membership: Membership,
+    store: Store,
+    gate: Gate,
+    replicas: Replicas,
+    recoveries: Recoveries,
+    migrations: Migrations,
+    wanted: Wanted,
+    leases: Leases,
+    counters: Stats,
+    fullness: Fullness,
+    waiting: Waiting,
+    proxies: Proxies,
+    loads: Loads,
     /// Memory for multi-ops, and for the objects that an enumeration returns; kept so that none is allocated per request.
-    pub(crate) scratch: Scratch,
-    pub(crate) enumerated: Vec<u8>,
-    pub(crate) fill: Option<Fill>,
+    scratch: Scratch,
+    enumerated: Vec<u8>,
+    fill: Option<Fill>,
     /// The log was told that somebody asked for an RPC that is for tests only.
-    pub(crate) told_about_test_rpcs: bool,
+    told_about_test_rpcs: bool,
     /// Bytes that were appended when the cleaner ran last.
     cleaned_at: u64,
     next_expiry: Time,
@@ -87,11 +100,10 @@ impl Shard {
             membership: Membership::default(),
             store: Store::new(config, nobody),
             gate: Gate::new(config.max_held_replies),
-            backups: KnownBackups::default(),
+            replicas: Replicas::default(),
             recoveries: Recoveries::default(),
             migrations: Migrations::default(),
             wanted: Wanted::default(),
-            replicator: None,
             leases: Leases::default(),
             counters: Stats::default(),
             fullness: Fullness::default(),
@@ -214,8 +226,7 @@ impl Shard {
         if self.fill_some(out) {
             next = now;
         }
-        next = next.min(self.tend_recoveries(now, out));
-        next = next.min(self.tend_migrations(now, out));
+        next = next.min(self.tend_movers(now, out));
         next = next.min(self.replicate(now, out));
         if self.look_for_durable_replays(now, out) {
             next = now;
@@ -330,5 +341,16 @@ impl Shard {
             self.expiry_cursor = 0;
             self.next_expiry = now + EXPIRY_INTERVAL;
         }
+    }
+}
+
+#[cfg(test)]
+impl Shard {
+    pub(crate) fn store(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
     }
 }

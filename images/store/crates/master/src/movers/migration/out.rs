@@ -8,63 +8,35 @@ use wire::member::{self, TabletRange, shard};
 use wire::peer::{MigrateRead, Migrating, Phase, Status};
 
 use super::{failed, send};
+use crate::movers::failed::Failed;
+use crate::movers::migration::Migrations;
 use crate::output::Output;
-use crate::recovery::Failed;
-use crate::shard::Shard;
 use crate::store::{Place, Store};
 use crate::tablets::{Use, holds};
 use crate::walk::{Limits, Unfinished};
+
+use super::outgoing::{Cursor, Outgoing};
 
 /// Slots of the hash table, or RPC results, that are looked at for one piece, about: each may be a cache miss.
 const PIECE_SLOTS: usize = 512;
 /// Buckets of the hash table for one piece: 128 KiB of memory, one behind the other.
 const PIECE_BUCKETS: usize = 2048;
 
-/// A tablet that somebody else reads.
-pub(super) struct Outgoing {
-    pub id: u64,
-    tablet: TabletRange,
-    /// Where the log ended when it began.
-    since: LogPosition,
-    /// Number of the piece that was asked for last, where it begins, and where the next one does.
-    piece: u64,
-    at: Cursor,
-    next: Cursor,
-    /// Nothing of the tablet was appended to the log behind this.
-    frozen_at: Option<LogPosition>,
-    /// The target has been given everything.
-    has_ended: bool,
-    is_stopped: bool,
-}
-
-/// How far the target has come.
-#[derive(Clone)]
-enum Cursor {
-    Objects(Unfinished),
-    /// The last client whose RPC results were given out, or 0.
-    Results(u64),
-    Changes(LogPosition),
-}
-
-impl Outgoing {
-    pub fn would_be_split(&self, table_id: TableId, key_hash: u64) -> bool {
-        let tablet = &self.tablet;
-        tablet.table_id == table_id.0
-            && tablet.start_key_hash < key_hash
-            && key_hash <= tablet.end_key_hash
-    }
-}
-
-impl Shard {
-    pub(crate) fn migrate_out(&mut self, order: member::MigrateOut, out: &mut impl Output) {
+impl Migrations {
+    pub fn migrate_out(
+        &mut self,
+        store: &mut Store,
+        order: member::MigrateOut,
+        out: &mut impl Output,
+    ) {
         let (id, tablet) = (order.migration_id, order.tablet);
-        let outgoing = self.migrations.outgoing.as_ref();
+        let outgoing = self.outgoing.as_ref();
         if outgoing.is_some_and(|outgoing| outgoing.id == id) {
             return;
         }
         let refusal = if outgoing.is_some() {
             "this server is giving out another tablet already"
-        } else if !self.store.tablets.all().contains(&tablet) {
+        } else if !store.tablets.all().contains(&tablet) {
             "this server does not have the tablet"
         } else {
             ""
@@ -78,10 +50,10 @@ impl Shard {
             format!("migration {id}: a tablet of table {table_id} is being given out to {target}");
         out.log_message(3, &text);
         let all = Unfinished::new(tablet.start_key_hash, tablet.end_key_hash);
-        self.migrations.outgoing = Some(Outgoing {
+        self.outgoing = Some(Outgoing {
             id,
             tablet,
-            since: self.store.log.pin_heads(),
+            since: store.log.pin_heads(),
             piece: 0,
             at: Cursor::Objects(all.clone()),
             next: Cursor::Objects(all),
@@ -92,13 +64,18 @@ impl Shard {
     }
 
     /// The next piece of a tablet that leaves. Its entries go to `data`, which is emptied before.
-    pub fn migrate_read(&mut self, read: &MigrateRead, data: &mut Vec<u8>) -> Migrating<'static> {
+    pub fn read(
+        &mut self,
+        store: &mut Store,
+        most_bytes: usize,
+        read: &MigrateRead,
+        data: &mut Vec<u8>,
+    ) -> Migrating<'static> {
         data.clear();
-        let outgoing = self.migrations.outgoing.as_mut();
+        let outgoing = self.outgoing.as_mut();
         let Some(outgoing) = outgoing.filter(|outgoing| outgoing.id == read.migration_id) else {
             return Migrating::failure(Status::Missing);
         };
-        let store = &mut self.store;
         if read.piece == outgoing.piece + 1 {
             outgoing.piece += 1;
             outgoing.at = outgoing.next.clone();
@@ -114,8 +91,8 @@ impl Shard {
                 store.tablets.refuse(outgoing.tablet, Use::Write);
             }
         }
-        let most = self.config.migrated_bytes.min(read.bytes as usize);
-        outgoing.next = store.put_piece(outgoing, most, data);
+        let most = most_bytes.min(read.bytes as usize);
+        outgoing.next = put_piece(store, outgoing, most, data);
         let mut answer = Migrating::failure(Status::Ok);
         if let (Cursor::Changes(_), Cursor::Changes(position)) = (&outgoing.at, &outgoing.next) {
             outgoing.has_ended = outgoing.frozen_at.is_some_and(|end| end <= *position);
@@ -131,17 +108,17 @@ impl Shard {
     }
 
     /// The target has everything and has made it durable: nothing of the tablet is answered here any more.
-    pub(crate) fn stop_tablet(&mut self, migration_id: u64, out: &mut impl Output) {
-        let outgoing = self.migrations.outgoing.as_mut();
+    pub fn stop_tablet(&mut self, store: &mut Store, migration_id: u64, out: &mut impl Output) {
+        let outgoing = self.outgoing.as_mut();
         let Some(outgoing) = outgoing.filter(|one| one.id == migration_id && one.has_ended) else {
             let text = "the tablet is not frozen at its source, or not any more";
             return failed(migration_id, &Failed::other(text), out);
         };
         outgoing.is_stopped = true;
         if !is_planted(Bug::ReadAfterStop) {
-            self.store.tablets.refuse(outgoing.tablet, Use::Read);
+            store.tablets.refuse(outgoing.tablet, Use::Read);
         }
-        self.store.log.unpin_heads();
+        store.log.unpin_heads();
         send(
             shard::Kind::Stopped(member::MigrationId { migration_id }),
             out,
@@ -149,101 +126,99 @@ impl Shard {
     }
 
     /// Serves everything again that is still owned.
-    pub(super) fn end_outgoing(&mut self) {
-        if self.migrations.outgoing.take().is_some() {
-            self.store.tablets.refuse_nothing();
-            self.store.log.unpin_heads();
+    pub(super) fn end_outgoing(&mut self, store: &mut Store) {
+        if self.outgoing.take().is_some() {
+            store.tablets.refuse_nothing();
+            store.log.unpin_heads();
         }
     }
 
-    pub(super) fn fail_outgoing(&mut self, why: &Failed, out: &mut impl Output) {
-        if let Some(outgoing) = &self.migrations.outgoing {
+    pub(super) fn fail_outgoing(&mut self, store: &mut Store, why: &Failed, out: &mut impl Output) {
+        if let Some(outgoing) = &self.outgoing {
             failed(outgoing.id, why, out);
-            self.end_outgoing();
+            self.end_outgoing(store);
         }
     }
 
     /// A tablet is dropped: if it was about to leave, it has.
-    pub(crate) fn forget_outgoing(&mut self, dropped: &TabletRange) {
-        let outgoing = self.migrations.outgoing.as_ref();
+    pub fn forget_outgoing(&mut self, store: &mut Store, dropped: &TabletRange) {
+        let outgoing = self.outgoing.as_ref();
         if outgoing.is_some_and(|outgoing| crate::tablets::overlap(&outgoing.tablet, dropped)) {
-            self.end_outgoing();
+            self.end_outgoing(store);
         }
     }
 
     /// Writes go first: what waits to be read is given to the cleaner when nothing else is left for it.
-    pub(super) fn tend_outgoing(&mut self, out: &mut impl Output) {
-        let outgoing = self.migrations.outgoing.as_ref();
-        if outgoing.is_some_and(|outgoing| !outgoing.is_stopped) && self.store.log.pin_hinders() {
+    pub(super) fn tend_outgoing(&mut self, store: &mut Store, out: &mut impl Output) {
+        let outgoing = self.outgoing.as_ref();
+        if outgoing.is_some_and(|outgoing| !outgoing.is_stopped) && store.log.pin_hinders() {
             let why =
                 "memory is full at the source, and what was written since it began cannot be kept";
             let why = Failed {
                 text: why.to_owned(),
                 is_full: true,
             };
-            self.fail_outgoing(&why, out);
+            self.fail_outgoing(store, &why, out);
         }
     }
 }
 
-impl Store {
-    /// Gives out some entries, and says where the next piece begins.
-    fn put_piece(&self, outgoing: &Outgoing, most: usize, data: &mut Vec<u8>) -> Cursor {
-        let tablet = &outgoing.tablet;
-        match &outgoing.at {
-            Cursor::Objects(range) => {
-                let mut range = range.clone();
-                let limits = Limits {
-                    slots: PIECE_SLOTS,
-                    buckets: PIECE_BUCKETS,
-                    bytes: most,
-                };
-                let table_id = TableId(tablet.table_id);
-                self.walk(table_id, &mut range, limits, data, |entry, _, data| {
-                    data.extend_from_slice(entry.bytes);
-                });
-                if range.is_finished() {
-                    Cursor::Results(0)
-                } else {
-                    Cursor::Objects(range)
-                }
-            }
-            Cursor::Results(last) => match self.put_results(tablet, *last, most, data) {
-                Some(last) => Cursor::Results(last),
-                None => Cursor::Changes(outgoing.since),
-            },
-            Cursor::Changes(position) => {
-                Cursor::Changes(put_changes(&self.log, tablet, *position, most, data))
+/// Gives out some entries, and says where the next piece begins.
+fn put_piece(store: &Store, outgoing: &Outgoing, most: usize, data: &mut Vec<u8>) -> Cursor {
+    let tablet = &outgoing.tablet;
+    match &outgoing.at {
+        Cursor::Objects(range) => {
+            let mut range = range.clone();
+            let limits = Limits {
+                slots: PIECE_SLOTS,
+                buckets: PIECE_BUCKETS,
+                bytes: most,
+            };
+            let table_id = TableId(tablet.table_id);
+            store.walk(table_id, &mut range, limits, data, |entry, _, data| {
+                data.extend_from_slice(entry.bytes);
+            });
+            if range.is_finished() {
+                Cursor::Results(0)
+            } else {
+                Cursor::Objects(range)
             }
         }
+        Cursor::Results(last) => match put_results(store, tablet, *last, most, data) {
+            Some(last) => Cursor::Results(last),
+            None => Cursor::Changes(outgoing.since),
+        },
+        Cursor::Changes(position) => {
+            Cursor::Changes(put_changes(&store.log, tablet, *position, most, data))
+        }
     }
+}
 
-    /// Gives out what clients after `last` were answered, and first of each up to where the client is done. `None` after the last one.
-    fn put_results(
-        &self,
-        tablet: &TabletRange,
-        mut last: u64,
-        most: usize,
-        data: &mut Vec<u8>,
-    ) -> Option<u64> {
-        let format = self.log.format();
-        let mut looked_at = 0;
-        while looked_at < PIECE_SLOTS && data.len() < most {
-            let client = self.keeper.results.client_after(last)?;
-            last = client.lease_id;
-            looked_at += 1 + client.records.len();
-            if client.ack_id > 0 {
-                put_acknowledgement(tablet, client.lease_id, client.ack_id, format, data);
-            }
-            for at in client.records {
-                let entry = self.log.entry(at);
-                if belongs(&entry, tablet) {
-                    data.extend_from_slice(entry.bytes);
-                }
+/// Gives out what clients after `last` were answered, and first of each up to where the client is done. `None` after the last one.
+fn put_results(
+    store: &Store,
+    tablet: &TabletRange,
+    mut last: u64,
+    most: usize,
+    data: &mut Vec<u8>,
+) -> Option<u64> {
+    let format = store.log.format();
+    let mut looked_at = 0;
+    while looked_at < PIECE_SLOTS && data.len() < most {
+        let client = store.keeper.results.client_after(last)?;
+        last = client.lease_id;
+        looked_at += 1 + client.records.len();
+        if client.ack_id > 0 {
+            put_acknowledgement(tablet, client.lease_id, client.ack_id, format, data);
+        }
+        for at in client.records {
+            let entry = store.log.entry(at);
+            if belongs(&entry, tablet) {
+                data.extend_from_slice(entry.bytes);
             }
         }
-        Some(last)
     }
+    Some(last)
 }
 
 /// A result that its client has acknowledged says no more than that: whoever replays it takes that in. A late copy of an RPC that the target once

@@ -14,8 +14,6 @@ use wire::status::Status;
 use wire::time::Time;
 
 use crate::output::Output;
-use crate::requests::BUSY;
-use crate::shard::Shard;
 
 /// Pings under way for clients; more are told to come again.
 const MAX_PINGS: usize = 16;
@@ -148,37 +146,27 @@ impl Proxies {
             server_id: ping.server.0,
         })
     }
-}
 
-impl Shard {
-    pub(crate) fn proxy_ping(
-        &mut self,
-        now: Time,
-        to: ReplyTo,
-        payload: &[u8],
-        out: &mut impl Output,
-    ) -> Result<(), Status> {
-        let request = ProxyPingRequest::decode(payload)?;
+    /// A client wants to know how long a ping takes; no if too many do.
+    pub fn ask(&mut self, now: Time, to: ReplyTo, request: &ProxyPingRequest) -> bool {
         let for_clients = |asker| matches!(asker, Asker::Client(_));
-        if self.proxies.count(for_clients) >= MAX_PINGS {
-            self.come_again(to, BUSY, out);
-            return Ok(());
+        if self.count(for_clients) >= MAX_PINGS {
+            return false;
         }
         let timeout = Duration::from_nanos(request.timeout_ns).min(MAX_TIMEOUT);
-        self.proxies.0.push(Proxied {
+        self.0.push(Proxied {
             asker: Asker::Client(to),
             server: request.server_id,
             deadline: now + timeout,
             stage: Stage::Locating,
         });
-        self.locate_server(request.server_id, out);
-        Ok(())
+        true
     }
 
     /// The coordinator wants to know whether a server is alive.
-    pub(crate) fn probe(&mut self, now: Time, probe: &Probe, out: &mut impl Output) {
+    pub fn probe(&mut self, now: Time, probe: &Probe, out: &mut impl Output) {
         let for_others = |asker| !matches!(asker, Asker::Client(_));
-        if self.proxies.count(for_others) >= MAX_PROBES {
+        if self.count(for_others) >= MAX_PROBES {
             let text = format!(
                 "asked about more than {MAX_PROBES} servers at once: not all are looked at"
             );
@@ -186,20 +174,20 @@ impl Shard {
         }
         let timeout = Duration::from_millis(probe.timeout_ms.into()).min(MAX_TIMEOUT);
         let connection = out.connect_server(&probe.locator);
-        self.proxies.0.push(Proxied {
+        self.0.push(Proxied {
             asker: Asker::Coordinator(probe.sequence),
             server: ServerId(probe.server_id),
             deadline: now + timeout,
             stage: connection.map_or(Stage::Locating, Stage::Connecting),
         });
         if connection.is_none() {
-            self.proxies.fail(self.proxies.0.len() - 1, out);
+            self.fail(self.0.len() - 1, out);
         }
     }
 
     /// A connection that [`Output::connect_server`] began is there.
-    pub fn server_connected(&mut self, connection: u64, out: &mut impl Output) {
-        if self.proxies.position(connection).is_some() {
+    pub fn connected(&mut self, connection: u64, out: &mut impl Output) {
+        if self.position(connection).is_some() {
             let mut question = Vec::new();
             rpc::encode_bare_request(Opcode::GetServerId, Service::Admin, &mut question);
             out.send_server(connection, GET_SERVER_ID, &question);
@@ -207,7 +195,7 @@ impl Shard {
     }
 
     /// An answer came on such a connection.
-    pub fn server_answered(
+    pub fn answered(
         &mut self,
         now: Time,
         connection: u64,
@@ -215,10 +203,10 @@ impl Shard {
         payload: &[u8],
         out: &mut impl Output,
     ) {
-        let Some(at) = self.proxies.position(connection) else {
+        let Some(at) = self.position(connection) else {
             return;
         };
-        let ping = &mut self.proxies.0[at];
+        let ping = &mut self.0[at];
         match (ping.stage, nonce) {
             (Stage::Connecting(_), GET_SERVER_ID) => {
                 let answer = GetServerIdResponse::decode(payload);
@@ -230,22 +218,22 @@ impl Shard {
                     let sent = now;
                     ping.stage = Stage::Pinging { connection, sent };
                 } else {
-                    self.proxies.fail(at, out);
+                    self.fail(at, out);
                 }
             }
             (Stage::Pinging { sent, .. }, PING) if rpc::status(payload) == Ok(Status::Ok) => {
                 let took = now.since(sent).as_nanos();
                 let took = u64::try_from(took).unwrap_or(ProxyPingResponse::TIMED_OUT);
-                self.proxies.finish(at, took, out);
+                self.finish(at, took, out);
             }
-            _ => self.proxies.fail(at, out),
+            _ => self.fail(at, out),
         }
     }
 
     /// Such a connection is gone, or could not be made.
-    pub fn server_disconnected(&mut self, connection: u64, out: &mut impl Output) {
-        if let Some(at) = self.proxies.position(connection) {
-            self.proxies.fail(at, out);
+    pub fn disconnected(&mut self, connection: u64, out: &mut impl Output) {
+        if let Some(at) = self.position(connection) {
+            self.fail(at, out);
         }
     }
 }

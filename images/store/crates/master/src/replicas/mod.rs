@@ -1,5 +1,8 @@
 //! The log on backups: what becomes durable through a [`Replicator`], and whether the shard may serve.
 
+pub(crate) mod known;
+
+use log::Log;
 use replication::{BackupInfo, Replicator};
 use wire::ids::ServerId;
 use wire::member::{self, OpenFloor, ToCoordinator, shard};
@@ -7,7 +10,7 @@ use wire::time::Time;
 
 use crate::config::{Identity, Replication};
 use crate::output::{Channel, Output};
-use crate::shard::Shard;
+use crate::replicas::known::KnownBackups;
 
 /// Passes on what a replicator wants.
 struct ToBackups<'a, O>(&'a mut O);
@@ -52,31 +55,53 @@ fn replicator(
     })
 }
 
-impl Shard {
+/// What becomes durable on backups, and which there are.
+#[derive(Default)]
+pub(crate) struct Replicas {
+    /// Of a log with replicas, while the shard is enlisted.
+    replicator: Option<Replicator>,
+    pub known: KnownBackups,
+}
+
+impl Replicas {
     /// Begins with the log of another incarnation, or of none.
-    pub(crate) fn replace_replicator(&mut self, log: Option<ServerId>, out: &mut impl Output) {
+    pub fn replace(
+        &mut self,
+        config: Option<Replication>,
+        segment_bytes: u32,
+        log: Option<ServerId>,
+        identity: &Identity,
+        out: &mut impl Output,
+    ) {
         if let Some(mut old) = self.replicator.take() {
             old.set_backups(Vec::new(), &mut ToBackups(out));
         }
-        if let (Some(config), Some(log)) = (self.config.replication, log) {
-            let segment_bytes = self.config.segment_bytes;
-            self.replicator = Some(replicator(config, segment_bytes, log, &self.identity));
+        if let (Some(config), Some(log)) = (config, log) {
+            self.replicator = Some(replicator(config, segment_bytes, log, identity));
         }
     }
 
-    pub(crate) fn replica_backup_connected(&mut self, backup: ServerId) {
+    /// People want other numbers of copies.
+    pub fn want(&mut self, wanted: &Replication) {
+        if let Some(replicator) = &mut self.replicator {
+            let numbers = (wanted.replicas.into(), wanted.min_replicas.into());
+            replicator.want(numbers, wanted.repair_bytes_per_second);
+        }
+    }
+
+    pub fn connected(&mut self, backup: ServerId) {
         if let Some(replicator) = &mut self.replicator {
             replicator.connected(backup);
         }
     }
 
-    pub(crate) fn replica_backup_disconnected(&mut self, now: Time, backup: ServerId) {
+    pub fn disconnected(&mut self, now: Time, backup: ServerId) {
         if let Some(replicator) = &mut self.replicator {
             replicator.disconnected(now, backup);
         }
     }
 
-    pub(crate) fn replica_backup_answer(
+    pub fn answer(
         &mut self,
         now: Time,
         backup: ServerId,
@@ -95,8 +120,14 @@ impl Shard {
         }
     }
 
-    /// The backups that may take replicas.
-    pub(crate) fn replicate_to(&mut self, list: member::Backups, out: &mut impl Output) {
+    /// All backups of the store, of which those may take replicas that take segments of this size.
+    pub fn set_backups(
+        &mut self,
+        list: member::Backups,
+        segment_bytes: u32,
+        out: &mut impl Output,
+    ) {
+        self.known.set(&list.backups);
         let Some(replicator) = &mut self.replicator else {
             return;
         };
@@ -110,7 +141,7 @@ impl Shard {
             is_draining: backup.is_draining,
             is_last_resort: backup.is_last_resort,
         };
-        let own = self.config.segment_bytes;
+        let own = segment_bytes;
         let (fitting, small): (Vec<_>, Vec<_>) = list
             .backups
             .into_iter()
@@ -127,29 +158,26 @@ impl Shard {
         replicator.set_backups(backups, &mut ToBackups(out));
     }
 
-    pub(crate) fn open_floor_raised(&mut self, floor: OpenFloor) {
+    pub fn open_floor_raised(&mut self, floor: OpenFloor) {
         if let Some(replicator) = &mut self.replicator {
             replicator.floor_raised(floor.segment_id);
         }
     }
 
     /// A coordinator has let the shard in, again or anew.
-    pub(crate) fn ask_for_open_floor(&mut self, out: &mut impl Output) {
+    pub fn ask_for_open_floor(&mut self, out: &mut impl Output) {
         if let Some(replicator) = &mut self.replicator {
             replicator.coordinator_found(&mut ToBackups(out));
         }
     }
 
-    /// How well the log is replicated; `None` if it is not meant to be. What a recovery has brought counts as a segment that lacks copies until
-    /// nobody needs the log any more from which it came: of that, there may be one copy left.
-    pub fn replication_report(&self) -> Option<replication::Report> {
-        let mut report = self.replicator.as_ref().map(Replicator::report)?;
-        report.segments_short += self.recoveries.unreleased_count();
-        Some(report)
+    /// How well the log is replicated; `None` if it is not meant to be.
+    pub fn report(&self) -> Option<replication::Report> {
+        self.replicator.as_ref().map(Replicator::report)
     }
 
     /// How many segments of the log have something at a backup that is to leave the store.
-    pub(crate) fn segments_at(&self, backup: ServerId) -> u64 {
+    pub fn segments_at(&self, backup: ServerId) -> u64 {
         let replicator = self.replicator.as_ref();
         replicator.map_or(0, |replicator| replicator.segments_at(backup))
     }
@@ -171,18 +199,16 @@ impl Shard {
         replicator.map_or(Time::NEVER, Replicator::serving_until)
     }
 
-    /// Sends what is new to the backups, and the replies that waited for what is durable now.
-    pub(crate) fn replicate(&mut self, now: Time, out: &mut impl Output) -> Time {
-        let Some(replicator) = &mut self.replicator else {
-            return Time::NEVER;
-        };
-        replicator.yield_to_replay(self.recoveries.are_replaying());
-        let next = replicator.pump(now, &mut self.store.log, &mut ToBackups(out));
-        if replicator.is_deposed() {
-            self.gate.forget();
-        }
-        self.store.forget_removed();
-        self.gate.open(self.store.log.durable_position(), out);
-        next
+    /// Sends what is new to the backups. `are_replaying`: that goes first.
+    pub fn pump(
+        &mut self,
+        now: Time,
+        log: &mut Log,
+        are_replaying: bool,
+        out: &mut impl Output,
+    ) -> Option<Time> {
+        let replicator = self.replicator.as_mut()?;
+        replicator.yield_to_replay(are_replaying);
+        Some(replicator.pump(now, log, &mut ToBackups(out)))
     }
 }

@@ -1,21 +1,21 @@
 //! Moving a tablet from one living master to another, which replays it as it would a dead one's. docs/migration.md says why it goes like this.
 
+mod incoming;
 mod into;
 mod out;
-mod wanted;
+mod outgoing;
 
 use wire::ids::TableId;
 use wire::member::{self, TabletRange, ToCoordinator, shard};
 use wire::time::Time;
 
-use crate::output::{Output, Session};
-use crate::recovery::Failed;
-use crate::settling::Settling;
-use crate::shard::Shard;
+use crate::movers::failed::Failed;
+use crate::movers::settling::Settling;
+use crate::output::Output;
+use crate::store::Store;
 use crate::tablets::overlap;
-use into::Incoming;
-use out::Outgoing;
-pub(crate) use wanted::Wanted;
+use incoming::Incoming;
+use outgoing::Outgoing;
 
 /// Migrations under way: one each way at most.
 #[derive(Default)]
@@ -69,17 +69,16 @@ fn send(kind: shard::Kind, out: &mut impl Output) {
     out.send_coordinator(ToCoordinator { kind: Some(kind) });
 }
 
-impl Shard {
+impl Migrations {
     /// All is as if the migration had never begun.
-    pub(crate) fn give_up_migration(&mut self, id: u64, out: &mut impl Output) {
-        let migrations = &self.migrations;
-        let is_incoming = migrations.incoming.as_ref().is_some_and(|one| one.id == id);
-        let is_outgoing = migrations.outgoing.as_ref().is_some_and(|one| one.id == id);
+    pub fn give_up(&mut self, store: &mut Store, id: u64, out: &mut impl Output) {
+        let is_incoming = self.incoming.as_ref().is_some_and(|one| one.id == id);
+        let is_outgoing = self.outgoing.as_ref().is_some_and(|one| one.id == id);
         if is_incoming {
-            self.drop_incoming(out);
+            self.drop_incoming(store, out);
         }
         if is_outgoing {
-            self.end_outgoing();
+            self.end_outgoing(store);
         }
         if is_incoming || is_outgoing {
             let text = format!("migration {id}: given up by the coordinator");
@@ -87,50 +86,52 @@ impl Shard {
         }
     }
 
-    pub(crate) fn commit_migration(&mut self, id: u64, out: &mut impl Output) -> Session {
-        if self.migrations.committed == id {
-            return Session::Continue;
+    /// Owns what a migration has brought; no if it was not made here.
+    pub fn commit(&mut self, store: &mut Store, id: u64, out: &mut impl Output) -> bool {
+        if self.committed == id {
+            return true;
         }
-        let incoming = self.migrations.incoming.as_ref();
-        if incoming.is_some_and(|incoming| incoming.id == id && incoming.is_complete()) {
-            self.commit_incoming(out);
-            return Session::Continue;
+        let incoming = self.incoming.as_ref();
+        let is_it = incoming.is_some_and(|incoming| incoming.id == id && incoming.is_complete());
+        if is_it {
+            self.commit_incoming(store, out);
         }
-        self.is_not_trusted(&format!("migration {id}"), out)
+        is_it
     }
 
     /// A coordinator has let the shard in again, as the owner of these tablets: what has arrived and is among them is committed, and
     /// everything else is given up.
-    pub(crate) fn resume_migrations(&mut self, tablets: &[TabletRange], out: &mut impl Output) {
-        self.end_outgoing();
-        let Some(incoming) = &self.migrations.incoming else {
+    pub fn resume(&mut self, store: &mut Store, tablets: &[TabletRange], out: &mut impl Output) {
+        self.end_outgoing(store);
+        let Some(incoming) = &self.incoming else {
             return;
         };
         let is_mine = |tablet: &TabletRange| overlap(tablet, &incoming.tablet);
         if incoming.is_complete() && tablets.iter().any(is_mine) {
-            self.commit_incoming(out);
+            self.commit_incoming(store, out);
         } else {
             let id = incoming.id;
-            self.give_up_migration(id, out);
+            self.give_up(store, id, out);
         }
     }
 
     /// Two tablets are ordered where one is about to leave.
-    pub(crate) fn split_migrating(
+    pub fn split(
         &mut self,
+        store: &mut Store,
         table_id: TableId,
         key_hash: u64,
         out: &mut impl Output,
     ) {
-        let outgoing = self.migrations.outgoing.as_ref();
+        let outgoing = self.outgoing.as_ref();
         if outgoing.is_some_and(|outgoing| outgoing.would_be_split(table_id, key_hash)) {
-            self.fail_outgoing(&Failed::other("its tablet was split"), out);
+            self.fail_outgoing(store, &Failed::other("its tablet was split"), out);
         }
     }
 
     /// Does what is due for migrations; when to come again though nothing happens.
-    pub(crate) fn tend_migrations(&mut self, now: Time, out: &mut impl Output) -> Time {
-        self.tend_outgoing(out);
-        self.tend_incoming(now, out)
+    pub fn tend(&mut self, store: &mut Store, now: Time, out: &mut impl Output) -> Time {
+        self.tend_outgoing(store, out);
+        self.tend_incoming(store, now, out)
     }
 }

@@ -15,32 +15,15 @@ use wire::rpc::{
 use wire::status::Status;
 use wire::time::Time;
 
-use crate::admin::reply_message;
+use crate::delay::{BUSY, Delay, NOT_ENLISTED};
 use crate::leases::Validity;
 use crate::membership::ask_about_lease;
 use crate::output::Output;
 use crate::results::{Known, MAX_RPC_ID};
 use crate::shard::Shard;
+use crate::shard::admin::reply_message;
 use crate::store::{Answer, Numbered, Outcome, Place};
 use crate::tablets::Use;
-
-/// A delay that a client waits before it comes again, in microseconds.
-#[derive(Clone, Copy)]
-pub(crate) struct Delay {
-    pub min_us: u32,
-    pub max_us: u32,
-}
-
-/// Nobody let this shard in yet.
-const NOT_ENLISTED: Delay = Delay {
-    min_us: 100,
-    max_us: 100,
-};
-/// The cleaner, the log's durability, the coordinator or a migration has to get on first.
-pub(crate) const BUSY: Delay = Delay {
-    min_us: 1000,
-    max_us: 2000,
-};
 
 /// What an ECHO is answered with.
 static ECHO: [u8; MAX_RPC_BYTES] = [0; MAX_RPC_BYTES];

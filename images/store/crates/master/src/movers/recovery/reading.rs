@@ -2,31 +2,39 @@
 
 use super::*;
 
-impl Shard {
-    pub(crate) fn source_connected(&mut self, backup: ServerId, out: &mut impl Output) {
-        self.recoveries.reader.connected(backup, out);
+impl Recoveries {
+    pub fn source_connected(&mut self, backup: ServerId, out: &mut impl Output) {
+        self.reader.connected(backup, out);
     }
 
-    pub(crate) fn source_disconnected(
+    pub fn source_disconnected(
         &mut self,
+        store: &mut Store,
+        backups: &KnownBackups,
         now: Time,
         backup: ServerId,
         out: &mut impl Output,
     ) {
-        let pieces = self.recoveries.reader.disconnected(backup);
+        let pieces = self.reader.disconnected(backup);
         self.not_read(pieces, backup, "has lost the connection");
-        self.read_more(now, out);
+        self.read_more(store, backups, now, out);
     }
 
     /// Backups that the coordinator does not name any more are lost.
-    pub(crate) fn forget_lost_sources(&mut self, now: Time, out: &mut impl Output) {
-        let mut lost = self.recoveries.reader.backups();
-        lost.retain(|&backup| self.backups.locator(backup).is_none());
+    pub fn forget_lost_sources(
+        &mut self,
+        store: &mut Store,
+        backups: &KnownBackups,
+        now: Time,
+        out: &mut impl Output,
+    ) {
+        let mut lost = self.reader.backups();
+        lost.retain(|&backup| backups.locator(backup).is_none());
         for lost in lost {
-            let pieces = self.recoveries.reader.disconnect(lost, out);
+            let pieces = self.reader.disconnect(lost, out);
             self.not_read(pieces, lost, "is down, as the coordinator says");
         }
-        self.read_more(now, out);
+        self.read_more(store, backups, now, out);
     }
 
     /// Reads these pieces from others.
@@ -38,20 +46,22 @@ impl Shard {
     }
 
     fn put_back(&mut self, recovery_id: u64, source: Source) {
-        if let Some(at) = self.recoveries.position(recovery_id) {
-            self.recoveries.active[at].sources.push(source);
+        if let Some(at) = self.position(recovery_id) {
+            self.active[at].sources.push(source);
         }
     }
 
-    pub(crate) fn source_answer(
+    pub fn source_answer(
         &mut self,
+        store: &mut Store,
+        backups: &KnownBackups,
         now: Time,
         backup: ServerId,
         nonce: u64,
         payload: &[u8],
         out: &mut impl Output,
     ) {
-        let Some(piece) = self.recoveries.reader.answered(backup, nonce) else {
+        let Some(piece) = self.reader.answered(backup, nonce) else {
             return;
         };
         let Piece {
@@ -68,8 +78,8 @@ impl Shard {
                         next_offset: entries.next_offset,
                     };
                     // Replayed by the next ticks, one after the other: clients must not wait for all that came at once.
-                    if let Some(at) = self.recoveries.position(recovery_id) {
-                        let kept = &mut self.recoveries.active[at].kept;
+                    if let Some(at) = self.position(recovery_id) {
+                        let kept = &mut self.active[at].kept;
                         kept.push_back((read, entries.data.to_vec()));
                     }
                 }
@@ -84,31 +94,32 @@ impl Shard {
                 let said = "sent an answer that cannot be read";
                 source.failed(backup, Failure::lasting(said));
                 self.put_back(recovery_id, source);
-                let pieces = self.recoveries.reader.disconnect(backup, out);
+                let pieces = self.reader.disconnect(backup, out);
                 self.not_read(pieces, backup, said);
             }
         }
-        self.read_more(now, out);
+        self.read_more(store, backups, now, out);
     }
 
     /// Replays what was read; what finds no memory is kept.
     fn replay_read(
         &mut self,
+        store: &mut Store,
         now: Time,
         recovery_id: u64,
         mut read: Read,
         data: Vec<u8>,
         out: &mut impl Output,
     ) {
-        let Some(at) = self.recoveries.position(recovery_id) else {
+        let Some(at) = self.position(recovery_id) else {
             return;
         };
-        let recovery = &mut self.recoveries.active[at];
+        let recovery = &mut self.active[at];
         let Some(replay) = &mut recovery.replay else {
             return;
         };
         let starving_since = recovery.starving_since.take();
-        let full = match self.store.replay(replay, &data) {
+        let full = match store.replay(replay, &data) {
             Ok(()) => {
                 trace::record(Event::RecoveryReplayed, read.source.replica.segment_id);
                 recovery.bytes_read += data.len() as u64;
@@ -134,44 +145,48 @@ impl Shard {
                 "the hash table, or what is remembered of clients, is full"
             }
         };
-        self.fail_recovery(at, &Failed::full(full), out);
+        self.fail_recovery(store, at, &Failed::full(full), out);
     }
 
     /// Does what is due for recoveries; when to come again though nothing happens.
-    pub(crate) fn tend_recoveries(&mut self, now: Time, out: &mut impl Output) -> Time {
-        if self.recoveries.active.iter().all(|one| one.is_complete) {
-            self.recoveries.reader.close(out);
+    pub fn tend(
+        &mut self,
+        store: &mut Store,
+        backups: &KnownBackups,
+        now: Time,
+        out: &mut impl Output,
+    ) -> Time {
+        if self.active.iter().all(|one| one.is_complete) {
+            self.reader.close(out);
             return Time::NEVER;
         }
-        for (backup, piece) in self.recoveries.reader.take_late(now) {
+        for (backup, piece) in self.reader.take_late(now) {
             self.not_read(vec![piece], backup, "did not answer in time");
         }
-        let ids: Vec<u64> = self.recoveries.active.iter().map(|one| one.id).collect();
+        let ids: Vec<u64> = self.active.iter().map(|one| one.id).collect();
         for id in ids {
-            self.begin_recovery(now, id, out);
+            self.begin_recovery(store, now, id, out);
         }
-        self.replay_kept(now, out);
-        let ids: Vec<u64> = self.recoveries.active.iter().map(|one| one.id).collect();
+        self.replay_kept(store, now, out);
+        let ids: Vec<u64> = self.active.iter().map(|one| one.id).collect();
         for id in ids {
-            self.lose_patience(now, id, out);
+            self.lose_patience(store, now, id, out);
         }
-        self.read_more(now, out);
-        self.recoveries
-            .next_replay(now)
-            .min(self.recoveries.reader.next_deadline())
+        self.read_more(store, backups, now, out);
+        self.next_replay(now).min(self.reader.next_deadline())
     }
 
     /// Begins to replay, unless that has begun or something is in the way.
-    fn begin_recovery(&mut self, now: Time, id: u64, out: &mut impl Output) {
-        let Some(at) = self.recoveries.position(id) else {
+    fn begin_recovery(&mut self, store: &mut Store, now: Time, id: u64, out: &mut impl Output) {
+        let Some(at) = self.position(id) else {
             return;
         };
-        let recovery = &mut self.recoveries.active[at];
-        recovery.waits_for_purge &= self.store.has_purge();
+        let recovery = &mut self.active[at];
+        recovery.waits_for_purge &= store.has_purge();
         if recovery.replay.is_some() || recovery.waits_for_purge {
             return;
         }
-        match self.store.begin_replay(recovery.filter.clone()) {
+        match store.begin_replay(recovery.filter.clone()) {
             Ok(replay) => {
                 recovery.replay = Some(replay);
                 recovery.starving_since = None;
@@ -179,17 +194,19 @@ impl Shard {
             Err(NoRoom::Cleaning) => {
                 recovery.starving_since.get_or_insert(now);
             }
-            Err(NoRoom::Full) => self.fail_recovery(at, &Failed::full("the log is full"), out),
+            Err(NoRoom::Full) => {
+                self.fail_recovery(store, at, &Failed::full("the log is full"), out)
+            }
         }
     }
 
     /// Replays some pieces, of all recoveries in turn; those that wait for memory try it again with each tick.
-    fn replay_kept(&mut self, now: Time, out: &mut impl Output) {
+    fn replay_kept(&mut self, store: &mut Store, now: Time, out: &mut impl Output) {
         let mut left = PIECES_AT_ONCE;
         let kept = |one: &Recovery| one.kept.len().min(PIECES_AT_ONCE) + 1;
-        let most: usize = self.recoveries.active.iter().map(kept).sum();
+        let most: usize = self.active.iter().map(kept).sum();
         for _ in 0..most {
-            let Recoveries { active, turn, .. } = &mut self.recoveries;
+            let Recoveries { active, turn, .. } = self;
             *turn = if *turn + 1 < active.len() {
                 *turn + 1
             } else {
@@ -202,9 +219,9 @@ impl Shard {
                 continue;
             };
             let id = recovery.id;
-            self.replay_read(now, id, read, data, out);
-            let at = self.recoveries.position(id);
-            if at.is_none_or(|at| self.recoveries.active[at].starving_since.is_none()) {
+            self.replay_read(store, now, id, read, data, out);
+            let at = self.position(id);
+            if at.is_none_or(|at| self.active[at].starving_since.is_none()) {
                 left -= 1;
                 if left == 0 {
                     return;
@@ -213,33 +230,39 @@ impl Shard {
         }
     }
 
-    fn lose_patience(&mut self, now: Time, id: u64, out: &mut impl Output) {
-        if let Some(at) = self.recoveries.position(id)
-            && let Some(since) = self.recoveries.active[at].starving_since
+    fn lose_patience(&mut self, store: &mut Store, now: Time, id: u64, out: &mut impl Output) {
+        if let Some(at) = self.position(id)
+            && let Some(since) = self.active[at].starving_since
             && since + PATIENCE_FOR_MEMORY <= now
         {
-            self.fail_recovery(at, &Failed::full("the log stays full"), out);
+            self.fail_recovery(store, at, &Failed::full("the log stays full"), out);
         }
     }
 
     /// Asks for as much as may be under way.
-    pub(super) fn read_more(&mut self, now: Time, out: &mut impl Output) {
+    pub(super) fn read_more(
+        &mut self,
+        store: &mut Store,
+        backups: &KnownBackups,
+        now: Time,
+        out: &mut impl Output,
+    ) {
         let mut at = 0;
-        while at < self.recoveries.active.len() {
-            let Recoveries { active, reader, .. } = &mut self.recoveries;
+        while at < self.active.len() {
+            let Recoveries { active, reader, .. } = self;
             let kept: usize = active.iter().map(|recovery| recovery.kept.len()).sum();
             let recovery = &mut active[at];
             let mut failed = None;
             while reader.piece_count() + kept < MAX_PIECES {
-                let is_known = |backup| self.backups.locator(backup).is_some();
+                let is_known = |backup| backups.locator(backup).is_some();
                 let has_room = |backup| reader.has_room(backup);
                 match recovery.next_source(is_known, has_room) {
                     Ok(Some((source, backup))) => {
-                        let locator = self.backups.locator(backup).unwrap_or_default();
+                        let locator = backups.locator(backup).unwrap_or_default();
                         let wanted = Wanted {
                             recovery_id: recovery.id,
                             tablets: &recovery.filter,
-                            segment_bytes: self.config.segment_bytes,
+                            segment_bytes: store.log.segment_bytes(),
                         };
                         reader.ask(now, (backup, locator), &wanted, source, out);
                     }
@@ -251,22 +274,28 @@ impl Shard {
                 }
             }
             if let Some(failed) = failed {
-                self.fail_recovery(at, &failed, out);
+                self.fail_recovery(store, at, &failed, out);
                 continue;
             }
             if recovery.is_through() && !reader.is_reading_for(recovery.id) {
-                self.complete_recovery(now, at, out);
+                self.complete_recovery(store, now, at, out);
             }
             at += 1;
         }
     }
 
-    fn complete_recovery(&mut self, now: Time, at: usize, out: &mut impl Output) {
-        let recovery = &mut self.recoveries.active[at];
+    fn complete_recovery(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        at: usize,
+        out: &mut impl Output,
+    ) {
+        let recovery = &mut self.active[at];
         let Some(replay) = &mut recovery.replay else {
             return;
         };
-        self.store.complete_replay(replay);
+        store.complete_replay(replay);
         trace::record(Event::RecoveryComplete, recovery.id);
         recovery.is_complete = true;
         let (id, took) = (recovery.id, now.since(recovery.began));

@@ -1,6 +1,6 @@
 //! MULTI_OP: many operations of one kind in one request, each on its own.
 
-use log::{LogPosition, Reference};
+use log::LogPosition;
 use wire::bugs::{Bug, is_planted};
 use wire::hash::key_hash;
 use wire::ids::ReplyTo;
@@ -12,6 +12,7 @@ use wire::rpc::{
 use wire::status::Status;
 
 use crate::output::Output;
+use crate::scratch::Scratch;
 use crate::shard::Shard;
 use crate::store::{Answer, Outcome, Place};
 use crate::tablets::Use;
@@ -19,19 +20,6 @@ use crate::tablets::Use;
 /// Parts that one request may have answered; its client sends the others again. Stock clients put 20 into one. It bounds
 /// how long other requests wait.
 const MAX_PARTS: usize = 1024;
-
-/// What is kept from one multi-op for the next, so that none of it is allocated anew.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    /// Hashes of the keys.
-    hashes: Vec<u64>,
-    /// Fixed parts of answers, one behind the other.
-    answers: Vec<u8>,
-    /// For each read, where its object lies.
-    found: Vec<Option<Reference>>,
-    /// Room for the pieces of an answer; always empty here.
-    pieces: Vec<&'static [u8]>,
-}
 
 impl Shard {
     pub(crate) fn multi_op(

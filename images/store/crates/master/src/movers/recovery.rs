@@ -8,18 +8,20 @@ mod source;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use log::NoRoom;
+use log::{Log, NoRoom};
 use trace::Event;
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletRange, ToCoordinator, shard};
 use wire::peer::{Entries, MAX_FILTER_TABLETS, Status};
 use wire::time::Time;
 
-use crate::output::{Output, Session};
+use crate::movers::failed::{Failed, may_bring_back};
+use crate::movers::settling::Settling;
+use crate::output::Output;
 use crate::replay::{Replay, ReplayError};
-use crate::settling::{Settling, name_settled};
-use crate::shard::Shard;
-use crate::tablets::{overlap, overlaps, split};
+use crate::replicas::known::KnownBackups;
+use crate::store::Store;
+use crate::tablets::{overlaps, split};
 use reader::{MAX_PIECES, Piece, Reader, Wanted};
 use source::{Failure, Source};
 
@@ -77,30 +79,6 @@ struct Unreleased {
     id: u64,
     settling: Settling,
     is_durable: bool,
-}
-
-/// Why a recovery, or a migration, ends here.
-pub(crate) struct Failed {
-    pub text: String,
-    pub is_full: bool,
-}
-
-impl Failed {
-    pub fn other(text: impl Into<String>) -> Failed {
-        Failed {
-            text: text.into(),
-            is_full: false,
-        }
-    }
-
-    pub fn full(what: &str) -> Failed {
-        Failed {
-            text: format!(
-                "no room here for what is replayed: {what}; give servers more memory or the store more servers"
-            ),
-            is_full: true,
-        }
-    }
 }
 
 impl Recoveries {
@@ -214,20 +192,27 @@ fn scatter(seed: u64, number: u64) -> u64 {
 
 // ---- what the coordinator says ----
 
-impl Shard {
-    pub(crate) fn recover(&mut self, now: Time, order: member::Recover, out: &mut impl Output) {
+impl Recoveries {
+    pub fn recover(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        order: member::Recover,
+        is_taken: impl Fn(&TabletRange) -> bool,
+        out: &mut impl Output,
+    ) {
         let id = order.recovery_id;
-        let is_known = self.recoveries.position(id).is_some()
-            || self.recoveries.unreleased.iter().any(|one| one.id == id);
+        let is_known =
+            self.position(id).is_some() || self.unreleased.iter().any(|one| one.id == id);
         if is_known {
             return;
         }
         trace::record(Event::RecoveryBegun, id);
-        self.store.raise_version_floor(order.version_floor);
+        store.raise_version_floor(order.version_floor);
         let mut tablets = order.tablets;
         tablets.sort_unstable();
-        if let Err(why) = self.may_recover(&tablets) {
-            return self.recovery_failed(id, &Failed::other(why), out);
+        if let Err(why) = self.may_recover(store, &tablets, is_taken) {
+            return recovery_failed(id, &Failed::other(why), out);
         }
         out.log_message(
             3,
@@ -244,14 +229,14 @@ impl Shard {
             .map(|segment| (scatter(id, segment.segment_id), Source::new(segment)))
             .collect();
         sources.sort_unstable_by_key(|(place, source)| (*place, source.replica));
-        self.recoveries.active.push(Recovery {
+        self.active.push(Recovery {
             id,
             filter: tablets.clone(),
             replay: None,
             sources: sources.into_iter().map(|(_, source)| source).collect(),
             kept: VecDeque::new(),
-            waits_for_purge: self.store.has_purge()
-                && tablets.iter().any(|tablet| self.store.is_purging(tablet)),
+            waits_for_purge: store.has_purge()
+                && tablets.iter().any(|tablet| store.is_purging(tablet)),
             tablets,
             is_complete: false,
             began: now,
@@ -261,8 +246,13 @@ impl Shard {
     }
 
     /// Whether tablets, which are in order, can be brought back here.
-    fn may_recover(&self, tablets: &[TabletRange]) -> Result<(), String> {
-        if self.recoveries.active.len() >= MAX_RECOVERIES {
+    fn may_recover(
+        &self,
+        store: &Store,
+        tablets: &[TabletRange],
+        is_taken: impl Fn(&TabletRange) -> bool,
+    ) -> Result<(), String> {
+        if self.active.len() >= MAX_RECOVERIES {
             return Err(format!(
                 "this server is busy with {MAX_RECOVERIES} recoveries already"
             ));
@@ -273,52 +263,27 @@ impl Shard {
                 tablets.len()
             ));
         }
-        self.may_bring_back(tablets)
+        let is_taken = |tablet: &TabletRange| is_taken(tablet) || self.overlap(tablet);
+        may_bring_back(store, tablets, is_taken)
     }
 
-    /// Whether tablets, which are in order, can be made from what others have.
-    pub(crate) fn may_bring_back(&self, tablets: &[TabletRange]) -> Result<(), String> {
-        let is_odd = tablets
-            .iter()
-            .any(|tablet| tablet.start_key_hash > tablet.end_key_hash)
-            || tablets.windows(2).any(|two| overlap(&two[0], &two[1]));
-        if is_odd {
-            return Err("the tablets of the order overlap, or are no ranges".to_owned());
-        }
-        let is_taken = |tablet: &&TabletRange| {
-            overlaps(self.store.tablets.all(), tablet)
-                || self.recoveries.overlap(tablet)
-                || self.migrations.overlap(tablet)
-                || self.is_about_to_take(tablet)
-        };
-        match tablets.iter().find(is_taken) {
-            Some(tablet) => Err(format!(
-                "a tablet of table {} overlaps one that this server has, or brings back already",
-                TableId(tablet.table_id)
-            )),
-            None => Ok(()),
-        }
-    }
-
-    pub(crate) fn commit_recovery(&mut self, id: u64, out: &mut impl Output) -> Session {
-        if self.recoveries.unreleased.iter().any(|one| one.id == id) || self.commit(id, out) {
-            return Session::Continue;
-        }
-        self.is_not_trusted(&format!("recovery {id}"), out)
+    /// Owns what a recovery has brought; no if it was not made here.
+    pub fn commit_ordered(&mut self, store: &mut Store, id: u64, out: &mut impl Output) -> bool {
+        self.unreleased.iter().any(|one| one.id == id) || self.commit(store, id, out)
     }
 
     /// Owns what a recovery has brought; no if it has not.
-    fn commit(&mut self, id: u64, out: &mut impl Output) -> bool {
-        let Some(at) = self.recoveries.position(id) else {
+    fn commit(&mut self, store: &mut Store, id: u64, out: &mut impl Output) -> bool {
+        let Some(at) = self.position(id) else {
             return false;
         };
-        if !self.recoveries.active[at].is_complete {
+        if !self.active[at].is_complete {
             return false;
         }
-        let recovery = self.recoveries.active.remove(at);
+        let recovery = self.active.remove(at);
         let replay = recovery.replay.expect("a complete recovery has replayed");
-        self.store.commit_replay(&replay, &recovery.tablets);
-        self.recoveries.unreleased.push(Unreleased {
+        store.commit_replay(&replay, &recovery.tablets);
+        self.unreleased.push(Unreleased {
             id,
             settling: Settling::new(&replay),
             is_durable: false,
@@ -329,108 +294,99 @@ impl Shard {
         true
     }
 
-    pub(crate) fn give_up_recovery(&mut self, id: u64, out: &mut impl Output) {
-        if let Some(at) = self.recoveries.position(id) {
-            self.drop_recovery(at);
+    pub fn give_up(&mut self, store: &mut Store, id: u64, out: &mut impl Output) {
+        if let Some(at) = self.position(id) {
+            self.drop_recovery(store, at);
             out.log_message(3, &format!("recovery {id}: given up by the coordinator"));
         }
     }
 
-    pub(crate) fn sources_released(&mut self, id: u64) {
-        let unreleased = &mut self.recoveries.unreleased;
+    pub fn sources_released(&mut self, store: &mut Store, id: u64) {
+        let unreleased = &mut self.unreleased;
         let released = unreleased.extract_if(.., |one| one.id == id).count();
         for _ in 0..released {
-            self.store.log.release_source();
+            store.log.release_source();
         }
     }
 
     /// A coordinator has let the shard in again: of all recoveries these count.
-    pub(crate) fn resume_recoveries(&mut self, counting: &[u64], out: &mut impl Output) -> Session {
-        let active: Vec<u64> = self
-            .recoveries
-            .active
-            .iter()
-            .map(|recovery| recovery.id)
-            .collect();
+    ///
+    /// # Errors
+    /// This one was not made here.
+    pub fn resume(
+        &mut self,
+        store: &mut Store,
+        counting: &[u64],
+        out: &mut impl Output,
+    ) -> Result<(), u64> {
+        let active: Vec<u64> = self.active.iter().map(|recovery| recovery.id).collect();
         for id in active {
-            if !counting.contains(&id) || !self.commit(id, out) {
-                self.give_up_recovery(id, out);
+            if !counting.contains(&id) || !self.commit(store, id, out) {
+                self.give_up(store, id, out);
             }
         }
-        let unreleased = self.recoveries.unreleased.iter().map(|one| one.id);
+        let unreleased = self.unreleased.iter().map(|one| one.id);
         let unreleased: Vec<u64> = unreleased.collect();
         for &id in unreleased.iter().filter(|id| !counting.contains(id)) {
-            self.sources_released(id);
+            self.sources_released(store, id);
         }
         if let Some(&unknown) = counting.iter().find(|id| !unreleased.contains(id)) {
-            return self.is_not_trusted(&format!("recovery {unknown}"), out);
+            return Err(unknown);
         }
-        for one in self
-            .recoveries
-            .unreleased
-            .iter()
-            .filter(|one| one.is_durable)
-        {
+        for one in self.unreleased.iter().filter(|one| one.is_durable) {
             durable(one.id, out);
         }
-        Session::Continue
-    }
-
-    /// The coordinator counts on a recovery, or a migration, that was not made here. Nothing that this process holds can be right then.
-    pub(crate) fn is_not_trusted(&mut self, what: &str, out: &mut impl Output) -> Session {
-        let text = format!(
-            "the coordinator counts on {what}, which this process has not made: it serves nothing more; restart it, and others bring its \
-             tablets back"
-        );
-        out.log_message(1, &text);
-        self.end_service(text, out)
+        Ok(())
     }
 }
 
-impl Shard {
-    /// Why a recovery ends here without its tablets, for the coordinator and for people.
-    fn recovery_failed(&self, id: u64, failed: &Failed, out: &mut impl Output) {
-        let Failed { text, is_full } = failed;
-        out.log_message(2, &format!("recovery {id}: not here: {text}"));
-        let recovered = member::Recovered {
-            recovery_id: id,
-            failure: text.clone(),
-            is_full: *is_full,
-            ..member::Recovered::default()
-        };
-        send(shard::Kind::Recovered(recovered), out);
-    }
-
+impl Recoveries {
     /// Forgets a recovery that is not committed, with all that it has brought.
-    fn drop_recovery(&mut self, at: usize) {
-        let recovery = self.recoveries.active.remove(at);
-        self.recoveries.reader.forget(recovery.id);
+    fn drop_recovery(&mut self, store: &mut Store, at: usize) {
+        let recovery = self.active.remove(at);
+        self.reader.forget(recovery.id);
         if let Some(replay) = recovery.replay {
-            self.store.give_up_replay(replay);
+            store.give_up_replay(replay);
         }
     }
 
-    fn fail_recovery(&mut self, at: usize, failed: &Failed, out: &mut impl Output) {
-        let id = self.recoveries.active[at].id;
-        self.drop_recovery(at);
-        self.recovery_failed(id, failed, out);
+    fn fail_recovery(
+        &mut self,
+        store: &mut Store,
+        at: usize,
+        failed: &Failed,
+        out: &mut impl Output,
+    ) {
+        let id = self.active[at].id;
+        self.drop_recovery(store, at);
+        recovery_failed(id, failed, out);
     }
 
-    /// Says so where everything that a recovery or a migration has brought is durable in this shard's own log. Whether there is something to send
-    /// to backups.
-    pub(crate) fn look_for_durable_replays(&mut self, now: Time, out: &mut impl Output) -> bool {
-        let unreleased = self.recoveries.unreleased.iter_mut();
-        let of_recoveries = unreleased.map(|one| &mut one.settling);
-        // All that are ready share one new head.
-        let all = of_recoveries.chain(self.migrations.settling());
-        let has_named = name_settled(&mut self.store.log, all);
-        for one in &mut self.recoveries.unreleased {
-            let is_durable = one.settling.is_durable(&self.store.log);
+    /// Recoveries on their way into this shard's own log.
+    pub fn settling(&mut self) -> impl Iterator<Item = &mut Settling> {
+        self.unreleased.iter_mut().map(|one| &mut one.settling)
+    }
+
+    /// Says so where everything that a recovery has brought is durable in this shard's own log.
+    pub fn look_for_durable(&mut self, log: &Log, out: &mut impl Output) {
+        for one in &mut self.unreleased {
+            let is_durable = one.settling.is_durable(log);
             if is_durable && !std::mem::replace(&mut one.is_durable, true) {
                 durable(one.id, out);
             }
         }
-        self.look_for_durable_migration(now, out);
-        has_named
     }
+}
+
+/// Why a recovery ends here without its tablets, for the coordinator and for people.
+fn recovery_failed(id: u64, failed: &Failed, out: &mut impl Output) {
+    let Failed { text, is_full } = failed;
+    out.log_message(2, &format!("recovery {id}: not here: {text}"));
+    let recovered = member::Recovered {
+        recovery_id: id,
+        failure: text.clone(),
+        is_full: *is_full,
+        ..member::Recovered::default()
+    };
+    send(shard::Kind::Recovered(recovered), out);
 }

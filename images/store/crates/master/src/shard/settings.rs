@@ -1,0 +1,24 @@
+//! What people change while the shard runs: docs/settings.md.
+
+use wire::member::Settings;
+
+use crate::output::Output;
+use crate::shard::Shard;
+
+impl Shard {
+    /// These are in force from now on; for what they leave open, what the shard was started with.
+    pub(crate) fn use_settings(&mut self, settings: Settings, out: &mut impl Output) {
+        if let Err(why) = settings.check() {
+            let text = format!("the coordinator's settings are passed over: {why}");
+            return out.log_message(1, &text);
+        }
+        self.membership.settings = settings.number;
+        self.store.log.keep_free(settings.cleaner_free_percent);
+        if let Some(started_with) = self.started_with {
+            let wanted = started_with.with(&settings);
+            self.config.replication = Some(wanted);
+            self.replicas.want(&wanted);
+        }
+        out.use_settings(&settings);
+    }
+}
