@@ -2,7 +2,7 @@
 //! room.
 
 use crate::cluster::client::ClientNode;
-use crate::cluster::leaders::coordinator_host;
+use crate::cluster::hosts::coordinator_host;
 use crate::cluster::server_host;
 use crate::event::Phase;
 use crate::run::OVERWRITES;

@@ -1,11 +1,6 @@
-//! Builds that read different formats: which one is where, and what becomes of those that the store has left behind.
+//! Builds that read different formats.
 
 use wire::format::Formats;
-use wire::member::ToShard;
-use wire::member::coordinator::Kind;
-
-use crate::cluster::leaders::coordinator_host;
-use crate::cluster::{Cluster, host_name, server_host};
 
 /// Which formats the store has, as far as anybody was told.
 #[derive(Debug)]
@@ -29,92 +24,5 @@ impl Builds {
             happen,
             in_force: Formats::CURRENT.newest,
         }
-    }
-}
-
-impl Cluster {
-    pub fn build_at(&self, place: Place) -> Formats {
-        match place {
-            Place::Server(server) => self.servers[server].installed,
-            Place::Coordinator(process) => self.coordinators[process].installed,
-        }
-    }
-
-    /// The next process there is of this build.
-    pub fn install(&mut self, place: Place, formats: Formats) {
-        let host = match place {
-            Place::Server(server) => {
-                self.servers[server].installed = formats;
-                server_host(server)
-            }
-            Place::Coordinator(process) => {
-                self.coordinators[process].installed = formats;
-                coordinator_host(process)
-            }
-        };
-        self.note_fault(host, "gets the build up to format", formats.newest.into());
-    }
-
-    /// The coordinator tells a shard which format is in force.
-    pub fn note_format(&mut self, message: &ToShard) {
-        let format = match &message.kind {
-            Some(Kind::Welcome(welcome)) => welcome.format,
-            Some(Kind::Activate(order)) => order.format,
-            _ => return,
-        };
-        // Late words of a deposed leader are not heard any more.
-        if self.scenario.fail_over.is_some() {
-            self.builds.in_force = format.max(self.builds.in_force);
-            return;
-        }
-        if format < self.builds.in_force {
-            let text = format!(
-                "a coordinator says that format {format} is in force, after {} was",
-                self.builds.in_force
-            );
-            return self.fail(text);
-        }
-        self.builds.in_force = format;
-    }
-
-    /// A shard hears it: whoever has a part in the store reads what others write.
-    pub fn hold_format(&mut self, server: usize, message: &ToShard) {
-        let format = match &message.kind {
-            Some(Kind::Welcome(welcome)) => welcome.format,
-            Some(Kind::Activate(order)) => order.format,
-            _ => return,
-        };
-        let formats = self.servers[server].formats;
-        if !formats.reads(format) {
-            let name = host_name(server_host(server));
-            self.fail(format!(
-                "{name} is told that format {format} is in force, and reads {formats}"
-            ));
-        }
-    }
-
-    /// Whether a server ends because the store has left its build behind: the coordinator says so, or its own disk, while the store is made again by
-    /// somebody who does not know yet which format was in force.
-    pub fn is_too_old(&self, server: usize, why: &str) -> bool {
-        let reads_it = self.servers[server].formats.reads(self.builds.in_force);
-        why.contains("there is no way back") || !reads_it && why.contains("and this build reads")
-    }
-
-    /// A server of a build that the store has left behind was not let in: somebody starts the right one.
-    pub fn server_is_too_old(&mut self, server: usize) {
-        self.coverage.hit("servers of an old build refused");
-        self.install(Place::Server(server), Formats::NEXT);
-        self.crash_server(server);
-    }
-
-    /// Likewise a coordinator.
-    pub fn coordinator_is_too_old(&mut self, process: usize) {
-        self.coverage.hit("coordinators of an old build refused");
-        self.install(Place::Coordinator(process), Formats::NEXT);
-    }
-
-    /// Whether these seeds have several builds at all.
-    pub fn has_builds(&self) -> bool {
-        self.builds.happen
     }
 }

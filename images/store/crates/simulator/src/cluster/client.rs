@@ -3,11 +3,12 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use client_core::{Client, Error, OperationId, Outcome, Output, Owned};
+use client_core::{Client, Error, OperationId, Owned};
 use transport::rpc::RpcReader;
 use wire::ids::TableId;
 use wire::status::Status;
 
+use crate::cluster::client_actions::Purpose;
 use crate::cluster::ports::Ports;
 use crate::cluster::scan::Scan;
 use crate::cluster::server::open_ports;
@@ -23,50 +24,6 @@ use crate::scenario::{SECOND, Scenario};
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 /// Where clients have their ports.
 const UDP_PORT: u16 = 40_000;
-
-/// What the client told its driver to do.
-#[derive(Default)]
-pub struct ClientActions {
-    pub network: Vec<NetworkAction>,
-    pub completed: Vec<(OperationId, Result<Owned, Error>)>,
-}
-
-pub enum NetworkAction {
-    Connect(u64, String),
-    Send(u64, u64, Vec<u8>),
-    Close(u64),
-}
-
-impl Output for ClientActions {
-    fn connect(&mut self, session: u64, locator: &str) {
-        self.network
-            .push(NetworkAction::Connect(session, locator.to_owned()));
-    }
-    fn send(&mut self, session: u64, nonce: u64, payload: &[u8]) {
-        self.network
-            .push(NetworkAction::Send(session, nonce, payload.to_vec()));
-    }
-    fn close(&mut self, session: u64) {
-        self.network.push(NetworkAction::Close(session));
-    }
-    fn complete(&mut self, operation: OperationId, result: Result<Outcome<'_>, Error>) {
-        let result = result.map(Owned::from);
-        self.completed.push((operation, result));
-    }
-}
-
-/// What an operation under way is for.
-#[derive(Clone, Debug)]
-pub enum Purpose {
-    /// Records in the history; one, unless it is a multi-op.
-    Keys(Vec<usize>),
-    CreateTable(usize),
-    DropTable(usize),
-    SplitTablet,
-    /// A page of a scan.
-    Page(Scan),
-    Other,
-}
 
 pub struct ClientNode {
     pub number: u32,

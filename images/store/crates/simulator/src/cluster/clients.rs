@@ -4,7 +4,8 @@ use wire::ids::TableId;
 use wire::locator::{Locator, parse_list};
 use wire::time::Time;
 
-use crate::cluster::client::{ClientActions, ClientNode, NetworkAction};
+use crate::cluster::client::ClientNode;
+use crate::cluster::client_actions::{ClientActions, NetworkAction};
 use crate::cluster::ports::is_session;
 use crate::cluster::rounds::host_of;
 use crate::cluster::scan::Scan;

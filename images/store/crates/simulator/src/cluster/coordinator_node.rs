@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::cluster::election::Election;
 use coordinator::leader::Leader;
 use coordinator::{Coordinator, Output};
 use transport::member::MemberReader;
@@ -96,7 +97,7 @@ pub struct CoordinatorProcess {
     /// Counts processes, and leaderships.
     pub incarnation: u64,
     pub is_up: bool,
-    pub election: crate::cluster::leaders::Election,
+    pub election: Election,
     /// What the build reads that is started here.
     pub installed: Formats,
 }
@@ -107,7 +108,7 @@ impl Default for CoordinatorProcess {
             node: None,
             incarnation: 0,
             is_up: false,
-            election: crate::cluster::leaders::Election::default(),
+            election: Election::default(),
             installed: Formats::CURRENT,
         }
     }

@@ -9,7 +9,8 @@ use wire::rpc::SplitTabletRequest;
 use wire::time::Time;
 
 use crate::cluster::coordinator_node::{CoordinatorAction, CoordinatorActions, Core};
-use crate::cluster::leaders::{Heard, coordinator_host};
+use crate::cluster::hosts::coordinator_host;
+use crate::cluster::leaders::Heard;
 use crate::cluster::{COORDINATOR, Cluster};
 
 impl Cluster {

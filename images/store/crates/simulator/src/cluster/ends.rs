@@ -2,7 +2,7 @@
 
 use backup::BLOCK_BYTES;
 
-use crate::cluster::leaders::coordinator_host;
+use crate::cluster::hosts::coordinator_host;
 use crate::cluster::server::Dies;
 use crate::cluster::shards::whose;
 use crate::cluster::{Cluster, server_host};

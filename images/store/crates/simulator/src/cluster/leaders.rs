@@ -2,28 +2,26 @@
 //!
 //! The lock that elects is modelled as what it is: whoever sees nobody renew it for a while takes it. It fences nothing, so that often enough several lead at a time.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coordinator::leader::{Leader, Limits, Output, Settings};
 use coordinator::state::objects;
-use coordinator::state::objects::testing::{ApiServer, Change, Objects};
+use coordinator::state::objects::testing::Change;
 use coordinator::state::objects::{Answer, Ending, Request, RequestId, Tuning};
 use coordinator::{Config, Coordinator, Finalize, FinalizeError};
 use wire::ids::ReplyTo;
 use wire::member::coordinator::Kind;
-use wire::member::{Position, ToCoordinator, ToShard};
+use wire::member::{ToCoordinator, ToShard};
 use wire::time::Time;
 
-use crate::cluster::client::Purpose;
+use crate::cluster::client_actions::Purpose;
 use crate::cluster::coordinator_node::{CoordinatorAction, CoordinatorNode, Core};
+use crate::cluster::election::Election;
+use crate::cluster::hosts::coordinator_host;
 use crate::cluster::{COORDINATOR, Cluster, TOO_OLD, host_name};
 use crate::event::{Event, Party, Phase};
 use crate::net::network::Host;
 use crate::scenario::{FailOver, MILLI, SECOND};
-
-/// Machines of further coordinators.
-pub const FIRST_STANDBY: Host = 900;
 
 /// Who sees nobody renew the lock for so long, takes it.
 const LOCK_LASTS: Duration = Duration::from_secs(2);
@@ -31,13 +29,6 @@ const LOCK_LASTS: Duration = Duration::from_secs(2);
 const LOCK_GIVEN_UP: Duration = Duration::from_millis(1200);
 /// A leader that has ended itself comes back as a standby.
 const COMES_BACK: u64 = 100 * MILLI;
-
-pub fn coordinator_host(process: usize) -> Host {
-    match process {
-        0 => COORDINATOR,
-        _ => FIRST_STANDBY + process as Host,
-    }
-}
 
 /// What a coordinator is told of.
 pub enum Heard {
@@ -47,112 +38,6 @@ pub enum Heard {
     Message(u64, Box<ToCoordinator>),
     MemberGone(u64),
     ClientGone(u64),
-}
-
-/// What a process knows of the lock, and how it behaves.
-#[derive(Default)]
-pub struct Election {
-    /// The lock's version that it has seen, and since when.
-    observed: Option<(u64, Time)>,
-    renewed: Time,
-    /// It does not reach the API server until then.
-    pub cut_until: u64,
-    /// It leads on although it cannot renew the lock.
-    pub goes_on: bool,
-    /// It must not lead, and holds the lock until people have done something.
-    pub is_refused: bool,
-    /// It dies when it has said so much more.
-    pub dies_after: Option<u64>,
-}
-
-impl Election {
-    pub fn cut_until(&self) -> u64 {
-        self.cut_until
-    }
-}
-
-/// The API server, and what it keeps.
-pub struct Api {
-    pub server: ApiServer,
-    /// Process and incarnation that hold the lock, and how often it was renewed or taken.
-    lock: (Option<(usize, u64)>, u64),
-    /// Whom the store's address leads to, and whom it led to before: some have not heard yet.
-    endpoint: Option<usize>,
-    former: Option<usize>,
-    /// Until then it leads anywhere.
-    pub wavers_until: u64,
-    /// Of a thousand requests so many fail, until then.
-    pub failures: u64,
-    pub fails_until: u64,
-    /// Least and greatest cluster time that the leader of each term told.
-    told: BTreeMap<u64, (u64, u64)>,
-    /// By process, the first incarnation whose requests get there.
-    served_from: Vec<u64>,
-}
-
-impl Api {
-    pub fn new() -> Api {
-        Api {
-            server: ApiServer::new(1 << 20),
-            lock: (None, 0),
-            endpoint: None,
-            former: None,
-            wavers_until: 0,
-            failures: 0,
-            fails_until: 0,
-            told: BTreeMap::new(),
-            served_from: Vec::new(),
-        }
-    }
-
-    /// All objects are gone, and with them whatever is on its way from processes before these incarnations.
-    pub fn lose_everything(&mut self, incarnations: Vec<u64>) {
-        self.server.roll_back(Objects::new());
-        self.lock.0 = None;
-        (self.endpoint, self.former) = (None, None);
-        self.served_from = incarnations;
-    }
-
-    /// Of the root.
-    pub fn position(&self) -> Option<Position> {
-        self.server.root().map(|root| root.position)
-    }
-
-    /// Whether nobody has led after this one.
-    pub fn is_led_by(&self, leader: &Coordinator) -> bool {
-        let leadership = |at: Position| (at.term, at.nonce);
-        let root = self.position().map(leadership);
-        root.is_some() && root == leader.position().map(leadership)
-    }
-
-    pub fn fails_until(&self) -> u64 {
-        self.fails_until
-    }
-
-    pub fn is_away(&self, now: u64) -> bool {
-        self.failures == 1000 && now < self.fails_until
-    }
-
-    /// A coordinator tells a time: not below any that leaders before it ever told, nor above any that those after it did. What it tells itself may have
-    /// waited, and other things have overtaken it.
-    fn tells_time(&mut self, term: u64, time_ns: u64) -> Result<(), String> {
-        let earlier = self.told.range(..term).map(|(_, (_, most))| *most).max();
-        let later = self
-            .told
-            .range(term + 1..)
-            .map(|(_, (least, _))| *least)
-            .min();
-        let (least, most) = self.told.entry(term).or_insert((time_ns, time_ns));
-        if earlier.is_some_and(|earlier| time_ns < earlier)
-            || later.is_some_and(|later| time_ns > later)
-        {
-            return Err(format!(
-                "the coordinator of term {term} told cluster time {time_ns}; those before it told up to {earlier:?}, those after it from {later:?} on"
-            ));
-        }
-        (*least, *most) = ((*least).min(time_ns), (*most).max(time_ns));
-        Ok(())
-    }
 }
 
 /// Small, so that everything happens often.

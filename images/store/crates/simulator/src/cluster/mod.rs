@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 use coordinator::Balancing;
 
 use crate::clock::Clock;
+use crate::cluster::api::Api;
 use crate::cluster::builds::Builds;
 use crate::cluster::client::ClientNode;
 use crate::cluster::coordinator_node::CoordinatorProcess;
-use crate::cluster::leaders::{Api, FIRST_STANDBY};
 use crate::cluster::put_back::PutBack;
 use crate::cluster::server::ServerNode;
 use crate::coverage::Coverage;
@@ -23,24 +23,31 @@ use crate::random::Streams;
 use crate::scenario::{MILLI, Scenario};
 use crate::trace::Trace;
 
+pub mod api;
 pub mod builds;
 pub mod client;
+pub mod client_actions;
 pub mod clients;
 pub mod coordinator_node;
 pub mod coordinators;
 pub mod datagrams;
 pub mod describe;
 pub mod disks;
+pub mod election;
 pub mod endings;
 pub mod ends;
+pub mod hosts;
+pub mod installing;
 pub mod leaders;
 pub mod notes;
 pub mod peers;
 pub mod ports;
 pub mod put_back;
+pub mod putting_back;
 pub mod rebuilding;
 pub mod rounds;
 pub mod scan;
+pub mod scanning;
 pub mod server;
 pub mod shards;
 pub mod starts;
@@ -50,10 +57,7 @@ pub mod whole;
 pub mod wires;
 pub mod workload;
 
-/// The coordinator's machine; servers' follow, clients' come from [`FIRST_CLIENT`] on.
-pub const COORDINATOR: Host = 0;
-pub const FIRST_CLIENT: Host = 1000;
-pub const COORDINATOR_LOCATOR: &str = "tcp:host=coordinator,port=11100";
+pub use hosts::*;
 
 /// A process's clock, pauses and timer.
 #[derive(Debug)]
@@ -182,23 +186,5 @@ impl Cluster {
         cluster.populate();
         cluster.plan_put_back();
         cluster
-    }
-}
-
-pub fn server_host(server: usize) -> Host {
-    server as Host + 1
-}
-
-pub fn client_host(client: usize) -> Host {
-    FIRST_CLIENT + client as Host
-}
-
-/// What a host is called in locators and in the trace.
-pub fn host_name(host: Host) -> String {
-    match host {
-        COORDINATOR => "coordinator".to_owned(),
-        FIRST_STANDBY..FIRST_CLIENT => format!("standby{}", host - FIRST_STANDBY),
-        FIRST_CLIENT.. => format!("client{}", host - FIRST_CLIENT),
-        _ => format!("m{host}"),
     }
 }

@@ -8,6 +8,7 @@ use transport::rpc::RpcReader;
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, Request, Status};
 
+use crate::cluster::hosts::machine_of;
 use crate::cluster::ports::is_session;
 use crate::cluster::server::PeerAction;
 use crate::cluster::{Cluster, host_name, server_host};
@@ -162,7 +163,7 @@ impl Cluster {
     }
 
     pub fn send_in_session(&mut self, owner: Owner, connection: u64, nonce: u64, payload: &[u8]) {
-        let now = self.clock(owner.host());
+        let now = self.clock(machine_of(owner));
         if let Some(ports) = self.ports(owner) {
             ports.send(now, connection, nonce, payload);
             self.stir(owner);

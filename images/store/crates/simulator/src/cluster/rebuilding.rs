@@ -3,7 +3,7 @@
 use wire::member::ToShard;
 use wire::member::coordinator::Kind;
 
-use crate::cluster::leaders::coordinator_host;
+use crate::cluster::hosts::coordinator_host;
 use crate::cluster::{COORDINATOR, Cluster};
 
 impl Cluster {

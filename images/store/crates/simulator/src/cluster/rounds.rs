@@ -12,9 +12,10 @@ use wire::ids::ReplyTo;
 use wire::locator::Locator;
 use wire::time::Time;
 
+use crate::cluster::hosts::machine_of;
 use crate::cluster::ports::{PUMP_PACKETS, Ports, connection, is_session};
 use crate::cluster::server::FIRST_PORT;
-use crate::cluster::{COORDINATOR, Cluster, FIRST_CLIENT, client_host, host_name, server_host};
+use crate::cluster::{COORDINATOR, Cluster, FIRST_CLIENT, host_name, server_host};
 use crate::event::{Event, Owner, Party};
 use crate::net::network::{Host, Network};
 
@@ -65,15 +66,6 @@ pub fn host_of(name: &str) -> Option<Host> {
     match name {
         "coordinator" => Some(COORDINATOR),
         _ => name.strip_prefix('m')?.parse().ok(),
-    }
-}
-
-impl Owner {
-    pub fn host(self) -> Host {
-        match self {
-            Owner::Client(client) => client_host(client),
-            Owner::Shard { server, .. } => server_host(server),
-        }
     }
 }
 
@@ -137,7 +129,7 @@ impl Cluster {
         let Some(owner) = self.owner_of(to) else {
             return;
         };
-        let host = owner.host();
+        let host = machine_of(owner);
         self.trace.event(
             self.now,
             || host_name(host),
@@ -196,7 +188,7 @@ impl Cluster {
             self.tend_port(owner, port);
         }
         self.send_datagrams(owner);
-        let clock = self.clock(owner.host());
+        let clock = self.clock(machine_of(owner));
         let Some(ports) = self.ports(owner) else {
             return;
         };
@@ -204,7 +196,7 @@ impl Cluster {
             true => clock,
             false => ports.next_tick(),
         };
-        let moment = self.machines[&owner.host()].clock.moment(next);
+        let moment = self.machines[&machine_of(owner)].clock.moment(next);
         if moment < u64::MAX {
             self.poll_at(owner, moment.max(self.now + 1000));
         }
@@ -239,7 +231,7 @@ impl Cluster {
         let (pieces, others): (Vec<_>, Vec<_>) =
             burst.partition(|(_, bytes)| glimpse(bytes) == Glimpse::Piece);
         for (from, bytes) in others.into_iter().chain(pieces) {
-            let now = self.clock(owner.host());
+            let now = self.clock(machine_of(owner));
             let Some(ports) = self.ports(owner) else {
                 return;
             };
@@ -270,7 +262,7 @@ impl Cluster {
     }
 
     fn tend_port(&mut self, owner: Owner, port: usize) {
-        let now = self.clock(owner.host());
+        let now = self.clock(machine_of(owner));
         let Some(ports) = self.ports(owner) else {
             return;
         };
@@ -376,7 +368,7 @@ impl Cluster {
             }
             Some(_) => {}
         }
-        let host = owner.host();
+        let host = machine_of(owner);
         self.trace.event(
             self.now,
             || host_name(host),

@@ -7,9 +7,10 @@ use coordinator::state::Pair;
 use coordinator::{Config as CoordinatorConfig, Coordinator};
 
 use crate::clock::Clock;
+use crate::cluster::api::Api;
 use crate::cluster::client::ClientNode;
 use crate::cluster::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core};
-use crate::cluster::leaders::{Api, coordinator_host};
+use crate::cluster::hosts::coordinator_host;
 use crate::cluster::server::{ServerNode, protocols};
 use crate::cluster::{
     COORDINATOR, COORDINATOR_LOCATOR, Cluster, Machine, START_OF_LOAD, TOO_OLD, client_host,

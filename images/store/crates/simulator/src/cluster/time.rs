@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use wire::time::Time;
 
-use crate::cluster::leaders::{FIRST_STANDBY, coordinator_host};
+use crate::cluster::hosts::{FIRST_STANDBY, coordinator_host, machine_of};
 use crate::cluster::{COORDINATOR, Cluster, FIRST_CLIENT, client_host, server_host};
 use crate::event::{Event, Scheduled};
 use crate::net::datagrams::place;
@@ -82,7 +82,7 @@ impl Cluster {
             }
             Event::Tick(host) => Some(*host),
             Event::Datagram { to, .. } => Some(place(*to).1),
-            Event::Poll { owner, .. } => Some(owner.host()),
+            Event::Poll { owner, .. } => Some(machine_of(*owner)),
             Event::Enlist { server, .. }
             | Event::Flushed { server, .. }
             | Event::OpenBackup { server, .. }

@@ -6,7 +6,7 @@ use coordinator::Coordinator;
 use coordinator::status::{ClusterStatus, Member};
 use wire::member::TabletRange;
 
-use crate::cluster::leaders::coordinator_host;
+use crate::cluster::hosts::coordinator_host;
 use crate::cluster::server::{ServerNode, ShardNode, frame_count};
 use crate::cluster::{Cluster, server_host};
 use crate::scenario::SECOND;

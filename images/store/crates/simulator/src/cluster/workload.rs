@@ -6,7 +6,8 @@ use wire::ids::TableId;
 use wire::rpc::{Increment, MultiKind, RejectRules};
 use wire::time::Time;
 
-use crate::cluster::client::{ClientActions, ClientNode, Purpose};
+use crate::cluster::client::ClientNode;
+use crate::cluster::client_actions::{ClientActions, Purpose};
 use crate::cluster::scan::Scan;
 use crate::oracles::checker::{Addend, Input};
 use crate::oracles::history::{History, Record};

@@ -1,7 +1,7 @@
 //! What goes wrong with coordinators and with the API server that has their state. Each fault has streams of chance of its own.
 
 use crate::cluster::Cluster;
-use crate::cluster::leaders::coordinator_host;
+use crate::cluster::hosts::coordinator_host;
 use crate::event::Party;
 use crate::scenario::{MILLI, SECOND};
 

@@ -7,9 +7,9 @@ use coordinator::{Drain, DrainError};
 
 use crate::cluster::Cluster;
 use crate::event::{Phase, Turn};
-use crate::faults::schedule_turn;
+use crate::faults::turns::schedule_turn;
 use crate::random::{Random, Streams};
-use crate::run::Profile;
+use crate::scenario::profile::Profile;
 use crate::scenario::{MILLI, SECOND, Scenario};
 
 /// Who is drained, and when.

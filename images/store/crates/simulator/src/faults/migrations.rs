@@ -8,12 +8,12 @@ use coordinator::{
 };
 use wire::ids::ServerId;
 
-use crate::cluster::leaders::coordinator_host;
+use crate::cluster::hosts::coordinator_host;
 use crate::cluster::{COORDINATOR, Cluster, client_host, server_host};
 use crate::event::Turn;
 use crate::event::{Between, Event, Phase};
 use crate::random::{Random, Streams};
-use crate::run::Profile;
+use crate::scenario::profile::Profile;
 use crate::scenario::{MICRO, MILLI, SECOND, Scenario};
 
 /// More orders are not given while so many wait: in the end all of them have to be carried out.

@@ -15,9 +15,9 @@ use crate::faults::state_loss::StateLoss;
 use crate::faults::tuning::Tuning;
 use crate::faults::upgrades::Upgrades;
 use crate::faults::usual::Usual;
-use crate::random::{Random, Streams};
-use crate::run::Profile;
-use crate::scenario::{MICRO, SECOND, Scenario};
+use crate::random::Streams;
+use crate::scenario::profile::Profile;
+use crate::scenario::{MICRO, Scenario};
 
 pub mod absences;
 pub mod coordinators;
@@ -31,6 +31,7 @@ pub mod peers;
 pub mod quiet;
 pub mod state_loss;
 pub mod tuning;
+mod turns;
 pub mod upgrades;
 pub mod usual;
 
@@ -166,16 +167,5 @@ impl Faults {
         } else {
             self.tuning.change_settings(cluster);
         }
-    }
-}
-
-/// About `interval` from now in the load, and each second afterwards; never if there is none.
-fn schedule_turn(cluster: &mut Cluster, random: &mut Random, interval: u64, turn: Turn) {
-    if interval > 0 {
-        let after = match cluster.phase {
-            Phase::Load => random.between(interval / 10, 2 * interval),
-            _ => SECOND,
-        };
-        cluster.schedule_in(after, Event::Turn(turn));
     }
 }

@@ -4,8 +4,8 @@ use crate::cluster::Cluster;
 use crate::cluster::put_back::PutBack;
 use crate::faults::lateness::is_late;
 use crate::random::Streams;
-use crate::run::Profile;
 use crate::scenario::Scenario;
+use crate::scenario::profile::Profile;
 
 #[derive(Clone, Copy, Debug)]
 pub struct StateLoss {

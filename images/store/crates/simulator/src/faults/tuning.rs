@@ -5,9 +5,9 @@ use wire::member::{Settings, bounds};
 
 use crate::cluster::Cluster;
 use crate::event::{Phase, Turn};
-use crate::faults::schedule_turn;
+use crate::faults::turns::schedule_turn;
 use crate::random::{Random, Streams};
-use crate::run::Profile;
+use crate::scenario::profile::Profile;
 use crate::scenario::{MILLI, SECOND, Scenario};
 
 /// How often they are changed.

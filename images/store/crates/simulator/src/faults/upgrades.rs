@@ -10,7 +10,7 @@ use crate::cluster::leaders::Heard;
 use crate::event::Turn;
 use crate::event::{Event, Phase};
 use crate::random::{Random, Streams};
-use crate::run::Profile;
+use crate::scenario::profile::Profile;
 use crate::scenario::{MILLI, SECOND};
 
 /// Of a thousand steps after an upgrade was finalized, in how many somebody starts the old build.

@@ -1,6 +1,6 @@
 //! What goes wrong with servers, connections and the network in most runs.
 
-use crate::cluster::leaders::coordinator_host;
+use crate::cluster::hosts::coordinator_host;
 use crate::cluster::server::Dies;
 use crate::cluster::{COORDINATOR, Cluster, client_host, server_host};
 use crate::event::Event;

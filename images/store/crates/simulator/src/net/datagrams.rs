@@ -7,39 +7,13 @@ use fast::Config;
 
 use crate::net::network::Host;
 use crate::random::{Random, Streams};
+use crate::scenario::fast::{FastScenario, Weather};
 use crate::scenario::{MILLI, SECOND, Scenario};
 
 /// Seeds of the usual kind that have datagrams, of a thousand.
 const SEEDS_PER_MILLE: u64 = 150;
 /// The longest value there: with the least segments that there are then, one of them holds several.
 const MAX_VALUE_BYTES: u64 = 5400;
-
-/// What is known of ports and the network between them before a run.
-#[derive(Clone, Copy, Debug)]
-pub struct FastScenario {
-    /// Ports of each process: `fast+udp`, or `fast+dpdk` as well.
-    pub kinds: usize,
-    pub config: Config,
-    /// Values that are so long are lent.
-    pub lend_bytes: usize,
-    pub weather: Weather,
-    /// Between two times at which datagrams get nowhere, on average; 0: that never happens.
-    pub fault_interval: u64,
-    /// So often at most.
-    pub faults: u64,
-}
-
-/// What happens to datagrams, each in one of a thousand, and how long they take, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub struct Weather {
-    pub lost: u64,
-    pub repeated: u64,
-    pub changed: u64,
-    /// Those that take ten times as long as others at most.
-    pub late: u64,
-    pub min_delay: u64,
-    pub max_delay: u64,
-}
 
 /// Once faults have ended, at most so many of a thousand datagrams are lost, changed or late.
 const MOST_IN_FAIR_WEATHER: u64 = 10;

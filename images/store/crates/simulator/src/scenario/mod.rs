@@ -1,11 +1,13 @@
 //! What a seed stands for: sizes, faults and load of one run. Small on purpose, so that little things fill up and roll over.
 
+pub mod fast;
+pub mod profile;
 mod quiet;
 mod upgrading;
 
-use crate::net::datagrams::FastScenario;
 use crate::net::network::Conditions;
 use crate::random::Random;
+use fast::FastScenario;
 
 pub const MICRO: u64 = 1_000;
 pub const MILLI: u64 = 1_000_000;

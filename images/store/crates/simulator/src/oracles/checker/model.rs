@@ -4,7 +4,7 @@ use wire::map::Map;
 use wire::rpc::RejectRules;
 use wire::status::Status;
 
-use super::{Addend, Content, Input, Keys, Operation, Output, Sight, Value};
+use super::types::{Addend, Content, Input, Keys, Operation, Output, Sight, Value};
 
 /// The version of an object, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

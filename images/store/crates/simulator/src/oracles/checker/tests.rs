@@ -1,6 +1,8 @@
 //! Histories that are known to be good, and others that are known not to be.
 
 use super::*;
+use wire::rpc::RejectRules;
+use wire::status::Status;
 
 const NONE: RejectRules = RejectRules {
     given_version: 0,
