@@ -106,14 +106,20 @@ impl Coordinator {
         Ok(())
     }
 
-    /// A hint has no effect: the coordinator pings every server all the time, and trusts no client about what is dead.
+    /// A hint proves nothing. If the server has missed two pings, others are asked about it now, which they would be a moment later in any case.
     pub(crate) fn hint_server_crashed(
-        &self,
+        &mut self,
+        now: Time,
         to: ReplyTo,
         payload: &[u8],
         out: &mut impl Output,
     ) -> Result<(), Refused> {
-        rpc::HintServerCrashedRequest::decode(payload)?;
+        let hinted = rpc::HintServerCrashedRequest::decode(payload)?.server_id;
+        let server = self.store.members.server(hinted.index());
+        if server.is_some_and(|server| server.id == hinted) {
+            let (store, index) = (&mut self.store, hinted.index());
+            self.suspicions.suspect(store, now, index, true, out);
+        }
         out.reply(to, &rpc::status_bytes(Status::Ok));
         Ok(())
     }

@@ -68,7 +68,7 @@ impl Coordinator {
             Opcode::RenewLease => self.renew_lease(now, to, payload, out),
             Opcode::GetLeaseInfo => self.get_lease_info(now, to, payload, out),
             Opcode::GetServerList => self.get_server_list(to, payload, out),
-            Opcode::HintServerCrashed => self.hint_server_crashed(to, payload, out),
+            Opcode::HintServerCrashed => self.hint_server_crashed(now, to, payload, out),
             Opcode::SetRuntimeOption => self.set_runtime_option(payload),
             Opcode::GetRuntimeOption => self.get_runtime_option(payload),
             Opcode::Kill => self.kill(out),

@@ -306,3 +306,34 @@ fn the_coordinator_tells_about_itself() {
     });
     assert_eq!(harness.answer(&hint), [0; 4]);
 }
+
+/// Who is dead is found out as ever: others are asked a little sooner, and no more often.
+#[test]
+fn a_hint_has_others_look_at_a_server_that_has_missed_pings() {
+    let mut harness = Harness::new();
+    for number in 0..4 {
+        harness.enlist(
+            100 + number,
+            with_replicas(&format!("m{number}"), number + 1),
+        );
+    }
+    let hint_of = |server_id| encode(|out| rpc::HintServerCrashedRequest { server_id }.encode(out));
+    let probed = |actions: &[Action]| {
+        let probes = actions.iter().filter_map(|action| match action {
+            Action::Send(_, Kind::Probe(probe)) => Some(probe.server_id),
+            _ => None,
+        });
+        probes.collect::<Vec<u64>>()
+    };
+    let (one, former) = (ServerId::new(1, 0), ServerId::new(1, 7));
+    assert_eq!(harness.answer(&hint_of(one)), [0; 4], "it is well");
+    let actions = harness.advance(Duration::from_millis(450));
+    assert_eq!(probed(&actions), []);
+    assert_eq!(probed(&harness.request(&hint_of(former))), []);
+    assert_eq!(probed(&harness.request(&hint_of(one))), [one.0; 3]);
+    assert_eq!(
+        probed(&harness.request(&hint_of(one))),
+        [],
+        "once in a round"
+    );
+}
