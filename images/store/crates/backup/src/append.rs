@@ -5,10 +5,11 @@ use wire::ids::ReplyTo;
 use wire::peer::{Answer, Append, ReplicaId, Role, Status};
 use wire::time::Time;
 
-use crate::backup::{Backup, Durability, Output};
+use crate::backup::{Backup, Output};
+use crate::commit::Waiting;
+use crate::config::Durability;
 use crate::frame::Addition;
 use crate::storage::{Storage, StorageError};
-use crate::sync::Waiting;
 
 /// Why an append was not taken.
 enum Refusal {

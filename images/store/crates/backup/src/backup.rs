@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::bugs::{Bug, is_planted};
-use wire::format::Formats;
 use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{
     Answer, Free, Held, KeepAlive, List, Listed, Listing, Read, ReplicaId, Role, SERVING_PROMISE,
@@ -12,39 +11,14 @@ use wire::peer::{
 use wire::time::Time;
 
 use crate::checkpoint::CHECKPOINT_LOG;
+use crate::commit::Commit;
+use crate::config::Config;
 use crate::device::Device;
 use crate::fencing::Fencing;
-use crate::frame::{Frame, Frames, State};
+use crate::frame::{Frame, Frames};
+use crate::inventory::Inventory;
 use crate::record::Damage;
-use crate::recovery::Inventory;
 use crate::storage::{Storage, StorageError};
-use crate::sync::Commit;
-
-/// When an append is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Once it is in the page cache: it survives the process.
-    Buffered,
-    /// Once it is on stable storage: it survives the loss of power.
-    Flushed,
-}
-
-/// What a backup is told about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    pub cluster_id: u64,
-    /// The store's segment size, at most 8 MiB.
-    pub segment_bytes: u32,
-    pub frame_count: u32,
-    pub durability: Durability,
-    /// Names this run of the kernel: what is in its page cache is gone when it changes. Linux has it in
-    /// `/proc/sys/kernel/random/boot_id`. For a storage that dies with its process or machine anyway, any constant.
-    pub boot_id: [u8; 16],
-    /// What this build reads.
-    pub formats: Formats,
-    /// The one in force in the store.
-    pub format: u32,
-}
 
 /// Where a backup's words go.
 pub trait Output {
@@ -356,17 +330,5 @@ impl<S: Storage> Backup<S> {
             self.note_failure();
         }
         self.give_up_waiting(out);
-    }
-}
-
-impl Durability {
-    pub(crate) fn is_flushed(self) -> bool {
-        self == Durability::Flushed
-    }
-}
-
-impl State {
-    pub(crate) fn of(closed: bool) -> State {
-        if closed { State::Closed } else { State::Open }
     }
 }

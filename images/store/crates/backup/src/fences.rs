@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wire::ids::ServerId;
 
-use crate::record::MAX_FENCES;
+use crate::layout::MAX_FENCES;
 
 /// For each server index the largest generation that is refused: server ids grow with generations and are never used again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

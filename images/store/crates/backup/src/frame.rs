@@ -7,7 +7,7 @@ use core::ops::{Index, IndexMut};
 use wire::bugs::{Bug, is_planted};
 use wire::peer::{ReplicaId, Role};
 
-use crate::backup::Durability;
+use crate::config::Durability;
 use crate::copies::Copies;
 use crate::device::Device;
 use crate::record::{Content, Damage, Header};
@@ -20,6 +20,12 @@ pub enum State {
     Open,
     /// Complete.
     Closed,
+}
+
+impl State {
+    pub(crate) fn of(closed: bool) -> State {
+        if closed { State::Closed } else { State::Open }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

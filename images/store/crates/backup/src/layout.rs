@@ -11,6 +11,10 @@ use crate::copies::PLACES;
 pub const BLOCK_BYTES: u32 = 4096;
 /// The places of a superblock or header, together.
 pub(crate) const HEAD_BYTES: usize = PLACES * BLOCK_BYTES as usize;
+/// Of a superblock, without its fences.
+pub(crate) const SUPERBLOCK_FIXED_BYTES: usize = 64;
+/// Fences in a superblock: one for each server index that was ever recovered.
+pub const MAX_FENCES: usize = (BLOCK_BYTES as usize - SUPERBLOCK_FIXED_BYTES) / 8;
 
 /// Sizes of a storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,14 +7,20 @@
 mod append;
 mod backup;
 mod checkpoint;
+mod checkpoints;
+mod commit;
+mod config;
 mod copies;
 mod device;
 mod entries;
+mod fenced_logs;
 mod fences;
 mod fencing;
 mod frame;
+mod inventory;
 mod layout;
 mod load;
+mod noting;
 mod open;
 mod record;
 mod recovery;
@@ -25,11 +31,12 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use backup::{Backup, Config, Durability, Output, Stats};
+pub use backup::{Backup, Output, Stats};
 pub use checkpoint::CHECKPOINT_LOG;
+pub use config::{Config, Durability};
 pub use frame::State;
-pub use layout::{BLOCK_BYTES, Layout};
+pub use inventory::{Flaw, Inventory, ReplicaInfo};
+pub use layout::{BLOCK_BYTES, Layout, MAX_FENCES};
 pub use open::{OpenError, owner};
-pub use record::{Damage, MAX_FENCES};
-pub use recovery::{Flaw, Inventory, ReplicaInfo};
+pub use record::Damage;
 pub use storage::{SUPERBLOCK_BYTES, Scope, Storage, StorageError};

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::format::Formats;
 use wire::time::Time;
 
-use crate::backup::{Backup, Config};
+use crate::backup::Backup;
+use crate::commit::Commit;
+use crate::config::Config;
 use crate::copies::{Copies, PLACES, Syncs};
 use crate::device::Device;
 use crate::fences::Fences;
@@ -16,7 +18,6 @@ use crate::layout::{BLOCK_BYTES, HEAD_BYTES, Layout};
 use crate::load::{self, MAX_SEQUENCE, Past};
 use crate::record::Superblock;
 use crate::storage::{Storage, StorageError};
-use crate::sync::Commit;
 
 /// Why a storage is not taken into use. Nothing on it was changed, except for [`OpenError::Storage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -353,15 +354,5 @@ fn look(storage: &mut impl Storage, known: Formats) -> Result<Found, OpenError> 
         Some(&found) => Err(OpenError::UnknownFormat { found, known }),
         None if formats.is_empty() => Err(OpenError::Foreign),
         None => Err(OpenError::Damaged),
-    }
-}
-
-impl Config {
-    /// What the storage must have.
-    pub fn layout(&self) -> Layout {
-        Layout {
-            segment_bytes: self.segment_bytes,
-            frame_count: self.frame_count,
-        }
     }
 }

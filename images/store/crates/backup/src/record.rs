@@ -7,16 +7,13 @@ use wire::ids::ServerId;
 use wire::peer::{ReplicaId, Role};
 
 use crate::fences::Fences;
-use crate::layout::BLOCK_BYTES;
+use crate::layout::{MAX_FENCES, SUPERBLOCK_FIXED_BYTES};
 
 /// Of headers. What is behind one may be of another store's format than the superblock says; it says so itself.
 const HEADER_FORMAT: u32 = 1;
 pub(crate) const SUPERBLOCK_MAGIC: [u8; 8] = *b"rcboxBKP";
 const HEADER_MAGIC: [u8; 8] = *b"rcboxFRM";
 pub(crate) const HEADER_BYTES: usize = 72;
-const SUPERBLOCK_FIXED_BYTES: usize = 64;
-/// Fences in a superblock: one for each server index that was ever recovered.
-pub const MAX_FENCES: usize = (BLOCK_BYTES as usize - SUPERBLOCK_FIXED_BYTES) / 8;
 
 /// Why a replica's data is not given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! Fencing a log and releasing it to its recovery.
 
-use core::fmt;
 use core::ops::ControlFlow;
 
-use wire::entry::{Digest, EntryError, Kind};
+use wire::entry::{Digest, Kind};
 use wire::ids::ServerId;
 use wire::peer::{ReplicaId, Role, SERVING_PROMISE};
 use wire::time::Time;
@@ -12,55 +11,10 @@ use crate::backup::{Backup, Output};
 use crate::device::WalkError;
 use crate::fences::TooMany;
 use crate::frame::State;
-use crate::record::{Damage, MAX_FENCES};
+use crate::inventory::{Flaw, Inventory, ReplicaInfo};
+use crate::layout::MAX_FENCES;
+use crate::record::Damage;
 use crate::storage::Storage;
-
-/// What a backup holds of a log. Nothing of it changes any more, and no crash takes anything of it; of what was only buffered, the loss of power does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inventory {
-    pub log: ServerId,
-    /// In the order of segment ids.
-    pub replicas: Vec<ReplicaInfo>,
-}
-
-/// A replica as it is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplicaInfo {
-    pub segment_id: u64,
-    pub role: Role,
-    pub state: State,
-    /// Data that is here, and the CRC32C over all of it, for the reader to compare with what arrives.
-    pub bytes: u32,
-    pub crc: u32,
-    /// Of an open head: the last digest in it, the ids of the segments that with it make up the log.
-    pub digest: Vec<u64>,
-    /// Why a recovery cannot use it. That of open replicas is known here; closed ones are looked at when they are
-    /// read, and named here once they were found damaged.
-    pub damage: Option<Flaw>,
-}
-
-/// What is wrong with a replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// [`Backup::read`] does not give it out.
-    Damaged(Damage),
-    /// It is as it was written, but no log wrote it, or that of another version.
-    NoEntry { offset: u32, error: EntryError },
-    /// It is as it was written, but does not say which segments make up the log, as every head does.
-    NoDigest,
-}
-
-impl fmt::Display for Flaw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Flaw::Damaged(damage) => damage.fmt(f),
-            Flaw::NoEntry { offset, error } => {
-                write!(f, "holds no log entry at offset {offset}: {error}")
-            }
-            Flaw::NoDigest => f.write_str("is a head without a digest"),
-        }
-    }
-}
 
 impl<S: Storage> Backup<S> {
     /// Refuses the log's master from now on, and for ever. [`Output::released`] follows once that is durable, the last promise to the

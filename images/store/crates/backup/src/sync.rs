@@ -4,40 +4,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use trace::Event;
-use wire::ids::{ReplyTo, ServerId};
 use wire::peer::{Answer, SERVING_PROMISE, Status};
 use wire::time::Time;
 
 use crate::backup::{Backup, Output};
+use crate::commit::{Carried, Waiting};
 use crate::storage::{Scope, Storage, StorageError};
 
 /// What nobody waits for is synced after so long, together with what came since.
 const SETTLE_AFTER: Duration = Duration::from_millis(250);
-
-/// An append that is answered when what it wrote is durable.
-pub(crate) struct Waiting {
-    pub to: ReplyTo,
-    pub log: ServerId,
-    /// Of the replica, with this append.
-    pub bytes: u32,
-}
-
-/// What the next sync is for, and what the one under way carries.
-#[derive(Default)]
-pub(crate) struct Commit {
-    pub waiting: Vec<Waiting>,
-    /// Frames that were written to, or whose header is there only once.
-    pub unsettled: BTreeSet<u32>,
-    /// Somebody waits for the next sync who is not answered by it.
-    pub is_urgent: bool,
-    settle_at: Option<Time>,
-    under_way: Option<Carried>,
-}
-
-struct Carried {
-    waiting: Vec<Waiting>,
-    frames: BTreeSet<u32>,
-}
 
 impl<S: Storage> Backup<S> {
     /// Does what is due: begins syncs, releases logs whose time has come, says what is to be said. Called after every batch of other

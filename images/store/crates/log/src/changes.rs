@@ -7,13 +7,8 @@ use std::collections::VecDeque;
 use wire::entry::RawEntry;
 
 use crate::log::Log;
+use crate::pin::Pin;
 use crate::position::LogPosition;
-
-/// Heads that are kept as they are, oldest first, up to the present one.
-#[derive(Debug)]
-pub(crate) struct Pin {
-    heads: VecDeque<u32>,
-}
 
 /// Entries at the log's heads from a position on, each with the position behind it.
 pub struct Appends<'a> {

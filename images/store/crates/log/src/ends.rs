@@ -7,7 +7,8 @@
 use wire::bugs::{Bug, is_planted};
 
 use crate::cleaner::MIN_GAIN_DIVISOR;
-use crate::log::{Log, OPEN_SEGMENTS};
+use crate::config::OPEN_SEGMENTS;
+use crate::log::Log;
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, State};
 
 /// Part of the usable memory that live data may take. At 100% cleaning would gain nothing; docs/cleaner.md has the sum.

@@ -4,25 +4,35 @@
 
 #![deny(unsafe_code)]
 
+mod appending;
 mod changes;
 mod cleaner;
+mod cleaning;
+mod config;
 mod copies;
+mod copying;
 mod ends;
+mod heads;
 mod index;
 mod ledger;
 mod loans;
 mod log;
+mod pin;
 mod position;
 mod prefetch;
 mod region;
+mod replicas;
 mod segment;
 
+pub use appending::{Admission, NoRoom};
 pub use changes::Appends;
-pub use cleaner::{CleanerStats, Cleaning, Keeps, Owner};
+pub use cleaner::CleanerStats;
+pub use cleaning::{Cleaning, Keeps, Owner};
+pub use config::{Config, ConfigError, Durability, Origin};
 pub use ends::Room;
 pub use index::{Index, IndexFull, Slot};
 pub use ledger::{Change, last_digest};
-pub use log::{Admission, Appended, Config, ConfigError, Durability, Log, NoRoom, Origin, Usage};
+pub use log::{Appended, Log, Usage};
 pub use position::{LogPosition, Reference};
 
 #[cfg(test)]

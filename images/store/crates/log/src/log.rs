@@ -1,136 +1,20 @@
-//! The log: memory in segments, appends at its head, and exact counts of what is still needed.
+//! The log: memory in segments, entries where they lie in it, and exact counts of what is still needed.
 
 use std::collections::VecDeque;
 
-use core::fmt;
 use core::ops::Range;
-use wire::entry::{self, Entry, RawEntry, SegmentHeader, Tombstone};
+use wire::entry::{self, RawEntry, SegmentHeader};
 use wire::format::FIRST_FORMAT;
-use wire::ids::{ServerId, TableId};
 use wire::map::Map;
 
-use crate::changes::Pin;
 use crate::cleaner::Cleaner;
+use crate::config::{Config, ConfigError, Durability, Origin};
 use crate::copies::Copies;
-use crate::ends::Closing;
 use crate::ledger::Ledger;
+use crate::pin::Pin;
 use crate::position::{LogPosition, Reference};
 use crate::region::Region;
 use crate::segment::{SEGMENT_HEADER_BYTES, Segment, State};
-
-/// Segments that stay free for the cleaner: with one it can copy the live part of any victim, and then has that victim.
-pub(crate) const CLEANER_RESERVE: usize = 1;
-/// Segments that stay free for removals: they add tombstones before anything gets free.
-pub(crate) const REMOVE_RESERVE: usize = 1;
-/// Segments of a log with replicas that stay free for a head in place of one that has lost a replica: until there is another head its predecessors
-/// cannot be closed everywhere, and nothing gets free.
-const HEAD_RESERVE: usize = 1;
-/// Segments that never hold data that may stay, beside the reserves: the open head and survivor segments, which may be empty.
-pub(crate) const OPEN_SEGMENTS: usize = 2;
-
-/// Size and promise of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// A power of two from 4 KiB to 8 MiB.
-    pub segment_bytes: u32,
-    /// At least [`Config::MIN_SEGMENTS`].
-    pub segment_count: u32,
-    pub durability: Durability,
-}
-
-/// When an entry counts as durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// As soon as it is in memory: nothing survives a crash anyway.
-    Unreplicated,
-    /// When [`Log::advance_durable`] says so. The log writes digests, tells what its replicas must follow ([`Log::take_change`]), and
-    /// cleans only what [`Log::settle`] was told of.
-    External,
-}
-
-/// Why a log cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError(String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl core::error::Error for ConfigError {}
-
-impl Config {
-    pub const MIN_SEGMENTS: u32 = 8;
-
-    fn head_reserve(&self) -> usize {
-        match self.durability {
-            Durability::Unreplicated => 0,
-            Durability::External => HEAD_RESERVE,
-        }
-    }
-
-    const SEGMENT_BYTES: core::ops::RangeInclusive<u32> = 4 << 10..=8 << 20;
-
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let size = self.segment_bytes;
-        if !size.is_power_of_two() || !Self::SEGMENT_BYTES.contains(&size) {
-            return Err(ConfigError(format!(
-                "a segment has {size} bytes; give a power of two from 4096 to 8388608"
-            )));
-        }
-        let header_and_digests = SEGMENT_HEADER_BYTES as usize + 2 * self.max_digest_bytes();
-        if header_and_digests + self.max_append_bytes() > size as usize {
-            return Err(ConfigError(format!(
-                "segments of {size} bytes are too small for the digest of {}: give larger segments",
-                self.segment_count
-            )));
-        }
-        if self.segment_count < Self::MIN_SEGMENTS {
-            return Err(ConfigError(format!(
-                "the log has room for {} segments of {size} bytes; it needs {}: give more memory or smaller segments",
-                self.segment_count,
-                Self::MIN_SEGMENTS
-            )));
-        }
-        Ok(())
-    }
-
-    /// What a log takes.
-    pub fn memory_bytes(&self) -> usize {
-        self.segment_bytes as usize * self.segment_count as usize
-    }
-
-    /// Bytes of entries that one atomic append may take: segments can then be filled to three eighths at the very least.
-    pub fn max_append_bytes(&self) -> usize {
-        self.segment_bytes as usize / 8 * 5
-    }
-}
-
-/// Whose log it is; written into every segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin {
-    pub cluster_id: u64,
-    pub server_id: ServerId,
-}
-
-/// What an append is for, and so how much memory must stay free behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// New or larger data; refused while memory is full.
-    Write,
-    /// Makes room in the end, or is needed to answer: goes on in a reserve when memory is full.
-    Remove,
-}
-
-/// Why an append cannot be made now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoRoom {
-    /// Live data fills the memory: only removing something helps.
-    Full,
-    /// The cleaner is about to make room.
-    Cleaning,
-}
 
 /// How the memory is used, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,7 +53,7 @@ pub struct Log {
     pub(crate) copies: Copies,
     pub(crate) next_segment_id: u64,
     /// Position at which the next head starts.
-    next_start: LogPosition,
+    pub(crate) next_start: LogPosition,
     pub(crate) durable: LogPosition,
     /// Ends of appends that are not durable yet. An append is durable as a whole or not at all.
     pub(crate) append_ends: VecDeque<LogPosition>,
@@ -293,125 +177,6 @@ impl Log {
         let version = self.safe_version;
         self.safe_version += 1;
         version
-    }
-
-    // ---- appending ----
-
-    /// Makes sure that `bytes` of entries fit one behind the other into the head, so that the appends that follow cannot
-    /// fail and become durable together.
-    ///
-    /// `growth_bytes` is what live data grows by, tombstones not counted and what dies by this append subtracted.
-    ///
-    /// # Panics
-    /// If `bytes` is above [`Config::max_append_bytes`]: such requests are refused earlier.
-    pub fn prepare(
-        &mut self,
-        bytes: usize,
-        growth_bytes: i64,
-        admission: Admission,
-    ) -> Result<(), NoRoom> {
-        assert!(bytes <= self.config.max_append_bytes());
-        if admission == Admission::Write && growth_bytes > 0 {
-            let grown = self.live_bytes - self.tombstone_bytes + growth_bytes as u64;
-            if grown > self.max_live_bytes() {
-                return Err(NoRoom::Full);
-            }
-        }
-        if let Some(head) = self.head
-            && bytes + self.config.max_digest_bytes() <= self.room_in(head)
-        {
-            // As long as nothing is in it, a head that loses a replica costs no memory.
-            if self.is_head_bare() && self.free.len() <= CLEANER_RESERVE {
-                return Err(self.no_room(admission));
-            }
-            self.mark_append_end();
-            return Ok(());
-        }
-        let reserve = match admission {
-            Admission::Write => self.reserve(),
-            Admission::Remove => self.reserve() - REMOVE_RESERVE,
-        };
-        if self.free.len() <= reserve {
-            return Err(self.no_room(admission));
-        }
-        self.mark_append_end();
-        self.roll_over(Closing::Full);
-        Ok(())
-    }
-
-    fn no_room(&mut self, admission: Admission) -> NoRoom {
-        if admission == Admission::Remove {
-            // What makes room in the end is never refused for want of it.
-            self.cleaner.wake();
-        }
-        if self.can_clean() {
-            NoRoom::Cleaning
-        } else {
-            NoRoom::Full
-        }
-    }
-
-    /// Segments that are not taken for new objects.
-    pub(crate) fn reserve(&self) -> usize {
-        CLEANER_RESERVE + REMOVE_RESERVE + self.config.head_reserve()
-    }
-
-    pub(crate) fn room_in(&self, number: u32) -> usize {
-        (self.config.segment_bytes - self.segments[number as usize].used_bytes) as usize
-    }
-
-    /// What was appended until now was one append, or several.
-    pub(crate) fn mark_append_end(&mut self) {
-        if self.config.durability == Durability::External {
-            let end = self.head_position();
-            if self.append_ends.back() != Some(&end) {
-                self.append_ends.push_back(end);
-            }
-        }
-    }
-
-    /// Appends an entry that is needed until [`Self::kill`]; [`Self::prepare`] made room for it.
-    pub fn append<'a>(&mut self, entry: &impl Entry<'a>) -> Reference {
-        let (reference, bytes) = self.write_to_head(entry);
-        let segment = self.segment_of_mut(reference);
-        segment.live_bytes += bytes;
-        self.live_bytes += u64::from(bytes);
-        reference
-    }
-
-    /// Whether an object that was overwritten at `dead` needs a tombstone. It needs none where its successor stands behind
-    /// it in the same segment: whoever replays the one replays the other, and both go together.
-    pub fn needs_tombstone(&self, dead: Reference) -> bool {
-        self.head != Some(self.number_of(dead))
-    }
-
-    /// Appends the tombstone of the object at `dead`. It is needed as long as the segment of that object is there.
-    pub fn append_tombstone(
-        &mut self,
-        table_id: TableId,
-        version: u64,
-        key: &[u8],
-        dead: Reference,
-    ) -> Reference {
-        let grave = self.number_of(dead);
-        let tombstone = Tombstone {
-            table_id,
-            version,
-            segment_id: self.segments[grave as usize].id,
-            key,
-        };
-        let (reference, bytes) = self.write_to_head(&tombstone);
-        self.bury(grave, self.number_of(reference), bytes);
-        reference
-    }
-
-    /// The entry at `reference` is needed no more.
-    pub fn kill(&mut self, reference: Reference) {
-        let bytes = self.entry(reference).bytes.len() as u32;
-        let segment = self.segment_of_mut(reference);
-        segment.live_bytes -= bytes;
-        self.live_bytes -= u64::from(bytes);
-        self.killed_bytes += u64::from(bytes);
     }
 
     // ---- reading ----
@@ -568,94 +333,13 @@ impl Log {
         number as usize * self.config.segment_bytes as usize
     }
 
-    fn segment_of_mut(&mut self, reference: Reference) -> &mut Segment {
+    pub(crate) fn room_in(&self, number: u32) -> usize {
+        (self.config.segment_bytes - self.segments[number as usize].used_bytes) as usize
+    }
+
+    pub(crate) fn segment_of_mut(&mut self, reference: Reference) -> &mut Segment {
         let number = self.number_of(reference);
         &mut self.segments[number as usize]
-    }
-
-    pub(crate) fn write_to_head<'a>(&mut self, entry: &impl Entry<'a>) -> (Reference, u32) {
-        let head = self.head.expect("`prepare` opened a head");
-        let segment = &mut self.segments[head as usize];
-        let birth = segment.position_at(segment.used_bytes);
-        let start = head as usize * self.config.segment_bytes as usize;
-        let end = start + self.config.segment_bytes as usize;
-        let at = start + segment.used_bytes as usize;
-        let bytes = entry::write(entry, segment.format, &mut self.memory[at..end]) as u32;
-        segment.used_bytes += bytes;
-        segment.birth_sum += u128::from(bytes) * u128::from(birth.0);
-        self.appended.entries += 1;
-        self.appended.bytes += u64::from(bytes);
-        (Reference::of_offset(at), bytes)
-    }
-
-    /// Closes the head and opens the next.
-    pub(crate) fn roll_over(&mut self, closing: Closing) {
-        self.cleaner.wake();
-        if let Some(head) = self.head.take() {
-            self.close(head, closing);
-        }
-        let number = self.open(State::Head);
-        self.segments[number as usize].start = Some(self.next_start);
-        self.next_start = LogPosition(self.next_start.0 + u64::from(self.config.segment_bytes));
-        self.head = Some(number);
-        self.note_head(number);
-        if self.config.durability == Durability::External {
-            self.append_digest();
-        }
-        self.bare_bytes = self.segments[number as usize].used_bytes;
-    }
-
-    /// Whether the head holds nothing but its header and digests.
-    pub(crate) fn is_head_bare(&self) -> bool {
-        let is_bare = |head: u32| self.segments[head as usize].used_bytes == self.bare_bytes;
-        self.config.durability == Durability::External && self.head.is_some_and(is_bare)
-    }
-
-    /// Closes the head and opens another, because the old one cannot get all of its replicas. One that holds nothing leaves its memory to its
-    /// successor. False if no memory is free.
-    pub fn start_new_head(&mut self) -> bool {
-        if self.is_head_bare() {
-            self.discard_head();
-        } else if self.free.len() > CLEANER_RESERVE {
-            self.mark_append_end();
-        } else {
-            self.cleaner.wake();
-            return false;
-        }
-        self.roll_over(Closing::Early);
-        true
-    }
-
-    /// Checks that a head with data can be replaced: a segment is free beside the cleaner's reserve. Nothing more becomes durable in a head that has
-    /// lost a replica, and without that the cleaner gets nothing free. While the cleaner copies a victim, it uses its reserve; the victim's memory
-    /// is free next.
-    pub(crate) fn audit_head(&self) -> Result<(), String> {
-        let is_held_up = self.head.is_some()
-            && !self.is_head_bare()
-            && self.free.len() <= CLEANER_RESERVE
-            && self.cleaner.is_idle();
-        match self.config.durability == Durability::External && is_held_up {
-            true => Err("the head holds data, and no segment is free to replace it".to_owned()),
-            false => Ok(()),
-        }
-    }
-
-    pub(crate) fn discard_head(&mut self) {
-        let Some(number) = self.head.take() else {
-            return;
-        };
-        let id = self.segments[number as usize].id;
-        let bytes = self.segment(id).map_or_else(Vec::new, <[u8]>::to_vec);
-        let head = &mut self.segments[number as usize];
-        let start = head.start;
-        *head = Segment::free();
-        while self.append_ends.back().copied() > start {
-            self.append_ends.pop_back();
-        }
-        self.forget_head(number);
-        self.by_id.remove(&id);
-        self.free.push(number);
-        self.note_discarded(id, bytes);
     }
 
     /// Takes a free segment and writes its header.
