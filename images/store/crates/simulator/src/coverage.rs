@@ -106,6 +106,7 @@ pub const REQUIRED: &[&str] = &[
     "datagrams changed on the way",
     "damaged datagrams dropped",
     "datagrams that came again or too late",
+    "hints that a server has crashed",
     "datagrams that got nowhere",
     "datagrams that got nowhere in one direction",
     "requests repeated in a session",

@@ -177,7 +177,8 @@ impl Ord for Scheduled {
 pub enum Turn {
     /// One of the usual faults.
     Next,
-    DeadWay,
+    /// That of a fault that knows nothing of the others, by number.
+    Alone(usize),
     Absence,
     Migrate,
     /// Something happens to those who take part in a migration.

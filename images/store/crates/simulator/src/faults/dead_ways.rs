@@ -1,8 +1,7 @@
 //! Times at which no datagram gets through, while byte streams do.
 
 use crate::cluster::{Cluster, client_host, server_host};
-use crate::event::Turn;
-use crate::event::{Event, Phase};
+use crate::faults::turns::Fault;
 use crate::net::network::Host;
 use crate::random::{Random, Streams};
 use crate::scenario::{MICRO, MILLI, SECOND, Scenario};
@@ -28,24 +27,19 @@ impl DeadWays {
             left,
         }
     }
+}
 
-    pub fn plan(&mut self, cluster: &mut Cluster) {
-        if self.interval > 0 && self.left > 0 {
-            let after = self.random.between(MICRO, 2 * self.interval);
-            cluster.schedule_in(after, Event::Turn(Turn::DeadWay));
+impl Fault for DeadWays {
+    fn next(&mut self) -> Option<u64> {
+        if self.interval == 0 || self.left == 0 {
+            return None;
         }
+        self.left -= 1;
+        Some(self.random.between(MICRO, 2 * self.interval))
     }
 
     /// For a while no datagram gets from one host to another, or to any; byte streams do.
-    pub fn turn(&mut self, cluster: &mut Cluster) {
-        if cluster.phase != Phase::Load {
-            return;
-        }
-        self.left -= 1;
-        self.plan(cluster);
-        if cluster.is_only_late {
-            return;
-        }
+    fn strike(&mut self, cluster: &mut Cluster) {
         let (servers, clients) = (cluster.servers.len(), cluster.clients.len());
         let host = |at: usize| match at < servers {
             true => server_host(at),

@@ -9,10 +9,12 @@ use crate::event::{Between, Event, Phase, Turn};
 use crate::faults::absences::Absences;
 use crate::faults::dead_ways::DeadWays;
 use crate::faults::drains::Drains;
+use crate::faults::hints::Hints;
 use crate::faults::lateness::Lateness;
 use crate::faults::migrations::Migrations;
 use crate::faults::state_loss::StateLoss;
 use crate::faults::tuning::Tuning;
+use crate::faults::turns::Fault;
 use crate::faults::upgrades::Upgrades;
 use crate::faults::usual::Usual;
 use crate::random::Streams;
@@ -25,6 +27,7 @@ pub mod damage;
 pub mod dead_ways;
 pub mod disks;
 pub mod drains;
+pub mod hints;
 pub mod lateness;
 pub mod migrations;
 pub mod peers;
@@ -41,13 +44,21 @@ pub struct Faults {
     left: u64,
     usual: Usual,
     absences: Absences,
-    dead_ways: DeadWays,
+    alone: turns::Faults,
     state_loss: StateLoss,
     lateness: Lateness,
     migrations: Migrations,
     upgrades: Upgrades,
     drains: Drains,
     tuning: Tuning,
+}
+
+/// Faults that know nothing of each other. Another one is a file, and a line here.
+fn alone(streams: &mut Streams, scenario: &Scenario) -> Vec<Box<dyn Fault>> {
+    vec![
+        Box::new(DeadWays::draw(streams, scenario)),
+        Box::new(Hints::draw(streams)),
+    ]
 }
 
 impl Faults {
@@ -65,7 +76,7 @@ impl Faults {
             left: streams.of("number of faults").between(1, 80),
             usual: Usual::default(),
             absences: Absences::default(),
-            dead_ways: DeadWays::draw(streams, scenario),
+            alone: turns::Faults::new(alone(streams, scenario)),
             state_loss,
             lateness: Lateness::default(),
             migrations: Migrations::draw(streams, profile, scenario),
@@ -102,7 +113,7 @@ impl Faults {
         self.upgrades.plan(cluster);
         self.drains.plan(cluster);
         self.tuning.plan(cluster);
-        self.dead_ways.plan(cluster);
+        self.alone.plan(cluster);
         Absences::begin(cluster);
         self.lateness.begin(cluster, seed);
     }
@@ -110,7 +121,7 @@ impl Faults {
     pub fn turn(&mut self, turn: Turn, cluster: &mut Cluster) {
         match turn {
             Turn::Next => self.next(cluster),
-            Turn::DeadWay => self.dead_ways.turn(cluster),
+            Turn::Alone(number) => self.alone.turn(number, cluster),
             Turn::Absence => self.absences.turn(cluster),
             Turn::Migrate => self.migrations.turn(cluster),
             Turn::Strike(between) => self.strike(between, cluster),
