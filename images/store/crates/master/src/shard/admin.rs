@@ -176,12 +176,19 @@ impl Shard {
             }
             control_op::START_PERF_COUNTERS
             | control_op::STOP_PERF_COUNTERS
-            | control_op::RESET_METRICS
-            | control_op::QUIESCE => {
+            | control_op::RESET_METRICS => {
                 let text = format!(
-                    "control operation {op}: nothing to do (counters always run and never go back, and there are no backups)"
+                    "control operation {op}: nothing to do, for counters always run and never go back"
                 );
                 out.log_message(DEBUG, &text);
+                Status::Ok
+            }
+            control_op::QUIESCE => {
+                let why = match self.config.replication {
+                    Some(_) => "backups write what they have to their devices by themselves",
+                    None => "this server's log has no copies",
+                };
+                out.log_message(DEBUG, &format!("QUIESCE: nothing to do, for {why}"));
                 Status::Ok
             }
             _ => Status::UnimplementedRequest,
