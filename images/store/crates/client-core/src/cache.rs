@@ -9,7 +9,7 @@ use wire::proto::{TableConfig, TabletState};
 use wire::status::Status;
 use wire::time::Time;
 
-use crate::OperationId;
+use crate::operation_id::OperationId;
 
 /// A table is asked for again not before this long after the last time.
 pub const REFETCH_DELAY: Duration = Duration::from_millis(10);

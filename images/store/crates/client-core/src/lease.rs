@@ -7,7 +7,7 @@ use core::time::Duration;
 use wire::rpc::Lease;
 use wire::time::Time;
 
-use crate::OperationId;
+use crate::operation_id::OperationId;
 
 /// Renewed when less than this is left.
 const RENEW_BELOW_NS: u64 = 900_000_000_000;

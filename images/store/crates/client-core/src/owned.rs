@@ -6,8 +6,9 @@ use bytes::Bytes;
 use wire::ids::{ServerId, TableId};
 use wire::rpc::Lease;
 
+use crate::error::Error;
 use crate::multi::Objects;
-use crate::{Error, Outcome};
+use crate::outcome::Outcome;
 
 /// An [`Outcome`] that borrows nothing; fields in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! State that outlives the process: whoever changes it has noted that.
 
+use core::borrow::Borrow;
+use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A map whose entries are noted. Only what changes an entry marks it, so that no change can be forgotten.
@@ -9,7 +11,7 @@ pub(crate) struct Journaled<K, V> {
     changed: BTreeSet<K>,
 }
 
-impl<K: Ord + Copy, V> Journaled<K, V> {
+impl<K: Ord + Clone, V> Journaled<K, V> {
     /// As it was noted.
     pub fn noted(entries: BTreeMap<K, V>) -> Journaled<K, V> {
         Journaled {
@@ -18,30 +20,66 @@ impl<K: Ord + Copy, V> Journaled<K, V> {
         }
     }
 
-    pub fn get(&self, key: &K) -> Option<&V> {
+    pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+    {
         self.entries.get(key)
     }
 
     /// For a change.
-    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub fn get_mut<Q: Ord + ToOwned<Owned = K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+    {
         let entry = self.entries.get_mut(key)?;
-        self.changed.insert(*key);
+        self.changed.insert(key.to_owned());
         Some(entry)
     }
 
-    pub fn insert(&mut self, key: K, value: V) {
-        self.entries.insert(key, value);
-        self.changed.insert(key);
+    pub fn insert(&mut self, key: K, value: V) -> &V {
+        self.changed.insert(key.clone());
+        self.entries.entry(key).insert_entry(value).into_mut()
     }
 
-    pub fn remove(&mut self, key: &K) {
-        if self.entries.remove(key).is_some() {
-            self.changed.insert(*key);
+    pub fn remove<Q: Ord + ToOwned<Owned = K> + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        let removed = self.entries.remove(key)?;
+        self.changed.insert(key.to_owned());
+        Some(removed)
+    }
+
+    /// For changes of any. `change` says of each entry whether it has changed it.
+    pub fn change_each(&mut self, mut change: impl FnMut(&mut V) -> bool) {
+        for (key, entry) in &mut self.entries {
+            if change(entry) {
+                self.changed.insert(key.clone());
+            }
         }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter()
+    }
+
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.entries.values()
+    }
+
+    /// Those behind this key, in order.
+    pub fn after(&self, key: K) -> impl Iterator<Item = &V> {
+        let behind = (Bound::Excluded(key), Bound::Unbounded);
+        self.entries.range(behind).map(|(_, entry)| entry)
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn changed(&self) -> impl Iterator<Item = &K> {
+        self.changed.iter()
     }
 
     pub fn is_changed(&self) -> bool {
@@ -76,6 +114,7 @@ mod tests {
         map.insert(3, "d");
         map.remove(&2);
         map.remove(&9);
+        map.change_each(|value| *value == "x");
         assert_eq!(map.get_mut(&9), None);
         assert_eq!(map.take_changed(), BTreeSet::from([1, 2, 3]));
         assert!(map.take_changed().is_empty());

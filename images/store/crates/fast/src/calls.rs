@@ -8,8 +8,9 @@ use wire::time::Time;
 
 use crate::packet::{FLAG_RETRY, Header, Kind};
 use crate::serving::is_later;
-use crate::session::{Phase, Session, Slot, Stage};
+use crate::session::{Session, Stage};
 use crate::shared::Shared;
+use crate::slot::{Phase, Slot};
 use crate::{Event, Reason, unscheduled};
 
 /// Pings without an answer after which a session without requests is given up.

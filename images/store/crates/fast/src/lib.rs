@@ -10,18 +10,23 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod calls;
 mod cookie;
 mod endpoint;
+mod grantable;
 mod handshake;
 mod holders;
 mod incoming;
 mod names;
 mod outgoing;
 pub mod packet;
+mod rank;
+mod role;
 mod serving;
 mod session;
 mod shared;
+mod slot;
 
 use core::fmt;
 use core::time::Duration;

@@ -8,8 +8,9 @@ use wire::time::Time;
 
 use crate::outgoing::Loan;
 use crate::packet::{FLAG_RETRY, Header, Kind};
-use crate::session::{Phase, Session, Slot};
+use crate::session::Session;
 use crate::shared::Shared;
+use crate::slot::{Phase, Slot};
 use crate::{Event, Reason, unscheduled};
 
 /// A request as its answer names it.

@@ -7,12 +7,13 @@ use std::net::SocketAddrV4;
 use transport::datagram::Transmit;
 use wire::time::Time;
 
-use crate::endpoint::Listed;
 use crate::holders::{Admission, Turn, Wish};
 use crate::incoming::{Added, Incoming};
-use crate::outgoing::{Lender, Outgoing};
+use crate::outgoing::Lender;
 use crate::packet::{Header, Kind};
+use crate::role::Role;
 use crate::shared::Shared;
+use crate::slot::{Phase, Slot};
 use crate::{Event, Reason, unscheduled};
 
 /// Pieces that overtake a missing one before that counts as lost.
@@ -21,57 +22,6 @@ const REORDERED_PIECES: usize = 3;
 const ASKED_FOR_BYTES: usize = 1 << 20;
 /// A new sample of the round trip time counts as one part of so many.
 const RTT_SHARE: u32 = 8;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// Nothing is under way. At the side that answers: what was asked last has been answered, and that has arrived.
-    #[default]
-    Idle,
-    /// The request was sent, or is being sent; nothing of an answer has come.
-    Asked,
-    /// A message of several packets arrives here.
-    Receiving,
-    /// The request is here, and its answer is not.
-    Executing,
-    /// The answer was sent, or is being sent, and is kept.
-    Answered,
-}
-
-/// One of the places for a request that is under way.
-#[derive(Debug, Default)]
-pub struct Slot {
-    pub phase: Phase,
-    /// The request's number in its session; 0: none yet.
-    pub number: u32,
-    /// What the side that asks calls it.
-    pub nonce: u64,
-    pub outgoing: Outgoing,
-    pub incoming: Incoming,
-    /// Under what the slot is listed among those that can send.
-    pub send_rank: Option<usize>,
-    /// Under what the slot is listed among those that wait for a grant.
-    pub grant_rank: Option<Listed>,
-    /// The length of the request that arrives, or waits for its predecessors, which its address was let have.
-    pub admitted_bytes: usize,
-    /// Under what the slot is listed among such requests, and since when.
-    pub deadline: Option<Time>,
-    pub admitted_at: Time,
-    /// Memory of what arrives and of what is sent, as it was counted last.
-    pub accounted: (usize, usize),
-    pub asked_at: Time,
-    pub retry_at: Time,
-    pub retries: u32,
-}
-
-/// Which side opened it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Initiator,
-    /// The other side, of which this is known.
-    Acceptor {
-        incarnation: u64,
-    },
-}
 
 /// How far an initiator is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +138,7 @@ impl Session {
         shared.transmit(self.peer, &self.header(kind, slot), &[], out);
     }
 
-    /// Begins to send the message that [`Outgoing::start`] was given.
+    /// Begins to send the message that [`crate::outgoing::Outgoing::start`] was given.
     pub fn begin_sending(&mut self, slot: u8, shared: &mut Shared, out: &mut dyn Transmit) {
         let kind = self.message_kind();
         shared.counters.messages_out += 1;

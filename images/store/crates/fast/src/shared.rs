@@ -6,10 +6,13 @@ use std::net::SocketAddrV4;
 use transport::datagram::Transmit;
 use wire::time::Time;
 
-use crate::endpoint::{Arrivals, Grantable};
+use crate::arrivals::Arrivals;
+use crate::grantable::Grantable;
 use crate::holders::{Holders, Room, Wish};
 use crate::packet::Header;
-use crate::session::{Role, Slot};
+use crate::rank::Rank;
+use crate::role::Role;
+use crate::slot::Slot;
 use crate::{Config, Event};
 
 /// Buffers of messages of several packets that are kept for the next ones, at most.
@@ -60,9 +63,6 @@ impl Held {
         self.arriving_bytes + self.kept_bytes
     }
 }
-
-/// Where a message lies, in the order of who is to go first: the one of which the least is left.
-pub type Rank = (usize, u32, u8);
 
 pub struct Shared {
     pub config: Config,

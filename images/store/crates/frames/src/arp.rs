@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use crate::{BROADCAST, ETHERNET_BYTES, ETHERTYPE_ARP, Interface, Refused, is_machine, is_station};
+use crate::refused::Refused;
+use crate::{BROADCAST, ETHERNET_BYTES, ETHERTYPE_ARP, Interface, is_machine, is_station};
 
 /// Bytes of an ARP message behind its Ethernet header.
 pub const MESSAGE_BYTES: usize = 28;

@@ -9,13 +9,15 @@ pub mod arp;
 mod decode;
 mod encode;
 mod neighbours;
+mod refused;
 pub mod sum;
 
 use std::net::Ipv4Addr;
 
-pub use decode::{Checked, Datagram, Frame, Refused, decode};
+pub use decode::{Checked, Datagram, Frame, decode};
 pub use encode::{Sums, Template, set_station};
 pub use neighbours::{Limits, Neighbours, Route, Sending};
+pub use refused::Refused;
 
 /// The address of a station on an Ethernet.
 pub type Mac = [u8; 6];

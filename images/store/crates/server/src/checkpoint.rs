@@ -1,150 +1,23 @@
-//! The coordinator's checkpoints in this server's volume: docs/rebuild.md.
+//! How far this server is with a checkpoint of the coordinator's.
 
-use backup::Storage;
-use wire::member::{
-    CheckpointKept, CheckpointPart, KeepCheckpoint, MAX_CHECKPOINT_BYTES, ReadCheckpoint,
-};
-use wire::member::{ToCoordinator, shard};
-use wire::peer::Status;
-
-use crate::output::Output;
-use crate::server::Server;
-
-/// Of a piece that is read: well below what a message may have.
-const MAX_PIECE_BYTES: u32 = 1 << 20;
+use wire::member::ReadCheckpoint;
 
 /// What is under way.
 #[derive(Default)]
 pub(crate) struct Checkpoint {
     /// The number that the coordinator gave it, and what is here of it.
-    coming: Option<(u64, Vec<u8>)>,
+    pub coming: Option<(u64, Vec<u8>)>,
     /// Written and not safe yet: the coordinator's number, and the backup's.
-    written: Option<(u64, u64)>,
+    pub written: Option<(u64, u64)>,
     /// To be answered when the storage is open.
-    asked: Option<ReadCheckpoint>,
+    pub asked: Option<ReadCheckpoint>,
     /// What is read piece by piece.
-    read: Option<Vec<u8>>,
+    pub read: Option<Vec<u8>>,
 }
 
 impl Checkpoint {
     /// The session has ended.
     pub fn forget(&mut self) {
         *self = Checkpoint::default();
-    }
-}
-
-fn say(kind: shard::Kind, out: &mut impl Output) {
-    out.send_coordinator(ToCoordinator { kind: Some(kind) });
-}
-
-impl<S: Storage> Server<S> {
-    /// The coordinator sends a part of its state.
-    pub(crate) fn keep_checkpoint(&mut self, part: KeepCheckpoint, out: &mut impl Output) {
-        let number = part.number;
-        let mut kept = CheckpointKept {
-            number,
-            ..CheckpointKept::default()
-        };
-        match self.take_part(part, out) {
-            Ok(None) => return,
-            Ok(Some(bytes)) => kept.bytes = bytes,
-            Err(failure) => {
-                self.checkpoint.coming = None;
-                kept.failure = failure;
-            }
-        }
-        say(shard::Kind::CheckpointKept(kept), out);
-    }
-
-    /// How much is here; `None`: all of it is written, and answered when it is safe.
-    fn take_part(
-        &mut self,
-        part: KeepCheckpoint,
-        out: &mut impl Output,
-    ) -> Result<Option<u64>, String> {
-        if part.total_bytes > MAX_CHECKPOINT_BYTES {
-            return Err(format!(
-                "{} bytes are more than the {MAX_CHECKPOINT_BYTES} that one may have: drop tables, or have fewer tablets",
-                part.total_bytes
-            ));
-        }
-        if part.offset == 0 {
-            self.checkpoint.coming = Some((part.number, Vec::new()));
-        }
-        let coming = self.checkpoint.coming.take();
-        let (number, mut bytes) = coming
-            .filter(|(number, bytes)| *number == part.number && bytes.len() as u64 == part.offset)
-            .ok_or("a part came out of order")?;
-        bytes.extend_from_slice(&part.data);
-        let held = bytes.len() as u64;
-        if held < part.total_bytes {
-            self.checkpoint.coming = Some((number, bytes));
-            return Ok(Some(held));
-        }
-        let written = self
-            .with_backup(out, |backup, out| backup.keep_checkpoint(&bytes, out))
-            .ok_or("the backup's storage is not open")?;
-        let here = written.map_err(|status| match status {
-            Status::Full => "no frame is free for it: give the backup more (--segmentFrames, or backups.storage.size of the Store)".to_owned(),
-            status => format!("the backup's storage takes nothing ({status:?}): the status says why"),
-        })?;
-        self.checkpoint.written = Some((number, here));
-        self.report.changed();
-        Ok(None)
-    }
-
-    /// A coordinator that makes its store again wants to know what the volume holds; this server is not in the store yet.
-    pub(crate) fn read_checkpoint(&mut self, read: ReadCheckpoint, out: &mut impl Output) {
-        self.checkpoint.asked = Some(read);
-        if self.volume != 0 {
-            self.use_storage(self.volume, out);
-        }
-    }
-
-    /// Says what can be said by now.
-    pub(crate) fn tend_checkpoint(&mut self, out: &mut impl Output) {
-        if let Some((number, here)) = self.checkpoint.written
-            && let Some(backup) = self.stage.backup()
-        {
-            let is_kept = backup.checkpoint_is_kept(here);
-            let failure = backup.stats().retired;
-            if is_kept || failure.is_some() {
-                self.checkpoint.written = None;
-                let kept = CheckpointKept {
-                    number,
-                    bytes: 0,
-                    is_kept,
-                    failure: failure.unwrap_or_default(),
-                };
-                say(shard::Kind::CheckpointKept(kept), out);
-            }
-        }
-        if self.stage.is_opening() {
-            return;
-        }
-        if let Some(read) = self.checkpoint.asked.take() {
-            let part = self.checkpoint_part(read);
-            say(shard::Kind::CheckpointPart(part), out);
-        }
-    }
-
-    fn checkpoint_part(&mut self, read: ReadCheckpoint) -> CheckpointPart {
-        let Some(backup) = self.stage.backup_mut() else {
-            return CheckpointPart {
-                offset: read.offset,
-                ..CheckpointPart::default()
-            };
-        };
-        let whole = &mut self.checkpoint.read;
-        let whole = whole.get_or_insert_with(|| backup.newest_checkpoint().unwrap_or_default());
-        let start = usize::try_from(read.offset).unwrap_or(usize::MAX);
-        let rest = whole.get(start..).unwrap_or_default();
-        let length = rest.len().min(read.bytes.min(MAX_PIECE_BYTES) as usize);
-        CheckpointPart {
-            cluster_id: backup.config().cluster_id,
-            total_bytes: whole.len() as u64,
-            offset: read.offset,
-            data: rest[..length].to_vec(),
-        }
     }
 }

@@ -8,12 +8,13 @@
 
 mod checkpoint;
 mod config;
+mod from_backup;
 pub mod links;
 mod output;
-mod peers;
+mod reads;
 mod report;
 mod server;
-mod storage;
+mod stage;
 
 pub use config::{BackupConfig, Config};
 pub use output::Output;

@@ -1,5 +1,9 @@
 //! The server as its driver sees it.
 
+mod checkpoints;
+mod peers;
+mod storage;
+
 use backup::{Backup, Storage};
 use master::{Channel, Identity, LogPosition, Session, Shard};
 use wire::format::Formats;
@@ -9,31 +13,32 @@ use wire::time::Time;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
+use crate::from_backup::Waiting;
 use crate::output::Output;
-use crate::peers::{Reads, Waiting};
+use crate::reads::Reads;
 use crate::report::Reports;
-use crate::storage::Stage;
+use crate::stage::Stage;
 
 /// See the crate's documentation.
 pub struct Server<S> {
-    pub(crate) shard: Shard,
-    pub(crate) stage: Stage<S>,
+    shard: Shard,
+    stage: Stage<S>,
     /// The cluster that the volume belongs to, as it was found before it is opened; 0: none.
-    pub(crate) volume: u64,
-    pub(crate) checkpoint: Checkpoint,
+    volume: u64,
+    checkpoint: Checkpoint,
     backup_only: bool,
     /// What this build reads.
-    pub(crate) formats: Formats,
+    formats: Formats,
     /// What this server holds is not only its own: if others have taken over, a new process is of use again.
     restarts: bool,
     /// The coordinator has let the server in on the present session.
     is_welcome: bool,
-    pub(crate) report: Reports,
-    pub(crate) waiting: Waiting,
+    report: Reports,
+    waiting: Waiting,
     /// What recovery masters ask for; answered a few in a round.
-    pub(crate) reads: Reads,
+    reads: Reads,
     /// Room for what is read, used again and again.
-    pub(crate) read: Vec<u8>,
+    read: Vec<u8>,
     end: Option<String>,
 }
 
@@ -94,7 +99,7 @@ impl<S: Storage> Server<S> {
         self.end.as_deref()
     }
 
-    pub(crate) fn end(&mut self, why: String) {
+    fn end(&mut self, why: String) {
         self.end.get_or_insert(why);
     }
 

@@ -1,28 +1,27 @@
 //! Looks for circles of modules, and for methods outside the folder of their type.
 //!
-//! usage: structure KNOWN CRATE...
+//! usage: structure CRATE...
 //!
-//! KNOWN is a file with those that are known to be there, a line each; CRATE is the folder of a crate. Ends with 1 and says what to do if there is one
-//! that is not known, or one that is gone and still listed.
+//! CRATE is the folder of a crate. Ends with 1 if there is such a thing, and with 2 if a file cannot be read.
 
-use std::collections::BTreeSet;
+use std::env;
 use std::path::Path;
 use std::process::ExitCode;
-use std::{env, fs};
 
 use structure::modules::Crate;
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let Some((known, folders)) = arguments.split_first().filter(|(_, rest)| !rest.is_empty())
-    else {
-        eprintln!("usage: structure KNOWN CRATE...");
+    let folders: Vec<String> = env::args().skip(1).collect();
+    if folders.is_empty() {
+        eprintln!("usage: structure CRATE...");
         return ExitCode::from(2);
-    };
-    match compare(known, folders) {
-        Ok(differences) if differences.is_empty() => ExitCode::SUCCESS,
-        Ok(differences) => {
-            differences.iter().for_each(|line| println!("{line}"));
+    }
+    match findings(&folders) {
+        Ok(findings) if findings.is_empty() => ExitCode::SUCCESS,
+        Ok(findings) => {
+            for finding in findings {
+                println!("{finding}: take it apart, see docs/architecture.md");
+            }
             ExitCode::FAILURE
         }
         Err(text) => {
@@ -32,19 +31,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is there and not known, and what is known and not there.
-fn compare(known: &str, folders: &[String]) -> Result<Vec<String>, String> {
-    let text = fs::read_to_string(known).map_err(|error| format!("{known}: {error}"))?;
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let listed: BTreeSet<String> = lines.map(str::to_owned).collect();
-    let mut found = BTreeSet::new();
+fn findings(folders: &[String]) -> Result<Vec<String>, String> {
+    let mut all = Vec::new();
     for folder in folders {
-        found.extend(Crate::read(Path::new(folder))?.findings());
+        all.extend(Crate::read(Path::new(folder))?.findings());
     }
-    let new = found.difference(&listed);
-    let new = new.map(|line| format!("new: {line}: take it apart, see docs/architecture.md"));
-    let gone = listed.difference(&found);
-    Ok(new
-        .chain(gone.map(|line| format!("gone: {line}: remove this line from {known}")))
-        .collect())
+    Ok(all)
 }

@@ -15,9 +15,9 @@
 
 use core::fmt;
 
-use crate::format::{NEWEST_LAYOUT, NEXT_FORMAT};
 use crate::ids::{ServerId, TableId};
 use crate::keys::KeysAndValue;
+use crate::layout::{NEWEST_LAYOUT, NEXT_FORMAT};
 
 pub const HEADER_BYTES: usize = 8;
 pub const ALIGNMENT_BYTES: usize = 8;

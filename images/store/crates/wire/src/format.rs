@@ -7,19 +7,12 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use crate::entry::{EntryError, RawEntry};
+use crate::layout::CURRENT_FORMAT;
+#[cfg(feature = "next-format")]
+use crate::layout::NEXT_FORMAT;
 
 /// The first format: also that of builds that do not say which they read.
 pub const FIRST_FORMAT: u32 = 1;
-
-/// The newest format whose layouts are compiled in.
-pub(crate) const NEWEST_LAYOUT: u32 = if cfg!(feature = "next-format") {
-    NEXT_FORMAT
-} else {
-    CURRENT_FORMAT
-};
-
-const CURRENT_FORMAT: u32 = 1;
-pub(crate) const NEXT_FORMAT: u32 = CURRENT_FORMAT + 1;
 
 /// The formats that a build reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

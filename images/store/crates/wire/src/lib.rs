@@ -9,6 +9,7 @@ pub mod format;
 pub mod hash;
 pub mod ids;
 pub mod keys;
+mod layout;
 pub mod locator;
 pub mod map;
 pub mod member;

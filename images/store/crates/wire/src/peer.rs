@@ -4,14 +4,18 @@
 //! with its kind in one byte, a response with its status in one byte. All integers are little-endian, nothing is padded; bytes
 //! after the last field are an error. docs/replication.md says what the messages are for.
 
+mod fields;
+mod kinds;
 mod migration;
 
-use core::fmt;
 use core::time::Duration;
 
 use crate::ids::ServerId;
 use crate::member::TabletRange;
 
+use fields::{Fields, replica_bytes};
+pub use fields::{Malformed, ReplicaId, Status};
+use kinds::{APPEND, FREE, KEEP_ALIVE, LIST, MIGRATE_READ, READ, READ_ENTRIES};
 pub use migration::{MigrateRead, Migrating, Phase};
 
 /// A master serves for this long after it sent what all backups of its head have answered.
@@ -20,20 +24,6 @@ pub const SERVING_LEASE: Duration = Duration::from_millis(200);
 pub const SERVING_PROMISE: Duration = Duration::from_millis(204);
 /// Data in one append, at most: more than any atomic append to a log takes, for these are never cut.
 pub const MAX_APPEND_BYTES: usize = 2 << 20;
-
-/// A segment's copy: whose log, and which segment of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ReplicaId {
-    /// The server that wrote the log.
-    pub log: ServerId,
-    pub segment_id: u64,
-}
-
-impl fmt::Display for ReplicaId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "segment {} of {}", self.segment_id, self.log)
-    }
-}
 
 /// What a segment is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,34 +34,6 @@ pub enum Role {
     /// which head is the newest.
     Side,
 }
-
-/// Why bytes are no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
-    Short,
-    Long,
-    UnknownKind(u8),
-    UnknownValue(u8),
-    /// More data than [`MAX_APPEND_BYTES`], or beyond any segment; more tablets than [`MAX_FILTER_TABLETS`].
-    TooLarge,
-    /// Tablets overlap, or come in another order than that of tables and key hashes.
-    Unordered,
-}
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Malformed::Short => f.write_str("message is cut off"),
-            Malformed::Long => f.write_str("message has bytes after its end"),
-            Malformed::UnknownKind(kind) => write!(f, "message of unknown kind {kind}"),
-            Malformed::UnknownValue(value) => write!(f, "field has the unknown value {value}"),
-            Malformed::TooLarge => f.write_str("message is too large"),
-            Malformed::Unordered => f.write_str("tablets are not in order"),
-        }
-    }
-}
-
-impl core::error::Error for Malformed {}
 
 /// What is asked of a backup; [`MigrateRead`] of the master beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,23 +107,6 @@ pub struct List {
     pub log: ServerId,
 }
 
-/// How a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Status {
-    Ok = 0,
-    /// The log is being recovered, or was: its writer is dead, whatever it believes.
-    Fenced = 1,
-    /// No frame is free.
-    Full = 2,
-    /// The storage has failed; this backup takes nothing any more.
-    Retired = 3,
-    /// The replica is not here, or has a gap before the offset: its whole segment must be sent.
-    Missing = 4,
-    /// The bytes do not have the checksum that came with them, or contradict what is here.
-    Mismatch = 5,
-}
-
 /// Answers [`Append`], [`KeepAlive`] and [`Free`]. With [`Status::Ok`] to the first two, the log is not released for recovery for
 /// [`SERVING_PROMISE`] from when the request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,14 +160,6 @@ pub enum Held {
 
 /// Bytes of an append before its data.
 pub const APPEND_FIXED_BYTES: usize = 27;
-
-const APPEND: u8 = 1;
-const KEEP_ALIVE: u8 = 2;
-const FREE: u8 = 3;
-const READ: u8 = 4;
-const READ_ENTRIES: u8 = 5;
-const LIST: u8 = 6;
-const MIGRATE_READ: u8 = 7;
 
 impl<'a> Request<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Request<'a>, Malformed> {
@@ -469,23 +406,6 @@ impl Read {
     }
 }
 
-fn replica_bytes(replica: ReplicaId) -> [u8; 16] {
-    let mut out = [0; 16];
-    out[..8].copy_from_slice(&replica.log.0.to_le_bytes());
-    out[8..].copy_from_slice(&replica.segment_id.to_le_bytes());
-    out
-}
-
-impl Status {
-    fn from_u8(value: u8) -> Result<Status, Malformed> {
-        use Status::*;
-        let all = [Ok, Fenced, Full, Retired, Missing, Mismatch];
-        all.get(usize::from(value))
-            .copied()
-            .ok_or(Malformed::UnknownValue(value))
-    }
-}
-
 impl Answer {
     pub fn to_bytes(self) -> [u8; 5] {
         let mut out = [self.status as u8; 5];
@@ -516,217 +436,5 @@ impl<'a> Data<'a> {
     }
 }
 
-struct Fields<'a>(&'a [u8]);
-
-impl Fields<'_> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-    fn u8(&mut self) -> Result<u8, Malformed> {
-        Ok(self.array::<1>()?[0])
-    }
-    fn u32(&mut self) -> Result<u32, Malformed> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-    fn u64(&mut self) -> Result<u64, Malformed> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-    fn server_id(&mut self) -> Result<ServerId, Malformed> {
-        Ok(ServerId(self.u64()?))
-    }
-    fn replica(&mut self) -> Result<ReplicaId, Malformed> {
-        Ok(ReplicaId {
-            log: self.server_id()?,
-            segment_id: self.u64()?,
-        })
-    }
-    fn end<T>(self, message: T) -> Result<T, Malformed> {
-        if self.0.is_empty() {
-            Ok(message)
-        } else {
-            Err(Malformed::Long)
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const REPLICA: ReplicaId = ReplicaId {
-        log: ServerId(0x0000_0002_0000_0007),
-        segment_id: 9,
-    };
-
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    #[test]
-    fn bytes_are_what_they_were() {
-        let append = Append {
-            replica: REPLICA,
-            role: Role::Side,
-            offset: 0x100,
-            closes: true,
-            crc: 0xa1b2_c3d4,
-            data: b"abc",
-        };
-        let bytes = [&append.fixed_bytes()[..], append.data].concat();
-        assert_eq!(
-            hex(&bytes),
-            "01070000000200000009000000000000000101 00010000 d4c3b2a1 616263".replace(' ', "")
-        );
-        assert_eq!(Request::decode(&bytes), Ok(Request::Append(append)));
-        assert_eq!(append.end(), 0x103);
-        let keep_alive = KeepAlive { log: REPLICA.log };
-        assert_eq!(hex(&keep_alive.to_bytes()), "020700000002000000");
-        assert_eq!(
-            Request::decode(&keep_alive.to_bytes()),
-            Ok(Request::KeepAlive(keep_alive))
-        );
-        let free = Free { replica: REPLICA };
-        assert_eq!(hex(&free.to_bytes()), "0307000000020000000900000000000000");
-        assert_eq!(Request::decode(&free.to_bytes()), Ok(Request::Free(free)));
-        let read = Read {
-            replica: REPLICA,
-            offset: 5,
-            bytes: 6,
-        };
-        assert_eq!(
-            hex(&read.to_bytes()),
-            "04070000000200000009000000000000000500000006000000"
-        );
-        assert_eq!(Request::decode(&read.to_bytes()), Ok(Request::Read(read)));
-        let answer = Answer {
-            status: Status::Missing,
-            bytes: 0x102,
-        };
-        assert_eq!(hex(&answer.to_bytes()), "0402010000");
-        assert_eq!(Answer::decode(&answer.to_bytes()), Ok(answer));
-        let data = [&Data::fixed_bytes(Status::Ok)[..], b"xyz"].concat();
-        assert_eq!(
-            Data::decode(&data),
-            Ok(Data {
-                status: Status::Ok,
-                data: b"xyz"
-            })
-        );
-    }
-
-    #[test]
-    fn what_recoveries_and_returning_backups_need() {
-        let tablets = [(1, 2, 3), (4, 5, u64::MAX)].map(|(table_id, start, end)| TabletRange {
-            table_id,
-            start_key_hash: start,
-            end_key_hash: end,
-        });
-        let mut bytes = Vec::new();
-        ReadEntries::encode(REPLICA, 7, 8, &tablets, &mut bytes);
-        assert_eq!(
-            hex(&bytes[..25]),
-            "05070000000200000009000000000000000700000008000000"
-        );
-        assert_eq!(hex(&bytes[25..33]), "0100000000000000");
-        let Ok(Request::ReadEntries(read)) = Request::decode(&bytes) else {
-            panic!("not what was written");
-        };
-        assert_eq!((read.replica, read.offset, read.bytes), (REPLICA, 7, 8));
-        assert!(read.tablets.tablets().eq(tablets));
-        assert_eq!(Request::decode(&bytes[..50]), Err(Malformed::Short));
-        bytes.resize(25 + 24 * (MAX_FILTER_TABLETS + 1), 0);
-        assert_eq!(Request::decode(&bytes), Err(Malformed::TooLarge));
-        let unordered = |tablets: &[(u64, u64, u64)]| {
-            let mut bytes = Vec::new();
-            let tablets = tablets.iter().map(|&(table_id, start, end)| TabletRange {
-                table_id,
-                start_key_hash: start,
-                end_key_hash: end,
-            });
-            let tablets: Vec<TabletRange> = tablets.collect();
-            ReadEntries::encode(REPLICA, 0, 0, &tablets, &mut bytes);
-            Request::decode(&bytes) == Err(Malformed::Unordered)
-        };
-        assert!(unordered(&[(1, 3, 2)]));
-        assert!(unordered(&[(2, 0, 1), (1, 0, 1)]));
-        assert!(unordered(&[(1, 0, 5), (1, 5, 9)]), "they overlap");
-        assert!(!unordered(&[(1, 0, 5), (1, 6, 9), (2, 0, 0)]));
-        assert!(!unordered(&[]));
-
-        let list = List { log: REPLICA.log };
-        assert_eq!(hex(&list.to_bytes()), "060700000002000000");
-        assert_eq!(Request::decode(&list.to_bytes()), Ok(Request::List(list)));
-        let fixed = Entries::fixed_bytes(Status::Ok, 0x203);
-        assert_eq!(hex(&fixed), "0003020000");
-        let entries = Entries {
-            status: Status::Ok,
-            next_offset: 0x203,
-            data: b"ab",
-        };
-        assert_eq!(Entries::decode(&[&fixed[..], b"ab"].concat()), Ok(entries));
-        let closed = Held::Closed { bytes: 5, crc: 6 };
-        let replicas = [closed, Held::Nothing, Held::OpenHead].map(|held| Listed {
-            segment_id: 4,
-            held,
-        });
-        let listing = Listing {
-            status: Status::Ok,
-            replicas: replicas.to_vec(),
-        };
-        let mut bytes = Vec::new();
-        listing.encode(&mut bytes);
-        assert_eq!(
-            hex(&bytes[..18]),
-            "00 0400000000000000 01 05000000 06000000".replace(' ', "")
-        );
-        assert_eq!(bytes[26], 0);
-        assert_eq!(bytes[43], 2);
-        assert_eq!(Listing::decode(&bytes), Ok(listing));
-        assert_eq!(Listing::decode(&bytes[..20]), Err(Malformed::Short));
-        bytes[43] = 3;
-        assert_eq!(Listing::decode(&bytes), Err(Malformed::UnknownValue(3)));
-    }
-
-    #[test]
-    fn what_is_no_message_is_refused() {
-        assert_eq!(Request::decode(b""), Err(Malformed::Short));
-        assert_eq!(Request::decode(&[9]), Err(Malformed::UnknownKind(9)));
-        let mut append = Append {
-            replica: REPLICA,
-            role: Role::Head,
-            offset: 0,
-            closes: false,
-            crc: 0,
-            data: &[],
-        }
-        .fixed_bytes();
-        for length in 0..append.len() {
-            assert_eq!(Request::decode(&append[..length]), Err(Malformed::Short));
-        }
-        let oversized = [&append[..], &vec![0; MAX_APPEND_BYTES + 1]].concat();
-        assert_eq!(Request::decode(&oversized), Err(Malformed::TooLarge));
-        append[19..23].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(
-            Request::decode(&[&append[..], b"x"].concat()),
-            Err(Malformed::TooLarge)
-        );
-        append[17] = 2;
-        assert_eq!(Request::decode(&append), Err(Malformed::UnknownValue(2)));
-        append[17] = 0;
-        append[18] = 7;
-        assert_eq!(Request::decode(&append), Err(Malformed::UnknownValue(7)));
-        let keep_alive = KeepAlive { log: REPLICA.log }.to_bytes();
-        assert_eq!(
-            Request::decode(&[&keep_alive[..], b"x"].concat()),
-            Err(Malformed::Long)
-        );
-        assert_eq!(
-            Answer::decode(&[6, 0, 0, 0, 0]),
-            Err(Malformed::UnknownValue(6))
-        );
-        assert_eq!(Answer::decode(&[0]), Err(Malformed::Short));
-        assert_eq!(Data::decode(&[]), Err(Malformed::Short));
-    }
-}
+mod tests;

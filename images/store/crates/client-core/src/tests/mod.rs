@@ -11,9 +11,18 @@ mod multi;
 mod rules;
 mod ways;
 
+use core::time::Duration;
+use std::collections::VecDeque;
+
 use prost::Message;
+use wire::ids::{ServerId, TableId};
 use wire::proto;
-use wire::rpc::{self, GetTableConfigResponse, RenewLeaseResponse, RetryResponse, WriteResponse};
+use wire::rpc::{
+    self, GetTableConfigResponse, Increment, Lease, RejectRules, RenewLeaseResponse, RetryResponse,
+    WriteResponse,
+};
+use wire::status::Status;
+use wire::time::Time;
 
 use super::*;
 

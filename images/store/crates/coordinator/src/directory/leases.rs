@@ -2,9 +2,9 @@
 
 mod durable;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::state::records::Key;
+use crate::journaled::Journaled;
 
 /// Nanoseconds that a lease lasts from its (re)newal. RAMCloud's; its client's arithmetic needs at least 900 s.
 pub const TERM_NS: u64 = 1_800_000_000_000;
@@ -13,14 +13,12 @@ pub const TERM_NS: u64 = 1_800_000_000_000;
 #[derive(Debug)]
 pub struct Leases {
     /// Lease id to its expiration.
-    expirations: BTreeMap<u64, u64>,
+    expirations: Journaled<u64, u64>,
     /// The same, in order of expiration.
     by_expiration: BTreeSet<(u64, u64)>,
     next_id: u64,
     /// How much cluster time may have run ahead over restarts: leases end later by as much, whenever they were given.
     shift_ns: u64,
-    /// Records that have changed since they were last asked for.
-    changed: BTreeSet<Key>,
     limit: usize,
 }
 
@@ -28,11 +26,10 @@ impl Leases {
     /// `first_id` is given out first; at most `limit` leases are held at a time.
     pub fn new(first_id: u64, limit: usize) -> Leases {
         Leases {
-            expirations: BTreeMap::new(),
+            expirations: Journaled::default(),
             by_expiration: BTreeSet::new(),
             next_id: first_id,
             shift_ns: 0,
-            changed: BTreeSet::new(),
             limit,
         }
     }
@@ -57,7 +54,6 @@ impl Leases {
         };
         self.expirations.insert(id, expiration);
         self.by_expiration.insert((expiration, id));
-        self.changed.insert(Key::Lease(id));
         Some((id, self.end_of(expiration)))
     }
 
@@ -81,7 +77,6 @@ impl Leases {
             }
             self.by_expiration.pop_first();
             self.expirations.remove(&id);
-            self.changed.insert(Key::Lease(id));
         }
     }
 

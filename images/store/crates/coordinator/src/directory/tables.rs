@@ -12,7 +12,7 @@ use wire::ids::ServerId;
 use wire::member::TabletRange;
 
 use crate::Limits;
-use crate::state::records::Key;
+use crate::journaled::Journaled;
 
 pub use merge::Pair;
 
@@ -108,7 +108,7 @@ pub enum SplitError {
 
 #[derive(Debug)]
 pub struct Tables {
-    by_id: BTreeMap<u64, Table>,
+    by_id: Journaled<u64, Table>,
     by_name: BTreeMap<Vec<u8>, u64>,
     /// Upper half of every id.
     tag: u32,
@@ -118,22 +118,19 @@ pub struct Tables {
     last_used: u32,
     tablets_of: BTreeMap<u32, u64>,
     tablet_count: usize,
-    /// Records that have changed since they were last asked for.
-    changed: BTreeSet<Key>,
     limits: Limits,
 }
 
 impl Tables {
     pub fn new(tag: u32, limits: Limits) -> Tables {
         Tables {
-            by_id: BTreeMap::new(),
+            by_id: Journaled::default(),
             by_name: BTreeMap::new(),
             tag,
             last_number: 0,
             last_used: 0,
             tablets_of: BTreeMap::new(),
             tablet_count: 0,
-            changed: BTreeSet::new(),
             limits,
         }
     }
@@ -157,11 +154,7 @@ impl Tables {
     }
     /// Tables with an id above `after`.
     pub fn after(&self, after: u64) -> impl Iterator<Item = &Table> {
-        let from = (
-            core::ops::Bound::Excluded(after),
-            core::ops::Bound::Unbounded,
-        );
-        self.by_id.range(from).map(|(_, table)| table)
+        self.by_id.after(after)
     }
     /// How many tablets the server with this index owns.
     pub fn tablets_of(&self, owner: u32) -> u64 {
@@ -233,10 +226,9 @@ impl Tables {
             *self.tablets_of.entry(tablet.owner).or_default() += 1;
         }
         self.tablet_count += tablets.len();
-        self.changed.insert(Key::Table(id));
         self.by_name.insert(name.to_vec(), id);
         let name = name.to_vec();
-        Ok(self.by_id.entry(id).or_insert(Table { id, name, tablets }))
+        Ok(self.by_id.insert(id, Table { id, name, tablets }))
     }
 
     /// Makes two tablets of the one that holds `key_hash`, which becomes the first of the second. Gives what has changed for its owner, if anything
@@ -247,19 +239,19 @@ impl Tables {
         key_hash: u64,
         by: Cut,
     ) -> Result<Option<Split>, SplitError> {
-        let table = self
-            .by_name
-            .get(name)
-            .and_then(|id| self.by_id.get_mut(id))
-            .ok_or(SplitError::NoTable)?;
+        let table = self.by_name.get(name).and_then(|id| self.by_id.get(id));
+        let table = table.ok_or(SplitError::NoTable)?;
         let at = table
             .tablets
             .partition_point(|tablet| tablet.end_key_hash < key_hash);
         let whole = table.tablets[at].clone();
         if whole.start_key_hash == key_hash {
-            if whole.is_cut && by == Cut::Ordered {
+            let id = table.id;
+            if whole.is_cut
+                && by == Cut::Ordered
+                && let Some(table) = self.by_id.get_mut(&id)
+            {
                 table.tablets[at].is_cut = false;
-                self.changed.insert(Key::Table(table.id));
             }
             return Ok(None);
         }
@@ -277,7 +269,6 @@ impl Tables {
                 self.limits.max_tablets
             )));
         }
-        table.tablets[at].end_key_hash = key_hash - 1;
         let (id, owner) = (table.id, whole.owner);
         let range = table.range(&whole);
         let second = Tablet {
@@ -286,9 +277,11 @@ impl Tables {
             ..whole
         };
         let second_range = table.range(&second);
-        table.tablets.insert(at + 1, second);
+        if let Some(table) = self.by_id.get_mut(&id) {
+            table.tablets[at].end_key_hash = key_hash - 1;
+            table.tablets.insert(at + 1, second);
+        }
         self.tablet_count += 1;
-        self.changed.insert(Key::Table(id));
         *self.tablets_of.entry(owner).or_default() += 1;
         Ok(Some(Split {
             whole: range,
@@ -301,7 +294,6 @@ impl Tables {
     pub fn drop_table(&mut self, name: &[u8]) -> Option<Table> {
         let id = self.by_name.remove(name)?;
         let table = self.by_id.remove(&id)?;
-        self.changed.insert(Key::Table(id));
         for tablet in &table.tablets {
             self.release(tablet.owner);
         }
@@ -327,18 +319,20 @@ impl Tables {
             return;
         }
         let mut next = to.iter().copied().cycle();
-        for table in self.by_id.values_mut() {
+        self.by_id.change_each(|table| {
+            let mut is_hit = false;
             for tablet in &mut table.tablets {
                 if from.contains(&tablet.owner)
                     && let Some(owner) = next.next()
                 {
                     tablet.owner = owner;
                     tablet.sources.clear();
-                    self.changed.insert(Key::Table(table.id));
                     *self.tablets_of.entry(owner).or_default() += 1;
+                    is_hit = true;
                 }
             }
-        }
+            is_hit
+        });
         for owner in from {
             self.tablets_of.remove(owner);
         }
@@ -349,12 +343,13 @@ impl Tables {
 impl Tables {
     /// What these servers' tablets held is lost, wherever it came from: whoever owns them has all that there is.
     pub fn empty(&mut self, owners: &BTreeSet<u32>) {
-        for (id, tablet) in all_tablets(&mut self.by_id) {
-            if owners.contains(&tablet.owner) && !tablet.sources.is_empty() {
+        self.change_tablets(|tablet| {
+            let is_hit = owners.contains(&tablet.owner) && !tablet.sources.is_empty();
+            if is_hit {
                 tablet.sources.clear();
-                self.changed.insert(Key::Table(id));
             }
-        }
+            is_hit
+        });
     }
 
     /// A tablet becomes that of another server, whose log holds all of it. Answers what its sources were.
@@ -372,7 +367,6 @@ impl Tables {
         let old = std::mem::replace(&mut tablet.sources, vec![source]);
         self.release(from);
         *self.tablets_of.entry(to).or_default() += 1;
-        self.changed.insert(Key::Table(range.table_id));
         old
     }
 
@@ -381,12 +375,10 @@ impl Tables {
         if self.tablets_of.remove(&owner).is_none() {
             return;
         }
-        let changed = &mut self.changed;
-        for (id, tablet) in all_tablets(&mut self.by_id) {
+        self.change_tablets(|tablet| {
             if tablet.owner != owner {
-                continue;
+                return false;
             }
-            changed.insert(Key::Table(id));
             tablet.owner = NOBODY;
             if tablet.sources.is_empty() {
                 tablet.sources.push(Source {
@@ -399,13 +391,22 @@ impl Tables {
             for source in &mut tablet.sources {
                 source.recovery_id = 0;
             }
-        }
+            true
+        });
     }
 
     /// Every tablet.
     pub fn tablets(&self) -> impl Iterator<Item = (&Table, &Tablet)> {
         let tables = self.by_id.values();
         tables.flat_map(|table| table.tablets.iter().map(move |tablet| (table, tablet)))
+    }
+
+    /// For changes of any tablet. `change` says of each whether it has changed it.
+    fn change_tablets(&mut self, mut change: impl FnMut(&mut Tablet) -> bool) {
+        self.by_id.change_each(|table| {
+            let tablets = table.tablets.iter_mut();
+            tablets.fold(false, |is_hit, tablet| change(tablet) || is_hit)
+        });
     }
 
     fn tablet_mut(&mut self, range: &TabletRange) -> Option<&mut Tablet> {
@@ -425,30 +426,29 @@ impl Tables {
         tablet.owner = owner;
         tablet.sources.push(source);
         *self.tablets_of.entry(owner).or_default() += 1;
-        self.changed.insert(Key::Table(range.table_id));
     }
 
     /// What the owner got with this recovery is on its own log's backups: its tablets need no other source.
     pub fn release_sources(&mut self, owner: u32, recovery_id: u64) {
-        let changed = &mut self.changed;
-        for (id, tablet) in all_tablets(&mut self.by_id) {
-            if tablet.owner == owner
-                && let Some(last) = tablet.sources.last_mut()
-                && last.recovery_id == recovery_id
-            {
-                changed.insert(Key::Table(id));
-                last.recovery_id = 0;
-                let last = *last;
-                tablet.sources = vec![last];
-            }
-        }
+        self.change_tablets(|tablet| {
+            let last = tablet.sources.last().copied();
+            let is_its = |last: &Source| tablet.owner == owner && last.recovery_id == recovery_id;
+            let Some(last) = last.filter(is_its) else {
+                return false;
+            };
+            tablet.sources = vec![Source {
+                recovery_id: 0,
+                ..last
+            }];
+            true
+        });
     }
 
     /// Cuts a tablet that nobody owns into parts of equal width, fewer where a limit stands against it; the parts.
     pub fn cut_orphan(&mut self, range: &TabletRange, parts: usize) -> Vec<TabletRange> {
         let limits = &self.limits;
         let room = limits.max_tablets.saturating_sub(self.tablet_count);
-        let Some(table) = self.by_id.get_mut(&range.table_id) else {
+        let Some(table) = self.by_id.get(&range.table_id) else {
             return Vec::new();
         };
         let room = room.min(
@@ -475,17 +475,11 @@ impl Tables {
         .collect();
         self.tablet_count += parts.len() - 1;
         let ranges = parts.iter().map(|part| table.range(part)).collect();
-        table.tablets.splice(at..=at, parts);
-        self.changed.insert(Key::Table(range.table_id));
+        if let Some(table) = self.by_id.get_mut(&range.table_id) {
+            table.tablets.splice(at..=at, parts);
+        }
         ranges
     }
-}
-
-fn all_tablets(by_id: &mut BTreeMap<u64, Table>) -> impl Iterator<Item = (u64, &mut Tablet)> {
-    by_id.values_mut().flat_map(|table| {
-        let id = table.id;
-        table.tablets.iter_mut().map(move |tablet| (id, tablet))
-    })
 }
 
 /// Cuts the closed range [`start`, `end`] into `parts` of equal width (the last may be narrower).

@@ -15,8 +15,8 @@ use wire::ids::ServerId;
 use wire::member::{OpenFloor, ToShard, coordinator};
 
 use crate::config::Limits;
+use crate::journaled::Journaled;
 use crate::output::{Output, level};
-use crate::state::records::Key;
 
 pub use admission::{Death, NotAdmitted, Refusal, check_hello, formats_of};
 pub use server::{Link, Server};
@@ -57,29 +57,29 @@ impl Member {
 
 #[derive(Debug)]
 pub struct Members {
-    members: BTreeMap<String, Member>,
+    members: Journaled<String, Member>,
     servers: BTreeMap<u32, Server>,
     connections: BTreeMap<u64, u32>,
     /// (member, instance) pairs that are refused for ever.
-    removed: BTreeSet<(String, String)>,
+    removed: Journaled<(String, String), ()>,
     last_index: u32,
     /// Processes that were let in or removed so far.
     changes: u64,
-    /// Records that have changed since they were last asked for.
-    changed: BTreeSet<Key>,
+    /// Servers of which something durable has changed since that was last asked for. Most of what is known of them is not.
+    changed_servers: BTreeSet<u32>,
     limits: Limits,
 }
 
 impl Members {
     pub fn new(limits: Limits) -> Members {
         Members {
-            members: BTreeMap::new(),
+            members: Journaled::default(),
             servers: BTreeMap::new(),
             connections: BTreeMap::new(),
-            removed: BTreeSet::new(),
+            removed: Journaled::default(),
             last_index: 0,
             changes: 0,
-            changed: BTreeSet::new(),
+            changed_servers: BTreeSet::new(),
             limits,
         }
     }
@@ -128,7 +128,7 @@ impl Members {
     /// newer checkpoint for which others had no room.
     pub fn places_of_backups(&self) -> Vec<(String, u32)> {
         let mut places = Vec::new();
-        for (name, member) in &self.members {
+        for (name, member) in self.members.iter() {
             for (shard, index) in (0..).zip(member.servers()) {
                 let server = self.servers.get(index);
                 let has_backup = server.is_some_and(|server| !server.backup_locator.is_empty());
@@ -236,22 +236,19 @@ impl Members {
 
     /// A member is to leave the store, or is not any more. Answers whether that is news.
     pub fn set_draining(&mut self, name: &str, is_draining: bool) -> bool {
-        let Some(member) = self.members.get_mut(name) else {
-            return false;
-        };
-        let was_draining = std::mem::replace(&mut member.is_draining, is_draining);
-        if was_draining != is_draining {
+        let member = self.members.get(name);
+        let is_news = member.is_some_and(|member| member.is_draining != is_draining);
+        if is_news && let Some(member) = self.members.get_mut(name) {
+            member.is_draining = is_draining;
             member.is_last_resort = is_draining;
-            self.changed.insert(Key::Member(name.to_owned()));
         }
-        was_draining != is_draining
+        is_news
     }
 
     /// A member gets no copies from now on, whatever happens.
     pub fn end_last_resort(&mut self, name: &str) {
         if let Some(member) = self.members.get_mut(name) {
             member.is_last_resort = false;
-            self.changed.insert(Key::Member(name.to_owned()));
         }
     }
 
@@ -307,7 +304,6 @@ impl Members {
         for (instance, _) in member.past.into_iter().chain([member.process]) {
             self.refuse_for_ever(name, instance);
         }
-        self.changed.insert(Key::Member(name.to_owned()));
         let mut ended = Vec::new();
         for index in member.servers {
             self.server_changed(index);
@@ -320,9 +316,6 @@ impl Members {
     }
 
     fn refuse_for_ever(&mut self, name: &str, instance: String) {
-        let name = name.to_owned();
-        self.changed
-            .insert(Key::Removed(name.clone(), instance.clone()));
-        self.removed.insert((name, instance));
+        self.removed.insert((name.to_owned(), instance), ());
     }
 }

@@ -523,7 +523,7 @@ mod tests {
         fn round(&mut self, told: Option<(u64, ToShard)>) -> Vec<(u64, KeepCheckpoint)> {
             self.now += MOMENT;
             let mut gate = self.keeping.open(&mut self.out);
-            for (connection, message) in told {
+            if let Some((connection, message)) = told {
                 gate.send_member(connection, message);
             }
             self.keeping.shut(gate);

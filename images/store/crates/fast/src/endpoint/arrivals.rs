@@ -1,56 +1,13 @@
 //! Requests that arrive: which of them have to end so that others find memory, and which do not go on.
 
-use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
-
 use transport::datagram::Transmit;
 use wire::time::Time;
 
 use super::Endpoint;
+use crate::arrivals::LOOKED_AT;
 use crate::holders::{Turn, Wish};
 use crate::packet::Header;
 use crate::{Event, Reason};
-
-/// Where a request lies: the number of its session's place, and the slot.
-type Place = (u32, u8);
-/// So many requests are looked at when one has to end, the oldest first: a look costs what was paid for it.
-const LOOKED_AT: usize = 8;
-
-/// Requests that were let in and not handed over yet, by when they began.
-#[derive(Default)]
-pub struct Arrivals {
-    all: BTreeSet<(Time, Place)>,
-    by_peer: BTreeSet<(Ipv4Addr, Time, Place)>,
-}
-
-impl Arrivals {
-    pub fn insert(&mut self, peer: Ipv4Addr, began_at: Time, place: Place) {
-        self.all.insert((began_at, place));
-        self.by_peer.insert((peer, began_at, place));
-    }
-
-    pub fn remove(&mut self, peer: Ipv4Addr, began_at: Time, place: Place) {
-        self.all.remove(&(began_at, place));
-        self.by_peer.remove(&(peer, began_at, place));
-    }
-
-    fn oldest(&self) -> impl Iterator<Item = &(Time, Place)> {
-        self.all.iter()
-    }
-
-    fn oldest_of(&self, peer: Ipv4Addr) -> impl Iterator<Item = Place> {
-        let first = (peer, Time::ZERO, (0, 0));
-        let last = (peer, Time::NEVER, (u32::MAX, u8::MAX));
-        let of_peer = self.by_peer.range(first..=last).take(LOOKED_AT);
-        of_peer.map(|(_, _, place)| *place)
-    }
-
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        assert_eq!(self.all.len(), self.by_peer.len());
-        self.all.len()
-    }
-}
 
 impl Endpoint {
     /// A piece of a request came. If there is no memory for it, others may have to make room.

@@ -7,7 +7,7 @@ use wire::time::Time;
 
 use super::{Endpoint, LOOK, Run};
 use crate::packet::{self, HEADER_BYTES, Header, Kind, Open, Opened, Refusal};
-use crate::session::Role;
+use crate::role::Role;
 use crate::{Event, Reason};
 
 impl Endpoint {

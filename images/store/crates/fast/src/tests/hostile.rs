@@ -130,6 +130,28 @@ proptest! {
         survives(&packets);
     }
 
+    /// What opens a session is answered, and nothing is once any byte of it is another.
+    #[test]
+    fn a_changed_datagram_is_dropped(at in any::<prop::sample::Index>(), other in 1u8..) {
+        let open = Open {
+            session: 7,
+            incarnation: 9,
+            cookie: 0,
+            datagram_bytes: 1472,
+            slots: 64,
+            is_ordered: false,
+        };
+        let sound = datagram(&Header::new(Kind::Open, 0), &open.encode());
+        let mut changed = sound.clone();
+        changed[at.index(sound.len())] ^= other;
+        for (bytes, answers) in [(sound, 1), (changed, 0)] {
+            let mut node = Node::new(0, Config::default(), 1);
+            let event = node.endpoint.receive(Time(1), address(1), &bytes, &mut node.out);
+            prop_assert!(event.is_none());
+            prop_assert_eq!(node.out.sent.len(), answers);
+        }
+    }
+
     #[test]
     fn noise_is_dropped(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut node = Node::new(0, Config::default(), 1);
@@ -137,11 +159,6 @@ proptest! {
         prop_assert!(event.is_none());
         prop_assert!(node.out.sent.is_empty());
     }
-}
-
-#[test]
-fn a_port_says_where_it_is() {
-    assert_eq!(Outbox::default().address(), address(0));
 }
 
 /// Whoever sends all but the first of its requests makes the other side keep them, up to a bound.

@@ -193,7 +193,8 @@ fn a_digest_whose_ids_do_not_grow_or_are_cut_is_malformed() {
 #[cfg(feature = "next-format")]
 #[test]
 fn the_next_format_lies_otherwise_and_is_refused_by_who_does_not_know_it() {
-    use crate::format::{Formats, NEXT_FORMAT};
+    use crate::format::Formats;
+    use crate::layout::NEXT_FORMAT;
 
     let header = SegmentHeader {
         cluster_id: 1,

@@ -1,6 +1,7 @@
 //! What the master that a tablet moves to says to the one that has it. docs/migration.md says what the messages are for.
 
-use super::{Fields, MIGRATE_READ, Malformed, Status};
+use super::fields::{Fields, Malformed, Status};
+use super::kinds::MIGRATE_READ;
 
 /// Asks for the next piece of a tablet that moves away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

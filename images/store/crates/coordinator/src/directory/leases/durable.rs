@@ -1,8 +1,9 @@
 //! What of the leases is durable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Leases;
+use crate::journaled::Journaled;
 use crate::state::records::{self, Key, Record};
 
 fn lease_record((&id, &expiration_ns): (&u64, &u64)) -> Record {
@@ -12,18 +13,23 @@ fn lease_record((&id, &expiration_ns): (&u64, &u64)) -> Record {
 impl Leases {
     /// Keys of the records that have changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<Key> {
-        core::mem::take(&mut self.changed)
+        let changed = self.expirations.take_changed().into_iter();
+        changed.map(Key::Lease).collect()
     }
 
     /// Leases have ended since changes were last asked for.
     pub fn have_ended(&self) -> bool {
-        self.changed.iter().any(|key| self.record(key).is_none())
+        let mut changed = self.expirations.changed();
+        changed.any(|id| self.expirations.get(id).is_none())
     }
 
     /// What stands under `key` now, if that is a lease's.
     pub fn record(&self, key: &Key) -> Option<Record> {
         match key {
-            Key::Lease(id) => self.expirations.get_key_value(id).map(lease_record),
+            Key::Lease(id) => {
+                let expiration_ns = self.expirations.get(id)?;
+                Some(lease_record((id, expiration_ns)))
+            }
             _ => None,
         }
     }
@@ -48,9 +54,10 @@ impl Leases {
     /// one is never more than cluster time.
     pub fn begin_again(&mut self, time_ns: u64, longer_ns: u64) {
         self.shift_ns = self.shift_ns.saturating_add(time_ns);
-        for expiration in self.expirations.values_mut() {
+        self.expirations.change_each(|expiration| {
             *expiration = expiration.saturating_add(longer_ns);
-        }
+            true
+        });
         let ordered = self.expirations.iter();
         self.by_expiration = ordered.map(|(&id, &expiration)| (expiration, id)).collect();
     }
@@ -67,6 +74,7 @@ impl Leases {
     ) -> Result<Leases, String> {
         let mut restored = Leases::new(meta.next_lease_id, limit);
         restored.shift_ns = shift_ns;
+        let mut expirations = BTreeMap::new();
         for lease in leases {
             if lease.id >= meta.next_lease_id {
                 return Err(format!(
@@ -74,11 +82,12 @@ impl Leases {
                     lease.id, meta.next_lease_id
                 ));
             }
-            restored.expirations.insert(lease.id, lease.expiration_ns);
+            expirations.insert(lease.id, lease.expiration_ns);
             restored
                 .by_expiration
                 .insert((lease.expiration_ns, lease.id));
         }
+        restored.expirations = Journaled::noted(expirations);
         Ok(restored)
     }
 }

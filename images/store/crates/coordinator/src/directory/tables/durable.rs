@@ -1,11 +1,12 @@
 //! What of the tables is durable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::ServerId;
 
 use super::{NOBODY, Source, Table, Tables, Tablet};
 use crate::Limits;
+use crate::journaled::Journaled;
 use crate::state::records::{self, Key, Record};
 
 fn source_record(source: &Source) -> records::Source {
@@ -41,11 +42,12 @@ fn table_record(table: &Table) -> Record {
 impl Tables {
     /// Keys of the records that have changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<Key> {
-        core::mem::take(&mut self.changed)
+        let changed = self.by_id.take_changed().into_iter();
+        changed.map(Key::Table).collect()
     }
 
     pub fn is_changed(&self) -> bool {
-        !self.changed.is_empty()
+        self.by_id.is_changed()
     }
 
     /// What stands under `key` now, if that is a table's.
@@ -80,6 +82,7 @@ impl Tables {
         tables: Vec<records::Table>,
     ) -> Result<Tables, String> {
         let mut restored = Tables::new(meta.cluster_tag, limits);
+        let mut by_id = BTreeMap::new();
         restored.last_number = meta.last_table_number;
         restored.last_used = meta.last_used_server;
         for record in tables {
@@ -105,8 +108,9 @@ impl Tables {
                     table.display_name()
                 ));
             }
-            restored.by_id.insert(table.id, table);
+            by_id.insert(table.id, table);
         }
+        restored.by_id = Journaled::noted(by_id);
         Ok(restored)
     }
 }

@@ -7,7 +7,6 @@ use wire::bugs::{Bug, is_planted};
 use wire::member::TabletRange;
 
 use super::{NOBODY, Source, Tables, Tablet};
-use crate::state::records::Key;
 
 /// Two adjacent tablets of one owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +41,8 @@ impl Tables {
 
     /// Makes one tablet of the two. Answers no, and changes nothing, if they are not there any more or must stay two.
     pub fn merge(&mut self, pair: &Pair) -> bool {
-        let Some(table) = self.by_id.get_mut(&pair.first.table_id) else {
+        let id = pair.first.table_id;
+        let Some(table) = self.by_id.get(&id) else {
             return false;
         };
         let start = pair.first.start_key_hash;
@@ -56,11 +56,12 @@ impl Tables {
         if ranges != (pair.first, pair.second, pair.owner) || !may_merge(first, second) {
             return false;
         }
-        table.tablets[at].end_key_hash = pair.second.end_key_hash;
-        table.tablets.remove(at + 1);
+        if let Some(table) = self.by_id.get_mut(&id) {
+            table.tablets[at].end_key_hash = pair.second.end_key_hash;
+            table.tablets.remove(at + 1);
+        }
         self.tablet_count -= 1;
         self.release(pair.owner);
-        self.changed.insert(Key::Table(pair.first.table_id));
         true
     }
 }

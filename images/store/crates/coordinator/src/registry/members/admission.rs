@@ -10,7 +10,6 @@ use wire::time::Time;
 
 use super::server::{Link, Server};
 use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process};
-use crate::state::records::Key;
 
 const MAX_TEXT_BYTES: usize = 253;
 /// Bounds the size of a table config, which names the locator with every tablet.
@@ -88,7 +87,9 @@ impl Members {
         let held = ServerId(hello.server_id);
         let held = (hello.cluster_id == cluster_id && held.is_valid()).then_some(held);
         let death = self.settle_process(hello, &process, held, is_alive)?;
-        let index = self.members[&hello.member].servers[hello.shard_index as usize];
+        let member = self.members.get(&hello.member);
+        let member = member.expect("it was settled");
+        let index = member.servers[hello.shard_index as usize];
         let link = Link {
             connection,
             last_heard: now,
@@ -138,7 +139,8 @@ impl Members {
         let name = &hello.member;
         if self
             .removed
-            .contains(&(name.clone(), hello.instance.clone()))
+            .get(&(name.clone(), hello.instance.clone()))
+            .is_some()
         {
             return Err(NotAdmitted::Refused(Refusal::superseded(format!(
                 "member {name:?} was removed from the store; a process of instance {:?} is not let in again: end it",
@@ -234,7 +236,6 @@ impl Members {
             past: VecDeque::new(),
         };
         self.members.insert(hello.member.clone(), member);
-        self.changed.insert(Key::Member(hello.member.clone()));
         self.changes += 1;
         Ok(())
     }
@@ -249,10 +250,11 @@ impl Members {
 
     /// The member's present process is dead. `None` if that is known already, or there is no such member.
     pub fn end_process(&mut self, name: &str) -> Option<Death> {
-        let member = self.members.get_mut(name)?;
-        if std::mem::replace(&mut member.is_dead, true) {
+        if self.members.get(name)?.is_dead {
             return None;
         }
+        let member = self.members.get_mut(name)?;
+        member.is_dead = true;
         self.changes += 1;
         if member.past.len() == MAX_PAST_PROCESSES {
             member.past.pop_front();
@@ -260,9 +262,8 @@ impl Members {
         let instance = member.process.0.clone();
         member.past.push_back(member.process.clone());
         let mut servers = Vec::new();
-        self.changed.insert(Key::Member(name.to_owned()));
         for (shard, index) in member.servers.iter().enumerate() {
-            self.changed.insert(Key::Server(*index));
+            self.changed_servers.insert(*index);
             let place = self.servers.get_mut(index)?;
             // Also for places that the process did not fill: a generation once given out never comes back.
             let next = ServerId::new(*index, place.id.generation() + 1);
@@ -285,7 +286,8 @@ impl Members {
 
     /// The member's process is dead, and `hello`'s takes its place. Returns its servers' indexes.
     fn replace_process(&mut self, hello: &Hello) -> Vec<u32> {
-        let known = self.members[&hello.member].servers.len();
+        let known = self.members.get(&hello.member);
+        let known = known.map_or(0, |member| member.servers.len());
         let new_count = hello.shard_count as usize;
         let added: Vec<u32> = (known..new_count)
             .map(|shard| self.add_server(&hello.member, shard as u32))
@@ -302,7 +304,6 @@ impl Members {
         member.host_id.clone_from(&hello.host_id);
         member.build_version.clone_from(&hello.build_version);
         member.formats = formats_of(hello);
-        self.changed.insert(Key::Member(hello.member.clone()));
         member.process = (hello.instance.clone(), hello.process);
         member.servers().to_vec()
     }

@@ -1,12 +1,13 @@
 //! What of the members is durable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::format::Formats;
 use wire::ids::ServerId;
 
 use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process, Server};
 use crate::Limits;
+use crate::journaled::Journaled;
 use crate::state::records::{self, Key, Record};
 
 fn process_record((instance, number): &Process) -> records::Process {
@@ -64,16 +65,21 @@ fn removed_record((member, instance): &(String, String)) -> Record {
 impl Members {
     /// Notes that what is durable of a server has changed.
     pub fn server_changed(&mut self, index: u32) {
-        self.changed.insert(Key::Server(index));
+        self.changed_servers.insert(index);
     }
 
     /// Keys of the records that have changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<Key> {
-        core::mem::take(&mut self.changed)
+        let members = self.members.take_changed().into_iter();
+        let removed = self.removed.take_changed().into_iter();
+        let removed = removed.map(|(member, instance)| Key::Removed(member, instance));
+        let servers = core::mem::take(&mut self.changed_servers).into_iter();
+        let keys = members.map(Key::Member).chain(servers.map(Key::Server));
+        keys.chain(removed).collect()
     }
 
     pub fn is_changed(&self) -> bool {
-        !self.changed.is_empty()
+        self.members.is_changed() || self.removed.is_changed() || !self.changed_servers.is_empty()
     }
 
     /// What stands under `key` now, if that is a member's, server's or removed instance's.
@@ -85,8 +91,9 @@ impl Members {
                 .map(|member| member_record(name, member)),
             Key::Server(index) => self.servers.get(index).map(server_record),
             Key::Removed(member, instance) => {
-                let removed = self.removed.get(&(member.clone(), instance.clone()));
-                removed.map(removed_record)
+                let removed = (member.clone(), instance.clone());
+                self.removed.get(&removed)?;
+                Some(removed_record(&removed))
             }
             _ => None,
         }
@@ -96,9 +103,11 @@ impl Members {
         let members = self.members.iter();
         let members = members.map(|(name, member)| member_record(name, member));
         let servers = self.servers.values().map(server_record);
-        members
-            .chain(servers)
-            .chain(self.removed.iter().map(removed_record))
+        members.chain(servers).chain(
+            self.removed
+                .iter()
+                .map(|(removed, ())| removed_record(removed)),
+        )
     }
 
     /// Index of the server that was added last.
@@ -146,22 +155,22 @@ impl Members {
             }
             restored.servers.insert(index, server_of(record));
         }
+        let mut noted = BTreeMap::new();
         for record in members {
             let name = record.name.clone();
-            let member = restored.member_of(record)?;
-            restored.members.insert(name, member);
+            noted.insert(name, restored.member_of(record)?);
         }
-        let in_members: usize = restored.members.values().map(|m| m.servers.len()).sum();
+        let in_members: usize = noted.values().map(|member| member.servers.len()).sum();
         if in_members != restored.servers.len() {
             return Err(format!(
                 "there are {} servers, and members have {in_members}",
                 restored.servers.len()
             ));
         }
+        restored.members = Journaled::noted(noted);
         let removed = removed.into_iter();
-        restored.removed = removed
-            .map(|record| (record.member, record.instance))
-            .collect();
+        let removed = removed.map(|record| ((record.member, record.instance), ()));
+        restored.removed = Journaled::noted(removed.collect());
         Ok(restored)
     }
 

@@ -3,68 +3,21 @@
 use wire::hash::key_hash;
 use wire::ids::TableId;
 use wire::keys::KeysAndValue;
-use wire::rpc::{self, Increment, Lease, MAX_KEY_BYTES, MAX_VALUE_BYTES, RejectRules};
+use wire::rpc::{self, Increment, Lease, RejectRules};
 use wire::time::Time;
 
+use super::Client;
+use crate::checks::{MAX_TEXT_BYTES, check_name, check_object};
+use crate::error::Error;
 use crate::multi::Multi;
-use crate::{Client, Error, OperationId, Output, WriteObject};
+use crate::objects::WriteObject;
+use crate::operation::{Answer, Kind, Operation};
+use crate::operation_id::OperationId;
+use crate::output::Output;
 
 /// Request buffers that are kept, and the largest of them.
 const MAX_SPARE_BUFFERS: usize = 64;
 const MAX_SPARE_BYTES: usize = 64 << 10;
-/// Names and texts that go to the coordinator.
-pub(crate) const MAX_TEXT_BYTES: usize = 64 << 10;
-
-/// Where an operation goes.
-#[derive(Debug)]
-pub enum Kind {
-    /// To the coordinator.
-    Coordinator(Answer),
-    /// To the owner of a key, or of a hash.
-    OnKey(Answer),
-    /// As [`Kind::OnKey`], with lease and RPC id, so that it takes effect once.
-    Once(Answer),
-    /// To the server at this locator, once.
-    At(String, Answer),
-    /// To the owners of many keys.
-    Multi(Multi),
-    Lease,
-}
-
-/// How the answer is to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    TableId,
-    Done,
-    Object,
-    Version,
-    Increment,
-    Enumerate,
-    Message,
-    Echo,
-    LeaseInfo,
-    ControlAll,
-    Control,
-    ServerId,
-    ProxyPing,
-}
-
-#[derive(Debug)]
-pub struct Operation {
-    pub kind: Kind,
-    /// The request as it goes out each time; for writes and removes with the lease and the RPC id that it got first.
-    pub request: Vec<u8>,
-    pub table: TableId,
-    pub key_hash: u64,
-    /// 0 until it has one, and for operations that have none.
-    pub rpc_id: u64,
-    /// Of the lease that it was sent under; 0 as above.
-    pub lease_id: u64,
-    /// Of the table config that led to the server.
-    pub config_generation: u64,
-    /// Connections that failed in a row.
-    pub failures: u32,
-}
 
 impl Client {
     /// Makes a table, or finds the one of that name. `span`: over how many members it is spread; 0 stands for 1.
@@ -477,24 +430,4 @@ impl Client {
             }
         }
     }
-}
-
-pub(crate) fn check_name(name: &[u8]) -> Result<(), Error> {
-    if name.contains(&0) {
-        return Err(Error::Invalid("the name of a table has no NUL in it"));
-    }
-    if name.len() > MAX_TEXT_BYTES {
-        return Err(Error::Invalid("the name of a table has at most 64 KiB"));
-    }
-    Ok(())
-}
-
-pub(crate) fn check_object(key: &[u8], value: &[u8]) -> Result<(), Error> {
-    if key.is_empty() || key.len() > MAX_KEY_BYTES {
-        return Err(Error::Invalid("a key has 1 to 65535 bytes"));
-    }
-    if value.len() > MAX_VALUE_BYTES {
-        return Err(Error::Invalid("a value has at most 1 MiB"));
-    }
-    Ok(())
 }

@@ -1,87 +1,19 @@
 //! Requests of other servers to this one's backup, or to its master.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use backup::{Backup, Inventory, Storage};
+use backup::{Backup, Storage};
 use wire::ids::ReplyTo;
-use wire::member::{ToCoordinator, shard};
-use wire::peer::{Answer, Data, Entries, Request};
+use wire::peer::{Data, Entries, Request};
 use wire::time::Time;
 
+use super::Server;
+use crate::from_backup::FromBackup;
 use crate::output::Output;
-use crate::report;
-use crate::server::Server;
 
 /// Appends of one peer that wait for a sync, at most. A master has 4 MiB under way to a backup, and few appends are shorter than 100 bytes.
 const MAX_WAITING: u32 = 1 << 16;
 
-/// Requests of each connection that are not answered yet.
-pub(crate) type Waiting = BTreeMap<u64, u32>;
-
 /// Answers to recovery masters in one round: each takes about half a millisecond, and clients and the keep-alives of other masters wait meanwhile.
 const READS_AT_ONCE: usize = 4;
-
-/// Bytes of requests for entries that wait, at most: enough for hundreds of recovery masters with many tablets each.
-const MAX_READS_BYTES: usize = 16 << 20;
-
-/// Requests for entries of replicas that are not answered yet, in the order in which they came.
-#[derive(Default)]
-pub(crate) struct Reads {
-    waiting: VecDeque<(ReplyTo, Vec<u8>)>,
-    bytes: usize,
-}
-
-impl Reads {
-    /// False if there is no room.
-    fn push(&mut self, to: ReplyTo, payload: &[u8]) -> bool {
-        if self.bytes + payload.len() > MAX_READS_BYTES {
-            return false;
-        }
-        self.bytes += payload.len();
-        self.waiting.push_back((to, payload.to_vec()));
-        true
-    }
-
-    fn pop(&mut self) -> Option<(ReplyTo, Vec<u8>)> {
-        let (to, payload) = self.waiting.pop_front()?;
-        self.bytes -= payload.len();
-        Some((to, payload))
-    }
-
-    fn forget(&mut self, connection: u64) {
-        self.waiting.retain(|(to, _)| to.connection != connection);
-        self.bytes = self.waiting.iter().map(|(_, payload)| payload.len()).sum();
-    }
-
-    fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-}
-
-/// Passes on what a backup says.
-pub(crate) struct FromBackup<'a, O> {
-    pub out: &'a mut O,
-    pub waiting: &'a mut Waiting,
-}
-
-impl<O: Output> backup::Output for FromBackup<'_, O> {
-    fn answer(&mut self, to: ReplyTo, answer: Answer) {
-        // A connection that is gone is not counted any more.
-        if let Some(waiting) = self.waiting.get_mut(&to.connection) {
-            *waiting -= 1;
-        }
-        self.out.answer_peer(to, &[&answer.to_bytes()]);
-    }
-
-    fn log_message(&mut self, level: u32, text: &str) {
-        self.out.log_message(level, text);
-    }
-
-    fn released(&mut self, inventory: Inventory) {
-        let kind = Some(shard::Kind::LogInventory(report::log_inventory(inventory)));
-        self.out.send_coordinator(ToCoordinator { kind });
-    }
-}
 
 impl<S: Storage> Server<S> {
     /// A request came on a connection that a peer has opened to this server. One that makes no sense, or is for a backup before there is one, ends
@@ -128,7 +60,7 @@ impl<S: Storage> Server<S> {
     }
 
     /// Answers some of what recovery masters have asked for; when to come again.
-    pub(crate) fn answer_reads(&mut self, now: Time, out: &mut impl Output) -> Time {
+    pub(super) fn answer_reads(&mut self, now: Time, out: &mut impl Output) -> Time {
         for _ in 0..READS_AT_ONCE {
             if let Some((to, payload)) = self.reads.pop()
                 && let Some(backup) = self.stage.backup_mut()
@@ -166,7 +98,7 @@ impl<S: Storage> Server<S> {
     }
 
     /// Lets the backup, if it is there, do something that it may have words about.
-    pub(crate) fn with_backup<O: Output, T>(
+    pub(super) fn with_backup<O: Output, T>(
         &mut self,
         out: &mut O,
         act: impl FnOnce(&mut Backup<S>, &mut FromBackup<'_, O>) -> T,

@@ -2,13 +2,18 @@
 
 use wire::ids::TableId;
 use wire::rpc::{GetTableConfigRequest, RenewLeaseRequest};
+use wire::status::Status;
 use wire::time::Time;
 
+use super::Client;
 use crate::cache::{REFETCH_DELAY, Route};
-use crate::operations::{Kind, Operation};
+use crate::error::Error;
+use crate::operation::{Kind, Operation};
+use crate::operation_id::OperationId;
+use crate::outcome::Outcome;
+use crate::output::Output;
 use crate::sessions::{Call, Waiting};
-use crate::{Client, Error, OperationId, Outcome, Output, Timer};
-use wire::status::Status;
+use crate::timer::Timer;
 
 /// Where lease id, expiration, timestamp, RPC id and ack id lie in WRITE, REMOVE and INCREMENT requests.
 const LINEARIZABLE_FIELDS: core::ops::Range<usize> = 12..52;

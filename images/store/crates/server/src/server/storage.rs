@@ -1,55 +1,15 @@
-//! How it stands with a backup's storage, which belongs to one cluster for ever.
+//! How a backup's storage is opened, and closed.
 
 use backup::{Backup, OpenError, Storage};
 use wire::time::Time;
 
-use crate::config::BackupConfig;
+use super::Server;
 use crate::output::Output;
-use crate::server::Server;
-
-pub(crate) enum Stage<S> {
-    /// The server has no backup.
-    Absent,
-    /// No coordinator has let the server in yet.
-    Waiting(BackupConfig),
-    Opening {
-        cluster_id: u64,
-    },
-    Open(Box<Backup<S>>),
-}
-
-impl<S: Storage> Stage<S> {
-    pub fn backup(&self) -> Option<&Backup<S>> {
-        match self {
-            Stage::Open(backup) => Some(backup),
-            _ => None,
-        }
-    }
-
-    pub fn backup_mut(&mut self) -> Option<&mut Backup<S>> {
-        match self {
-            Stage::Open(backup) => Some(backup),
-            _ => None,
-        }
-    }
-
-    pub fn is_opening(&self) -> bool {
-        matches!(self, Stage::Opening { .. })
-    }
-
-    /// The cluster that the storage is used for.
-    pub fn cluster_id(&self) -> Option<u64> {
-        match self {
-            Stage::Absent | Stage::Waiting(_) => None,
-            Stage::Opening { cluster_id } => Some(*cluster_id),
-            Stage::Open(backup) => Some(backup.config().cluster_id),
-        }
-    }
-}
+use crate::stage::Stage;
 
 impl<S: Storage> Server<S> {
     /// The server is in this cluster.
-    pub(crate) fn use_storage(&mut self, wanted: u64, out: &mut impl Output) {
+    pub(super) fn use_storage(&mut self, wanted: u64, out: &mut impl Output) {
         if let Some(found) = self.stage.cluster_id() {
             if found != wanted {
                 self.end(OpenError::OtherCluster { found, wanted }.to_string());

@@ -7,8 +7,12 @@ use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, ControlTarget, MAX_RPC_BYTES};
 use wire::time::Time;
 
-use crate::operations::{Answer, Kind, MAX_TEXT_BYTES, check_name};
-use crate::{Client, Error, OperationId, Output};
+use super::Client;
+use crate::checks::{MAX_TEXT_BYTES, check_name};
+use crate::error::Error;
+use crate::operation::{Answer, Kind};
+use crate::operation_id::OperationId;
+use crate::output::Output;
 
 /// What can be asked of a server by its locator, with nothing to say about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

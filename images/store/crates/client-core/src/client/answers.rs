@@ -11,9 +11,14 @@ use wire::rpc::{
 use wire::status::Status;
 use wire::time::Time;
 
-use crate::operations::{Answer, Kind};
+use super::Client;
+use crate::error::Error;
+use crate::operation::{Answer, Kind};
+use crate::operation_id::OperationId;
+use crate::outcome::Outcome;
+use crate::output::Output;
 use crate::sessions::Call;
-use crate::{Client, Error, OperationId, Outcome, Output, Timer};
+use crate::timer::Timer;
 
 impl Client {
     /// A response. One that nobody waits for any more is dropped.

@@ -1,0 +1,39 @@
+//! The way of a backup's words to the driver, and to the coordinator.
+
+use std::collections::BTreeMap;
+
+use backup::Inventory;
+use wire::ids::ReplyTo;
+use wire::member::{ToCoordinator, shard};
+use wire::peer::Answer;
+
+use crate::output::Output;
+use crate::report;
+
+/// Requests of each connection that are not answered yet.
+pub(crate) type Waiting = BTreeMap<u64, u32>;
+
+/// Passes on what a backup says.
+pub(crate) struct FromBackup<'a, O> {
+    pub out: &'a mut O,
+    pub waiting: &'a mut Waiting,
+}
+
+impl<O: Output> backup::Output for FromBackup<'_, O> {
+    fn answer(&mut self, to: ReplyTo, answer: Answer) {
+        // A connection that is gone is not counted any more.
+        if let Some(waiting) = self.waiting.get_mut(&to.connection) {
+            *waiting -= 1;
+        }
+        self.out.answer_peer(to, &[&answer.to_bytes()]);
+    }
+
+    fn log_message(&mut self, level: u32, text: &str) {
+        self.out.log_message(level, text);
+    }
+
+    fn released(&mut self, inventory: Inventory) {
+        let kind = Some(shard::Kind::LogInventory(report::log_inventory(inventory)));
+        self.out.send_coordinator(ToCoordinator { kind });
+    }
+}
