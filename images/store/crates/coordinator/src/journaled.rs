@@ -39,7 +39,8 @@ impl<K: Ord + Clone, V> Journaled<K, V> {
 
     pub fn insert(&mut self, key: K, value: V) -> &V {
         self.changed.insert(key.clone());
-        self.entries.entry(key).insert_entry(value).into_mut()
+        self.entries.remove(&key);
+        self.entries.entry(key).or_insert(value)
     }
 
     pub fn remove<Q: Ord + ToOwned<Owned = K> + ?Sized>(&mut self, key: &Q) -> Option<V>

@@ -404,8 +404,11 @@ impl Tables {
     /// For changes of any tablet. `change` says of each whether it has changed it.
     fn change_tablets(&mut self, mut change: impl FnMut(&mut Tablet) -> bool) {
         self.by_id.change_each(|table| {
-            let tablets = table.tablets.iter_mut();
-            tablets.fold(false, |is_hit, tablet| change(tablet) || is_hit)
+            let mut is_hit = false;
+            for tablet in &mut table.tablets {
+                is_hit |= change(tablet);
+            }
+            is_hit
         });
     }
 

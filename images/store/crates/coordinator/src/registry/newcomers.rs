@@ -26,9 +26,13 @@ impl Newcomers {
 
     /// Connections of those that have not answered for so long. They are not waited for any more.
     pub fn take_late(&mut self, now: Time, timeout: Duration) -> Vec<u64> {
-        let is_late = |_: &u64, (asked, _): &mut (Time, Hello)| now.since(*asked) >= timeout;
-        let late = self.0.extract_if(.., is_late);
-        late.map(|(connection, _)| connection).collect()
+        let is_late = |(asked, _): &(Time, Hello)| now.since(*asked) >= timeout;
+        let late = self.0.iter().filter(|(_, one)| is_late(one));
+        let late: Vec<u64> = late.map(|(connection, _)| *connection).collect();
+        for connection in &late {
+            self.0.remove(connection);
+        }
+        late
     }
 
     /// Connections of all.

@@ -1,7 +1,6 @@
 //! Peers that mean no good, and peers that are broken.
 
 use proptest::prelude::*;
-use transport::datagram::Transmit;
 use wire::time::Time;
 
 use super::network::{Network, Node, Outbox, Weather, address};

@@ -68,7 +68,7 @@ impl Shard {
         match channel {
             Channel::Replication => self.replicas.answer(now, backup, nonce, payload, out),
             Channel::Recovery => {
-                recoveries.source_answer(store, known, now, backup, nonce, payload, out);
+                recoveries.source_answer(store, known, now, (backup, nonce), payload, out);
             }
             Channel::Migration => migrations.answer(store, now, backup, nonce, payload, out),
         }

@@ -51,13 +51,13 @@ impl Recoveries {
         }
     }
 
+    /// `nonce` is that of the question.
     pub fn source_answer(
         &mut self,
         store: &mut Store,
         backups: &KnownBackups,
         now: Time,
-        backup: ServerId,
-        nonce: u64,
+        (backup, nonce): (ServerId, u64),
         payload: &[u8],
         out: &mut impl Output,
     ) {
