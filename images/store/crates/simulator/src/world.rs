@@ -4,6 +4,7 @@ use crate::cluster::Cluster;
 use crate::event::{Event, Phase};
 use crate::faults::Faults;
 use crate::scenario::MILLI;
+use crate::watch::coordinators;
 use crate::watch::copies::Copies;
 use crate::watch::rooms::Rooms;
 
@@ -93,5 +94,6 @@ impl World {
         self.plan_look();
         self.copies.look(&mut self.cluster);
         self.rooms.look(&mut self.cluster);
+        coordinators::look(&mut self.cluster);
     }
 }

@@ -1,5 +1,6 @@
 //! Tables, and which server owns which range of each one's key hashes.
 
+mod audit;
 mod durable;
 mod merge;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Tablets that move between living masters: by order, and so that servers have about as much each.
 
+mod audit;
 pub(crate) mod balance;
 mod evening;
 mod merges;

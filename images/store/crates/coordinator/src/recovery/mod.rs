@@ -24,6 +24,7 @@ use crate::status::{Loss, Recovery};
 use crate::store::Store;
 use crate::{Output, level};
 
+mod audit;
 pub(crate) mod dead;
 mod durable;
 pub(crate) mod logs;

@@ -5,6 +5,7 @@
 //! that the one before it is dead, unless that one is connected.
 
 mod admission;
+mod audit;
 mod durable;
 mod server;
 

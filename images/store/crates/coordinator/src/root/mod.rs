@@ -2,6 +2,7 @@
 
 mod accept_loss;
 mod again;
+mod audit;
 mod changes;
 mod checkpoints;
 mod control;

@@ -127,6 +127,15 @@ impl Queue {
         });
     }
 
+    /// Whether every message that waits is counted.
+    fn is_counted(&self) -> bool {
+        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+        for one in &self.waiting {
+            *counts.entry(one.connection).or_default() += 1;
+        }
+        counts == self.connections
+    }
+
     /// The connection has ended.
     pub fn forget(&mut self, connection: u64) {
         if self.connections.remove(&connection).is_some() {
@@ -191,6 +200,23 @@ impl Keeping {
 
     pub fn is_counted(&self) -> bool {
         self.is_counted
+    }
+
+    /// What must hold at any time.
+    ///
+    /// # Errors
+    /// Says what contradicts what.
+    pub fn audit(&self) -> Result<(), String> {
+        let newest = self.newest.as_ref();
+        let newest = newest.map_or(0, |made| made.header.number);
+        let mut kept = self.keepers.values().filter_map(|one| one.kept.as_ref());
+        if kept.any(|made| made.header.number > newest) || self.kept_version > self.version {
+            return Err("a checkpoint is kept that was not made".to_owned());
+        }
+        match self.queue.is_counted() {
+            true => Ok(()),
+            false => Err("messages that wait for a checkpoint are miscounted".to_owned()),
+        }
     }
 
     /// If this round has changed what matters, it begins a version.

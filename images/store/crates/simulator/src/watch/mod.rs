@@ -1,4 +1,5 @@
 //! Those that look at a running cluster, and know what must hold.
 
+pub mod coordinators;
 pub mod copies;
 pub mod rooms;

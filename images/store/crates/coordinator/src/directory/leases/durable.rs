@@ -11,6 +11,20 @@ fn lease_record((&id, &expiration_ns): (&u64, &u64)) -> Record {
 }
 
 impl Leases {
+    /// Whether every lease ends when it should.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn audit(&self) -> Result<(), String> {
+        let noted = self.expirations.iter();
+        let mut noted = noted.map(|(&id, &expiration)| (expiration, id));
+        let is_same = self.by_expiration.len() == self.expirations.len();
+        match is_same && noted.all(|one| self.by_expiration.contains(&one)) {
+            true => Ok(()),
+            false => Err("leases end at other times than noted".to_owned()),
+        }
+    }
+
     /// Keys of the records that have changed since the last call.
     pub fn take_changed(&mut self) -> BTreeSet<Key> {
         let changed = self.expirations.take_changed().into_iter();

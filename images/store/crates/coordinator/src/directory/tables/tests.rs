@@ -166,3 +166,25 @@ fn reassignment_is_in_turn_and_keeps_the_counts() {
     assert_eq!(owners(table), [1, 1, 1, 3]);
     assert_eq!([1, 2, 3].map(|owner| tables.tablets_of(owner)), [3, 0, 1]);
 }
+
+#[test]
+fn an_audit_finds_what_was_miscounted_or_left_out() {
+    let sound = || {
+        let mut tables = tables();
+        tables.create(b"a", 2, &[&[1], &[2]]).unwrap();
+        assert_eq!(tables.audit(), Ok(()));
+        tables
+    };
+    let id = sound().id_of(b"a").unwrap();
+    let damages: [fn(&mut Tables, u64); 4] = [
+        |tables, _| tables.tablet_count += 1,
+        |tables, _| *tables.tablets_of.get_mut(&2).unwrap() += 1,
+        |tables, id| tables.by_id.get_mut(&id).unwrap().tablets[0].end_key_hash -= 1,
+        |tables, id| tables.by_id.get_mut(&id).unwrap().tablets[1].owner = NOBODY,
+    ];
+    for damage in damages {
+        let mut tables = sound();
+        damage(&mut tables, id);
+        assert!(tables.audit().is_err(), "{tables:?}");
+    }
+}

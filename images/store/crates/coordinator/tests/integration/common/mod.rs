@@ -117,6 +117,7 @@ impl Harness {
     /// Notes what has changed. What was noted change by change is always all there is, and a coordinator that is made of it is
     /// the same but for its time.
     pub fn commit(&mut self) {
+        assert_eq!(self.coordinator.audit(), Ok(()));
         let changes = self.coordinator.take_changes(self.now);
         let mut keys: Vec<_> = changes.puts.iter().map(|pair| &pair.key).collect();
         keys.extend(&changes.deletes);
