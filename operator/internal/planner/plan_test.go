@@ -324,12 +324,12 @@ func TestShortfall(t *testing.T) {
 		}, "RecoveryRuns: recovery of box-master-1 (2.1): tablets left: 5, it waits: segment 9 of 2.1, last seen on box-master-2"},
 		{"recoveries", func(o *planner.Observed) {
 			o.Cluster.Recoveries = []planner.Recovery{
-				{Member: "box-master-0", ServerID: "1.0", TabletsLeft: 4},
+				{Member: "box-master-0", ServerID: "1.0", TabletsLeft: 4, WaitsFor: "room"},
 				{Member: "box-master-2", ServerID: "3.0", TabletsLeft: 5, WaitsFor: "segment 9", CanBeGivenUp: true},
 				{Member: "box-master-3", ServerID: "4.0", TabletsLeft: 1, WaitsFor: "segment 2", CanBeGivenUp: true},
 			}
 		}, "RecoveryRuns: recoveries of box-master-0 (1.0), box-master-2 (3.0), box-master-3 (4.0): tablets left: 10; " +
-			"that of box-master-2 waits: segment 9; if the volumes with its copies are gone for good: rcbox recovery accept-loss 3.0"},
+			"that of server 3.0 waits: segment 9; if the volumes with its copies are gone for good: rcbox recovery accept-loss 3.0"},
 		{
 			"state in memory", func(o *planner.Observed) { o.Cluster.State = v1alpha1.StateMemory },
 			"CoordinatorInMemory: the coordinator keeps its state in memory: if its process ends, the list of tables is lost, " +

@@ -147,8 +147,8 @@ func sortShort(masters []MemberView, factor int32) (away, fewer, short, untold [
 
 func isShort(member Member) bool { return member.SegmentsShort > 0 }
 
-// DescribeRecoveries says which recoveries there are, what the first one that waits is missing, and what to do if that is gone. The whole
-// of each is in status.recoveries.
+// DescribeRecoveries says which recoveries there are, and of one that waits what it is missing, and what to do if that is gone: of the first
+// that somebody may give up, or else of the first that waits. The whole of each is in status.recoveries.
 func DescribeRecoveries(recoveries []Recovery) string {
 	names := make([]string, 0, len(recoveries))
 	tablets := int64(0)
@@ -162,15 +162,23 @@ func DescribeRecoveries(recoveries []Recovery) string {
 		what = "recovery"
 	}
 	text := fmt.Sprintf("%s of %s: tablets left: %d", what, listed(names), tablets)
-	if i := slices.IndexFunc(recoveries, func(one Recovery) bool { return one.WaitsFor != "" }); i >= 0 {
+	shown := slices.IndexFunc(recoveries, func(one Recovery) bool { return one.CanBeGivenUp })
+	if shown < 0 {
+		shown = slices.IndexFunc(recoveries, func(one Recovery) bool { return one.WaitsFor != "" })
+	}
+	if shown < 0 {
+		return text
+	}
+	one := &recoveries[shown]
+	if one.WaitsFor != "" {
 		which := ", it"
 		if !isOne {
-			which = "; that of " + recoveries[i].Member
+			which = "; that of server " + one.ServerID
 		}
-		text += which + " waits: " + recoveries[i].WaitsFor
+		text += which + " waits: " + one.WaitsFor
 	}
-	if i := slices.IndexFunc(recoveries, func(one Recovery) bool { return one.CanBeGivenUp }); i >= 0 {
-		text += "; if the volumes with its copies are gone for good: rcbox recovery accept-loss " + recoveries[i].ServerID
+	if one.CanBeGivenUp {
+		text += "; if the volumes with its copies are gone for good: rcbox recovery accept-loss " + one.ServerID
 	}
 	return text
 }

@@ -124,7 +124,7 @@ func replicatedStates() []told {
 				Reason: v1alpha1.ReasonRecoveryRuns, Message: planner.DescribeRecoveries([]planner.Recovery{first, second}),
 			}
 		}, []string{
-			safe + "=False RecoveryRuns: recoveries of box-master-0, box-master-2: tablets left: 8; that of box-master-0 waits: " +
+			safe + "=False RecoveryRuns: recoveries of box-master-0, box-master-2: tablets left: 8; that of server 1.0 waits: " +
 				"no backup that answers has the head of the log of ...; members that are not connected: box-master-0, " +
 				"box-master-1, box-master-2; if the volumes with its copies are gone for good: rcbox recovery accept-loss 1.0",
 		}},

@@ -271,8 +271,8 @@ func (m *machine) whyAlive(request *FenceRequest) string {
 		}
 	}
 	if others*silentPart >= len(m.Nodes) {
-		return fmt.Sprintf("node %s is Ready, and %d other nodes that are Ready are not heard either, which points to a fault of the "+
-			"network, not of a node", node.Name, others)
+		return fmt.Sprintf("node %s is Ready, and other Ready nodes are not heard either (%d), which points to a fault of the network, "+
+			"not of a node", node.Name, others)
 	}
 	return ""
 }

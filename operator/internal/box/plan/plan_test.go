@@ -696,11 +696,11 @@ func TestFencing(t *testing.T) {
 		},
 		"silent kubelets": {
 			func(s *scene) { frozen(s); s.Nodes[0].SilentFrom, s.Nodes[1].SilentFrom = s.now, s.now },
-			plan.FenceWaiting, "2 other nodes that are Ready are not heard either, which points to a fault of the network", "",
+			plan.FenceWaiting, "other Ready nodes are not heard either (2), which points to a fault of the network", "",
 		},
 		"kubelets not heard yet": {
 			func(s *scene) { frozen(s); s.Nodes[0].SilentFrom, s.Nodes[1].SilentFrom = time.Time{}, time.Time{} },
-			plan.FenceWaiting, "2 other nodes that are Ready are not heard either, which points to a fault of the network", "",
+			plan.FenceWaiting, "other Ready nodes are not heard either (2), which points to a fault of the network", "",
 		},
 		"one more silent kubelet": {
 			func(s *scene) { frozen(s); s.Nodes[0].SilentFrom = s.now },

@@ -20,6 +20,7 @@ mod outcome;
 mod output;
 mod owned;
 mod random;
+mod results;
 mod rpc_ids;
 mod sessions;
 mod slab;

@@ -1,7 +1,5 @@
 //! Multi-ops: many objects, spread over their servers, a few requests under way at a time.
 
-mod results;
-
 use core::ops::Range;
 
 use wire::hash::key_hash;
@@ -20,8 +18,8 @@ use crate::error::Error;
 use crate::objects::{IncrementObject, KeyObject, WriteObject};
 use crate::outcome::Outcome;
 
-pub use results::Objects;
-use results::Part;
+pub use crate::results::Objects;
+use crate::results::Part;
 
 /// Objects of one multi-op.
 const MAX_OBJECTS: usize = 1_000_000;

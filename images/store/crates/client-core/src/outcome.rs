@@ -6,7 +6,7 @@ use wire::ids::{ServerId, TableId};
 use wire::rpc::Lease;
 
 use crate::error::Error;
-use crate::multi::Objects;
+use crate::results::Objects;
 
 /// What a successful operation gives.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use wire::ids::{ServerId, TableId};
 use wire::rpc::Lease;
 
 use crate::error::Error;
-use crate::multi::Objects;
 use crate::outcome::Outcome;
+use crate::results::Objects;
 
 /// An [`Outcome`] that borrows nothing; fields in the same order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use wire::format::Formats;
 
-use crate::movement::balance::rules::Balancing;
+use crate::balancing::Balancing;
 
 /// What a coordinator is created with.
 #[derive(Clone, Debug)]

@@ -52,7 +52,7 @@ impl<K: Ord + Clone, V> Journaled<K, V> {
         Some(removed)
     }
 
-    /// For changes of any. `change` says of each entry whether it has changed it.
+    /// Changes entries: `change` says of each whether it has.
     pub fn change_each(&mut self, mut change: impl FnMut(&mut V) -> bool) {
         for (key, entry) in &mut self.entries {
             if change(entry) {
@@ -69,7 +69,7 @@ impl<K: Ord + Clone, V> Journaled<K, V> {
         self.entries.values()
     }
 
-    /// Those behind this key, in order.
+    /// Entries with greater keys, in order.
     pub fn after(&self, key: K) -> impl Iterator<Item = &V> {
         let behind = (Bound::Excluded(key), Bound::Unbounded);
         self.entries.range(behind).map(|(_, entry)| entry)
@@ -115,9 +115,12 @@ mod tests {
         map.insert(3, "d");
         map.remove(&2);
         map.remove(&9);
-        map.change_each(|value| *value == "x");
         assert_eq!(map.get_mut(&9), None);
         assert_eq!(map.take_changed(), BTreeSet::from([1, 2, 3]));
+        assert_eq!(map.after(1).collect::<Vec<_>>(), [&"d"]);
+
+        map.change_each(|value| core::mem::replace(value, "e") == "d");
+        assert_eq!(map.take_changed(), BTreeSet::from([3]));
         assert!(map.take_changed().is_empty());
         assert_eq!(map.iter().collect::<Vec<_>>(), [(&1, &"c"), (&3, &"d")]);
     }

@@ -9,14 +9,18 @@
 mod admin;
 #[cfg(test)]
 mod alone;
+mod balancing;
 mod config;
 mod directory;
 mod journaled;
 pub mod leader;
+mod liveness;
 mod movement;
 pub mod orders;
 mod output;
 mod pending;
+mod position;
+mod records;
 mod recovery;
 mod registry;
 mod root;
@@ -24,9 +28,9 @@ pub mod state;
 pub mod status;
 mod store;
 
+pub use balancing::{Balancing, Rules as BalancingRules};
 pub use config::{Config, Limits};
 pub use directory::leases::TERM_NS as LEASE_TERM_NS;
-pub use movement::{Balancing, BalancingRules};
 pub use orders::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,

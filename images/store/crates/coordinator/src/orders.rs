@@ -4,7 +4,7 @@ use wire::format::Formats;
 use wire::ids::ServerId;
 use wire::member::Settings;
 
-pub use crate::state::records::SpecVersion;
+pub use crate::records::SpecVersion;
 
 /// Why a migration was not given up.
 #[derive(Clone, Debug, PartialEq, Eq)]

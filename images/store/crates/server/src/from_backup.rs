@@ -1,4 +1,4 @@
-//! The way of a backup's words to the driver, and to the coordinator.
+//! Messages of a backup, on their way to the driver and to the coordinator.
 
 use std::collections::BTreeMap;
 

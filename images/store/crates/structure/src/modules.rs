@@ -27,6 +27,9 @@ pub struct Module {
     pub needs: Vec<Names>,
     /// Types that get methods here, traits left out.
     pub methods_of: Vec<Names>,
+    /// Names that are handed on to others, and single names that the code uses: it may use what it hands on.
+    handed_on: Vec<String>,
+    used: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -82,6 +85,7 @@ impl Crate {
                 self.modules[at].add(&item);
             }
         }
+        self.modules[at].need_what_is_handed_on();
         Ok(at)
     }
 
@@ -128,6 +132,14 @@ impl Module {
         self.visit_item(item);
     }
 
+    fn need_what_is_handed_on(&mut self) {
+        for name in &self.handed_on {
+            if self.used.contains(name) {
+                self.needs.extend(self.aliases.get(name).cloned());
+            }
+        }
+    }
+
     fn import(&mut self, before: &mut Names, tree: &UseTree, is_handed_on: bool) {
         let (path, name) = match tree {
             UseTree::Path(more) => {
@@ -161,8 +173,9 @@ impl Module {
                 one.rename.to_string(),
             ),
         };
-        if !is_handed_on {
-            self.needs.push(path.clone());
+        match is_handed_on {
+            true => self.handed_on.push(name.clone()),
+            false => self.needs.push(path.clone()),
         }
         self.aliases.insert(name, path);
     }
@@ -170,10 +183,29 @@ impl Module {
 
 impl Visit<'_> for Module {
     fn visit_path(&mut self, path: &syn::Path) {
-        if path.segments.len() > 1 {
-            self.needs.push(names(path));
+        match path.get_ident() {
+            Some(name) => {
+                self.used.insert(name.to_string());
+            }
+            None => self.needs.push(names(path)),
         }
         visit::visit_path(self, path);
+    }
+
+    /// Inside of a macro nobody says which of its words are paths: all that could be are.
+    fn visit_macro(&mut self, called: &syn::Macro) {
+        let text = called.tokens.to_string().replace(" :: ", "::");
+        let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+        for word in words {
+            let path: Names = word.split("::").map(str::to_owned).collect();
+            match &path[..] {
+                [name] => {
+                    self.used.insert(name.clone());
+                }
+                _ => self.needs.push(path),
+            }
+        }
+        visit::visit_macro(self, called);
     }
 
     fn visit_item_use(&mut self, import: &syn::ItemUse) {

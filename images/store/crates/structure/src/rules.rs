@@ -7,12 +7,17 @@ use crate::modules::{Crate, Module};
 
 /// How often a name may stand for another one before its end is found.
 const MAX_HOPS: usize = 64;
+/// A glob counts as so many: each may lead to several others.
+const GLOB_HOPS: usize = 16;
 
 impl Crate {
-    /// All of both, a line each.
+    /// All of them, a line each.
     pub fn findings(&self) -> Vec<String> {
         let circles = self.circles().into_iter();
         let circles = circles.map(|circle| format!("circle: {}", circle.join(", ")));
+        let layers = self.circles_of_folders().into_iter();
+        let circles =
+            circles.chain(layers.map(|circle| format!("circle of folders: {}", circle.join(", "))));
         let scattered = self.scattered().into_iter();
         let scattered = scattered.map(|(of, at)| format!("methods of {of} in {at}"));
         let name = &self.name;
@@ -22,17 +27,46 @@ impl Crate {
 
     /// Groups of modules each of which needs all others of its group, if only through others.
     pub fn circles(&self) -> Vec<Vec<String>> {
-        let needs: Vec<BTreeSet<usize>> = (0..self.modules.len())
-            .map(|at| self.needed_by(at))
-            .collect();
-        let reached: Vec<BTreeSet<usize>> = (0..needs.len()).map(|at| reach(&needs, at)).collect();
-        let mut circles: Vec<Vec<String>> = Vec::new();
+        let needs = self.needs();
+        self.find_circles(&needs)
+            .into_iter()
+            .map(|circle| circle.into_iter().map(|one| self.show(one)).collect())
+            .collect()
+    }
+
+    /// Groups of modules below the root of the crate, each with all that is below it, each of which needs all others of its group. The root hands
+    /// on names, and declares modules; it is in no circle.
+    fn circles_of_folders(&self) -> Vec<Vec<String>> {
+        let top_of = |at: usize| {
+            let top = self.modules[at].path.first()?;
+            self.modules[0].children.get(top).copied()
+        };
+        let mut needs = vec![BTreeSet::new(); self.modules.len()];
+        for (at, needed) in self.needs().iter().enumerate() {
+            let tops = needed.iter().filter_map(|&other| top_of(other));
+            if let Some(top) = top_of(at) {
+                needs[top].extend(tops.filter(|&other| other != top));
+            }
+        }
+        let circles = self.find_circles(&needs).into_iter();
+        let shown = circles.map(|circle| circle.into_iter().map(|one| self.show(one)).collect());
+        shown.collect()
+    }
+
+    fn needs(&self) -> Vec<BTreeSet<usize>> {
+        let all = 0..self.modules.len();
+        all.map(|at| self.needed_by(at)).collect()
+    }
+
+    fn find_circles(&self, needs: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
+        let reached: Vec<BTreeSet<usize>> = (0..needs.len()).map(|at| reach(needs, at)).collect();
+        let mut circles = Vec::new();
         let mut seen = BTreeSet::new();
         for at in 0..needs.len() {
             let both = |other: &usize| reached[*other].contains(&at);
             let circle: Vec<usize> = reached[at].iter().copied().filter(both).collect();
             if circle.len() > 1 && seen.insert(circle.clone()) {
-                circles.push(circle.iter().map(|&one| self.show(one)).collect());
+                circles.push(circle);
             }
         }
         circles
@@ -83,13 +117,14 @@ impl Crate {
                 self.find(at, path, hops)
             }
             _ if path.len() == 1 && module.items.contains(first) => Some(at),
+            _ if !module.globs.is_empty() => self.find(at, path, hops),
             _ => None,
         }
     }
 
     /// What a path means that begins in a module.
     fn find(&self, at: usize, path: &[String], hops: usize) -> Option<usize> {
-        if hops == MAX_HOPS {
+        if hops >= MAX_HOPS {
             return None;
         }
         let module = &self.modules[at];
@@ -114,8 +149,9 @@ impl Crate {
         }
         let mut globs = module.globs.iter();
         globs.find_map(|glob| {
-            let of = self.resolve(at, glob, hops + 1)?;
-            self.find(of, path, hops + 1).filter(|&found| found != at)
+            let of = self.resolve(at, glob, hops + GLOB_HOPS)?;
+            let found = self.find(of, path, hops + GLOB_HOPS);
+            found.filter(|&found| found != at)
         })
     }
 
@@ -180,7 +216,11 @@ mod tests {
             ("b.rs", "pub struct B(crate::c::C);"),
             ("c.rs", "pub struct C; fn f() { let _ = super::A; }"),
         ]);
-        assert_eq!(found, ["sample: circle: a, b, c"]);
+        let all = [
+            "sample: circle: a, b, c",
+            "sample: circle of folders: a, b, c",
+        ];
+        assert_eq!(found, all);
     }
 
     #[test]
@@ -217,6 +257,46 @@ mod tests {
                 "c/mod.rs",
                 "use crate::a::A; impl A { fn far() {} } impl Copy for A {}",
             ),
+        ]);
+        assert_eq!(found, ["sample: methods of A of a in c"]);
+    }
+
+    #[test]
+    fn what_a_module_hands_on_and_uses_itself_counts_and_so_do_words_in_macros() {
+        let found = findings(&[
+            ("lib.rs", "mod a; mod b; mod c; mod d;"),
+            ("a.rs", "pub use crate::b::B; pub struct A(B);"),
+            (
+                "b.rs",
+                "pub struct B; fn f() { assert!(crate::a::A::is()); }",
+            ),
+            ("c.rs", "pub use crate::d::D; pub struct C;"),
+            ("d.rs", "pub struct D(crate::c::C);"),
+        ]);
+        assert_eq!(
+            found,
+            ["sample: circle: a, b", "sample: circle of folders: a, b"]
+        );
+    }
+
+    #[test]
+    fn folders_are_in_a_circle_though_no_modules_are() {
+        let found = findings(&[
+            ("lib.rs", "mod a; mod b;"),
+            ("a/mod.rs", "mod low; mod high;"),
+            ("a/low.rs", "pub struct Low;"),
+            ("a/high.rs", "pub struct High(crate::b::B);"),
+            ("b.rs", "pub struct B(crate::a::low::Low);"),
+        ]);
+        assert_eq!(found, ["sample: circle of folders: a, b"]);
+    }
+
+    #[test]
+    fn methods_are_found_through_globs() {
+        let found = findings(&[
+            ("lib.rs", "mod a; mod c;"),
+            ("a.rs", "pub struct A;"),
+            ("c/mod.rs", "use crate::a::*; impl A { fn far() {} }"),
         ]);
         assert_eq!(found, ["sample: methods of A of a in c"]);
     }

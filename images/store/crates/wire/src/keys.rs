@@ -3,8 +3,10 @@
 
 use core::fmt;
 
-use crate::rpc::MAX_KEY_BYTES;
 use crate::status::Status;
+
+/// Largest total length of an object's keys.
+pub const MAX_KEY_BYTES: usize = 65_535;
 
 /// An object's keys and value, checked: at least one key, the first of them not empty, lengths that add up.
 #[derive(Clone, Copy)]

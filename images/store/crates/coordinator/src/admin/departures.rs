@@ -7,9 +7,9 @@ use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::member::{OnDraining, Pong};
 
+use crate::liveness::backups::Announced;
 use crate::movement::why_cannot_give;
 use crate::recovery::Recoveries;
-use crate::registry::backups::Announced;
 use crate::registry::members::{Link, Server};
 use crate::status::Draining;
 use crate::store::Store;

@@ -5,10 +5,11 @@
 use wire::bugs::{Bug, is_planted};
 use wire::member::{Settings, ToShard, coordinator};
 
-use crate::movement::{Balancing, Terms};
+use crate::balancing::Balancing;
+use crate::movement::Terms;
 use crate::orders::{Copies, SettingsError, SettingsOrder, SpecVersion};
+use crate::records::Meta;
 use crate::registry::members::Members;
-use crate::state::records::Meta;
 use crate::{Output, level};
 
 /// What was set last; nothing yet, while its number is 0.

@@ -1,4 +1,4 @@
-//! What there is, and whose it is: tables, their tablets, and leases of clients.
+//! Tables, their tablets and which server owns each, and leases of clients.
 
 pub(crate) mod leases;
 pub(crate) mod tables;

@@ -16,7 +16,7 @@ use wire::time::Time;
 use crate::directory::tables::{Cut, Source, SplitError, Table};
 use crate::movement::Movement;
 use crate::movement::migrations::UnderWay;
-use crate::movement::sides::{refused, tablet_to_migrate, target_of, why_cannot_give};
+use crate::movement::resolve::{refused, tablet_to_migrate, target_of, why_cannot_give};
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use crate::registry::members::Server;
 use crate::status::Migration;

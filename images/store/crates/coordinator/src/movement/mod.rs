@@ -2,11 +2,11 @@
 
 mod audit;
 pub(crate) mod balance;
-mod evening;
 mod merges;
 mod migration;
 mod migrations;
-mod sides;
+mod rebalance;
+mod resolve;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -22,8 +22,7 @@ use balance::Balance;
 use balance::loads::Load;
 use migrations::Migrations;
 
-pub use balance::rules::{Balancing, Rules as BalancingRules};
-pub(crate) use sides::why_cannot_give;
+pub(crate) use resolve::why_cannot_give;
 
 /// All migrations, and what decides which there are.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use wire::time::Time;
 
 use crate::Output;
 use crate::movement::Movement;
-use crate::movement::sides::{tablet_to_migrate, target_of};
+use crate::movement::resolve::{tablet_to_migrate, target_of};
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use crate::status::Migration;
 use crate::store::Store;

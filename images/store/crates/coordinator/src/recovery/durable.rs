@@ -8,7 +8,7 @@ use super::Recoveries;
 use super::dead::{Dead, Head, Left};
 use super::losses::Losses;
 use crate::journaled::Journaled;
-use crate::state::records::{self, Key, Meta, Record};
+use crate::records::{self, Key, Meta, Record};
 use crate::status::Loss;
 
 fn log_record((id, dead): (&ServerId, &Dead)) -> Record {

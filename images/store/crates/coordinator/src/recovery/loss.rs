@@ -1,4 +1,4 @@
-//! Giving up what no backup has any more, by somebody's word.
+//! Losses: somebody gives up what no backup has any more; or a process ends whose log had no copies.
 //!
 //! A recovery that misses parts of a log waits for ever. Somebody who knows that these are gone says so, and repeats what the status showed to be missing
 //! (its token). From then on the log *is* what was left of it at that moment: exactly these segments, of these lengths, noted durably, so that every

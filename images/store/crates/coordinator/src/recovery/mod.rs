@@ -139,7 +139,7 @@ impl Recoveries {
         self.losses.record(store.config.limits.max_losses, loss);
     }
 
-    /// Nothing that waits does so any longer than until the next look.
+    /// Forgets all pauses: the next look is due, and considers every group.
     pub fn look_at_once(&mut self) {
         self.next_look = Time::ZERO;
         self.not_before.clear();

@@ -1,7 +1,5 @@
-//! Who belongs to the store: members and their servers, which of these live, and what they say of themselves.
+//! Who belongs to the store: members and their servers, those that ask to be let in, and the ports that servers tell of.
 
-pub(crate) mod backups;
-pub(crate) mod detection;
 pub(crate) mod members;
 pub(crate) mod newcomers;
 pub mod ports;

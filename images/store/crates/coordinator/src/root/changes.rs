@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use wire::time::Time;
 
+use crate::records::{Key, Meta, Record};
 use crate::root::Coordinator;
-use crate::state::records::{Key, Meta, Record};
 use crate::state::{Changes, Pair};
 
 impl Coordinator {

@@ -4,6 +4,7 @@ use wire::time::Time;
 
 use crate::output::Output;
 use crate::root::Coordinator;
+use crate::state::checkpoint::{self, Header};
 use crate::state::keeping::Gate;
 
 impl Coordinator {
@@ -21,20 +22,20 @@ impl Coordinator {
 
     /// Makes the next checkpoint when it is due, sends it, and lets out what has waited long enough. Last in every round; when to come again.
     pub(super) fn keep_checkpoints(&mut self, now: Time, out: &mut impl Output) -> Time {
-        if !self.keeping.is_needed(&self.store.members) {
+        if !self.keeping.begin_round(&self.store.members) {
             return Time::NEVER;
         }
         self.count_version();
         let mut next = self.keeping.due(now);
         if next <= now {
-            let pairs: Vec<_> = self.pairs().collect();
-            next = self.keeping.make(
-                now,
-                self.store.config.cluster_id,
-                self.position().unwrap_or_default(),
-                self.store.cluster_time_ns(now),
-                pairs.into_iter(),
-            );
+            let header = Header {
+                cluster_id: self.cluster_id(),
+                position: self.position().unwrap_or_default(),
+                number: self.keeping.next_number(),
+                cluster_time_ns: self.store.cluster_time_ns(now),
+            };
+            let bytes = checkpoint::encode(&header, self.pairs());
+            next = self.keeping.made(now, header, bytes);
         }
         next.min(self.keeping.send(now, &self.store.members, out))
     }

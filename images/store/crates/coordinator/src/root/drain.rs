@@ -1,5 +1,4 @@
-//! Members that are to leave the store: they get nothing new, what they have goes elsewhere, and then nobody needs them.
-//! docs/drain.md says what counts as drained, and why.
+//! Orders to drain members, and to let them stay. docs/drain.md says what counts as drained, and why.
 
 use wire::time::Time;
 

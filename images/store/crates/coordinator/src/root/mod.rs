@@ -1,15 +1,15 @@
 //! The coordinator itself: it owns the machines, routes what arrives, and looks after what concerns several of them.
 
 mod accept_loss;
-mod again;
 mod audit;
+mod bounds;
 mod changes;
 mod checkpoints;
 mod control;
 mod drain;
-mod heard;
 mod leading;
 mod move_orders;
+mod older_state;
 mod questions;
 mod rebuild;
 mod removal;
@@ -27,13 +27,14 @@ use crate::admin::departures::Departures;
 use crate::admin::settings::InForce;
 use crate::admin::upgrade::Upgrades;
 use crate::config::Config;
+use crate::liveness::{backups, detection};
 use crate::output::Output;
+use crate::records::Meta;
 use crate::registry::newcomers::Newcomers;
-use crate::registry::{backups, detection};
 use crate::state::keeping;
 use crate::state::leading::Leading;
 use crate::state::rebuild::Rebuild;
-use crate::{movement, pending, recovery, state, store};
+use crate::{movement, pending, recovery, store};
 
 /// One store's coordinator.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ pub struct Coordinator {
     /// Everything is noted anew.
     is_all_changed: bool,
     /// The counters as they were last asked for.
-    noted_meta: Option<state::records::Meta>,
+    noted_meta: Option<Meta>,
     next_ping: Time,
     last_tick: Time,
     /// Somebody was told that requests for tests are not served.

@@ -106,7 +106,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// A hint proves nothing. If the server has missed two pings, others are asked about it now, which they would be a moment later in any case.
+    /// See [`crate::liveness::detection::Suspicions::hinted`].
     pub(crate) fn hint_server_crashed(
         &mut self,
         now: Time,
@@ -118,7 +118,7 @@ impl Coordinator {
         let server = self.store.members.server(hinted.index());
         if server.is_some_and(|server| server.id == hinted) {
             let (store, index) = (&mut self.store, hinted.index());
-            self.suspicions.suspect(store, now, index, true, out);
+            self.suspicions.hinted(store, now, index, out);
         }
         out.reply(to, &rpc::status_bytes(Status::Ok));
         Ok(())

@@ -6,11 +6,11 @@ use wire::time::Time;
 use crate::config::Config;
 use crate::orders::{Surrender, SurrenderError};
 use crate::output::{Output, level};
+use crate::records::Rebuilt;
 use crate::root::Coordinator;
 use crate::state::Pair;
 use crate::state::keeping::keepers_wanted;
 use crate::state::rebuild::{ASK_AGAIN, Begins, FromVolumes, Rebuild, Verdict, described};
-use crate::state::records::Rebuilt;
 
 impl FromVolumes for Coordinator {
     fn restored(config: Config, pairs: Vec<Pair>, now: Time) -> Result<Coordinator, String> {

@@ -1,4 +1,4 @@
-//! Taking a member out of the store for good, and what speaks against it.
+//! Orders to take a member out of the store for good.
 
 use std::collections::BTreeSet;
 

@@ -10,11 +10,11 @@ use crate::admin::settings::InForce;
 use crate::admin::upgrade::Upgrades;
 use crate::directory::leases::Leases;
 use crate::directory::tables::{NOBODY, Tables};
+use crate::records::{self, Key, Meta, Record, Value};
 use crate::recovery::Recoveries;
 use crate::registry::members::Members;
 use crate::state::leading::Leading;
 use crate::state::objects::MAX_PAST;
-use crate::state::records::{self, Key, Meta, Record, Value};
 use crate::state::{FORMER_TIME_AHEAD_NS, Pair};
 use crate::{Config, Coordinator};
 

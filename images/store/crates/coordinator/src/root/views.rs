@@ -10,9 +10,9 @@ use wire::time::Time;
 
 use crate::Coordinator;
 use crate::directory::tables;
+use crate::records;
 use crate::registry::members::Server;
 use crate::registry::ports;
-use crate::state::records;
 use crate::status::{
     BackupStorage, ClusterStatus, Contact, Member, MemberState, Rebuilt, Shard, Table, TablePage,
     Tablet, TabletState,

@@ -3,12 +3,12 @@
 use wire::member::Settings;
 
 use super::*;
-use crate::state::journal::{Writer, load};
-use crate::state::records::Meta;
-use crate::state::records::{
+use crate::records::Meta;
+use crate::records::{
     Leadership, Lease, Left, Log, Loss, Member, Process, Removed, Segment, Server, Source,
     SpecVersion, Table, Tablet, Value,
 };
+use crate::state::journal::{Writer, load};
 
 const CLUSTER: u64 = 0x1122_3344_5566_7788;
 const TAG: u64 = 7 << 32;

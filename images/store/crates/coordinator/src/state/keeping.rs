@@ -11,14 +11,13 @@ use std::sync::Arc;
 
 use wire::bugs::{Bug, is_planted};
 use wire::ids::ReplyTo;
-use wire::member::{CheckpointKept, KeepCheckpoint, Position, ToShard, coordinator};
+use wire::member::{CheckpointKept, KeepCheckpoint, ToShard, coordinator};
 use wire::time::Time;
 
 use crate::output::{Output, level};
+use crate::records::Meta;
 use crate::registry::members::Members;
-use crate::state::Pair;
-use crate::state::checkpoint::{self, Header};
-use crate::state::records::Meta;
+use crate::state::checkpoint::Header;
 use crate::status::{Checkpoint, CheckpointKeeper};
 
 /// Between two checkpoints for which nothing waits.
@@ -274,8 +273,8 @@ impl Keeping {
         }
     }
 
-    /// Whether anybody keeps checkpoints, or anything waits for one. To be asked first in each round.
-    pub fn is_needed(&mut self, members: &Members) -> bool {
+    /// Finds who keeps checkpoints, first in each round. Answers whether anybody does, or anything waits for one.
+    pub fn begin_round(&mut self, members: &Members) -> bool {
         self.look_for_keepers(members);
         let is_needed = !self.keepers.is_empty() || !self.queue.waiting.is_empty();
         self.is_on &= is_needed;
@@ -334,26 +333,18 @@ impl Keeping {
         }
     }
 
-    /// Takes the checkpoint that was due. `state` is all that is noted.
-    pub fn make(
-        &mut self,
-        now: Time,
-        cluster_id: u64,
-        position: Position,
-        cluster_time_ns: u64,
-        state: impl Iterator<Item = Pair>,
-    ) -> Time {
-        self.last_number += 1;
-        let header = Header {
-            cluster_id,
-            position,
-            number: self.last_number,
-            cluster_time_ns,
-        };
+    /// Number of the next checkpoint.
+    pub fn next_number(&self) -> u64 {
+        self.last_number + 1
+    }
+
+    /// The checkpoint that was due. Answers when the next one is to be made at the earliest.
+    pub fn made(&mut self, now: Time, header: Header, bytes: Vec<u8>) -> Time {
+        self.last_number = header.number;
         self.newest = Some(Arc::new(Made {
             version: self.version,
             header,
-            bytes: checkpoint::encode(&header, state),
+            bytes,
             at: now,
         }));
         now + PAUSE
@@ -510,9 +501,10 @@ fn send_part(keeper: &mut Keeper, made: Arc<Made>, offset: usize, out: &mut impl
 mod tests {
     use super::*;
     use crate::alone::{self, MOMENT, Said, index};
+    use crate::state::checkpoint;
     use crate::store::Store;
     use wire::bugs::plant;
-    use wire::member::TabletOrder;
+    use wire::member::{Position, TabletOrder};
 
     struct Alone {
         store: Store,
@@ -536,7 +528,7 @@ mod tests {
                 out: Said::default(),
                 now: Time(1000),
             };
-            let parts = alone.round(None);
+            let (parts, _) = alone.round();
             assert_eq!(parts.len(), 3);
             for part in parts {
                 alone.keeps(part);
@@ -545,26 +537,29 @@ mod tests {
             alone
         }
 
-        /// Something changes, and with it a server is told this. Answers the parts of the next checkpoint, by connection.
-        fn round(&mut self, told: Option<(u64, ToShard)>) -> Vec<(u64, KeepCheckpoint)> {
+        /// Something changes. Answers the parts of the next checkpoint, by connection, and whether an order was let out.
+        fn round(&mut self) -> (Vec<(u64, KeepCheckpoint)>, bool) {
             self.now += MOMENT;
-            let mut gate = self.keeping.open(&mut self.out);
-            if let Some((connection, message)) = told {
-                gate.send_member(connection, message);
-            }
-            self.keeping.shut(gate);
-            assert!(self.keeping.is_needed(&self.store.members));
+            assert!(self.keeping.begin_round(&self.store.members));
             self.keeping.count(true, Meta::default());
             assert!(self.keeping.due(self.now) <= self.now);
-            let (now, position) = (self.now, Position::default());
-            self.keeping.make(now, 7, position, 0, core::iter::empty());
+            let header = Header {
+                cluster_id: 7,
+                position: Position::default(),
+                number: self.keeping.next_number(),
+                cluster_time_ns: 0,
+            };
+            let bytes = checkpoint::encode(&header, core::iter::empty());
+            self.keeping.made(self.now, header, bytes);
             self.send();
-            let said = self.out.take().into_iter();
-            let parts = said.filter_map(|(connection, kind)| match kind {
+            let said = self.out.take();
+            let has_let_out = said.iter().any(is_order);
+            let parts = said.into_iter();
+            let parts = parts.filter_map(|(connection, kind)| match kind {
                 coordinator::Kind::KeepCheckpoint(part) => Some((connection, part)),
                 _ => None,
             });
-            parts.collect()
+            (parts.collect(), has_let_out)
         }
 
         fn send(&mut self) {
@@ -586,35 +581,35 @@ mod tests {
         }
 
         fn has_let_out(&mut self) -> bool {
-            let said = self.out.take();
-            let is_order = |(_, kind): &(u64, coordinator::Kind)| {
-                matches!(kind, coordinator::Kind::TakeTablet(_))
-            };
-            said.iter().any(is_order)
+            self.out.take().iter().any(is_order)
         }
     }
 
-    /// Whether an order waits until two members have the checkpoint that it is in, and no longer.
-    fn waits_for_two() -> bool {
+    fn is_order((_, kind): &(u64, coordinator::Kind)) -> bool {
+        matches!(kind, coordinator::Kind::TakeTablet(_))
+    }
+
+    /// Whether an order is let out at once, when one member has the checkpoint that it is in, and when two have.
+    fn let_out() -> [bool; 3] {
         let mut alone = Alone::new();
         let order = coordinator::Kind::TakeTablet(TabletOrder::default());
         let mut gate = alone.keeping.open(&mut alone.out);
         gate.send_member(101, ToShard::from(order));
         alone.keeping.shut(gate);
-        let mut parts = alone.round(None).into_iter();
-        let is_early = alone.has_let_out();
+        let (parts, at_once) = alone.round();
+        let mut parts = parts.into_iter();
         alone.keeps(parts.next().unwrap());
-        let by_one = alone.has_let_out();
+        let with_one = alone.has_let_out();
         alone.keeps(parts.next().unwrap());
-        !is_early && !by_one && alone.has_let_out()
+        [at_once, with_one, alone.has_let_out()]
     }
 
     #[test]
     fn an_order_waits_until_as_many_have_the_checkpoint_as_logs_have_copies() {
-        assert!(waits_for_two());
+        assert_eq!(let_out(), [false, false, true]);
         plant(Some(Bug::CountUnkept));
-        let is_missed = waits_for_two();
+        let [at_once, ..] = let_out();
         plant(None);
-        assert!(!is_missed, "the planted bug is not found");
+        assert!(at_once, "the planted bug is not found");
     }
 }

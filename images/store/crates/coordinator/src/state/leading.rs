@@ -2,8 +2,8 @@
 
 use wire::member::Position;
 
+use crate::records::{Meta, Rebuilt};
 use crate::state::objects::{Leadership, covers, described, remember};
-use crate::state::records::{Meta, Rebuilt};
 
 /// Where this coordinator stands among all that the store has had.
 #[derive(Debug, Default)]

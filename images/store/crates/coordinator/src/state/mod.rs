@@ -11,11 +11,10 @@ pub(crate) mod keeping;
 pub(crate) mod leading;
 pub mod objects;
 pub(crate) mod rebuild;
-pub(crate) mod records;
 
 use prost::Message;
 
-use records::{Key, Record, Value};
+use crate::records::{Key, Record, Value};
 
 /// What builds that do not say it have noted cluster time ahead by.
 pub(crate) const FORMER_TIME_AHEAD_NS: u64 = 60_000_000_000;

@@ -129,7 +129,7 @@ proptest! {
         survives(&packets);
     }
 
-    /// What opens a session is answered, and nothing is once any byte of it is another.
+    /// A datagram that opens a session is answered. If any byte of it is changed, it is dropped.
     #[test]
     fn a_changed_datagram_is_dropped(at in any::<prop::sample::Index>(), other in 1u8..) {
         let open = Open {

@@ -14,7 +14,7 @@ const NOBODY: ReplyTo = ReplyTo {
     nonce: 0,
 };
 
-/// How often somebody does.
+/// How often a hint comes.
 #[derive(Debug)]
 pub struct Hints {
     random: Random,

@@ -1,4 +1,4 @@
-//! Whose turn it is, and when.
+//! Faults that stand alone, and the times at which faults strike.
 
 use crate::cluster::Cluster;
 use crate::event::{Event, Phase, Turn};
@@ -13,7 +13,7 @@ pub trait Fault {
     fn strike(&mut self, cluster: &mut Cluster);
 }
 
-/// Those that there are, each with its turns.
+/// Faults that know nothing of each other, each with its turns.
 #[derive(Default)]
 pub struct Faults(Vec<Box<dyn Fault>>);
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::random::{Random, Streams};
+use crate::scenario::conditions::Conditions;
 
 /// A machine: 0 is the coordinator's; see the world for the others.
 pub type Host = u32;
@@ -73,14 +74,6 @@ impl Direction {
         };
         Some((time, event))
     }
-}
-
-/// How long packets take, in nanoseconds, and how often they are cut in two.
-#[derive(Clone, Copy, Debug)]
-pub struct Conditions {
-    pub min_delay: u64,
-    pub max_delay: u64,
-    pub split_per_mille: u64,
 }
 
 #[derive(Debug)]

@@ -1,12 +1,13 @@
 //! What a seed stands for: sizes, faults and load of one run. Small on purpose, so that little things fill up and roll over.
 
+pub mod conditions;
 pub mod fast;
 pub mod profile;
 mod quiet;
 mod upgrading;
 
-use crate::net::network::Conditions;
 use crate::random::Random;
+use conditions::Conditions;
 use fast::FastScenario;
 
 pub const MICRO: u64 = 1_000;

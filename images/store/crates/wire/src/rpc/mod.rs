@@ -36,8 +36,7 @@ use crate::status::Status;
 pub const MAX_RPC_BYTES: usize = 8_388_808;
 /// Largest value that an object may have; RAMCloud's clients know the same limit.
 pub const MAX_VALUE_BYTES: usize = 1 << 20;
-/// Largest total length of an object's keys.
-pub const MAX_KEY_BYTES: usize = 65_535;
+pub use crate::keys::MAX_KEY_BYTES;
 
 /// What every request starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

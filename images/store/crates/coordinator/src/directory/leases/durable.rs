@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Leases;
 use crate::journaled::Journaled;
-use crate::state::records::{self, Key, Record};
+use crate::records::{self, Key, Record};
 
 fn lease_record((&id, &expiration_ns): (&u64, &u64)) -> Record {
     Record::Lease(records::Lease { id, expiration_ns })

@@ -7,7 +7,7 @@ use wire::ids::ServerId;
 use super::{NOBODY, Source, Table, Tables, Tablet};
 use crate::Limits;
 use crate::journaled::Journaled;
-use crate::state::records::{self, Key, Record};
+use crate::records::{self, Key, Record};
 
 fn source_record(source: &Source) -> records::Source {
     records::Source {

@@ -1,7 +1,7 @@
 //! Adjacent tablets of one owner become one again where the store itself has cut them. Boundaries that a client asked for stay.
 //!
 //! A merge changes nothing but names: a recovery reads the same segments of the same logs for every key as before. Whether the owner can be told, and
-//! whether something else is going on with either tablet, is for the caller to know (`movement/balance/merges.rs`).
+//! whether something else is going on with either tablet, is for the caller to know (`movement/merges.rs`).
 
 use wire::bugs::{Bug, is_planted};
 use wire::member::TabletRange;

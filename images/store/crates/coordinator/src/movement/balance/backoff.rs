@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use wire::member::TabletRange;
 use wire::time::Time;
 
+use crate::balancing::Pauses;
+
 /// Times that the pause doubles, at most: beyond that it is above every limit that makes sense.
 const MAX_DOUBLINGS: u32 = 16;
 
@@ -17,19 +19,10 @@ struct Failures {
     last: Time,
 }
 
-/// Pause after the first failure, and the longest.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pauses {
-    pub first: Duration,
-    pub longest: Duration,
-}
-
-impl Pauses {
-    fn after(&self, failures: &Failures) -> Duration {
-        let doublings = failures.count.saturating_sub(1).min(MAX_DOUBLINGS);
-        let pause = self.first.saturating_mul(1 << doublings);
-        pause.min(self.longest.max(self.first))
-    }
+fn pause_after(failures: &Failures, pauses: Pauses) -> Duration {
+    let doublings = failures.count.saturating_sub(1).min(MAX_DOUBLINGS);
+    let pause = pauses.first.saturating_mul(1 << doublings);
+    pause.min(pauses.longest.max(pauses.first))
 }
 
 /// What leaves a tablet, or a server that was to take one, alone now.
@@ -65,7 +58,7 @@ fn hold(failures: Option<&Failures>, now: Time, pauses: Pauses) -> Hold {
     let ago = now.since(failures.last);
     if ago < pauses.first {
         Hold::All
-    } else if ago < pauses.after(failures) {
+    } else if ago < pause_after(failures, pauses) {
         Hold::Evenness
     } else {
         Hold::Nothing
@@ -130,7 +123,7 @@ impl Backoff {
     /// Forgets tablets that are not there any more, and what has not failed again for as long as it was left alone.
     pub fn forget(&mut self, now: Time, pauses: Pauses, is_there: impl Fn(&TabletRange) -> bool) {
         let is_recent = |failures: &Failures| {
-            now.since(failures.last) < pauses.after(failures).saturating_mul(2)
+            now.since(failures.last) < pause_after(failures, pauses).saturating_mul(2)
         };
         self.tablets
             .retain(|tablet, failures| is_recent(failures) && is_there(tablet));

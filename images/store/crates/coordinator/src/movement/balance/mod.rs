@@ -1,13 +1,10 @@
-//! Moves tablets by itself: away from members that drain, and so that servers have about as much each. docs/balancing.md says by which rules.
-//!
-//! What is to move is planned from scratch each time ([`plan`]); here is what that needs, and what becomes of it. Nothing is noted: a new
-//! coordinator looks anew.
+//! What moving tablets without an order needs to know: how they are used, which were moved a moment ago, and which could not be.
+//! docs/balancing.md says by which rules tablets move.
 
 pub(super) mod backoff;
 pub(super) mod loads;
 pub(super) mod plan;
 pub(super) mod queue;
-pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
 

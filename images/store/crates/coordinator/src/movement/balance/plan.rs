@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::movement::balance::rules::Rules;
+use crate::balancing::Rules;
 use wire::member::TabletRange;
 
 /// What servers are to have evenly, each after its room for it.

@@ -6,7 +6,7 @@ use fastrand::Rng;
 use wire::member::TabletRange;
 
 use super::plan::{Plan, Server, Step, Tablet, View, plan};
-use super::rules::Rules;
+use crate::balancing::Rules;
 
 const MIB: u64 = 1 << 20;
 

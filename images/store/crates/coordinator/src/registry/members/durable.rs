@@ -8,7 +8,7 @@ use wire::ids::ServerId;
 use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process, Server};
 use crate::Limits;
 use crate::journaled::Journaled;
-use crate::state::records::{self, Key, Record};
+use crate::records::{self, Key, Record};
 
 fn process_record((instance, number): &Process) -> records::Process {
     records::Process {

@@ -15,7 +15,7 @@ use core::str::FromStr;
 use prost::Message;
 
 use super::batch::Batch;
-use super::position::{Leadership, Position};
+use crate::position::{Leadership, Position};
 use crate::state::Changes;
 
 /// The format that this build writes, and the only one so far.

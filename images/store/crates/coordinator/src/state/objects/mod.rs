@@ -16,7 +16,6 @@ mod keeper;
 mod lead;
 mod load;
 mod look;
-mod position;
 mod standing;
 mod swap;
 mod sweep;
@@ -30,11 +29,11 @@ use std::sync::Arc;
 
 use wire::time::Time;
 
+pub use crate::position::{Leadership, Position};
+pub(crate) use crate::position::{MAX_PAST, covers, remember};
 pub use batch::Batch;
 pub use format::ChunkId;
 pub use keeper::Keeper;
-pub use position::{Leadership, Position};
-pub(crate) use position::{MAX_PAST, covers, remember};
 pub(crate) use takeover::described;
 
 use super::Pair;

@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::format::{Root, Run};
-use super::position::{Position, covers, remember};
+use crate::position::{Position, covers, remember};
 
 /// What a root says to somebody who was at `known` before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Root {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::objects::position::MAX_PAST;
+    use crate::position::MAX_PAST;
 
     fn at(term: u64, nonce: u64, sequence: u64) -> Position {
         Position {

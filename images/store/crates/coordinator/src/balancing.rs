@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 
-use crate::movement::balance::backoff::Pauses;
-
 /// How a coordinator moves tablets by itself.
 #[derive(Clone, Debug)]
 pub struct Balancing {
@@ -37,7 +35,7 @@ impl Default for Balancing {
 }
 
 impl Balancing {
-    pub(in crate::movement) fn pauses(&self) -> Pauses {
+    pub(crate) fn pauses(&self) -> Pauses {
         Pauses {
             first: self.pause,
             longest: self.longest_pause,
@@ -73,4 +71,11 @@ impl Default for Rules {
             max_under_way: 2,
         }
     }
+}
+
+/// Pause after the first failure, and the longest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pauses {
+    pub first: Duration,
+    pub longest: Duration,
 }

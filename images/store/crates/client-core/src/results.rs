@@ -17,8 +17,8 @@ pub struct Part {
 /// What a multi-read gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Objects {
-    pub(super) results: Vec<Result<Part, Error>>,
-    pub(super) bytes: Vec<u8>,
+    pub(crate) results: Vec<Result<Part, Error>>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Objects {

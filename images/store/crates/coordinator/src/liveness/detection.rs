@@ -83,6 +83,30 @@ impl Suspicions {
         self.ask_about(store, now, index, out);
     }
 
+    /// Somebody says that this server is dead, which proves nothing. If it has missed two pings, all that have are asked about now, so that
+    /// [`Self::patience`] counts them; a server without a connection is suspected when it should be without that.
+    pub(crate) fn hinted(
+        &mut self,
+        store: &mut Store,
+        now: Time,
+        index: u32,
+        out: &mut impl Output,
+    ) {
+        let pings = 2 * store.config.ping_interval;
+        let is_silent = |server: &crate::registry::members::Server| {
+            let link = server.link.as_ref();
+            link.is_some_and(|link| now.since(link.last_heard) >= pings)
+        };
+        if !store.members.server(index).is_some_and(is_silent) {
+            return;
+        }
+        let silent = store.members.servers().filter(|server| is_silent(server));
+        let silent: Vec<u32> = silent.map(|server| server.id.index()).collect();
+        for index in silent {
+            self.suspect(store, now, index, true, out);
+        }
+    }
+
     /// It was heard of.
     pub(crate) fn is_well(&mut self, index: u32) {
         self.0.remove(&index);

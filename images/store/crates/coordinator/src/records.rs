@@ -6,7 +6,7 @@
 use prost::{Message, Oneof};
 use wire::member::Settings;
 
-pub use super::objects::Leadership;
+pub use crate::position::Leadership;
 
 /// What stands under a key.
 #[derive(Clone, PartialEq, Message)]
