@@ -119,9 +119,15 @@ mod tests {
         assert_eq!(map.take_changed(), BTreeSet::from([1, 2, 3]));
         assert_eq!(map.after(1).collect::<Vec<_>>(), [&"d"]);
 
-        map.change_each(|value| core::mem::replace(value, "e") == "d");
+        map.change_each(|value| {
+            let is_it = *value == "d";
+            if is_it {
+                *value = "e";
+            }
+            is_it
+        });
         assert_eq!(map.take_changed(), BTreeSet::from([3]));
         assert!(map.take_changed().is_empty());
-        assert_eq!(map.iter().collect::<Vec<_>>(), [(&1, &"c"), (&3, &"d")]);
+        assert_eq!(map.iter().collect::<Vec<_>>(), [(&1, &"c"), (&3, &"e")]);
     }
 }
