@@ -147,8 +147,8 @@ func sortShort(masters []MemberView, factor int32) (away, fewer, short, untold [
 
 func isShort(member Member) bool { return member.SegmentsShort > 0 }
 
-// DescribeRecoveries says which recoveries there are, and of one that waits what it is missing, and what to do if that is gone: of the first
-// that somebody may give up, or else of the first that waits. The whole of each is in status.recoveries.
+// DescribeRecoveries says which recoveries there are, and of one what it is missing, and what to do if that is gone: of the first that
+// somebody may give up, or else of the first that waits. The whole of each is in status.recoveries.
 func DescribeRecoveries(recoveries []Recovery) string {
 	names := make([]string, 0, len(recoveries))
 	tablets := int64(0)
