@@ -14,7 +14,7 @@ impl<S: Storage> Backup<S> {
     pub(crate) fn make_durable(&mut self, log: ServerId) {
         let mut needed = 0;
         if self.config.durability.is_flushed() && !is_planted(Bug::TellOfUnsynced) {
-            // What power brings back of what was freed could take the place of what came after it.
+            // Freed data that a power failure brings back could take the place of newer data.
             let numbers = self.unsafe_frames(log).into_iter();
             let needed_by = numbers.map(|number| self.frames[number].safe_after());
             needed = needed_by.max().unwrap_or(0);
@@ -68,7 +68,7 @@ impl<S: Storage> Backup<S> {
         self.begin_sync_of(written)
     }
 
-    /// What a sync that has failed was to carry: no later one tells whether it is on the disk.
+    /// Writes that a failed sync was to carry: no later sync tells whether they are on the disk.
     pub(crate) fn distrust_frames(&mut self) {
         for (_, frame) in self.frames.usable() {
             frame.distrust(&self.device);

@@ -41,8 +41,8 @@ pub(crate) fn refuse(connection: u64, reason: RefusedReason, text: String, out: 
     out.close_member(connection);
 }
 
-/// Whoever asks is told why nobody leads here, and comes again: perhaps somebody does by then.
-pub(crate) fn refusal(why: &str) -> Vec<u8> {
+/// A client is told why nobody leads here, and comes again: perhaps somebody does by then.
+pub(crate) fn retry_response(why: &str) -> Vec<u8> {
     const MAX_MESSAGE_BYTES: usize = 500;
     let mut bytes = Vec::new();
     let retry = RetryResponse {

@@ -71,7 +71,7 @@ impl Log {
 
     fn no_room(&mut self, admission: Admission) -> NoRoom {
         if admission == Admission::Remove {
-            // What makes room in the end is never refused for want of it.
+            // An append that makes room in the end is never refused for want of room.
             self.cleaner.wake();
         }
         if self.can_clean() {
@@ -86,7 +86,7 @@ impl Log {
         CLEANER_RESERVE + REMOVE_RESERVE + self.config.head_reserve()
     }
 
-    /// What was appended until now was one append, or several.
+    /// The entries that were appended until now were one append, or several.
     pub(crate) fn mark_append_end(&mut self) {
         if self.config.durability == Durability::External {
             let end = self.head_position();

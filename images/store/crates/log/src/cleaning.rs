@@ -390,7 +390,7 @@ impl Log {
     /// Live bytes, and live tombstone bytes, of a segment.
     fn recount(&self, owner: &impl Owner, number: u32) -> Result<(u32, u32), String> {
         let (mut live, mut tombstones, mut offset) = (0, 0, 0);
-        // What the cleaner has been over is dead here, whatever its owner says of copies elsewhere.
+        // Entries that the cleaner has passed are dead here, whatever their owner says of copies elsewhere.
         if let Some(victim) = self.cleaner.victim
             && victim.number == number
         {

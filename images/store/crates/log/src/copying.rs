@@ -37,7 +37,7 @@ impl Log {
         is_shared.then_some(oldest)
     }
 
-    /// What is open takes no more; the id of the new head.
+    /// The open head takes no more; answers the id of the new one.
     fn renew_open_segments(&mut self) -> Result<u64, NoRoom> {
         self.check_free()?;
         // A survivor that ends early may cost the cleaner one segment more, which is in its reserve.

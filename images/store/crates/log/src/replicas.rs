@@ -48,7 +48,7 @@ impl Log {
         let last = LogPosition(start + u64::from(from + max_bytes));
         let count = self.append_ends.partition_point(|&end| end <= last);
         let end = count.checked_sub(1).map_or(0, |at| self.append_ends[at].0);
-        // What is durable already is not in the queue, and may be cut anywhere.
+        // Data that is durable already is not in the queue, and may be cut anywhere.
         let end = end.max(self.durable.min(last).0);
         from.max(end.saturating_sub(start) as u32)
     }
@@ -155,7 +155,7 @@ impl Log {
         self.ledger.held_count() >= self.config.max_held() as usize
     }
 
-    /// What is durable now may free replicas.
+    /// Data that is durable now may free replicas.
     pub(crate) fn free_left_out(&mut self) {
         while let Some(&(position, segment_id)) = self.ledger.left_out.front()
             && position <= self.durable

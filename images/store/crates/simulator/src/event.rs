@@ -178,7 +178,7 @@ pub enum Turn {
     /// One of the usual faults.
     Next,
     /// That of a fault that knows nothing of the others, by number.
-    Alone(usize),
+    Independent(usize),
     Absence,
     Migrate,
     /// Something happens to those who take part in a migration.

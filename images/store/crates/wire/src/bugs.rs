@@ -91,6 +91,8 @@ pub enum Bug {
     CountUnkept,
     /// A member may leave although segments that it has copies of have too few of them.
     LeaveWithTheLastCopy,
+    /// A server is dead because a client says so.
+    BelieveHint,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -81,13 +81,13 @@ impl<'a> Departures<'a> {
     }
 
     /// Whether a member is being drained.
-    pub fn leaves(&self, name: &str) -> bool {
+    fn leaves(&self, name: &str) -> bool {
         let member = self.store.members.get(name);
         member.is_some_and(|member| member.is_draining)
     }
 
     /// Why a member that is to leave and that nobody seems to need is not drained yet.
-    pub fn why_drain_goes_on(&self, name: &str) -> Option<String> {
+    fn why_drain_goes_on(&self, name: &str) -> Option<String> {
         let member = self.store.members.get(name)?;
         if member.is_last_resort {
             return Some(
@@ -96,7 +96,7 @@ impl<'a> Departures<'a> {
             );
         }
         self.other_masters(name).next()?;
-        // What was shown before all masters know the backup would be taken back when they are told of it.
+        // A status that was shown before all masters know the backup would change when they are told of it.
         let mut servers = member.servers().iter();
         servers
             .find_map(|&index| self.store.members.server(index).filter(|it| it.is_opening()))
@@ -158,7 +158,7 @@ impl<'a> Departures<'a> {
     }
 
     /// Why a master needs what a member that is being drained, and whose backups it knows, keeps for it.
-    pub fn why_master_needs_drained(
+    fn why_master_needs_drained(
         &self,
         name: &str,
         (index, master): (u32, &Server),
@@ -176,7 +176,7 @@ impl<'a> Departures<'a> {
         let known = master.pong.on_draining.iter();
         let known = known.flat_map(|on_draining| &on_draining.backups);
         let known: Vec<u64> = known.map(|at| at.backup).collect();
-        let mut announced = self.announced.list.iter();
+        let mut announced = self.announced.list().iter();
         let is_unknown = |backup: &&wire::member::Backup| {
             let server = self
                 .store
@@ -189,6 +189,16 @@ impl<'a> Departures<'a> {
                 "server {id} (member {member:?}) does not say what it has here: its build is older and knows nothing of draining"
             )
         })
+    }
+
+    /// Why a member must not be removed yet.
+    pub fn why_member_is_needed(&self, name: &str) -> Vec<String> {
+        let mut reasons = self.why_copies_are_needed(name);
+        if self.other_masters(name).next().is_some() {
+            reasons.extend(self.why_drain_goes_on(name));
+        }
+        reasons.truncate(MAX_REASONS);
+        reasons
     }
 
     /// Why what the backups of a member keep for others may be the last of it; nothing for one that keeps nothing.
@@ -213,7 +223,7 @@ impl<'a> Departures<'a> {
     }
 
     /// Masters with replicas, those of this member left out.
-    pub fn other_masters(&self, name: &str) -> impl Iterator<Item = (u32, &'a Server)> {
+    fn other_masters(&self, name: &str) -> impl Iterator<Item = (u32, &'a Server)> {
         let enlisted = self.store.members.enlisted().map(|(server, _)| server);
         let masters = enlisted.filter(move |server| server.member != name && server.replicas > 0);
         masters.map(|server| (server.id.index(), server))
@@ -279,7 +289,7 @@ impl<'a> Departures<'a> {
     /// Whether what a master said last takes into account which backups there are, and which of them are drained.
     fn is_up_to_date(&self, link: &Link, pong: &Pong) -> bool {
         let knows_list =
-            |on_draining: &OnDraining| on_draining.list_number == self.announced.number;
+            |on_draining: &OnDraining| on_draining.list_number == self.announced.number();
         // Older builds do not say so. A ping that overtakes the list deceives these.
         link.is_up_to_date(pong.sequence) && pong.on_draining.as_ref().is_none_or(knows_list)
     }
@@ -289,7 +299,7 @@ impl<'a> Departures<'a> {
         let member = self.store.members.get(name);
         let servers = member.map_or(&[][..], |member| member.servers());
         let is_announced = |id: ServerId| {
-            let mut backups = self.announced.list.iter();
+            let mut backups = self.announced.list().iter();
             backups.any(|backup| backup.server_id == id.0)
         };
         servers.iter().all(|&index| {
@@ -302,7 +312,7 @@ impl<'a> Departures<'a> {
     }
 
     /// Why a master could not have as many copies as it wants without some members, if it could with them.
-    pub fn why_too_few_hosts(
+    fn why_too_few_hosts(
         &self,
         index: u32,
         server: &Server,
@@ -329,7 +339,7 @@ impl<'a> Departures<'a> {
         let members = &self.store.members;
         let host_of = |server: &Server| Some(members.get(&server.member)?.host_id.as_str());
         let own_host = members.server(index).and_then(host_of);
-        let retired = self.announced.list.iter();
+        let retired = self.announced.list().iter();
         let retired = retired.filter(|backup| backup.is_retired);
         let retired: BTreeSet<u64> = retired.map(|backup| backup.server_id).collect();
         let backups = members.enlisted().map(|(server, _)| server);

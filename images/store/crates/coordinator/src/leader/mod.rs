@@ -35,7 +35,7 @@ use wire::member::coordinator::Kind;
 use wire::member::{Hello, Refused, RefusedReason, ToCoordinator, ToShard, shard};
 use wire::time::Time;
 
-use crate::output::refusal;
+use crate::output::retry_response;
 use crate::state::Pair;
 use crate::state::objects::{self, Answer, Ending, Keeper, RequestId};
 use crate::status::{ClusterStatus, StateWait};
@@ -163,7 +163,8 @@ impl<A> Leader<A> {
         if self.is_full(1) {
             let why = self.wait(now).map_or_else(String::new, |wait| wait.why);
             let text = format!("more waits for the coordinator's state than fits: {why}");
-            self.ready.push_back(Output::Reply(to, refusal(&text)));
+            self.ready
+                .push_back(Output::Reply(to, retry_response(&text)));
             return;
         }
         self.act(|coordinator, out| coordinator.request(now, to, payload, out));

@@ -9,14 +9,23 @@ use crate::{Output, level};
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     /// Last.
-    pub list: Vec<Backup>,
+    list: Vec<Backup>,
     /// How often they were told something new.
-    pub number: u64,
+    number: u64,
     /// No backup had a free frame when one last reported.
     are_full: bool,
 }
 
 impl Announced {
+    /// Backups that masters know of.
+    pub fn list(&self) -> &[Backup] {
+        &self.list
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// All shards learn of backups that have come or gone; `newcomer`, a connection that was just welcomed, of all.
     pub fn announce(&mut self, store: &mut Store, newcomer: Option<u64>, out: &mut impl Output) {
         let enlisted = store.members.enlisted();

@@ -10,6 +10,7 @@ use wire::bugs::{Bug, is_planted};
 use wire::member::{Probe, Probed, ToShard, coordinator};
 use wire::time::Time;
 
+use crate::registry::members::Server;
 use crate::store::Store;
 use crate::{Output, level};
 
@@ -93,7 +94,7 @@ impl Suspicions {
         out: &mut impl Output,
     ) {
         let pings = 2 * store.config.ping_interval;
-        let is_silent = |server: &crate::registry::members::Server| {
+        let is_silent = |server: &Server| {
             let link = server.link.as_ref();
             link.is_some_and(|link| now.since(link.last_heard) >= pings)
         };
@@ -120,7 +121,7 @@ impl Suspicions {
     /// Servers that have been silent for too long are suspected, and those that are suspected already are asked about again.
     pub(crate) fn look(&mut self, store: &mut Store, now: Time, out: &mut impl Output) -> Time {
         let timeout = store.config.death_timeout;
-        let silent = |server: &crate::registry::members::Server| match &server.link {
+        let silent = |server: &Server| match &server.link {
             Some(link) => now.since(link.last_heard) >= timeout / SILENT_PART,
             None => now.since(store.ledger.started) >= store.config.silence_timeout,
         };

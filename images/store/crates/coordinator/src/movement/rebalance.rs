@@ -16,7 +16,7 @@ use crate::status;
 use crate::store::Store;
 use crate::{Output, level};
 
-/// What looking at one tablet may take of the coordinator's time: a look at many comes less often.
+/// Time that a look at one tablet may take: a look at many comes less often.
 const INTERVAL_OF_TABLET: Duration = Duration::from_micros(100);
 
 impl Movement {

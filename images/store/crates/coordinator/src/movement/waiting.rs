@@ -7,12 +7,12 @@ use wire::time::Time;
 
 use crate::Output;
 use crate::movement::Movement;
+use crate::movement::balance::queue::Waiting;
 use crate::movement::resolve::{tablet_to_migrate, target_of};
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use crate::status::Migration;
 use crate::store::Store;
 
-use crate::movement::balance::queue::Waiting;
 /// More are refused.
 const MAX_WAITING: usize = 64;
 /// A server that is not connected is waited for as long as this.
@@ -45,7 +45,7 @@ impl Movement {
         }
         let mut shown = self.announce(store, now, &tablet, table, (source, target));
         shown.waits_for = why;
-        // What was meant now is meant later, whatever becomes of names.
+        // The order is about the same tablet later, whatever becomes of names.
         let order = MigrationOrder {
             table: TabletTable::Id(tablet.table_id),
             target: MigrationTarget::Server(store.id_of(target)),

@@ -9,7 +9,7 @@ use crate::root::Coordinator;
 use crate::state::{Changes, Pair};
 
 impl Coordinator {
-    /// The changes since the last call; the first gives everything. What the coordinator has put out since then must go
+    /// The changes since the last call; the first gives everything. Messages that the coordinator has put out since then must go
     /// nowhere before they are durable. `now` is not before that of any event so far. The work is in proportion to what has changed.
     pub fn take_changes(&mut self, now: Time) -> Changes {
         let cluster_time_ns = self.store.cluster_time_ns(now);
@@ -23,7 +23,7 @@ impl Coordinator {
     /// of cluster time is raised, long before it is reached. Also says whether what was put out since the last call must wait for these changes.
     /// Until [`Coordinator::time_is_noted`] is called with the bound that was noted, cluster time stands still below the one before.
     pub(crate) fn take_changes_ahead(&mut self, now: Time) -> (Changes, bool) {
-        if self.leading.refusal.is_some() {
+        if self.leading.refusal().is_some() {
             return (Changes::default(), false);
         }
         self.store.ledger.hold_time(now);
@@ -62,7 +62,7 @@ impl Coordinator {
 
     /// Also says whether there is anything but counters.
     fn take_all_changes(&mut self) -> (Changes, bool) {
-        if self.leading.refusal.is_some() {
+        if self.leading.refusal().is_some() {
             return (Changes::default(), false);
         }
         self.count_version();
@@ -108,6 +108,7 @@ impl Coordinator {
     pub(crate) fn meta(&self) -> Meta {
         let (last_table_number, last_used_server) = self.store.tables.counters();
         let noted = self.leading.noted_position();
+        let (rebuilt_term, rebuilt) = self.leading.rebuilt();
         Meta {
             format_version: self.upgrades.format(),
             cluster_id: self.store.config.cluster_id,
@@ -127,9 +128,9 @@ impl Coordinator {
             time_ahead_ns: self.time_ahead_ns(),
             term: noted.map_or(0, |position| position.term),
             nonce: noted.map_or(0, |position| position.nonce),
-            past: self.leading.past.clone(),
-            rebuilt_term: self.leading.rebuilt_term,
-            rebuilt: self.leading.rebuilt.clone(),
+            past: self.leading.past().to_vec(),
+            rebuilt_term,
+            rebuilt: rebuilt.cloned(),
             settings: self.settings.in_force(),
             copies_asked_by: self.settings.copies_asked_by.clone(),
         }

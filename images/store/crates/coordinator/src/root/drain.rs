@@ -7,7 +7,7 @@ use crate::status::Draining;
 use crate::{Coordinator, Output, level};
 
 impl Coordinator {
-    /// A member is to leave the store. Refused where it could not end; done already is no error. What is returned is how far it is.
+    /// A member is to leave the store. Refused where it could not end; done already is no error. Returns how far it is.
     pub fn drain_member(
         &mut self,
         now: Time,
@@ -40,7 +40,7 @@ impl Coordinator {
         Ok(self.departures().draining(name))
     }
 
-    /// A member stays after all. What has gone elsewhere does not come back by this.
+    /// A member stays after all. Tablets and copies that have gone elsewhere do not come back by this.
     pub fn undrain_member(
         &mut self,
         drain: &Drain,

@@ -18,30 +18,27 @@ impl Coordinator {
 
     /// So many changes are noted by now.
     pub fn noted(&mut self, sequence: u64) {
-        if let Some(position) = &mut self.leading.position {
-            position.sequence = sequence;
-        }
+        self.leading.note_sequence(sequence);
     }
 
     /// Somebody else keeps the books of leaderships ([`crate::state::objects`]); this is the newest root.
     pub fn lead_at(&mut self, position: Position) {
-        self.leading.position = Some(position);
+        self.leading.lead_at(position);
     }
 
     /// The same for a store that was just made again: whatever was told in earlier terms is of before.
     pub(crate) fn lead_again_at(&mut self, position: Position) {
-        self.leading.rebuilt_term = position.term;
-        self.lead_at(position);
+        self.leading.lead_again_at(position);
     }
 
     /// What it came of, the newest last.
     pub(crate) fn past(&self) -> &[Leadership] {
-        &self.leading.past
+        self.leading.past()
     }
 
     /// What others are told of.
     pub fn position(&self) -> Option<Position> {
-        self.leading.position
+        self.leading.position()
     }
 
     /// To be called with each message to a member when it leaves, which is when all that it may come of is noted: the member is told of that.
@@ -58,12 +55,12 @@ impl Coordinator {
 
     /// Why this coordinator does not lead; then it serves nobody, and notes nothing.
     pub fn refusal(&self) -> Option<&str> {
-        self.leading.refusal.as_deref()
+        self.leading.refusal()
     }
 
     /// From now on it serves nobody: all sessions end, and whoever asks is told why.
     pub fn refuse_to_lead(&mut self, why: String, out: &mut impl Output) {
-        if self.leading.refusal.is_some() {
+        if self.leading.refusal().is_some() {
             return;
         }
         out.log_message(level::ERROR, &why);
@@ -71,10 +68,10 @@ impl Coordinator {
             out.close_member(link.connection);
         }
         self.store.members.disconnect_all();
-        self.keeping.queue.clear();
+        self.keeping.forget_all();
         for connection in self.newcomers.take_all() {
             out.close_member(connection);
         }
-        self.leading.refusal = Some(why);
+        self.leading.refuse(why);
     }
 }

@@ -94,7 +94,7 @@ impl Coordinator {
         if let Some(next) = self.tend_rebuild(now, out) {
             return next;
         }
-        if self.leading.refusal.is_some() {
+        if self.leading.refusal().is_some() {
             return Time::NEVER;
         }
         let next = self.gated(out, |it, out| it.do_what_is_due(now, out));

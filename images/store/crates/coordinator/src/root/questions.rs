@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use prost::Message;
+use wire::bugs::{Bug, is_planted};
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::{Ping, ServerLocation, ToShard, coordinator};
 use wire::opcode::Service;
@@ -119,6 +120,10 @@ impl Coordinator {
         if server.is_some_and(|server| server.id == hinted) {
             let (store, index) = (&mut self.store, hinted.index());
             self.suspicions.hinted(store, now, index, out);
+            if is_planted(Bug::BelieveHint) {
+                let member = self.store.member_of(index);
+                self.declare_dead(now, &member, out);
+            }
         }
         out.reply(to, &rpc::status_bytes(Status::Ok));
         Ok(())

@@ -33,8 +33,8 @@ impl Coordinator {
         let begins = Begins { nonce, notes_term };
         let rebuild = Rebuild::new(config.clone(), begins, now);
         let mut coordinator = Coordinator::new(config, now);
-        coordinator.leading.refusal =
-            Some("Rebuilding: no volume has been heard of yet".to_owned());
+        let why = "Rebuilding: no volume has been heard of yet".to_owned();
+        coordinator.leading.refuse(why);
         coordinator.rebuild = Some(Box::new(rebuild));
         coordinator
     }
@@ -57,7 +57,7 @@ impl Coordinator {
         }
     }
 
-    /// What is written in tablets that are brought back gets this version at least; 0 while nothing was given up and the store was not made again.
+    /// Writes to tablets that are brought back get this version at least; 0 while nothing was given up and the store was not made again.
     pub fn version_floor(&self) -> u64 {
         self.store.ledger.version_floor
     }
@@ -76,7 +76,7 @@ impl Coordinator {
         match &message.kind {
             Some(shard::Kind::Hello(hello)) => rebuild.hello(now, connection, hello, out),
             Some(shard::Kind::CheckpointPart(part)) => rebuild.part(now, connection, part, out),
-            // What was said before this coordinator was there.
+            // Messages from before this coordinator was there.
             _ => {}
         }
         true
@@ -89,10 +89,9 @@ impl Coordinator {
         match rebuild.judge(now, out) {
             Verdict::Wait(text) => {
                 let text = format!("Rebuilding: {text}");
-                if self.leading.refusal.as_ref() != Some(&text) {
+                if self.leading.refuse(text.clone()) {
                     out.log_message(level::NOTICE, &text);
                 }
-                self.leading.refusal = Some(text);
             }
             Verdict::Enough(missing) => self.finish_rebuild(now, &missing, out),
         }
@@ -108,7 +107,7 @@ impl Coordinator {
         store.begin_again(now, &header, finished.begins, out);
         let given_up = finished.given_up;
         let given_up = missing.iter().filter(|name| given_up.contains(*name));
-        store.leading.rebuilt = Some(Rebuilt {
+        store.leading.note_rebuilt(Rebuilt {
             cluster_time_ns: store.store.cluster_time_ns(now),
             checkpoint_term: header.position.term,
             checkpoint_number: header.number,

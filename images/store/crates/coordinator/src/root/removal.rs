@@ -9,9 +9,6 @@ use crate::orders::{OtherStore, Removal, RemoveMemberError};
 use crate::output::refuse;
 use crate::{Coordinator, Output, level};
 
-/// Reasons that a refusal lists.
-const MAX_REASONS: usize = 4;
-
 impl Coordinator {
     /// Takes a member out of the store for good; refused while it serves tablets, and, unless copies are given up, while those that it keeps for
     /// others may be the last.
@@ -89,12 +86,7 @@ impl Coordinator {
             });
         }
         if !removal.gives_up_copies {
-            let departures = self.departures();
-            let mut reasons = departures.why_copies_are_needed(&member);
-            if departures.other_masters(&member).next().is_some() {
-                reasons.extend(departures.why_drain_goes_on(&member));
-            }
-            reasons.truncate(MAX_REASONS);
+            let reasons = self.departures().why_member_is_needed(&member);
             if !reasons.is_empty() {
                 return Err(RemoveMemberError::CopiesNeeded { member, reasons });
             }

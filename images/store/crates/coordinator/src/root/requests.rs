@@ -8,7 +8,7 @@ use wire::status::Status;
 use wire::time::Time;
 
 use crate::directory::tables::{CreateError, Cut, SplitError, Tablet};
-use crate::output::{self, Output, level};
+use crate::output::{Output, level, retry_response};
 use crate::pending::{Goal, Operation};
 use crate::root::Coordinator;
 use crate::root::replies::{
@@ -47,7 +47,7 @@ impl Coordinator {
 
     fn serve(&mut self, now: Time, to: ReplyTo, payload: &[u8], out: &mut impl Output) {
         if let Some(why) = self.refusal() {
-            let retry = output::refusal(why);
+            let retry = retry_response(why);
             return out.reply(to, &retry);
         }
         let opcode = match self.route(payload) {

@@ -167,12 +167,12 @@ impl Coordinator {
         if let Some(rebuild) = &mut self.rebuild {
             return rebuild.closed(connection);
         }
-        self.keeping.queue.forget(connection);
+        self.keeping.forget(connection);
         self.gated(out, |it, out| it.session_ended(now, connection, false, out));
     }
 
     /// Its process has ended for the store, whatever it believes itself.
-    fn declare_dead(&mut self, now: Time, member: &str, out: &mut impl Output) {
+    pub(super) fn declare_dead(&mut self, now: Time, member: &str, out: &mut impl Output) {
         if let Some(death) = self.store.members.end_process(member) {
             self.bury(now, death, out);
             self.announced.announce(&mut self.store, None, out);

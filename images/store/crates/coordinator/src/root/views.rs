@@ -56,7 +56,7 @@ impl Coordinator {
             leading_ms: millis_since(now, self.leads_since),
             patience_ms: millis(self.store.config.silence_timeout),
             checkpoint: self.keeping.shown(now, &self.store.members),
-            rebuilt: self.leading.rebuilt.as_ref().map(rebuilt_view),
+            rebuilt: self.leading.rebuilt().1.map(rebuilt_view),
             state_wait: None,
         }
     }

@@ -65,7 +65,7 @@ struct Waiting {
 
 /// Messages in order.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+struct Queue {
     waiting: VecDeque<Waiting>,
     /// Of how many each connection.
     connections: BTreeMap<u64, usize>,
@@ -82,7 +82,7 @@ pub(crate) struct Keeping {
     last_number: u64,
     /// By server index.
     keepers: BTreeMap<u32, Keeper>,
-    pub queue: Queue,
+    queue: Queue,
     /// Something has to wait at all.
     is_on: bool,
     /// Of the newest version that is kept.
@@ -136,15 +136,11 @@ impl Queue {
     }
 
     /// The connection has ended.
-    pub fn forget(&mut self, connection: u64) {
+    fn forget(&mut self, connection: u64) {
         if self.connections.remove(&connection).is_some() {
             self.waiting
                 .retain(|waiting| waiting.connection != connection);
         }
-    }
-
-    pub fn clear(&mut self) {
-        *self = Queue::default();
     }
 }
 
@@ -195,6 +191,16 @@ impl Keeping {
 
     pub fn shut<O>(&mut self, gate: Gate<'_, O>) {
         self.queue = gate.queue;
+    }
+
+    /// The connection has ended: nothing waits for it.
+    pub fn forget(&mut self, connection: u64) {
+        self.queue.forget(connection);
+    }
+
+    /// All connections have ended.
+    pub fn forget_all(&mut self) {
+        self.queue = Queue::default();
     }
 
     pub fn is_counted(&self) -> bool {

@@ -9,23 +9,23 @@ use crate::state::objects::{Leadership, covers, described, remember};
 #[derive(Debug, Default)]
 pub(crate) struct Leading {
     /// What it tells others. `None`: nobody has said yet.
-    pub position: Option<Position>,
+    position: Option<Position>,
     /// What it came of, as far as it is noted with the state; of a state in objects the root knows instead.
-    pub past: Vec<Leadership>,
+    past: Vec<Leadership>,
     /// Term and nonce are noted with the state.
-    pub is_noted: bool,
+    is_noted: bool,
     /// The store was made again from volumes in this term; 0: never.
-    pub rebuilt_term: u64,
+    rebuilt_term: u64,
     /// When it was last, and from what.
-    pub rebuilt: Option<Rebuilt>,
+    rebuilt: Option<Rebuilt>,
     /// Why it must not lead, for people.
-    pub refusal: Option<String>,
+    refusal: Option<String>,
 }
 
 impl Leading {
     /// As it was noted.
     pub fn noted(meta: &Meta) -> Leading {
-        // Whoever goes on says so, and with which sequence number.
+        // The next leader says that it goes on, and with which sequence number.
         let position = Position {
             term: meta.term,
             nonce: meta.nonce,
@@ -78,6 +78,55 @@ impl Leading {
             nonce,
             sequence: from.sequence + jump,
         });
+    }
+
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// What it came of, the newest last.
+    pub fn past(&self) -> &[Leadership] {
+        &self.past
+    }
+
+    /// Term of the last rebuild, 0 if there was none; when it was, and from what.
+    pub fn rebuilt(&self) -> (u64, Option<&Rebuilt>) {
+        (self.rebuilt_term, self.rebuilt.as_ref())
+    }
+
+    /// The store was rebuilt, of which this says more.
+    pub fn note_rebuilt(&mut self, rebuilt: Rebuilt) {
+        self.rebuilt = Some(rebuilt);
+    }
+
+    /// So many changes are noted by now.
+    pub fn note_sequence(&mut self, sequence: u64) {
+        if let Some(position) = &mut self.position {
+            position.sequence = sequence;
+        }
+    }
+
+    /// Somebody else keeps the books of leaderships, and says where this one stands.
+    pub fn lead_at(&mut self, position: Position) {
+        self.position = Some(position);
+    }
+
+    /// The same for a store that was just rebuilt: whatever was told in earlier terms is of before.
+    pub fn lead_again_at(&mut self, position: Position) {
+        self.rebuilt_term = position.term;
+        self.position = Some(position);
+    }
+
+    /// Why it must not lead, for people.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// It must not lead, or not yet. Answers whether the reason is news.
+    pub fn refuse(&mut self, why: String) -> bool {
+        let is_news = self.refusal.as_ref() != Some(&why);
+        self.refusal = Some(why);
+        is_news
     }
 
     /// The position that is noted with the state.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::common::replicated::with_replicas;
 use crate::common::{self, Action, Harness, encode, hello, hex};
+use coordinator::status::Contact;
 use prost::Message;
+use wire::bugs::{Bug, plant};
 use wire::ids::ServerId;
 use wire::member::{self, BackupReport, Hello, coordinator::Kind, shard};
 use wire::opcode::Service;
@@ -338,4 +340,24 @@ fn a_hint_has_others_look_at_a_server_that_has_missed_pings() {
     // After a restart servers have some time to come back, whatever strangers say.
     harness.restart(Duration::from_millis(100));
     assert_eq!(probed(&harness.request(&hint_of(one))), []);
+}
+
+#[test]
+fn a_hint_about_a_server_that_is_well_changes_nothing() {
+    let is_alive = || {
+        let mut harness = Harness::new();
+        harness.enlist(100, with_replicas("m0", 1));
+        harness.enlist(101, with_replicas("m1", 2));
+        let server_id = ServerId::new(1, 0);
+        harness.request(&encode(|out| {
+            rpc::HintServerCrashedRequest { server_id }.encode(out)
+        }));
+        let status = harness.coordinator.cluster_status(harness.now);
+        status.members[0].contact == Contact::Heard
+    };
+    assert!(is_alive());
+    plant(Some(Bug::BelieveHint));
+    let is_missed = is_alive();
+    plant(None);
+    assert!(!is_missed, "the planted bug is not found");
 }

@@ -1,4 +1,4 @@
-//! Why a tablet does not come here.
+//! Why a recovery or a migration ends without its tablets, and whether it may begin.
 
 use wire::ids::TableId;
 use wire::member::TabletRange;

@@ -33,7 +33,7 @@ const PIECES_AT_ONCE: usize = 4;
 const LOOK_AHEAD: usize = 64;
 /// A recovery that found no memory for so long is left to others.
 const PATIENCE_FOR_MEMORY: Duration = Duration::from_secs(10);
-/// What found no memory is tried again after this.
+/// A replay that found no memory is tried again after this.
 const MEMORY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Recoveries under way, and those that the shard owes its tablets to.

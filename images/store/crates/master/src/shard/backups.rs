@@ -74,7 +74,7 @@ impl Shard {
         }
     }
 
-    /// How well the log is replicated; `None` if it is not meant to be. What a recovery has brought counts as a segment that lacks copies until
+    /// How well the log is replicated; `None` if it is not meant to be. The objects of a recovery count as a segment that lacks copies until
     /// nobody needs the log any more from which it came: of that, there may be one copy left.
     pub fn replication_report(&self) -> Option<replication::Report> {
         let mut report = self.replicas.report()?;

@@ -10,10 +10,10 @@ use wire::time::Time;
 
 use crate::leases::Leases;
 use crate::loads::Loads;
+use crate::membership::{Enlisted, Link};
 use crate::output::{Output, Session};
 use crate::shard::Shard;
 
-use crate::membership::{Enlisted, Link};
 /// The coordinator can ask for a shorter silence than this, but will not get it: a scheduler's hiccup is no failure.
 const MIN_SILENCE: Duration = Duration::from_millis(100);
 
@@ -161,7 +161,7 @@ impl Shard {
     /// The connection to the coordinator is gone. The shard goes on serving what it owns.
     pub fn coordinator_lost(&mut self, _now: Time) {
         self.membership.link = None;
-        // What was ordered without effect is ordered again by the next welcome.
+        // Orders that had no effect yet are given again by the next welcome.
         self.membership.waiting.clear();
         self.leases.forget_questions();
         self.proxies.forget_probes();
@@ -216,7 +216,7 @@ impl Shard {
         }
     }
 
-    /// What is written from the next segment on is of this format.
+    /// Segments from the next one on are of this format.
     fn activate(&mut self, format: u32, out: &mut impl Output) -> Session {
         let known = self.config.formats;
         if !known.reads(format) {
@@ -293,7 +293,7 @@ impl Shard {
 
     /// Makes the shard own exactly these tablets.
     fn resynchronize(&mut self, tablets: &[TabletRange], out: &mut impl Output) -> Session {
-        // What was split while the coordinator was out of reach is the same data in more tablets.
+        // A tablet that was split while the coordinator was out of reach is the same data in more tablets.
         for tablet in tablets {
             let table_id = TableId(tablet.table_id);
             self.store.tablets.split(table_id, tablet.start_key_hash);
@@ -373,7 +373,7 @@ impl Shard {
         }
     }
 
-    /// What the driver has found out of the process's ports: the coordinator is told soon.
+    /// The driver has found something out about the process's ports: the coordinator is told soon.
     pub fn report_ports(&mut self, ports: Vec<PortReport>) {
         self.membership.ports = ports;
     }

@@ -68,7 +68,7 @@ impl Api {
         self.failures == 1000 && now < self.fails_until
     }
 
-    /// A coordinator tells a time: not below any that leaders before it ever told, nor above any that those after it did. What it tells itself may have
+    /// A coordinator tells a time: not below any that leaders before it ever told, nor above any that those after it did. Its own times may have
     /// waited, and other things have overtaken it.
     pub(super) fn tells_time(&mut self, term: u64, time_ns: u64) -> Result<(), String> {
         let earlier = self.told.range(..term).map(|(_, (_, most))| *most).max();

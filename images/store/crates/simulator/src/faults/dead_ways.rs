@@ -1,7 +1,7 @@
 //! Times at which no datagram gets through, while byte streams do.
 
 use crate::cluster::{Cluster, client_host, server_host};
-use crate::faults::turns::Fault;
+use crate::faults::independent::Fault;
 use crate::net::network::Host;
 use crate::random::{Random, Streams};
 use crate::scenario::{MICRO, MILLI, SECOND, Scenario};

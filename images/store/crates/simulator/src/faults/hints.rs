@@ -4,7 +4,7 @@ use wire::ids::{ReplyTo, ServerId};
 use wire::rpc::HintServerCrashedRequest;
 
 use crate::cluster::Cluster;
-use crate::faults::turns::Fault;
+use crate::faults::independent::Fault;
 use crate::random::{Random, Streams};
 use crate::scenario::{MICRO, MILLI, SECOND};
 

@@ -10,11 +10,11 @@ use crate::faults::absences::Absences;
 use crate::faults::dead_ways::DeadWays;
 use crate::faults::drains::Drains;
 use crate::faults::hints::Hints;
+use crate::faults::independent::Independent;
 use crate::faults::lateness::Lateness;
 use crate::faults::migrations::Migrations;
 use crate::faults::state_loss::StateLoss;
 use crate::faults::tuning::Tuning;
-use crate::faults::turns::Fault;
 use crate::faults::upgrades::Upgrades;
 use crate::faults::usual::Usual;
 use crate::random::Streams;
@@ -28,6 +28,7 @@ pub mod dead_ways;
 pub mod disks;
 pub mod drains;
 pub mod hints;
+mod independent;
 pub mod lateness;
 pub mod migrations;
 pub mod peers;
@@ -44,7 +45,7 @@ pub struct Faults {
     left: u64,
     usual: Usual,
     absences: Absences,
-    alone: turns::Faults,
+    independent: Independent,
     state_loss: StateLoss,
     lateness: Lateness,
     migrations: Migrations,
@@ -54,11 +55,11 @@ pub struct Faults {
 }
 
 /// Faults that know nothing of each other. Another one is a file, and a line here.
-fn alone(streams: &mut Streams, scenario: &Scenario) -> Vec<Box<dyn Fault>> {
-    vec![
+fn independent(streams: &mut Streams, scenario: &Scenario) -> Independent {
+    Independent(vec![
         Box::new(DeadWays::draw(streams, scenario)),
         Box::new(Hints::draw(streams)),
-    ]
+    ])
 }
 
 impl Faults {
@@ -76,7 +77,7 @@ impl Faults {
             left: streams.of("number of faults").between(1, 80),
             usual: Usual::default(),
             absences: Absences::default(),
-            alone: turns::Faults::new(alone(streams, scenario)),
+            independent: independent(streams, scenario),
             state_loss,
             lateness: Lateness::default(),
             migrations: Migrations::draw(streams, profile, scenario),
@@ -113,7 +114,7 @@ impl Faults {
         self.upgrades.plan(cluster);
         self.drains.plan(cluster);
         self.tuning.plan(cluster);
-        self.alone.plan(cluster);
+        self.independent.plan(cluster);
         Absences::begin(cluster);
         self.lateness.begin(cluster, seed);
     }
@@ -121,7 +122,7 @@ impl Faults {
     pub fn turn(&mut self, turn: Turn, cluster: &mut Cluster) {
         match turn {
             Turn::Next => self.next(cluster),
-            Turn::Alone(number) => self.alone.turn(number, cluster),
+            Turn::Independent(number) => self.independent.turn(number, cluster),
             Turn::Absence => self.absences.turn(cluster),
             Turn::Migrate => self.migrations.turn(cluster),
             Turn::Strike(between) => self.strike(between, cluster),

@@ -323,7 +323,7 @@ pub struct Probe {
     pub timeout_ms: u32,
 }
 
-/// What is kept is written in this format.
+/// The format in which members and the coordinator write.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Format {
     #[prost(uint32, tag = "1")]

@@ -110,7 +110,7 @@ impl Members {
         server.replicas = hello.replicas;
         server.backup_only = hello.backup_only;
         server.log_capacity_bytes = hello.log_capacity_bytes;
-        // What it said on another connection says nothing of what it was told on this one.
+        // Reports on another connection say nothing of the list that this connection was told.
         server.pong.sequence = 0;
         server.pong.on_draining = None;
         server.pong.settings = 0;

@@ -127,7 +127,7 @@ impl Link {
         self.next_sequence
     }
 
-    /// What is sent now says which backups there are.
+    /// The message that is sent now names the backups.
     pub fn note_told(&mut self) {
         self.told_at = self.next_sequence;
     }

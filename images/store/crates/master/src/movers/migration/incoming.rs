@@ -20,7 +20,7 @@ const FREEZE_ROUNDS: u32 = 2;
 const SLOW: Duration = Duration::from_secs(3);
 /// Between attempts to reach the source, or to find that it has heard of the migration.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
-/// What found no memory is tried again after this.
+/// A replay that found no memory is tried again after this.
 pub(super) const MEMORY_PAUSE: Duration = Duration::from_millis(1);
 
 /// A tablet that is on its way here.

@@ -8,6 +8,7 @@ use wire::member::{self, TabletRange, shard};
 use wire::peer::{Migrating, Phase, Status};
 use wire::time::Time;
 
+use super::incoming::{Incoming, Link, MEMORY_PAUSE, PAUSE, Stage};
 use super::{failed, send};
 use crate::movers::failed::{Failed, may_bring_back};
 use crate::movers::migration::Migrations;
@@ -15,8 +16,6 @@ use crate::movers::settling::Settling;
 use crate::output::Output;
 use crate::replay::ReplayError;
 use crate::store::Store;
-
-use super::incoming::{Incoming, Link, MEMORY_PAUSE, PAUSE, Stage};
 
 /// Of the snapshot, in a second, where the order does not say.
 const BYTES_PER_SECOND: u64 = 200_000_000;

@@ -7,6 +7,7 @@ use wire::ids::{ServerId, TableId};
 use wire::member::{self, TabletRange, shard};
 use wire::peer::{MigrateRead, Migrating, Phase, Status};
 
+use super::outgoing::{Cursor, Outgoing};
 use super::{failed, send};
 use crate::movers::failed::Failed;
 use crate::movers::migration::Migrations;
@@ -14,8 +15,6 @@ use crate::output::Output;
 use crate::store::{Place, Store};
 use crate::tablets::{Use, holds};
 use crate::walk::{Limits, Unfinished};
-
-use super::outgoing::{Cursor, Outgoing};
 
 /// Slots of the hash table, or RPC results, that are looked at for one piece, about: each may be a cache miss.
 const PIECE_SLOTS: usize = 512;
