@@ -84,7 +84,8 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 	}
 	up, passes := upText(o, plan, next), mayPass(o, next)
 	if v := recovering(o, next); v.status == metav1.ConditionTrue {
-		return no(v.reason, "some keys cannot be read or written yet: "+v.message+"; "+up)
+		// In this order, for a message that is too long keeps its end, which says what to do.
+		return no(v.reason, "some keys cannot be read or written yet; "+up+"; "+v.message)
 	}
 	isAway := func(v planner.MemberView) bool { return v.Tablets() > 0 && !v.Up && !passes(v) }
 	if owners := filter(plan.Masters, isAway); len(owners) > 0 {

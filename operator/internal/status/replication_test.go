@@ -104,8 +104,8 @@ func replicatedStates() []told {
 			s.plan.Masters[0].Reported.Serving, s.plan.Masters[0].Reported.Tablets = false, 0
 		}, []string{available + "=True Serving"}},
 		{"a recovery runs", func(s *scene) { s.recovery(2, 4, "") }, []string{
-			available + "=False RecoveryRuns: some keys cannot be read or written yet: recovery of box-master-1 (2.2): tablets left: 4" +
-				"; 2 of 2 masters are up",
+			available + "=False RecoveryRuns: some keys cannot be read or written yet; 2 of 2 masters are up; " +
+				"recovery of box-master-1 (2.2): tablets left: 4",
 			safe + "=False RecoveryRuns: recovery of box-master-1 (2.2): tablets left: 4",
 			recovering + "=True RecoveryRuns: recovery of box-master-1 (2.2): tablets left: 4",
 		}},
@@ -120,10 +120,11 @@ func replicatedStates() []told {
 			first.WaitsFor = "no backup that answers has the head of the log of server 1.0" + away
 			second := planner.Recovery{Member: "box-master-2", ServerID: "3.0", TabletsLeft: 4, CanBeGivenUp: true}
 			second.WaitsFor = "no backup that answers has segment 3, 5, 8 of the log of server 3.0" + away
-			s.plan.Shortfall = &planner.Shortfall{
-				Reason: v1alpha1.ReasonRecoveryRuns, Message: planner.DescribeRecoveries([]planner.Recovery{first, second}),
-			}
+			s.observed.Cluster.Recoveries = []planner.Recovery{first, second}
+			s.plan.Shortfall = planner.FindShortfall(&s.observed, s.plan.Masters)
 		}, []string{
+			available + "=False RecoveryBlocked: some keys cannot be read or written yet; 2 of 2 masters are up; recoveries of " +
+				"box-master-0, box-master-2: tablets ...; members that are not connected: box-master-0 ...; if the volumes with its copies are gone for good: rcbox recovery accept-loss 1.0",
 			safe + "=False RecoveryRuns: recoveries of box-master-0, box-master-2: tablets left: 8; that of server 1.0 waits: " +
 				"no backup that answers has the head of the log of ...; members that are not connected: box-master-0, " +
 				"box-master-1, box-master-2; if the volumes with its copies are gone for good: rcbox recovery accept-loss 1.0",
