@@ -124,7 +124,8 @@ func replicatedStates() []told {
 			s.plan.Shortfall = planner.FindShortfall(&s.observed, s.plan.Masters)
 		}, []string{
 			available + "=False RecoveryBlocked: some keys cannot be read or written yet; 2 of 2 masters are up; recoveries of " +
-				"box-master-0, box-master-2: tablets ...; members that are not connected: box-master-0 ...; if the volumes with its copies are gone for good: rcbox recovery accept-loss 1.0",
+				"box-master-0, box-master-2: tablets ...; members that are not connected: box-master-0 ...; " +
+				"if the volumes with its copies are gone for good: rcbox recovery accept-loss 1.0",
 			safe + "=False RecoveryRuns: recoveries of box-master-0, box-master-2: tablets left: 8; that of server 1.0 waits: " +
 				"no backup that answers has the head of the log of ...; members that are not connected: box-master-0, " +
 				"box-master-1, box-master-2; if the volumes with its copies are gone for good: rcbox recovery accept-loss 1.0",
