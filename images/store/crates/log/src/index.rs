@@ -191,7 +191,26 @@ impl Index {
 
     /// Whether [`Self::insert`] would find room.
     pub fn has_room(&self, hash: u64) -> bool {
-        self.overflow.has_room() || self.last_of_chain(self.home(hash)).1.is_some()
+        self.has_room_for(core::iter::once(hash))
+    }
+
+    /// Whether [`Self::insert`] would find room for all of these together. Slow if the table is nearly full and they are many.
+    pub fn has_room_for(&self, hashes: impl Iterator<Item = u64> + Clone) -> bool {
+        let spare = self.overflow.spare();
+        // Each takes one more bucket at most.
+        if hashes.clone().nth(spare).is_none() {
+            return true;
+        }
+        let mut taken = 0;
+        for (at, hash) in hashes.clone().enumerate() {
+            let home = self.home(hash);
+            let earlier = hashes.clone().take(at);
+            let before = earlier.filter(|&other| self.home(other) == home).count();
+            // Of those that find no vacant slot, every seventh takes a bucket.
+            let vacant = self.vacant_slots(home);
+            taken += usize::from(before >= vacant && (before - vacant).is_multiple_of(CHAIN));
+        }
+        taken <= spare
     }
 
     /// Adds a slot. The same key must not be there already.
@@ -296,11 +315,20 @@ impl Index {
         let vacant = slots.iter().position(|&slot| slot == 0);
         (start, vacant.map(|at| start + at))
     }
+
+    /// Slots that the last bucket of a chain has left.
+    fn vacant_slots(&self, home: usize) -> usize {
+        match self.last_of_chain(home) {
+            (start, Some(vacant)) => start + CHAIN - vacant,
+            (_, None) => 0,
+        }
+    }
 }
 
 impl Overflow {
-    fn has_room(&self) -> bool {
-        self.fresh < self.capacity || !self.returned.is_empty()
+    /// Buckets that are left.
+    fn spare(&self) -> usize {
+        self.capacity - self.fresh + self.returned.len()
     }
 
     fn take(&mut self) -> Option<usize> {
@@ -392,6 +420,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn room_for_many_is_room_for_all_of_them(
+            before in proptest::collection::vec(0u64..8, 0..230),
+            together in proptest::collection::vec(0u64..8, 0..40),
+        ) {
+            let mut index = Index::new(Index::MIN_BYTES);
+            for (n, &key) in before.iter().enumerate() {
+                let _ = index.insert(key << 29, reference(n));
+            }
+            let hashes = together.iter().map(|key| key << 29);
+            let room = index.has_room_for(hashes.clone());
+            let all = hashes.into_iter().all(|hash| index.insert(hash, reference(0)).is_ok());
+            prop_assert_eq!(room, all);
+        }
+
         /// Few distinct hashes, so that chains grow and shrink.
         #[test]
         fn behaves_like_a_map(

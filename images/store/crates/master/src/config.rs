@@ -4,7 +4,8 @@ use log::Durability;
 use wire::format::Formats;
 use wire::member::Settings;
 
-use crate::results::SLOT_BYTES;
+/// Memory of one slot of what is remembered of clients.
+pub(crate) const RESULT_SLOT_BYTES: usize = 24;
 
 /// Sizes and promises of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ impl Config {
             durability: Durability::Unreplicated,
             replication: None,
             max_clients: 1 << 16,
-            max_result_slots: results_bytes / SLOT_BYTES,
+            max_result_slots: results_bytes / RESULT_SLOT_BYTES,
             max_held_replies: 1 << 12,
             enumerated_slots: 1024,
             enumerated_bytes: 128 << 10,

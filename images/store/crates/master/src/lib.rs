@@ -7,32 +7,23 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod continuations;
+mod data;
 mod delay;
-mod fill;
 mod fullness;
-mod gate;
-mod leases;
 mod loads;
 mod membership;
 mod movers;
 mod output;
-mod proxies;
-mod replay;
 mod replicas;
-mod results;
-mod scratch;
 mod shard;
 mod stats;
-mod store;
-mod tablets;
 mod waiting;
-mod walk;
-mod wanted;
 
 pub use config::{Config, Identity, Replication};
+pub use data::replay::{Replay, ReplayError, ReplayStats};
 pub use log::{Durability, LogPosition, Room};
 pub use output::{Channel, DriverCounters, Lender, Output, Session};
-pub use replay::{Replay, ReplayError, ReplayStats};
 pub use shard::Shard;
 pub use stats::Stats;
 

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use wire::entry::Kind;
 use wire::member::{TabletLoad, TabletRange};
 
-use crate::store::{Store, place_of};
-use crate::tablets::overlap;
+use crate::data::tablets::overlap;
+use crate::data::{Store, place_of};
 
 /// What one ping looks at, at most: each entry and each bucket may be a cache miss, so this is some ten microseconds.
 const ENTRIES_AT_A_TIME: u64 = 64;

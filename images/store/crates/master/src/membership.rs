@@ -7,9 +7,9 @@ use wire::ids::ServerId;
 use wire::member::{self, PortReport, Position, TabletRange, ToCoordinator, shard};
 use wire::time::Time;
 
-use crate::leases::Leases;
+use crate::data::leases::Leases;
+use crate::data::tablets::overlap;
 use crate::output::{Output, Session};
-use crate::tablets::overlap;
 
 /// Where the shard stands with the coordinator.
 #[derive(Default)]

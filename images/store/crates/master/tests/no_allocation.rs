@@ -6,8 +6,9 @@ use wire::ids::{ReplyTo, ServerId, TableId};
 use wire::keys::KeysAndValue;
 use wire::member::{TabletRange, ToCoordinator, ToShard, Welcome, coordinator};
 use wire::rpc::{
-    EnumerateRequest, Lease, MAX_RPC_BYTES, MultiReadPart, MultiReadRequest, ReadRequest,
-    RejectRules, WriteRequest,
+    EnumerateRequest, Increment, IncrementRequest, Lease, MAX_RPC_BYTES, MultiIncrementPart,
+    MultiIncrementRequest, MultiReadPart, MultiReadRequest, MultiRemovePart, MultiRemoveRequest,
+    MultiWritePart, MultiWriteRequest, ReadRequest, RejectRules, RemoveRequest, WriteRequest,
 };
 use wire::time::Time;
 
@@ -67,16 +68,17 @@ fn enlisted(out: &mut Replies) -> Shard {
     shard
 }
 
+const LEASE: Lease = Lease {
+    id: 1,
+    expiration_ns: u64::MAX,
+    timestamp_ns: 0,
+};
+
 fn write(payload: &mut Vec<u8>, rpc_id: u64, key: &[u8]) {
     payload.clear();
-    let lease = Lease {
-        id: 1,
-        expiration_ns: u64::MAX,
-        timestamp_ns: 0,
-    };
     WriteRequest {
         table_id: TABLE,
-        lease,
+        lease: LEASE,
         rpc_id,
         ack_id: rpc_id - 1,
         rules: RejectRules::default(),
@@ -157,6 +159,148 @@ fn reads_writes_and_cleaning_allocate_nothing() {
         asked <= 64 * segments,
         "{asked} allocations, {segments} segments cleaned"
     );
+}
+
+/// One request of each kind that the store executes on objects, with the n-th number of its client.
+fn one_of_each(n: u64, requests: &mut [Vec<u8>; 9]) {
+    let rules = RejectRules::default();
+    let by = Increment {
+        int64: 1,
+        double: 0.0,
+    };
+    let table_id = TABLE;
+    let rpc_id = |nth: u64| 3 * n + nth;
+    for request in &mut *requests {
+        request.clear();
+    }
+    let [
+        read,
+        whole,
+        written,
+        incremented,
+        removed,
+        reads,
+        writes,
+        increments,
+        removes,
+    ] = requests;
+    let (key, number) = (&b"key"[..], &b"number"[..]);
+    let request = ReadRequest {
+        table_id,
+        rules,
+        key,
+    };
+    request.encode(read);
+    request.encode_for_keys_and_value(whole);
+    write(written, rpc_id(1), key);
+    IncrementRequest {
+        table_id,
+        lease: LEASE,
+        rpc_id: rpc_id(2),
+        ack_id: rpc_id(1),
+        by,
+        rules,
+        key: number,
+    }
+    .encode(incremented);
+    RemoveRequest {
+        table_id,
+        lease: LEASE,
+        rpc_id: rpc_id(3),
+        ack_id: rpc_id(2),
+        rules,
+        key,
+    }
+    .encode(removed);
+    let keys = [key, b"a", b"b", b"c"];
+    let parts = keys.map(|key| MultiReadPart {
+        table_id,
+        rules,
+        key,
+    });
+    MultiReadRequest::encode_parts(&parts, reads);
+    let parts = keys.map(|key| MultiWritePart {
+        table_id,
+        rules,
+        object: KeysAndValue::single(key, &[2; 8]).unwrap(),
+    });
+    MultiWriteRequest::encode_parts(&parts, writes);
+    let parts = keys.map(|key| MultiIncrementPart {
+        table_id,
+        by,
+        rules,
+        key,
+    });
+    MultiIncrementRequest::encode_parts(&parts, increments);
+    let parts = keys.map(|key| MultiRemovePart {
+        table_id,
+        rules,
+        key,
+    });
+    MultiRemoveRequest::encode_parts(&parts, removes);
+}
+
+#[test]
+fn no_kind_of_operation_allocates() {
+    let mut out = Replies { good: 0, bad: 0 };
+    let mut shard = enlisted(&mut out);
+    let to = ReplyTo {
+        connection: 1,
+        nonce: 1,
+    };
+    let mut requests: [Vec<u8>; 9] = std::array::from_fn(|_| Vec::with_capacity(1000));
+    // The first rounds make the room that later ones use again.
+    let mut asked = [0; 9];
+    for round in 0..1000 {
+        one_of_each(round, &mut requests);
+        for (at, request) in requests.iter().enumerate() {
+            let before = allocations();
+            shard.request(Time::ZERO, to, request, &mut out);
+            if round >= 10 {
+                asked[at] += allocations() - before;
+            }
+        }
+        shard.tick(Time::ZERO, &mut out);
+    }
+    assert_eq!(asked, [0; 9]);
+    // The first READ and READ_KEYS_AND_VALUE of each round find nothing: the round before has removed everything.
+    assert_eq!((out.good, out.bad), (7 * 1000, 2 * 1000));
+}
+
+/// A scan allocates what its state and its answer need, however many objects there are.
+#[test]
+fn a_scan_allocates_by_the_request_and_not_by_the_object() {
+    let mut out = Replies { good: 0, bad: 0 };
+    let mut shard = enlisted(&mut out);
+    let to = ReplyTo {
+        connection: 1,
+        nonce: 1,
+    };
+    let mut payload = Vec::new();
+    for key in 0..10_000u64 {
+        write(&mut payload, key + 1, &key.to_le_bytes());
+        shard.request(Time::ZERO, to, &payload, &mut out);
+    }
+    payload.clear();
+    EnumerateRequest {
+        table_id: TABLE,
+        keys_only: false,
+        tablet_first_hash: 0,
+        iterator: &[],
+    }
+    .encode(&mut payload);
+    // The first one makes the room that later ones use again.
+    shard.request(Time::ZERO, to, &payload, &mut out);
+    let enumerated = shard.stats().enumerated;
+    let before = allocations();
+    shard.request(Time::ZERO, to, &payload, &mut out);
+    let (asked, objects) = (
+        allocations() - before,
+        shard.stats().enumerated - enumerated,
+    );
+    assert!(objects > 100, "{objects} objects");
+    assert!(asked <= 32, "{asked} allocations for {objects} objects");
+    assert_eq!(out.bad, 0);
 }
 
 /// A megabyte of the shortest ranges was hundreds of megabytes, decoded: they are counted first.

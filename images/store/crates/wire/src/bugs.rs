@@ -18,6 +18,10 @@ pub enum Bug {
     RepeatIncrement,
     /// An enumeration that comes to a tablet that was split leaves some of its buckets out.
     ScanSkipsAfterSplit,
+    /// Room in the hash table is looked for as if each new key of a plan were the only one.
+    ReserveKeysSeparately,
+    /// A request of several steps that waits for something that does not come is never answered.
+    WaitForEver,
     /// A multi-write answers OK for an object that its conditions refused.
     MultiWriteHidesRefusal,
     /// What the last backup of a head has not acknowledged counts as durable.

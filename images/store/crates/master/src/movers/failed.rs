@@ -3,8 +3,8 @@
 use wire::ids::TableId;
 use wire::member::TabletRange;
 
-use crate::store::Store;
-use crate::tablets::{overlap, overlaps};
+use crate::data::Store;
+use crate::data::tablets::{overlap, overlaps};
 
 /// Why a recovery, or a migration, ends here.
 pub(crate) struct Failed {

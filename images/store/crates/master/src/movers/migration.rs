@@ -9,11 +9,11 @@ use wire::ids::TableId;
 use wire::member::{self, TabletRange, ToCoordinator, shard};
 use wire::time::Time;
 
+use crate::data::Store;
+use crate::data::tablets::overlap;
 use crate::movers::failed::Failed;
 use crate::movers::settling::Settling;
 use crate::output::Output;
-use crate::store::Store;
-use crate::tablets::overlap;
 use incoming::Incoming;
 use outgoing::Outgoing;
 

@@ -15,13 +15,13 @@ use wire::member::{self, TabletRange, ToCoordinator, shard};
 use wire::peer::{Entries, MAX_FILTER_TABLETS, Status};
 use wire::time::Time;
 
+use crate::data::Store;
+use crate::data::replay::{Replay, ReplayError};
+use crate::data::tablets::{overlaps, split};
 use crate::movers::failed::{Failed, may_bring_back};
 use crate::movers::settling::Settling;
 use crate::output::Output;
-use crate::replay::{Replay, ReplayError};
 use crate::replicas::known::KnownBackups;
-use crate::store::Store;
-use crate::tablets::{overlaps, split};
 use reader::{MAX_PIECES, Piece, Reader, Wanted};
 use source::{Failure, Source};
 

@@ -5,7 +5,7 @@
 
 use log::{Log, LogPosition};
 
-use crate::replay::Replay;
+use crate::data::replay::Replay;
 
 /// A complete replay on its way there.
 pub(crate) struct Settling {

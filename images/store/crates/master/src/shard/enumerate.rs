@@ -10,10 +10,13 @@ use wire::ids::{ReplyTo, TableId};
 use wire::proto::{EnumerationFrame, EnumerationIterator};
 use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject, MAX_KEY_BYTES};
 use wire::status::Status;
+use wire::time::Time;
 
+use crate::data::tablets::Use;
+use crate::data::walk::{BUCKETS, Limits, Unfinished};
 use crate::output::Output;
 use crate::shard::Shard;
-use crate::walk::{BUCKETS, Limits, Unfinished};
+use crate::shard::admission::{Access, Admission};
 
 /// Buckets that one request looks at: they lie in memory one behind the other.
 const MAX_BUCKETS: usize = 16_384;
@@ -124,14 +127,27 @@ impl State {
 impl Shard {
     pub(crate) fn enumerate(
         &mut self,
+        now: Time,
         to: ReplyTo,
         payload: &[u8],
         out: &mut impl Output,
     ) -> Result<(), Status> {
         let request = EnumerateRequest::decode(payload)?;
         let mut state = State::of(&request)?;
-        let hash = request.tablet_first_hash;
-        let tablet = self.store.tablets.find(request.table_id, hash)?;
+        let (table_id, hash) = (request.table_id, request.tablet_first_hash);
+        let access = Access {
+            table_id,
+            hash,
+            what: Use::Scan,
+        };
+        match self.admit(now, access, None, out) {
+            Admission::Execute(_) => {}
+            Admission::Refused(status) => return Err(status),
+            // A scan has no number.
+            Admission::Answered(_) | Admission::ComeAgain => return Err(Status::Retry),
+        }
+        let tablet = self.store.tablets.range_of(table_id, hash);
+        let tablet = tablet.ok_or(Status::UnknownTablet)?;
         let mut objects = std::mem::take(&mut self.enumerated);
         objects.clear();
         let mut seen = LogPosition::START;

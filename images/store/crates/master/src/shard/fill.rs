@@ -1,20 +1,24 @@
 //! FILL_WITH_TEST_DATA: makes objects for tests, some in every tick, so that other requests go on.
 
+use core::time::Duration;
+
 use wire::ids::{ReplyTo, TableId};
 use wire::keys::KeysAndValue;
 use wire::rpc::{self, FillWithTestDataRequest, MAX_VALUE_BYTES, RejectRules};
 use wire::status::Status;
+use wire::time::Time;
 
+use crate::continuations::fill::Fill;
+use crate::data::{Action, Operation, Place};
 use crate::delay::Delay;
-use crate::fill::Fill;
 use crate::output::Output;
 use crate::shard::Shard;
-use crate::store::Place;
-use crate::tablets::Use;
 
 /// What one tick writes, about.
 const STEP_BYTES: usize = 64 << 10;
 const STEP_OBJECTS: usize = 256;
+/// Who has waited for so long is told to come again: the cleaner makes no room.
+const LONGEST: Duration = Duration::from_secs(600);
 /// Every byte of every value.
 const CONTENT: u8 = 0xcc;
 const COME_AGAIN: Delay = Delay {
@@ -26,6 +30,7 @@ impl Shard {
     /// Begins to fill; the reply comes when it is done. One at a time.
     pub(crate) fn fill_with_test_data(
         &mut self,
+        now: Time,
         to: ReplyTo,
         payload: &[u8],
         out: &mut impl Output,
@@ -35,7 +40,7 @@ impl Shard {
         if request.object_bytes as usize > MAX_VALUE_BYTES {
             return Err(Status::RequestTooLarge);
         }
-        if self.fill.is_some() {
+        if self.fills.iter().next().is_some() {
             self.come_again(to, COME_AGAIN, out);
             return Ok(());
         }
@@ -47,21 +52,23 @@ impl Shard {
             // Not UNKNOWN_TABLET, at which clients look for the owner and come again for ever.
             return Err(Status::TabletDoesntExist);
         }
-        self.fill = Some(Fill {
+        let fill = Fill {
             to,
             tables,
             next: 0,
             count: request.object_count,
             value: vec![CONTENT; request.object_bytes as usize],
-        });
+        };
+        self.fills.push(now + LONGEST, fill);
         Ok(())
     }
 
     /// Writes some more objects. True while there is more to do.
-    pub(crate) fn fill_some(&mut self, out: &mut impl Output) -> bool {
-        let Some(mut fill) = self.fill.take() else {
+    pub(crate) fn fill_some(&mut self, now: Time, out: &mut impl Output) -> bool {
+        let Some(mut one) = self.fills.take_first() else {
             return false;
         };
+        let fill = &mut one.state;
         let step = STEP_OBJECTS.min(STEP_BYTES / (fill.value.len() + 1) + 1);
         for _ in 0..step {
             if fill.next == fill.count {
@@ -70,7 +77,7 @@ impl Shard {
                 self.gate.reply(durable, seen, fill.to, &[&done], out);
                 return false;
             }
-            match self.fill_one(&fill) {
+            match self.fill_one(now, fill, out) {
                 Status::Ok => fill.next += 1,
                 // The cleaner has to get on first.
                 Status::Retry => break,
@@ -80,28 +87,28 @@ impl Shard {
                 }
             }
         }
-        self.fill = Some(fill);
+        self.fills.put_back(one);
         true
     }
 
-    fn fill_one(&mut self, fill: &Fill) -> Status {
+    fn fill_one(&mut self, now: Time, fill: &Fill, out: &mut impl Output) -> Status {
         let tables = fill.tables.len() as u32;
         let table_id = fill.tables[(fill.next % tables) as usize];
         let key = (fill.next / tables).to_string();
         let place = Place::of(table_id, key.as_bytes());
-        let tablets = &self.store.tablets;
-        if let Err(status) = tablets.count_use(table_id, place.hash, Use::Write) {
-            return status;
-        }
         let Ok(object) = KeysAndValue::single(place.key, &fill.value) else {
             return Status::RequestFormatError;
         };
-        let rules = RejectRules {
-            exists: true,
-            ..RejectRules::default()
+        let operation = Operation {
+            place,
+            rules: RejectRules {
+                exists: true,
+                ..RejectRules::default()
+            },
+            action: Action::Write(object),
         };
-        let outcome = self.store.write(&place, &rules, object, None);
-        self.count_write(&outcome, &object);
-        outcome.response.status
+        let outcome = self.execute(now, &operation, out);
+        self.count(&operation, &outcome);
+        outcome.status
     }
 }

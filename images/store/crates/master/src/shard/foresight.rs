@@ -3,12 +3,12 @@
 //! What a read costs is two cache misses: one of the hash table, one of the log. Multi-ops fetch ahead for all their parts (`multi.rs`); this does
 //! the same for requests that have nothing in common but that they came at the same moment.
 
-use wire::hash::key_hash;
-use wire::ids::TableId;
 use wire::opcode::{Opcode, Service};
-use wire::rpc::{self, ReadRequest, WriteRequest};
+use wire::rpc;
 
+use crate::data::Place;
 use crate::shard::Shard;
+use crate::shard::codec::Request;
 
 /// Requests that are fetched for at a time: as many as a driver of datagrams takes at once.
 const MAX_REQUESTS: usize = 32;
@@ -18,8 +18,7 @@ impl Shard {
     pub fn foresee<'a>(&self, requests: impl Iterator<Item = &'a [u8]>) {
         let mut hashes = [0; MAX_REQUESTS];
         let mut count = 0;
-        for (table_id, key) in requests.filter_map(primary_key).take(MAX_REQUESTS) {
-            let hash = key_hash(table_id, key);
+        for Place { hash, .. } in requests.filter_map(place).take(MAX_REQUESTS) {
             self.store.keeper.index.prefetch(hash);
             hashes[count] = hash;
             count += 1;
@@ -34,31 +33,25 @@ impl Shard {
 }
 
 /// Of the object that a request is about, where it is about one.
-fn primary_key(request: &[u8]) -> Option<(TableId, &[u8])> {
+fn place(request: &[u8]) -> Option<Place<'_>> {
     let header = rpc::header(request).ok()?;
     if Service::from_u16(header.service) != Some(Service::Master) {
         return None;
     }
-    match Opcode::from_u16(header.opcode)? {
-        Opcode::Read | Opcode::ReadKeysAndValue => {
-            let read = ReadRequest::decode(request).ok()?;
-            Some((read.table_id, read.key))
-        }
-        Opcode::Write => {
-            let write = WriteRequest::decode(request).ok()?;
-            Some((write.table_id, write.object.primary_key()))
-        }
-        _ => None,
-    }
+    let opcode = Opcode::from_u16(header.opcode)?;
+    let request = Request::decode(opcode, request).ok()?;
+    Some(request.operation.place)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::rpc::RejectRules;
+    use wire::ids::TableId;
+    use wire::rpc::{ReadRequest, RejectRules};
 
     #[test]
     fn the_key_of_what_is_about_one_object_is_found_and_nothing_else_is_an_error() {
+        let key = Some((TableId(7), &b"key"[..]));
         let read = ReadRequest {
             table_id: TableId(7),
             rules: RejectRules::default(),
@@ -66,13 +59,13 @@ mod tests {
         };
         let mut bytes = Vec::new();
         read.encode(&mut bytes);
-        assert_eq!(primary_key(&bytes), Some((TableId(7), &b"key"[..])));
+        assert_eq!(place(&bytes).map(|place| (place.table_id, place.key)), key);
         for length in 0..bytes.len() {
-            assert_eq!(primary_key(&bytes[..length]), None, "cut to {length}");
+            assert!(place(&bytes[..length]).is_none(), "cut to {length}");
         }
         let mut bytes = Vec::new();
         read.encode_for_keys_and_value(&mut bytes);
-        assert_eq!(primary_key(&bytes), Some((TableId(7), &b"key"[..])));
-        assert_eq!(primary_key(&[0xff; 100]), None);
+        assert_eq!(place(&bytes).map(|place| (place.table_id, place.key)), key);
+        assert!(place(&[0xff; 100]).is_none());
     }
 }

@@ -8,7 +8,7 @@ use wire::ids::{ServerId, TableId};
 use wire::member::{self, PortReport, Position, TabletRange, ToCoordinator, coordinator, shard};
 use wire::time::Time;
 
-use crate::leases::Leases;
+use crate::data::leases::Leases;
 use crate::loads::Loads;
 use crate::membership::{Enlisted, Link};
 use crate::output::{Output, Session};
@@ -246,7 +246,7 @@ impl Shard {
             None => self.gate.give_up(out),
             Some(_) => self.gate.forget(),
         }
-        if let Some(fill) = self.fill.take() {
+        for fill in self.fills.end_all() {
             out.reply(fill.to, &[&wire::rpc::RetryResponse::to_bytes(100, 200)]);
         }
         self.recoveries.clear(out);

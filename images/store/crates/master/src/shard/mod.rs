@@ -1,7 +1,9 @@
 //! The shard as its driver sees it.
 
 mod admin;
+mod admission;
 mod backups;
+mod codec;
 mod enumerate;
 mod fill;
 mod foresight;
@@ -12,6 +14,7 @@ mod perf;
 mod proxy;
 mod replay;
 mod requests;
+mod scratch;
 mod settings;
 mod wanted;
 
@@ -24,22 +27,23 @@ use wire::member::{self, TabletRange};
 use wire::time::Time;
 
 use crate::config::{Config, Identity, Replication};
-use crate::fill::Fill;
+use crate::continuations::fill::Fills;
+use crate::continuations::proxies::Proxies;
+use crate::continuations::wanted::Wanted;
+use crate::data::Store;
+use crate::data::gate::Gate;
+use crate::data::leases::Leases;
+use crate::delay::BUSY;
 use crate::fullness::Fullness;
-use crate::gate::Gate;
-use crate::leases::Leases;
 use crate::loads::Loads;
 use crate::membership::Membership;
 use crate::movers::migration::Migrations;
 use crate::movers::recovery::Recoveries;
 use crate::output::{Output, Session};
-use crate::proxies::Proxies;
 use crate::replicas::Replicas;
-use crate::scratch::Scratch;
+use crate::shard::scratch::Scratch;
 use crate::stats::Stats;
-use crate::store::Store;
 use crate::waiting::Waiting;
-use crate::wanted::Wanted;
 
 /// Bytes that the cleaner scans in one tick: a few for each byte that was written since the last, so that it keeps up with
 /// writers (at 90% utilization it reads about ten bytes to free one), but never so many that requests wait for long.
@@ -76,7 +80,7 @@ pub struct Shard {
     /// Memory for multi-ops, and for the objects that an enumeration returns; kept so that none is allocated per request.
     scratch: Scratch,
     enumerated: Vec<u8>,
-    fill: Option<Fill>,
+    fills: Fills,
     /// The log was told that somebody asked for an RPC that is for tests only.
     told_about_test_rpcs: bool,
     /// Bytes that were appended when the cleaner ran last.
@@ -112,7 +116,7 @@ impl Shard {
             loads: Loads::default(),
             scratch: Scratch::default(),
             enumerated: Vec::new(),
-            fill: None,
+            fills: Fills::default(),
             told_about_test_rpcs: false,
             cleaned_at: 0,
             next_expiry: now + EXPIRY_INTERVAL,
@@ -223,7 +227,7 @@ impl Shard {
         if let Some(tokens) = self.store.log.take_recall() {
             out.recall(tokens, &|token, length| self.store.log.lent(token, length));
         }
-        if self.fill_some(out) {
+        if self.fill_some(now, out) {
             next = now;
         }
         next = next.min(self.tend_movers(now, out));
@@ -232,8 +236,8 @@ impl Shard {
             next = now;
         }
         self.look_for_ended_leases(now, out);
-        self.proxies.expire(now, out);
-        next.min(self.next_expiry).min(self.proxies.next_deadline())
+        next.min(self.next_expiry)
+            .min(self.expire_continuations(now, out))
     }
 
     /// Whether the next tick cleans.
@@ -302,6 +306,20 @@ impl Shard {
     /// Recounts everything that is counted on the way, and compares. Slow: for tests and simulation.
     pub fn audit(&self) -> Result<(), String> {
         self.store.audit()
+    }
+
+    /// Answers what has waited for too long; answers when the next one will have.
+    fn expire_continuations(&mut self, now: Time, out: &mut impl Output) -> Time {
+        self.proxies.expire(now, out);
+        while let Some(to) = self.wanted.take_expired(now) {
+            self.come_again(to, BUSY, out);
+        }
+        while let Some(fill) = self.fills.take_expired(now) {
+            self.come_again(fill.to, BUSY, out);
+        }
+        (self.proxies.next_deadline())
+            .min(self.wanted.next_deadline())
+            .min(self.fills.next_deadline())
     }
 
     fn clean(&mut self) -> Cleaning {

@@ -2,7 +2,7 @@
 
 use wire::member::TabletRange;
 
-use crate::replay::{Replay, ReplayError};
+use crate::data::replay::{Replay, ReplayError};
 use crate::shard::Shard;
 
 impl Shard {

@@ -1,29 +1,26 @@
-//! Requests of clients: the checks, and the single-object operations.
+//! Requests of clients: the checks, and the way of an operation on one object.
 
 use log::{LogPosition, Reference};
 use trace::Event;
 use wire::bugs::{Bug, is_planted};
-use wire::entry::{ObjectView, RpcResult};
+use wire::entry::RpcResult;
 use wire::ids::ReplyTo;
-use wire::keys::KeysAndValue;
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{
     self, EchoRequest, EchoResponse, EnumerateRequest, EnumerateResponse, IncrementRequest,
-    IncrementResponse, Lease, MAX_RPC_BYTES, ReadRequest, ReadResponse, RemoveRequest,
-    RemoveResponse, RetryResponse, WriteRequest, WriteResponse,
+    IncrementResponse, MAX_RPC_BYTES, ReadRequest, ReadResponse, RemoveRequest, RemoveResponse,
+    RetryResponse, WriteRequest, WriteResponse,
 };
 use wire::status::Status;
 use wire::time::Time;
 
+use crate::data::{Action, Operation, Outcome, Shown};
 use crate::delay::{BUSY, Delay, NOT_ENLISTED};
-use crate::leases::Validity;
-use crate::membership::ask_about_lease;
 use crate::output::Output;
-use crate::results::{Known, MAX_RPC_ID};
 use crate::shard::Shard;
 use crate::shard::admin::reply_message;
-use crate::store::{Answer, Numbered, Outcome, Place};
-use crate::tablets::Use;
+use crate::shard::admission::{Access, Admission};
+use crate::shard::codec::{Request, Wanted, wanted};
 
 /// What an ECHO is answered with.
 static ECHO: [u8; MAX_RPC_BYTES] = [0; MAX_RPC_BYTES];
@@ -55,15 +52,6 @@ fn fixed_bytes(opcode: Opcode) -> Option<(usize, usize)> {
         }
         _ => return None,
     })
-}
-
-/// How an operation that takes effect once is to go on.
-enum Begin {
-    Execute,
-    /// It was executed before; its record is here.
-    Answered(Reference),
-    Refuse(Status),
-    ComeAgain,
 }
 
 impl Shard {
@@ -106,17 +94,13 @@ impl Shard {
         }
         let rejected_full = self.counters.rejected_full;
         let done = match opcode {
-            Opcode::Read => self.read(to, payload, |object| object.value, out),
-            Opcode::ReadKeysAndValue => self.read(to, payload, |object| object.content, out),
-            Opcode::Write => self.write(now, to, payload, out),
-            Opcode::Remove => self.remove(now, to, payload, out),
-            Opcode::Increment => self.increment(now, to, payload, out),
-            Opcode::Enumerate => self.enumerate(to, payload, out),
-            Opcode::FillWithTestData => self.fill_with_test_data(to, payload, out),
-            Opcode::MigrateTablet => self.migrate_tablet(to, payload, out),
+            Opcode::Enumerate => self.enumerate(now, to, payload, out),
+            Opcode::MultiOp => self.multi_op(now, to, payload, out),
+            Opcode::FillWithTestData => self.fill_with_test_data(now, to, payload, out),
+            Opcode::MigrateTablet => self.migrate_tablet(now, to, payload, out),
             Opcode::GetServerStatistics => reply_message(to, &self.server_statistics(), out),
             Opcode::GetLogMetrics => reply_message(to, &self.log_metrics(), out),
-            _ => self.multi_op(to, payload, out),
+            _ => self.operate(now, to, opcode, payload, out),
         };
         if self.counters.rejected_full > rejected_full {
             self.fullness.refused(now);
@@ -148,244 +132,93 @@ impl Shard {
         }
     }
 
-    /// READ, or READ_KEYS_AND_VALUE: what of the object goes out, `wanted` says.
-    fn read(
-        &mut self,
-        to: ReplyTo,
-        payload: &[u8],
-        wanted: for<'a> fn(&ObjectView<'a>) -> &'a [u8],
-        out: &mut impl Output,
-    ) -> Result<(), Status> {
-        let request = ReadRequest::decode(payload)?;
-        let place = Place::of(request.table_id, request.key);
-        let tablets = &self.store.tablets;
-        tablets.count_use(place.table_id, place.hash, Use::Read)?;
-        let found = self.store.look_up(&place);
-        let durable = self.durable_position();
-        let (status, value) = match (found.object, request.rules.check(found.version)) {
-            (None, _) => (Status::ObjectDoesntExist, &[][..]),
-            (Some(_), Err(status)) => (status, &[][..]),
-            (Some(at), Ok(())) => {
-                let object = self.store.object(at);
-                self.counters.read_bytes += object.value.len() as u64;
-                (Status::Ok, wanted(&object))
-            }
-        };
-        let fixed = ReadResponse::fixed_bytes(status, found.version, value.len() as u32);
-        self.counters.reads += 1;
-        self.counters.read_key_bytes += request.key.len() as u64;
-        // What is long goes out from where it lies.
-        if value.len() >= self.config.lend_bytes
-            && found.seen <= durable
-            && let Some(token) = self.store.log.token_of(value)
-            && out.reply_lent(to, &fixed, token, value.len())
-        {
-            self.store.log.lend(token);
-            return Ok(());
-        }
-        self.gate
-            .reply(durable, found.seen, to, &[&fixed, value], out);
-        Ok(())
-    }
-
-    fn write(
+    /// One operation on one object: admitted, planned and applied, and answered now or when what the answer shows is durable.
+    fn operate(
         &mut self,
         now: Time,
         to: ReplyTo,
+        opcode: Opcode,
         payload: &[u8],
         out: &mut impl Output,
     ) -> Result<(), Status> {
-        let request = WriteRequest::decode(payload)?;
-        let place = Place::of(request.table_id, request.object.primary_key());
-        let numbered = Numbered {
-            lease_id: request.lease.id,
-            rpc_id: request.rpc_id,
-            ack_id: request.ack_id,
-        };
-        match self.begin(now, &request.lease, numbered, &place, out) {
-            Begin::Execute => {}
-            other => return self.not_executed(to, other, out),
-        }
-        let object = request.object;
-        let outcome = self
-            .store
-            .write(&place, &request.rules, object, Some(numbered));
-        self.count_write(&outcome, &object);
-        self.answer(to, outcome, out);
-        Ok(())
-    }
-
-    fn remove(
-        &mut self,
-        now: Time,
-        to: ReplyTo,
-        payload: &[u8],
-        out: &mut impl Output,
-    ) -> Result<(), Status> {
-        let request = RemoveRequest::decode(payload)?;
-        let place = Place::of(request.table_id, request.key);
-        let numbered = Numbered {
-            lease_id: request.lease.id,
-            rpc_id: request.rpc_id,
-            ack_id: request.ack_id,
-        };
-        match self.begin(now, &request.lease, numbered, &place, out) {
-            Begin::Execute => {}
-            other => return self.not_executed(to, other, out),
-        }
-        let outcome = self.store.remove(&place, &request.rules, Some(numbered));
-        self.count_remove(&outcome);
-        self.answer(to, outcome, out);
-        Ok(())
-    }
-
-    fn increment(
-        &mut self,
-        now: Time,
-        to: ReplyTo,
-        payload: &[u8],
-        out: &mut impl Output,
-    ) -> Result<(), Status> {
-        let request = IncrementRequest::decode(payload)?;
-        let place = Place::of(request.table_id, request.key);
-        let numbered = Numbered {
-            lease_id: request.lease.id,
-            rpc_id: request.rpc_id,
-            ack_id: request.ack_id,
-        };
-        match self.begin(now, &request.lease, numbered, &place, out) {
-            Begin::Execute => {}
-            other => return self.not_executed(to, other, out),
-        }
-        let outcome = self
-            .store
-            .increment(&place, &request.rules, request.by, Some(numbered));
-        self.count_increment(&outcome);
-        self.answer(to, outcome, out);
-        Ok(())
-    }
-
-    /// Holds a numbered RPC against what is known of its client.
-    fn begin(
-        &mut self,
-        now: Time,
-        lease: &Lease,
-        numbered: Numbered,
-        place: &Place<'_>,
-        out: &mut impl Output,
-    ) -> Begin {
-        let Numbered {
-            lease_id,
-            rpc_id,
-            ack_id,
-        } = numbered;
-        // First of all: answers to RPCs that came with a tablet which is not this shard's yet, or was not to be, are nobody's.
-        let tablets = &self.store.tablets;
-        if let Err(status) = tablets.count_use(place.table_id, place.hash, Use::Write) {
-            return Begin::Refuse(status);
-        }
-        if rpc_id > MAX_RPC_ID {
-            return Begin::Refuse(Status::RequestFormatError);
-        }
-        let (results, log) = (&mut self.store.keeper.results, &mut self.store.log);
-        let found = results.look_up(lease_id, rpc_id, ack_id);
-        let known = results.expiration_ns(lease_id).unwrap_or(0);
-        let expiration_ns = lease.expiration_ns.max(known);
-        let validity = self.leases.validity(now, lease_id, expiration_ns);
-        // Nobody is done with an RPC before it is begun, nor after the lease has ended: whoever says so is not the client.
-        if validity == Validity::Valid && ack_id < rpc_id {
-            results.acknowledge(lease_id, ack_id, |record| log.kill(record));
-        }
-        match found {
-            Known::Nothing => {}
-            Known::Answered(at) => return Begin::Answered(at),
-            Known::Refused => return Begin::Refuse(Status::NoTableSpace),
-            Known::Stale => return Begin::Refuse(Status::StaleRpc),
-            Known::Ahead => return Begin::ComeAgain,
-        }
-        let ask_at_ns = self.leases.ask_at_ns(now, expiration_ns);
-        match validity {
-            Validity::Valid
-                if results.has_room(lease_id, rpc_id, self.config.max_result_slots)
-                    && results.admit(lease_id, ask_at_ns, self.config.max_clients) =>
-            {
-                Begin::Execute
+        let Request { operation, claim } = Request::decode(opcode, payload)?;
+        match self.admit(now, Access::of(&operation), claim.as_ref(), out) {
+            Admission::Execute(once) => {
+                let outcome = self.store.execute(&operation, once);
+                self.count(&operation, &outcome);
+                self.answer(to, &outcome, wanted(opcode), out);
             }
-            Validity::Valid => Begin::ComeAgain,
-            Validity::Ended => Begin::Refuse(Status::ExpiredLease),
-            Validity::Unknown => {
-                ask_about_lease(&self.membership, &mut self.leases, lease_id, out);
-                Begin::ComeAgain
-            }
-        }
-    }
-
-    fn not_executed(
-        &mut self,
-        to: ReplyTo,
-        begin: Begin,
-        out: &mut impl Output,
-    ) -> Result<(), Status> {
-        match begin {
-            Begin::Execute => {}
-            Begin::ComeAgain => self.come_again(to, BUSY, out),
-            Begin::Refuse(status) => return Err(status),
-            Begin::Answered(at) => {
-                self.counters.duplicates += 1;
-                let record: RpcResult<'_> = self
-                    .store
-                    .log
-                    .entry(at)
-                    .decode()
-                    .expect("records are where they are known to be");
-                let (durable, seen) = (self.durable_position(), self.store.position_seen(at));
-                self.gate.reply(durable, seen, to, &[record.response], out);
-            }
+            Admission::Answered(at) => self.answer_again(to, at, out),
+            Admission::Refused(status) => return Err(status),
+            Admission::ComeAgain => self.come_again(to, BUSY, out),
         }
         Ok(())
     }
 
-    fn answer<A: Answer>(&mut self, to: ReplyTo, outcome: Outcome<A>, out: &mut impl Output) {
-        if outcome.response.status() == Status::Retry {
+    fn answer(&mut self, to: ReplyTo, outcome: &Outcome, wanted: Wanted, out: &mut impl Output) {
+        if outcome.status == Status::Retry {
             return out.reply(to, &[&RetryResponse::to_bytes(BUSY.min_us, BUSY.max_us)]);
         }
         let mut durable = self.durable_position();
-        if is_planted(Bug::RefuseEarly) && outcome.response.status() != Status::Ok {
-            durable = LogPosition::END;
+        let Shown::Object(Some(at)) = outcome.shown else {
+            if is_planted(Bug::RefuseEarly) && outcome.status != Status::Ok {
+                durable = LogPosition::END;
+            }
+            let response = outcome.response(0);
+            let parts = &[response.as_bytes()];
+            return self.gate.reply(durable, outcome.seen, to, parts, out);
+        };
+        let value = wanted(&self.store.object(at));
+        let response = outcome.response(value.len());
+        // What is long goes out from where it lies.
+        if value.len() >= self.config.lend_bytes
+            && outcome.seen <= durable
+            && let Some(token) = self.store.log.token_of(value)
+            && out.reply_lent(to, response.as_bytes(), token, value.len())
+        {
+            return self.store.log.lend(token);
         }
-        let response = outcome.response.to_bytes();
-        self.gate
-            .reply(durable, outcome.seen, to, &[response.as_ref()], out);
+        let parts = &[response.as_bytes(), value];
+        self.gate.reply(durable, outcome.seen, to, parts, out);
     }
 
-    pub(crate) fn count_write(
-        &mut self,
-        outcome: &Outcome<WriteResponse>,
-        object: &KeysAndValue<'_>,
-    ) {
-        if outcome.response.status == Status::Ok {
-            self.counters.writes += 1;
-            self.counters.written_bytes += object.encoded_bytes() as u64;
-            self.counters.written_value_bytes += object.value().len() as u64;
+    /// An RPC that was executed before gets the answer that is recorded.
+    fn answer_again(&mut self, to: ReplyTo, at: Reference, out: &mut impl Output) {
+        self.counters.duplicates += 1;
+        let record: RpcResult<'_> = self
+            .store
+            .log
+            .entry(at)
+            .decode()
+            .expect("records are where they are known to be");
+        let (durable, seen) = (self.durable_position(), self.store.position_seen(at));
+        self.gate.reply(durable, seen, to, &[record.response], out);
+    }
+
+    /// What an operation was, and what came of it.
+    pub(super) fn count(&mut self, operation: &Operation<'_>, outcome: &Outcome) {
+        let counters = &mut self.counters;
+        let is_done = outcome.status == Status::Ok;
+        match &operation.action {
+            Action::Read => {
+                counters.reads += 1;
+                counters.read_key_bytes += operation.place.key.len() as u64;
+                if let Shown::Object(Some(at)) = outcome.shown {
+                    counters.read_bytes += self.store.object(at).value.len() as u64;
+                }
+            }
+            Action::Write(object) if is_done => {
+                counters.writes += 1;
+                counters.written_bytes += object.encoded_bytes() as u64;
+                counters.written_value_bytes += object.value().len() as u64;
+            }
+            Action::Remove if is_done => counters.removes += u64::from(outcome.version != 0),
+            Action::Increment(_) if is_done => counters.increments += 1,
+            Action::Write(_) | Action::Remove | Action::Increment(_) => {}
         }
-        self.count_refusal(outcome);
-    }
-
-    pub(crate) fn count_remove(&mut self, outcome: &Outcome<RemoveResponse>) {
-        let removed = outcome.response.status == Status::Ok && outcome.response.version != 0;
-        self.counters.removes += u64::from(removed);
-        self.count_refusal(outcome);
-    }
-
-    pub(crate) fn count_increment(&mut self, outcome: &Outcome<IncrementResponse>) {
-        self.counters.increments += u64::from(outcome.response.status == Status::Ok);
-        self.count_refusal(outcome);
-    }
-
-    fn count_refusal<A: Answer>(&mut self, outcome: &Outcome<A>) {
-        match outcome.response.status() {
-            Status::Retry => self.counters.retries += 1,
-            Status::NoTableSpace => self.counters.rejected_full += 1,
+        match outcome.status {
+            Status::Retry => counters.retries += 1,
+            Status::NoTableSpace => counters.rejected_full += 1,
             _ => {}
         }
     }

@@ -4,15 +4,16 @@ use wire::ids::ReplyTo;
 use wire::member::{MigrationEnded, MigrationWanted, TabletRange, ToCoordinator, shard};
 use wire::rpc::{MigrateTabletRequest, status_bytes};
 use wire::status::Status;
+use wire::time::Time;
 
 use crate::delay::BUSY;
 use crate::output::Output;
 use crate::shard::Shard;
-use crate::wanted::MAX_WAITING;
 
 impl Shard {
     pub(crate) fn migrate_tablet(
         &mut self,
+        now: Time,
         to: ReplyTo,
         payload: &[u8],
         out: &mut impl Output,
@@ -29,14 +30,11 @@ impl Shard {
         if !self.store.tablets.all().contains(&tablet) {
             return Err(Status::UnknownTablet);
         }
-        let wanted = &mut self.wanted;
-        if wanted.waiting.len() >= MAX_WAITING || !self.membership.is_connected() {
+        if self.wanted.is_full() || !self.membership.is_connected() {
             self.come_again(to, BUSY, out);
             return Ok(());
         }
-        wanted.last_sequence += 1;
-        let sequence = wanted.last_sequence;
-        wanted.waiting.push((sequence, to));
+        let sequence = self.wanted.wait(now, to);
         let wanted = MigrationWanted {
             sequence,
             tablet,
@@ -48,12 +46,9 @@ impl Shard {
     }
 
     pub(crate) fn migration_ended(&mut self, ended: MigrationEnded, out: &mut impl Output) {
-        let waiting = &mut self.wanted.waiting;
-        let is_it = |(sequence, _): &(u64, ReplyTo)| *sequence == ended.sequence;
-        let Some(at) = waiting.iter().position(is_it) else {
+        let Some(to) = self.wanted.ended(ended.sequence) else {
             return;
         };
-        let (_, to) = waiting.swap_remove(at);
         match Status::try_from(ended.status).unwrap_or(Status::InternalError) {
             Status::Retry => self.come_again(to, BUSY, out),
             status => out.reply(to, &[&status_bytes(status)]),
@@ -62,7 +57,7 @@ impl Shard {
 
     /// The coordinator that was asked has forgotten; clients ask again, and find out how it stands.
     pub(crate) fn give_up_wanted(&mut self, out: &mut impl Output) {
-        for (_, to) in std::mem::take(&mut self.wanted.waiting) {
+        for to in self.wanted.end_all() {
             self.come_again(to, BUSY, out);
         }
     }

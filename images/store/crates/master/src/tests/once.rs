@@ -8,7 +8,7 @@ use wire::time::Time;
 
 use super::harness::*;
 use crate::Durability;
-use crate::results::MAX_RPC_ID;
+use crate::data::results::MAX_RPC_ID;
 
 fn plain() -> RejectRules {
     RejectRules::default()

@@ -7,9 +7,9 @@ use wire::member::{self, TabletRange};
 use wire::peer::{MigrateRead, Migrating, Phase};
 use wire::time::Time;
 
+use crate::data::replay::Replay;
 use crate::movers::settling::Settling;
 use crate::output::{Channel, Output};
-use crate::replay::Replay;
 
 /// Bytes that are asked for at once.
 const PIECE_BYTES: u32 = 256 << 10;

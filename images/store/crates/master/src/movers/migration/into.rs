@@ -10,12 +10,12 @@ use wire::time::Time;
 
 use super::incoming::{Incoming, Link, MEMORY_PAUSE, PAUSE, Stage};
 use super::{failed, send};
+use crate::data::Store;
+use crate::data::replay::ReplayError;
 use crate::movers::failed::{Failed, may_bring_back};
 use crate::movers::migration::Migrations;
 use crate::movers::settling::Settling;
 use crate::output::Output;
-use crate::replay::ReplayError;
-use crate::store::Store;
 
 /// Of the snapshot, in a second, where the order does not say.
 const BYTES_PER_SECOND: u64 = 200_000_000;

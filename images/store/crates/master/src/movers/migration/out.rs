@@ -9,12 +9,12 @@ use wire::peer::{MigrateRead, Migrating, Phase, Status};
 
 use super::outgoing::{Cursor, Outgoing};
 use super::{failed, send};
+use crate::data::tablets::{Use, holds};
+use crate::data::walk::{Limits, Unfinished};
+use crate::data::{Place, Store};
 use crate::movers::failed::Failed;
 use crate::movers::migration::Migrations;
 use crate::output::Output;
-use crate::store::{Place, Store};
-use crate::tablets::{Use, holds};
-use crate::walk::{Limits, Unfinished};
 
 /// Slots of the hash table, or RPC results, that are looked at for one piece, about: each may be a cache miss.
 const PIECE_SLOTS: usize = 512;
@@ -142,7 +142,8 @@ impl Migrations {
     /// A tablet is dropped: if it was about to leave, it has.
     pub fn forget_outgoing(&mut self, store: &mut Store, dropped: &TabletRange) {
         let outgoing = self.outgoing.as_ref();
-        if outgoing.is_some_and(|outgoing| crate::tablets::overlap(&outgoing.tablet, dropped)) {
+        if outgoing.is_some_and(|outgoing| crate::data::tablets::overlap(&outgoing.tablet, dropped))
+        {
             self.end_outgoing(store);
         }
     }

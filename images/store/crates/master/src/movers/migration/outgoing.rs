@@ -4,7 +4,7 @@ use log::LogPosition;
 use wire::ids::TableId;
 use wire::member::TabletRange;
 
-use crate::walk::Unfinished;
+use crate::data::walk::Unfinished;
 
 /// A tablet that somebody else reads.
 pub(super) struct Outgoing {

@@ -2,11 +2,13 @@
 
 use core::time::Duration;
 
+use wire::bugs::{Bug, plant};
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, Migrated, MigrationId, TabletRange, coordinator, shard};
 use wire::peer::{MigrateRead, Migrating, Phase, Request, Status as PeerStatus};
 use wire::rpc::{MigrateTabletRequest, RejectRules, RetryResponse, WriteResponse};
 use wire::status::Status;
+use wire::time::Time;
 
 use super::super::harness::*;
 use crate::*;
@@ -518,4 +520,39 @@ fn a_client_that_asks_for_a_migration_is_answered_when_the_coordinator_says_how_
     source.welcome(CLUSTER, own, 1000, &[WHOLE_TABLE, whole(OTHER_TABLE.0)]);
     let later = source.reply_to(waiting[3]).expect("an answer");
     assert!(RetryResponse::decode(&later).is_ok());
+}
+
+/// A client that waits for the end of a migration, of which the coordinator never tells.
+fn never_told() {
+    let (mut source, _) = pair();
+    let mut payload = Vec::new();
+    let request = MigrateTabletRequest {
+        table_id: TABLE,
+        first_key_hash: 0,
+        last_key_hash: u64::MAX,
+        new_owner: ServerId::new(2, 0),
+    };
+    request.encode(&mut payload);
+    let nonce = source.send(&payload);
+    let deadline = source.now + Duration::from_secs(600);
+    source.shard.tick(source.now, &mut source.said);
+    assert_eq!(source.reply_to(nonce), None);
+    let next = source.shard.tick(Time(deadline.0 - 1), &mut source.said);
+    assert!(next <= deadline);
+    assert_eq!(source.reply_to(nonce), None);
+    source.shard.tick(deadline, &mut source.said);
+    let later = source.reply_to(nonce).expect("an answer");
+    assert!(RetryResponse::decode(&later).is_ok());
+}
+
+#[test]
+fn a_client_that_waits_for_too_long_asks_again() {
+    never_told();
+}
+
+#[test]
+#[should_panic(expected = "an answer")]
+fn who_waits_for_ever_is_found() {
+    plant(Some(Bug::WaitForEver));
+    never_told();
 }

@@ -7,7 +7,7 @@ use log::LogPosition;
 use wire::entry::{Kind, ObjectView, RawEntry};
 use wire::ids::TableId;
 
-use crate::store::{Store, object_view, place_of};
+use crate::data::{Store, object_view, place_of};
 
 /// Buckets by which entries of the log are fetched ahead.
 const AHEAD: usize = 2;

@@ -13,6 +13,7 @@ use wire::rpc::{self, GetServerIdResponse, PingRequest, ProxyPingRequest, ProxyP
 use wire::status::Status;
 use wire::time::Time;
 
+use crate::continuations::table::Continuations;
 use crate::output::Output;
 
 /// Pings under way for clients; more are told to come again.
@@ -38,7 +39,6 @@ enum Asker {
 struct Proxied {
     asker: Asker,
     server: ServerId,
-    deadline: Time,
     stage: Stage,
 }
 
@@ -65,22 +65,24 @@ impl Stage {
 
 /// Pings under way.
 #[derive(Default)]
-pub(crate) struct Proxies(Vec<Proxied>);
+pub(crate) struct Proxies(Continuations<Proxied>);
 
 impl Proxies {
     pub fn next_deadline(&self) -> Time {
-        let deadlines = self.0.iter().map(|ping| ping.deadline);
-        deadlines.min().unwrap_or(Time::NEVER)
+        self.0.next_deadline()
     }
 
     fn position(&self, connection: u64) -> Option<usize> {
-        let mut pings = self.0.iter();
-        pings.position(|ping| ping.stage.connection() == Some(connection))
+        (self.0).position(|ping| ping.stage.connection() == Some(connection))
     }
 
     /// Ends a ping and answers it.
     fn finish(&mut self, at: usize, reply_ns: u64, out: &mut impl Output) {
-        let ping = self.0.swap_remove(at);
+        let ping = self.0.end(at);
+        Self::answer(ping, reply_ns, out);
+    }
+
+    fn answer(ping: Proxied, reply_ns: u64, out: &mut impl Output) {
         if let Some(connection) = ping.stage.connection() {
             out.close_server(connection);
         }
@@ -102,15 +104,14 @@ impl Proxies {
     }
 
     fn count(&self, is_meant: impl Fn(Asker) -> bool) -> usize {
-        let pings = self.0.iter().filter(|ping| is_meant(ping.asker));
-        pings.count()
+        self.0.count(|ping| is_meant(ping.asker))
     }
 
     /// The coordinator that asked is gone, and another would not know what the answers are about.
     pub fn forget_probes(&mut self) {
-        for ping in &mut self.0 {
-            if let Asker::Coordinator(_) = ping.asker {
-                ping.asker = Asker::Nobody;
+        for ping in self.0.iter_mut() {
+            if let Asker::Coordinator(_) = ping.state.asker {
+                ping.state.asker = Asker::Nobody;
                 ping.deadline = Time::ZERO;
             }
         }
@@ -122,8 +123,8 @@ impl Proxies {
 
     /// Gives up what is late.
     pub fn expire(&mut self, now: Time, out: &mut impl Output) {
-        while let Some(at) = self.0.iter().position(|ping| ping.deadline <= now) {
-            self.fail(at, out);
+        while let Some(ping) = self.0.take_expired(now) {
+            Self::answer(ping, ProxyPingResponse::TIMED_OUT, out);
         }
     }
 
@@ -131,9 +132,9 @@ impl Proxies {
     pub fn located(&mut self, location: &ServerLocation, out: &mut impl Output) {
         let is_meant =
             |ping: &Proxied| ping.stage == Stage::Locating && ping.server.0 == location.server_id;
-        while let Some(at) = self.0.iter().position(is_meant) {
+        while let Some(at) = self.0.position(is_meant) {
             match out.connect_server(&location.locator) {
-                Some(connection) => self.0[at].stage = Stage::Connecting(connection),
+                Some(connection) => self.0.at(at).stage = Stage::Connecting(connection),
                 None => self.fail(at, out),
             }
         }
@@ -154,12 +155,12 @@ impl Proxies {
             return false;
         }
         let timeout = Duration::from_nanos(request.timeout_ns).min(MAX_TIMEOUT);
-        self.0.push(Proxied {
+        let ping = Proxied {
             asker: Asker::Client(to),
             server: request.server_id,
-            deadline: now + timeout,
             stage: Stage::Locating,
-        });
+        };
+        self.0.push(now + timeout, ping);
         true
     }
 
@@ -174,14 +175,14 @@ impl Proxies {
         }
         let timeout = Duration::from_millis(probe.timeout_ms.into()).min(MAX_TIMEOUT);
         let connection = out.connect_server(&probe.locator);
-        self.0.push(Proxied {
+        let ping = Proxied {
             asker: Asker::Coordinator(probe.sequence),
             server: ServerId(probe.server_id),
-            deadline: now + timeout,
             stage: connection.map_or(Stage::Locating, Stage::Connecting),
-        });
+        };
+        let at = self.0.push(now + timeout, ping);
         if connection.is_none() {
-            self.fail(self.0.len() - 1, out);
+            self.fail(at, out);
         }
     }
 
@@ -206,7 +207,7 @@ impl Proxies {
         let Some(at) = self.position(connection) else {
             return;
         };
-        let ping = &mut self.0[at];
+        let ping = self.0.at(at);
         match (ping.stage, nonce) {
             (Stage::Connecting(_), GET_SERVER_ID) => {
                 let answer = GetServerIdResponse::decode(payload);

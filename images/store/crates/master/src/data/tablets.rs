@@ -26,13 +26,17 @@ struct Leaving {
 /// What a request does with a key; the later the more it does without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
+    /// Reads what is there; not counted as a use of the tablet.
+    Scan,
     Read,
     Write,
 }
 
 impl Leaving {
     fn refuses(&self, table_id: TableId, hash: u64, what: Use) -> bool {
-        what >= self.refuses && holds(core::slice::from_ref(&self.tablet), table_id, hash)
+        // Who may not read may not scan either.
+        what.max(Use::Read) >= self.refuses
+            && holds(core::slice::from_ref(&self.tablet), table_id, hash)
     }
 }
 
@@ -46,7 +50,7 @@ impl Tablets {
     /// Whether a key may be read or written, which counts as a use of its tablet. [`Status::UnknownTablet`]: not here; [`Status::Retry`]: not
     /// now.
     #[inline]
-    pub fn count_use(&self, table_id: TableId, hash: u64, what: Use) -> Result<(), Status> {
+    pub fn admit(&self, table_id: TableId, hash: u64, what: Use) -> Result<(), Status> {
         let Some(at) = self.place_of(table_id, hash) else {
             return Err(Status::UnknownTablet);
         };
@@ -55,7 +59,9 @@ impl Tablets {
         {
             return Err(Status::Retry);
         }
-        self.uses[at].set(self.uses[at].get() + 1);
+        if what != Use::Scan {
+            self.uses[at].set(self.uses[at].get() + 1);
+        }
         Ok(())
     }
 
@@ -72,16 +78,6 @@ impl Tablets {
     #[inline]
     fn place_of(&self, table_id: TableId, hash: u64) -> Option<usize> {
         place_in(&self.ranges, table_id, hash)
-    }
-
-    /// The tablet that holds this hash, to read it; the errors are those of [`Self::count_use`].
-    pub fn find(&self, table_id: TableId, hash: u64) -> Result<TabletRange, Status> {
-        let at = self.place_of(table_id, hash);
-        let at = at.ok_or(Status::UnknownTablet)?;
-        match &self.leaving {
-            Some(leaving) if leaving.refuses(table_id, hash, Use::Read) => Err(Status::Retry),
-            _ => Ok(self.ranges[at]),
-        }
     }
 
     /// Every tablet, and how often keys in it were asked for since it was taken.
@@ -306,10 +302,10 @@ mod tests {
         assert!(tablets.split(TableId(1), 15) && tablets.split(TableId(1), 20));
         let parts = [range(1, 10, 14), range(1, 15, 19), range(1, 20, 20)];
         assert_eq!(tablets.all(), parts);
-        assert_eq!(tablets.find(TableId(1), 19), Ok(parts[1]));
-        assert_eq!(tablets.find(TableId(1), 21), Err(Status::UnknownTablet));
+        assert_eq!(tablets.range_of(TableId(1), 19), Some(parts[1]));
+        assert_eq!(tablets.range_of(TableId(1), 21), None);
         for (hash, what) in [(16, Use::Read), (17, Use::Write)] {
-            assert_eq!(tablets.count_use(TableId(1), hash, what), Ok(()));
+            assert_eq!(tablets.admit(TableId(1), hash, what), Ok(()));
         }
         let uses: Vec<_> = tablets.uses().map(|(_, uses)| uses).collect();
         assert_eq!(uses, [0, 2, 0]);
@@ -323,10 +319,7 @@ mod tests {
         for part in [range(1, 10, 14), range(1, 15, 19), range(1, 20, u64::MAX)] {
             assert!(tablets.take(part));
             let first = TableId(1);
-            assert_eq!(
-                tablets.count_use(first, part.start_key_hash, Use::Read),
-                Ok(())
-            );
+            assert_eq!(tablets.admit(first, part.start_key_hash, Use::Read), Ok(()));
         }
         assert!(tablets.take(range(2, 15, 20)));
         let others = [
@@ -357,14 +350,15 @@ mod tests {
         let leaving = range(1, 10, 20);
         assert!(tablets.take(leaving) && tablets.take(range(1, 21, 30)));
         let ask = |tablets: &Tablets, hash| {
-            [Use::Read, Use::Write].map(|what| tablets.count_use(TableId(1), hash, what))
+            [Use::Read, Use::Write].map(|what| tablets.admit(TableId(1), hash, what))
         };
         tablets.refuse(leaving, Use::Write);
         assert_eq!(ask(&tablets, 20), [Ok(()), Err(Status::Retry)]);
-        assert!(tablets.find(TableId(1), 20).is_ok());
+        assert!(tablets.admit(TableId(1), 20, Use::Scan).is_ok());
         tablets.refuse(leaving, Use::Read);
         assert_eq!(ask(&tablets, 20), [Err(Status::Retry); 2]);
-        assert_eq!(tablets.find(TableId(1), 20), Err(Status::Retry));
+        let scanned = tablets.admit(TableId(1), 20, Use::Scan);
+        assert_eq!(scanned, Err(Status::Retry));
         assert_eq!(ask(&tablets, 21), [Ok(()); 2]);
         assert_eq!(ask(&tablets, 31), [Err(Status::UnknownTablet); 2]);
         tablets.refuse_nothing();
@@ -389,7 +383,7 @@ mod tests {
     fn many_are_taken_at_once_or_none() {
         let mut tablets = Tablets::default();
         assert!(tablets.take(range(2, 10, 20)));
-        assert!(tablets.count_use(TableId(2), 15, Use::Read).is_ok());
+        assert!(tablets.admit(TableId(2), 15, Use::Read).is_ok());
         assert!(!tablets.take_all(&[range(3, 0, 1), range(2, 20, 30)]));
         assert!(!tablets.take_all(&[range(3, 0, 5), range(3, 5, 6)]));
         assert!(!tablets.take_all(&[range(3, 7, 6)]));

@@ -9,14 +9,15 @@ use std::ops::Bound;
 
 use log::Reference;
 
+use crate::config::RESULT_SLOT_BYTES;
+
 /// RPCs that a client may have outstanding beyond the first unfinished one.
 pub(crate) const WINDOW: u64 = 512;
 /// The highest id of an RPC. Clients count from 1: to come here takes one of them two years, at an RPC in a nanosecond.
 pub(crate) const MAX_RPC_ID: u64 = 1 << 56;
 
 const FIRST_RING_SLOTS: usize = 8;
-/// Memory of one slot of a ring.
-pub(crate) const SLOT_BYTES: usize = size_of::<(u64, Option<Answer>)>();
+const _: () = assert!(size_of::<(u64, Option<Answer>)>() == RESULT_SLOT_BYTES);
 
 /// What is known of an RPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use proptest::prelude::*;
 use wire::ids::ServerId;
 use wire::keys::KeysAndValue;
 use wire::peer::Role;
-use wire::rpc::{Increment, RejectRules};
+use wire::rpc::Increment;
 use wire::status::Status;
 
 use super::*;
 use crate::config::Config;
-use crate::store::{Numbered, Outcome};
+use crate::data::{Action, Once, Operation, Outcome, Shown};
 
 mod again;
 
@@ -35,6 +35,17 @@ fn whole() -> TabletRange {
         start_key_hash: 0,
         end_key_hash: u64::MAX,
     }
+}
+
+fn execute(
+    store: &mut Store,
+    table: TableId,
+    key: &[u8],
+    action: Action<'_>,
+    once: impl Into<Option<Once>>,
+) -> Outcome {
+    let operation = Operation::new(Place::of(table, key), action);
+    store.execute(&operation, once.into())
 }
 
 /// Versions and values.
@@ -105,19 +116,20 @@ impl Original {
     }
 
     /// The next RPC, of a client that is done with all but the last three.
-    fn number(&mut self) -> Numbered {
+    fn number(&mut self) -> Once {
         let rpc_id = self.model.last_rpc_id + 1;
         let ack_id = rpc_id.saturating_sub(4);
         let (results, log) = (&mut self.store.keeper.results, &mut self.store.log);
         results.acknowledge(LEASE, ack_id, |record| log.kill(record));
-        Numbered {
+        Once {
             lease_id: LEASE,
             rpc_id,
             ack_id,
+            ask_at_ns: 1,
         }
     }
 
-    fn note(&mut self, status: Status, version: u64, number: Numbered) {
+    fn note(&mut self, status: Status, version: u64, number: Once) {
         if status == Status::Retry || status == Status::NoTableSpace {
             return;
         }
@@ -128,42 +140,37 @@ impl Original {
     }
 
     fn run(&mut self, n: usize, step: &Step) {
-        let rules = RejectRules::default();
         match *step {
             Step::Write { key, bytes } => {
                 let (key, number) = ([key], self.number());
                 let value = vec![n as u8; usize::from(bytes)];
                 let content = KeysAndValue::single(&key, &value).unwrap();
-                let place = Place::of(TABLE, &key);
-                let Outcome { response, .. } =
-                    self.store.write(&place, &rules, content, Some(number));
-                if response.status == Status::Ok {
-                    self.wrote(&key, response.version, value);
+                let outcome = execute(&mut self.store, TABLE, &key, Action::Write(content), number);
+                if outcome.status == Status::Ok {
+                    self.wrote(&key, outcome.version, value);
                 }
-                self.note(response.status, response.version, number);
+                self.note(outcome.status, outcome.version, number);
             }
             Step::Increment { key } => {
                 let (key, number) = ([key], self.number());
-                let place = Place::of(TABLE, &key);
                 let by = Increment {
                     int64: 1,
                     double: 0.0,
                 };
-                let Outcome { response, .. } =
-                    self.store.increment(&place, &rules, by, Some(number));
-                if response.status == Status::Ok {
-                    self.wrote(&key, response.version, response.new_value.to_vec());
+                let action = Action::Increment(by);
+                let outcome = execute(&mut self.store, TABLE, &key, action, number);
+                if let (Status::Ok, Shown::Number(value)) = (outcome.status, outcome.shown) {
+                    self.wrote(&key, outcome.version, value.to_vec());
                 }
-                self.note(response.status, response.version, number);
+                self.note(outcome.status, outcome.version, number);
             }
             Step::Remove { key } => {
                 let (key, number) = ([key], self.number());
-                let place = Place::of(TABLE, &key);
-                let Outcome { response, .. } = self.store.remove(&place, &rules, Some(number));
-                if response.status == Status::Ok {
+                let outcome = execute(&mut self.store, TABLE, &key, Action::Remove, number);
+                if outcome.status == Status::Ok {
                     self.model.objects.remove(&key[..]);
                 }
-                self.note(response.status, response.version, number);
+                self.note(outcome.status, outcome.version, number);
             }
             Step::Clean { budget } => {
                 self.store.clean(budget.into());
@@ -303,10 +310,9 @@ fn check_part(store: &mut Store, tablet: TabletRange, model: &Model) {
         assert_eq!(is.as_ref(), model.objects.get(&key[..]), "key {key:?}");
         // A key that is made again gets a version that it never had.
         let content = KeysAndValue::single(&key, b"again").unwrap();
-        let rules = RejectRules::default();
-        let Outcome { response, .. } = store.write(&Place::of(TABLE, &key), &rules, content, None);
-        assert_eq!(response.status, Status::Ok);
-        assert!(response.version > model.versions.get(&key[..]).copied().unwrap_or(0));
+        let outcome = execute(store, TABLE, &key, Action::Write(content), None);
+        assert_eq!(outcome.status, Status::Ok);
+        assert!(outcome.version > model.versions.get(&key[..]).copied().unwrap_or(0));
     }
     assert_eq!(store.audit(), Ok(()));
 }

@@ -2,6 +2,11 @@
 
 use wire::ids::{ReplyTo, TableId};
 
+use crate::continuations::table::Continuations;
+
+/// At most one.
+pub(crate) type Fills = Continuations<Fill>;
+
 /// A fill that is under way.
 pub(crate) struct Fill {
     pub to: ReplyTo,

@@ -10,9 +10,9 @@ use wire::ids::TableId;
 use wire::map::Map;
 use wire::member::TabletRange;
 
-use crate::results::Known;
-use crate::store::{Found, Place, Store};
-use crate::tablets::holds;
+use crate::data::results::Known;
+use crate::data::tablets::holds;
+use crate::data::{Found, Place, Store};
 
 /// Entries that are looked at ahead, so that their cache misses overlap.
 const BATCH: usize = 16;

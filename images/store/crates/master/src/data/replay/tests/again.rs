@@ -92,9 +92,13 @@ fn write_elsewhere(life: &mut Original, count: usize) {
     for n in 0..count {
         let key = [n as u8 % 5];
         let content = KeysAndValue::single(&key, &[7; 400]).unwrap();
-        let place = Place::of(elsewhere, &key);
-        let rules = RejectRules::default();
-        life.store.write(&place, &rules, content, None);
+        execute(
+            &mut life.store,
+            elsewhere,
+            &key,
+            Action::Write(content),
+            None,
+        );
         life.store.clean(1000);
         life.follow(255);
     }

@@ -1,0 +1,27 @@
+//! A shard's data: objects in the log, who owns which, and what clients were answered.
+//!
+//! Every operation on an object goes one way: [`Operation`] -> `plan` (looks, changes nothing) -> `reserve` (takes room, the only step that may
+//! refuse) -> `apply` (cannot fail) -> [`Outcome`]. Nothing here knows a protocol: requests become operations in `shard/codec.rs`.
+
+mod apply;
+mod entries;
+pub(crate) mod gate;
+mod keeper;
+pub(crate) mod leases;
+mod operation;
+mod plan;
+mod purge;
+pub(crate) mod replay;
+mod reserve;
+mod response;
+pub(crate) mod results;
+mod store;
+pub(crate) mod tablets;
+pub(crate) mod walk;
+
+pub(crate) use entries::{Place, object_view, place_of};
+pub(crate) use operation::{Action, Once, Operation, Outcome, Shown};
+pub(crate) use store::{Found, Store};
+
+#[cfg(test)]
+mod tests;

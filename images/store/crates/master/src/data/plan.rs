@@ -1,0 +1,256 @@
+//! Planning: what an operation will change and come to. It looks, and changes nothing.
+
+use log::{Admission, Reference};
+use smallvec::SmallVec;
+use wire::bugs::{Bug, is_planted};
+use wire::entry::{Object, RpcResult, Tombstone};
+use wire::keys::KeysAndValue;
+use wire::rpc::{Increment, IncrementResponse, MAX_VALUE_BYTES};
+use wire::status::Status;
+
+use super::entries::Place;
+use super::operation::{Action, Once, Operation, Outcome, Shown};
+use super::store::{Found, Store};
+
+/// What the record of an RPC takes in the log, at most.
+const RESULT_BYTES: usize = RpcResult::entry_bytes_of(IncrementResponse::FIXED_BYTES);
+
+/// What one operation will do: all of it, or nothing. Good until the store changes.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    /// Of different keys.
+    pub mutations: SmallVec<[Mutation<'a>; 1]>,
+    /// To be recorded with the mutations, with the place that the record goes with.
+    pub record: Option<Record>,
+    /// What comes of it; where something is appended, version and position are still to come.
+    pub outcome: Outcome,
+    pub needs: Needs,
+}
+
+/// A change of one key. It names entries, not slots of the hash table: those move when the table changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mutation<'a> {
+    pub place: Place<'a>,
+    /// What the key's slot points to; `None`: there is no slot.
+    pub entry: Option<Reference>,
+    /// The object that is there, and its version.
+    pub object: Option<Reference>,
+    pub version: u64,
+    pub change: Change<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    Put(Content<'a>),
+    Remove,
+}
+
+/// Keys and value of an object that is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Content<'a> {
+    Sent(KeysAndValue<'a>),
+    /// The mutation's own key, and these bytes.
+    Number([u8; 8]),
+}
+
+/// The record of a numbered RPC.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    pub once: Once,
+    pub table_id: wire::ids::TableId,
+    pub key_hash: u64,
+}
+
+/// What a plan asks of the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    /// Of entries, at most; 0: nothing is appended.
+    pub bytes: usize,
+    /// See [`log::Log::prepare`].
+    pub growth_bytes: i64,
+    pub admission: Admission,
+}
+
+impl Needs {
+    const NOTHING: Needs = Needs {
+        bytes: 0,
+        growth_bytes: 0,
+        admission: Admission::Remove,
+    };
+}
+
+impl<'a> Plan<'a> {
+    /// Nothing changes, and nothing is recorded.
+    fn only(outcome: Outcome) -> Plan<'a> {
+        Plan {
+            mutations: SmallVec::new(),
+            record: None,
+            outcome,
+            needs: Needs::NOTHING,
+        }
+    }
+}
+
+impl Store {
+    /// What this operation would do now. `once`: under which numbers its outcome is recorded.
+    pub fn plan<'a>(&self, operation: &Operation<'a>, once: Option<Once>) -> Plan<'a> {
+        let Operation { place, action, .. } = operation;
+        if let Action::Write(content) = action
+            && content.value().len() > MAX_VALUE_BYTES
+        {
+            return Plan::only(Outcome::refused(action, Status::RequestTooLarge));
+        }
+        let found = self.look_up(place);
+        if let Err(status) = operation.rules.check(found.version) {
+            let status = match (action, found.object) {
+                (Action::Read, None) => Status::ObjectDoesntExist,
+                _ => status,
+            };
+            return self.no_change(operation, status, &found, once);
+        }
+        match *action {
+            Action::Read => {
+                let status = found
+                    .object
+                    .map_or(Status::ObjectDoesntExist, |_| Status::Ok);
+                let mut plan = self.no_change(operation, status, &found, once);
+                plan.outcome.shown = Shown::Object(found.object);
+                plan
+            }
+            Action::Write(content) => {
+                let change = Change::Put(Content::Sent(content));
+                self.change(operation, change, Shown::Nothing, &found, once)
+            }
+            Action::Remove if found.object.is_none() => {
+                self.no_change(operation, Status::Ok, &found, once)
+            }
+            Action::Remove => self.change(operation, Change::Remove, Shown::Nothing, &found, once),
+            Action::Increment(by) => self.plan_increment(operation, by, &found, once),
+        }
+    }
+
+    fn plan_increment<'a>(
+        &self,
+        operation: &Operation<'a>,
+        by: Increment,
+        found: &Found,
+        once: Option<Once>,
+    ) -> Plan<'a> {
+        let old = match found.object {
+            None => Ok([0; 8]),
+            Some(at) => <[u8; 8]>::try_from(self.object(at).value),
+        };
+        let Ok(old) = old else {
+            return self.no_change(operation, Status::InvalidObject, found, once);
+        };
+        if KeysAndValue::single(operation.place.key, &old).is_err() {
+            let status = Status::RequestFormatError;
+            return Plan::only(Outcome::refused(&operation.action, status));
+        }
+        let new = by.apply(old);
+        let once = once.filter(|_| !is_planted(Bug::RepeatIncrement));
+        let change = Change::Put(Content::Number(new));
+        self.change(operation, change, Shown::Number(new), found, once)
+    }
+
+    /// The outcome is recorded even though no object changes: it must not come out differently when the RPC is repeated.
+    fn no_change<'a>(
+        &self,
+        operation: &Operation<'a>,
+        status: Status,
+        found: &Found,
+        once: Option<Once>,
+    ) -> Plan<'a> {
+        let mut plan = Plan::only(Outcome {
+            status,
+            version: found.version,
+            shown: Shown::nothing_of(&operation.action),
+            seen: found.seen,
+        });
+        plan.record = once.map(|once| Record::of(once, &operation.place));
+        if plan.record.is_some() {
+            plan.needs.bytes = RESULT_BYTES;
+        }
+        plan
+    }
+
+    fn change<'a>(
+        &self,
+        operation: &Operation<'a>,
+        change: Change<'a>,
+        shown: Shown,
+        found: &Found,
+        once: Option<Once>,
+    ) -> Plan<'a> {
+        let mutation = Mutation {
+            place: operation.place,
+            entry: found.entry,
+            object: found.object,
+            version: found.version,
+            change,
+        };
+        let needs = self.needs_of(&[mutation]);
+        if needs.bytes > self.log.config().max_append_bytes() {
+            return Plan::only(Outcome::refused(&operation.action, Status::RequestTooLarge));
+        }
+        Plan {
+            mutations: SmallVec::from_buf([mutation]),
+            record: once.map(|once| Record::of(once, &operation.place)),
+            outcome: Outcome {
+                status: Status::Ok,
+                version: found.version,
+                shown,
+                seen: found.seen,
+            },
+            needs,
+        }
+    }
+
+    /// What these changes, and the record of an RPC, ask of the log together.
+    pub(super) fn needs_of(&self, mutations: &[Mutation<'_>]) -> Needs {
+        let mut needs = Needs {
+            bytes: RESULT_BYTES,
+            ..Needs::NOTHING
+        };
+        for mutation in mutations {
+            // Counted for new objects too: whatever can be written can then be removed.
+            needs.bytes += Tombstone::entry_bytes_of(mutation.place.key.len());
+            let Change::Put(content) = &mutation.change else {
+                continue;
+            };
+            let object_bytes = Object::entry_bytes_of(content.bytes(&mutation.place));
+            let dying = mutation.object.map(|old| self.log.entry(old).bytes.len());
+            needs.bytes += object_bytes;
+            needs.growth_bytes += object_bytes as i64 - dying.unwrap_or(0) as i64;
+            needs.admission = Admission::Write;
+        }
+        needs
+    }
+}
+
+impl Record {
+    fn of(once: Once, place: &Place<'_>) -> Record {
+        Record {
+            once,
+            table_id: place.table_id,
+            key_hash: place.hash,
+        }
+    }
+}
+
+impl<'a> Content<'a> {
+    /// Of the object of this place.
+    pub fn with<T>(&self, place: &Place<'a>, then: impl FnOnce(KeysAndValue<'_>) -> T) -> T {
+        match self {
+            Content::Sent(content) => then(*content),
+            Content::Number(value) => {
+                let content = KeysAndValue::single(place.key, value);
+                then(content.expect("planning looked whether the key is good"))
+            }
+        }
+    }
+
+    fn bytes(&self, place: &Place<'a>) -> usize {
+        self.with(place, |content| content.encoded_bytes())
+    }
+}

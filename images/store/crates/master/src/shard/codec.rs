@@ -1,0 +1,124 @@
+//! RAMCloud's words for operations on objects. Another protocol would be another file like this one.
+
+use wire::opcode::Opcode;
+use wire::rpc::{
+    IncrementRequest, Lease, MultiIncrementPart, MultiReadPart, MultiRemovePart, MultiWritePart,
+    ReadRequest, RejectRules, RemoveRequest, RequestPart, WriteRequest,
+};
+use wire::status::Status;
+
+use crate::data::{Action, Operation, Place};
+
+/// A request for one operation.
+pub(super) struct Request<'a> {
+    pub operation: Operation<'a>,
+    /// Of what takes effect once.
+    pub claim: Option<Claim>,
+}
+
+/// How a client numbers an RPC that takes effect once.
+pub(super) struct Claim {
+    pub lease: Lease,
+    pub rpc_id: u64,
+    /// The client is done with RPCs up to this one.
+    pub ack_id: u64,
+}
+
+impl<'a> Request<'a> {
+    /// READ, READ_KEYS_AND_VALUE, WRITE, REMOVE or INCREMENT.
+    #[inline]
+    pub fn decode(opcode: Opcode, payload: &'a [u8]) -> Result<Request<'a>, Status> {
+        let (place, rules, action, claim) = match opcode {
+            Opcode::Read | Opcode::ReadKeysAndValue => {
+                let read = ReadRequest::decode(payload)?;
+                let place = Place::of(read.table_id, read.key);
+                (place, read.rules, Action::Read, None)
+            }
+            Opcode::Write => {
+                let write = WriteRequest::decode(payload)?;
+                let place = Place::of(write.table_id, write.object.primary_key());
+                let claim = Claim {
+                    lease: write.lease,
+                    rpc_id: write.rpc_id,
+                    ack_id: write.ack_id,
+                };
+                (place, write.rules, Action::Write(write.object), Some(claim))
+            }
+            Opcode::Remove => {
+                let remove = RemoveRequest::decode(payload)?;
+                let place = Place::of(remove.table_id, remove.key);
+                let claim = Claim {
+                    lease: remove.lease,
+                    rpc_id: remove.rpc_id,
+                    ack_id: remove.ack_id,
+                };
+                (place, remove.rules, Action::Remove, Some(claim))
+            }
+            Opcode::Increment => {
+                let request = IncrementRequest::decode(payload)?;
+                let place = Place::of(request.table_id, request.key);
+                let claim = Claim {
+                    lease: request.lease,
+                    rpc_id: request.rpc_id,
+                    ack_id: request.ack_id,
+                };
+                let action = Action::Increment(request.by);
+                (place, request.rules, action, Some(claim))
+            }
+            _ => return Err(Status::UnimplementedRequest),
+        };
+        let operation = Operation {
+            place,
+            rules,
+            action,
+        };
+        Ok(Request { operation, claim })
+    }
+}
+
+/// One operation of a MULTI_OP.
+pub(super) trait Part<'a>: RequestPart<'a> {
+    fn rules(&self) -> RejectRules;
+    fn action(&self) -> Action<'a>;
+
+    fn operation(&self, hash: u64) -> Operation<'a> {
+        let (table_id, key) = self.place();
+        Operation {
+            place: Place {
+                table_id,
+                key,
+                hash,
+            },
+            rules: self.rules(),
+            action: self.action(),
+        }
+    }
+}
+
+macro_rules! part {
+    ($part:ident, $self:ident => $action:expr) => {
+        impl<'a> Part<'a> for $part<'a> {
+            fn rules(&self) -> RejectRules {
+                self.rules
+            }
+            fn action(&$self) -> Action<'a> {
+                $action
+            }
+        }
+    };
+}
+
+part!(MultiReadPart, self => Action::Read);
+part!(MultiWritePart, self => Action::Write(self.object));
+part!(MultiRemovePart, self => Action::Remove);
+part!(MultiIncrementPart, self => Action::Increment(self.by));
+
+/// What of an object goes out to who has read it.
+pub(super) type Wanted = for<'a> fn(&wire::entry::ObjectView<'a>) -> &'a [u8];
+
+pub(super) fn wanted(opcode: Opcode) -> Wanted {
+    match opcode {
+        Opcode::ReadKeysAndValue => |object| object.content,
+        _ => |object| object.value,
+    }
+}
