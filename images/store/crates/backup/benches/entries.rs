@@ -47,6 +47,7 @@ fn segment(value_bytes: usize) -> Vec<u8> {
         let object = Object {
             table_id: TableId(1),
             version: 1,
+            expires_ns: None,
             content,
         };
         if used + object.entry_bytes() > SEGMENT_BYTES {

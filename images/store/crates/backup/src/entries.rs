@@ -113,7 +113,7 @@ impl Wanted {
             Kind::SegmentHeader => true,
             Kind::Digest => false,
             Kind::Object => {
-                let object = ObjectView::of_body(entry.body)?;
+                let object = ObjectView::of(entry)?;
                 self.has_key(object.table_id, object.primary_key)
             }
             Kind::Tombstone => {

@@ -64,7 +64,7 @@ pub(crate) fn store(servers: u64) -> (Store, u64) {
         });
     }
     let first = [indexes[0]];
-    let table = store.tables.create(b"t", 2, &[&first]);
+    let table = store.tables.create(1, b"t", 2, &[&first]);
     let table_id = table.expect("there is room").id;
     (store, table_id)
 }

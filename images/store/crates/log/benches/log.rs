@@ -80,7 +80,7 @@ impl Bed {
 
     fn look_up(&self, hash: u64, key: &[u8]) -> Option<Slot> {
         let is_key = |found: Reference| {
-            let object = ObjectView::of_body(self.log.entry(found).body).unwrap();
+            let object = ObjectView::of(&self.log.entry(found)).unwrap();
             object.primary_key == key
         };
         self.keeper.index.find(hash, is_key)
@@ -98,6 +98,7 @@ impl Bed {
         let at = self.log.append(&Object {
             table_id: TABLE,
             version: 1,
+            expires_ns: None,
             content,
         });
         match slot {

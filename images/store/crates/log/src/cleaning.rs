@@ -243,12 +243,11 @@ impl Log {
             Kind::SegmentHeader | Kind::Digest => {}
             Kind::Tombstone => self.clean_tombstone(victim),
             Kind::Object => {
-                let object =
-                    ObjectView::of_body(entry.body).unwrap_or_else(|error| unreadable(error));
+                let object = ObjectView::of(&entry).unwrap_or_else(|error| unreadable(error));
                 let at = self.reference(victim);
                 if owner.is_live(&object, at) {
                     let to = self.keep(victim, bytes);
-                    let moved = ObjectView::of_body(self.entry(to).body);
+                    let moved = ObjectView::of(&self.entry(to));
                     owner.moved(&moved.expect("just copied"), at, to);
                 }
             }
@@ -404,9 +403,7 @@ impl Log {
             let bytes = entry.bytes.len() as u32;
             let is_live = match entry.kind {
                 Kind::SegmentHeader | Kind::Digest => false,
-                Kind::Object => {
-                    owner.is_live(&ObjectView::of_body(entry.body).map_err(error)?, at())
-                }
+                Kind::Object => owner.is_live(&ObjectView::of(&entry).map_err(error)?, at()),
                 Kind::RpcResult => {
                     owner.is_live(&entry.decode::<RpcResult<'_>>().map_err(error)?, at())
                 }

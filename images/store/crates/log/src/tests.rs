@@ -82,16 +82,13 @@ impl Store {
 
     fn slot(&self, key: &[u8]) -> Option<Slot> {
         self.keeper.index.find(key_hash(TABLE, key), |found| {
-            ObjectView::of_body(self.log.entry(found).body)
-                .unwrap()
-                .primary_key
-                == key
+            ObjectView::of(&self.log.entry(found)).unwrap().primary_key == key
         })
     }
 
     fn object(&self, key: &[u8]) -> Option<ObjectView<'_>> {
         let at = self.keeper.index.get(self.slot(key)?);
-        Some(ObjectView::of_body(self.log.entry(at).body).unwrap())
+        Some(ObjectView::of(&self.log.entry(at)).unwrap())
     }
 
     fn write(&mut self, key: &[u8], value: &[u8]) -> Result<u64, NoRoom> {
@@ -113,6 +110,7 @@ impl Store {
         let object = Object {
             table_id: TABLE,
             version,
+            expires_ns: None,
             content,
         };
         let at = self.log.append(&object);

@@ -107,6 +107,7 @@ fn segments(count: u64, value_bytes: usize) -> Vec<Vec<u8>> {
             let object = Object {
                 table_id: TABLE,
                 version: 1,
+                expires_ns: None,
                 content,
             };
             if used + object.entry_bytes() > SEGMENT_BYTES {

@@ -122,6 +122,7 @@ pub const REQUIRED: &[&str] = &[
     "tables created",
     "tables dropped",
     "tables made again",
+    "tables made whose keys are hashed in another way",
     "tablets split",
     "reads",
     "writes",

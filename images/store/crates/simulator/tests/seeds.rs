@@ -425,8 +425,17 @@ fn a_request_that_is_handed_over_again_is_found() {
 /// Servers and coordinators are upgraded, taken back, and the upgrade finalized; whoever comes too late is refused.
 #[test]
 fn a_store_is_upgraded_while_it_is_used() {
-    let met = met_by(Profile::Upgrade, 0..20, &["upgrades finalized"]);
+    let hashed = "tables made whose keys are hashed in another way";
+    let met = met_by(Profile::Upgrade, 0..20, &["upgrades finalized", hashed]);
     assert!(met[0] > 0, "no upgrade was finalized");
+    assert!(met[1] > 0, "no table had another hash function");
+}
+
+/// Objects are of two formats after an upgrade.
+#[test]
+fn a_reader_that_does_not_look_at_the_format_of_objects_is_found() {
+    let bug = Bug::IgnoreObjectFormat;
+    assert_found_by(Profile::Upgrade, bug, 50, &[WRONG, "the books of a shard"]);
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub enum Bug {
     ReserveKeysSeparately,
     /// A request of several steps that waits for something that does not come is never answered.
     WaitForEver,
+    /// Objects of every format are read as if they were of the first.
+    IgnoreObjectFormat,
     /// A multi-write answers OK for an object that its conditions refused.
     MultiWriteHidesRefusal,
     /// What the last backup of a head has not acknowledged counts as durable.

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::hash::HashFunction;
+
 /// One incarnation of one shard: `generation << 32 | index`. Never reused; index 0 is never given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId(pub u64);
@@ -35,9 +37,36 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// `cluster tag << 32 | n`, n counting up from 1. Only the low half seeds the key hash.
+/// `cluster tag << 32 | hash function << 30 | n`, n counting up from 1. Only the low half seeds the key hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableId(pub u64);
+
+impl TableId {
+    pub const MAX_NUMBER: u32 = (1 << Self::NUMBER_BITS) - 1;
+    const NUMBER_BITS: u32 = 30;
+
+    /// # Panics
+    /// If the number is above [`Self::MAX_NUMBER`].
+    pub fn new(cluster_tag: u32, function: HashFunction, number: u32) -> TableId {
+        assert!(number <= Self::MAX_NUMBER);
+        let low = (function as u32) << Self::NUMBER_BITS | number;
+        TableId(u64::from(cluster_tag) << 32 | u64::from(low))
+    }
+
+    pub fn cluster_tag(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    pub fn number(self) -> u32 {
+        self.0 as u32 & Self::MAX_NUMBER
+    }
+
+    /// How keys of the table are hashed. The id says it, so that masters, backups and clients agree without asking anybody.
+    #[inline]
+    pub fn hash_function(self) -> HashFunction {
+        HashFunction::numbered(self.0 as u32 >> Self::NUMBER_BITS)
+    }
+}
 
 impl fmt::Display for TableId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

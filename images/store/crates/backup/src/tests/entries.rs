@@ -47,6 +47,7 @@ impl Segment {
         self.add(&Object {
             table_id: TableId(table_id),
             version: 3,
+            expires_ns: None,
             content: KeysAndValue::single(key, &value).unwrap(),
         })
     }

@@ -9,7 +9,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::bugs::{Bug, is_planted};
-use wire::ids::ServerId;
+use wire::hash::HashFunction;
+use wire::ids::{ServerId, TableId};
 use wire::member::TabletRange;
 
 use crate::Limits;
@@ -173,10 +174,11 @@ impl Tables {
             .filter(move |(_, tablet)| owners.contains(&tablet.owner))
     }
 
-    /// Makes a table of `span` spans, dealt out to `members` in turn (each given by its shards' server indexes, in order
+    /// Makes a table, in a store of this format, of `span` spans, dealt out to `members` in turn (each given by its shards' server indexes, in order
     /// of the first), going on after the member that was used last; each span is cut over its member's shards.
     pub fn create(
         &mut self,
+        format: u32,
         name: &[u8],
         span: u32,
         members: &[&[u32]],
@@ -195,7 +197,7 @@ impl Tables {
                 limits.max_span
             )));
         }
-        if self.by_id.len() >= limits.max_tables || self.last_number == u32::MAX {
+        if self.by_id.len() >= limits.max_tables || self.last_number >= TableId::MAX_NUMBER {
             return Err(CreateError::Limit(format!(
                 "the store has {} tables, which is its limit; drop some",
                 self.by_id.len()
@@ -222,7 +224,8 @@ impl Tables {
         }
         self.last_used = last_used;
         self.last_number += 1;
-        let id = u64::from(self.tag) << 32 | u64::from(self.last_number);
+        let function = HashFunction::of_new_table(format, name);
+        let id = TableId::new(self.tag, function, self.last_number).0;
         for tablet in &tablets {
             *self.tablets_of.entry(tablet.owner).or_default() += 1;
         }

@@ -53,7 +53,7 @@ mod tests {
 
     fn orphans(span: u32, limits: Limits) -> (Tables, Vec<TabletRange>) {
         let mut tables = Tables::new(0, limits);
-        tables.create(b"a", span, &[&[1]]).unwrap();
+        tables.create(1, b"a", span, &[&[1]]).unwrap();
         tables.orphan(1, ServerId::new(1, 0));
         let ranges = tables
             .tablets()

@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use wire::ids::TableId;
 use wire::time::Time;
 
 use crate::state::checkpoint::Header;
@@ -36,7 +37,7 @@ impl Coordinator {
     pub(crate) fn leave_ids_out(&mut self, nonce: u64) {
         let left = u64::MAX - self.store.leases.next_id();
         self.store.leases.leave_out(ahead(LEASES, left, nonce));
-        let left = u64::from(u32::MAX - self.store.tables.counters().0);
+        let left = u64::from(TableId::MAX_NUMBER.saturating_sub(self.store.tables.counters().0));
         self.store
             .tables
             .leave_out(ahead(TABLES, left, nonce) as u32);

@@ -168,11 +168,9 @@ impl Coordinator {
             return Ok(());
         }
         let up = self.store.members.up();
-        let table = match self
-            .store
-            .tables
-            .create(request.name, request.server_span, &up)
-        {
+        let format = self.upgrades.format();
+        let (name, span) = (request.name, request.server_span);
+        let table = match self.store.tables.create(format, name, span, &up) {
             Ok(table) => table,
             Err(CreateError::NoServers) => return Err(NO_MASTERS),
             Err(CreateError::Limit(text)) => {

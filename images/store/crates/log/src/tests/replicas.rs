@@ -141,7 +141,7 @@ impl Replay {
             let entry = RawEntry::read_checked(bytes).unwrap();
             match entry.kind {
                 Kind::Object => {
-                    let object = ObjectView::of_body(entry.body).unwrap();
+                    let object = ObjectView::of(&entry).unwrap();
                     let key = object.primary_key;
                     let known = self.objects.get(key).map_or(0, |known| known.0);
                     let dead = self.dead.get(key).copied().unwrap_or(0);

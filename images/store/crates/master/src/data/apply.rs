@@ -58,6 +58,7 @@ impl Store {
             self.log.append(&Object {
                 table_id,
                 version,
+                expires_ns: None,
                 content,
             })
         });

@@ -50,7 +50,7 @@ pub(crate) fn place_of<'a>(entry: &RawEntry<'a>) -> Place<'a> {
 }
 
 pub(crate) fn object_view<'a>(entry: &RawEntry<'a>) -> ObjectView<'a> {
-    ObjectView::of_body(entry.body).expect("the log holds what it wrote")
+    ObjectView::of(entry).expect("the log holds what it wrote")
 }
 
 fn tombstone_view<'a>(entry: &RawEntry<'a>) -> Tombstone<'a> {

@@ -157,7 +157,7 @@ impl Store {
     ) -> Result<Option<Wanted<'a>>, EntryError> {
         let wanted = match entry.kind {
             Kind::Object => {
-                let object = ObjectView::of_body(entry.body)?;
+                let object = ObjectView::of(entry)?;
                 let place = Place::of(object.table_id, object.primary_key);
                 replay
                     .holds(&place)

@@ -47,6 +47,7 @@ fn segment(format: u32) -> Vec<u8> {
     let object = Object {
         table_id: TABLE,
         version: 5,
+        expires_ns: None,
         content: KeysAndValue::single(b"kept", b"value").unwrap(),
     };
     let dead = Object {
@@ -83,6 +84,7 @@ fn segments_are_of_the_format_in_force_from_the_next_one_on() {
         let object = Object {
             table_id: TABLE,
             version: log.take_safe_version(),
+            expires_ns: None,
             content: KeysAndValue::single(b"key", &[7; 1000]).unwrap(),
         };
         log.prepare(object.entry_bytes(), 1100, log::Admission::Write)

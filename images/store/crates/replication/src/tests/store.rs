@@ -78,6 +78,7 @@ impl Store {
         let at = log.append(&Object {
             table_id: TABLE,
             version,
+            expires_ns: None,
             content,
         });
         if let Some((dead, version)) = old {

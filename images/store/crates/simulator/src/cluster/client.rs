@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use client_core::{Client, Error, OperationId, Owned};
 use transport::rpc::RpcReader;
+use wire::hash::HashFunction;
 use wire::ids::TableId;
 use wire::status::Status;
 
@@ -158,6 +159,9 @@ impl ClientNode {
             (Purpose::CreateTable(at), Ok(Owned::Table(table))) => {
                 self.is_creating = false;
                 self.tables[at] = Some(table);
+                if table.hash_function() != HashFunction::Murmur3 {
+                    coverage.hit("tables made whose keys are hashed in another way");
+                }
             }
             (Purpose::DropTable(at), Ok(Owned::Done)) => self.tables[at] = None,
             (Purpose::SplitTablet, Ok(Owned::Done)) => coverage.hit("tablets split"),

@@ -44,7 +44,7 @@ proptest! {
     ) {
         let table_id = TableId(a);
         let content = KeysAndValue::single(&key, &value).unwrap();
-        prop_round_trips!(Object, Object { table_id, version: b, content }, bit);
+        prop_round_trips!(Object, Object { table_id, version: b, expires_ns: None, content }, bit);
         prop_round_trips!(
             Tombstone,
             Tombstone { table_id, version: b, segment_id: c, key: &key },
@@ -90,7 +90,7 @@ proptest! {
             let _ = raw.decode::<Object>();
             let _ = raw.decode::<Tombstone>();
             let _ = raw.decode::<RpcResult>();
-            let _ = ObjectView::of_body(raw.body);
+            let _ = ObjectView::of(&raw);
         }
     }
 }
@@ -129,6 +129,7 @@ fn format_1_is_as_it_was() {
     let object = Object {
         table_id: TableId(0x1_0000_0002),
         version: 3,
+        expires_ns: None,
         content: KeysAndValue::single(b"key", b"value").unwrap(),
     };
     let tombstone = Tombstone {
@@ -212,6 +213,7 @@ fn the_next_format_lies_otherwise_and_is_refused_by_who_does_not_know_it() {
     let object = Object {
         table_id: TableId(1),
         version: 3,
+        expires_ns: None,
         content: KeysAndValue::single(b"key", b"value").unwrap(),
     };
     let (mut next, mut first) = ([0; 256], [0; 256]);
@@ -241,11 +243,56 @@ fn the_next_format_lies_otherwise_and_is_refused_by_who_does_not_know_it() {
     let kinds = [Kind::SegmentHeader, Kind::Tombstone, Kind::Object];
     let of = |formats: [u8; 3]| kinds.into_iter().zip(formats).collect::<Vec<_>>();
     assert_eq!(read(&first[..end], Formats::NEXT), Ok(of([1, 1, 1])));
-    assert_eq!(read(&next[..at], Formats::NEXT), Ok(of([2, 2, 1])));
+    assert_eq!(read(&next[..at], Formats::NEXT), Ok(of([2, 2, 2])));
     assert_eq!(read(&first[..end], Formats::CURRENT), Ok(of([1, 1, 1])));
     let unknown = EntryError::UnknownFormat {
         kind: Kind::SegmentHeader,
         format: 2,
     };
     assert_eq!(read(&next[..at], Formats::CURRENT), Err(unknown));
+}
+
+#[cfg(feature = "next-format")]
+proptest! {
+    /// Whether an object of format 2 expires changes nothing else of what readers see.
+    #[test]
+    fn objects_of_format_2_may_expire(
+        table_id: u64, version in 0..EXPIRES, expires_ns: Option<u64>,
+        key in vec(any::<u8>(), 1..70),
+        value in vec(any::<u8>(), 0..70),
+    ) {
+        let object = Object {
+            table_id: TableId(table_id),
+            version,
+            expires_ns,
+            content: KeysAndValue::single(&key, &value).unwrap(),
+        };
+        let mut bytes = vec![0xAA; object.entry_bytes()];
+        let length = write(&object, crate::layout::NEXT_FORMAT, &mut bytes);
+        prop_assert_eq!(length, bytes.len());
+        let raw = RawEntry::read_checked(&bytes).unwrap();
+        prop_assert_eq!(raw.format, 2);
+        prop_assert_eq!(raw.decode(), Ok(object));
+        let view = ObjectView::of(&raw).unwrap();
+        let seen = (view.table_id, view.version, view.expires_ns, view.primary_key, view.value);
+        prop_assert_eq!(seen, (object.table_id, version, expires_ns, &key[..], &value[..]));
+        // A reader that does not look at the format sees another object.
+        let misread = RawEntry { format: 1, ..raw };
+        let misread = ObjectView::of(&misread);
+        let same = misread.is_ok_and(|view| (view.table_id, view.version) == (object.table_id, version));
+        prop_assert!(!same || table_id == version);
+    }
+}
+
+#[cfg(feature = "next-format")]
+#[test]
+#[should_panic(expected = "no object expires in format 1")]
+fn an_expiry_is_not_lost_in_a_format_without_one() {
+    let object = Object {
+        table_id: TableId(1),
+        version: 1,
+        expires_ns: Some(7),
+        content: KeysAndValue::single(b"key", b"value").unwrap(),
+    };
+    write(&object, FIRST_FORMAT, &mut [0; 256]);
 }

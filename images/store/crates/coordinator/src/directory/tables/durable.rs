@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::ids::ServerId;
+use wire::ids::{ServerId, TableId};
 
 use super::{NOBODY, Source, Table, Tables, Tablet};
 use crate::Limits;
@@ -86,7 +86,10 @@ impl Tables {
         restored.last_number = meta.last_table_number;
         restored.last_used = meta.last_used_server;
         for record in tables {
-            let (tag, number) = ((record.id >> 32) as u32, record.id as u32);
+            let (tag, number) = (
+                TableId(record.id).cluster_tag(),
+                TableId(record.id).number(),
+            );
             if tag != meta.cluster_tag || number == 0 || number > meta.last_table_number {
                 return Err(format!(
                     "table {:#x} cannot have been made: the last one was {:#x}",

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn only_what_the_store_has_cut_itself_becomes_one() {
         let mut tables = Tables::new(0, Limits::default());
-        tables.create(b"a", 2, &[&[1]]).expect("a table");
+        tables.create(1, b"a", 2, &[&[1]]).expect("a table");
         let half = 1 << 63;
         tables.split(b"a", 100, Cut::Ordered).expect("split");
         tables.split(b"a", 200, Cut::Own).expect("split");
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_was_ordered_stays_wherever_the_store_cuts_beside_it() {
         let mut tables = Tables::new(0, Limits::default());
-        tables.create(b"a", 1, &[&[1]]).expect("a table");
+        tables.create(1, b"a", 1, &[&[1]]).expect("a table");
         tables.split(b"a", 200, Cut::Own).expect("split");
         // The boundary at 200 is the store's still, and the one before it is not.
         tables.split(b"a", 100, Cut::Ordered).expect("split");
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn tablets_stay_two_whose_owner_or_sources_differ() {
         let mut tables = Tables::new(0, Limits::default());
-        tables.create(b"a", 1, &[&[1]]).expect("a table");
+        tables.create(1, b"a", 1, &[&[1]]).expect("a table");
         tables.split(b"a", 100, Cut::Own).expect("split");
         let pair = tables.mergeable().next().expect("a pair");
         tables.hand_over(&pair.second, 1, 2, source(9, 0));
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn what_a_recovery_has_cut_and_two_servers_have_stays_two() {
         let mut tables = Tables::new(0, Limits::default());
-        tables.create(b"a", 1, &[&[1]]).expect("a table");
+        tables.create(1, b"a", 1, &[&[1]]).expect("a table");
         let whole = TabletRange {
             table_id: 1,
             start_key_hash: 0,

@@ -33,15 +33,15 @@ fn a_range_is_cut_as_ramcloud_cuts_it() {
 fn spans_go_round_the_members_and_on_after_the_last() {
     let mut tables = tables();
     let members: [&[u32]; 3] = [&[1], &[2], &[5]];
-    assert_eq!(owners(tables.create(b"a", 2, &members).unwrap()), [1, 2]);
-    assert_eq!(owners(tables.create(b"b", 0, &members).unwrap()), [5]);
+    assert_eq!(owners(tables.create(1, b"a", 2, &members).unwrap()), [1, 2]);
+    assert_eq!(owners(tables.create(1, b"b", 0, &members).unwrap()), [5]);
     assert_eq!(
-        owners(tables.create(b"c", 4, &members).unwrap()),
+        owners(tables.create(1, b"c", 4, &members).unwrap()),
         [1, 2, 5, 1]
     );
-    assert_eq!(owners(tables.create(b"d", 1, &[&[5]]).unwrap()), [5]);
+    assert_eq!(owners(tables.create(1, b"d", 1, &[&[5]]).unwrap()), [5]);
     assert_eq!(
-        owners(tables.create(b"e", 1, &members).unwrap()),
+        owners(tables.create(1, b"e", 1, &members).unwrap()),
         [1],
         "wraps after the last member"
     );
@@ -52,7 +52,7 @@ fn spans_go_round_the_members_and_on_after_the_last() {
 #[test]
 fn each_members_part_is_cut_over_its_shards() {
     let mut tables = tables();
-    let table = tables.create(b"a", 2, &[&[1, 2], &[3]]).unwrap();
+    let table = tables.create(1, b"a", 2, &[&[1, 2], &[3]]).unwrap();
     let half = 1u64 << 63;
     let quarter = 1u64 << 62;
     let ranges: Vec<_> = table
@@ -73,11 +73,11 @@ fn each_members_part_is_cut_over_its_shards() {
 /// The ids of two tables, of which the first is dropped before the second is created.
 fn two_ids() -> [u64; 2] {
     let mut tables = Tables::new(7, Limits::default());
-    let first = tables.create(b"a", 1, &[&[1]]).unwrap().id;
+    let first = tables.create(1, b"a", 1, &[&[1]]).unwrap().id;
     assert_eq!(tables.drop_table(b"a").unwrap().id, first);
     assert!(tables.drop_table(b"a").is_none());
     assert_eq!(tables.tablets_of(1), 0);
-    [first, tables.create(b"a", 1, &[&[1]]).unwrap().id]
+    [first, tables.create(1, b"a", 1, &[&[1]]).unwrap().id]
 }
 
 #[test]
@@ -105,17 +105,17 @@ fn limits_refuse_with_a_reason() {
         Err(CreateError::Limit(text)) => text,
         other => panic!("{other:?}"),
     };
-    assert!(limit(tables.create(b"long", 1, &one)).contains("at most 3 bytes"));
-    assert!(limit(tables.create(b"a", 6, &one)).contains("at most 5"));
-    assert!(limit(tables.create(b"a", 5, &one)).contains("at most 4"));
+    assert!(limit(tables.create(1, b"long", 1, &one)).contains("at most 3 bytes"));
+    assert!(limit(tables.create(1, b"a", 6, &one)).contains("at most 5"));
+    assert!(limit(tables.create(1, b"a", 5, &one)).contains("at most 4"));
     assert_eq!(
-        tables.create(b"a", 1, &[]).unwrap_err(),
+        tables.create(1, b"a", 1, &[]).unwrap_err(),
         CreateError::NoServers
     );
-    tables.create(b"a", 4, &one).unwrap();
-    assert!(limit(tables.create(b"b", 3, &one)).contains("of at most 6"));
-    tables.create(b"b", 2, &one).unwrap();
-    assert!(limit(tables.create(b"c", 1, &one)).contains("2 tables"));
+    tables.create(1, b"a", 4, &one).unwrap();
+    assert!(limit(tables.create(1, b"b", 3, &one)).contains("of at most 6"));
+    tables.create(1, b"b", 2, &one).unwrap();
+    assert!(limit(tables.create(1, b"c", 1, &one)).contains("2 tables"));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_split_tablet_stays_with_its_owner() {
         ..Limits::default()
     };
     let mut tables = Tables::new(0, limits);
-    tables.create(b"a", 2, &[&[1], &[2]]).unwrap();
+    tables.create(1, b"a", 2, &[&[1], &[2]]).unwrap();
     let half = 1_u64 << 63;
     assert_eq!(
         tables.split(b"b", 5, Cut::Ordered),
@@ -160,7 +160,7 @@ fn a_split_tablet_stays_with_its_owner() {
 #[test]
 fn reassignment_is_in_turn_and_keeps_the_counts() {
     let mut tables = tables();
-    tables.create(b"a", 4, &[&[1], &[2]]).unwrap();
+    tables.create(1, b"a", 4, &[&[1], &[2]]).unwrap();
     tables.reassign(&BTreeSet::from([2]), &[1, 3]);
     let table = tables.get(1).unwrap();
     assert_eq!(owners(table), [1, 1, 1, 3]);
@@ -171,7 +171,7 @@ fn reassignment_is_in_turn_and_keeps_the_counts() {
 fn an_audit_finds_what_was_miscounted_or_left_out() {
     let sound = || {
         let mut tables = tables();
-        tables.create(b"a", 2, &[&[1], &[2]]).unwrap();
+        tables.create(1, b"a", 2, &[&[1], &[2]]).unwrap();
         assert_eq!(tables.audit(), Ok(()));
         tables
     };

@@ -269,7 +269,7 @@ fn belongs(entry: &RawEntry<'_>, tablet: &TabletRange) -> bool {
     const WROTE: &str = "the log holds what it wrote";
     let (table_id, hash) = match entry.kind {
         Kind::Object => {
-            let object = ObjectView::of_body(entry.body).expect(WROTE);
+            let object = ObjectView::of(entry).expect(WROTE);
             let place = Place::of(object.table_id, object.primary_key);
             (place.table_id, place.hash)
         }

@@ -56,6 +56,7 @@ impl Segment {
         self.push(&Object {
             table_id: TABLE,
             version,
+            expires_ns: None,
             content: KeysAndValue::single(key, value).unwrap(),
         });
         self
