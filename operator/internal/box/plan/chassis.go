@@ -90,7 +90,7 @@ func (p *planning) setReserved(next *v1alpha1.ChassisStatus) {
 	next.BudgetWatts = p.budget()
 	sum := int32(0)
 	for _, m := range p.machines {
-		if !m.hasLooked() {
+		if !m.hasLooked(&m.MMC) {
 			return
 		}
 		sum += m.load().watts

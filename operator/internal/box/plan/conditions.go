@@ -237,7 +237,7 @@ func (m *machine) poweredOn() verdict {
 	case m.power == v1alpha1.PowerOff:
 		return no("Off", whoIs(m.next.Power.Source)+" says that the server is off, which is no proof"+suffix)
 	}
-	if len(m.sights) == 0 && !m.hasLooked() {
+	if len(m.sights) == 0 && !m.hasLooked(&m.MMC) {
 		return notYet("NotAsked", "its BMC was not asked yet")
 	}
 	return unknown("NotSeen", "no witness has said lately whether the server is on"+suffix)

@@ -203,16 +203,16 @@ func (m *machine) waitForSight(known string) (outcome, string) {
 	if silent := m.next.MMC.SilentSince; silent != nil && silent.After(since) {
 		since = silent.Time
 	}
-	hasLooked := m.hasLooked()
+	hasLooked := m.hasLooked(&m.MMC)
 	if m.next.Change.For == v1alpha1.ForOrder && hasLooked && m.elapsed(since) > m.Times.Patience {
 		return failed, known + ": " + why
 	}
 	return pending, known + ": " + why
 }
 
-// hasLooked: this operator has asked its BMC for long enough to know whether it is silent.
-func (m *machine) hasLooked() bool {
-	return !m.MMC.AskedAt.IsZero() && (m.MMC.Err != nil || m.answers(&m.MMC))
+// hasLooked: this operator has asked a controller for long enough to know whether it is silent.
+func (p *planning) hasLooked(c *Contact) bool {
+	return !c.AskedAt.IsZero() && (c.Err != nil || p.answers(c))
 }
 
 func (m *machine) whatIsSeen() string {

@@ -113,7 +113,7 @@ func (m *machine) followOrder() {
 	if m.isUnbegun() && m.isHeldBack() { // members have come since
 		return
 	}
-	if m.next.Change.Tries == 0 && m.isOrderOfAll() && m.isWholeOpen() {
+	if m.next.Change.Tries == 0 && m.isOrderOfAll() && (m.isWholeOpen() || m.isWholeUnknown()) {
 		return
 	}
 	order.State = v1alpha1.OrderRunning
@@ -132,7 +132,7 @@ func (m *machine) isGathering() bool {
 	if !m.isOrderOfAll() {
 		return false
 	}
-	if m.isWholeOpen() {
+	if m.isWholeOpen() || m.isWholeUnknown() {
 		return true
 	}
 	id := m.next.Order.ID
@@ -165,6 +165,34 @@ func (m *machine) isWholeOpen() bool {
 		m.next.Order.Message = "the command to the chassis manager was not given, and will be repeated"
 	}
 	return isOpen
+}
+
+// isWholeUnknown: the operator cannot tell yet whether one command to the chassis manager can carry out the order, such as after a restart
+// of the operator. The wait is limited as that for a silent BMC is.
+func (m *machine) isWholeUnknown() bool {
+	order := m.next.Order
+	unheard := m.unheard(order.ID)
+	if unheard == "" || m.elapsed(order.Since.Time) > m.Times.Patience {
+		return false
+	}
+	order.Message = fmt.Sprintf("waiting until it is known whether %s answers", unheard)
+	return true
+}
+
+// unheard names a controller that a command to all servers depends on, if this operator does not know yet whether that controller answers;
+// empty if there is none.
+func (p *planning) unheard(id string) string {
+	for i := range p.Managers {
+		if of := &p.Managers[i]; p.manager == nil && !p.hasLooked(&of.Contact) {
+			return "chassis manager " + of.Address
+		}
+	}
+	for _, m := range p.machines {
+		if m.isOrderOpen() && m.next.Order.ID == id && !m.hasLooked(&m.MMC) {
+			return "the BMC of " + m.name()
+		}
+	}
+	return ""
 }
 
 // isUnbegun: nothing was told yet that takes the power away.

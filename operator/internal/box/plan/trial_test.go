@@ -2,11 +2,14 @@ package plan_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/bmc"
@@ -154,18 +157,28 @@ func (s *sim) notWritten(step *plan.Step) {
 	}
 }
 
+// newOrderOfAll is a scene in which one order to all servers is on record, and not begun.
+func newOrderOfAll(action v1alpha1.PowerAction) *scene {
+	power := bmc.PowerOn
+	if action == v1alpha1.ActionOn {
+		power = bmc.PowerOff
+	}
+	s := newScene(power)
+	s.Chassis.Spec.Power.StartsAtOnce = blades
+	for i := range s.Servers {
+		s.order(i, action)
+		s.Servers[i].Object.Spec.Order.Servers = blades
+	}
+	s.plan()
+	return s
+}
+
 // Whichever server's status cannot be written, and however often: the command to the chassis manager goes out as one command, soon after
 // all statuses are written.
 func TestWholeChassisAfterConflicts(t *testing.T) {
-	for action, power := range map[v1alpha1.PowerAction]bmc.Power{v1alpha1.ActionSoft: bmc.PowerOn, v1alpha1.ActionOn: bmc.PowerOff} {
+	for _, action := range []v1alpha1.PowerAction{v1alpha1.ActionSoft, v1alpha1.ActionOn} {
 		for victim := range blades {
-			s := newScene(power)
-			s.Chassis.Spec.Power.StartsAtOnce = blades
-			for i := range s.Servers {
-				s.order(i, action)
-				s.Servers[i].Object.Spec.Order.Servers = blades
-			}
-			s.plan() // the order is on record
+			s := newOrderOfAll(action)
 			for range 3 {
 				before := s.Servers[victim].Object
 				s.pass(2 * time.Second)
@@ -176,6 +189,64 @@ func TestWholeChassisAfterConflicts(t *testing.T) {
 				expect(t, steps(s.made), "")
 			}
 		}
+	}
+}
+
+// Nobody knows whether a controller answers that was not asked lately. The servers with an order of all wait until that is known, before
+// the first command to the chassis manager and before it is repeated.
+func TestWholeChassisWhileAControllerIsNotAsked(t *testing.T) {
+	long := at(1000).Add(-time.Minute)
+	contacts := map[string]plan.Contact{"never": {}, "a while ago": {AskedAt: long, AnsweredAt: long}}
+	waits := map[string]func(s *scene, contact plan.Contact){
+		"the BMC of atom003": func(s *scene, contact plan.Contact) { s.Servers[2].MMC = contact },
+		"chassis manager 192.168.5.201": func(s *scene, contact plan.Contact) {
+			s.Managers[0].Contact, s.Managers[1].Contact = contact, contact
+		},
+	}
+	for _, action := range []v1alpha1.PowerAction{v1alpha1.ActionSoft, v1alpha1.ActionOn} {
+		for asked, contact := range contacts {
+			for who, set := range waits {
+				for _, isRepeated := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s, %s asked %s, repeated %v", action, who, asked, isRepeated), func(t *testing.T) {
+						s := newOrderOfAll(action)
+						whole := string(action) + " all by 192.168.5.201"
+						if isRepeated {
+							s.pass(2 * time.Second)
+							expect(t, steps(s.made), whole)
+							s.notGivenToAll(-1)
+						}
+						s.now = s.now.Add(6 * time.Second)
+						set(s, contact)
+						expect(t, steps(s.plan()), "")
+						expect(t, s.orderOf(0), "waiting until it is known whether "+who+" answers")
+						s.pass(time.Second)
+						expect(t, steps(s.made), whole)
+					})
+				}
+			}
+		}
+	}
+}
+
+// Servers are told alone once a BMC is known to be silent, or nobody knew for too long whether it answers.
+func TestWholeChassisWithoutABMC(t *testing.T) {
+	for name, change := range map[string]func(s *scene){
+		"silent": func(s *scene) {
+			s.Servers[2].MMC = plan.Contact{AskedAt: s.now, AnsweredAt: s.now.Add(-time.Minute), Err: bmc.ErrSilent}
+		},
+		"not asked for too long": func(s *scene) {
+			s.Servers[2].MMC = plan.Contact{}
+			for i := range s.Servers {
+				s.Servers[i].Object.Status.Order.Since = &metav1.Time{Time: s.now.Add(-s.Times.Patience - time.Second)}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newOrderOfAll(v1alpha1.ActionSoft)
+			s.now = s.now.Add(2 * time.Second)
+			change(s)
+			expect(t, steps(s.plan()), "Soft atom001, Soft atom002, Soft atom004, Soft atom005")
+		})
 	}
 }
 

@@ -121,7 +121,7 @@ func (m *machine) look() {
 	case off >= 0:
 		m.power, power.Source = v1alpha1.PowerOff, m.sights[off].witness
 	}
-	if len(m.sights) == 0 && !m.hasLooked() && before != "" { // it is unknown, and the record of an earlier operator is not changed yet
+	if len(m.sights) == 0 && !m.hasLooked(&m.MMC) && before != "" { // unknown, and the record of an earlier operator is not changed yet
 		power.Source = source
 		return
 	}
