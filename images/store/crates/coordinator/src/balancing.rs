@@ -1,5 +1,6 @@
-//! What people set: when tablets are moved without an order, and how fast.
+//! What people set: when tablets are moved without an order, and how fast; and what is said of why one moves.
 
+use core::fmt;
 use core::time::Duration;
 
 /// How a coordinator moves tablets by itself.
@@ -78,4 +79,60 @@ impl Default for Rules {
 pub(crate) struct Pauses {
     pub first: Duration,
     pub longest: Duration,
+}
+
+/// Why the coordinator moves a tablet by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MoveReason {
+    /// The server that has it is being drained.
+    Drains { server: String },
+    /// The server that has it has more than its share.
+    Uneven {
+        server: String,
+        amount: u64,
+        measure: Measure,
+        share: u64,
+    },
+}
+
+impl fmt::Display for MoveReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MoveReason::Drains { server } => write!(f, "{server} drains"),
+            MoveReason::Uneven {
+                server,
+                amount,
+                measure,
+                share,
+            } => write!(
+                f,
+                "{server} has {amount} {}, and its share is {share}",
+                measure.name()
+            ),
+        }
+    }
+}
+
+/// What servers are to have evenly, each after its room for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    Bytes,
+    /// Operations in a second.
+    Rate,
+}
+
+impl Measure {
+    pub(crate) fn other(self) -> Measure {
+        match self {
+            Measure::Bytes => Measure::Rate,
+            Measure::Rate => Measure::Bytes,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Measure::Bytes => "bytes",
+            Measure::Rate => "operations in a second",
+        }
+    }
 }

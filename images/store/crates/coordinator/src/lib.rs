@@ -12,8 +12,10 @@ mod alone;
 mod balancing;
 mod config;
 mod directory;
+mod event;
 mod journaled;
 pub mod leader;
+pub mod level;
 mod liveness;
 mod movement;
 pub mod orders;
@@ -31,11 +33,12 @@ mod store;
 pub use balancing::{Balancing, Rules as BalancingRules};
 pub use config::{Config, Limits};
 pub use directory::leases::TERM_NS as LEASE_TERM_NS;
+pub use event::Event;
 pub use orders::{
     AcceptLossError, Acceptance, Drain, DrainError, Finalize, FinalizeError, GiveUpMigrationError,
     MigrateError, MigrationOrder, MigrationTarget, Removal, RemoveMemberError, SettingsError,
     SettingsOrder, SpecVersion, TabletTable,
 };
-pub use output::{Output, level};
+pub use output::Output;
 pub use root::Coordinator;
 pub use state::checkpoint;

@@ -4,6 +4,8 @@ use wire::ids::ReplyTo;
 use wire::member::{Refused, RefusedReason, ToShard, coordinator};
 use wire::rpc::RetryResponse;
 
+use crate::event::Event;
+
 /// What a driver does for the coordinator.
 pub trait Output {
     /// Sends a response to a client. Does nothing if the connection is gone.
@@ -14,16 +16,12 @@ pub trait Output {
     fn close_member(&mut self, connection: u64);
     /// For people. Levels as in the wire protocol: 1 error, 2 warning, 3 notice, 4 debug.
     fn log_message(&mut self, level: u32, text: &str);
+    /// Something has happened: a line of the log, unless the driver also looks at what it was.
+    fn report(&mut self, event: Event) {
+        self.log_message(event.level(), &event.to_string());
+    }
     /// Ends the process at once, as a crash would. A driver that has no process to end leaves it out.
     fn end_process(&mut self) {}
-}
-
-/// Levels of [`Output::log_message`].
-pub mod level {
-    pub const ERROR: u32 = 1;
-    pub const WARNING: u32 = 2;
-    pub const NOTICE: u32 = 3;
-    pub const DEBUG: u32 = 4;
 }
 
 /// Says something to the shard on a member connection.

@@ -3,6 +3,7 @@
 use wire::ids::ServerId;
 use wire::member::{LogRoom, Settings};
 
+pub use crate::balancing::{Measure, MoveReason};
 pub use crate::registry::ports::{Ping, Port};
 
 /// The whole store at one moment.
@@ -303,8 +304,8 @@ pub struct Migration {
     pub failure: String,
     /// Why it has not begun, for people; empty once it has.
     pub waits_for: String,
-    /// Why the coordinator moves it by itself, for people; empty: somebody has ordered it.
-    pub reason: String,
+    /// Why the coordinator moves it by itself; `None`: somebody has ordered it.
+    pub reason: Option<MoveReason>,
 }
 
 /// What the coordinator moves by itself.

@@ -3,6 +3,7 @@
 use wire::ids::ReplyTo;
 use wire::member::ToShard;
 
+use crate::event::Event;
 use crate::state::objects::{Ending, Request, RequestId};
 
 /// What a leader tells its driver. `A` is the driver's own, see [`super::Leader::defer`].
@@ -22,6 +23,8 @@ pub enum Output<A> {
     Deferred(A),
     /// For people; see [`crate::Output::log_message`].
     Log(u32, String),
+    /// See [`crate::Output::report`].
+    Event(Event),
     /// See [`crate::Output::end_process`].
     EndProcess,
     /// This leadership is over: nothing that still waits will ever leave, and whoever asks is refused. After [`Ending::Deposed`] this process is to start anew,

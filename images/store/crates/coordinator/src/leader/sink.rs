@@ -7,6 +7,7 @@ use wire::member::ToShard;
 
 use super::held::{Held, needs_no_commit};
 use super::output::Output;
+use crate::event::Event;
 
 /// Where the coordinator's words go.
 pub(super) struct Sink<'a, A> {
@@ -48,6 +49,10 @@ impl<A> crate::Output for Sink<'_, A> {
 
     fn log_message(&mut self, level: u32, text: &str) {
         self.ready.push_back(Output::Log(level, text.to_owned()));
+    }
+
+    fn report(&mut self, event: Event) {
+        self.ready.push_back(Output::Event(event));
     }
 
     fn end_process(&mut self) {

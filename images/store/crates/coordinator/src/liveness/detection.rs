@@ -12,7 +12,7 @@ use wire::time::Time;
 
 use crate::registry::members::Server;
 use crate::store::Store;
-use crate::{Output, level};
+use crate::{Event, Output};
 
 /// Servers that are asked about one suspect at a time.
 const PROBERS: usize = 3;
@@ -254,11 +254,11 @@ impl Suspicions {
         if !shards.iter().all(is_replaceable) {
             return None;
         }
-        let text = format!(
-            "server {id} of member {member:?} is dead: neither this coordinator nor its other servers reach it; suspected for {} ms",
-            waited.as_millis()
-        );
-        out.log_message(level::WARNING, &text);
+        out.report(Event::ServerDead {
+            server: id,
+            member: member.clone(),
+            suspected_ms: waited.as_millis(),
+        });
         for shard in shards {
             self.0.remove(&shard);
         }

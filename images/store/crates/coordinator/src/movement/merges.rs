@@ -10,7 +10,7 @@ use wire::member::{TabletMerge, TabletRange, ToShard, coordinator};
 use crate::directory::tables::Pair;
 use crate::movement::Movement;
 use crate::store::Store;
-use crate::{Output, level};
+use crate::{Event, Output};
 
 /// Merges of one look: each is a message, and a change of the state.
 const MERGES_OF_LOOK: usize = 16;
@@ -60,8 +60,10 @@ impl Movement {
         let table = store.tables.get(whole.table_id);
         let name = table.map_or_else(String::new, |table| table.display_name());
         let server = store.id_of(pair.owner);
-        let text = format!("two tablets of table {name:?} at server {server} are one again");
-        out.log_message(level::NOTICE, &text);
+        out.report(Event::TabletsMerged {
+            table: name,
+            server,
+        });
         let server = store.members.server_mut(pair.owner);
         if let Some(link) = server.and_then(|server| server.link.as_mut()) {
             let sequence = link.sequence();

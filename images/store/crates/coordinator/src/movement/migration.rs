@@ -21,7 +21,7 @@ use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use crate::registry::members::Server;
 use crate::status::Migration;
 use crate::store::Store;
-use crate::{Output, level};
+use crate::{Event, Output, level};
 
 impl Movement {
     /// Begins to move a tablet, if both servers are free; one that is on its way there already goes on.
@@ -160,17 +160,13 @@ impl Movement {
         out: &mut impl Output,
     ) {
         let migration_id = shown.id;
-        let why = match shown.reason.as_str() {
-            "" => String::new(),
-            why => format!(": {why}"),
-        };
-        let text = format!(
-            "migration {migration_id}: a tablet of table {:?} moves from server {} to {}{why}",
-            shown.table,
-            store.id_of(source),
-            store.id_of(target)
-        );
-        out.log_message(level::NOTICE, &text);
+        out.report(Event::MigrationBegan {
+            migration: migration_id,
+            table: shown.table.clone(),
+            source: store.id_of(source),
+            target: store.id_of(target),
+            reason: shown.reason.clone(),
+        });
         let from = store.members.server(source);
         let locator = from.and_then(Server::reading_locator).unwrap_or_default();
         let locator = locator.to_owned();
@@ -439,18 +435,19 @@ impl Movement {
         shown.ended_ns = store.cluster_time_ns(now).max(shown.began_ns + 1);
         shown.failure = failure.to_owned();
         let took_ms = (shown.ended_ns - shown.began_ns) / 1_000_000;
-        let (level, text) = match failure {
-            "" => {
-                let (objects, kib) = (shown.objects, shown.bytes >> 10);
-                let text = format!("it has ended after {took_ms} ms: {objects} objects, {kib} KiB");
-                (level::NOTICE, text)
-            }
-            why => (
-                level::WARNING,
-                format!("given up after {took_ms} ms: {why}"),
-            ),
-        };
-        out.log_message(level, &format!("migration {migration_id}: {text}"));
+        out.report(match failure {
+            "" => Event::MigrationEnded {
+                migration: migration_id,
+                took_ms,
+                objects: shown.objects,
+                bytes: shown.bytes,
+            },
+            why => Event::MigrationGivenUp {
+                migration: migration_id,
+                took_ms,
+                why: why.to_owned(),
+            },
+        });
         self.migrations.end(shown);
     }
 

@@ -14,7 +14,7 @@ use crate::orders::MigrateError;
 use crate::registry::members::{Member, Server};
 use crate::status;
 use crate::store::Store;
-use crate::{Output, level};
+use crate::{Event, Output};
 
 /// Time that a look at one tablet may take: a look at many comes less often.
 const INTERVAL_OF_TABLET: Duration = Duration::from_micros(100);
@@ -77,13 +77,14 @@ impl Movement {
                 let text = format!("a tablet of table {display_name:?} cannot be cut: {error:?}");
                 MigrateError::Refused(text)
             })?;
-            let text = format!("a tablet of table {display_name:?} is cut, to be moved in parts");
-            out.log_message(level::NOTICE, &text);
+            out.report(Event::TabletCut {
+                table: display_name.clone(),
+            });
         }
         let tablet = step.part();
         let servers = (step.source, step.target);
         let mut shown = self.announce(store, now, &tablet, display_name, servers);
-        shown.reason.clone_from(&step.why);
+        shown.reason = Some(step.why.clone());
         self.balance.shown.moves_begun += 1;
         let bytes_per_second = terms.bytes_per_second;
         self.begin(store, tablet, servers, bytes_per_second, shown, out);

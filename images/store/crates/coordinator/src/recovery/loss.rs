@@ -19,7 +19,7 @@ use crate::recovery::missing::{MissingLogs, describe, token};
 use crate::registry::members::{Death, Server};
 use crate::status::Loss;
 use crate::store::Store;
-use crate::{Output, level};
+use crate::{Event, Output, level};
 
 impl Recoveries {
     /// Lets a recovery go on without what is missing, if `token` repeats what the status showed of that.
@@ -170,17 +170,11 @@ impl Recoveries {
         };
         let object_count: u64 = reported(|server| server.pong.object_count);
         let live_bytes = reported(|server| server.pong.log_live_bytes);
-        let objects = match uncounted {
-            true => "all objects (nobody knows how many)".to_owned(),
-            false => format!("the {object_count} objects"),
-        };
-        out.log_message(
-            level::ERROR,
-            &format!(
-                "member {:?} has a new process: {objects} in {tablet_count} tablets that the one before held are lost",
-                death.member
-            ),
-        );
+        out.report(Event::TabletsLost {
+            member: death.member.clone(),
+            objects: (!uncounted).then_some(object_count),
+            tablet_count,
+        });
         self.record_loss(
             store,
             Loss {

@@ -22,7 +22,7 @@ use crate::recovery::search::Search;
 use crate::registry::members::Server;
 use crate::status::{Loss, Recovery};
 use crate::store::Store;
-use crate::{Output, level};
+use crate::{Event, Output, level};
 
 mod audit;
 pub(crate) mod dead;
@@ -229,10 +229,11 @@ impl Recoveries {
                 continue;
             }
             let (member, floor) = (member.to_owned(), server.open_floor);
-            let text = format!(
-                "recovering {tablet_count} tablets that server {log} of member {member:?} held"
-            );
-            out.log_message(level::NOTICE, &text);
+            out.report(Event::RecoveryBegan {
+                server: log,
+                member: member.clone(),
+                tablet_count,
+            });
             let recovery = Recovery::new(log, &member, store.cluster_time_ns(now), tablet_count);
             self.under_way.insert(log, recovery);
             let dead = Dead {
@@ -335,14 +336,13 @@ impl Recoveries {
             };
             recovery.ended_ns = ended_ns;
             recovery.waits_for.clear();
-            let text = format!(
-                "recovered server {log}: {} objects, {} MiB of log, {} ms after its death was known ({} ms expected)",
-                recovery.objects,
-                recovery.bytes >> 20,
-                ended_ns.saturating_sub(recovery.began_ns) / 1_000_000,
-                recovery.expected_ms
-            );
-            out.log_message(level::NOTICE, &text);
+            out.report(Event::RecoveryEnded {
+                server: log,
+                objects: recovery.objects,
+                bytes: recovery.bytes,
+                took_ms: ended_ns.saturating_sub(recovery.began_ns) / 1_000_000,
+                expected_ms: recovery.expected_ms,
+            });
             if self.ended.len() == MAX_SHOWN {
                 self.ended.pop_front();
             }

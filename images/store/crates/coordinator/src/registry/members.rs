@@ -17,7 +17,8 @@ use wire::member::{OpenFloor, ToShard, coordinator};
 
 use crate::config::Limits;
 use crate::journaled::Journaled;
-use crate::output::{Output, level};
+use crate::level;
+use crate::output::Output;
 
 pub use admission::{Death, NotAdmitted, Refusal, check_hello, formats_of};
 pub use server::{Link, Server};

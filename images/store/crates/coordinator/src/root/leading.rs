@@ -2,7 +2,8 @@
 
 use wire::member::{Position, ToShard};
 
-use crate::output::{Output, level};
+use crate::level;
+use crate::output::Output;
 use crate::root::Coordinator;
 use crate::state::objects::Leadership;
 

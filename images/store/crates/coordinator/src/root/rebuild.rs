@@ -4,8 +4,9 @@ use wire::member::{ToCoordinator, shard};
 use wire::time::Time;
 
 use crate::config::Config;
+use crate::level;
 use crate::orders::{Surrender, SurrenderError};
-use crate::output::{Output, level};
+use crate::output::Output;
 use crate::records::Rebuilt;
 use crate::root::Coordinator;
 use crate::state::Pair;

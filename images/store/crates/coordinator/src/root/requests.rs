@@ -8,7 +8,8 @@ use wire::status::Status;
 use wire::time::Time;
 
 use crate::directory::tables::{CreateError, Cut, SplitError, Tablet};
-use crate::output::{Output, level, retry_response};
+use crate::level;
+use crate::output::{Output, retry_response};
 use crate::pending::{Goal, Operation};
 use crate::root::Coordinator;
 use crate::root::replies::{

@@ -9,11 +9,12 @@ use wire::member::{
 };
 use wire::time::Time;
 
-use crate::output::{Output, level, refuse, send};
+use crate::output::{Output, refuse, send};
 use crate::pending::{Goal, note_control_response};
 use crate::recovery::logs;
 use crate::registry::members::{Death, Link, NotAdmitted, Server};
 use crate::root::Coordinator;
+use crate::{Event, level};
 
 impl Coordinator {
     /// A message from a member connection. The first on each must be a Hello.
@@ -448,13 +449,10 @@ impl Coordinator {
             }
         }
         for (connection, id) in silent {
-            out.log_message(
-                level::WARNING,
-                &format!(
-                    "server {id} was silent for {} ms: closed its connection",
-                    timeout.as_millis()
-                ),
-            );
+            out.report(Event::SessionSilent {
+                server: id,
+                silent_ms: timeout.as_millis(),
+            });
             out.close_member(connection);
             self.session_ended(now, connection, true, out);
         }

@@ -14,11 +14,12 @@ use wire::ids::ReplyTo;
 use wire::member::{CheckpointKept, KeepCheckpoint, ToShard, coordinator};
 use wire::time::Time;
 
-use crate::output::{Output, level};
+use crate::output::Output;
 use crate::records::Meta;
 use crate::registry::members::Members;
 use crate::state::checkpoint::Header;
 use crate::status::{Checkpoint, CheckpointKeeper};
+use crate::{Event, level};
 
 /// Between two checkpoints for which nothing waits.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -172,6 +173,10 @@ impl<O: Output> Output for Gate<'_, O> {
 
     fn log_message(&mut self, level: u32, text: &str) {
         self.out.log_message(level, text);
+    }
+
+    fn report(&mut self, event: Event) {
+        self.out.report(event);
     }
 
     fn end_process(&mut self) {

@@ -12,8 +12,9 @@ use wire::member::{ToShard, coordinator};
 use wire::time::Time;
 
 use crate::config::Config;
+use crate::level;
 use crate::orders::{OtherStore, Surrender, SurrenderError};
-use crate::output::{Output, level, refuse};
+use crate::output::{Output, refuse};
 use crate::registry::members::{Refusal, check_hello};
 use crate::state::Pair;
 use crate::state::checkpoint::{self, HEADER_BYTES, Header};

@@ -149,7 +149,7 @@ fn a_tablet_is_cut_and_its_parts_go_to_servers_that_have_less() {
         (state.doing.as_str(), state.moves_begun),
         ("evens out bytes", 1)
     );
-    let reason = shown(&store)[0].reason.clone();
+    let reason = shown(&store)[0].reason.clone().unwrap().to_string();
     assert!(
         reason.contains("server 1.0 of m1 has 31457280 bytes"),
         "{reason}"

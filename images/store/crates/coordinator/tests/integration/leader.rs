@@ -88,7 +88,7 @@ impl Bench {
         while let Some(output) = self.leader.take_output() {
             match output {
                 Output::Request(id, request) => self.under_way.push((id, request)),
-                Output::Log(..) => {}
+                Output::Log(..) | Output::Event(_) => {}
                 output => self.left.push(output),
             }
         }

@@ -747,7 +747,9 @@ fn migration(migration: status::Migration) -> admin::Migration {
         frozen: migration.is_frozen,
         failure: migration.failure,
         waits_for: migration.waits_for,
-        reason: migration.reason,
+        reason: migration
+            .reason
+            .map_or_else(String::new, |reason| reason.to_string()),
     }
 }
 

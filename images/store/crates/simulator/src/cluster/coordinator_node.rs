@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::election::Election;
 use coordinator::leader::Leader;
-use coordinator::{Coordinator, Output};
+use coordinator::{Coordinator, Event, Output};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
 use wire::format::Formats;
@@ -17,6 +17,7 @@ pub enum CoordinatorAction {
     SendMember(u64, ToShard),
     CloseMember(u64),
     Log(String),
+    Report(Event),
 }
 
 #[derive(Default)]
@@ -35,6 +36,9 @@ impl Output for CoordinatorActions {
     }
     fn log_message(&mut self, _level: u32, text: &str) {
         self.0.push(CoordinatorAction::Log(text.to_owned()));
+    }
+    fn report(&mut self, event: Event) {
+        self.0.push(CoordinatorAction::Report(event));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What coordinators do with what they hear, and with time.
 
-use coordinator::Coordinator;
+use coordinator::status::MoveReason;
+use coordinator::{Coordinator, Event as CoordinatorEvent};
 use wire::ids::{ReplyTo, TableId};
 use wire::member;
 use wire::member::ToCoordinator;
@@ -80,31 +81,35 @@ impl Cluster {
                 }
                 self.network.close(self.now, connection, 1);
             }
-            CoordinatorAction::Log(text) => {
-                if text.contains("silent for") {
-                    self.coverage.hit("connections given up for silence");
-                }
-                for (mark, what) in [
-                    ("are lost", "losses recorded"),
-                    ("is dead: neither", "servers declared dead"),
-                    ("recovering ", "recoveries begun"),
-                    ("recovered server", "recoveries ended"),
-                    (": it has ended after", "migrations ended"),
-                    (": given up after", "migrations given up"),
-                    ("and its share is", "migrations begun for evenness"),
-                    ("is cut, to be moved in parts", "tablets cut to be moved"),
-                    ("are one again", "tablets made one again"),
-                ] {
-                    if text.contains(mark) {
-                        self.coverage.hit(what);
-                    }
-                }
-                if text.contains("is cut, to be moved in parts") {
-                    self.note_cut(process);
-                }
-                self.note_log(host, &text);
+            CoordinatorAction::Log(text) => self.note_log(host, &text),
+            CoordinatorAction::Report(event) => {
+                self.count_event(process, &event);
+                self.note_log(host, &event.to_string());
             }
         }
+    }
+
+    fn count_event(&mut self, process: usize, event: &CoordinatorEvent) {
+        let what = match event {
+            CoordinatorEvent::SessionSilent { .. } => "connections given up for silence",
+            CoordinatorEvent::ServerDead { .. } => "servers declared dead",
+            CoordinatorEvent::RecoveryBegan { .. } => "recoveries begun",
+            CoordinatorEvent::RecoveryEnded { .. } => "recoveries ended",
+            CoordinatorEvent::TabletsLost { .. } => "losses recorded",
+            CoordinatorEvent::MigrationBegan {
+                reason: Some(MoveReason::Uneven { .. }),
+                ..
+            } => "migrations begun for evenness",
+            CoordinatorEvent::MigrationBegan { .. } => return,
+            CoordinatorEvent::MigrationEnded { .. } => "migrations ended",
+            CoordinatorEvent::MigrationGivenUp { .. } => "migrations given up",
+            CoordinatorEvent::TabletCut { .. } => {
+                self.note_cut(process);
+                "tablets cut to be moved"
+            }
+            CoordinatorEvent::TabletsMerged { .. } => "tablets made one again",
+        };
+        self.coverage.hit(what);
     }
 
     /// Remembers where each new table's keys live.

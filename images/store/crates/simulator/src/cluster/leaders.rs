@@ -200,6 +200,7 @@ impl Cluster {
                 self.carry_out(process, CoordinatorAction::CloseMember(connection));
             }
             Output::Log(_, text) => self.carry_out(process, CoordinatorAction::Log(text)),
+            Output::Event(event) => self.carry_out(process, CoordinatorAction::Report(event)),
             Output::Deferred(()) | Output::EndProcess => {}
             Output::Ended(Ending::Deposed, _) => {
                 self.coverage.hit("leaders deposed by the root");

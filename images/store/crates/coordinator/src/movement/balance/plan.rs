@@ -3,32 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::balancing::Rules;
+use crate::balancing::{Measure, MoveReason, Rules};
 use wire::member::TabletRange;
-
-/// What servers are to have evenly, each after its room for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Measure {
-    Bytes,
-    /// Operations in a second.
-    Rate,
-}
-
-impl Measure {
-    fn other(self) -> Measure {
-        match self {
-            Measure::Bytes => Measure::Rate,
-            Measure::Rate => Measure::Bytes,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Measure::Bytes => "bytes",
-            Measure::Rate => "operations in a second",
-        }
-    }
-}
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Server {
@@ -92,8 +68,7 @@ pub(crate) struct Step {
     pub cut_at: Option<u64>,
     pub source: u32,
     pub target: u32,
-    /// For people.
-    pub why: String,
+    pub why: MoveReason,
 }
 
 impl Step {
@@ -258,7 +233,8 @@ impl<'a> Planner<'a> {
         let Some(target) = free.min_by_key(|&to| (self.fill(to), to)) else {
             return;
         };
-        self.step(source, target, tablet, None, format!("{name} drains"));
+        let why = MoveReason::Drains { server: name };
+        self.step(source, target, tablet, None, why);
     }
 
     /// Of its memory, in thousandths; with one for each tablet, so that empty ones are spread, too.
@@ -373,13 +349,12 @@ impl<'a> Planner<'a> {
         let Some((tablet, cut_at)) = self.choose(measure, source, target, wanted) else {
             return false;
         };
-        let why = format!(
-            "{} has {} {}, and its share is {}",
-            servers[source].name,
-            from.amount,
-            measure.name(),
-            from.share
-        );
+        let why = MoveReason::Uneven {
+            server: servers[source].name.clone(),
+            amount: from.amount,
+            measure,
+            share: from.share,
+        };
         self.step(source, target, tablet, cut_at, why);
         true
     }
@@ -442,7 +417,7 @@ impl<'a> Planner<'a> {
         target: usize,
         tablet: usize,
         cut_at: Option<u64>,
-        why: String,
+        why: MoveReason,
     ) {
         let whole = self.view.tablets[tablet].clone();
         let (from, to) = (

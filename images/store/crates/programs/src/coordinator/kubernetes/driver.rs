@@ -304,6 +304,7 @@ impl Driver {
                 }
                 Output::Deferred(answer) => answer(),
                 Output::Log(level, text) => log_message(level, &text),
+                Output::Event(event) => log_message(event.level(), &event.to_string()),
                 Output::EndProcess => end_process(),
                 Output::Ended(ending, text) => self.ended(ending, text),
             }
