@@ -13,6 +13,7 @@ mod balancing;
 mod config;
 mod directory;
 mod event;
+mod hindrance;
 mod journaled;
 pub mod leader;
 pub mod level;

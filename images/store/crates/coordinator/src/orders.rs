@@ -4,6 +4,7 @@ use wire::format::Formats;
 use wire::ids::ServerId;
 use wire::member::Settings;
 
+use crate::hindrance::{Hindrance, joined};
 pub use crate::records::SpecVersion;
 
 /// Why a migration was not given up.
@@ -227,10 +228,10 @@ pub enum DrainError {
     NotFound {
         member: String,
     },
-    /// It could not end; one sentence for each reason, bounded.
+    /// It could not end; bounded.
     CannotEnd {
         member: String,
-        reasons: Vec<String>,
+        reasons: Vec<Hindrance>,
     },
     OtherStore(OtherStore),
     /// This coordinator does not lead; with the reason.
@@ -244,7 +245,7 @@ impl core::fmt::Display for DrainError {
             DrainError::CannotEnd { member, reasons } => write!(
                 f,
                 "member {member:?} cannot be drained now: {}",
-                reasons.join("; ")
+                joined(reasons)
             ),
             DrainError::OtherStore(other) => other.fmt(f),
             DrainError::DoesNotLead(why) => f.write_str(why),
@@ -287,10 +288,10 @@ pub enum RemoveMemberError {
         /// Others have copies of them.
         is_replicated: bool,
     },
-    /// Copies that it keeps for others may be the last ones; one sentence for each reason, bounded.
+    /// Copies that it keeps for others may be the last ones; bounded.
     CopiesNeeded {
         member: String,
-        reasons: Vec<String>,
+        reasons: Vec<Hindrance>,
     },
     OtherStore(OtherStore),
     /// This coordinator does not lead; with the reason.
@@ -332,7 +333,7 @@ impl core::fmt::Display for RemoveMemberError {
             RemoveMemberError::CopiesNeeded { member, reasons } => write!(
                 f,
                 "member {member:?} may keep copies that are needed: {}",
-                reasons.join("; ")
+                joined(reasons)
             ),
             RemoveMemberError::OtherStore(other) => other.fmt(f),
             RemoveMemberError::DoesNotLead(why) => f.write_str(why),

@@ -4,6 +4,7 @@ use wire::ids::ServerId;
 use wire::member::{LogRoom, Settings};
 
 pub use crate::balancing::{Measure, MoveReason};
+pub use crate::hindrance::{Hindrance, Master, Tablets, TooFewMachines};
 pub use crate::registry::ports::{Ping, Port};
 
 /// The whole store at one moment.
@@ -152,8 +153,8 @@ pub struct Draining {
     pub tablets: u64,
     /// Segments of other servers' logs with a copy there, as those servers last said; one in two logs counts twice.
     pub copies: u64,
-    /// Why it is not drained, for people; empty if it is. Bounded.
-    pub waits_for: Vec<String>,
+    /// Why it is not drained; empty if it is. Bounded.
+    pub waits_for: Vec<Hindrance>,
 }
 
 /// One core's part of a member; a server on the wire.

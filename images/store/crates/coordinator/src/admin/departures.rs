@@ -7,6 +7,7 @@ use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::member::{OnDraining, Pong};
 
+use crate::hindrance::{Hindrance, Master, Tablets, TooFewMachines};
 use crate::liveness::backups::Announced;
 use crate::movement::why_cannot_give;
 use crate::recovery::Recoveries;
@@ -34,35 +35,34 @@ impl<'a> Departures<'a> {
     // ---- whether it can end ----
 
     /// Why its drain would never end.
-    pub fn why_drain_cannot_end(&self, name: &str) -> Vec<String> {
+    pub fn why_drain_cannot_end(&self, name: &str) -> Vec<Hindrance> {
         let servers = self.servers_of(name);
         let owners = servers.iter().filter_map(|&index| {
             let has_tablets = self.store.tables.tablets_of(index) > 0;
             self.store.members.server(index).filter(|_| has_tablets)
         });
-        let mut reasons: Vec<String> = owners
+        let mut reasons: Vec<Hindrance> = owners
             .filter_map(|owner| self.why_tablets_stay(name, owner))
             .collect();
         let leaves = |member: &str| member == name || self.leaves(member);
         let masters = self.other_masters(name);
         let staying = masters.filter(|(_, server)| !self.leaves(&server.member));
         reasons.extend(
-            staying.filter_map(|(index, server)| self.why_too_few_hosts(index, server, leaves)),
+            staying
+                .filter_map(|(index, server)| self.why_too_few_hosts(index, server, leaves))
+                .map(Hindrance::TooFewMachines),
         );
         reasons.truncate(MAX_REASONS);
         reasons
     }
 
     /// Why nobody could take this server's tablets.
-    fn why_tablets_stay(&self, name: &str, owner: &Server) -> Option<String> {
-        let (tables, more, count) = self.store.list_owned(&[owner.id.index()].into());
-        let tables = listed(&tables, more);
+    fn why_tablets_stay(&self, name: &str, owner: &Server) -> Option<Hindrance> {
+        let tablets = self.tablets_of(&[owner.id.index()].into());
         if owner.has_enlisted()
             && let Some(why) = why_cannot_give(self.store, owner)
         {
-            return Some(format!(
-                "{why}, or drop these tables ({count} tablets): {tables}"
-            ));
+            return Some(Hindrance::CannotGive { why, tablets });
         }
         let mut others = self.store.members.enlisted().map(|(server, _)| server);
         let takes_tablets = |server: &Server| {
@@ -71,13 +71,17 @@ impl<'a> Departures<'a> {
                 && (server.replicas > 0 || owner.replicas == 0)
                 && !self.leaves(&server.member)
         };
-        (!others.any(takes_tablets)).then(|| {
-            format!(
-                "server {} serves {count} tablets (tables: {tables}), and no other server that stays could take them: start another one \
-                 first",
-                owner.id
-            )
-        })
+        let server = owner.id;
+        (!others.any(takes_tablets)).then_some(Hindrance::NobodyTakesTablets { server, tablets })
+    }
+
+    fn tablets_of(&self, servers: &BTreeSet<u32>) -> Tablets {
+        let (tables, more_tables, count) = self.store.list_owned(servers);
+        Tablets {
+            count,
+            tables,
+            more_tables,
+        }
     }
 
     /// Whether a member is being drained.
@@ -87,25 +91,22 @@ impl<'a> Departures<'a> {
     }
 
     /// Why a member that is to leave and that nobody seems to need is not drained yet.
-    fn why_drain_goes_on(&self, name: &str) -> Option<String> {
+    fn why_drain_goes_on(&self, name: &str) -> Option<Hindrance> {
         let member = self.store.members.get(name)?;
         if member.is_last_resort {
-            return Some(
-                "it may still get copies where there are too few others, until all servers know that it gets none: ask again in a second"
-                    .to_owned(),
-            );
+            return Some(Hindrance::LastResort);
         }
         self.other_masters(name).next()?;
         // A status that was shown before all masters know the backup would change when they are told of it.
         let mut servers = member.servers().iter();
         servers
-            .find_map(|&index| self.store.members.server(index).filter(|it| it.is_opening()))
-            .map(|server| {
-                format!(
-                    "the backup of server {} has not opened its storage yet: ask again in a second; if that lasts, its log says why",
-                    server.id
-                )
+            .find_map(|&index| {
+                self.store
+                    .members
+                    .server(index)
+                    .filter(|it| it.is_opening())
             })
+            .map(|server| Hindrance::BackupOpens { server: server.id })
     }
 
     pub fn tablets_at(&self, name: &str) -> u64 {
@@ -124,11 +125,8 @@ impl<'a> Departures<'a> {
         let tablets = self.tablets_at(name);
         let mut waits_for = Vec::new();
         if tablets > 0 {
-            let (tables, more, _) = self.store.list_owned(&servers.iter().copied().collect());
-            let tables = listed(&tables, more);
-            waits_for.push(format!(
-                "{tablets} tablets are to move to other servers (tables: {tables})"
-            ));
+            let tablets = self.tablets_of(&servers.iter().copied().collect());
+            waits_for.push(Hindrance::TabletsMove { tablets });
         }
         waits_for.extend(self.why_copies_are_needed(name));
         if waits_for.is_empty() {
@@ -162,16 +160,15 @@ impl<'a> Departures<'a> {
         &self,
         name: &str,
         (index, master): (u32, &Server),
-    ) -> Option<String> {
-        let (id, member) = (master.id, &master.member);
+    ) -> Option<Hindrance> {
         let copies = self.copies_at(master, name);
         if copies > 0 {
             let leaves = |member: &str| self.leaves(member);
-            let too_few = self.why_too_few_hosts(index, master, leaves);
-            let stays = too_few.map_or_else(String::new, |why| format!(", but {why}"));
-            return Some(format!(
-                "{copies} segments of the log of server {id} (member {member:?}) have copies here that are made again elsewhere{stays}"
-            ));
+            return Some(Hindrance::CopiesMove {
+                master: named(master),
+                copies,
+                stays: self.why_too_few_hosts(index, master, leaves),
+            });
         }
         let known = master.pong.on_draining.iter();
         let known = known.flat_map(|on_draining| &on_draining.backups);
@@ -184,15 +181,13 @@ impl<'a> Departures<'a> {
                 .server(ServerId(backup.server_id).index());
             server.is_some_and(|server| server.member == name) && !known.contains(&backup.server_id)
         };
-        announced.find(is_unknown).map(|_| {
-            format!(
-                "server {id} (member {member:?}) does not say what it has here: its build is older and knows nothing of draining"
-            )
-        })
+        let master = named(master);
+        let is_silent = announced.any(|backup| is_unknown(&backup));
+        is_silent.then_some(Hindrance::KnowsNoDraining { master })
     }
 
     /// Why a member must not be removed yet.
-    pub fn why_member_is_needed(&self, name: &str) -> Vec<String> {
+    pub fn why_member_is_needed(&self, name: &str) -> Vec<Hindrance> {
         let mut reasons = self.why_copies_are_needed(name);
         if self.other_masters(name).next().is_some() {
             reasons.extend(self.why_drain_goes_on(name));
@@ -202,7 +197,7 @@ impl<'a> Departures<'a> {
     }
 
     /// Why what the backups of a member keep for others may be the last of it; nothing for one that keeps nothing.
-    pub fn why_copies_are_needed(&self, name: &str) -> Vec<String> {
+    pub fn why_copies_are_needed(&self, name: &str) -> Vec<Hindrance> {
         let Some(member) = self.store.members.get(name) else {
             return Vec::new();
         };
@@ -215,7 +210,7 @@ impl<'a> Departures<'a> {
         if !member.is_dead && !servers.iter().any(has_backup) {
             return Vec::new();
         }
-        let mut reasons: Vec<String> = self.why_logs_are_needed();
+        let mut reasons = self.why_logs_are_needed();
         for (index, server) in self.other_masters(name) {
             reasons.extend(self.why_master_needs(name, index, server));
         }
@@ -230,43 +225,31 @@ impl<'a> Departures<'a> {
     }
 
     /// Logs of dead servers that tablets need.
-    fn why_logs_are_needed(&self) -> Vec<String> {
+    fn why_logs_are_needed(&self) -> Vec<Hindrance> {
         let recoveries = self.recoveries;
-        let reasons = recoveries.needed_logs().map(|(log, dead)| {
-            let member = &dead.member;
-            if let Some(recovery) = recoveries.misses(log) {
-                format!(
-                    "the recovery of server {recovery} misses parts of the log of server {log} (member {member:?}), and this member's \
-                     disk may have them: bring it back, or, if that cannot be, accept the loss first \
-                     (rcbox recovery accept-loss {recovery})"
-                )
-            } else if recoveries.under_way(log).is_some() {
-                format!(
-                    "the log of server {log} (member {member:?}) is being read to recover what that server held: wait until the status \
-                     shows no recovery of it"
-                )
+        let reasons = recoveries.needed_logs().map(|(id, dead)| {
+            let log = Master {
+                id,
+                member: dead.member.clone(),
+            };
+            if let Some(recovery) = recoveries.misses(id) {
+                Hindrance::LogIncomplete { recovery, log }
+            } else if recoveries.under_way(id).is_some() {
+                Hindrance::LogIsRead { log }
             } else {
-                format!(
-                    "what was recovered from the log of server {log} (member {member:?}) has not all got new copies yet: wait some seconds"
-                )
+                Hindrance::LogNotCopied { log }
             }
         });
         reasons.collect()
     }
 
-    fn why_master_needs(&self, name: &str, index: u32, server: &Server) -> Option<String> {
-        let (id, member) = (server.id, &server.member);
+    fn why_master_needs(&self, name: &str, index: u32, server: &Server) -> Option<Hindrance> {
+        let master = named(server);
         let Some(link) = &server.link else {
-            return Some(format!(
-                "server {id} (member {member:?}) is not connected, and whether it is dead is not decided: its log would be read from \
-                 copies; wait until it is back or recovered"
-            ));
+            return Some(Hindrance::NotConnected { master });
         };
         if !self.is_up_to_date(link, &server.pong) {
-            return Some(format!(
-                "server {id} (member {member:?}) has not said yet what it is short of since the backups of the store have changed: \
-                 ask again in a second"
-            ));
+            return Some(Hindrance::NotUpToDate { master });
         }
         let is_draining = self.leaves(name);
         if is_draining && let Some(why) = self.why_master_needs_drained(name, (index, server)) {
@@ -275,15 +258,17 @@ impl<'a> Departures<'a> {
         if is_draining && self.is_announced(name) {
             return None;
         }
-        let (short, segments) = (server.pong.segments_short, server.pong.segments);
-        if short > 0 && !is_planted(Bug::LeaveWithTheLastCopy) {
-            return Some(format!(
-                "{short} of {segments} segments of the log of server {id} (member {member:?}) have fewer copies than they should: wait \
-                 until they are made again (the status counts them)"
-            ));
+        let (segments_short, segments) = (server.pong.segments_short, server.pong.segments);
+        if segments_short > 0 && !is_planted(Bug::LeaveWithTheLastCopy) {
+            return Some(Hindrance::CopiesMissing {
+                master,
+                segments_short,
+                segments,
+            });
         }
         let leaves = |member: &str| member == name || self.leaves(member);
-        self.why_too_few_hosts(index, server, leaves)
+        let too_few = self.why_too_few_hosts(index, server, leaves);
+        too_few.map(Hindrance::TooFewMachines)
     }
 
     /// Whether what a master said last takes into account which backups there are, and which of them are drained.
@@ -317,19 +302,16 @@ impl<'a> Departures<'a> {
         index: u32,
         server: &Server,
         leaves: impl Fn(&str) -> bool,
-    ) -> Option<String> {
-        let (id, member) = (server.id, &server.member);
-        let (before, after) = (
+    ) -> Option<TooFewMachines> {
+        let (before, left) = (
             self.hosts_for_copies(index, |_| false),
             self.hosts_for_copies(index, leaves),
         );
         let wanted = server.replicas as usize;
-        let machines = if after == 1 { "machine" } else { "machines" };
-        (after < wanted && after < before).then(|| {
-            format!(
-                "server {id} (member {member:?}) wants {wanted} copies on other machines, and there would be {after} {machines} left for \
-                 them: start another member first"
-            )
+        (left < wanted && left < before).then(|| TooFewMachines {
+            master: named(server),
+            wanted,
+            left,
         })
     }
 
@@ -353,11 +335,10 @@ impl<'a> Departures<'a> {
     }
 }
 
-/// Names, and how many there are beyond these.
-fn listed(names: &[String], more: u64) -> String {
-    match more {
-        0 => names.join(", "),
-        _ => format!("{} and {more} more", names.join(", ")),
+fn named(server: &Server) -> Master {
+    Master {
+        id: server.id,
+        member: server.member.clone(),
     }
 }
 
@@ -368,7 +349,7 @@ mod tests {
     use wire::bugs::plant;
 
     /// Four members, of which the first has told how many segments of its log have too few copies; all know the backups.
-    fn why_the_second_is_needed(segments_short: u64) -> Vec<String> {
+    fn why_the_second_is_needed(segments_short: u64) -> Vec<Hindrance> {
         let (mut store, _) = alone::store(4);
         let mut announced = Announced::default();
         announced.announce(&mut store, None, &mut Said::default());
@@ -394,9 +375,9 @@ mod tests {
 
     #[test]
     fn nobody_leaves_with_the_last_copy() {
-        assert_eq!(why_the_second_is_needed(0), [""; 0]);
-        let is_named = |reasons: Vec<String>| {
-            let mut reasons = reasons.iter();
+        assert_eq!(why_the_second_is_needed(0), []);
+        let is_named = |reasons: Vec<Hindrance>| {
+            let mut reasons = reasons.iter().map(Hindrance::to_string);
             reasons.any(|reason| reason.starts_with("2 of 5 segments of the log of server 1.0"))
         };
         assert!(is_named(why_the_second_is_needed(2)));

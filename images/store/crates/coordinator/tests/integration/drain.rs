@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::replicated::*;
 use crate::common::{self, Action, Harness, hello, removal};
-use coordinator::status::Draining;
+use coordinator::status::{Draining, Hindrance};
 use coordinator::{Drain, DrainError, MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use wire::ids::ServerId;
 use wire::member::{
@@ -106,6 +106,12 @@ fn remove(store: &mut Store, name: &str) -> Result<(), String> {
     removed.map_err(|error| error.to_string())
 }
 
+/// For what a member that is drained waits, as people read it.
+fn told(draining: &Draining) -> String {
+    let sentences = draining.waits_for.iter().map(Hindrance::to_string);
+    sentences.collect::<Vec<_>>().join("; ")
+}
+
 /// What the list says of the backup of a server.
 fn said_of(list: &Backups, id: ServerId) -> (bool, bool) {
     let mut backups = list.backups.iter();
@@ -149,10 +155,7 @@ fn drained_is_who_has_nothing_that_anybody_needs() {
     assert_eq!(shown(&store.harness, "m1"), None);
     let (begun, actions) = try_drain(&mut store.harness, "m1").unwrap();
     assert_eq!((begun.is_drained, begun.tablets), (false, 1));
-    assert!(
-        begun.waits_for[0].contains("1 tablets are to move"),
-        "{begun:?}"
-    );
+    assert!(told(&begun).contains("1 tablets are to move"), "{begun:?}");
     // All masters are told which backup leaves.
     for connection in 101..=104 {
         let list = list_of(&actions, connection).unwrap();
@@ -164,7 +167,7 @@ fn drained_is_who_has_nothing_that_anybody_needs() {
     assert_eq!(try_drain(&mut store.harness, "m1").unwrap().1, []);
 
     moved(&mut store, 1, 2);
-    let waits = |store: &Store| shown(&store.harness, "m1").unwrap().waits_for.join("; ");
+    let waits = |store: &Store| told(&shown(&store.harness, "m1").unwrap());
     assert!(
         waits(&store).contains("has not said yet"),
         "{}",
@@ -184,7 +187,7 @@ fn drained_is_who_has_nothing_that_anybody_needs() {
     pongs(&mut store, &list, &[(2, 5), (4, 1)]);
     let draining = shown(&store.harness, "m1").unwrap();
     assert_eq!((draining.is_drained, draining.copies), (false, 6));
-    let text = draining.waits_for.join("; ");
+    let text = told(&draining);
     assert!(
         text.contains("5 segments of the log of server 2.0"),
         "{text}"
@@ -216,7 +219,7 @@ fn what_is_drained_stays_so() {
     let (_, actions) = try_drain(&mut store.harness, "m1").unwrap();
     let open = list_of(&actions, 102).unwrap();
     assert_eq!(said_of(&open, one), (true, true));
-    let waits = |store: &Store| shown(&store.harness, "m1").unwrap().waits_for.join("; ");
+    let waits = |store: &Store| told(&shown(&store.harness, "m1").unwrap());
     // Nobody has anything there, but may put something there before the next list comes.
     pongs(&mut store, &open, &[]);
     assert!(waits(&store).contains("may still get"), "{}", waits(&store));
@@ -242,7 +245,7 @@ fn what_is_drained_stays_so() {
     store.harness.restart(Duration::from_secs(1));
     let shown = shown(&store.harness, "m1").unwrap();
     assert!(
-        !shown.waits_for.iter().any(|why| why.contains("may still")),
+        !shown.waits_for.contains(&Hindrance::LastResort),
         "{shown:?}"
     );
 }
@@ -260,7 +263,7 @@ fn what_is_drained_is_not_taken_back_when_its_backup_opens() {
     };
     let (welcome, _) = store.harness.enlist(111, with_replicas("m1", 11));
     pongs(&mut store, &known, &[]);
-    let waits = |store: &Store| shown(&store.harness, "m1").unwrap().waits_for.join("; ");
+    let waits = |store: &Store| told(&shown(&store.harness, "m1").unwrap());
     assert!(
         waits(&store).contains("has not opened its storage"),
         "{}",
@@ -342,7 +345,7 @@ fn it_gets_no_tablets() {
     assert!(!ordered.is_empty());
     assert!(ordered.iter().all(|(connection, _)| *connection != 103));
     // Whose log is being read may be needed, wherever it is.
-    let text = shown(&store.harness, "m3").unwrap().waits_for.join("; ");
+    let text = told(&shown(&store.harness, "m3").unwrap());
     assert!(text.contains("is being read"), "{text}");
 
     undrain(&mut store.harness, "m3");
@@ -482,7 +485,7 @@ fn it_holds_for_the_next_process_and_the_next_coordinator() {
     store.kill(1);
     store.start(11, "m1", &[]);
     assert!(shown(&store.harness, "m1").is_some());
-    let text = shown(&store.harness, "m1").unwrap().waits_for.join("; ");
+    let text = told(&shown(&store.harness, "m1").unwrap());
     assert!(text.contains("has not said yet"), "{text}");
     store.harness.restart(Duration::from_secs(1));
     assert!(shown(&store.harness, "m1").is_some(), "it was noted");

@@ -379,7 +379,7 @@ fn reasons(store: &mut Store, name: &str) -> Vec<String> {
     match remove(store, &removal(name)) {
         Err(RemoveMemberError::CopiesNeeded { member, reasons }) => {
             assert_eq!(member, name);
-            reasons
+            reasons.iter().map(ToString::to_string).collect()
         }
         other => panic!("{other:?}"),
     }

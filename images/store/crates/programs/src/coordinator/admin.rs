@@ -453,7 +453,7 @@ fn draining(draining: status::Draining) -> admin::Draining {
         drained: draining.is_drained,
         tablets: draining.tablets,
         copies: draining.copies,
-        waits_for: draining.waits_for,
+        waits_for: draining.waits_for.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use coordinator::status::{Draining, Member};
+use coordinator::status::{Draining, Hindrance, Member};
 use coordinator::{Drain, DrainError};
 
 use crate::cluster::Cluster;
@@ -131,7 +131,7 @@ impl Drains {
         }
         let is_hopeless = |draining: &Draining| {
             let mut waits_for = draining.waits_for.iter();
-            draining.is_drained || waits_for.any(|why| why.contains("start another member first"))
+            draining.is_drained || waits_for.any(Hindrance::lacks_machines)
         };
         let mut hopeless = members
             .iter()
