@@ -8,6 +8,7 @@
 
 mod checkpoint;
 mod config;
+mod end;
 mod from_backup;
 pub mod links;
 mod output;
@@ -17,6 +18,7 @@ mod server;
 mod stage;
 
 pub use config::{BackupConfig, Config};
+pub use end::End;
 pub use output::Output;
 pub use server::Server;
 

@@ -13,6 +13,7 @@ use wire::time::Time;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::Config;
+use crate::end::End;
 use crate::from_backup::Waiting;
 use crate::output::Output;
 use crate::reads::Reads;
@@ -39,7 +40,7 @@ pub struct Server<S> {
     reads: Reads,
     /// Room for what is read, used again and again.
     read: Vec<u8>,
-    end: Option<String>,
+    end: Option<End>,
 }
 
 impl<S: Storage> Server<S> {
@@ -94,12 +95,12 @@ impl<S: Storage> Server<S> {
         self.stage.backup_mut()
     }
 
-    /// Why this process is of no use any more, with what to do: the driver says so and ends it, as a failure.
-    pub fn must_end(&self) -> Option<&str> {
-        self.end.as_deref()
+    /// Why this process is of no use any more: the driver says so and ends it, as a failure.
+    pub fn must_end(&self) -> Option<&End> {
+        self.end.as_ref()
     }
 
-    fn end(&mut self, why: String) {
+    fn end(&mut self, why: End) {
         self.end.get_or_insert(why);
     }
 
@@ -146,7 +147,7 @@ impl<S: Storage> Server<S> {
                 self.welcome(now, cluster_id, message, out)
             }
             Some(Kind::Refused(refused)) if self.is_of_wrong_version(&refused) => {
-                self.end(refused.text);
+                self.end(End::WrongVersion(refused.text));
                 Session::Close
             }
             Some(Kind::Activate(_)) => {
@@ -349,16 +350,10 @@ impl<S: Storage> Server<S> {
     /// Others have what this server had. A process that holds replicas, or whose own are elsewhere, begins anew as another incarnation.
     fn look_for_successors(&mut self) {
         if self.shard.is_deposed() {
-            let text = "this server was taken for dead, and what it had is served by others or about to be: it ends, and can safely be \
-                        started again";
-            self.end(text.to_owned());
+            self.end(End::Deposed);
         } else if self.restarts && self.shard.is_superseded() {
-            // Perhaps before it ever heard that it was let in.
-            let refusal = self.shard.refusal().unwrap_or("no reason is given");
-            let text = format!(
-                "this server was taken for dead or replaced: it ends, and can safely be started again ({refusal})"
-            );
-            self.end(text);
+            let refusal = self.shard.refusal().map(str::to_owned);
+            self.end(End::Superseded(refusal));
         }
     }
 }

@@ -4,6 +4,7 @@ use backup::{Backup, OpenError, Storage};
 use wire::time::Time;
 
 use super::Server;
+use crate::end::End;
 use crate::output::Output;
 use crate::stage::Stage;
 
@@ -12,7 +13,7 @@ impl<S: Storage> Server<S> {
     pub(super) fn use_storage(&mut self, wanted: u64, out: &mut impl Output) {
         if let Some(found) = self.stage.cluster_id() {
             if found != wanted {
-                self.end(OpenError::OtherCluster { found, wanted }.to_string());
+                self.end(End::Storage(OpenError::OtherCluster { found, wanted }));
             }
         } else if let Stage::Waiting(config) = &self.stage {
             let format = self.shard.format();
@@ -35,7 +36,7 @@ impl<S: Storage> Server<S> {
                 self.stage = Stage::Open(Box::new(backup));
                 self.report.begin(now);
             }
-            Err(error) => self.end(error.to_string()),
+            Err(error) => self.end(End::Storage(error)),
         }
     }
 

@@ -10,7 +10,7 @@ use wire::member::{
 use wire::time::Time;
 
 use super::harness::*;
-use crate::Config;
+use crate::{Config, End};
 
 const TABLET: TabletRange = TabletRange {
     table_id: 1,
@@ -46,7 +46,7 @@ fn a_storage_of_another_cluster_ends_the_process() {
     let mut second = Rig::new("m", with_backup(Durability::Buffered));
     second.welcome(CLUSTER + 1);
     second.open(storage);
-    let text = second.server.must_end().unwrap();
+    let text = second.server.must_end().unwrap().to_string();
     assert!(
         text.contains("belongs to cluster 000000000000004d"),
         "{text}"
@@ -59,7 +59,7 @@ fn a_coordinator_of_another_cluster_ends_the_process() {
     let mut rig = Rig::ready(Durability::Buffered);
     rig.server.coordinator_lost(rig.now);
     rig.welcome(CLUSTER + 1);
-    let text = rig.server.must_end().unwrap();
+    let text = rig.server.must_end().unwrap().to_string();
     assert!(
         text.contains("belongs to cluster 000000000000004d"),
         "{text}"
@@ -80,7 +80,7 @@ fn a_storage_that_is_no_backups_ends_the_process() {
     storage.rot(0, 1);
     let opened = Backup::open(rig.now, config, storage);
     rig.server.backup_opened(rig.now, opened);
-    let text = rig.server.must_end().unwrap();
+    let text = rig.server.must_end().unwrap().to_string();
     assert!(text.contains("no backup's"), "{text}");
 }
 
@@ -150,7 +150,7 @@ fn a_process_that_others_have_replaced_ends_so_that_it_begins_anew() {
     let mut rig = Rig::ready(Durability::Buffered);
     rig.order(superseded());
     rig.tick();
-    let text = rig.server.must_end().unwrap();
+    let text = rig.server.must_end().unwrap().to_string();
     assert!(text.contains("safely be started again"), "{text}");
 }
 
@@ -160,6 +160,7 @@ fn a_process_that_is_refused_for_ever_ends_with_the_reason_even_if_it_never_came
     rig.order(superseded());
     rig.tick();
     let why = rig.server.must_end().expect("nobody will ever let it in");
+    let why = why.to_string();
     assert!(why.contains("can safely be started again"), "{why}");
     assert!(rig.server.shard().is_superseded());
 }
@@ -212,7 +213,8 @@ fn a_process_of_a_build_that_the_store_has_left_behind_ends() {
     };
     let mut rig = Rig::new("m", with_backup(Durability::Buffered));
     assert_eq!(rig.order(refused()), Session::Close);
-    assert_eq!(rig.server.must_end(), Some("too old"));
+    let wrong = End::WrongVersion("too old".to_owned());
+    assert_eq!(rig.server.must_end(), Some(&wrong));
     // What one holds that was let in is not thrown away for a word.
     let mut rig = Rig::ready(Durability::Buffered);
     rig.server.coordinator_lost(rig.now);

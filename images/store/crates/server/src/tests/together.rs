@@ -167,7 +167,7 @@ fn a_master_whose_log_is_fenced_answers_nothing_and_ends() {
     // Its recovered log may hold the write: "try again" would say that it has no effect.
     assert_eq!(pair.reply(), None);
     assert!(!pair.master.server.shard().is_serving(pair.master.now));
-    let text = pair.master.server.must_end().unwrap();
+    let text = pair.master.server.must_end().unwrap().to_string();
     assert!(text.contains("safely be started again"), "{text}");
     pair.backup.finish_sync(Scope::Superblock);
     pair.backup.pass(Duration::from_secs(1));

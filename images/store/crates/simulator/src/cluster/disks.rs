@@ -1,6 +1,7 @@
 //! Disks of servers: what they cannot do, and how that is repaired.
 
 use backup::testing::MemoryStorage;
+use server::End;
 use wire::peer::{ReplicaId, Request};
 
 use crate::cluster::{Cluster, host_name, server_host};
@@ -70,7 +71,7 @@ impl Cluster {
     }
 
     /// A process could not take its storage into use, and ends; it is started again until it can.
-    pub(crate) fn storage_refused(&mut self, server: usize, why: &str) {
+    pub(crate) fn storage_refused(&mut self, server: usize, why: &End) {
         if self.has_failing_disk(server) {
             self.coverage.hit("storages that could not be opened");
             return self.crash_server(server);

@@ -1,6 +1,7 @@
 //! How processes and machines end, and what comes after that.
 
 use backup::BLOCK_BYTES;
+use server::End;
 
 use crate::cluster::hosts::coordinator_host;
 use crate::cluster::server::Dies;
@@ -124,8 +125,8 @@ impl Cluster {
     }
 
     /// A process finds that it is of no use any more.
-    pub fn ends_itself(&mut self, server: usize, why: &str) {
-        if why.contains("taken for dead") {
+    pub fn ends_itself(&mut self, server: usize, why: &End) {
+        if why.is_succeeded() {
             self.coverage.hit("deposed servers that ended");
             self.crash_server(server);
         } else if self.has_builds() && self.is_too_old(server, why) {

@@ -1,5 +1,7 @@
 //! Which build is where, and what becomes of those that the store has left behind.
 
+use backup::OpenError;
+use server::End;
 use wire::format::Formats;
 use wire::member::ToShard;
 use wire::member::coordinator::Kind;
@@ -71,9 +73,13 @@ impl Cluster {
 
     /// Whether a server ends because the store has left its build behind: the coordinator says so, or its own disk, while the store is made again by
     /// somebody who does not know yet which format was in force.
-    pub fn is_too_old(&self, server: usize, why: &str) -> bool {
-        let reads_it = self.servers[server].formats.reads(self.builds.in_force);
-        why.contains("there is no way back") || !reads_it && why.contains("and this build reads")
+    pub fn is_too_old(&self, server: usize, why: &End) -> bool {
+        let formats = self.servers[server].formats;
+        match why {
+            End::WrongVersion(_) => formats.newest < Formats::NEXT.newest,
+            End::Storage(OpenError::UnknownFormat { .. }) => !formats.reads(self.builds.in_force),
+            End::Storage(_) | End::Deposed | End::Superseded(_) => false,
+        }
     }
 
     /// A server of a build that the store has left behind was not let in: somebody starts the right one.

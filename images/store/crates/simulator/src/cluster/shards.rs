@@ -67,7 +67,7 @@ impl Cluster {
             node.durable = LogPosition::START;
         }
         let session = node.core.shard().session(now);
-        let ends = node.core.must_end().map(str::to_owned);
+        let ends = node.core.must_end().cloned();
         for (to, payload) in lent {
             self.shard_replies(server, shard, to, &payload);
         }
