@@ -41,5 +41,5 @@ pub use orders::{
     SettingsOrder, SpecVersion, TabletTable,
 };
 pub use output::Output;
-pub use root::Coordinator;
+pub use root::{Coordinator, RestoreError};
 pub use state::checkpoint;

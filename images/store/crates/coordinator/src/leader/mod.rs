@@ -307,7 +307,7 @@ impl<A> Leader<A> {
     /// Nobody is let in before it is known whether this process still leads.
     fn put_off(&mut self, connection: u64) {
         let refused = Refused {
-            reason: RefusedReason::Invalid.into(),
+            reason: RefusedReason::LeaderInDoubt.into(),
             text: "the server knows of another leader than this coordinator, which looks whether it still leads: try again".to_owned(),
         };
         let kind = Kind::Refused(refused);
@@ -430,7 +430,7 @@ impl<A> Leader<A> {
         };
         let mut coordinator = match coordinator {
             Ok(coordinator) => coordinator,
-            Err(text) => return self.end(Ending::Unreadable, text),
+            Err(error) => return self.end(error.ending(), error.to_string()),
         };
         if let Some(position) = self.keeper.position() {
             coordinator.lead_at(position);

@@ -21,6 +21,8 @@ mod settings;
 mod upgrade;
 mod views;
 
+pub use restore::RestoreError;
+
 use wire::time::Time;
 
 use crate::admin::departures::Departures;

@@ -15,7 +15,7 @@ use crate::state::rebuild::{ASK_AGAIN, Begins, FromVolumes, Rebuild, Verdict, de
 
 impl FromVolumes for Coordinator {
     fn restored(config: Config, pairs: Vec<Pair>, now: Time) -> Result<Coordinator, String> {
-        Coordinator::restore(config, pairs, now)
+        Coordinator::restore(config, pairs, now).map_err(|error| error.to_string())
     }
 
     fn places_of_backups(&self) -> Vec<(String, u32)> {

@@ -1,5 +1,6 @@
 //! A coordinator out of its pairs.
 
+use core::fmt::{self, Display};
 use std::collections::BTreeSet;
 
 use prost::Message;
@@ -14,7 +15,7 @@ use crate::records::{self, Key, Meta, Record, Value};
 use crate::recovery::Recoveries;
 use crate::registry::members::Members;
 use crate::state::leading::Leading;
-use crate::state::objects::MAX_PAST;
+use crate::state::objects::{Ending, MAX_PAST};
 use crate::state::{FORMER_TIME_AHEAD_NS, Pair};
 use crate::{Config, Coordinator};
 
@@ -34,25 +35,77 @@ struct Sorted {
     logs: Vec<records::Log>,
 }
 
+/// Why no coordinator comes of some pairs; [`Display`] says what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoreError {
+    /// A newer build has written them.
+    NewerFormat { version: u32, known: Formats },
+    /// An older build has written them, whose format this one does not read any more.
+    OlderFormat { version: u32, known: Formats },
+    /// One of them is no record.
+    Unreadable { key: Vec<u8> },
+    /// They do not fit together.
+    Contradiction(String),
+}
+
+impl RestoreError {
+    /// What becomes of a leadership that finds such a state.
+    pub(crate) fn ending(&self) -> Ending {
+        match self {
+            RestoreError::NewerFormat { .. } => Ending::NewerFormat,
+            RestoreError::OlderFormat { .. }
+            | RestoreError::Unreadable { .. }
+            | RestoreError::Contradiction(_) => Ending::Unreadable,
+        }
+    }
+}
+
+impl Display for RestoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RestoreError::NewerFormat { version, known } => write!(
+                f,
+                "the state was written in format {version} by a newer build, and this one reads formats up to {}: start a coordinator of \
+                 that version",
+                known.newest
+            ),
+            RestoreError::OlderFormat { version, known } => write!(
+                f,
+                "the state is of format {version}, and this build reads {known}: start a coordinator of a version in between, upgrade all \
+                 servers to it, and finalize that (rcbox upgrade finalize)"
+            ),
+            RestoreError::Unreadable { key } => write!(
+                f,
+                "the record {:?} of the state cannot be read; put a copy of the state from before in its place",
+                key.escape_ascii().to_string()
+            ),
+            RestoreError::Contradiction(what) => write!(
+                f,
+                "the noted state contradicts itself: {what}; put a copy of the state from before in its place"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for RestoreError {}
+
 impl Coordinator {
     /// The coordinator that `pairs` are of, at cluster time that goes on where it can have been at most. Nobody is connected;
     /// servers that say hello as what they were resume. Which store it is comes from the pairs, whatever `config` says.
     ///
     /// # Errors
-    /// The pairs were written by a newer build, or do not fit together: a text that says what to do.
+    /// The pairs were written by a newer build, or do not fit together.
     pub fn restore(
         config: Config,
         pairs: impl IntoIterator<Item = Pair>,
         now: Time,
-    ) -> Result<Coordinator, String> {
+    ) -> Result<Coordinator, RestoreError> {
         let sorted = sort(pairs, config.formats)?;
-        build(config, sorted, now).map_err(|text| {
-            format!("the noted state contradicts itself: {text}; put a copy of the state from before in its place")
-        })
+        build(config, sorted, now).map_err(RestoreError::Contradiction)
     }
 }
 
-fn sort(pairs: impl IntoIterator<Item = Pair>, known: Formats) -> Result<Sorted, String> {
+fn sort(pairs: impl IntoIterator<Item = Pair>, known: Formats) -> Result<Sorted, RestoreError> {
     let mut sorted = Sorted::default();
     let mut keys = BTreeSet::new();
     // Of a newer format not even the records need be readable: that it is newer is what must be said then.
@@ -84,26 +137,16 @@ fn sort(pairs: impl IntoIterator<Item = Pair>, known: Formats) -> Result<Sorted,
         .as_ref()
         .map_or(FIRST_FORMAT, |meta| meta.format_version);
     if version > known.newest {
-        return Err(format!(
-            "the state was written in format {version} by a newer build, and this one reads formats up to {}: start a coordinator of \
-             that version",
-            known.newest
-        ));
+        return Err(RestoreError::NewerFormat { version, known });
     }
     if version != 0 && version < known.oldest {
-        return Err(format!(
-            "the state is of format {version}, and this build reads {known}: start a coordinator of a version in between, upgrade all \
-             servers to it, and finalize that (rcbox upgrade finalize)"
-        ));
+        return Err(RestoreError::OlderFormat { version, known });
     }
     if version == 0 {
         unreadable.get_or_insert(Key::Meta.encode());
     }
     match unreadable {
-        Some(key) => Err(format!(
-            "the record {:?} of the state cannot be read; put a copy of the state from before in its place",
-            key.escape_ascii().to_string()
-        )),
+        Some(key) => Err(RestoreError::Unreadable { key }),
         None => Ok(sorted),
     }
 }

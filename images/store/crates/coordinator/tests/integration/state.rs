@@ -290,7 +290,7 @@ fn refusal(change: impl FnOnce(&mut Vec<Pair>)) -> String {
     change(&mut pairs);
     match Coordinator::restore(Config::new(1, 1, "test"), pairs, Time::ZERO) {
         Ok(_) => String::new(),
-        Err(text) => text,
+        Err(error) => error.to_string(),
     }
 }
 

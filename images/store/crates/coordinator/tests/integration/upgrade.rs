@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Action, CLUSTER, Harness, hello, removal};
-use coordinator::{Config, Coordinator, Finalize, FinalizeError};
+use coordinator::{Config, Coordinator, Finalize, FinalizeError, RestoreError};
 use wire::format::Formats;
 use wire::ids::ServerId;
 use wire::member::{Format, Hello, RefusedReason, coordinator::Kind};
@@ -196,6 +196,7 @@ fn a_build_that_left_the_format_behind_is_told_to_go_step_by_step() {
     };
     let restored = Coordinator::restore(config, store.kept.pairs(), store.now);
     let text = restored.unwrap_err();
+    let text = text.to_string();
     assert!(text.contains("in between"), "{text}");
 }
 
@@ -222,7 +223,12 @@ fn what_is_in_force_and_who_reads_what_is_noted() {
         formats: OLD,
         ..Config::new(0, 0, "test")
     };
-    let text = Coordinator::restore(config, store.kept.pairs(), store.now).unwrap_err();
+    let error = Coordinator::restore(config, store.kept.pairs(), store.now).unwrap_err();
+    assert!(matches!(
+        error,
+        RestoreError::NewerFormat { version: 2, .. }
+    ));
+    let text = error.to_string();
     assert!(
         text.starts_with("the state was written in format 2 by a newer build"),
         "{text}"

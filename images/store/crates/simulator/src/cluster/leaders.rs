@@ -11,14 +11,14 @@ use coordinator::state::objects::{Answer, Ending, Request, RequestId, Tuning};
 use coordinator::{Config, Coordinator, Finalize, FinalizeError};
 use wire::ids::ReplyTo;
 use wire::member::coordinator::Kind;
-use wire::member::{ToCoordinator, ToShard};
+use wire::member::{RefusedReason, ToCoordinator, ToShard};
 use wire::time::Time;
 
 use crate::cluster::client_actions::Purpose;
 use crate::cluster::coordinator_node::{CoordinatorAction, CoordinatorNode, Core};
 use crate::cluster::election::Election;
 use crate::cluster::hosts::coordinator_host;
-use crate::cluster::{COORDINATOR, Cluster, TOO_OLD, host_name};
+use crate::cluster::{COORDINATOR, Cluster, host_name};
 use crate::event::{Event, Party, Phase};
 use crate::net::network::Host;
 use crate::scenario::{FailOver, MILLI, SECOND};
@@ -206,9 +206,7 @@ impl Cluster {
                 self.coverage.hit("leaders deposed by the root");
                 self.stand_by(process);
             }
-            Output::Ended(Ending::Unreadable, text)
-                if self.has_builds() && text.contains(TOO_OLD) =>
-            {
+            Output::Ended(Ending::NewerFormat, _) if self.has_builds() => {
                 self.coordinator_is_too_old(process);
                 self.stand_by(process);
             }
@@ -253,7 +251,7 @@ impl Cluster {
     }
 
     fn hold_time(&mut self, message: &ToShard) {
-        if matches!(&message.kind, Some(Kind::Refused(refused)) if refused.text.contains("looks whether it still leads"))
+        if matches!(&message.kind, Some(Kind::Refused(refused)) if refused.reason() == RefusedReason::LeaderInDoubt)
         {
             self.coverage
                 .hit("servers that told a leader of a later one");

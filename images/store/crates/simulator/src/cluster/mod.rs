@@ -136,8 +136,6 @@ pub struct Beginning {
     pub prints: bool,
 }
 
-/// What a coordinator says that does not read the format of the state.
-pub const TOO_OLD: &str = "by a newer build";
 /// By then the servers are in, unless the network is slow.
 pub const START_OF_LOAD: u64 = 100 * MILLI;
 

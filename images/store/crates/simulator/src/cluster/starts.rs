@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use client_core::{Client, Config as ClientConfig};
 use coordinator::state::Pair;
-use coordinator::{Config as CoordinatorConfig, Coordinator};
+use coordinator::{Config as CoordinatorConfig, Coordinator, RestoreError};
 
 use crate::clock::Clock;
 use crate::cluster::api::Api;
@@ -13,8 +13,7 @@ use crate::cluster::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core
 use crate::cluster::hosts::coordinator_host;
 use crate::cluster::server::{ServerNode, protocols};
 use crate::cluster::{
-    COORDINATOR, COORDINATOR_LOCATOR, Cluster, Machine, START_OF_LOAD, TOO_OLD, client_host,
-    server_host,
+    COORDINATOR, COORDINATOR_LOCATOR, Cluster, Machine, START_OF_LOAD, client_host, server_host,
 };
 use crate::event::Event;
 use crate::net::network::Host;
@@ -108,11 +107,11 @@ impl Cluster {
             let pairs = pairs.map(|(key, value)| Pair { key, value });
             match Coordinator::restore(config, pairs, now) {
                 Ok(core) => core,
-                Err(text) if self.has_builds() && text.contains(TOO_OLD) => {
+                Err(RestoreError::NewerFormat { .. }) if self.has_builds() => {
                     self.coordinator_is_too_old(0);
                     return self.schedule_in(MILLI, Event::Restart(COORDINATOR));
                 }
-                Err(text) => return self.fail(format!("the coordinator does not start: {text}")),
+                Err(error) => return self.fail(format!("the coordinator does not start: {error}")),
             }
         } else {
             Coordinator::new(config, now)

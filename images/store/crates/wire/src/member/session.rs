@@ -274,6 +274,9 @@ pub enum RefusedReason {
     Invalid = 2,
     /// The build does not read the format that is in force in the store.
     Version = 3,
+    /// The server knows of another leader than this coordinator, which looks whether it still leads. Older builds take it for no reason at all and, as
+    /// after [`RefusedReason::Invalid`], come again.
+    LeaderInDoubt = 4,
 }
 
 /// Liveness, and the cluster's time.

@@ -167,8 +167,22 @@ pub enum Ending {
     RolledBack,
     /// `StateIncomplete`: objects are missing. Nothing is written any more.
     Incomplete,
-    /// An object is damaged, of another store, or of a newer format. Nothing is written any more.
+    /// `StateUnreadable`: an object is damaged, or of another store, or the state cannot be read. Nothing is written any more.
     Unreadable,
+    /// `StateUnreadable`: a newer build has put its format in force. Nothing is written any more.
+    NewerFormat,
+}
+
+impl Ending {
+    /// As people read it in a log or a status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ending::Deposed => "StateDeposed",
+            Ending::RolledBack => "StateRolledBack",
+            Ending::Incomplete => "StateIncomplete",
+            Ending::Unreadable | Ending::NewerFormat => "StateUnreadable",
+        }
+    }
 }
 
 impl Trouble {

@@ -148,7 +148,7 @@ impl Oracle {
             Ending::Deposed => !is_newest,
             Ending::RolledBack => self.was_rolled_back,
             // Nobody deletes or damages anything here.
-            Ending::Incomplete | Ending::Unreadable => false,
+            Ending::Incomplete | Ending::Unreadable | Ending::NewerFormat => false,
         };
         match is_right {
             true => Ok(()),

@@ -337,7 +337,7 @@ impl Driver {
         }
         let text = match text.starts_with("State") {
             true => text,
-            false => format!("State{ending:?}: {text}"),
+            false => format!("{}: {text}", ending.name()),
         };
         tracing::error!("this coordinator was elected, and must not lead: {text}");
         self.refusal = Some(text.clone());
