@@ -5,8 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod backup;
+mod config;
 mod draining;
+mod durability;
 mod floor;
 mod ghosts;
 mod heads;
@@ -17,9 +20,11 @@ mod random;
 mod replicator;
 mod segment;
 mod sending;
+mod slow;
 mod strays;
 
-pub use replicator::{Config, Replicator, Report};
+pub use config::Config;
+pub use replicator::{Replicator, Report};
 
 use wire::ids::ServerId;
 

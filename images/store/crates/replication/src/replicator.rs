@@ -4,66 +4,19 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use log::{Change, Log, LogPosition};
-use trace::Event;
 use wire::ids::ServerId;
-use wire::peer::{Answer, Listing, MAX_APPEND_BYTES, Malformed, Role, Status};
+use wire::peer::Role;
 use wire::time::Time;
 
-use crate::backup::{Backup, Link, Request, UnderWay};
+use crate::backup::{Backup, Link};
+use crate::config::Config;
 use crate::floor::{Floor, Ghost};
 use crate::random::Random;
 use crate::segment::{Replica, Segment};
 use crate::{BackupInfo, Output};
 
-/// A head's backup that lets data wait for longer is replaced, unless its peers are slow as well.
-const SLOW: Duration = Duration::from_millis(50);
-/// The limit where all backups of the head are slow at once.
-const ALL_SLOW: Duration = Duration::from_secs(1);
-/// So many times the median of the head's backups is slow.
-const SLOW_FACTOR: u32 = 10;
 /// A connection on which a request waits for longer is closed, and an attempt to connect that takes longer is given up.
 pub(crate) const STUCK: Duration = Duration::from_secs(5);
-/// That disks are full is said as often as this, as long as it holds.
-const FULL_TOLD: Duration = Duration::from_secs(10);
-
-/// Unfinished segments that one pump looks at.
-const UNFINISHED_STEP: usize = 8;
-
-/// What is wanted of a replicator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The server that writes the log.
-    pub log: ServerId,
-    /// Its machine, which gets no replica.
-    pub host: String,
-    /// Of the log: a backup with smaller frames gets no replica.
-    pub segment_bytes: u32,
-    /// Replicas of each segment.
-    pub replicas: usize,
-    /// With fewer nothing counts as durable.
-    pub min_replicas: usize,
-    /// Copies of closed segments go out in pieces of this size, so that what somebody waits for is not stuck behind them.
-    pub copy_bytes: u32,
-    /// Replicas that were lost are made again at this rate, averaged over some milliseconds; at least 1.
-    pub repair_bytes_per_second: u64,
-    /// For scattering replicas.
-    pub seed: u64,
-}
-
-/// Data under way to one backup at most, and data under way that nobody waits for: copies of side segments, and replicas that are made again.
-const WINDOW_BYTES: u32 = 4 << 20;
-
-// Smaller for small segments, so that simulated stores meet these limits as real ones do.
-impl Config {
-    pub(crate) fn window_bytes(&self) -> u32 {
-        WINDOW_BYTES.min(self.segment_bytes)
-    }
-
-    /// Of a head's data in one request, at most: no less than the longest atomic append, which is never cut.
-    pub(crate) fn append_bytes(&self) -> u32 {
-        (self.segment_bytes / 8 * 5).min(MAX_APPEND_BYTES as u32)
-    }
-}
 
 /// How well the log is replicated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,10 +41,10 @@ pub struct Replicator {
     /// Head segments that are not settled, oldest first; the last is the log's head.
     pub(crate) heads: VecDeque<u64>,
     /// The end of the newest head that is settled: durable, whatever happens to its successors.
-    settled: LogPosition,
+    pub(crate) settled: LogPosition,
     /// Segments other than those in `heads` for which there is something to do.
     pub(crate) unfinished: BTreeSet<u64>,
-    unfinished_cursor: u64,
+    pub(crate) unfinished_cursor: u64,
     pub(crate) floor: Floor,
     /// A backup has refused this log for ever: somebody recovers it.
     pub(crate) is_deposed: bool,
@@ -105,7 +58,7 @@ pub struct Replicator {
     /// When to look at some of the strays again.
     pub(crate) strays_at: Time,
     /// That disks are full is not said again before this.
-    full_told_until: Time,
+    pub(crate) full_told_until: Time,
     pub(crate) random: Random,
     pub(crate) last_resorts: u64,
 }
@@ -244,7 +197,7 @@ impl Replicator {
     }
 
     /// A backup's storage has failed.
-    fn retire(&mut self, id: ServerId, out: &mut impl Output) {
+    pub(crate) fn retire(&mut self, id: ServerId, out: &mut impl Output) {
         let Some(backup) = self.backups.get_mut(&id) else {
             return;
         };
@@ -281,131 +234,9 @@ impl Replicator {
         }
     }
 
-    /// A backup answers the request `nonce`. If that makes no sense, its connection must be closed, and that be told.
-    pub fn answer(
-        &mut self,
-        now: Time,
-        id: ServerId,
-        nonce: u64,
-        payload: &[u8],
-        out: &mut impl Output,
-    ) -> Result<(), Malformed> {
-        trace::note(Event::BackupAnswered, 0, id.0);
-        let Some(backup) = self.backups.get_mut(&id) else {
-            return Ok(());
-        };
-        let Some(request) = backup.answered(now, nonce) else {
-            let text = format!("backup {id} has answered what it was not asked");
-            out.log_message(2, &text);
-            return Ok(());
-        };
-        let status = if let Request::List = request.what {
-            let listing = Listing::decode(payload)?;
-            if listing.status == Status::Ok {
-                self.listed(id, listing.replicas, out);
-            }
-            listing.status
-        } else {
-            Answer::decode(payload)?.status
-        };
-        match status {
-            Status::Ok => self.done(id, request),
-            Status::Fenced => {
-                if !std::mem::replace(&mut self.is_deposed, true) {
-                    let text = "this server's log is being recovered by others: it serves no more";
-                    out.log_message(1, text);
-                }
-            }
-            status => self.refused(now, id, request, status, out),
-        }
-        Ok(())
-    }
-
-    fn done(&mut self, id: ServerId, request: UnderWay) {
-        let Some(backup) = self.backups.get_mut(&id) else {
-            return;
-        };
-        match request.what {
-            Request::Free { .. } | Request::List => {}
-            Request::KeepAlive => backup.promises(request.sent_at),
-            Request::Append {
-                segment_id,
-                end,
-                closes,
-                ..
-            } => {
-                backup.promises(request.sent_at);
-                backup.is_full = false;
-                let segment = self.segments.get_mut(&segment_id);
-                match segment.and_then(|segment| segment.replica_mut(id)) {
-                    Some(replica) => {
-                        replica.acked_bytes = replica.acked_bytes.max(end);
-                        replica.is_closed |= closes;
-                    }
-                    None => self.ghost_answered(segment_id, id, end, closes),
-                }
-            }
-        }
-    }
-
-    fn refused(
-        &mut self,
-        now: Time,
-        id: ServerId,
-        request: UnderWay,
-        status: Status,
-        out: &mut impl Output,
-    ) {
-        let Some(backup) = self.backups.get_mut(&id) else {
-            return;
-        };
-        match status {
-            Status::Full => backup.full(now),
-            Status::Retired => {
-                backup.was_tried = true;
-                return self.retire(id, out);
-            }
-            Status::Mismatch => out.log_message(1, &mismatch(id, &request.what)),
-            _ => {}
-        }
-        let Request::Append { segment_id, .. } = request.what else {
-            return;
-        };
-        let segment = self.segments.get_mut(&segment_id);
-        if let Some(replica) = segment.and_then(|segment| segment.replica_mut(id))
-            && status == Status::Full
-            && !replica.is_open()
-        {
-            // Nothing of it is there.
-            replica.open_sent = None;
-        }
-        self.lose_replica(segment_id, id);
-        self.ghost_refused(segment_id, id);
-    }
-
-    /// Says, from time to time, that writes wait because backups have no room.
-    fn tell_of_full_disks(&mut self, now: Time, out: &mut impl Output) {
-        let is_waiting = |id: &u64| {
-            let head = self.segments.get(id);
-            head.is_some_and(|head| head.replicas.len() < self.config.min_replicas)
-        };
-        let full = self.backups.values().filter(|backup| backup.is_full);
-        let count = full.count();
-        if count == 0 || now < self.full_told_until || !self.heads.iter().any(is_waiting) {
-            return;
-        }
-        self.full_told_until = now + FULL_TOLD;
-        let text = format!(
-            "no backup has a free frame for this log's next segment: {count} of {} that are known are full, and writes wait until one has; give \
-             servers more room (a larger --segmentFrames or device, and a restart), or the store more servers",
-            self.backups.len()
-        );
-        out.log_message(1, &text);
-    }
-
     // ---- losses ----
 
-    fn lose_replicas(&mut self, id: ServerId, which: impl Fn(&Replica) -> bool) {
+    pub(crate) fn lose_replicas(&mut self, id: ServerId, which: impl Fn(&Replica) -> bool) {
         let is_lost = |replica: &Replica| replica.backup == id && which(replica);
         let holding = |(segment_id, segment): (&u64, &Segment)| {
             segment.replicas.iter().any(is_lost).then_some(*segment_id)
@@ -450,56 +281,6 @@ impl Replicator {
             });
         }
         self.unfinished.insert(segment_id);
-    }
-
-    /// Gives up replicas of heads on backups that are much slower than their peers, and connections on which nothing moves.
-    fn look_for_slow_backups(&mut self, now: Time, out: &mut impl Output) {
-        let mut stuck = Vec::new();
-        for backup in self
-            .backups
-            .values()
-            .filter(|backup| backup.waited(now) >= STUCK)
-        {
-            out.disconnect_backup(backup.id());
-            stuck.push(backup.id());
-        }
-        for id in stuck {
-            self.disconnected(now, id);
-        }
-        for id in self.slow_backups(now) {
-            if let Some(backup) = self.backups.get_mut(&id) {
-                backup.avoid(now);
-            }
-            let is_candidate = |replica: &Replica| replica.role == Role::Head && !replica.is_closed;
-            self.lose_replicas(id, is_candidate);
-        }
-    }
-
-    /// Backups of heads that let data wait for too long.
-    fn slow_backups(&self, now: Time) -> Vec<ServerId> {
-        let heads = self.heads.iter().filter_map(|id| self.segments.get(id));
-        let replicas = heads.flat_map(|head| &head.replicas);
-        let backups = replicas.filter_map(|replica| self.backups.get(&replica.backup));
-        if backups.clone().all(|backup| backup.waited(now) <= SLOW) {
-            return Vec::new();
-        }
-        let mut latencies: Vec<Duration> = backups
-            .clone()
-            .filter_map(|backup| backup.latency)
-            .collect();
-        latencies.sort_unstable();
-        let median = latencies
-            .get(latencies.len() / 2)
-            .copied()
-            .unwrap_or_default();
-        let limit = SLOW.max(median * SLOW_FACTOR);
-        // If all are slow it is this server that was not awake, or its network.
-        let all_slow = backups.clone().all(|backup| backup.waited(now) > limit);
-        let limit = if all_slow { limit.max(ALL_SLOW) } else { limit };
-        backups
-            .filter(|backup| backup.waited(now) > limit)
-            .map(Backup::id)
-            .collect()
     }
 
     // ---- the log ----
@@ -587,118 +368,4 @@ impl Replicator {
             }
         }
     }
-
-    // ---- durability ----
-
-    /// Tells the log which closed segments have all the replicas that they can have.
-    fn settle(&mut self, now: Time, log: &mut Log) {
-        while let Some(&id) = self.heads.front()
-            && self.heads.len() > 1
-            && self.is_complete(now, id)
-            && self.floor.lets_be_durable(id)
-        {
-            // Its successor was opened everywhere before it was closed, so that it is named by whatever a recovery takes for the head.
-            if let Some(end) = log.position_in(id, self.segments[&id].acked_bytes()) {
-                self.settled = end;
-            }
-            self.heads.pop_front();
-            self.settle_one(id, log);
-        }
-        for id in self.next_unfinished() {
-            if log.segment(id).is_none() {
-                self.give_up_copies(id);
-            }
-            self.leave_draining(id);
-            if self.is_complete(now, id) {
-                self.settle_one(id, log);
-                if self.is_finished(&self.segments[&id]) {
-                    self.unfinished.remove(&id);
-                } else if self.is_on_draining(id) && log.segment(id).is_none() {
-                    log.leave_out_soon(id);
-                }
-            } else if log.segment(id).is_none() {
-                log.leave_out_soon(id);
-            }
-        }
-        // The next pump goes on behind these.
-        self.unfinished_cursor = self.next_unfinished().last().map_or(0, |last| last + 1);
-    }
-
-    /// Of a segment that is not in memory any more: they will never be complete.
-    fn give_up_copies(&mut self, segment_id: u64) {
-        let Some(segment) = self.segments.get(&segment_id) else {
-            return;
-        };
-        let partial = segment.replicas.iter().filter(|replica| !replica.is_closed);
-        let partial: Vec<ServerId> = partial.map(|replica| replica.backup).collect();
-        for id in partial {
-            self.lose_replica(segment_id, id);
-        }
-    }
-
-    /// Some of the unfinished segments, other ones each time: there can be very many when a backup was lost.
-    pub(crate) fn next_unfinished(&self) -> Vec<u64> {
-        let from = self.unfinished.range(self.unfinished_cursor..);
-        let again = self.unfinished.range(..self.unfinished_cursor);
-        let not_heads = from.chain(again).filter(|id| !self.heads.contains(id));
-        not_heads.take(UNFINISHED_STEP).copied().collect()
-    }
-
-    fn settle_one(&mut self, id: u64, log: &mut Log) {
-        if let Some(segment) = self.segments.get_mut(&id)
-            && !std::mem::replace(&mut segment.is_settled, true)
-        {
-            log.settle(id);
-        }
-    }
-
-    fn is_complete(&self, now: Time, id: u64) -> bool {
-        let Some(segment) = self.segments.get(&id) else {
-            return false;
-        };
-        let count = segment.replicas.len();
-        let wanted = self.config.replicas.min(self.choice(now, id).hosts());
-        segment.is_closed
-            && segment.all_closed()
-            && count >= self.config.min_replicas
-            && count >= wanted
-    }
-
-    /// Up to where the log is durable. The order of the conditions is that of docs/replication.md, "When is it durable?".
-    fn durable_position(&self, log: &Log) -> LogPosition {
-        let mut position = self.settled;
-        for &id in &self.heads {
-            let head = &self.segments[&id];
-            let is_enough = head.replicas.len() >= self.config.min_replicas;
-            if !self.floor.lets_be_durable(id) || !is_enough || !head.all_open() {
-                break;
-            }
-            if let Some(acked) = log.position_in(id, head.acked_bytes()) {
-                position = acked;
-            }
-            if !(head.is_closed && head.all_closed()) {
-                break;
-            }
-        }
-        position
-    }
-}
-
-/// What a refusal means that no honest backup gives: it says what to do, for the replica is made again elsewhere.
-fn mismatch(id: ServerId, what: &Request) -> String {
-    let which = match *what {
-        Request::Append {
-            segment_id,
-            offset,
-            end,
-            ..
-        } => format!("bytes {offset} to {end} of segment {segment_id}"),
-        Request::Free { segment_id } => format!("the end of segment {segment_id}"),
-        Request::KeepAlive => "a keep-alive".to_owned(),
-        Request::List => "a question for what it holds".to_owned(),
-    };
-    format!(
-        "backup {id} refused {which}: what it holds differs from what this server sent, or was damaged on the way; the replica is made again \
-         elsewhere; if this comes again, replace that server's disk or memory"
-    )
 }
