@@ -1,22 +1,23 @@
 //! The loop: receive, hand over, flush, tick; spin or sleep when there is nothing.
 
+mod connecting;
+mod reading;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
-use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Socket, Type};
 use trace::Event;
-use transport::BASE_BYTES;
 use wire::time::Time;
 
-use crate::accounts::Origin;
 use crate::budget::Audience;
 use crate::clock;
-use crate::connection::{CloseReason, Input, Protocol, Received, Stage};
+use crate::connection::{CloseReason, Input, Protocol};
 use crate::handler::Handler;
 use crate::heat::Heat;
 use crate::io::{Counters, Io, Limits};
@@ -27,27 +28,17 @@ const WAKER: Token = Token(usize::MAX);
 const FIRST_LISTENER: usize = usize::MAX - 64;
 const FIRST_PORT: usize = FIRST_LISTENER - MAX_PORTS;
 const BACKLOG: i32 = 1024;
+/// At most one line in this time about connections that are refused.
+const COMPLAINT: Duration = Duration::from_secs(10);
 const EVENTS: usize = 256;
 /// While spinning on hot connections, epoll is asked for news of all the others every so many rounds ...
 const ROUNDS_PER_POLL: u32 = 16;
 /// ... or after this time, if rounds are long.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// How long one connection's messages may be handled before the others have their turn.
-const TURN: Duration = Duration::from_micros(200);
-/// New connections taken in one round.
-const ACCEPTS: usize = 64;
-/// A listener that could not accept (no file descriptor left) tries again after this.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 const SWEEP: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Output that makes no progress for this long ends the connection.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// Peers that vanished without a word are found by the kernel.
-const KEEPALIVE: Duration = Duration::from_secs(60);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVE_PROBES: u32 = 3;
-/// At most one line in this time about connections that are refused.
-const COMPLAINT: Duration = Duration::from_secs(10);
 
 /// How a reactor behaves.
 #[derive(Clone, Copy, Debug)]
@@ -502,69 +493,6 @@ impl Reactor {
         Ok(worked)
     }
 
-    fn accept(&mut self, number: usize, handler: &mut impl Handler) {
-        self.listeners[number].retry_at = None;
-        for _ in 0..ACCEPTS {
-            match self.listeners[number].socket.accept() {
-                Ok((stream, peer)) => self.accepted(number, stream, peer, handler),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if is_of_one_connection(&error) => {}
-                Err(error) => {
-                    self.complain(|| {
-                        format!(
-                            "cannot accept connections: {error} (raise the limit of open files)"
-                        )
-                    });
-                    self.listeners[number].retry_at = Some(clock::now() + ACCEPT_RETRY);
-                    return;
-                }
-            }
-        }
-        self.listeners[number].retry_at = Some(Time::ZERO);
-    }
-
-    fn accepted(
-        &mut self,
-        number: usize,
-        stream: TcpStream,
-        peer: SocketAddr,
-        handler: &mut impl Handler,
-    ) {
-        let SocketAddr::V4(peer) = peer else {
-            return; // Listeners have addresses of IPv4.
-        };
-        let origin = Origin::Accepted(self.listeners[number].audience, *peer.ip());
-        // Whoever is displaced leaves a place at the end of the round; until then there is one more.
-        if !self.io.has_room() && !self.io.displace(clock::now(), origin) {
-            self.io.counters.refused += 1;
-            let limit = self.io.limits.connections;
-            self.complain(|| {
-                format!("refusing connections: all {limit} are in use (see --maxConnections)")
-            });
-            return;
-        }
-        if set_options(&stream).is_err() {
-            return; // Gone already.
-        }
-        let protocol = self.listeners[number].protocol;
-        let (connection, slot) = self.io.add(protocol, Stage::Open, origin, Some(stream));
-        self.io.counters.accepted += 1;
-        if let Err(error) = self.io.register(slot) {
-            self.io.doom(slot, CloseReason::Broken(error));
-        }
-        self.put_input(slot, Input::new(protocol, true));
-        self.io.opened(slot);
-        self.next_tick = Time::ZERO;
-        handler.opened(clock::now(), connection, Some(number), &mut self.io);
-    }
-
-    fn put_input(&mut self, slot: usize, input: Input) {
-        if self.inputs.len() < self.io.slots() {
-            self.inputs.resize_with(self.io.slots(), || None);
-        }
-        self.inputs[slot] = Some(input);
-    }
-
     fn complain(&mut self, text: impl FnOnce() -> String) {
         let now = clock::now();
         if self
@@ -574,217 +502,6 @@ impl Reactor {
             self.last_complaint = Some(now);
             tracing::warn!("{}", text());
         }
-    }
-
-    /// The kernel takes bytes again, or a connect has come to its end.
-    fn writable(&mut self, slot: usize, handler: &mut impl Handler) {
-        let Some(link) = self.io.link(slot) else {
-            return;
-        };
-        match link.stage {
-            Stage::Connecting => self.connected(slot, handler),
-            Stage::Open if link.output.is_empty() => {}
-            Stage::Open => self.io.flush(slot),
-            Stage::Resolving => {}
-        }
-    }
-
-    fn connected(&mut self, slot: usize, handler: &mut impl Handler) {
-        let Some(link) = self.io.link(slot) else {
-            return;
-        };
-        let (connection, protocol) = (link.id, link.protocol);
-        let Some(stream) = &link.stream else { return };
-        let outcome = match stream.take_error() {
-            Ok(None) => match (stream.peer_addr(), stream.local_addr()) {
-                // A connect to a free port of this machine can meet itself.
-                (Ok(peer), Ok(local)) if peer == local => {
-                    Err(io::Error::from(io::ErrorKind::ConnectionRefused))
-                }
-                (Ok(_), Ok(_)) => set_options(stream),
-                (Err(error), _) if error.kind() == io::ErrorKind::NotConnected => return, // Not yet.
-                (Err(error), _) | (_, Err(error)) => Err(error),
-            },
-            Ok(Some(error)) | Err(error) => Err(error),
-        };
-        match outcome {
-            Ok(()) => {
-                self.put_input(slot, Input::new(protocol, false));
-                self.io.opened(slot);
-                self.next_tick = Time::ZERO;
-                handler.opened(clock::now(), connection, None, &mut self.io);
-            }
-            Err(error) => self.io.doom(slot, CloseReason::Connect(error)),
-        }
-    }
-
-    /// Receives once and hands over what is complete.
-    fn read(&mut self, slot: usize, handler: &mut impl Handler) -> bool {
-        let Some(link) = self.io.link(slot) else {
-            return false;
-        };
-        let Some(Some(input)) = self.inputs.get_mut(slot) else {
-            return false;
-        };
-        if link.doomed.is_some() {
-            return false;
-        }
-        if link.throttled || input.backlog {
-            input.missed_news = true;
-            return false; // Read again when the output has drained, or when what is here has been handled.
-        }
-        let announced = input.announced_bytes();
-        if announced > BASE_BYTES && !self.may_arrive(slot, announced) {
-            if let Some(Some(input)) = self.inputs.get_mut(slot) {
-                input.missed_news = true;
-            }
-            return false; // Read again when others of its address have arrived.
-        }
-        let (Some(link), Some(Some(input))) = (self.io.link(slot), self.inputs.get_mut(slot))
-        else {
-            return false;
-        };
-        let Some(stream) = &mut link.stream else {
-            return false;
-        };
-        match input.receive(stream) {
-            Ok(Received::Nothing) => {
-                input.missed_news = false;
-                false
-            }
-            Ok(Received::End) => {
-                self.io.doom(slot, CloseReason::EndOfStream);
-                true
-            }
-            Ok(Received::Some { bytes, drained }) => {
-                trace::record_at(Event::Received, link.id, bytes as u64);
-                let is_drained = drained && !input.missed_news;
-                self.io.counters.bytes_in += bytes as u64;
-                self.pump(slot, handler);
-                self.settle(slot);
-                if !is_drained {
-                    self.keep_unread(slot);
-                }
-                true
-            }
-            Err(error) => {
-                self.io.doom(slot, CloseReason::Broken(error));
-                true
-            }
-        }
-    }
-
-    /// Whether a long message may arrive now. What its address has for idle connections goes back first.
-    fn may_arrive(&mut self, slot: usize, announced: usize) -> bool {
-        if !self.io.admit(slot, announced) {
-            self.complain(|| {
-                "long messages wait: others of their address have all buffers that are for one address (see \
-                 rcbox_messages_delayed_by_bound_total)"
-                    .to_owned()
-            });
-            return false;
-        }
-        if let Some(origin) = self.io.tight_origin(slot, announced) {
-            self.save_buffers(|io, slot| io.is_of(slot, origin));
-        }
-        true
-    }
-
-    /// Counts what the connection holds; where memory for buffers is short, what it does not need goes back first.
-    fn settle(&mut self, slot: usize) {
-        let Some(Some(input)) = self.inputs.get_mut(slot) else {
-            return;
-        };
-        if self.io.is_short_of_buffers(slot) {
-            input.give_back();
-        }
-        let is_partial = input.held_bytes() > 0 && !input.backlog;
-        self.io
-            .note_input(slot, input.capacity(), is_partial, clock::now());
-    }
-
-    /// Memory for buffers is short: takes back what connections hold that are not heard of.
-    fn save_buffers(&mut self, is_meant: impl Fn(&mut Io, usize) -> bool) {
-        for slot in 0..self.inputs.len() {
-            if let Some(input) = &mut self.inputs[slot]
-                && is_meant(&mut self.io, slot)
-            {
-                input.give_back();
-                let capacity = input.capacity();
-                self.io.shrunk(slot, capacity);
-            }
-        }
-    }
-
-    /// Has a connection read again in the next round, without waiting for epoll.
-    fn keep_unread(&mut self, slot: usize) {
-        if let Some(Some(input)) = self.inputs.get_mut(slot)
-            && !input.unread
-        {
-            input.unread = true;
-            self.unread.push(slot);
-        }
-    }
-
-    fn has_backlog(&self, slot: usize) -> bool {
-        matches!(self.inputs.get(slot), Some(Some(input)) if input.backlog)
-    }
-
-    /// Hands complete frames over, and their answers to the kernel, until there are none, too many answers wait, or others
-    /// have waited for long enough.
-    fn pump(&mut self, slot: usize, handler: &mut impl Handler) {
-        let (mut first, mut last) = (None, None);
-        while let Some(connection) = self.may_handle(slot) {
-            let Some(Some(input)) = self.inputs.get_mut(slot) else {
-                break;
-            };
-            input.backlog =
-                matches!((first, last), (Some(first), Some(last)) if last - first >= TURN);
-            if input.backlog {
-                self.io.resumed.push(slot);
-                break;
-            }
-            match input.next_frame() {
-                Ok(Some(frame)) => {
-                    let now = clock::now();
-                    first = first.or(Some(now));
-                    last = Some(now);
-                    self.io.counters.frames_in += 1;
-                    self.io.message_came(slot);
-                    if frame.announced_bytes > frame.payload.len() {
-                        let (announced, kept) = (frame.announced_bytes, frame.payload.len());
-                        tracing::warn!(
-                            "a message of {announced} bytes was cut to the {kept} that are allowed"
-                        );
-                    }
-                    trace::record_at(Event::FrameIn, connection, frame.nonce);
-                    handler.frame(now, connection, frame.nonce, frame.payload, &mut self.io);
-                }
-                Ok(None) => break,
-                Err(error) => self.io.doom(slot, CloseReason::Stream(error)),
-            }
-        }
-        self.io.flush(slot);
-        if let Some(now) = last {
-            self.heat.heat(slot, now);
-        }
-    }
-
-    /// The connection's number if its next frame may be handled; otherwise it ends, or waits for its peer to read.
-    fn may_handle(&mut self, slot: usize) -> Option<u64> {
-        let origin = self.io.link(slot)?.origin;
-        let limits = self.io.limits;
-        let throttle_bytes = self.io.accounts.throttle_bytes(origin, &limits);
-        if self.io.link(slot)?.output.pending().len() > throttle_bytes {
-            self.io.flush(slot);
-        }
-        self.io.account(slot);
-        let link = self.io.link(slot)?;
-        if link.doomed.is_some() {
-            return None;
-        }
-        link.throttled = link.output.pending().len() > throttle_bytes;
-        (!link.throttled).then_some(link.id)
     }
 
     fn heat_awaited(&mut self, now: Time) {
@@ -802,24 +519,4 @@ fn random_seed() -> io::Result<[u8; 32]> {
         true => Ok(seed),
         false => Err(io::Error::other("the kernel gives too few random numbers")),
     }
-}
-
-fn set_options(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    SockRef::from(stream).set_tcp_keepalive(
-        &TcpKeepalive::new()
-            .with_time(KEEPALIVE)
-            .with_interval(KEEPALIVE_INTERVAL)
-            .with_retries(KEEPALIVE_PROBES),
-    )
-}
-
-/// Errors of accept that concern the connection which was about to be accepted, not the listener.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-    )
 }
