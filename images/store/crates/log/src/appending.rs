@@ -7,6 +7,7 @@ use crate::config::{CLEANER_RESERVE, Durability, REMOVE_RESERVE};
 use crate::ends::Closing;
 use crate::log::Log;
 use crate::position::Reference;
+use crate::segment::State;
 
 /// What an append is for, and so how much memory must stay free behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,8 @@ impl Log {
         }
         self.mark_append_end();
         self.roll_over(Closing::Full);
+        let head = self.head.expect("`roll_over` opens one");
+        assert!(bytes <= self.room_in(head), "a fresh head has no room");
         Ok(())
     }
 
@@ -101,6 +104,7 @@ impl Log {
         let (reference, bytes) = self.write_to_head(entry);
         let segment = self.segment_of_mut(reference);
         segment.live_bytes += bytes;
+        assert!(segment.live_bytes <= segment.used_bytes);
         self.live_bytes += u64::from(bytes);
         reference
     }
@@ -135,6 +139,7 @@ impl Log {
     pub fn kill(&mut self, reference: Reference) {
         let bytes = self.entry(reference).bytes.len() as u32;
         let segment = self.segment_of_mut(reference);
+        assert!(segment.live_bytes >= bytes, "an entry has died twice");
         segment.live_bytes -= bytes;
         self.live_bytes -= u64::from(bytes);
         self.killed_bytes += u64::from(bytes);
@@ -143,6 +148,7 @@ impl Log {
     pub(crate) fn write_to_head<'a>(&mut self, entry: &impl Entry<'a>) -> (Reference, u32) {
         let head = self.head.expect("`prepare` opened a head");
         let segment = &mut self.segments[head as usize];
+        assert_eq!(segment.state, State::Head, "appends go to the head");
         let birth = segment.position_at(segment.used_bytes);
         let start = head as usize * self.config.segment_bytes as usize;
         let end = start + self.config.segment_bytes as usize;

@@ -173,6 +173,7 @@ impl Log {
         match best {
             Some(number) => {
                 let segment = &mut self.segments[number as usize];
+                assert!(segment.state == State::Closed && segment.settled);
                 segment.state = State::Victim;
                 self.cleaner.victim = Some(Victim {
                     number,
@@ -305,7 +306,13 @@ impl Log {
     fn keep(&mut self, victim: Victim, bytes: u32) -> Reference {
         let to = self.copy(victim, bytes);
         let survivor = self.number_of(to);
-        self.segments[victim.number as usize].live_bytes -= bytes;
+        assert_ne!(
+            survivor, victim.number,
+            "an entry was copied to where it was"
+        );
+        let from = &mut self.segments[victim.number as usize];
+        assert!(from.live_bytes >= bytes, "more is alive than was counted");
+        from.live_bytes -= bytes;
         self.segments[survivor as usize].live_bytes += bytes;
         to
     }
@@ -345,6 +352,11 @@ impl Log {
 
     fn end_victim(&mut self, victim: Victim) {
         let segment = &self.segments[victim.number as usize];
+        assert_eq!(segment.state, State::Victim);
+        assert_eq!(
+            victim.offset, segment.used_bytes,
+            "it was not read to its end"
+        );
         assert_eq!(
             segment.live_bytes, 0,
             "the count of live bytes of segment {} is wrong",

@@ -61,6 +61,7 @@ impl Log {
 
     /// One of the logs for which [`Self::begin_copies`] was called will not be read again.
     pub fn release_source(&mut self) {
+        assert!(self.copies.sources > 0, "more sources end than began");
         self.copies.sources -= 1;
         if self.copies.sources > 0 {
             return;
@@ -111,6 +112,7 @@ impl Log {
 
     /// One of those that called [`Self::begin_copies`] has no more to copy. The last one closes the side segment: it could wait for ever to be filled.
     pub fn end_copies(&mut self) {
+        assert!(self.copies.copying > 0, "more copying ends than began");
         self.copies.copying -= 1;
         if self.copies.copying == 0 {
             self.close_copies(Closing::Early);
@@ -173,7 +175,12 @@ impl Log {
     }
 
     pub(crate) fn forget_kept(&mut self, holder: u32, bytes: u32) {
-        self.segments[holder as usize].kept_bytes -= bytes;
+        let segment = &mut self.segments[holder as usize];
+        assert!(
+            segment.kept_bytes >= bytes,
+            "more is given up than was kept"
+        );
+        segment.kept_bytes -= bytes;
         self.copies.kept_bytes -= u64::from(bytes);
         self.forget_tombstones(holder, bytes);
     }
@@ -209,7 +216,9 @@ impl Log {
     fn count_written(&mut self, side: u32, bytes: u32) {
         let birth = self.head_position();
         let segment = &mut self.segments[side as usize];
+        assert_eq!(segment.state, State::Survivor, "copies go to side segments");
         segment.used_bytes += bytes;
+        assert!(segment.used_bytes <= self.config.segment_bytes);
         segment.birth_sum += u128::from(bytes) * u128::from(birth.0);
         self.appended.entries += 1;
         self.appended.bytes += u64::from(bytes);

@@ -11,6 +11,7 @@ impl Log {
     pub(crate) fn roll_over(&mut self, closing: Closing) {
         self.cleaner.wake();
         if let Some(head) = self.head.take() {
+            assert_eq!(self.segments[head as usize].state, State::Head);
             self.close(head, closing);
         }
         let number = self.open(State::Head);
@@ -52,6 +53,7 @@ impl Log {
         let id = self.segments[number as usize].id;
         let bytes = self.segment(id).map_or_else(Vec::new, <[u8]>::to_vec);
         let head = &mut self.segments[number as usize];
+        assert_eq!(head.live_bytes, 0, "a discarded head holds live data");
         let start = head.start;
         *head = Segment::free();
         while self.append_ends.back().copied() > start {

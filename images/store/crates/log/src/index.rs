@@ -186,6 +186,7 @@ impl Index {
     /// Points `slot` to another entry of the same key.
     pub fn set(&mut self, slot: Slot, reference: Reference) {
         let word = &mut self.words[slot.word];
+        assert_ne!(*word, 0, "a slot that is not in use");
         *word = *word & TAG_MASK | reference.to_bits();
     }
 
@@ -224,6 +225,7 @@ impl Index {
                 self.bucket_start(bucket)
             }
         };
+        assert_eq!(self.words[word], 0, "a slot that is in use");
         self.words[word] = tag_of(hash) | reference.to_bits();
         self.slot_count += 1;
         Ok(())
@@ -243,6 +245,7 @@ impl Index {
             .expect("the last bucket of a chain is not empty");
         self.words[slot.word] = self.words[last + used];
         self.words[last + used] = 0;
+        assert!(self.slot_count > 0);
         self.slot_count -= 1;
         if let (0, Some(before_last)) = (used, before_last) {
             let bucket = self.words[before_last + CHAIN] as usize;

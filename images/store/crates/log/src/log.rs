@@ -79,6 +79,9 @@ pub struct Log {
     pub(crate) recall: Option<u32>,
 }
 
+/// No object gets this version: a store does not live to see it.
+const MAX_VERSION: u64 = 1 << 63;
+
 impl Log {
     /// An empty log. The operating system commits its memory as it is touched.
     pub fn new(config: Config, origin: Origin) -> Result<Log, ConfigError> {
@@ -175,6 +178,7 @@ impl Log {
     /// Hands out the safe version and counts it up.
     pub fn take_safe_version(&mut self) -> u64 {
         let version = self.safe_version;
+        assert!(version < MAX_VERSION, "versions have run out");
         self.safe_version += 1;
         version
     }
@@ -251,6 +255,11 @@ impl Log {
             self.append_ends.pop_front();
             self.durable = self.durable.max(end);
         }
+        assert!(self.durable >= before, "what was durable stays so");
+        assert!(
+            self.durable <= self.head_position().max(before),
+            "durable, and not written"
+        );
         let head_of = |position: LogPosition| position.0 / u64::from(self.config.segment_bytes);
         if head_of(before) != head_of(self.durable) {
             self.look_for_ends();
@@ -300,6 +309,8 @@ impl Log {
         let segment = &mut self.segments[holder as usize];
         segment.live_bytes += bytes;
         segment.tombstone_bytes += bytes;
+        assert!(segment.tombstone_bytes <= segment.live_bytes);
+        assert!(segment.live_bytes <= segment.used_bytes);
         self.live_bytes += u64::from(bytes);
         self.tombstone_bytes += u64::from(bytes);
     }
@@ -308,6 +319,7 @@ impl Log {
     pub(crate) fn unbury(&mut self, grave: u32, holder: u32, bytes: u32) {
         let graves = &mut self.segments[grave as usize].graves;
         let count = graves.get_mut(&holder).expect("counted when it was buried");
+        assert!(*count >= bytes, "a tombstone has died twice");
         *count -= bytes;
         if *count == 0 {
             graves.remove(&holder);
@@ -317,6 +329,10 @@ impl Log {
 
     pub(crate) fn forget_tombstones(&mut self, holder: u32, bytes: u32) {
         let segment = &mut self.segments[holder as usize];
+        assert!(
+            segment.tombstone_bytes >= bytes,
+            "more tombstones die than were counted"
+        );
         segment.live_bytes -= bytes;
         segment.tombstone_bytes -= bytes;
         self.live_bytes -= u64::from(bytes);
@@ -355,9 +371,9 @@ impl Log {
         self.next_segment_id += 1;
         let start = self.offset_of_segment(number);
         let bytes = entry::write(&header, self.format, &mut self.memory[start..]) as u32;
-        debug_assert_eq!(bytes, SEGMENT_HEADER_BYTES);
+        assert_eq!(bytes, SEGMENT_HEADER_BYTES);
         let segment = &mut self.segments[number as usize];
-        debug_assert!(segment.state == State::Free && segment.graves.is_empty());
+        assert!(segment.state == State::Free && segment.graves.is_empty());
         *segment = Segment {
             state,
             id: header.segment_id,
@@ -365,7 +381,8 @@ impl Log {
             used_bytes: bytes,
             ..Segment::free()
         };
-        self.by_id.insert(header.segment_id, number);
+        let other = self.by_id.insert(header.segment_id, number);
+        assert_eq!(other, None, "ids of segments are not used again");
         self.note_opened(header.segment_id, state);
         number
     }
@@ -374,7 +391,12 @@ impl Log {
     pub(crate) fn release(&mut self, number: u32) {
         let segment = &mut self.segments[number as usize];
         assert_eq!(segment.live_bytes, 0, "a released segment holds live data");
-        self.by_id.remove(&segment.id);
+        assert!(
+            !segment.is_pinned,
+            "somebody still reads a released segment"
+        );
+        let removed = self.by_id.remove(&segment.id);
+        assert_eq!(removed, Some(number), "a released segment was not in use");
         let graves = std::mem::take(&mut segment.graves);
         *segment = Segment::free();
         for (holder, bytes) in graves {
@@ -397,6 +419,8 @@ impl Log {
     ) -> Reference {
         let start = self.offset_of_segment(survivor);
         let segment = &mut self.segments[survivor as usize];
+        assert_eq!(segment.state, State::Survivor);
+        assert!(segment.used_bytes + bytes <= self.config.segment_bytes);
         let to = start + segment.used_bytes as usize;
         segment.used_bytes += bytes;
         segment.birth_sum += u128::from(bytes) * u128::from(birth.0);

@@ -10,7 +10,7 @@ impl Reference {
 
     /// `offset`: bytes from the start of the log's memory; a multiple of 8, and not 0, where a segment header lies.
     pub(crate) fn of_offset(offset: usize) -> Reference {
-        debug_assert!(offset.is_multiple_of(8) && offset != 0);
+        assert!(offset.is_multiple_of(8) && offset != 0);
         Reference(offset as u64 / 8)
     }
 

@@ -29,6 +29,7 @@ impl Store {
     pub fn apply(&mut self, plan: &Plan<'_>, reserved: Reserved) -> Outcome {
         let Reserved { .. } = reserved;
         let mut outcome = plan.outcome;
+        let appended = self.log.appended().bytes;
         for mutation in &plan.mutations {
             match mutation.change {
                 Change::Put(content) => outcome.version = self.put(mutation, content),
@@ -38,6 +39,11 @@ impl Store {
         if let Some(record) = &plan.record {
             self.record(record, &outcome);
         }
+        let appended = self.log.appended().bytes - appended;
+        assert!(
+            appended <= plan.needs.bytes as u64,
+            "more was appended than was reserved"
+        );
         if plan.needs.bytes > 0 {
             outcome.seen = self.log.head_position();
             trace::record(Event::Appended, outcome.seen.0);
@@ -52,6 +58,7 @@ impl Store {
             0 => self.log.take_safe_version(),
             old => (old + 1).max(self.version_floor),
         };
+        assert!(version > mutation.version, "versions of a key only grow");
         self.next_version = self.next_version.max(version + 1);
         let table_id = place.table_id;
         let at = content.with(place, |content| {
@@ -88,6 +95,7 @@ impl Store {
         let old = mutation.object.expect("what is not there is not removed");
         let tombstone = (self.log).append_tombstone(place.table_id, version, place.key, old);
         self.log.kill(old);
+        assert!(self.object_count > 0);
         self.object_count -= 1;
         if !is_planted(Bug::VersionRestartsAfterRemove) {
             self.log.raise_safe_version(version + 1);

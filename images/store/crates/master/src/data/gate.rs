@@ -121,6 +121,7 @@ impl Gate {
             && first.seen <= durable
             && let Some(Reverse(mut held)) = self.held.pop()
         {
+            assert!(self.held_bytes >= held.payload.len());
             self.held_bytes -= held.payload.len();
             trace::record_at(Event::Released, held.to.connection, held.to.nonce);
             out.reply(held.to, &[&held.payload]);

@@ -182,6 +182,8 @@ impl Store {
         found: &Found,
         once: Option<Once>,
     ) -> Plan<'a> {
+        assert_eq!(found.object.is_some(), found.version > 0);
+        assert!(found.entry.is_some() || found.object.is_none());
         let mutation = Mutation {
             place: operation.place,
             entry: found.entry,

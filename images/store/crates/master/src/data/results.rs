@@ -154,6 +154,7 @@ impl Results {
     }
 
     fn remember(&mut self, lease_id: u64, rpc_id: u64, ack_id: u64, answer: Answer) {
+        assert!(rpc_id > ack_id, "a client is not done with what it asks");
         let client = self.clients.get_mut(&lease_id).expect("admitted before");
         client.ack_id = client.ack_id.max(ack_id);
         let slots = client.ring.len();
