@@ -3,6 +3,7 @@
 mod audit;
 mod durable;
 mod merge;
+mod owned;
 #[cfg(test)]
 mod tests;
 
@@ -15,11 +16,10 @@ use wire::member::TabletRange;
 
 use crate::Limits;
 use crate::journaled::Journaled;
+use owned::{Owned, Place};
 
 pub use merge::Pair;
-
-/// Owner of a tablet whose server is dead, until another has it back.
-pub const NOBODY: u32 = 0;
+pub use owned::NOBODY;
 
 /// A closed range of key hashes, owned by the server with this index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +59,13 @@ impl Table {
 
     /// The tablet that holds this hash.
     pub fn tablet_of(&self, key_hash: u64) -> &Tablet {
+        &self.tablets[self.position_of(key_hash)]
+    }
+
+    /// Which of its tablets holds this hash.
+    fn position_of(&self, key_hash: u64) -> usize {
         let tablets = &self.tablets;
-        &tablets[tablets.partition_point(|tablet| tablet.end_key_hash < key_hash)]
+        tablets.partition_point(|tablet| tablet.end_key_hash < key_hash)
     }
 
     pub fn range(&self, tablet: &Tablet) -> TabletRange {
@@ -118,7 +123,7 @@ pub struct Tables {
     last_number: u32,
     /// First server of the member that got a span last.
     last_used: u32,
-    tablets_of: BTreeMap<u32, u64>,
+    owned: Owned,
     tablet_count: usize,
     limits: Limits,
 }
@@ -131,7 +136,7 @@ impl Tables {
             tag,
             last_number: 0,
             last_used: 0,
-            tablets_of: BTreeMap::new(),
+            owned: Owned::default(),
             tablet_count: 0,
             limits,
         }
@@ -160,18 +165,34 @@ impl Tables {
     }
     /// How many tablets the server with this index owns.
     pub fn tablets_of(&self, owner: u32) -> u64 {
-        self.tablets_of.get(&owner).copied().unwrap_or(0)
+        self.owned.count(owner)
     }
     /// Indexes of all servers that own tablets.
     pub fn owners(&self) -> impl Iterator<Item = u32> {
-        self.tablets_of.keys().copied()
+        self.owned.owners()
     }
-    /// Tables and tablets that these servers own.
-    pub fn owned_by(&self, owners: &BTreeSet<u32>) -> impl Iterator<Item = (&Table, &Tablet)> {
-        self.by_id
-            .values()
-            .flat_map(|table| table.tablets.iter().map(move |tablet| (table, tablet)))
-            .filter(move |(_, tablet)| owners.contains(&tablet.owner))
+    /// Tables and tablets that these servers own, in order.
+    pub fn owned_by(
+        &self,
+        owners: &BTreeSet<u32>,
+    ) -> impl Iterator<Item = (&Table, &Tablet)> + use<'_> {
+        let mut last: Option<&Table> = None;
+        let mut at = 0;
+        let places = self.owned.of(owners).into_iter();
+        places.filter_map(move |(id, start_key_hash)| {
+            if last.is_none_or(|table| table.id != id) {
+                (last, at) = (self.by_id.get(&id), 0);
+            }
+            let table = last?;
+            // Often the next one is that behind the one before.
+            let next = table.tablets.get(at);
+            if next.is_none_or(|tablet| tablet.start_key_hash != start_key_hash) {
+                at = table.position_of(start_key_hash);
+            }
+            let tablet = table.tablets.get(at)?;
+            at += 1;
+            Some((table, tablet))
+        })
     }
 
     /// Makes a table, in a store of this format, of `span` spans, dealt out to `members` in turn (each given by its shards' server indexes, in order
@@ -227,7 +248,7 @@ impl Tables {
         let function = HashFunction::of_new_table(format, name);
         let id = TableId::new(self.tag, function, self.last_number).0;
         for tablet in &tablets {
-            *self.tablets_of.entry(tablet.owner).or_default() += 1;
+            self.owned.add(tablet.owner, (id, tablet.start_key_hash));
         }
         self.tablet_count += tablets.len();
         self.by_name.insert(name.to_vec(), id);
@@ -245,9 +266,7 @@ impl Tables {
     ) -> Result<Option<Split>, SplitError> {
         let table = self.by_name.get(name).and_then(|id| self.by_id.get(id));
         let table = table.ok_or(SplitError::NoTable)?;
-        let at = table
-            .tablets
-            .partition_point(|tablet| tablet.end_key_hash < key_hash);
+        let at = table.position_of(key_hash);
         let whole = table.tablets[at].clone();
         if whole.start_key_hash == key_hash {
             let id = table.id;
@@ -286,7 +305,7 @@ impl Tables {
             table.tablets.insert(at + 1, second);
         }
         self.tablet_count += 1;
-        *self.tablets_of.entry(owner).or_default() += 1;
+        self.owned.add(owner, (id, key_hash));
         Ok(Some(Split {
             whole: range,
             second: second_range,
@@ -299,7 +318,7 @@ impl Tables {
         let id = self.by_name.remove(name)?;
         let table = self.by_id.remove(&id)?;
         for tablet in &table.tablets {
-            self.release(tablet.owner);
+            self.owned.remove(tablet.owner, (id, tablet.start_key_hash));
         }
         self.tablet_count -= table.tablets.len();
         if is_planted(Bug::ReuseTableId) {
@@ -308,37 +327,21 @@ impl Tables {
         Some(table)
     }
 
-    fn release(&mut self, owner: u32) {
-        if let Some(count) = self.tablets_of.get_mut(&owner) {
-            *count -= 1;
-            if *count == 0 {
-                self.tablets_of.remove(&owner);
-            }
-        }
-    }
-
     /// Gives what `from` own to `to`, in turn.
     pub fn reassign(&mut self, from: &BTreeSet<u32>, to: &[u32]) {
         if from.is_empty() || to.is_empty() {
             return;
         }
-        let mut next = to.iter().copied().cycle();
-        self.by_id.change_each(|table| {
-            let mut is_hit = false;
-            for tablet in &mut table.tablets {
-                if from.contains(&tablet.owner)
-                    && let Some(owner) = next.next()
-                {
-                    tablet.owner = owner;
-                    tablet.sources.clear();
-                    *self.tablets_of.entry(owner).or_default() += 1;
-                    is_hit = true;
-                }
-            }
-            is_hit
-        });
+        let places = self.owned.of(from);
         for owner in from {
-            self.tablets_of.remove(owner);
+            self.owned.remove_all(*owner);
+        }
+        for (place, owner) in places.into_iter().zip(to.iter().copied().cycle()) {
+            self.owned.add(owner, place);
+            if let Some(tablet) = self.tablet_at(place) {
+                tablet.owner = owner;
+                tablet.sources.clear();
+            }
         }
     }
 }
@@ -347,13 +350,14 @@ impl Tables {
 impl Tables {
     /// What these servers' tablets held is lost, wherever it came from: whoever owns them has all that there is.
     pub fn empty(&mut self, owners: &BTreeSet<u32>) {
-        self.change_tablets(|tablet| {
-            let is_hit = owners.contains(&tablet.owner) && !tablet.sources.is_empty();
-            if is_hit {
+        let owned = self.owned_by(owners);
+        let owned = owned.filter(|(_, tablet)| !tablet.sources.is_empty());
+        let places: Vec<Place> = owned.map(place_of).collect();
+        for place in places {
+            if let Some(tablet) = self.tablet_at(place) {
                 tablet.sources.clear();
             }
-            is_hit
-        });
+        }
     }
 
     /// A tablet becomes that of another server, whose log holds all of it. Answers what its sources were.
@@ -369,20 +373,20 @@ impl Tables {
         assert_eq!(tablet.owner, from, "a tablet has one owner");
         tablet.owner = to;
         let old = std::mem::replace(&mut tablet.sources, vec![source]);
-        self.release(from);
-        *self.tablets_of.entry(to).or_default() += 1;
+        let place = (range.table_id, range.start_key_hash);
+        self.owned.remove(from, place);
+        self.owned.add(to, place);
         old
     }
 
     /// The server with this index is dead, and its log holds what it owned.
     pub fn orphan(&mut self, owner: u32, log: ServerId) {
-        if self.tablets_of.remove(&owner).is_none() {
-            return;
-        }
-        self.change_tablets(|tablet| {
-            if tablet.owner != owner {
-                return false;
-            }
+        let places = self.owned.of(&BTreeSet::from([owner]));
+        self.owned.remove_all(owner);
+        for place in places {
+            let Some(tablet) = self.tablet_at(place) else {
+                continue;
+            };
             tablet.owner = NOBODY;
             if tablet.sources.is_empty() {
                 tablet.sources.push(Source {
@@ -395,8 +399,7 @@ impl Tables {
             for source in &mut tablet.sources {
                 source.recovery_id = 0;
             }
-            true
-        });
+        }
     }
 
     /// Every tablet.
@@ -405,24 +408,19 @@ impl Tables {
         tables.flat_map(|table| table.tablets.iter().map(move |tablet| (table, tablet)))
     }
 
-    /// For changes of any tablet. `change` says of each whether it has changed it.
-    fn change_tablets(&mut self, mut change: impl FnMut(&mut Tablet) -> bool) {
-        self.by_id.change_each(|table| {
-            let mut is_hit = false;
-            for tablet in &mut table.tablets {
-                is_hit |= change(tablet);
-            }
-            is_hit
-        });
+    /// For a change.
+    fn tablet_at(&mut self, (id, start_key_hash): Place) -> Option<&mut Tablet> {
+        let table = self.by_id.get_mut(&id)?;
+        let at = table.position_of(start_key_hash);
+        table.tablets.get_mut(at)
     }
 
+    /// Exactly this tablet, for a change.
     fn tablet_mut(&mut self, range: &TabletRange) -> Option<&mut Tablet> {
-        let table = self.by_id.get_mut(&range.table_id)?;
-        let mut tablets = table.tablets.iter_mut();
-        tablets.find(|tablet| {
-            tablet.start_key_hash == range.start_key_hash
-                && tablet.end_key_hash == range.end_key_hash
-        })
+        if !self.has(range) {
+            return None;
+        }
+        self.tablet_at((range.table_id, range.start_key_hash))
     }
 
     /// A server has brought a tablet back, and its log is one more source of it.
@@ -432,23 +430,29 @@ impl Tables {
         assert_eq!(tablet.owner, NOBODY, "a tablet has one owner");
         tablet.owner = owner;
         tablet.sources.push(source);
-        *self.tablets_of.entry(owner).or_default() += 1;
+        let place = (range.table_id, range.start_key_hash);
+        self.owned.add(owner, place);
     }
 
     /// What the owner got with this recovery is on its own log's backups: its tablets need no other source.
     pub fn release_sources(&mut self, owner: u32, recovery_id: u64) {
-        self.change_tablets(|tablet| {
-            let last = tablet.sources.last().copied();
-            let is_its = |last: &Source| tablet.owner == owner && last.recovery_id == recovery_id;
-            let Some(last) = last.filter(is_its) else {
-                return false;
-            };
-            tablet.sources = vec![Source {
-                recovery_id: 0,
-                ..last
-            }];
-            true
-        });
+        let is_its = |tablet: &Tablet| {
+            let last = tablet.sources.last();
+            last.is_some_and(|last| last.recovery_id == recovery_id)
+        };
+        let owned = self.owned_by(&BTreeSet::from([owner]));
+        let its = owned.filter(|(_, tablet)| is_its(tablet));
+        let places: Vec<Place> = its.map(place_of).collect();
+        for place in places {
+            if let Some(tablet) = self.tablet_at(place) {
+                let last = tablet.sources.pop();
+                let alone = last.map(|last| Source {
+                    recovery_id: 0,
+                    ..last
+                });
+                tablet.sources = alone.into_iter().collect();
+            }
+        }
     }
 
     /// Cuts a tablet that nobody owns into parts of equal width, fewer where a limit stands against it; the parts.
@@ -463,11 +467,11 @@ impl Tables {
                 .max_tablets_per_table
                 .saturating_sub(table.tablets.len()),
         );
-        let is_it = |tablet: &Tablet| tablet.start_key_hash == range.start_key_hash;
-        let Some(at) = table.tablets.iter().position(is_it) else {
-            return Vec::new();
-        };
+        let at = table.position_of(range.start_key_hash);
         let whole = table.tablets[at].clone();
+        if whole.start_key_hash != range.start_key_hash {
+            return Vec::new();
+        }
         let parts: Vec<Tablet> = cut(
             range.start_key_hash,
             range.end_key_hash,
@@ -487,6 +491,10 @@ impl Tables {
         }
         ranges
     }
+}
+
+fn place_of((table, tablet): (&Table, &Tablet)) -> Place {
+    (table.id, tablet.start_key_hash)
 }
 
 /// Cuts the closed range [`start`, `end`] into `parts` of equal width (the last may be narrower).

@@ -44,9 +44,8 @@ fn needed_logs(store: &Store) -> BTreeSet<ServerId> {
 
 /// Recoveries that brought tablets to this server and whose sources are still needed.
 pub(crate) fn committed(store: &Store, index: u32) -> Vec<u64> {
-    let tablets = store.tables.tablets().map(|(_, tablet)| tablet);
-    let owned = tablets.filter(|tablet| tablet.owner == index);
-    let last = owned.filter_map(|tablet| tablet.sources.last());
+    let owned = store.tables.owned_by(&BTreeSet::from([index]));
+    let last = owned.filter_map(|(_, tablet)| tablet.sources.last());
     let ids: BTreeSet<u64> = last.map(|source| source.recovery_id).collect();
     ids.into_iter().filter(|&id| id != 0).collect()
 }

@@ -114,8 +114,9 @@ impl Recoveries {
             given_up
         };
         let is_hit = |tablet: &Tablet| tablet.owner == index && !given_up(tablet).is_empty();
-        let tablets = store.tables.tablets().map(|(_, tablet)| tablet);
-        let hit = tablets.filter(|tablet| is_hit(tablet));
+        let owned = store.tables.owned_by(&BTreeSet::from([index]));
+        let owned = owned.map(|(_, tablet)| tablet);
+        let hit = owned.filter(|tablet| is_hit(tablet));
         let logs: BTreeSet<ServerId> = hit.flat_map(given_up).collect();
         if logs.is_empty() {
             return;

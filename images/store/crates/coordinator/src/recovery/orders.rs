@@ -241,10 +241,11 @@ impl Recoveries {
         let recovery_id = recovery.recovery_id;
         let had_it = |tablet: &&crate::directory::tables::Tablet| {
             let last = tablet.sources.last();
-            tablet.owner == index && last.is_some_and(|last| last.recovery_id == recovery_id)
+            last.is_some_and(|last| last.recovery_id == recovery_id)
         };
-        let tablets = store.tables.tablets().map(|(_, tablet)| tablet);
-        let sources = tablets.filter(had_it).flat_map(|tablet| &tablet.sources);
+        let owned = store.tables.owned_by(&BTreeSet::from([index]));
+        let owned = owned.map(|(_, tablet)| tablet);
+        let sources = owned.filter(had_it).flat_map(|tablet| &tablet.sources);
         let logs: BTreeSet<ServerId> = sources.map(|source| source.log).collect();
         store.tables.release_sources(index, recovery_id);
         let kind = coordinator::Kind::SourcesReleased(recovery);

@@ -7,6 +7,7 @@ mod checks;
 mod common;
 mod contact;
 mod drain;
+mod enlisting;
 mod golden;
 mod leader;
 mod loss;

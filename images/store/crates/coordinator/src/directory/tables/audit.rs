@@ -1,7 +1,6 @@
 //! What must hold of tables at any time.
 
-use std::collections::BTreeMap;
-
+use super::owned::Owned;
 use super::{NOBODY, Table, Tables};
 
 /// Its tablets hold every key once.
@@ -22,7 +21,7 @@ impl Tables {
     /// # Errors
     /// Says what contradicts what.
     pub fn audit(&self) -> Result<(), String> {
-        let (mut tablet_count, mut tablets_of) = (0, BTreeMap::new());
+        let (mut tablet_count, mut owned) = (0, Owned::default());
         for table in self.by_id.values() {
             let id = table.id;
             if !is_whole(table) {
@@ -32,22 +31,19 @@ impl Tables {
                 return Err(format!("table {id:#x} is not found by its name"));
             }
             for tablet in &table.tablets {
-                match tablet.owner {
-                    NOBODY if tablet.sources.is_empty() => {
-                        return Err(format!("a tablet of table {id:#x} is lost"));
-                    }
-                    NOBODY => {}
-                    owner => *tablets_of.entry(owner).or_insert(0) += 1,
+                if tablet.owner == NOBODY && tablet.sources.is_empty() {
+                    return Err(format!("a tablet of table {id:#x} is lost"));
                 }
+                owned.add(tablet.owner, (id, tablet.start_key_hash));
             }
             tablet_count += table.tablets.len();
         }
-        let is_counted = tablet_count == self.tablet_count && tablets_of == self.tablets_of;
+        let is_counted = tablet_count == self.tablet_count && owned == self.owned;
         match is_counted && self.by_name.len() == self.by_id.len() {
             true => Ok(()),
             false => Err(format!(
-                "{tablet_count} tablets of {tablets_of:?} were counted as {} of {:?}",
-                self.tablet_count, self.tablets_of
+                "{tablet_count} tablets of {owned:?} were counted as {} of {:?}",
+                self.tablet_count, self.owned
             )),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::{ServerId, TableId};
 
-use super::{NOBODY, Source, Table, Tables, Tablet};
+use super::{Source, Table, Tables, Tablet};
 use crate::Limits;
 use crate::journaled::Journaled;
 use crate::records::{self, Key, Record};
@@ -98,9 +98,9 @@ impl Tables {
                 ));
             }
             let table = table_of(record)?;
-            let owned = table.tablets.iter().filter(|one| one.owner != NOBODY);
-            for tablet in owned {
-                *restored.tablets_of.entry(tablet.owner).or_default() += 1;
+            for tablet in &table.tablets {
+                let place = (table.id, tablet.start_key_hash);
+                restored.owned.add(tablet.owner, place);
             }
             restored.tablet_count += table.tablets.len();
             let other = restored.by_name.insert(table.name.clone(), table.id);

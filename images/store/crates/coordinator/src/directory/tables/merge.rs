@@ -61,7 +61,8 @@ impl Tables {
             table.tablets.remove(at + 1);
         }
         self.tablet_count -= 1;
-        self.release(pair.owner);
+        let gone = (id, pair.second.start_key_hash);
+        self.owned.remove(pair.owner, gone);
         true
     }
 }

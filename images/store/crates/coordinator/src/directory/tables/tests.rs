@@ -178,7 +178,7 @@ fn an_audit_finds_what_was_miscounted_or_left_out() {
     let id = sound().id_of(b"a").unwrap();
     let damages: [fn(&mut Tables, u64); 4] = [
         |tables, _| tables.tablet_count += 1,
-        |tables, _| *tables.tablets_of.get_mut(&2).unwrap() += 1,
+        |tables, id| tables.owned.add(2, (id, 7)),
         |tables, id| tables.by_id.get_mut(&id).unwrap().tablets[0].end_key_hash -= 1,
         |tables, id| tables.by_id.get_mut(&id).unwrap().tablets[1].owner = NOBODY,
     ];

@@ -1,6 +1,6 @@
 //! What is known of each tablet's bytes and of how much it is used: in memory only, as shards tell it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::ids::ServerId;
 use wire::member::{TabletLoad, TabletRange};
@@ -27,16 +27,20 @@ impl Load {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Loads(BTreeMap<TabletRange, Load>);
+pub(crate) struct Loads {
+    by_tablet: BTreeMap<TabletRange, Load>,
+    /// Tablets whose loads each server has told in its present session, and perhaps others.
+    told_by: BTreeMap<ServerId, BTreeSet<TabletRange>>,
+}
 
 impl Loads {
     pub fn of(&self, tablet: &TabletRange) -> Option<&Load> {
-        self.0.get(tablet)
+        self.by_tablet.get(tablet)
     }
 
     /// A server tells of a tablet that is its own.
     pub fn told(&mut self, now: Time, server: ServerId, told: &TabletLoad) {
-        let before = self.0.get(&told.tablet);
+        let before = self.by_tablet.get(&told.tablet);
         let rate = match before {
             Some(before) if before.server == server && told.uses >= before.uses => {
                 let ns = now.since(before.told_at).as_nanos().max(1);
@@ -55,19 +59,23 @@ impl Loads {
             uses: told.uses,
             told_at: now,
         };
-        self.0.insert(told.tablet, load);
+        self.by_tablet.insert(told.tablet, load);
+        self.told_by.entry(server).or_default().insert(told.tablet);
     }
 
     /// A server comes in again: what it has now, it has yet to say.
     pub fn session_begins(&mut self, server: ServerId) {
-        for load in self.0.values_mut().filter(|load| load.server == server) {
-            load.server = ServerId::INVALID;
+        for tablet in self.told_by.remove(&server).unwrap_or_default() {
+            let load = self.by_tablet.get_mut(&tablet);
+            if let Some(load) = load.filter(|load| load.server == server) {
+                load.server = ServerId::INVALID;
+            }
         }
     }
 
     /// A tablet is two now, of which `second` is one: until more is known, each has what its width says.
     pub fn split(&mut self, whole: &TabletRange, second: &TabletRange) {
-        let Some(load) = self.0.remove(whole) else {
+        let Some(load) = self.by_tablet.remove(whole) else {
             return;
         };
         let width = |range: &TabletRange| u128::from(range.end_key_hash - range.start_key_hash) + 1;
@@ -90,13 +98,13 @@ impl Loads {
             end_key_hash: second.start_key_hash - 1,
             ..*whole
         };
-        self.0.insert(first, rest);
-        self.0.insert(*second, part);
+        self.by_tablet.insert(first, rest);
+        self.by_tablet.insert(*second, part);
     }
 
     /// Two tablets are one now, of which nobody has said anything yet.
     pub fn merge(&mut self, parts: [TabletRange; 2], whole: TabletRange) {
-        let [Some(first), Some(second)] = parts.map(|part| self.0.remove(&part)) else {
+        let [Some(first), Some(second)] = parts.map(|part| self.by_tablet.remove(&part)) else {
             return;
         };
         let load = Load {
@@ -107,14 +115,21 @@ impl Loads {
             server: ServerId::INVALID,
             ..first
         };
-        self.0.insert(whole, load);
+        self.by_tablet.insert(whole, load);
     }
 
     /// Forgets tablets that are not there any more.
     pub fn keep(&mut self, tablets: impl Iterator<Item = TabletRange>) {
-        let mut all = std::mem::take(&mut self.0);
+        let mut all = std::mem::take(&mut self.by_tablet);
         let kept = tablets.filter_map(|tablet| Some((tablet, all.remove(&tablet)?)));
-        self.0 = kept.collect();
+        self.by_tablet = kept.collect();
+        self.told_by.clear();
+        for (tablet, load) in &self.by_tablet {
+            if load.server != ServerId::INVALID {
+                let told = self.told_by.entry(load.server).or_default();
+                told.insert(*tablet);
+            }
+        }
     }
 }
 
