@@ -7,6 +7,7 @@ mod changes;
 mod checkpoints;
 mod control;
 mod drain;
+mod jobs;
 mod leading;
 mod move_orders;
 mod older_state;
@@ -101,31 +102,6 @@ impl Coordinator {
         }
         let next = self.gated(out, |it, out| it.do_what_is_due(now, out));
         next.min(self.keep_checkpoints(now, out))
-    }
-
-    fn do_what_is_due(&mut self, now: Time, out: &mut impl Output) -> Time {
-        if now >= self.next_ping {
-            self.end_silent_sessions(now, out);
-            self.end_last_resorts(out);
-            self.ping_shards(now, out);
-            self.store.leases.expire(self.store.cluster_time_ns(now));
-            self.next_ping = now + self.store.config.ping_interval;
-        }
-        let next_suspect = self.suspicions.look(&mut self.store, now, out);
-        let next_look = self.recoveries.look(&mut self.store, now, out);
-        let recoveries = self.recoveries.count_under_way();
-        let balancing = &self.store.config.balancing;
-        let terms = self.settings.terms_of_movement(balancing, recoveries);
-        let next_balance = self.movement.look(&mut self.store, terms, now, out);
-        self.last_tick = now;
-        while let Some(operation) = self.pending.overdue(now) {
-            self.conclude(operation, out);
-        }
-        self.next_ping
-            .min(self.pending.next_deadline())
-            .min(next_suspect)
-            .min(next_look)
-            .min(next_balance)
     }
 
     fn departures(&self) -> Departures<'_> {
