@@ -26,6 +26,7 @@ mod position;
 mod records;
 mod recovery;
 mod registry;
+mod resource;
 mod root;
 pub mod state;
 pub mod status;

@@ -4,36 +4,10 @@
 //! ([`wire::format`]). The one in force stands in the one [`Meta`] record, and a build that does not read it does not go on with the state.
 
 use prost::{Message, Oneof};
+use wire::ids::ServerId;
 use wire::member::Settings;
 
 pub use crate::position::Leadership;
-
-/// What stands under a key.
-#[derive(Clone, PartialEq, Message)]
-pub struct Value {
-    #[prost(oneof = "Record", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
-    pub record: Option<Record>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-pub enum Record {
-    #[prost(message, tag = "1")]
-    Meta(Meta),
-    #[prost(message, tag = "2")]
-    Member(Member),
-    #[prost(message, tag = "3")]
-    Server(Server),
-    #[prost(message, tag = "4")]
-    Removed(Removed),
-    #[prost(message, tag = "5")]
-    Table(Table),
-    #[prost(message, tag = "6")]
-    Lease(Lease),
-    #[prost(message, tag = "7")]
-    Loss(Loss),
-    #[prost(message, tag = "8")]
-    Log(Log),
-}
 
 /// The store, and every counter: what was given out once is never given out again.
 #[derive(Clone, PartialEq, Message)]
@@ -331,56 +305,125 @@ pub struct Segment {
     pub bytes: u32,
 }
 
-/// Names a record. Derived from it, so that every record stands in one place only.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
-    Meta,
-    Member(String),
-    /// By index.
-    Server(u32),
-    /// By member and instance.
-    Removed(String, String),
-    Table(u64),
-    Lease(u64),
-    /// By number.
-    Loss(u64),
-    /// By server id.
-    Log(u64),
+/// Each kind of record is one line: its tag, the first format of the store that has it, how records of the kind are called together, and what names one
+/// of them. Whatever has to do with all kinds is made from the lines.
+///
+/// Older builds do not go on with a state that holds a record of a kind that they do not know. So a new kind begins with a format that is not in force
+/// yet: until then its records are not noted, and there is a way back to older builds.
+macro_rules! kinds {
+    ($($tag:tt since $since:tt: $kind:ident $plural:ident |$it:ident|
+        $(($($name:ident: $type:ty = $value:expr),+))?;)+) => {
+        /// What stands under a key.
+        #[derive(Clone, PartialEq, Message)]
+        pub struct Value {
+            #[prost(oneof = "Record", tags($($tag),+))]
+            pub record: Option<Record>,
+        }
+
+        #[derive(Clone, PartialEq, Oneof)]
+        pub enum Record {
+            $(#[prost(message, tag($tag))] $kind($kind),)+
+        }
+
+        /// Names a record. Derived from it, so that every record stands in one place only.
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Key {
+            $($kind $(($($type),+))?,)+
+        }
+
+        /// Records by kind.
+        #[derive(Default)]
+        pub struct Sorted {
+            $(pub $plural: Vec<$kind>,)+
+        }
+
+        impl Record {
+            /// The first format of the store that has records of this kind.
+            pub fn since(&self) -> u32 {
+                match self {
+                    $(Record::$kind(_) => $since,)+
+                }
+            }
+        }
+
+        impl Key {
+            pub fn of(record: &Record) -> Key {
+                match record {
+                    $(Record::$kind($it) => Key::$kind $(($($value),+))?,)+
+                }
+            }
+
+            /// The first format of the store that has records of this kind.
+            pub fn since(&self) -> u32 {
+                match self {
+                    $(Key::$kind { .. } => $since,)+
+                }
+            }
+
+            /// One byte for the kind, the record's tag; then numbers, the highest byte first, or texts, each but the last behind its
+            /// length in four bytes.
+            pub fn encode(&self) -> Vec<u8> {
+                match self {
+                    $(Key::$kind $(($($name),+))? => {
+                        let names: &[&dyn Name] = &[$($($name),+)?];
+                        encode_key($tag, names)
+                    })+
+                }
+            }
+        }
+
+        impl Sorted {
+            pub fn add(&mut self, record: Record) {
+                match record {
+                    $(Record::$kind(record) => self.$plural.push(record),)+
+                }
+            }
+        }
+    };
 }
 
-impl Key {
-    pub fn of(record: &Record) -> Key {
-        match record {
-            Record::Meta(_) => Key::Meta,
-            Record::Member(member) => Key::Member(member.name.clone()),
-            Record::Server(server) => Key::Server(wire::ids::ServerId(server.id).index()),
-            Record::Removed(removed) => {
-                Key::Removed(removed.member.clone(), removed.instance.clone())
-            }
-            Record::Table(table) => Key::Table(table.id),
-            Record::Lease(lease) => Key::Lease(lease.id),
-            Record::Loss(loss) => Key::Loss(loss.number),
-            Record::Log(log) => Key::Log(log.id),
-        }
-    }
+kinds! {
+    1 since 1: Meta metas |_it|;
+    2 since 1: Member members |it| (name: String = it.name.clone());
+    3 since 1: Server servers |it| (index: u32 = ServerId(it.id).index());
+    4 since 1: Removed removed |it| (member: String = it.member.clone(), instance: String = it.instance.clone());
+    5 since 1: Table tables |it| (id: u64 = it.id);
+    6 since 1: Lease leases |it| (id: u64 = it.id);
+    7 since 1: Loss losses |it| (number: u64 = it.number);
+    // By server id.
+    8 since 1: Log logs |it| (id: u64 = it.id);
+}
 
-    /// One byte for the kind, the record's tag; then numbers, the highest byte first, or texts, each but the last behind its
-    /// length in four bytes.
-    pub fn encode(&self) -> Vec<u8> {
-        let (kind, rest): (u8, Vec<u8>) = match self {
-            Key::Meta => (1, Vec::new()),
-            Key::Member(name) => (2, name.as_bytes().to_vec()),
-            Key::Server(index) => (3, index.to_be_bytes().to_vec()),
-            Key::Removed(member, instance) => {
-                let length = (member.len() as u32).to_be_bytes();
-                let parts = [&length[..], member.as_bytes(), instance.as_bytes()];
-                (4, parts.concat())
-            }
-            Key::Table(id) => (5, id.to_be_bytes().to_vec()),
-            Key::Lease(id) => (6, id.to_be_bytes().to_vec()),
-            Key::Loss(number) => (7, number.to_be_bytes().to_vec()),
-            Key::Log(id) => (8, id.to_be_bytes().to_vec()),
-        };
-        [&[kind][..], &rest].concat()
+/// A part of what names a record.
+trait Name {
+    fn encode(&self, is_last: bool, bytes: &mut Vec<u8>);
+}
+
+impl Name for u32 {
+    fn encode(&self, _: bool, bytes: &mut Vec<u8>) {
+        bytes.extend(self.to_be_bytes());
     }
+}
+
+impl Name for u64 {
+    fn encode(&self, _: bool, bytes: &mut Vec<u8>) {
+        bytes.extend(self.to_be_bytes());
+    }
+}
+
+impl Name for String {
+    fn encode(&self, is_last: bool, bytes: &mut Vec<u8>) {
+        if !is_last {
+            bytes.extend((self.len() as u32).to_be_bytes());
+        }
+        bytes.extend(self.as_bytes());
+    }
+}
+
+fn encode_key(kind: u8, names: &[&dyn Name]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    for (at, name) in names.iter().enumerate() {
+        name.encode(at + 1 == names.len(), &mut bytes);
+    }
+    bytes
 }

@@ -97,6 +97,8 @@ pub enum Bug {
     CountUnkept,
     /// A member may leave although segments that it has copies of have too few of them.
     LeaveWithTheLastCopy,
+    /// The coordinator notes records of a kind that no build knows which still may go on with the state.
+    NoteTooEarly,
     /// A server is dead because a client says so.
     BelieveHint,
 }

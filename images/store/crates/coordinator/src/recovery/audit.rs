@@ -13,7 +13,7 @@ impl Recoveries {
     ///
     /// # Errors
     /// Says what contradicts what.
-    pub fn audit(&self, store: &Store) -> Result<(), String> {
+    pub fn audit_orders(&self, store: &Store) -> Result<(), String> {
         let ordered = self.orders.values().flat_map(|order| &order.tablets);
         let ordered: Vec<TabletRange> = ordered.copied().collect();
         let distinct: BTreeSet<TabletRange> = ordered.iter().copied().collect();

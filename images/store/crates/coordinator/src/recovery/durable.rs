@@ -9,6 +9,7 @@ use super::dead::{Dead, Head, Left};
 use super::losses::Losses;
 use crate::journaled::Journaled;
 use crate::records::{self, Key, Meta, Record};
+use crate::resource::Resource;
 use crate::status::Loss;
 
 fn log_record((id, dead): (&ServerId, &Dead)) -> Record {
@@ -99,6 +100,43 @@ fn losses_of(meta: &Meta, mut records: Vec<records::Loss>) -> Result<VecDeque<Lo
     Ok(losses)
 }
 
+impl Resource for Recoveries {
+    fn is_worth_a_checkpoint(&self) -> bool {
+        self.dead.is_changed() || self.losses.is_changed()
+    }
+
+    fn take_changed(&mut self) -> BTreeSet<Key> {
+        let losses = self.losses.take_changed().into_iter().map(Key::Loss);
+        let logs = self.dead.take_changed().into_iter();
+        losses.chain(logs.map(|log| Key::Log(log.0))).collect()
+    }
+
+    fn record(&self, key: &Key) -> Option<Record> {
+        match key {
+            Key::Loss(number) => {
+                let loss = self.losses.get(*number)?;
+                Some(loss_record(*number, loss))
+            }
+            Key::Log(id) => {
+                let id = ServerId(*id);
+                self.dead.get(&id).map(|dead| log_record((&id, dead)))
+            }
+            _ => None,
+        }
+    }
+
+    fn records(&self) -> Box<dyn Iterator<Item = Record> + '_> {
+        let losses = self.losses.numbered();
+        let losses = losses.map(|(number, loss)| loss_record(number, loss));
+        Box::new(losses.chain(self.dead.iter().map(log_record)))
+    }
+
+    /// What it is about is other machines' as well: see [`Recoveries::audit_orders`].
+    fn audit(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 impl Recoveries {
     /// As they were noted, with none under way.
     ///
@@ -115,37 +153,5 @@ impl Recoveries {
             dead: Journaled::noted(dead),
             ..Recoveries::default()
         })
-    }
-
-    pub fn is_changed(&self) -> bool {
-        self.dead.is_changed() || self.losses.is_changed()
-    }
-
-    /// Keys of the records that have changed since the last call.
-    pub fn take_changed(&mut self) -> BTreeSet<Key> {
-        let losses = self.losses.take_changed().into_iter().map(Key::Loss);
-        let logs = self.dead.take_changed().into_iter();
-        losses.chain(logs.map(|log| Key::Log(log.0))).collect()
-    }
-
-    /// What stands under `key` now, if that is a loss's or a log's.
-    pub fn record(&self, key: &Key) -> Option<Record> {
-        match key {
-            Key::Loss(number) => {
-                let loss = self.losses.get(*number)?;
-                Some(loss_record(*number, loss))
-            }
-            Key::Log(id) => {
-                let id = ServerId(*id);
-                self.dead.get(&id).map(|dead| log_record((&id, dead)))
-            }
-            _ => None,
-        }
-    }
-
-    pub fn records(&self) -> impl Iterator<Item = Record> {
-        let losses = self.losses.numbered();
-        let losses = losses.map(|(number, loss)| loss_record(number, loss));
-        losses.chain(self.dead.iter().map(log_record))
     }
 }

@@ -9,6 +9,7 @@ use wire::time::Time;
 use super::Recoveries;
 use crate::alone::{self, MOMENT, Said, index};
 use crate::directory::tables::NOBODY;
+use crate::resource::Resource;
 use crate::store::Store;
 
 struct Alone {
@@ -113,7 +114,10 @@ fn what_a_dead_server_had_is_brought_back() {
     assert_eq!(alone.recoveries.count_under_way(), 0);
     let ended = alone.recoveries.shown();
     assert_eq!((ended.len(), ended[0].objects), (1, 20));
-    assert!(alone.recoveries.is_changed(), "the log's head is noted");
+    assert!(
+        alone.recoveries.is_worth_a_checkpoint(),
+        "the log's head is noted"
+    );
 }
 
 /// Two orders about one log that have found different heads of it: whoever ends first is believed, and the other begins anew. Whether that is so.

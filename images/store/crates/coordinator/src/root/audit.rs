@@ -8,10 +8,10 @@ impl Coordinator {
     /// # Errors
     /// Says what contradicts what.
     pub fn audit(&self) -> Result<(), String> {
-        self.store.members.audit()?;
-        self.store.tables.audit()?;
-        self.store.leases.audit()?;
-        self.recoveries.audit(&self.store)?;
+        for resource in self.resources() {
+            resource.audit()?;
+        }
+        self.recoveries.audit_orders(&self.store)?;
         self.movement.audit(&self.store)?;
         self.keeping.audit()
     }

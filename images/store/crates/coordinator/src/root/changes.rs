@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use wire::bugs::{Bug, is_planted};
+use wire::format::FIRST_FORMAT;
 use wire::time::Time;
 
 use crate::records::{Key, Meta, Record};
+use crate::resource::Resource;
 use crate::root::Coordinator;
 use crate::state::{Changes, Pair};
 
@@ -69,13 +72,14 @@ impl Coordinator {
         self.keeping.version_is_taken();
         let mut changed = match core::mem::take(&mut self.is_all_changed) {
             true => self.records().map(|record| Key::of(&record)).collect(),
-            false => BTreeSet::new(),
+            false => self.newly_noted(),
         };
         changed.remove(&Key::Meta);
-        changed.append(&mut self.recoveries.take_changed());
-        changed.append(&mut self.store.members.take_changed());
-        changed.append(&mut self.store.tables.take_changed());
-        changed.append(&mut self.store.leases.take_changed());
+        let format = self.upgrades.format();
+        for resource in self.resources_mut() {
+            let keys = resource.take_changed().into_iter();
+            changed.extend(keys.filter(|key| may_be_noted(key.since(), format)));
+        }
         let mut changes = Changes::default();
         let meta = self.meta();
         if self.noted_meta.as_ref() != Some(&meta) {
@@ -98,11 +102,10 @@ impl Coordinator {
     }
 
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> {
-        core::iter::once(Record::Meta(self.meta()))
-            .chain(self.store.members.records())
-            .chain(self.store.tables.records())
-            .chain(self.store.leases.records())
-            .chain(self.recoveries.records())
+        let format = self.upgrades.format();
+        let records = self.resources().flat_map(Resource::records);
+        let records = records.filter(move |record| may_be_noted(record.since(), format));
+        core::iter::once(Record::Meta(self.meta())).chain(records)
     }
 
     pub(crate) fn meta(&self) -> Meta {
@@ -136,14 +139,23 @@ impl Coordinator {
         }
     }
 
-    fn record(&self, key: &Key) -> Option<Record> {
-        match key {
-            Key::Meta => Some(Record::Meta(self.meta())),
-            Key::Member(_) | Key::Server(_) | Key::Removed(..) => self.store.members.record(key),
-            Key::Table(_) => self.store.tables.record(key),
-            Key::Lease(_) => self.store.leases.record(key),
-            Key::Loss(_) | Key::Log(_) => self.recoveries.record(key),
+    /// Records that there are already, of kinds that only the format has which is in force since the last call.
+    fn newly_noted(&self) -> BTreeSet<Key> {
+        let format = self.upgrades.format();
+        let before = self.noted_meta.as_ref();
+        let before = before.map_or(FIRST_FORMAT, |meta| meta.format_version);
+        if format <= before {
+            return BTreeSet::new();
         }
+        let records = self.records().filter(|record| record.since() > before);
+        records.map(|record| Key::of(&record)).collect()
+    }
+
+    fn record(&self, key: &Key) -> Option<Record> {
+        if *key == Key::Meta {
+            return Some(Record::Meta(self.meta()));
+        }
+        self.resources().find_map(|resource| resource.record(key))
     }
 
     /// If this round has changed what matters, it begins a version. Also to be called before changes are taken.
@@ -151,12 +163,14 @@ impl Coordinator {
         if self.keeping.is_counted() {
             return;
         }
-        let is_changed = self.is_all_changed
-            || self.recoveries.is_changed()
-            || self.store.members.is_changed()
-            || self.store.tables.is_changed()
-            || self.store.leases.have_ended();
+        let is_changed =
+            self.is_all_changed || self.resources().any(Resource::is_worth_a_checkpoint);
         let meta = self.meta();
         self.keeping.count(is_changed, meta);
     }
+}
+
+/// Whether all builds that go on with a state of this format know records that there are since another one.
+fn may_be_noted(since: u32, format: u32) -> bool {
+    since <= format || is_planted(Bug::NoteTooEarly)
 }

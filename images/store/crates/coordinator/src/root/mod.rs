@@ -16,6 +16,7 @@ mod rebuild;
 mod removal;
 mod replies;
 mod requests;
+mod resources;
 mod restore;
 mod sessions;
 mod settings;

@@ -1,6 +1,7 @@
 //! A coordinator out of its pairs.
 
 use core::fmt::{self, Display};
+use core::mem::take;
 use std::collections::BTreeSet;
 
 use prost::Message;
@@ -11,7 +12,7 @@ use crate::admin::settings::InForce;
 use crate::admin::upgrade::Upgrades;
 use crate::directory::leases::Leases;
 use crate::directory::tables::{NOBODY, Tables};
-use crate::records::{self, Key, Meta, Record, Value};
+use crate::records::{Key, Sorted, Value};
 use crate::recovery::Recoveries;
 use crate::registry::members::Members;
 use crate::state::leading::Leading;
@@ -21,19 +22,6 @@ use crate::{Config, Coordinator};
 
 /// Nothing has happened more often.
 const MAX_COUNT: u64 = 1 << 48;
-
-/// Records by kind.
-#[derive(Default)]
-struct Sorted {
-    meta: Option<Meta>,
-    members: Vec<records::Member>,
-    servers: Vec<records::Server>,
-    removed: Vec<records::Removed>,
-    tables: Vec<records::Table>,
-    leases: Vec<records::Lease>,
-    losses: Vec<records::Loss>,
-    logs: Vec<records::Log>,
-}
 
 /// Why no coordinator comes of some pairs; [`Display`] says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,32 +98,26 @@ fn sort(pairs: impl IntoIterator<Item = Pair>, known: Formats) -> Result<Sorted,
     let mut keys = BTreeSet::new();
     // Of a newer format not even the records need be readable: that it is newer is what must be said then.
     let mut unreadable = None;
+    // The kind of record that only the newest format has.
+    let (mut newest, mut newest_key) = (FIRST_FORMAT, None);
     for pair in pairs {
         let value = Value::decode(pair.value.as_slice());
         let Some(record) = value.ok().and_then(|value| value.record) else {
             unreadable.get_or_insert(pair.key);
             continue;
         };
+        if record.since() > newest {
+            (newest, newest_key) = (record.since(), Some(pair.key.clone()));
+        }
         let key = Key::of(&record).encode();
         if key != pair.key || !keys.insert(key) {
             unreadable.get_or_insert(pair.key);
             continue;
         }
-        match record {
-            Record::Meta(meta) => sorted.meta = Some(meta),
-            Record::Member(member) => sorted.members.push(member),
-            Record::Server(server) => sorted.servers.push(server),
-            Record::Removed(removed) => sorted.removed.push(removed),
-            Record::Table(table) => sorted.tables.push(table),
-            Record::Lease(lease) => sorted.leases.push(lease),
-            Record::Loss(loss) => sorted.losses.push(loss),
-            Record::Log(log) => sorted.logs.push(log),
-        }
+        sorted.add(record);
     }
-    let version = sorted
-        .meta
-        .as_ref()
-        .map_or(FIRST_FORMAT, |meta| meta.format_version);
+    let meta = sorted.metas.first();
+    let version = meta.map_or(FIRST_FORMAT, |meta| meta.format_version);
     if version > known.newest {
         return Err(RestoreError::NewerFormat { version, known });
     }
@@ -145,14 +127,19 @@ fn sort(pairs: impl IntoIterator<Item = Pair>, known: Formats) -> Result<Sorted,
     if version == 0 {
         unreadable.get_or_insert(Key::Meta.encode());
     }
+    // Older builds go on with a state of this format, and could not read it.
+    if newest > version {
+        unreadable = unreadable.or(newest_key);
+    }
     match unreadable {
         Some(key) => Err(RestoreError::Unreadable { key }),
         None => Ok(sorted),
     }
 }
 
-fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, String> {
-    let meta = sorted.meta.ok_or("it does not say which store it is of")?;
+fn build(mut config: Config, mut sorted: Sorted, now: Time) -> Result<Coordinator, String> {
+    let meta = sorted.metas.pop();
+    let meta = meta.ok_or("it does not say which store it is of")?;
     config.cluster_id = meta.cluster_id;
     config.cluster_tag = meta.cluster_tag;
     if meta.lease_shift_ns > meta.time_bound_ns
@@ -169,11 +156,11 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     let members = Members::restore(
         limits.clone(),
         &meta,
-        sorted.members,
-        sorted.servers,
-        sorted.removed,
+        take(&mut sorted.members),
+        take(&mut sorted.servers),
+        take(&mut sorted.removed),
     )?;
-    let tables = Tables::restore(limits.clone(), &meta, sorted.tables)?;
+    let tables = Tables::restore(limits.clone(), &meta, take(&mut sorted.tables))?;
     if let Some(owner) = tables
         .owners()
         .find(|owner| members.server(*owner).is_none())
@@ -188,8 +175,13 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
         ahead_ns => ahead_ns,
     };
     let shift_ns = meta.lease_shift_ns.saturating_add(ahead_ns);
-    let leases = Leases::restore(limits.max_client_leases, &meta, shift_ns, sorted.leases)?;
-    let recoveries = Recoveries::restore(&meta, sorted.losses, sorted.logs)?;
+    let leases = Leases::restore(
+        limits.max_client_leases,
+        &meta,
+        shift_ns,
+        take(&mut sorted.leases),
+    )?;
+    let recoveries = Recoveries::restore(&meta, take(&mut sorted.losses), take(&mut sorted.logs))?;
     let mut coordinator = Coordinator::new(config, now);
     coordinator.store.ledger.time_base_ns = meta.time_bound_ns;
     coordinator.store.ledger.time_bound_ns = meta.time_bound_ns;
@@ -205,6 +197,9 @@ fn build(mut config: Config, sorted: Sorted, now: Time) -> Result<Coordinator, S
     coordinator.leading = Leading::noted(&meta);
     coordinator.settings = InForce::noted(&meta);
     coordinator.noted_meta = Some(meta);
+    for resource in coordinator.resources_mut() {
+        resource.load(&mut sorted)?;
+    }
     coordinator.check_sources()?;
     coordinator.recoveries.resume(&coordinator.store, now);
     Ok(coordinator)
@@ -236,6 +231,7 @@ impl Coordinator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::{self, Meta, Record};
 
     #[test]
     fn every_counter_comes_back() {

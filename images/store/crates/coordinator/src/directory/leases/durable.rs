@@ -5,40 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Leases;
 use crate::journaled::Journaled;
 use crate::records::{self, Key, Record};
+use crate::resource::Resource;
 
 fn lease_record((&id, &expiration_ns): (&u64, &u64)) -> Record {
     Record::Lease(records::Lease { id, expiration_ns })
 }
 
-impl Leases {
-    /// Whether every lease ends when it should.
-    ///
-    /// # Errors
-    /// They do not.
-    pub fn audit(&self) -> Result<(), String> {
-        let noted = self.expirations.iter();
-        let mut noted = noted.map(|(&id, &expiration)| (expiration, id));
-        let is_same = self.by_expiration.len() == self.expirations.len();
-        match is_same && noted.all(|one| self.by_expiration.contains(&one)) {
-            true => Ok(()),
-            false => Err("leases end at other times than noted".to_owned()),
-        }
-    }
-
-    /// Keys of the records that have changed since the last call.
-    pub fn take_changed(&mut self) -> BTreeSet<Key> {
-        let changed = self.expirations.take_changed().into_iter();
-        changed.map(Key::Lease).collect()
-    }
-
-    /// Leases have ended since changes were last asked for.
-    pub fn have_ended(&self) -> bool {
+impl Resource for Leases {
+    /// One that has ended must not come back; one that was prolonged ends later anyway in a store that is made again.
+    fn is_worth_a_checkpoint(&self) -> bool {
         let mut changed = self.expirations.changed();
         changed.any(|id| self.expirations.get(id).is_none())
     }
 
-    /// What stands under `key` now, if that is a lease's.
-    pub fn record(&self, key: &Key) -> Option<Record> {
+    fn take_changed(&mut self) -> BTreeSet<Key> {
+        let changed = self.expirations.take_changed().into_iter();
+        changed.map(Key::Lease).collect()
+    }
+
+    fn record(&self, key: &Key) -> Option<Record> {
         match key {
             Key::Lease(id) => {
                 let expiration_ns = self.expirations.get(id)?;
@@ -48,10 +33,22 @@ impl Leases {
         }
     }
 
-    pub fn records(&self) -> impl Iterator<Item = Record> {
-        self.expirations.iter().map(lease_record)
+    fn records(&self) -> Box<dyn Iterator<Item = Record> + '_> {
+        Box::new(self.expirations.iter().map(lease_record))
     }
 
+    fn audit(&self) -> Result<(), String> {
+        let noted = self.expirations.iter();
+        let mut noted = noted.map(|(&id, &expiration)| (expiration, id));
+        let is_same = self.by_expiration.len() == self.expirations.len();
+        match is_same && noted.all(|one| self.by_expiration.contains(&one)) {
+            true => Ok(()),
+            false => Err("leases end at other times than noted".to_owned()),
+        }
+    }
+}
+
+impl Leases {
     pub fn next_id(&self) -> u64 {
         self.next_id
     }

@@ -20,7 +20,7 @@ impl Tables {
     ///
     /// # Errors
     /// Says what contradicts what.
-    pub fn audit(&self) -> Result<(), String> {
+    pub(super) fn recount(&self) -> Result<(), String> {
         let (mut tablet_count, mut owned) = (0, Owned::default());
         for table in self.by_id.values() {
             let id = table.id;

@@ -8,6 +8,7 @@ use super::{Source, Table, Tables, Tablet};
 use crate::Limits;
 use crate::journaled::Journaled;
 use crate::records::{self, Key, Record};
+use crate::resource::Resource;
 
 fn source_record(source: &Source) -> records::Source {
     records::Source {
@@ -39,29 +40,33 @@ fn table_record(table: &Table) -> Record {
     })
 }
 
-impl Tables {
-    /// Keys of the records that have changed since the last call.
-    pub fn take_changed(&mut self) -> BTreeSet<Key> {
+impl Resource for Tables {
+    fn is_worth_a_checkpoint(&self) -> bool {
+        self.by_id.is_changed()
+    }
+
+    fn take_changed(&mut self) -> BTreeSet<Key> {
         let changed = self.by_id.take_changed().into_iter();
         changed.map(Key::Table).collect()
     }
 
-    pub fn is_changed(&self) -> bool {
-        self.by_id.is_changed()
-    }
-
-    /// What stands under `key` now, if that is a table's.
-    pub fn record(&self, key: &Key) -> Option<Record> {
+    fn record(&self, key: &Key) -> Option<Record> {
         match key {
             Key::Table(id) => self.by_id.get(id).map(table_record),
             _ => None,
         }
     }
 
-    pub fn records(&self) -> impl Iterator<Item = Record> {
-        self.by_id.values().map(table_record)
+    fn records(&self) -> Box<dyn Iterator<Item = Record> + '_> {
+        Box::new(self.by_id.values().map(table_record))
     }
 
+    fn audit(&self) -> Result<(), String> {
+        self.recount()
+    }
+}
+
+impl Tables {
     /// Number of the table that was made last, and the server that was used last.
     pub fn counters(&self) -> (u32, u32) {
         (self.last_number, self.last_used)

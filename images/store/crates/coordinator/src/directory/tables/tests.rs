@@ -1,6 +1,7 @@
 //! Tables are cut, placed and limited.
 
 use super::*;
+use crate::resource::Resource;
 use wire::bugs::plant;
 
 fn tables() -> Tables {

@@ -7,7 +7,7 @@ impl Members {
     ///
     /// # Errors
     /// Says what contradicts what.
-    pub fn audit(&self) -> Result<(), String> {
+    pub(super) fn recount(&self) -> Result<(), String> {
         let mut in_members = 0;
         for (name, member) in self.members.iter() {
             if member.shard_count > member.servers.len() {
@@ -52,12 +52,12 @@ mod tests {
     #[test]
     fn an_audit_finds_what_belongs_to_nobody() {
         let (mut store, _) = alone::store(2);
-        assert_eq!(store.members.audit(), Ok(()));
+        assert_eq!(store.members.recount(), Ok(()));
         let one = index(&store, 1);
         store.members.connections.insert(999, one);
-        assert!(store.members.audit().is_err());
+        assert!(store.members.recount().is_err());
         store.members.connections.remove(&999);
         store.members.servers.remove(&one);
-        assert!(store.members.audit().is_err());
+        assert!(store.members.recount().is_err());
     }
 }

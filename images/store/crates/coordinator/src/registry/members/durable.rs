@@ -9,6 +9,7 @@ use super::{MAX_GENERATION, MAX_PAST_PROCESSES, Member, Members, Process, Server
 use crate::Limits;
 use crate::journaled::Journaled;
 use crate::records::{self, Key, Record};
+use crate::resource::Resource;
 
 fn process_record((instance, number): &Process) -> records::Process {
     records::Process {
@@ -62,14 +63,12 @@ fn removed_record((member, instance): &(String, String)) -> Record {
     })
 }
 
-impl Members {
-    /// Notes that what is durable of a server has changed.
-    pub fn server_changed(&mut self, index: u32) {
-        self.changed_servers.insert(index);
+impl Resource for Members {
+    fn is_worth_a_checkpoint(&self) -> bool {
+        self.members.is_changed() || self.removed.is_changed() || !self.changed_servers.is_empty()
     }
 
-    /// Keys of the records that have changed since the last call.
-    pub fn take_changed(&mut self) -> BTreeSet<Key> {
+    fn take_changed(&mut self) -> BTreeSet<Key> {
         let members = self.members.take_changed().into_iter();
         let removed = self.removed.take_changed().into_iter();
         let removed = removed.map(|(member, instance)| Key::Removed(member, instance));
@@ -78,12 +77,7 @@ impl Members {
         keys.chain(removed).collect()
     }
 
-    pub fn is_changed(&self) -> bool {
-        self.members.is_changed() || self.removed.is_changed() || !self.changed_servers.is_empty()
-    }
-
-    /// What stands under `key` now, if that is a member's, server's or removed instance's.
-    pub fn record(&self, key: &Key) -> Option<Record> {
+    fn record(&self, key: &Key) -> Option<Record> {
         match key {
             Key::Member(name) => self
                 .members
@@ -99,15 +93,24 @@ impl Members {
         }
     }
 
-    pub fn records(&self) -> impl Iterator<Item = Record> {
+    fn records(&self) -> Box<dyn Iterator<Item = Record> + '_> {
         let members = self.members.iter();
         let members = members.map(|(name, member)| member_record(name, member));
         let servers = self.servers.values().map(server_record);
-        members.chain(servers).chain(
-            self.removed
-                .iter()
-                .map(|(removed, ())| removed_record(removed)),
-        )
+        let removed = self.removed.iter();
+        let removed = removed.map(|(removed, ())| removed_record(removed));
+        Box::new(members.chain(servers).chain(removed))
+    }
+
+    fn audit(&self) -> Result<(), String> {
+        self.recount()
+    }
+}
+
+impl Members {
+    /// Notes that what is durable of a server has changed.
+    pub fn server_changed(&mut self, index: u32) {
+        self.changed_servers.insert(index);
     }
 
     /// Index of the server that was added last.
