@@ -14,6 +14,12 @@ const (
 	wordBytes  = 8
 )
 
+// functionBit of a table's id says whether the table's keys are hashed by another function than MurmurHash3.
+const functionBit = 1 << 31
+
+// Known says whether Of hashes the keys of this table as the store does.
+func Known(tableID uint64) bool { return tableID&functionBit == 0 }
+
 // Of is the hash of a key in a table: the first word of MurmurHash3 x64 128, seeded with the low half of the table's id.
 func Of(tableID uint64, key []byte) uint64 {
 	seed := tableID & 0xffffffff

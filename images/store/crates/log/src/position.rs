@@ -1,8 +1,10 @@
 //! Where an entry lies, and how far the log has got.
 
+use core::num::NonZeroU64;
+
 /// Where an entry lies in memory. Good until the cleaner moves the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reference(u64);
+pub struct Reference(NonZeroU64);
 
 impl Reference {
     /// Bits that a reference takes at most: 2 PiB in steps of 8 bytes.
@@ -10,20 +12,21 @@ impl Reference {
 
     /// `offset`: bytes from the start of the log's memory; a multiple of 8, and not 0, where a segment header lies.
     pub(crate) fn of_offset(offset: usize) -> Reference {
-        assert!(offset.is_multiple_of(8) && offset != 0);
-        Reference(offset as u64 / 8)
+        assert!(offset.is_multiple_of(8));
+        Reference::from_bits(offset as u64 / 8)
     }
 
     pub(crate) fn offset(self) -> usize {
-        self.0 as usize * 8
+        self.0.get() as usize * 8
     }
 
     pub(crate) fn to_bits(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     pub(crate) fn from_bits(bits: u64) -> Reference {
-        Reference(bits)
+        let bits = NonZeroU64::new(bits);
+        Reference(bits.expect("the first entry of a log is a segment's header"))
     }
 }
 

@@ -1,41 +1,10 @@
 //! The hash that places a key in its table.
 
+pub use crate::ids::HashFunction;
 use crate::ids::TableId;
 
 const C1: u64 = 0x87c3_7b91_1142_53d5;
 const C2: u64 = 0x4cf5_ad43_2745_937f;
-
-/// How a table's keys are hashed. RAMCloud's clients know the first one only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum HashFunction {
-    Murmur3 = 0,
-    /// Only tests have it, in the format that is yet to come: it finds whoever hashes keys without asking which function the table has.
-    #[cfg(feature = "next-format")]
-    Reversed = 1,
-}
-
-impl HashFunction {
-    /// Numbers that this build does not know are of formats that it does not read: no table has them here.
-    #[inline]
-    pub(crate) fn numbered(number: u32) -> HashFunction {
-        match number {
-            #[cfg(feature = "next-format")]
-            1 => HashFunction::Reversed,
-            _ => HashFunction::Murmur3,
-        }
-    }
-
-    /// Of a table of this name that is made while the store has this format.
-    pub fn of_new_table(format: u32, name: &[u8]) -> HashFunction {
-        #[cfg(feature = "next-format")]
-        if format >= crate::layout::NEXT_FORMAT && name.last().is_some_and(|last| last % 2 == 0) {
-            return HashFunction::Reversed;
-        }
-        let (_, _) = (format, name);
-        HashFunction::Murmur3
-    }
-}
 
 /// Where `key` lies in the hash space of table `table_id`.
 #[inline]
@@ -125,6 +94,7 @@ mod tests {
             assert_eq!(key_hash(TableId(table), key), hash, "{table} {key:?}");
         }
     }
+
     #[cfg(feature = "next-format")]
     #[test]
     fn a_table_says_how_its_keys_are_hashed() {
@@ -141,6 +111,8 @@ mod tests {
             [HashFunction::Murmur3, HashFunction::Reversed]
         );
         assert_ne!(functions[0].1, functions[1].1);
+        let newer = TableId::new(3, HashFunction::Reversed, 9);
+        assert!(newer.is_of_format(NEXT_FORMAT) && !newer.is_of_format(CURRENT_FORMAT));
         // Those that there are already.
         assert_eq!(
             TableId::new(3, HashFunction::Murmur3, 9),

@@ -218,7 +218,12 @@ impl Tables {
                 limits.max_span
             )));
         }
-        if self.by_id.len() >= limits.max_tables || self.last_number >= TableId::MAX_NUMBER {
+        if self.last_number >= TableId::MAX_NUMBER {
+            return Err(CreateError::Limit(
+                "all numbers of tables were given out: begin a new store, and copy the tables to it".to_owned(),
+            ));
+        }
+        if self.by_id.len() >= limits.max_tables {
             return Err(CreateError::Limit(format!(
                 "the store has {} tables, which is its limit; drop some",
                 self.by_id.len()

@@ -28,7 +28,9 @@ const LEASE_JUMP: Duration = Duration::from_secs(60);
 fn ahead((least, range): (u64, u64), left: u64, nonce: u64) -> u64 {
     // Of all bits of the nonce.
     let random = nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    (least + random % range).min(left >> 16)
+    let most = left >> 16;
+    let least = least.min(most);
+    least + random % range.min(most - least + 1)
 }
 
 impl Coordinator {
@@ -92,6 +94,8 @@ impl Coordinator {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::Config;
     use crate::directory::leases::TERM_NS;
@@ -142,6 +146,24 @@ mod tests {
             assert!(store.store.leases.renew(0, nonce * 2 * TERM_NS).is_some());
         }
         assert!(u64::MAX - store.store.leases.next_id() > 1 << 24);
-        assert!(u32::MAX - store.store.tables.counters().0 > 1 << 20);
+        assert!(TableId::MAX_NUMBER - store.store.tables.counters().0 > 1 << 20);
+    }
+
+    #[test]
+    fn no_skip_is_likely_however_few_ids_are_left() {
+        for left in [1 << 31, 1 << 30, 1 << 29, 1 << 27] {
+            let mut skips = BTreeMap::<u64, u32>::new();
+            for nonce in 0..10_000 {
+                *skips.entry(ahead(TABLES, left, nonce)).or_default() += 1;
+            }
+            assert!(skips.keys().all(|&skip| skip <= left >> 16));
+            // There are so many to choose from.
+            let fair = 10_000 / (left >> 16).min(TABLES.1) as u32;
+            let commonest = skips.values().max().copied();
+            assert!(
+                commonest < Some(20 + 4 * fair),
+                "{left}: {commonest:?}, fair is {fair}"
+            );
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! How the work of letting servers in, and of bringing their tablets back, grows with the number of tablets: docs/performance.md.
 
+#![expect(clippy::disallowed_types, reason = "what is measured is real time")]
+
 use std::time::{Duration, Instant};
 
 use coordinator::{Config, Coordinator, Output};

@@ -4,8 +4,10 @@ use wire::ids::{ReplyTo, TableId};
 
 use crate::continuations::table::Continuations;
 
-/// At most one.
 pub(crate) type Fills = Continuations<Fill>;
+
+/// They take turns with all other requests as it is.
+pub(crate) const MAX_FILLS: usize = 1;
 
 /// A fill that is under way.
 pub(crate) struct Fill {

@@ -64,8 +64,13 @@ impl Stage {
 }
 
 /// Pings under way.
-#[derive(Default)]
 pub(crate) struct Proxies(Continuations<Proxied>);
+
+impl Default for Proxies {
+    fn default() -> Self {
+        Proxies(Continuations::at_most(MAX_PINGS + MAX_PROBES))
+    }
+}
 
 impl Proxies {
     pub fn next_deadline(&self) -> Time {
@@ -160,8 +165,7 @@ impl Proxies {
             server: request.server_id,
             stage: Stage::Locating,
         };
-        self.0.push(now + timeout, ping);
-        true
+        self.0.push(now + timeout, ping).is_some()
     }
 
     /// The coordinator wants to know whether a server is alive.
@@ -180,8 +184,9 @@ impl Proxies {
             server: ServerId(probe.server_id),
             stage: connection.map_or(Stage::Locating, Stage::Connecting),
         };
-        let at = self.0.push(now + timeout, ping);
-        if connection.is_none() {
+        if let Some(at) = self.0.push(now + timeout, ping)
+            && connection.is_none()
+        {
             self.fail(at, out);
         }
     }

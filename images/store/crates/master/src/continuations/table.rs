@@ -3,33 +3,40 @@
 use wire::bugs::{Bug, is_planted};
 use wire::time::Time;
 
-/// What waits, oldest first as long as none has ended.
-pub(crate) struct Continuations<S>(Vec<Continuation<S>>);
+/// What waits, in no particular order.
+pub(crate) struct Continuations<S> {
+    waiting: Vec<Continuation<S>>,
+    most: usize,
+}
 
 pub(crate) struct Continuation<S> {
     pub deadline: Time,
     pub state: S,
 }
 
-impl<S> Default for Continuations<S> {
-    fn default() -> Self {
-        Continuations(Vec::new())
-    }
-}
-
 impl<S> Continuations<S> {
-    /// Begins to wait; answers the place. At its deadline it comes out of [`Self::take_expired`].
-    pub fn push(&mut self, deadline: Time, state: S) -> usize {
-        self.0.push(Continuation { deadline, state });
-        self.0.len() - 1
+    pub fn at_most(most: usize) -> Continuations<S> {
+        Continuations {
+            waiting: Vec::new(),
+            most,
+        }
+    }
+
+    /// Begins to wait; answers the place. At its deadline it comes out of [`Self::take_expired`]. `None`: too many wait.
+    pub fn push(&mut self, deadline: Time, state: S) -> Option<usize> {
+        if self.waiting.len() >= self.most {
+            return None;
+        }
+        self.waiting.push(Continuation { deadline, state });
+        Some(self.waiting.len() - 1)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &S> {
-        self.0.iter().map(|one| &one.state)
+        self.waiting.iter().map(|one| &one.state)
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Continuation<S>> {
-        self.0.iter_mut()
+        self.waiting.iter_mut()
     }
 
     pub fn count(&self, is_meant: impl Fn(&S) -> bool) -> usize {
@@ -43,7 +50,7 @@ impl<S> Continuations<S> {
     /// # Panics
     /// If nothing waits at this place.
     pub fn at(&mut self, place: usize) -> &mut S {
-        &mut self.0[place].state
+        &mut self.waiting[place].state
     }
 
     /// It waits no more. Another may wait at this place after that.
@@ -51,21 +58,24 @@ impl<S> Continuations<S> {
     /// # Panics
     /// If nothing waits at this place.
     pub fn end(&mut self, place: usize) -> S {
-        self.0.swap_remove(place).state
+        self.waiting.swap_remove(place).state
     }
 
     /// Nothing waits any more: hands everything out.
     pub fn end_all(&mut self) -> impl Iterator<Item = S> + use<S> {
-        std::mem::take(&mut self.0).into_iter().map(|one| one.state)
+        std::mem::take(&mut self.waiting)
+            .into_iter()
+            .map(|one| one.state)
     }
 
-    /// The first one, to take its next step; [`Self::put_back`] if there are more.
-    pub fn take_first(&mut self) -> Option<Continuation<S>> {
-        (!self.0.is_empty()).then(|| self.0.remove(0))
+    /// One of them, to take its next step; [`Self::put_back`] if there are more.
+    pub fn take_one(&mut self) -> Option<Continuation<S>> {
+        self.waiting.pop()
     }
 
     pub fn put_back(&mut self, one: Continuation<S>) {
-        self.0.push(one);
+        assert!(self.waiting.len() < self.most, "nobody else may have begun");
+        self.waiting.push(one);
     }
 
     /// One that has waited for too long; it waits no more.
@@ -73,12 +83,12 @@ impl<S> Continuations<S> {
         if is_planted(Bug::WaitForEver) {
             return None;
         }
-        let place = self.0.iter().position(|one| one.deadline <= now)?;
+        let place = self.waiting.iter().position(|one| one.deadline <= now)?;
         Some(self.end(place))
     }
 
     pub fn next_deadline(&self) -> Time {
-        let deadlines = self.0.iter().map(|one| one.deadline);
+        let deadlines = self.waiting.iter().map(|one| one.deadline);
         deadlines.min().unwrap_or(Time::NEVER)
     }
 }
@@ -89,11 +99,12 @@ mod tests {
 
     #[test]
     fn each_comes_out_once_at_its_deadline() {
-        let mut table = Continuations::default();
+        let mut table = Continuations::at_most(3);
         assert_eq!(table.next_deadline(), Time::NEVER);
         for (seconds, name) in [(3, "c"), (1, "a"), (2, "b")] {
-            table.push(Time(seconds), name);
+            assert!(table.push(Time(seconds), name).is_some());
         }
+        assert_eq!(table.push(Time(9), "too many"), None);
         assert_eq!(table.next_deadline(), Time(1));
         assert_eq!(table.take_expired(Time(0)), None);
         assert_eq!(table.take_expired(Time(2)), Some("a"));

@@ -5,17 +5,21 @@ use trace::Event;
 use wire::bugs::{Bug, is_planted};
 use wire::entry::{Object, RpcResult};
 
+use super::admission::Admitted;
 use super::operation::{Once, Operation, Outcome};
-use super::plan::{Change, Content, Mutation, Plan, Record};
+use super::plan::{Change, Content, Mutation, Record};
 use super::reserve::{Refusal, Reserved};
 use super::store::{Removed, Store};
 
 impl Store {
-    /// The whole way of an operation.
-    pub fn execute(&mut self, operation: &Operation<'_>, once: Option<Once>) -> Outcome {
-        let plan = self.plan(operation, once);
+    /// The way of an operation that was admitted.
+    pub fn execute(&mut self, operation: &Operation<'_>, admitted: Admitted) -> Outcome {
+        let plan = self.plan(operation, admitted.once());
+        if plan.needs.bytes == 0 {
+            return plan.outcome;
+        }
         match self.reserve(&plan) {
-            Ok(reserved) => self.apply(&plan, reserved),
+            Ok(reserved) => self.apply(reserved),
             Err(refusal) => {
                 if let Some(record) = &plan.record {
                     self.remember_refusal(&record.once, refusal);
@@ -26,8 +30,8 @@ impl Store {
     }
 
     /// Does what was planned; nothing has changed since it was planned.
-    pub fn apply(&mut self, plan: &Plan<'_>, reserved: Reserved) -> Outcome {
-        let Reserved { .. } = reserved;
+    pub fn apply(&mut self, reserved: Reserved<'_, '_>) -> Outcome {
+        let plan = reserved.plan();
         let mut outcome = plan.outcome;
         let appended = self.log.appended().bytes;
         for mutation in &plan.mutations {

@@ -1,4 +1,4 @@
-//! What the store can do with one object, and what comes of it, in no protocol's words.
+//! What the store can do with one object, and what comes of it.
 
 use log::{LogPosition, Reference};
 use wire::keys::KeysAndValue;
@@ -50,7 +50,7 @@ impl Action<'_> {
     }
 }
 
-/// Leave to execute a numbered RPC once: the outcome is recorded under these numbers.
+/// Of an RPC that takes effect once: the outcome is recorded under these numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Once {
     pub lease_id: u64,

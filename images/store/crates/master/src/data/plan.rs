@@ -18,7 +18,7 @@ const RESULT_BYTES: usize = RpcResult::entry_bytes_of(IncrementResponse::FIXED_B
 /// What one operation will do: all of it, or nothing. Good until the store changes.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
-    /// Of different keys.
+    /// Of different keys; the outcome's version is that of the last.
     pub mutations: SmallVec<[Mutation<'a>; 1]>,
     /// To be recorded with the mutations, with the place that the record goes with.
     pub record: Option<Record>,
@@ -80,6 +80,19 @@ impl Needs {
 }
 
 impl<'a> Plan<'a> {
+    pub(super) fn has_distinct_keys(&self) -> bool {
+        let same = |one: &Place<'_>, other: &Place<'_>| {
+            (one.hash, one.table_id, one.key) == (other.hash, other.table_id, other.key)
+        };
+        let mut places = self.mutations.iter().map(|mutation| &mutation.place);
+        while let Some(place) = places.next() {
+            if places.clone().any(|other| same(place, other)) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Nothing changes, and nothing is recorded.
     fn only(outcome: Outcome) -> Plan<'a> {
         Plan {
@@ -106,25 +119,24 @@ impl Store {
                 (Action::Read, None) => Status::ObjectDoesntExist,
                 _ => status,
             };
-            return self.no_change(operation, status, &found, once);
+            let shown = Shown::nothing_of(action);
+            return self.no_change(place, (status, shown), &found, once);
         }
         match *action {
             Action::Read => {
                 let status = found
                     .object
                     .map_or(Status::ObjectDoesntExist, |_| Status::Ok);
-                let mut plan = self.no_change(operation, status, &found, once);
-                plan.outcome.shown = Shown::Object(found.object);
-                plan
+                self.no_change(place, (status, Shown::Object(found.object)), &found, once)
             }
             Action::Write(content) => {
                 let change = Change::Put(Content::Sent(content));
-                self.change(operation, change, Shown::Nothing, &found, once)
+                self.change(place, change, Shown::Nothing, &found, once)
             }
             Action::Remove if found.object.is_none() => {
-                self.no_change(operation, Status::Ok, &found, once)
+                self.no_change(place, (Status::Ok, Shown::Nothing), &found, once)
             }
-            Action::Remove => self.change(operation, Change::Remove, Shown::Nothing, &found, once),
+            Action::Remove => self.change(place, Change::Remove, Shown::Nothing, &found, once),
             Action::Increment(by) => self.plan_increment(operation, by, &found, once),
         }
     }
@@ -141,7 +153,8 @@ impl Store {
             Some(at) => <[u8; 8]>::try_from(self.object(at).value),
         };
         let Ok(old) = old else {
-            return self.no_change(operation, Status::InvalidObject, found, once);
+            let outcome = (Status::InvalidObject, Shown::Number([0; 8]));
+            return self.no_change(&operation.place, outcome, found, once);
         };
         if KeysAndValue::single(operation.place.key, &old).is_err() {
             let status = Status::RequestFormatError;
@@ -150,33 +163,37 @@ impl Store {
         let new = by.apply(old);
         let once = once.filter(|_| !is_planted(Bug::RepeatIncrement));
         let change = Change::Put(Content::Number(new));
-        self.change(operation, change, Shown::Number(new), found, once)
+        self.change(&operation.place, change, Shown::Number(new), found, once)
     }
 
     /// The outcome is recorded even though no object changes: it must not come out differently when the RPC is repeated.
     fn no_change<'a>(
         &self,
-        operation: &Operation<'a>,
-        status: Status,
+        place: &Place<'a>,
+        (status, shown): (Status, Shown),
         found: &Found,
         once: Option<Once>,
     ) -> Plan<'a> {
-        let mut plan = Plan::only(Outcome {
-            status,
-            version: found.version,
-            shown: Shown::nothing_of(&operation.action),
-            seen: found.seen,
-        });
-        plan.record = once.map(|once| Record::of(once, &operation.place));
-        if plan.record.is_some() {
-            plan.needs.bytes = RESULT_BYTES;
+        let record = once.map(|once| Record::of(once, place));
+        Plan {
+            mutations: SmallVec::new(),
+            needs: Needs {
+                bytes: record.map_or(0, |_| RESULT_BYTES),
+                ..Needs::NOTHING
+            },
+            record,
+            outcome: Outcome {
+                status,
+                version: found.version,
+                shown,
+                seen: found.seen,
+            },
         }
-        plan
     }
 
     fn change<'a>(
         &self,
-        operation: &Operation<'a>,
+        place: &Place<'a>,
         change: Change<'a>,
         shown: Shown,
         found: &Found,
@@ -185,26 +202,22 @@ impl Store {
         assert_eq!(found.object.is_some(), found.version > 0);
         assert!(found.entry.is_some() || found.object.is_none());
         let mutation = Mutation {
-            place: operation.place,
+            place: *place,
             entry: found.entry,
             object: found.object,
             version: found.version,
             change,
         };
-        let needs = self.needs_of(&[mutation]);
-        if needs.bytes > self.log.config().max_append_bytes() {
-            return Plan::only(Outcome::refused(&operation.action, Status::RequestTooLarge));
-        }
         Plan {
+            needs: self.needs_of(&[mutation]),
             mutations: SmallVec::from_buf([mutation]),
-            record: once.map(|once| Record::of(once, &operation.place)),
+            record: once.map(|once| Record::of(once, place)),
             outcome: Outcome {
                 status: Status::Ok,
                 version: found.version,
                 shown,
                 seen: found.seen,
             },
-            needs,
         }
     }
 

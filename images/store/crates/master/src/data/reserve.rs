@@ -8,9 +8,17 @@ use super::operation::Once;
 use super::plan::{Change, Mutation, Plan};
 use super::store::Store;
 
-/// The room that a plan needs is there, until the store changes.
+/// A plan, and the room that it needs; until the store changes.
 #[must_use]
-pub(crate) struct Reserved(());
+pub(crate) struct Reserved<'p, 'a> {
+    plan: &'p Plan<'a>,
+}
+
+impl<'p, 'a> Reserved<'p, 'a> {
+    pub fn plan(&self) -> &'p Plan<'a> {
+        self.plan
+    }
+}
 
 /// Why there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +27,8 @@ pub(crate) enum Refusal {
     Full,
     /// There will be room.
     Later,
+    /// No log of this size ever has room.
+    TooLarge,
 }
 
 impl From<NoRoom> for Refusal {
@@ -35,13 +45,22 @@ impl Refusal {
         match self {
             Refusal::Full => Status::NoTableSpace,
             Refusal::Later => Status::Retry,
+            Refusal::TooLarge => Status::RequestTooLarge,
         }
     }
 }
 
 impl Store {
-    /// Takes the room for everything that the plan appends and remembers, or none of it.
-    pub fn reserve(&mut self, plan: &Plan<'_>) -> Result<Reserved, Refusal> {
+    /// Takes the room for everything that the plan appends and remembers, or none of it. A client whose RPC is refused stays known: the refusal is
+    /// remembered with it.
+    pub fn reserve<'p, 'a>(&mut self, plan: &'p Plan<'a>) -> Result<Reserved<'p, 'a>, Refusal> {
+        if plan.needs.bytes > self.log.config().max_append_bytes() {
+            return Err(Refusal::TooLarge);
+        }
+        assert!(
+            plan.has_distinct_keys(),
+            "two changes of one key in one plan"
+        );
         if let Some(record) = &plan.record {
             self.reserve_result(&record.once)?;
         }
@@ -52,7 +71,7 @@ impl Store {
         if needs.bytes > 0 {
             (self.log).prepare(needs.bytes, needs.growth_bytes, needs.admission)?;
         }
-        Ok(Reserved(()))
+        Ok(Reserved { plan })
     }
 
     /// In the hash table, for all new keys together.

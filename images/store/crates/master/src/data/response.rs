@@ -5,6 +5,8 @@ use wire::rpc::{IncrementResponse, ReadResponse, WriteResponse};
 use super::operation::{Outcome, Shown};
 
 const MAX_BYTES: usize = IncrementResponse::FIXED_BYTES;
+const _: () = assert!(WriteResponse::FIXED_BYTES <= MAX_BYTES);
+const _: () = assert!(ReadResponse::FIXED_BYTES <= MAX_BYTES);
 
 /// The part of a response that has a fixed length.
 pub(crate) struct Response {

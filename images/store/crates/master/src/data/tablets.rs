@@ -23,10 +23,13 @@ struct Leaving {
     refuses: Use,
 }
 
-/// What a request does with a key; the later the more it does without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What a request does with a key. In the order in which a leaving tablet stops to allow it, from the last on: first it is not written any more,
+/// then it is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Reads what is there; not counted as a use of the tablet.
+    /// Asks where the key is. Not counted as a use of the tablet.
+    Locate,
+    /// Reads what is there. Not counted as a use of the tablet.
     Scan,
     Read,
     Write,
@@ -34,9 +37,12 @@ pub(crate) enum Use {
 
 impl Leaving {
     fn refuses(&self, table_id: TableId, hash: u64, what: Use) -> bool {
-        // Who may not read may not scan either.
-        what.max(Use::Read) >= self.refuses
-            && holds(core::slice::from_ref(&self.tablet), table_id, hash)
+        let is_refused = match what {
+            Use::Locate => false,
+            Use::Scan | Use::Read => self.refuses == Use::Read,
+            Use::Write => true,
+        };
+        is_refused && holds(core::slice::from_ref(&self.tablet), table_id, hash)
     }
 }
 
@@ -59,7 +65,7 @@ impl Tablets {
         {
             return Err(Status::Retry);
         }
-        if what != Use::Scan {
+        if matches!(what, Use::Read | Use::Write) {
             self.uses[at].set(self.uses[at].get() + 1);
         }
         Ok(())

@@ -11,6 +11,8 @@ use wire::rpc::{
 use wire::status::Status;
 use wire::time::Time;
 
+use crate::data::Access;
+use crate::data::tablets::Use;
 use crate::output::Output;
 use crate::shard::Shard;
 
@@ -132,10 +134,12 @@ impl Shard {
         let request = ServerControlRequest::decode(payload)?;
         match request.target {
             ControlTarget::Object => {
-                let hash = key_hash(request.table_id, request.key);
-                if !self.store.tablets.owns(request.table_id, hash) {
-                    return Err(Status::UnknownTablet);
-                }
+                let table_id = request.table_id;
+                self.store.admit_use(Access {
+                    table_id,
+                    hash: key_hash(table_id, request.key),
+                    what: Use::Locate,
+                })?;
             }
             ControlTarget::Index => return Err(Status::UnknownIndexlet),
             ControlTarget::ServerId => {}

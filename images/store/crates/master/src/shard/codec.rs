@@ -1,5 +1,6 @@
 //! RAMCloud's words for operations on objects. Another protocol would be another file like this one.
 
+use wire::entry::ObjectView;
 use wire::opcode::Opcode;
 use wire::rpc::{
     IncrementRequest, Lease, MultiIncrementPart, MultiReadPart, MultiRemovePart, MultiWritePart,
@@ -7,21 +8,31 @@ use wire::rpc::{
 };
 use wire::status::Status;
 
-use crate::data::{Action, Operation, Place};
+use crate::data::{Action, Claim, Operation, Place};
 
 /// A request for one operation.
 pub(super) struct Request<'a> {
     pub operation: Operation<'a>,
     /// Of what takes effect once.
     pub claim: Option<Claim>,
+    pub shows: Shows,
 }
 
-/// How a client numbers an RPC that takes effect once.
-pub(super) struct Claim {
-    pub lease: Lease,
-    pub rpc_id: u64,
-    /// The client is done with RPCs up to this one.
-    pub ack_id: u64,
+/// What of an object goes out to who has read it.
+#[derive(Clone, Copy)]
+pub(super) enum Shows {
+    Value,
+    KeysAndValue,
+}
+
+impl Shows {
+    #[inline]
+    pub fn of<'a>(self, object: &ObjectView<'a>) -> &'a [u8] {
+        match self {
+            Shows::Value => object.value,
+            Shows::KeysAndValue => object.content,
+        }
+    }
 }
 
 impl<'a> Request<'a> {
@@ -37,31 +48,19 @@ impl<'a> Request<'a> {
             Opcode::Write => {
                 let write = WriteRequest::decode(payload)?;
                 let place = Place::of(write.table_id, write.object.primary_key());
-                let claim = Claim {
-                    lease: write.lease,
-                    rpc_id: write.rpc_id,
-                    ack_id: write.ack_id,
-                };
+                let claim = claim(write.lease, write.rpc_id, write.ack_id);
                 (place, write.rules, Action::Write(write.object), Some(claim))
             }
             Opcode::Remove => {
                 let remove = RemoveRequest::decode(payload)?;
                 let place = Place::of(remove.table_id, remove.key);
-                let claim = Claim {
-                    lease: remove.lease,
-                    rpc_id: remove.rpc_id,
-                    ack_id: remove.ack_id,
-                };
+                let claim = claim(remove.lease, remove.rpc_id, remove.ack_id);
                 (place, remove.rules, Action::Remove, Some(claim))
             }
             Opcode::Increment => {
                 let request = IncrementRequest::decode(payload)?;
                 let place = Place::of(request.table_id, request.key);
-                let claim = Claim {
-                    lease: request.lease,
-                    rpc_id: request.rpc_id,
-                    ack_id: request.ack_id,
-                };
+                let claim = claim(request.lease, request.rpc_id, request.ack_id);
                 let action = Action::Increment(request.by);
                 (place, request.rules, action, Some(claim))
             }
@@ -72,7 +71,24 @@ impl<'a> Request<'a> {
             rules,
             action,
         };
-        Ok(Request { operation, claim })
+        let shows = match opcode {
+            Opcode::ReadKeysAndValue => Shows::KeysAndValue,
+            _ => Shows::Value,
+        };
+        Ok(Request {
+            operation,
+            claim,
+            shows,
+        })
+    }
+}
+
+fn claim(lease: Lease, rpc_id: u64, ack_id: u64) -> Claim {
+    Claim {
+        lease_id: lease.id,
+        expiration_ns: lease.expiration_ns,
+        rpc_id,
+        ack_id,
     }
 }
 
@@ -112,13 +128,3 @@ part!(MultiReadPart, self => Action::Read);
 part!(MultiWritePart, self => Action::Write(self.object));
 part!(MultiRemovePart, self => Action::Remove);
 part!(MultiIncrementPart, self => Action::Increment(self.by));
-
-/// What of an object goes out to who has read it.
-pub(super) type Wanted = for<'a> fn(&wire::entry::ObjectView<'a>) -> &'a [u8];
-
-pub(super) fn wanted(opcode: Opcode) -> Wanted {
-    match opcode {
-        Opcode::ReadKeysAndValue => |object| object.content,
-        _ => |object| object.value,
-    }
-}

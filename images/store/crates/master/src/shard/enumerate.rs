@@ -10,13 +10,12 @@ use wire::ids::{ReplyTo, TableId};
 use wire::proto::{EnumerationFrame, EnumerationIterator};
 use wire::rpc::{EnumerateRequest, EnumerateResponse, EnumeratedObject, MAX_KEY_BYTES};
 use wire::status::Status;
-use wire::time::Time;
 
+use crate::data::Access;
 use crate::data::tablets::Use;
 use crate::data::walk::{BUCKETS, Limits, Unfinished};
 use crate::output::Output;
 use crate::shard::Shard;
-use crate::shard::admission::{Access, Admission};
 
 /// Buckets that one request looks at: they lie in memory one behind the other.
 const MAX_BUCKETS: usize = 16_384;
@@ -127,7 +126,6 @@ impl State {
 impl Shard {
     pub(crate) fn enumerate(
         &mut self,
-        now: Time,
         to: ReplyTo,
         payload: &[u8],
         out: &mut impl Output,
@@ -140,12 +138,7 @@ impl Shard {
             hash,
             what: Use::Scan,
         };
-        match self.admit(now, access, None, out) {
-            Admission::Execute(_) => {}
-            Admission::Refused(status) => return Err(status),
-            // A scan has no number.
-            Admission::Answered(_) | Admission::ComeAgain => return Err(Status::Retry),
-        }
+        self.store.admit_use(access)?;
         let tablet = self.store.tablets.range_of(table_id, hash);
         let tablet = tablet.ok_or(Status::UnknownTablet)?;
         let mut objects = std::mem::take(&mut self.enumerated);

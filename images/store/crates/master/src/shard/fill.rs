@@ -17,7 +17,7 @@ use crate::shard::Shard;
 /// What one tick writes, about.
 const STEP_BYTES: usize = 64 << 10;
 const STEP_OBJECTS: usize = 256;
-/// Who has waited for so long is told to come again: the cleaner makes no room.
+/// A fill that has made no object for so long is told to come again: the cleaner makes no room.
 const LONGEST: Duration = Duration::from_secs(600);
 /// Every byte of every value.
 const CONTENT: u8 = 0xcc;
@@ -40,10 +40,6 @@ impl Shard {
         if request.object_bytes as usize > MAX_VALUE_BYTES {
             return Err(Status::RequestTooLarge);
         }
-        if self.fills.iter().next().is_some() {
-            self.come_again(to, COME_AGAIN, out);
-            return Ok(());
-        }
         let whole = self.store.tablets.all().iter();
         let whole =
             whole.filter(|range| range.start_key_hash == 0 && range.end_key_hash == u64::MAX);
@@ -59,13 +55,15 @@ impl Shard {
             count: request.object_count,
             value: vec![CONTENT; request.object_bytes as usize],
         };
-        self.fills.push(now + LONGEST, fill);
+        if self.fills.push(now + LONGEST, fill).is_none() {
+            self.come_again(to, COME_AGAIN, out);
+        }
         Ok(())
     }
 
     /// Writes some more objects. True while there is more to do.
     pub(crate) fn fill_some(&mut self, now: Time, out: &mut impl Output) -> bool {
-        let Some(mut one) = self.fills.take_first() else {
+        let Some(mut one) = self.fills.take_one() else {
             return false;
         };
         let fill = &mut one.state;
@@ -77,8 +75,11 @@ impl Shard {
                 self.gate.reply(durable, seen, fill.to, &[&done], out);
                 return false;
             }
-            match self.fill_one(now, fill, out) {
-                Status::Ok => fill.next += 1,
+            match self.fill_one(fill) {
+                Status::Ok => {
+                    fill.next += 1;
+                    one.deadline = now + LONGEST;
+                }
                 // The cleaner has to get on first.
                 Status::Retry => break,
                 status => {
@@ -91,7 +92,7 @@ impl Shard {
         true
     }
 
-    fn fill_one(&mut self, now: Time, fill: &Fill, out: &mut impl Output) -> Status {
+    fn fill_one(&mut self, fill: &Fill) -> Status {
         let tables = fill.tables.len() as u32;
         let table_id = fill.tables[(fill.next % tables) as usize];
         let key = (fill.next / tables).to_string();
@@ -107,7 +108,7 @@ impl Shard {
             },
             action: Action::Write(object),
         };
-        let outcome = self.execute(now, &operation, out);
+        let outcome = self.execute_unnumbered(&operation);
         self.count(&operation, &outcome);
         outcome.status
     }

@@ -197,7 +197,7 @@ impl Shard {
             draining: Vec::new(),
         });
         self.membership.refusal = None;
-        self.give_up_wanted(out);
+        self.give_up_awaited(out);
         self.loads = Loads::default();
         if self.membership.enlisted != Some(enlisted) {
             self.start_over(Some(enlisted), welcome.first_version, out);

@@ -1,13 +1,13 @@
 //! The shard as its driver sees it.
 
 mod admin;
-mod admission;
 mod backups;
 mod codec;
 mod enumerate;
 mod fill;
 mod foresight;
 mod membership;
+mod migrations;
 mod movers;
 mod multi;
 mod perf;
@@ -16,7 +16,6 @@ mod replay;
 mod requests;
 mod scratch;
 mod settings;
-mod wanted;
 
 use core::ops::Range;
 use core::time::Duration;
@@ -27,9 +26,9 @@ use wire::member::{self, TabletRange};
 use wire::time::Time;
 
 use crate::config::{Config, Identity, Replication};
-use crate::continuations::fill::Fills;
+use crate::continuations::fill::{Fills, MAX_FILLS};
+use crate::continuations::migrations::AwaitedMigrations;
 use crate::continuations::proxies::Proxies;
-use crate::continuations::wanted::Wanted;
 use crate::data::Store;
 use crate::data::gate::Gate;
 use crate::data::leases::Leases;
@@ -70,7 +69,7 @@ pub struct Shard {
     replicas: Replicas,
     recoveries: Recoveries,
     migrations: Migrations,
-    wanted: Wanted,
+    awaited: AwaitedMigrations,
     leases: Leases,
     counters: Stats,
     fullness: Fullness,
@@ -107,7 +106,7 @@ impl Shard {
             replicas: Replicas::default(),
             recoveries: Recoveries::default(),
             migrations: Migrations::default(),
-            wanted: Wanted::default(),
+            awaited: AwaitedMigrations::default(),
             leases: Leases::default(),
             counters: Stats::default(),
             fullness: Fullness::default(),
@@ -116,7 +115,7 @@ impl Shard {
             loads: Loads::default(),
             scratch: Scratch::default(),
             enumerated: Vec::new(),
-            fills: Fills::default(),
+            fills: Fills::at_most(MAX_FILLS),
             told_about_test_rpcs: false,
             cleaned_at: 0,
             next_expiry: now + EXPIRY_INTERVAL,
@@ -311,14 +310,14 @@ impl Shard {
     /// Answers what has waited for too long; answers when the next one will have.
     fn expire_continuations(&mut self, now: Time, out: &mut impl Output) -> Time {
         self.proxies.expire(now, out);
-        while let Some(to) = self.wanted.take_expired(now) {
+        while let Some(to) = self.awaited.take_expired(now) {
             self.come_again(to, BUSY, out);
         }
         while let Some(fill) = self.fills.take_expired(now) {
             self.come_again(fill.to, BUSY, out);
         }
         (self.proxies.next_deadline())
-            .min(self.wanted.next_deadline())
+            .min(self.awaited.next_deadline())
             .min(self.fills.next_deadline())
     }
 

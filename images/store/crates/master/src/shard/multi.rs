@@ -5,37 +5,38 @@ use wire::bugs::{Bug, is_planted};
 use wire::hash::key_hash;
 use wire::ids::ReplyTo;
 use wire::rpc::{
-    MAX_RPC_BYTES, MULTI_RESPONSE_FIXED_BYTES, MultiIncrementPart, MultiKind, MultiReadPart,
-    MultiRemovePart, MultiRequest, MultiWritePart, multi_response_fixed_bytes,
+    IncrementResponse, MAX_RPC_BYTES, MULTI_RESPONSE_FIXED_BYTES, MultiIncrementPart, MultiKind,
+    MultiReadPart, MultiRemovePart, MultiRequest, MultiWritePart, multi_response_fixed_bytes,
 };
 use wire::status::Status;
-use wire::time::Time;
 
-use crate::data::{Operation, Outcome, Shown};
+use crate::data::{Action, Shown};
 use crate::output::Output;
 use crate::shard::Shard;
-use crate::shard::admission::{Access, Admission};
 use crate::shard::codec::Part;
 use crate::shard::scratch::Scratch;
 
 /// Parts that one request may have answered; its client sends the others again. Stock clients put 20 into one. It bounds
 /// how long other requests wait.
 const MAX_PARTS: usize = 1024;
+/// All of the short answers fit into one response.
+const _: () = assert!(
+    MULTI_RESPONSE_FIXED_BYTES + MAX_PARTS * IncrementResponse::FIXED_BYTES <= MAX_RPC_BYTES
+);
 
 impl Shard {
     pub(crate) fn multi_op(
         &mut self,
-        now: Time,
         to: ReplyTo,
         payload: &[u8],
         out: &mut impl Output,
     ) -> Result<(), Status> {
         self.counters.multi_ops += 1;
         match MultiKind::of_request(payload)? {
-            MultiKind::Read => self.sequence::<MultiReadPart<'_>>(now, to, payload, out),
-            MultiKind::Write => self.sequence::<MultiWritePart<'_>>(now, to, payload, out),
-            MultiKind::Remove => self.sequence::<MultiRemovePart<'_>>(now, to, payload, out),
-            MultiKind::Increment => self.sequence::<MultiIncrementPart<'_>>(now, to, payload, out),
+            MultiKind::Read => self.sequence::<MultiReadPart<'_>>(to, payload, out),
+            MultiKind::Write => self.sequence::<MultiWritePart<'_>>(to, payload, out),
+            MultiKind::Remove => self.sequence::<MultiRemovePart<'_>>(to, payload, out),
+            MultiKind::Increment => self.sequence::<MultiIncrementPart<'_>>(to, payload, out),
         }
     }
 
@@ -62,7 +63,6 @@ impl Shard {
     /// Each operation is admitted, planned and applied before the next one is looked at: they are many, not one.
     fn sequence<'a, P: Part<'a>>(
         &mut self,
-        now: Time,
         to: ReplyTo,
         payload: &'a [u8],
         out: &mut impl Output,
@@ -75,48 +75,31 @@ impl Shard {
         let mut bytes = MULTI_RESPONSE_FIXED_BYTES;
         for (at, part) in request.parts().take(MAX_PARTS).enumerate() {
             let operation = part.operation(self.scratch.hashes[at]);
-            let outcome = self.execute(now, &operation, out);
-            let content_bytes = match outcome.shown {
-                Shown::Object(Some(at)) => self.store.object(at).content.len(),
-                Shown::Object(None) | Shown::Nothing | Shown::Number(_) => 0,
+            let mut outcome = self.execute_unnumbered(&operation);
+            if let (Action::Write(_), Status::ObjectExists) = (&operation.action, outcome.status)
+                && is_planted(Bug::MultiWriteHidesRefusal)
+            {
+                outcome.status = Status::Ok;
+                outcome.version += 1;
+            }
+            let object = match outcome.shown {
+                Shown::Object(object) => object.map(|at| self.store.object(at)),
+                Shown::Nothing | Shown::Number(_) => None,
             };
+            let content_bytes = object.map_or(0, |object| object.content.len());
             let response = outcome.response(content_bytes);
             bytes += response.as_bytes().len() + content_bytes;
             // Only reads come here: what changes objects has short answers.
             if bytes > MAX_RPC_BYTES {
                 break;
             }
+            self.counters.read_bytes += object.map_or(0, |object| object.value.len() as u64);
             self.count(&operation, &outcome);
             self.scratch.answer(response.as_bytes(), &outcome);
             seen = seen.max(outcome.seen);
         }
         self.answer_parts(to, seen, out);
         Ok(())
-    }
-
-    /// An operation without a number. One that is refused at the door is answered like any other.
-    pub(super) fn execute(
-        &mut self,
-        now: Time,
-        operation: &Operation<'_>,
-        out: &mut impl Output,
-    ) -> Outcome {
-        match self.admit(now, Access::of(operation), None, out) {
-            Admission::Execute(once) => {
-                let mut outcome = self.store.execute(operation, once);
-                if outcome.status == Status::ObjectExists && is_planted(Bug::MultiWriteHidesRefusal)
-                {
-                    outcome.status = Status::Ok;
-                    outcome.version += 1;
-                }
-                outcome
-            }
-            Admission::Refused(status) => Outcome::refused(&operation.action, status),
-            // Only what has a number.
-            Admission::Answered(_) | Admission::ComeAgain => {
-                Outcome::refused(&operation.action, Status::Retry)
-            }
-        }
     }
 
     /// Objects that were read go out from where they lie in the log.

@@ -14,13 +14,13 @@ use wire::rpc::{
 use wire::status::Status;
 use wire::time::Time;
 
-use crate::data::{Action, Operation, Outcome, Shown};
+use crate::data::{Access, Action, NotAdmitted, Operation, Outcome, Shown};
 use crate::delay::{BUSY, Delay, NOT_ENLISTED};
+use crate::membership::ask_about_lease;
 use crate::output::Output;
 use crate::shard::Shard;
 use crate::shard::admin::reply_message;
-use crate::shard::admission::{Access, Admission};
-use crate::shard::codec::{Request, Wanted, wanted};
+use crate::shard::codec::{Request, Shows};
 
 /// What an ECHO is answered with.
 static ECHO: [u8; MAX_RPC_BYTES] = [0; MAX_RPC_BYTES];
@@ -94,13 +94,18 @@ impl Shard {
         }
         let rejected_full = self.counters.rejected_full;
         let done = match opcode {
-            Opcode::Enumerate => self.enumerate(now, to, payload, out),
-            Opcode::MultiOp => self.multi_op(now, to, payload, out),
+            Opcode::Enumerate => self.enumerate(to, payload, out),
+            Opcode::MultiOp => self.multi_op(to, payload, out),
             Opcode::FillWithTestData => self.fill_with_test_data(now, to, payload, out),
             Opcode::MigrateTablet => self.migrate_tablet(now, to, payload, out),
             Opcode::GetServerStatistics => reply_message(to, &self.server_statistics(), out),
             Opcode::GetLogMetrics => reply_message(to, &self.log_metrics(), out),
-            _ => self.operate(now, to, opcode, payload, out),
+            Opcode::Read
+            | Opcode::ReadKeysAndValue
+            | Opcode::Write
+            | Opcode::Remove
+            | Opcode::Increment => self.operate(now, to, opcode, payload, out),
+            _ => unreachable!("`fixed_bytes` knows no other"),
         };
         if self.counters.rejected_full > rejected_full {
             self.fullness.refused(now);
@@ -141,21 +146,43 @@ impl Shard {
         payload: &[u8],
         out: &mut impl Output,
     ) -> Result<(), Status> {
-        let Request { operation, claim } = Request::decode(opcode, payload)?;
-        match self.admit(now, Access::of(&operation), claim.as_ref(), out) {
-            Admission::Execute(once) => {
-                let outcome = self.store.execute(&operation, once);
+        let Request {
+            operation,
+            claim,
+            shows,
+        } = Request::decode(opcode, payload)?;
+        let access = Access::of(&operation);
+        let admitted = match &claim {
+            Some(claim) => self.store.admit_once(now, &self.leases, access, claim),
+            None => (self.store.admit_use(access)).map_err(NotAdmitted::Refused),
+        };
+        match admitted {
+            Ok(admitted) => {
+                let outcome = self.store.execute(&operation, admitted);
                 self.count(&operation, &outcome);
-                self.answer(to, &outcome, wanted(opcode), out);
+                self.answer(to, &outcome, shows, out);
             }
-            Admission::Answered(at) => self.answer_again(to, at, out),
-            Admission::Refused(status) => return Err(status),
-            Admission::ComeAgain => self.come_again(to, BUSY, out),
+            Err(NotAdmitted::Answered(at)) => self.answer_again(to, at, out),
+            Err(NotAdmitted::Refused(status)) => return Err(status),
+            Err(NotAdmitted::ComeAgain) => self.come_again(to, BUSY, out),
+            Err(NotAdmitted::LeaseUnknown) => {
+                let lease_id = claim.map_or(0, |claim| claim.lease_id);
+                ask_about_lease(&self.membership, &mut self.leases, lease_id, out);
+                self.come_again(to, BUSY, out);
+            }
         }
         Ok(())
     }
 
-    fn answer(&mut self, to: ReplyTo, outcome: &Outcome, wanted: Wanted, out: &mut impl Output) {
+    /// An operation without a number. One that is refused at the door is answered like any other.
+    pub(super) fn execute_unnumbered(&mut self, operation: &Operation<'_>) -> Outcome {
+        match self.store.admit_use(Access::of(operation)) {
+            Ok(admitted) => self.store.execute(operation, admitted),
+            Err(status) => Outcome::refused(&operation.action, status),
+        }
+    }
+
+    fn answer(&mut self, to: ReplyTo, outcome: &Outcome, shows: Shows, out: &mut impl Output) {
         if outcome.status == Status::Retry {
             return out.reply(to, &[&RetryResponse::to_bytes(BUSY.min_us, BUSY.max_us)]);
         }
@@ -168,7 +195,9 @@ impl Shard {
             let parts = &[response.as_bytes()];
             return self.gate.reply(durable, outcome.seen, to, parts, out);
         };
-        let value = wanted(&self.store.object(at));
+        let object = self.store.object(at);
+        self.counters.read_bytes += object.value.len() as u64;
+        let value = shows.of(&object);
         let response = outcome.response(value.len());
         // What is long goes out from where it lies.
         if value.len() >= self.config.lend_bytes
@@ -195,7 +224,7 @@ impl Shard {
         self.gate.reply(durable, seen, to, &[record.response], out);
     }
 
-    /// What an operation was, and what came of it.
+    /// What an operation was, and what came of it. The bytes of values that were read are counted where they are sent.
     pub(super) fn count(&mut self, operation: &Operation<'_>, outcome: &Outcome) {
         let counters = &mut self.counters;
         let is_done = outcome.status == Status::Ok;
@@ -203,9 +232,6 @@ impl Shard {
             Action::Read => {
                 counters.reads += 1;
                 counters.read_key_bytes += operation.place.key.len() as u64;
-                if let Shown::Object(Some(at)) = outcome.shown {
-                    counters.read_bytes += self.store.object(at).value.len() as u64;
-                }
             }
             Action::Write(object) if is_done => {
                 counters.writes += 1;

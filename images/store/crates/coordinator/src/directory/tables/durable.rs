@@ -91,10 +91,14 @@ impl Tables {
         restored.last_number = meta.last_table_number;
         restored.last_used = meta.last_used_server;
         for record in tables {
-            let (tag, number) = (
-                TableId(record.id).cluster_tag(),
-                TableId(record.id).number(),
-            );
+            let id = TableId(record.id);
+            if !id.is_of_format(meta.format_version) {
+                return Err(format!(
+                    "the keys of table {id} are hashed in a way that format {} does not have",
+                    meta.format_version
+                ));
+            }
+            let (tag, number) = (id.cluster_tag(), id.number());
             if tag != meta.cluster_tag || number == 0 || number > meta.last_table_number {
                 return Err(format!(
                     "table {:#x} cannot have been made: the last one was {:#x}",

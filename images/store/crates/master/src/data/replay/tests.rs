@@ -12,7 +12,9 @@ use wire::status::Status;
 
 use super::*;
 use crate::config::Config;
-use crate::data::{Action, Once, Operation, Outcome, Shown};
+use crate::data::admission::Admitted;
+use crate::data::operation::Once;
+use crate::data::{Action, Operation, Outcome, Shown};
 
 mod again;
 
@@ -45,7 +47,7 @@ fn execute(
     once: impl Into<Option<Once>>,
 ) -> Outcome {
     let operation = Operation::new(Place::of(table, key), action);
-    store.execute(&operation, once.into())
+    store.execute(&operation, Admitted::in_test(once.into()))
 }
 
 /// Versions and values.

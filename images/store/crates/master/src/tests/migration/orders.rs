@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+#[cfg(feature = "planted-bugs")]
 use wire::bugs::{Bug, plant};
 use wire::ids::{ServerId, TableId};
 use wire::member::{self, Migrated, MigrationId, TabletRange, coordinator, shard};
@@ -550,6 +551,7 @@ fn a_client_that_waits_for_too_long_asks_again() {
     never_told();
 }
 
+#[cfg(feature = "planted-bugs")]
 #[test]
 #[should_panic(expected = "an answer")]
 fn who_waits_for_ever_is_found() {

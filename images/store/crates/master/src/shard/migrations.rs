@@ -6,6 +6,8 @@ use wire::rpc::{MigrateTabletRequest, status_bytes};
 use wire::status::Status;
 use wire::time::Time;
 
+use crate::data::Access;
+use crate::data::tablets::Use;
 use crate::delay::BUSY;
 use crate::output::Output;
 use crate::shard::Shard;
@@ -27,14 +29,20 @@ impl Shard {
             start_key_hash: request.first_key_hash,
             end_key_hash: request.last_key_hash,
         };
+        self.store.admit_use(Access {
+            table_id: request.table_id,
+            hash: request.first_key_hash,
+            what: Use::Locate,
+        })?;
         if !self.store.tablets.all().contains(&tablet) {
             return Err(Status::UnknownTablet);
         }
-        if self.wanted.is_full() || !self.membership.is_connected() {
+        let is_connected = self.membership.is_connected();
+        let waits = is_connected.then(|| self.awaited.wait(now, to)).flatten();
+        let Some(sequence) = waits else {
             self.come_again(to, BUSY, out);
             return Ok(());
-        }
-        let sequence = self.wanted.wait(now, to);
+        };
         let wanted = MigrationWanted {
             sequence,
             tablet,
@@ -46,7 +54,7 @@ impl Shard {
     }
 
     pub(crate) fn migration_ended(&mut self, ended: MigrationEnded, out: &mut impl Output) {
-        let Some(to) = self.wanted.ended(ended.sequence) else {
+        let Some(to) = self.awaited.ended(ended.sequence) else {
             return;
         };
         match Status::try_from(ended.status).unwrap_or(Status::InternalError) {
@@ -56,8 +64,8 @@ impl Shard {
     }
 
     /// The coordinator that was asked has forgotten; clients ask again, and find out how it stands.
-    pub(crate) fn give_up_wanted(&mut self, out: &mut impl Output) {
-        for to in self.wanted.end_all() {
+    pub(crate) fn give_up_awaited(&mut self, out: &mut impl Output) {
+        for to in self.awaited.end_all() {
             self.come_again(to, BUSY, out);
         }
     }

@@ -13,23 +13,28 @@ const MAX_WAITING: usize = 16;
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// Clients that wait for the end of a migration.
-#[derive(Default)]
-pub(crate) struct Wanted {
+pub(crate) struct AwaitedMigrations {
     /// Under the numbers that the coordinator was asked with.
     waiting: Continuations<(u64, ReplyTo)>,
     last_sequence: u64,
 }
 
-impl Wanted {
-    pub fn is_full(&self) -> bool {
-        self.waiting.iter().count() >= MAX_WAITING
+impl Default for AwaitedMigrations {
+    fn default() -> Self {
+        AwaitedMigrations {
+            waiting: Continuations::at_most(MAX_WAITING),
+            last_sequence: 0,
+        }
     }
+}
 
-    /// A client waits; the number is for the question to the coordinator.
-    pub fn wait(&mut self, now: Time, to: ReplyTo) -> u64 {
-        self.last_sequence += 1;
-        self.waiting.push(now + LONGEST, (self.last_sequence, to));
-        self.last_sequence
+impl AwaitedMigrations {
+    /// A client waits; the number is for the question to the coordinator. `None`: too many wait.
+    pub fn wait(&mut self, now: Time, to: ReplyTo) -> Option<u64> {
+        let sequence = self.last_sequence + 1;
+        self.waiting.push(now + LONGEST, (sequence, to))?;
+        self.last_sequence = sequence;
+        Some(sequence)
     }
 
     /// The coordinator has answered: who waited for that.
