@@ -61,7 +61,7 @@ impl<K: Ord + Clone, V> Journaled<K, V> {
         }
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         self.entries.iter()
     }
 

@@ -305,6 +305,22 @@ pub struct Segment {
     pub bytes: u32,
 }
 
+/// Something worth knowing about that has happened to the store, for people.
+#[derive(Clone, PartialEq, Message)]
+pub struct Event {
+    /// Grows with each event.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    #[prost(uint64, tag = "2")]
+    pub cluster_time_ns: u64,
+    /// See [`crate::status::EventKind`].
+    #[prost(uint32, tag = "3")]
+    pub kind: u32,
+    /// What has happened to whom.
+    #[prost(string, tag = "4")]
+    pub text: String,
+}
+
 /// Each kind of record is one line: its tag, the first format of the store that has it, how records of the kind are called together, and what names one
 /// of them. Whatever has to do with all kinds is made from the lines.
 ///
@@ -392,6 +408,7 @@ kinds! {
     7 since 1: Loss losses |it| (number: u64 = it.number);
     // By server id.
     8 since 1: Log logs |it| (id: u64 = it.id);
+    9 since 2: Event events |it| (number: u64 = it.number);
 }
 
 /// A part of what names a record.

@@ -381,3 +381,25 @@ pub struct Tablet {
     /// Of late.
     pub operations_per_second: u64,
 }
+
+/// What kind of thing has happened. The numbers are noted, and those of the admin API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    ProcessDead = 1,
+    RecoveryEnded = 2,
+    TabletMoved = 3,
+    MemberRemoved = 4,
+    SettingsChanged = 5,
+    FormatInForce = 6,
+    LossAccepted = 7,
+}
+
+/// Something worth knowing about that has happened to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub cluster_time_ns: u64,
+    /// An [`EventKind`], or one that a newer build has noted.
+    pub kind: u32,
+    /// What has happened to whom, for people.
+    pub text: String,
+}

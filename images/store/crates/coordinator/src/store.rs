@@ -10,6 +10,8 @@ use crate::directory::leases::Leases;
 use crate::directory::tables::{Table, Tables, Tablet};
 use crate::orders::MigrateError;
 use crate::registry::members::{Members, Server};
+use crate::resources::Resources;
+use crate::status::EventKind;
 use crate::{Config, Output};
 
 /// How far the bound of versions is noted ahead of those that were given out: more than a server gives out between two of its reports, or while
@@ -101,6 +103,8 @@ pub(crate) struct Store {
     pub members: Members,
     pub tables: Tables,
     pub leases: Leases,
+    /// What nothing else depends on.
+    pub resources: Resources,
 }
 
 impl Store {
@@ -112,8 +116,15 @@ impl Store {
             members: Members::new(config.limits.clone()),
             tables: Tables::new(config.cluster_tag, config.limits.clone()),
             leases: Leases::new(first_lease, config.limits.max_client_leases),
+            resources: Resources::default(),
             config,
         }
+    }
+
+    /// People may want to know that.
+    pub fn record_event(&mut self, now: Time, kind: EventKind, text: String) {
+        let cluster_time_ns = self.cluster_time_ns(now);
+        self.resources.events.happened(cluster_time_ns, kind, text);
     }
 
     pub fn cluster_time_ns(&self, now: Time) -> u64 {

@@ -19,7 +19,7 @@ use crate::movement::migrations::UnderWay;
 use crate::movement::resolve::{refused, tablet_to_migrate, target_of, why_cannot_give};
 use crate::orders::{MigrateError, MigrationOrder, MigrationTarget, TabletTable};
 use crate::registry::members::Server;
-use crate::status::Migration;
+use crate::status::{EventKind, Migration};
 use crate::store::Store;
 use crate::{Event, Output, level};
 
@@ -266,8 +266,10 @@ impl Movement {
             from_segment,
             recovery_id: 0,
         };
+        let text = moved(&one.shown);
         let old = store.tables.hand_over(&tablet, source, target, new);
         self.conclude(store, now, migration_id, "", out);
+        store.record_event(now, EventKind::TabletMoved, text);
         let commit = coordinator::Kind::CommitMigration(MigrationId { migration_id });
         store.tell(target, commit, out);
         order_drop(store, source, tablet, out);
@@ -485,6 +487,14 @@ impl Movement {
         out.send_member(link.connection, ToShard::from(kind));
         Ok(Some(number))
     }
+}
+
+/// For people.
+fn moved(shown: &Migration) -> String {
+    format!(
+        "the tablet of table {:?} that begins with key hash {:#x} moved from member {:?} to member {:?}",
+        shown.table, shown.start_key_hash, shown.source_member, shown.target_member
+    )
 }
 
 /// Nobody waits for the answer: a source that does not hear of this learns it with its next welcome.

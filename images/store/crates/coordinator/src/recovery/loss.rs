@@ -17,7 +17,7 @@ use crate::recovery::Recoveries;
 use crate::recovery::dead::Left;
 use crate::recovery::missing::{MissingLogs, describe, token};
 use crate::registry::members::{Death, Server};
-use crate::status::Loss;
+use crate::status::{EventKind, Loss};
 use crate::store::Store;
 use crate::{Event, Output, level};
 
@@ -60,6 +60,7 @@ impl Recoveries {
             loss.missing, loss.tablet_count
         );
         out.log_message(level::ERROR, &text);
+        store.record_event(now, EventKind::LossAccepted, text);
         self.record_loss(store, loss.clone());
         self.look_at_once();
         Ok(loss)

@@ -20,7 +20,7 @@ use crate::recovery::missing::MissingLogs;
 use crate::recovery::room::Reserved;
 use crate::recovery::search::Search;
 use crate::registry::members::Server;
-use crate::status::{Loss, Recovery};
+use crate::status::{EventKind, Loss, Recovery};
 use crate::store::Store;
 use crate::{Event, Output, level};
 
@@ -307,7 +307,7 @@ impl Recoveries {
     }
 
     /// Finds the tablets without an owner that nobody works on, and the recoveries that have ended.
-    fn take_stock(&mut self, store: &Store, now: Time, out: &mut impl Output) -> Groups {
+    fn take_stock(&mut self, store: &mut Store, now: Time, out: &mut impl Output) -> Groups {
         let mut groups = Groups::new();
         let mut left: BTreeMap<ServerId, u64> = BTreeMap::new();
         for (table, tablet) in store.tables.tablets() {
@@ -336,13 +336,15 @@ impl Recoveries {
             };
             recovery.ended_ns = ended_ns;
             recovery.waits_for.clear();
-            out.report(Event::RecoveryEnded {
+            let event = Event::RecoveryEnded {
                 server: log,
                 objects: recovery.objects,
                 bytes: recovery.bytes,
                 took_ms: ended_ns.saturating_sub(recovery.began_ns) / 1_000_000,
                 expected_ms: recovery.expected_ms,
-            });
+            };
+            store.record_event(now, EventKind::RecoveryEnded, event.to_string());
+            out.report(event);
             if self.ended.len() == MAX_SHOWN {
                 self.ended.pop_front();
             }

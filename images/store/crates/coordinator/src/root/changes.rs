@@ -174,3 +174,33 @@ impl Coordinator {
 fn may_be_noted(since: u32, format: u32) -> bool {
     since <= format || is_planted(Bug::NoteTooEarly)
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::bugs::plant;
+
+    use super::*;
+    use crate::Config;
+    use crate::status::EventKind;
+
+    /// What becomes of the state of a coordinator that has recorded an event in the first format.
+    fn goes_on() -> Result<usize, String> {
+        let mut coordinator = Coordinator::new(Config::new(7, 0, "test"), Time(1000));
+        let event = "something".to_owned();
+        coordinator.record_event(Time(2000), EventKind::MemberRemoved, event);
+        let noted = coordinator.take_changes(Time(3000)).puts;
+        let config = Config::new(7, 0, "test");
+        let restored =
+            Coordinator::restore(config, noted, Time(4000)).map_err(|error| error.to_string())?;
+        Ok(restored.events(Time(4000)).1.len())
+    }
+
+    #[test]
+    fn what_older_builds_could_not_read_is_not_noted_while_they_may_come_back() {
+        assert_eq!(goes_on(), Ok(0));
+        plant(Some(Bug::NoteTooEarly));
+        let refused = goes_on();
+        plant(None);
+        assert!(refused.is_err(), "the planted bug is not found");
+    }
+}

@@ -17,6 +17,10 @@ impl Coordinator {
             |it, now, out| it.recoveries.look(&mut it.store, now, out),
             Coordinator::move_tablets,
             Coordinator::conclude_overdue,
+            |it, now, _| {
+                let cluster_time_ns = it.store.cluster_time_ns(now);
+                it.store.resources.events.look(cluster_time_ns, now)
+            },
         ];
         let next = jobs.iter().map(|job| job(self, now, out));
         next.min().unwrap_or(Time::NEVER)

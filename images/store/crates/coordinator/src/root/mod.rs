@@ -7,6 +7,7 @@ mod changes;
 mod checkpoints;
 mod control;
 mod drain;
+mod events;
 mod jobs;
 mod leading;
 mod move_orders;

@@ -7,6 +7,7 @@ use wire::time::Time;
 
 use crate::orders::{OtherStore, Removal, RemoveMemberError};
 use crate::output::refuse;
+use crate::status::EventKind;
 use crate::{Coordinator, Output, level};
 
 impl Coordinator {
@@ -42,10 +43,9 @@ impl Coordinator {
             refuse(link.connection, RefusedReason::Superseded, text, out);
             self.give_up_answers(link, out);
         }
-        out.log_message(
-            level::NOTICE,
-            &format!("member {name:?} was removed from the store"),
-        );
+        let text = format!("member {name:?} was removed from the store");
+        out.log_message(level::NOTICE, &text);
+        self.record_event(now, EventKind::MemberRemoved, text);
         self.announced.announce(&mut self.store, None, out);
         Ok(())
     }

@@ -13,7 +13,7 @@ impl Coordinator {
             &store.leases,
             &self.recoveries,
         ];
-        needed.into_iter()
+        needed.into_iter().chain(store.resources.all())
     }
 
     pub(super) fn resources_mut(&mut self) -> impl Iterator<Item = &mut dyn Resource> {
@@ -24,6 +24,6 @@ impl Coordinator {
             &mut store.leases,
             &mut self.recoveries,
         ];
-        needed.into_iter()
+        needed.into_iter().chain(store.resources.all_mut())
     }
 }

@@ -289,6 +289,7 @@ impl Coordinator {
     /// A process is dead. What its log's replicas hold is brought back; what only it held is lost, and its tablets go on, empty, at its
     /// successor.
     pub(crate) fn bury(&mut self, now: Time, mut death: Death, out: &mut impl Output) {
+        self.record_death(now, &death);
         for server in &mut death.servers {
             self.movement
                 .give_up_of(&self.store, now, server.id.index(), out);

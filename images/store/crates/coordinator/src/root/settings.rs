@@ -5,6 +5,7 @@ use wire::member::Settings;
 use crate::orders::{Copies, SettingsError, SettingsOrder, SpecVersion};
 use crate::output::Output;
 use crate::root::Coordinator;
+use crate::status::EventKind;
 
 impl Coordinator {
     /// What is set. A driver looks at it for what concerns its own process.
@@ -29,6 +30,9 @@ impl Coordinator {
         if self.settings.set(&mut self.store.members, order, out)? {
             // How tablets are moved may be another matter now.
             self.movement.look_soon();
+            let number = self.settings().number;
+            let text = format!("settings number {number} are in force");
+            self.record_order(EventKind::SettingsChanged, text);
         }
         Ok(self.settings())
     }

@@ -3,6 +3,7 @@
 use crate::orders::{Finalize, FinalizeError};
 use crate::output::Output;
 use crate::root::Coordinator;
+use crate::status::EventKind;
 
 impl Coordinator {
     /// Puts a format in force that every member reads, and tells them. Answers the one that is in force then. Asking for what is so already changes nothing.
@@ -19,7 +20,13 @@ impl Coordinator {
         }
         self.check_store(finalize.expected_cluster_id)
             .map_err(FinalizeError::OtherStore)?;
+        let before = self.upgrades.format();
         let members = &mut self.store.members;
-        self.upgrades.finalize(members, finalize.format, out)
+        let format = self.upgrades.finalize(members, finalize.format, out)?;
+        if format != before {
+            let text = format!("format {format} is in force, in place of {before}");
+            self.record_order(EventKind::FormatInForce, text);
+        }
+        Ok(format)
     }
 }

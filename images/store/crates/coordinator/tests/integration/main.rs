@@ -8,6 +8,7 @@ mod common;
 mod contact;
 mod drain;
 mod enlisting;
+mod events;
 mod golden;
 mod leader;
 mod loss;
