@@ -303,6 +303,72 @@ func (MemberContact) EnumDescriptor() ([]byte, []int) {
 	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
+type EventKind int32
+
+const (
+	EventKind_EVENT_KIND_UNSPECIFIED EventKind = 0
+	// A process of a member is dead, or another one has taken its place.
+	EventKind_EVENT_KIND_PROCESS_DEAD EventKind = 1
+	// All tablets of a dead server are served again.
+	EventKind_EVENT_KIND_RECOVERY_ENDED   EventKind = 2
+	EventKind_EVENT_KIND_TABLET_MOVED     EventKind = 3
+	EventKind_EVENT_KIND_MEMBER_REMOVED   EventKind = 4
+	EventKind_EVENT_KIND_SETTINGS_CHANGED EventKind = 5
+	EventKind_EVENT_KIND_FORMAT_IN_FORCE  EventKind = 6
+	EventKind_EVENT_KIND_LOSS_ACCEPTED    EventKind = 7
+)
+
+// Enum value maps for EventKind.
+var (
+	EventKind_name = map[int32]string{
+		0: "EVENT_KIND_UNSPECIFIED",
+		1: "EVENT_KIND_PROCESS_DEAD",
+		2: "EVENT_KIND_RECOVERY_ENDED",
+		3: "EVENT_KIND_TABLET_MOVED",
+		4: "EVENT_KIND_MEMBER_REMOVED",
+		5: "EVENT_KIND_SETTINGS_CHANGED",
+		6: "EVENT_KIND_FORMAT_IN_FORCE",
+		7: "EVENT_KIND_LOSS_ACCEPTED",
+	}
+	EventKind_value = map[string]int32{
+		"EVENT_KIND_UNSPECIFIED":      0,
+		"EVENT_KIND_PROCESS_DEAD":     1,
+		"EVENT_KIND_RECOVERY_ENDED":   2,
+		"EVENT_KIND_TABLET_MOVED":     3,
+		"EVENT_KIND_MEMBER_REMOVED":   4,
+		"EVENT_KIND_SETTINGS_CHANGED": 5,
+		"EVENT_KIND_FORMAT_IN_FORCE":  6,
+		"EVENT_KIND_LOSS_ACCEPTED":    7,
+	}
+)
+
+func (x EventKind) Enum() *EventKind {
+	p := new(EventKind)
+	*p = x
+	return p
+}
+
+func (x EventKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EventKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_api_admin_v1_admin_proto_enumTypes[5].Descriptor()
+}
+
+func (EventKind) Type() protoreflect.EnumType {
+	return &file_api_admin_v1_admin_proto_enumTypes[5]
+}
+
+func (x EventKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EventKind.Descriptor instead.
+func (EventKind) EnumDescriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
 type TabletState int32
 
 const (
@@ -337,11 +403,11 @@ func (x TabletState) String() string {
 }
 
 func (TabletState) Descriptor() protoreflect.EnumDescriptor {
-	return file_api_admin_v1_admin_proto_enumTypes[5].Descriptor()
+	return file_api_admin_v1_admin_proto_enumTypes[6].Descriptor()
 }
 
 func (TabletState) Type() protoreflect.EnumType {
-	return &file_api_admin_v1_admin_proto_enumTypes[5]
+	return &file_api_admin_v1_admin_proto_enumTypes[6]
 }
 
 func (x TabletState) Number() protoreflect.EnumNumber {
@@ -350,7 +416,7 @@ func (x TabletState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TabletState.Descriptor instead.
 func (TabletState) EnumDescriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 type GetClusterStatusRequest struct {
@@ -2719,6 +2785,157 @@ func (x *Loss) GetInstance() string {
 	return ""
 }
 
+type Event struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ClusterTimeNs uint64                 `protobuf:"varint,1,opt,name=cluster_time_ns,json=clusterTimeNs,proto3" json:"cluster_time_ns,omitempty"`
+	Kind          EventKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=rcbox.admin.v1.EventKind" json:"kind,omitempty"`
+	// What has happened to whom, for people.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Event) Reset() {
+	*x = Event{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Event) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Event) ProtoMessage() {}
+
+func (x *Event) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Event.ProtoReflect.Descriptor instead.
+func (*Event) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Event) GetClusterTimeNs() uint64 {
+	if x != nil {
+		return x.ClusterTimeNs
+	}
+	return 0
+}
+
+func (x *Event) GetKind() EventKind {
+	if x != nil {
+		return x.Kind
+	}
+	return EventKind_EVENT_KIND_UNSPECIFIED
+}
+
+func (x *Event) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type ListEventsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsRequest) Reset() {
+	*x = ListEventsRequest{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsRequest) ProtoMessage() {}
+
+func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListEventsRequest) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+}
+
+type ListEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of this answer; the events are of earlier times.
+	ClusterTimeNs uint64 `protobuf:"varint,1,opt,name=cluster_time_ns,json=clusterTimeNs,proto3" json:"cluster_time_ns,omitempty"`
+	// The oldest first.
+	Events        []*Event `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEventsResponse) Reset() {
+	*x = ListEventsResponse{}
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEventsResponse) ProtoMessage() {}
+
+func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListEventsResponse) Descriptor() ([]byte, []int) {
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListEventsResponse) GetClusterTimeNs() uint64 {
+	if x != nil {
+		return x.ClusterTimeNs
+	}
+	return 0
+}
+
+func (x *ListEventsResponse) GetEvents() []*Event {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
 type ListTablesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many tables; 0 means 1000.
@@ -2731,7 +2948,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2960,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[23]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +2973,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListTablesRequest) GetPageSize() uint32 {
@@ -2784,7 +3001,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2796,7 +3013,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[24]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2809,7 +3026,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListTablesResponse) GetTables() []*Table {
@@ -2837,7 +3054,7 @@ type Table struct {
 
 func (x *Table) Reset() {
 	*x = Table{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +3066,7 @@ func (x *Table) String() string {
 func (*Table) ProtoMessage() {}
 
 func (x *Table) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[25]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +3079,7 @@ func (x *Table) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Table.ProtoReflect.Descriptor instead.
 func (*Table) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Table) GetTableId() uint64 {
@@ -2905,7 +3122,7 @@ type Tablet struct {
 
 func (x *Tablet) Reset() {
 	*x = Tablet{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2917,7 +3134,7 @@ func (x *Tablet) String() string {
 func (*Tablet) ProtoMessage() {}
 
 func (x *Tablet) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[26]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2930,7 +3147,7 @@ func (x *Tablet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tablet.ProtoReflect.Descriptor instead.
 func (*Tablet) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Tablet) GetStartKeyHash() uint64 {
@@ -3005,7 +3222,7 @@ type RemoveMemberRequest struct {
 
 func (x *RemoveMemberRequest) Reset() {
 	*x = RemoveMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3234,7 @@ func (x *RemoveMemberRequest) String() string {
 func (*RemoveMemberRequest) ProtoMessage() {}
 
 func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[27]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +3247,7 @@ func (x *RemoveMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberRequest.ProtoReflect.Descriptor instead.
 func (*RemoveMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RemoveMemberRequest) GetName() string {
@@ -3069,7 +3286,7 @@ type RemoveMemberResponse struct {
 
 func (x *RemoveMemberResponse) Reset() {
 	*x = RemoveMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3298,7 @@ func (x *RemoveMemberResponse) String() string {
 func (*RemoveMemberResponse) ProtoMessage() {}
 
 func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[28]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3311,7 @@ func (x *RemoveMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveMemberResponse.ProtoReflect.Descriptor instead.
 func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 type DrainMemberRequest struct {
@@ -3108,7 +3325,7 @@ type DrainMemberRequest struct {
 
 func (x *DrainMemberRequest) Reset() {
 	*x = DrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3120,7 +3337,7 @@ func (x *DrainMemberRequest) String() string {
 func (*DrainMemberRequest) ProtoMessage() {}
 
 func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[29]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3133,7 +3350,7 @@ func (x *DrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*DrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DrainMemberRequest) GetName() string {
@@ -3160,7 +3377,7 @@ type DrainMemberResponse struct {
 
 func (x *DrainMemberResponse) Reset() {
 	*x = DrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +3389,7 @@ func (x *DrainMemberResponse) String() string {
 func (*DrainMemberResponse) ProtoMessage() {}
 
 func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[30]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3402,7 @@ func (x *DrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*DrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DrainMemberResponse) GetDraining() *Draining {
@@ -3206,7 +3423,7 @@ type UndrainMemberRequest struct {
 
 func (x *UndrainMemberRequest) Reset() {
 	*x = UndrainMemberRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3435,7 @@ func (x *UndrainMemberRequest) String() string {
 func (*UndrainMemberRequest) ProtoMessage() {}
 
 func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[31]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3448,7 @@ func (x *UndrainMemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberRequest.ProtoReflect.Descriptor instead.
 func (*UndrainMemberRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UndrainMemberRequest) GetName() string {
@@ -3256,7 +3473,7 @@ type UndrainMemberResponse struct {
 
 func (x *UndrainMemberResponse) Reset() {
 	*x = UndrainMemberResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3268,7 +3485,7 @@ func (x *UndrainMemberResponse) String() string {
 func (*UndrainMemberResponse) ProtoMessage() {}
 
 func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[32]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3281,7 +3498,7 @@ func (x *UndrainMemberResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainMemberResponse.ProtoReflect.Descriptor instead.
 func (*UndrainMemberResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 type AcceptLossRequest struct {
@@ -3298,7 +3515,7 @@ type AcceptLossRequest struct {
 
 func (x *AcceptLossRequest) Reset() {
 	*x = AcceptLossRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3527,7 @@ func (x *AcceptLossRequest) String() string {
 func (*AcceptLossRequest) ProtoMessage() {}
 
 func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[33]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3540,7 @@ func (x *AcceptLossRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossRequest.ProtoReflect.Descriptor instead.
 func (*AcceptLossRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AcceptLossRequest) GetServerId() uint64 {
@@ -3357,7 +3574,7 @@ type AcceptLossResponse struct {
 
 func (x *AcceptLossResponse) Reset() {
 	*x = AcceptLossResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3369,7 +3586,7 @@ func (x *AcceptLossResponse) String() string {
 func (*AcceptLossResponse) ProtoMessage() {}
 
 func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[34]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3382,7 +3599,7 @@ func (x *AcceptLossResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptLossResponse.ProtoReflect.Descriptor instead.
 func (*AcceptLossResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AcceptLossResponse) GetLoss() *Loss {
@@ -3404,7 +3621,7 @@ type FinalizeUpgradeRequest struct {
 
 func (x *FinalizeUpgradeRequest) Reset() {
 	*x = FinalizeUpgradeRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3633,7 @@ func (x *FinalizeUpgradeRequest) String() string {
 func (*FinalizeUpgradeRequest) ProtoMessage() {}
 
 func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[35]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3646,7 @@ func (x *FinalizeUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FinalizeUpgradeRequest) GetFormat() uint32 {
@@ -3456,7 +3673,7 @@ type FinalizeUpgradeResponse struct {
 
 func (x *FinalizeUpgradeResponse) Reset() {
 	*x = FinalizeUpgradeResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +3685,7 @@ func (x *FinalizeUpgradeResponse) String() string {
 func (*FinalizeUpgradeResponse) ProtoMessage() {}
 
 func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[36]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +3698,7 @@ func (x *FinalizeUpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeUpgradeResponse.ProtoReflect.Descriptor instead.
 func (*FinalizeUpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FinalizeUpgradeResponse) GetFormatVersion() uint32 {
@@ -3507,7 +3724,7 @@ type SetSettingsRequest struct {
 
 func (x *SetSettingsRequest) Reset() {
 	*x = SetSettingsRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3519,7 +3736,7 @@ func (x *SetSettingsRequest) String() string {
 func (*SetSettingsRequest) ProtoMessage() {}
 
 func (x *SetSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[37]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3532,7 +3749,7 @@ func (x *SetSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingsRequest.ProtoReflect.Descriptor instead.
 func (*SetSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetSettingsRequest) GetSettings() *Settings {
@@ -3576,7 +3793,7 @@ type SpecVersion struct {
 
 func (x *SpecVersion) Reset() {
 	*x = SpecVersion{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3588,7 +3805,7 @@ func (x *SpecVersion) String() string {
 func (*SpecVersion) ProtoMessage() {}
 
 func (x *SpecVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[38]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3601,7 +3818,7 @@ func (x *SpecVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpecVersion.ProtoReflect.Descriptor instead.
 func (*SpecVersion) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SpecVersion) GetUid() string {
@@ -3630,7 +3847,7 @@ type FewerCopies struct {
 
 func (x *FewerCopies) Reset() {
 	*x = FewerCopies{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3859,7 @@ func (x *FewerCopies) String() string {
 func (*FewerCopies) ProtoMessage() {}
 
 func (x *FewerCopies) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[39]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3872,7 @@ func (x *FewerCopies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FewerCopies.ProtoReflect.Descriptor instead.
 func (*FewerCopies) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FewerCopies) GetExpectedReplicas() uint32 {
@@ -3675,7 +3892,7 @@ type SetSettingsResponse struct {
 
 func (x *SetSettingsResponse) Reset() {
 	*x = SetSettingsResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +3904,7 @@ func (x *SetSettingsResponse) String() string {
 func (*SetSettingsResponse) ProtoMessage() {}
 
 func (x *SetSettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[40]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3917,7 @@ func (x *SetSettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingsResponse.ProtoReflect.Descriptor instead.
 func (*SetSettingsResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetSettingsResponse) GetSettings() *Settings {
@@ -3736,7 +3953,7 @@ type MigrateTabletRequest struct {
 
 func (x *MigrateTabletRequest) Reset() {
 	*x = MigrateTabletRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3965,7 @@ func (x *MigrateTabletRequest) String() string {
 func (*MigrateTabletRequest) ProtoMessage() {}
 
 func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[41]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +3978,7 @@ func (x *MigrateTabletRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletRequest.ProtoReflect.Descriptor instead.
 func (*MigrateTabletRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *MigrateTabletRequest) GetTable() isMigrateTabletRequest_Table {
@@ -3876,7 +4093,7 @@ type MigrateTabletResponse struct {
 
 func (x *MigrateTabletResponse) Reset() {
 	*x = MigrateTabletResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +4105,7 @@ func (x *MigrateTabletResponse) String() string {
 func (*MigrateTabletResponse) ProtoMessage() {}
 
 func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[42]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +4118,7 @@ func (x *MigrateTabletResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrateTabletResponse.ProtoReflect.Descriptor instead.
 func (*MigrateTabletResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *MigrateTabletResponse) GetMigration() *Migration {
@@ -3922,7 +4139,7 @@ type GiveUpMigrationRequest struct {
 
 func (x *GiveUpMigrationRequest) Reset() {
 	*x = GiveUpMigrationRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3934,7 +4151,7 @@ func (x *GiveUpMigrationRequest) String() string {
 func (*GiveUpMigrationRequest) ProtoMessage() {}
 
 func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[43]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +4164,7 @@ func (x *GiveUpMigrationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GiveUpMigrationRequest) GetMigrationId() uint64 {
@@ -3972,7 +4189,7 @@ type GiveUpMigrationResponse struct {
 
 func (x *GiveUpMigrationResponse) Reset() {
 	*x = GiveUpMigrationResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4201,7 @@ func (x *GiveUpMigrationResponse) String() string {
 func (*GiveUpMigrationResponse) ProtoMessage() {}
 
 func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[44]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4214,7 @@ func (x *GiveUpMigrationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpMigrationResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpMigrationResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 type GiveUpVolumesRequest struct {
@@ -4012,7 +4229,7 @@ type GiveUpVolumesRequest struct {
 
 func (x *GiveUpVolumesRequest) Reset() {
 	*x = GiveUpVolumesRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4241,7 @@ func (x *GiveUpVolumesRequest) String() string {
 func (*GiveUpVolumesRequest) ProtoMessage() {}
 
 func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[45]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4254,7 @@ func (x *GiveUpVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesRequest.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *GiveUpVolumesRequest) GetMembers() []string {
@@ -4062,7 +4279,7 @@ type GiveUpVolumesResponse struct {
 
 func (x *GiveUpVolumesResponse) Reset() {
 	*x = GiveUpVolumesResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4074,7 +4291,7 @@ func (x *GiveUpVolumesResponse) String() string {
 func (*GiveUpVolumesResponse) ProtoMessage() {}
 
 func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[46]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4087,7 +4304,7 @@ func (x *GiveUpVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GiveUpVolumesResponse.ProtoReflect.Descriptor instead.
 func (*GiveUpVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 type GetTimeTraceRequest struct {
@@ -4104,7 +4321,7 @@ type GetTimeTraceRequest struct {
 
 func (x *GetTimeTraceRequest) Reset() {
 	*x = GetTimeTraceRequest{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4116,7 +4333,7 @@ func (x *GetTimeTraceRequest) String() string {
 func (*GetTimeTraceRequest) ProtoMessage() {}
 
 func (x *GetTimeTraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[47]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4129,7 +4346,7 @@ func (x *GetTimeTraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTimeTraceRequest.ProtoReflect.Descriptor instead.
 func (*GetTimeTraceRequest) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetTimeTraceRequest) GetMember() string {
@@ -4165,7 +4382,7 @@ type GetTimeTraceResponse struct {
 
 func (x *GetTimeTraceResponse) Reset() {
 	*x = GetTimeTraceResponse{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4394,7 @@ func (x *GetTimeTraceResponse) String() string {
 func (*GetTimeTraceResponse) ProtoMessage() {}
 
 func (x *GetTimeTraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[48]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4407,7 @@ func (x *GetTimeTraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTimeTraceResponse.ProtoReflect.Descriptor instead.
 func (*GetTimeTraceResponse) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetTimeTraceResponse) GetShards() []*ShardTrace {
@@ -4224,7 +4441,7 @@ type ShardTrace struct {
 
 func (x *ShardTrace) Reset() {
 	*x = ShardTrace{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4453,7 @@ func (x *ShardTrace) String() string {
 func (*ShardTrace) ProtoMessage() {}
 
 func (x *ShardTrace) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[49]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4466,7 @@ func (x *ShardTrace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardTrace.ProtoReflect.Descriptor instead.
 func (*ShardTrace) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ShardTrace) GetMember() string {
@@ -4311,7 +4528,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +4540,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_api_admin_v1_admin_proto_msgTypes[50]
+	mi := &file_api_admin_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +4553,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_api_admin_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TraceEvent) GetTimeNs() uint64 {
@@ -4635,7 +4852,15 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\amissing\x18\t \x01(\tR\amissing\x12\x1c\n" +
 	"\tuncounted\x18\n" +
 	" \x01(\bR\tuncounted\x12\x1a\n" +
-	"\binstance\x18\v \x01(\tR\binstance\"V\n" +
+	"\binstance\x18\v \x01(\tR\binstance\"r\n" +
+	"\x05Event\x12&\n" +
+	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12-\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x19.rcbox.admin.v1.EventKindR\x04kind\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\x13\n" +
+	"\x11ListEventsRequest\"k\n" +
+	"\x12ListEventsResponse\x12&\n" +
+	"\x0fcluster_time_ns\x18\x01 \x01(\x04R\rclusterTimeNs\x12-\n" +
+	"\x06events\x18\x02 \x03(\v2\x15.rcbox.admin.v1.EventR\x06events\"V\n" +
 	"\x11ListTablesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\rR\bpageSize\x12$\n" +
 	"\x0eafter_table_id\x18\x02 \x01(\x04R\fafterTableId\"r\n" +
@@ -4767,11 +4992,20 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\x1aMEMBER_CONTACT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16MEMBER_CONTACT_NOT_YET\x10\x01\x12\x18\n" +
 	"\x14MEMBER_CONTACT_HEARD\x10\x02\x12\x17\n" +
-	"\x13MEMBER_CONTACT_DEAD\x10\x03*a\n" +
+	"\x13MEMBER_CONTACT_DEAD\x10\x03*\xfe\x01\n" +
+	"\tEventKind\x12\x1a\n" +
+	"\x16EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17EVENT_KIND_PROCESS_DEAD\x10\x01\x12\x1d\n" +
+	"\x19EVENT_KIND_RECOVERY_ENDED\x10\x02\x12\x1b\n" +
+	"\x17EVENT_KIND_TABLET_MOVED\x10\x03\x12\x1d\n" +
+	"\x19EVENT_KIND_MEMBER_REMOVED\x10\x04\x12\x1f\n" +
+	"\x1bEVENT_KIND_SETTINGS_CHANGED\x10\x05\x12\x1e\n" +
+	"\x1aEVENT_KIND_FORMAT_IN_FORCE\x10\x06\x12\x1c\n" +
+	"\x18EVENT_KIND_LOSS_ACCEPTED\x10\a*a\n" +
 	"\vTabletState\x12\x1c\n" +
 	"\x18TABLET_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TABLET_STATE_NORMAL\x10\x01\x12\x1b\n" +
-	"\x17TABLET_STATE_RECOVERING\x10\x022\xe0\b\n" +
+	"\x17TABLET_STATE_RECOVERING\x10\x022\xb5\t\n" +
 	"\x05Admin\x12e\n" +
 	"\x10GetClusterStatus\x12'.rcbox.admin.v1.GetClusterStatusRequest\x1a(.rcbox.admin.v1.GetClusterStatusResponse\x12S\n" +
 	"\n" +
@@ -4786,7 +5020,9 @@ const file_api_admin_v1_admin_proto_rawDesc = "" +
 	"\rUndrainMember\x12$.rcbox.admin.v1.UndrainMemberRequest\x1a%.rcbox.admin.v1.UndrainMemberResponse\x12b\n" +
 	"\x0fGiveUpMigration\x12&.rcbox.admin.v1.GiveUpMigrationRequest\x1a'.rcbox.admin.v1.GiveUpMigrationResponse\x12\\\n" +
 	"\rGiveUpVolumes\x12$.rcbox.admin.v1.GiveUpVolumesRequest\x1a%.rcbox.admin.v1.GiveUpVolumesResponse\x12Y\n" +
-	"\fGetTimeTrace\x12#.rcbox.admin.v1.GetTimeTraceRequest\x1a$.rcbox.admin.v1.GetTimeTraceResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
+	"\fGetTimeTrace\x12#.rcbox.admin.v1.GetTimeTraceRequest\x1a$.rcbox.admin.v1.GetTimeTraceResponse\x12S\n" +
+	"\n" +
+	"ListEvents\x12!.rcbox.admin.v1.ListEventsRequest\x1a\".rcbox.admin.v1.ListEventsResponseB&Z$rcbox.dev/rcbox/api/admin/v1;adminv1b\x06proto3"
 
 var (
 	file_api_admin_v1_admin_proto_rawDescOnce sync.Once
@@ -4800,135 +5036,143 @@ func file_api_admin_v1_admin_proto_rawDescGZIP() []byte {
 	return file_api_admin_v1_admin_proto_rawDescData
 }
 
-var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_api_admin_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_api_admin_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_api_admin_v1_admin_proto_goTypes = []any{
 	(LogLevel)(0),                    // 0: rcbox.admin.v1.LogLevel
 	(DurabilityMode)(0),              // 1: rcbox.admin.v1.DurabilityMode
 	(StateKind)(0),                   // 2: rcbox.admin.v1.StateKind
 	(MemberState)(0),                 // 3: rcbox.admin.v1.MemberState
 	(MemberContact)(0),               // 4: rcbox.admin.v1.MemberContact
-	(TabletState)(0),                 // 5: rcbox.admin.v1.TabletState
-	(*GetClusterStatusRequest)(nil),  // 6: rcbox.admin.v1.GetClusterStatusRequest
-	(*GetClusterStatusResponse)(nil), // 7: rcbox.admin.v1.GetClusterStatusResponse
-	(*Settings)(nil),                 // 8: rcbox.admin.v1.Settings
-	(*Rebuilt)(nil),                  // 9: rcbox.admin.v1.Rebuilt
-	(*Upgrade)(nil),                  // 10: rcbox.admin.v1.Upgrade
-	(*Leader)(nil),                   // 11: rcbox.admin.v1.Leader
-	(*Checkpoint)(nil),               // 12: rcbox.admin.v1.Checkpoint
-	(*CheckpointKeeper)(nil),         // 13: rcbox.admin.v1.CheckpointKeeper
-	(*StateWait)(nil),                // 14: rcbox.admin.v1.StateWait
-	(*Durability)(nil),               // 15: rcbox.admin.v1.Durability
-	(*Member)(nil),                   // 16: rcbox.admin.v1.Member
-	(*NetworkPort)(nil),              // 17: rcbox.admin.v1.NetworkPort
-	(*PeerPing)(nil),                 // 18: rcbox.admin.v1.PeerPing
-	(*Draining)(nil),                 // 19: rcbox.admin.v1.Draining
-	(*Shard)(nil),                    // 20: rcbox.admin.v1.Shard
-	(*LogRoom)(nil),                  // 21: rcbox.admin.v1.LogRoom
-	(*MemoryFull)(nil),               // 22: rcbox.admin.v1.MemoryFull
-	(*BackupStorage)(nil),            // 23: rcbox.admin.v1.BackupStorage
-	(*Recovery)(nil),                 // 24: rcbox.admin.v1.Recovery
-	(*MissingLog)(nil),               // 25: rcbox.admin.v1.MissingLog
-	(*Migration)(nil),                // 26: rcbox.admin.v1.Migration
-	(*Balance)(nil),                  // 27: rcbox.admin.v1.Balance
-	(*Loss)(nil),                     // 28: rcbox.admin.v1.Loss
-	(*ListTablesRequest)(nil),        // 29: rcbox.admin.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),       // 30: rcbox.admin.v1.ListTablesResponse
-	(*Table)(nil),                    // 31: rcbox.admin.v1.Table
-	(*Tablet)(nil),                   // 32: rcbox.admin.v1.Tablet
-	(*RemoveMemberRequest)(nil),      // 33: rcbox.admin.v1.RemoveMemberRequest
-	(*RemoveMemberResponse)(nil),     // 34: rcbox.admin.v1.RemoveMemberResponse
-	(*DrainMemberRequest)(nil),       // 35: rcbox.admin.v1.DrainMemberRequest
-	(*DrainMemberResponse)(nil),      // 36: rcbox.admin.v1.DrainMemberResponse
-	(*UndrainMemberRequest)(nil),     // 37: rcbox.admin.v1.UndrainMemberRequest
-	(*UndrainMemberResponse)(nil),    // 38: rcbox.admin.v1.UndrainMemberResponse
-	(*AcceptLossRequest)(nil),        // 39: rcbox.admin.v1.AcceptLossRequest
-	(*AcceptLossResponse)(nil),       // 40: rcbox.admin.v1.AcceptLossResponse
-	(*FinalizeUpgradeRequest)(nil),   // 41: rcbox.admin.v1.FinalizeUpgradeRequest
-	(*FinalizeUpgradeResponse)(nil),  // 42: rcbox.admin.v1.FinalizeUpgradeResponse
-	(*SetSettingsRequest)(nil),       // 43: rcbox.admin.v1.SetSettingsRequest
-	(*SpecVersion)(nil),              // 44: rcbox.admin.v1.SpecVersion
-	(*FewerCopies)(nil),              // 45: rcbox.admin.v1.FewerCopies
-	(*SetSettingsResponse)(nil),      // 46: rcbox.admin.v1.SetSettingsResponse
-	(*MigrateTabletRequest)(nil),     // 47: rcbox.admin.v1.MigrateTabletRequest
-	(*MigrateTabletResponse)(nil),    // 48: rcbox.admin.v1.MigrateTabletResponse
-	(*GiveUpMigrationRequest)(nil),   // 49: rcbox.admin.v1.GiveUpMigrationRequest
-	(*GiveUpMigrationResponse)(nil),  // 50: rcbox.admin.v1.GiveUpMigrationResponse
-	(*GiveUpVolumesRequest)(nil),     // 51: rcbox.admin.v1.GiveUpVolumesRequest
-	(*GiveUpVolumesResponse)(nil),    // 52: rcbox.admin.v1.GiveUpVolumesResponse
-	(*GetTimeTraceRequest)(nil),      // 53: rcbox.admin.v1.GetTimeTraceRequest
-	(*GetTimeTraceResponse)(nil),     // 54: rcbox.admin.v1.GetTimeTraceResponse
-	(*ShardTrace)(nil),               // 55: rcbox.admin.v1.ShardTrace
-	(*TraceEvent)(nil),               // 56: rcbox.admin.v1.TraceEvent
+	(EventKind)(0),                   // 5: rcbox.admin.v1.EventKind
+	(TabletState)(0),                 // 6: rcbox.admin.v1.TabletState
+	(*GetClusterStatusRequest)(nil),  // 7: rcbox.admin.v1.GetClusterStatusRequest
+	(*GetClusterStatusResponse)(nil), // 8: rcbox.admin.v1.GetClusterStatusResponse
+	(*Settings)(nil),                 // 9: rcbox.admin.v1.Settings
+	(*Rebuilt)(nil),                  // 10: rcbox.admin.v1.Rebuilt
+	(*Upgrade)(nil),                  // 11: rcbox.admin.v1.Upgrade
+	(*Leader)(nil),                   // 12: rcbox.admin.v1.Leader
+	(*Checkpoint)(nil),               // 13: rcbox.admin.v1.Checkpoint
+	(*CheckpointKeeper)(nil),         // 14: rcbox.admin.v1.CheckpointKeeper
+	(*StateWait)(nil),                // 15: rcbox.admin.v1.StateWait
+	(*Durability)(nil),               // 16: rcbox.admin.v1.Durability
+	(*Member)(nil),                   // 17: rcbox.admin.v1.Member
+	(*NetworkPort)(nil),              // 18: rcbox.admin.v1.NetworkPort
+	(*PeerPing)(nil),                 // 19: rcbox.admin.v1.PeerPing
+	(*Draining)(nil),                 // 20: rcbox.admin.v1.Draining
+	(*Shard)(nil),                    // 21: rcbox.admin.v1.Shard
+	(*LogRoom)(nil),                  // 22: rcbox.admin.v1.LogRoom
+	(*MemoryFull)(nil),               // 23: rcbox.admin.v1.MemoryFull
+	(*BackupStorage)(nil),            // 24: rcbox.admin.v1.BackupStorage
+	(*Recovery)(nil),                 // 25: rcbox.admin.v1.Recovery
+	(*MissingLog)(nil),               // 26: rcbox.admin.v1.MissingLog
+	(*Migration)(nil),                // 27: rcbox.admin.v1.Migration
+	(*Balance)(nil),                  // 28: rcbox.admin.v1.Balance
+	(*Loss)(nil),                     // 29: rcbox.admin.v1.Loss
+	(*Event)(nil),                    // 30: rcbox.admin.v1.Event
+	(*ListEventsRequest)(nil),        // 31: rcbox.admin.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),       // 32: rcbox.admin.v1.ListEventsResponse
+	(*ListTablesRequest)(nil),        // 33: rcbox.admin.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),       // 34: rcbox.admin.v1.ListTablesResponse
+	(*Table)(nil),                    // 35: rcbox.admin.v1.Table
+	(*Tablet)(nil),                   // 36: rcbox.admin.v1.Tablet
+	(*RemoveMemberRequest)(nil),      // 37: rcbox.admin.v1.RemoveMemberRequest
+	(*RemoveMemberResponse)(nil),     // 38: rcbox.admin.v1.RemoveMemberResponse
+	(*DrainMemberRequest)(nil),       // 39: rcbox.admin.v1.DrainMemberRequest
+	(*DrainMemberResponse)(nil),      // 40: rcbox.admin.v1.DrainMemberResponse
+	(*UndrainMemberRequest)(nil),     // 41: rcbox.admin.v1.UndrainMemberRequest
+	(*UndrainMemberResponse)(nil),    // 42: rcbox.admin.v1.UndrainMemberResponse
+	(*AcceptLossRequest)(nil),        // 43: rcbox.admin.v1.AcceptLossRequest
+	(*AcceptLossResponse)(nil),       // 44: rcbox.admin.v1.AcceptLossResponse
+	(*FinalizeUpgradeRequest)(nil),   // 45: rcbox.admin.v1.FinalizeUpgradeRequest
+	(*FinalizeUpgradeResponse)(nil),  // 46: rcbox.admin.v1.FinalizeUpgradeResponse
+	(*SetSettingsRequest)(nil),       // 47: rcbox.admin.v1.SetSettingsRequest
+	(*SpecVersion)(nil),              // 48: rcbox.admin.v1.SpecVersion
+	(*FewerCopies)(nil),              // 49: rcbox.admin.v1.FewerCopies
+	(*SetSettingsResponse)(nil),      // 50: rcbox.admin.v1.SetSettingsResponse
+	(*MigrateTabletRequest)(nil),     // 51: rcbox.admin.v1.MigrateTabletRequest
+	(*MigrateTabletResponse)(nil),    // 52: rcbox.admin.v1.MigrateTabletResponse
+	(*GiveUpMigrationRequest)(nil),   // 53: rcbox.admin.v1.GiveUpMigrationRequest
+	(*GiveUpMigrationResponse)(nil),  // 54: rcbox.admin.v1.GiveUpMigrationResponse
+	(*GiveUpVolumesRequest)(nil),     // 55: rcbox.admin.v1.GiveUpVolumesRequest
+	(*GiveUpVolumesResponse)(nil),    // 56: rcbox.admin.v1.GiveUpVolumesResponse
+	(*GetTimeTraceRequest)(nil),      // 57: rcbox.admin.v1.GetTimeTraceRequest
+	(*GetTimeTraceResponse)(nil),     // 58: rcbox.admin.v1.GetTimeTraceResponse
+	(*ShardTrace)(nil),               // 59: rcbox.admin.v1.ShardTrace
+	(*TraceEvent)(nil),               // 60: rcbox.admin.v1.TraceEvent
 }
 var file_api_admin_v1_admin_proto_depIdxs = []int32{
-	16, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
-	15, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
-	28, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
-	24, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
+	17, // 0: rcbox.admin.v1.GetClusterStatusResponse.members:type_name -> rcbox.admin.v1.Member
+	16, // 1: rcbox.admin.v1.GetClusterStatusResponse.durability:type_name -> rcbox.admin.v1.Durability
+	29, // 2: rcbox.admin.v1.GetClusterStatusResponse.losses:type_name -> rcbox.admin.v1.Loss
+	25, // 3: rcbox.admin.v1.GetClusterStatusResponse.recoveries:type_name -> rcbox.admin.v1.Recovery
 	2,  // 4: rcbox.admin.v1.GetClusterStatusResponse.state_kind:type_name -> rcbox.admin.v1.StateKind
-	11, // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
-	26, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
-	10, // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
-	27, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
-	9,  // 9: rcbox.admin.v1.GetClusterStatusResponse.rebuilt:type_name -> rcbox.admin.v1.Rebuilt
-	8,  // 10: rcbox.admin.v1.GetClusterStatusResponse.settings:type_name -> rcbox.admin.v1.Settings
+	12, // 5: rcbox.admin.v1.GetClusterStatusResponse.leader:type_name -> rcbox.admin.v1.Leader
+	27, // 6: rcbox.admin.v1.GetClusterStatusResponse.migrations:type_name -> rcbox.admin.v1.Migration
+	11, // 7: rcbox.admin.v1.GetClusterStatusResponse.upgrade:type_name -> rcbox.admin.v1.Upgrade
+	28, // 8: rcbox.admin.v1.GetClusterStatusResponse.balance:type_name -> rcbox.admin.v1.Balance
+	10, // 9: rcbox.admin.v1.GetClusterStatusResponse.rebuilt:type_name -> rcbox.admin.v1.Rebuilt
+	9,  // 10: rcbox.admin.v1.GetClusterStatusResponse.settings:type_name -> rcbox.admin.v1.Settings
 	0,  // 11: rcbox.admin.v1.Settings.log_level:type_name -> rcbox.admin.v1.LogLevel
-	14, // 12: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
-	12, // 13: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
-	13, // 14: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
+	15, // 12: rcbox.admin.v1.Leader.state_wait:type_name -> rcbox.admin.v1.StateWait
+	13, // 13: rcbox.admin.v1.Leader.checkpoint:type_name -> rcbox.admin.v1.Checkpoint
+	14, // 14: rcbox.admin.v1.Checkpoint.keepers:type_name -> rcbox.admin.v1.CheckpointKeeper
 	1,  // 15: rcbox.admin.v1.Durability.mode:type_name -> rcbox.admin.v1.DurabilityMode
 	3,  // 16: rcbox.admin.v1.Member.state:type_name -> rcbox.admin.v1.MemberState
-	20, // 17: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
-	19, // 18: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
-	17, // 19: rcbox.admin.v1.Member.network:type_name -> rcbox.admin.v1.NetworkPort
+	21, // 17: rcbox.admin.v1.Member.shards:type_name -> rcbox.admin.v1.Shard
+	20, // 18: rcbox.admin.v1.Member.draining:type_name -> rcbox.admin.v1.Draining
+	18, // 19: rcbox.admin.v1.Member.network:type_name -> rcbox.admin.v1.NetworkPort
 	4,  // 20: rcbox.admin.v1.Member.contact:type_name -> rcbox.admin.v1.MemberContact
-	18, // 21: rcbox.admin.v1.NetworkPort.pings:type_name -> rcbox.admin.v1.PeerPing
-	23, // 22: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
-	21, // 23: rcbox.admin.v1.Shard.log_room:type_name -> rcbox.admin.v1.LogRoom
-	22, // 24: rcbox.admin.v1.LogRoom.full:type_name -> rcbox.admin.v1.MemoryFull
-	25, // 25: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
-	31, // 26: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
-	32, // 27: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
-	5,  // 28: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
-	19, // 29: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
-	28, // 30: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
-	8,  // 31: rcbox.admin.v1.SetSettingsRequest.settings:type_name -> rcbox.admin.v1.Settings
-	44, // 32: rcbox.admin.v1.SetSettingsRequest.asked_by:type_name -> rcbox.admin.v1.SpecVersion
-	45, // 33: rcbox.admin.v1.SetSettingsRequest.fewer_copies:type_name -> rcbox.admin.v1.FewerCopies
-	8,  // 34: rcbox.admin.v1.SetSettingsResponse.settings:type_name -> rcbox.admin.v1.Settings
-	26, // 35: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
-	55, // 36: rcbox.admin.v1.GetTimeTraceResponse.shards:type_name -> rcbox.admin.v1.ShardTrace
-	56, // 37: rcbox.admin.v1.ShardTrace.events:type_name -> rcbox.admin.v1.TraceEvent
-	6,  // 38: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
-	29, // 39: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
-	33, // 40: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
-	39, // 41: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
-	41, // 42: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
-	43, // 43: rcbox.admin.v1.Admin.SetSettings:input_type -> rcbox.admin.v1.SetSettingsRequest
-	47, // 44: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
-	35, // 45: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
-	37, // 46: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
-	49, // 47: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
-	51, // 48: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
-	53, // 49: rcbox.admin.v1.Admin.GetTimeTrace:input_type -> rcbox.admin.v1.GetTimeTraceRequest
-	7,  // 50: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
-	30, // 51: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
-	34, // 52: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
-	40, // 53: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
-	42, // 54: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
-	46, // 55: rcbox.admin.v1.Admin.SetSettings:output_type -> rcbox.admin.v1.SetSettingsResponse
-	48, // 56: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
-	36, // 57: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
-	38, // 58: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
-	50, // 59: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
-	52, // 60: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
-	54, // 61: rcbox.admin.v1.Admin.GetTimeTrace:output_type -> rcbox.admin.v1.GetTimeTraceResponse
-	50, // [50:62] is the sub-list for method output_type
-	38, // [38:50] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	19, // 21: rcbox.admin.v1.NetworkPort.pings:type_name -> rcbox.admin.v1.PeerPing
+	24, // 22: rcbox.admin.v1.Shard.backup:type_name -> rcbox.admin.v1.BackupStorage
+	22, // 23: rcbox.admin.v1.Shard.log_room:type_name -> rcbox.admin.v1.LogRoom
+	23, // 24: rcbox.admin.v1.LogRoom.full:type_name -> rcbox.admin.v1.MemoryFull
+	26, // 25: rcbox.admin.v1.Recovery.missing:type_name -> rcbox.admin.v1.MissingLog
+	5,  // 26: rcbox.admin.v1.Event.kind:type_name -> rcbox.admin.v1.EventKind
+	30, // 27: rcbox.admin.v1.ListEventsResponse.events:type_name -> rcbox.admin.v1.Event
+	35, // 28: rcbox.admin.v1.ListTablesResponse.tables:type_name -> rcbox.admin.v1.Table
+	36, // 29: rcbox.admin.v1.Table.tablets:type_name -> rcbox.admin.v1.Tablet
+	6,  // 30: rcbox.admin.v1.Tablet.state:type_name -> rcbox.admin.v1.TabletState
+	20, // 31: rcbox.admin.v1.DrainMemberResponse.draining:type_name -> rcbox.admin.v1.Draining
+	29, // 32: rcbox.admin.v1.AcceptLossResponse.loss:type_name -> rcbox.admin.v1.Loss
+	9,  // 33: rcbox.admin.v1.SetSettingsRequest.settings:type_name -> rcbox.admin.v1.Settings
+	48, // 34: rcbox.admin.v1.SetSettingsRequest.asked_by:type_name -> rcbox.admin.v1.SpecVersion
+	49, // 35: rcbox.admin.v1.SetSettingsRequest.fewer_copies:type_name -> rcbox.admin.v1.FewerCopies
+	9,  // 36: rcbox.admin.v1.SetSettingsResponse.settings:type_name -> rcbox.admin.v1.Settings
+	27, // 37: rcbox.admin.v1.MigrateTabletResponse.migration:type_name -> rcbox.admin.v1.Migration
+	59, // 38: rcbox.admin.v1.GetTimeTraceResponse.shards:type_name -> rcbox.admin.v1.ShardTrace
+	60, // 39: rcbox.admin.v1.ShardTrace.events:type_name -> rcbox.admin.v1.TraceEvent
+	7,  // 40: rcbox.admin.v1.Admin.GetClusterStatus:input_type -> rcbox.admin.v1.GetClusterStatusRequest
+	33, // 41: rcbox.admin.v1.Admin.ListTables:input_type -> rcbox.admin.v1.ListTablesRequest
+	37, // 42: rcbox.admin.v1.Admin.RemoveMember:input_type -> rcbox.admin.v1.RemoveMemberRequest
+	43, // 43: rcbox.admin.v1.Admin.AcceptLoss:input_type -> rcbox.admin.v1.AcceptLossRequest
+	45, // 44: rcbox.admin.v1.Admin.FinalizeUpgrade:input_type -> rcbox.admin.v1.FinalizeUpgradeRequest
+	47, // 45: rcbox.admin.v1.Admin.SetSettings:input_type -> rcbox.admin.v1.SetSettingsRequest
+	51, // 46: rcbox.admin.v1.Admin.MigrateTablet:input_type -> rcbox.admin.v1.MigrateTabletRequest
+	39, // 47: rcbox.admin.v1.Admin.DrainMember:input_type -> rcbox.admin.v1.DrainMemberRequest
+	41, // 48: rcbox.admin.v1.Admin.UndrainMember:input_type -> rcbox.admin.v1.UndrainMemberRequest
+	53, // 49: rcbox.admin.v1.Admin.GiveUpMigration:input_type -> rcbox.admin.v1.GiveUpMigrationRequest
+	55, // 50: rcbox.admin.v1.Admin.GiveUpVolumes:input_type -> rcbox.admin.v1.GiveUpVolumesRequest
+	57, // 51: rcbox.admin.v1.Admin.GetTimeTrace:input_type -> rcbox.admin.v1.GetTimeTraceRequest
+	31, // 52: rcbox.admin.v1.Admin.ListEvents:input_type -> rcbox.admin.v1.ListEventsRequest
+	8,  // 53: rcbox.admin.v1.Admin.GetClusterStatus:output_type -> rcbox.admin.v1.GetClusterStatusResponse
+	34, // 54: rcbox.admin.v1.Admin.ListTables:output_type -> rcbox.admin.v1.ListTablesResponse
+	38, // 55: rcbox.admin.v1.Admin.RemoveMember:output_type -> rcbox.admin.v1.RemoveMemberResponse
+	44, // 56: rcbox.admin.v1.Admin.AcceptLoss:output_type -> rcbox.admin.v1.AcceptLossResponse
+	46, // 57: rcbox.admin.v1.Admin.FinalizeUpgrade:output_type -> rcbox.admin.v1.FinalizeUpgradeResponse
+	50, // 58: rcbox.admin.v1.Admin.SetSettings:output_type -> rcbox.admin.v1.SetSettingsResponse
+	52, // 59: rcbox.admin.v1.Admin.MigrateTablet:output_type -> rcbox.admin.v1.MigrateTabletResponse
+	40, // 60: rcbox.admin.v1.Admin.DrainMember:output_type -> rcbox.admin.v1.DrainMemberResponse
+	42, // 61: rcbox.admin.v1.Admin.UndrainMember:output_type -> rcbox.admin.v1.UndrainMemberResponse
+	54, // 62: rcbox.admin.v1.Admin.GiveUpMigration:output_type -> rcbox.admin.v1.GiveUpMigrationResponse
+	56, // 63: rcbox.admin.v1.Admin.GiveUpVolumes:output_type -> rcbox.admin.v1.GiveUpVolumesResponse
+	58, // 64: rcbox.admin.v1.Admin.GetTimeTrace:output_type -> rcbox.admin.v1.GetTimeTraceResponse
+	32, // 65: rcbox.admin.v1.Admin.ListEvents:output_type -> rcbox.admin.v1.ListEventsResponse
+	53, // [53:66] is the sub-list for method output_type
+	40, // [40:53] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_api_admin_v1_admin_proto_init() }
@@ -4940,20 +5184,20 @@ func file_api_admin_v1_admin_proto_init() {
 	file_api_admin_v1_admin_proto_msgTypes[5].OneofWrappers = []any{}
 	file_api_admin_v1_admin_proto_msgTypes[11].OneofWrappers = []any{}
 	file_api_admin_v1_admin_proto_msgTypes[14].OneofWrappers = []any{}
-	file_api_admin_v1_admin_proto_msgTypes[41].OneofWrappers = []any{
+	file_api_admin_v1_admin_proto_msgTypes[44].OneofWrappers = []any{
 		(*MigrateTabletRequest_TableId)(nil),
 		(*MigrateTabletRequest_TableName)(nil),
 		(*MigrateTabletRequest_ServerId)(nil),
 		(*MigrateTabletRequest_Member)(nil),
 	}
-	file_api_admin_v1_admin_proto_msgTypes[47].OneofWrappers = []any{}
+	file_api_admin_v1_admin_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_admin_v1_admin_proto_rawDesc), len(file_api_admin_v1_admin_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   51,
+			NumEnums:      7,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

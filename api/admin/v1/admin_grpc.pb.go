@@ -38,6 +38,7 @@ const (
 	Admin_GiveUpMigration_FullMethodName  = "/rcbox.admin.v1.Admin/GiveUpMigration"
 	Admin_GiveUpVolumes_FullMethodName    = "/rcbox.admin.v1.Admin/GiveUpVolumes"
 	Admin_GetTimeTrace_FullMethodName     = "/rcbox.admin.v1.Admin/GetTimeTrace"
+	Admin_ListEvents_FullMethodName       = "/rcbox.admin.v1.Admin/ListEvents"
 )
 
 // AdminClient is the client API for Admin service.
@@ -95,6 +96,9 @@ type AdminClient interface {
 	// NOT_FOUND for a name that is no member, FAILED_PRECONDITION if none of them is connected; RESOURCE_EXHAUSTED while too much
 	// of the kind is under way. Servers of versions without time traces, and those that were told to record none, say so (ShardTrace.refusal).
 	GetTimeTrace(ctx context.Context, in *GetTimeTraceRequest, opts ...grpc.CallOption) (*GetTimeTraceResponse, error)
+	// What has happened to the store lately: deaths, recoveries, moves, orders. The newest events are kept, 256 and a week at most. In a store of format 1
+	// those that the coordinator has seen itself since it leads; from format 2 on all, whoever led.
+	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
 }
 
 type adminClient struct {
@@ -225,6 +229,16 @@ func (c *adminClient) GetTimeTrace(ctx context.Context, in *GetTimeTraceRequest,
 	return out, nil
 }
 
+func (c *adminClient) ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEventsResponse)
+	err := c.cc.Invoke(ctx, Admin_ListEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -280,6 +294,9 @@ type AdminServer interface {
 	// NOT_FOUND for a name that is no member, FAILED_PRECONDITION if none of them is connected; RESOURCE_EXHAUSTED while too much
 	// of the kind is under way. Servers of versions without time traces, and those that were told to record none, say so (ShardTrace.refusal).
 	GetTimeTrace(context.Context, *GetTimeTraceRequest) (*GetTimeTraceResponse, error)
+	// What has happened to the store lately: deaths, recoveries, moves, orders. The newest events are kept, 256 and a week at most. In a store of format 1
+	// those that the coordinator has seen itself since it leads; from format 2 on all, whoever led.
+	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -325,6 +342,9 @@ func (UnimplementedAdminServer) GiveUpVolumes(context.Context, *GiveUpVolumesReq
 }
 func (UnimplementedAdminServer) GetTimeTrace(context.Context, *GetTimeTraceRequest) (*GetTimeTraceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTimeTrace not implemented")
+}
+func (UnimplementedAdminServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -563,6 +583,24 @@ func _Admin_GetTimeTrace_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_ListEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListEvents(ctx, req.(*ListEventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -617,6 +655,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetTimeTrace",
 			Handler:    _Admin_GetTimeTrace_Handler,
+		},
+		{
+			MethodName: "ListEvents",
+			Handler:    _Admin_ListEvents_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -157,6 +157,22 @@ impl Admin for Service {
         }))
     }
 
+    async fn list_events(
+        &self,
+        _request: Request<admin::ListEventsRequest>,
+    ) -> Result<Response<admin::ListEventsResponse>, Status> {
+        let (cluster_time_ns, events) = self.ask(Question::Events).await?;
+        let event = |event: status::Event| admin::Event {
+            cluster_time_ns: event.cluster_time_ns,
+            kind: i32::try_from(event.kind).unwrap_or_default(),
+            text: event.text,
+        };
+        Ok(Response::new(admin::ListEventsResponse {
+            cluster_time_ns,
+            events: events.into_iter().map(event).collect(),
+        }))
+    }
+
     async fn remove_member(
         &self,
         request: Request<admin::RemoveMemberRequest>,

@@ -15,7 +15,7 @@ use coordinator::orders::{
     SettingsOrder, Surrender, SurrenderError,
 };
 use coordinator::state::journal::Writer;
-use coordinator::status::{ClusterStatus, Draining, Loss, Migration, TablePage};
+use coordinator::status::{ClusterStatus, Draining, Event, Loss, Migration, TablePage};
 use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
@@ -57,6 +57,8 @@ pub enum Question {
         page_size: u32,
         answer: oneshot::Sender<TablePage>,
     },
+    /// With cluster time.
+    Events(oneshot::Sender<(u64, Vec<Event>)>),
     RemoveMember {
         removal: Removal,
         answer: oneshot::Sender<Result<(), RemoveMemberError>>,
@@ -217,6 +219,10 @@ impl Driver {
             } => {
                 let page = coordinator.tables(after_table_id, page_size);
                 Box::new(move || drop(answer.send(page)))
+            }
+            Question::Events(answer) => {
+                let events = coordinator.events(now);
+                Box::new(move || drop(answer.send(events)))
             }
             Question::RemoveMember { removal, answer } => {
                 let removed = coordinator.remove_member(now, &removal, &mut out);

@@ -7,8 +7,9 @@ use admin::{
     AcceptLossRequest, AcceptLossResponse, DrainMemberRequest, Draining, FinalizeUpgradeRequest,
     FinalizeUpgradeResponse, GetClusterStatusRequest, GetClusterStatusResponse,
     GetTimeTraceRequest, GetTimeTraceResponse, GiveUpMigrationRequest, GiveUpVolumesRequest,
-    ListTablesRequest, MigrateTabletRequest, MigrateTabletResponse, RemoveMemberRequest,
-    SetSettingsRequest, Settings, Table, UndrainMemberRequest,
+    ListEventsRequest, ListEventsResponse, ListTablesRequest, MigrateTabletRequest,
+    MigrateTabletResponse, RemoveMemberRequest, SetSettingsRequest, Settings, Table,
+    UndrainMemberRequest,
 };
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
@@ -180,6 +181,13 @@ pub fn give_up_volumes(coordinator: &str, members: Vec<String>) -> Result<(), St
         client.give_up_volumes(request.clone()).await
     })
     .map(|_| ())
+}
+
+/// What has happened to the store lately.
+pub fn events(coordinator: &str) -> Result<ListEventsResponse, String> {
+    call(coordinator, async |client| {
+        client.list_events(ListEventsRequest {}).await
+    })
 }
 
 /// What servers have done last.

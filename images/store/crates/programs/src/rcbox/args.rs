@@ -122,6 +122,14 @@ Examples:
     Tables,
     /// Lists servers as clients see them
     Servers,
+    /// Shows what has happened to the store lately: deaths, recoveries, moves, orders
+    ///
+    /// The newest events, 256 and a week at most. In a store of format 1 (`rcbox upgrade status`), they are those since the present coordinator leads.
+    #[command(after_help = "\
+Examples:
+  rcbox events
+  rcbox events --json | jq -r '.[] | select(.kind == \"RECOVERY_ENDED\") | .text'")]
+    Events,
     /// Writes an object's value to standard output; or several objects, a line each
     #[command(after_help = "\
 One object: the bytes of its value go to a pipe or file as they are; a terminal gets a line end more, and escapes (\\xHH) for what

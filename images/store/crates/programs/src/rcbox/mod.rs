@@ -4,6 +4,7 @@ mod admin_api;
 mod args;
 mod complete;
 mod drain;
+mod events;
 mod interrupt;
 mod leader;
 mod members;

@@ -9,7 +9,8 @@ use super::args::{Command, Rebuild};
 use super::notation::escape;
 use super::out::Out;
 use super::{
-    Failure, admin_api, objects, operate, scan, settings, show, tablet, time_trace, upgrade, watch,
+    Failure, admin_api, events, objects, operate, scan, settings, show, tablet, time_trace,
+    upgrade, watch,
 };
 
 /// Which store, and how it is talked to.
@@ -84,6 +85,7 @@ impl Session {
                     false => show::servers(&servers),
                 })
             }
+            Command::Events => events::run(&self.settings, out),
             Command::Get(get) => objects::get(self, &get, out),
             Command::Put(put) => objects::put(self, &put, out),
             Command::Rm(rm) => objects::rm(self, &rm, out),

@@ -265,6 +265,7 @@ fn changes(command: &Command) -> bool {
         Command::Status { .. }
         | Command::Tables
         | Command::Servers
+        | Command::Events
         | Command::Trace { .. }
         | Command::Get(_)
         | Command::Scan(_)

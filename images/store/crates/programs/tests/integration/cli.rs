@@ -397,6 +397,14 @@ fn settings_are_changed_while_the_store_runs() {
     });
     assert!(shown.contains("logLevel            debug"), "{shown}");
     assert!(shown.contains("pollMicros          0"), "{shown}");
+    let happened = call(&store, "events").good();
+    assert!(
+        happened.ends_with("ago: settings number 1 are in force\n"),
+        "{happened}"
+    );
+    let happened = call(&store, "--json events").good();
+    let happened: Value = serde_json::from_str(&happened).unwrap();
+    assert_eq!(happened[0]["kind"], "SETTINGS_CHANGED");
     let left = call(&store, "--json settings unset logLevel").good();
     assert_eq!(left, "{\"pollMicros\":0}\n");
 

@@ -195,6 +195,13 @@ impl Driver {
                 let page = coordinator.tables(after_table_id, page_size);
                 Box::new(move || drop(answer.send(page)))
             }
+            Question::Events(answer) => {
+                let Some(coordinator) = leader.coordinator() else {
+                    return;
+                };
+                let events = coordinator.events(now);
+                Box::new(move || drop(answer.send(events)))
+            }
             Question::RemoveMember { removal, answer } => {
                 let removed = leader.remove_member(now, &removal);
                 Box::new(move || drop(answer.send(removed)))
