@@ -1,5 +1,7 @@
 //! How a store is shown.
 
+mod in_json;
+
 use std::fmt::Write;
 
 use admin::{
@@ -17,6 +19,8 @@ use super::notation::escape;
 use super::rebuild;
 use super::tablet;
 use super::{settings, upgrade};
+
+pub use in_json::{loss_json, pretty, recovery_json, servers_json, status_json, tables_json};
 
 /// Whether there is a member, and all are up.
 pub fn is_all_up(status: &GetClusterStatusResponse) -> bool {
@@ -337,148 +341,6 @@ fn color(cell: &str) -> Option<&'static str> {
     }
 }
 
-/// Ids of servers as "index.generation", 64-bit ids as hexadecimal strings.
-pub fn status_json(status: &GetClusterStatusResponse) -> Value {
-    let members = status.members.iter().map(|member| {
-        let shards = member.shards.iter().map(|shard| {
-            json!({
-                "serverId": ServerId(shard.server_id).to_string(),
-                "locator": shard.locator,
-                "connected": shard.connected,
-                "tabletCount": shard.tablet_count,
-                "logCapacityBytes": shard.log_capacity_bytes,
-                "replicas": shard.replicas,
-                "segments": shard.segments,
-                "segmentsShort": shard.segments_short,
-                "serving": shard.serving,
-                "logLiveBytes": shard.log_live_bytes,
-                "objectCount": shard.object_count,
-                "heardMs": shard.heard_ms,
-                "logRoom": shard.log_room.as_ref().map(members::room_json),
-                "backup": shard.backup.as_ref().map(backup_json),
-            })
-        });
-        let state = match member.state() {
-            MemberState::Up => "UP",
-            MemberState::Unreachable => "UNREACHABLE",
-            MemberState::Unspecified => "UNKNOWN",
-        };
-        json!({
-            "name": member.name,
-            "state": state,
-            "contact": members::contact(member),
-            "instance": member.instance,
-            "hostId": member.host_id,
-            "buildVersion": member.build_version,
-            "incarnations": member.incarnations,
-            "draining": member.draining.as_ref().map(drain::json),
-            "shards": shards.collect::<Vec<_>>(),
-            "network": members::ports_json(&member.network),
-        })
-    });
-    let losses = status.losses.iter().map(loss_json);
-    let durability = status.durability.unwrap_or_default();
-    json!({
-        "clusterId": format!("{:#018x}", status.cluster_id),
-        "clusterTag": status.cluster_tag,
-        "clusterTimeNs": status.cluster_time_ns,
-        "formatVersion": status.format_version,
-        "upgrade": upgrade::json(status),
-        "settings": settings::json(status),
-        "buildVersion": status.build_version,
-        "durability": { "mode": durability_name(durability.mode()), "replicas": durability.replicas },
-        "members": members.collect::<Vec<_>>(),
-        "tableCount": status.table_count,
-        "clientLeaseCount": status.client_lease_count,
-        "losses": losses.collect::<Vec<_>>(),
-        "lossesDropped": status.losses_dropped,
-        "recoveries": status.recoveries.iter().map(recovery_json).collect::<Vec<_>>(),
-        "stateKind": leader::state_kind(status),
-        "leader": leader::leader_json(status.leader.as_ref()),
-        "balance": status.balance.as_ref().map(tablet::balance_json),
-        "rebuilt": rebuild::json(status),
-        "migrations": status.migrations.iter().map(tablet::json).collect::<Vec<_>>(),
-    })
-}
-
-pub fn loss_json(loss: &admin::Loss) -> Value {
-    let server_ids = loss.server_ids.iter().map(|id| ServerId(*id).to_string());
-    json!({
-        "clusterTimeNs": loss.cluster_time_ns,
-        "member": loss.member,
-        "serverIds": server_ids.collect::<Vec<_>>(),
-        "tables": loss.tables,
-        "tablesDropped": loss.tables_dropped,
-        "tabletCount": loss.tablet_count,
-        "objectCount": loss.object_count,
-        "liveBytes": loss.live_bytes,
-        "missing": loss.missing,
-        "uncounted": loss.uncounted,
-        "instance": loss.instance,
-    })
-}
-
-pub fn recovery_json(recovery: &admin::Recovery) -> Value {
-    json!({
-        "serverId": ServerId(recovery.server_id).to_string(),
-        "member": recovery.member,
-        "startedNs": recovery.started_ns,
-        "tabletCount": recovery.tablet_count,
-        "tabletsLeft": recovery.tablets_left,
-        "waitsFor": recovery.waits_for,
-        "bytes": recovery.bytes,
-        "promisedMs": recovery.promised_ms,
-        "measuredMs": recovery.measured_ms,
-        "lossToken": recovery.loss_token,
-        "missing": recovery.missing.iter().map(missing_json).collect::<Vec<_>>(),
-    })
-}
-
-fn missing_json(log: &admin::MissingLog) -> Value {
-    json!({
-        "serverId": ServerId(log.server_id).to_string(),
-        "segments": log.segments,
-        "segmentCount": log.segment_count,
-        "lacksHead": log.lacks_head,
-        "segmentsLeft": log.segments_left,
-        "bytesLeft": log.bytes_left,
-    })
-}
-
-fn backup_json(backup: &admin::BackupStorage) -> Value {
-    json!({
-        "frames": backup.frames,
-        "framesFree": backup.frames_free,
-        "framesDamaged": backup.frames_damaged,
-        "segmentBytes": backup.segment_bytes,
-        "retiredReason": backup.retired_reason,
-    })
-}
-
-/// One JSON array.
-pub fn tables_json(tables: &[Table]) -> Value {
-    let tables = tables.iter().map(|table| {
-        let tablets = table.tablets.iter().map(|tablet| {
-            json!({
-                "startKeyHash": format!("{:#018x}", tablet.start_key_hash),
-                "endKeyHash": format!("{:#018x}", tablet.end_key_hash),
-                "state": tablet_state(tablet.state()),
-                "serverId": ServerId(tablet.server_id).to_string(),
-                "member": tablet.member,
-                "bytes": tablet.bytes,
-                "objects": tablet.objects,
-                "operationsPerSecond": tablet.operations_per_second,
-            })
-        });
-        json!({
-            "name": table.name,
-            "tableId": format!("{:#018x}", table.table_id),
-            "tablets": tablets.collect::<Vec<_>>(),
-        })
-    });
-    Value::Array(tables.collect())
-}
-
 /// Text for people.
 pub fn servers(servers: &[Server]) -> String {
     let mut rows = vec![["SERVER", "SERVICES", "STATUS", "LOCATOR"].map(str::to_owned)];
@@ -498,19 +360,6 @@ pub fn servers(servers: &[Server]) -> String {
     text
 }
 
-/// One JSON array.
-pub fn servers_json(servers: &[Server]) -> Value {
-    let servers = servers.iter().map(|server| {
-        json!({
-            "serverId": server.id.to_string(),
-            "services": services(server.services),
-            "status": server_status(server.status),
-            "locator": server.locator,
-        })
-    });
-    Value::Array(servers.collect())
-}
-
 /// What a server offers, of a mask of services.
 fn services(mask: u32) -> Vec<&'static str> {
     let known = [(Service::Master, "master"), (Service::Backup, "backup")];
@@ -527,11 +376,6 @@ fn server_status(status: u32) -> String {
         2 => "REMOVE".to_owned(),
         other => other.to_string(),
     }
-}
-
-/// JSON over several lines.
-pub fn pretty(value: &Value) -> String {
-    format!("{value:#}")
 }
 
 pub fn durability_name(mode: DurabilityMode) -> &'static str {
@@ -581,192 +425,4 @@ pub fn bytes(count: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_for_people() {
-        assert_eq!(
-            [bytes(0), bytes(1023), bytes(1536), bytes(5 << 30)],
-            ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]
-        );
-        assert_eq!(duration(59_999_999_999), "59 s");
-        assert_eq!(duration(3_661_000_000_000), "1 h 1 min");
-    }
-
-    #[test]
-    fn a_status_says_what_is_not_durable_and_what_was_lost() {
-        let lost = GetClusterStatusResponse {
-            cluster_time_ns: 90_000_000_000,
-            durability: Some(admin::Durability {
-                mode: DurabilityMode::Unreplicated.into(),
-                replicas: 0,
-            }),
-            members: vec![admin::Member {
-                name: "box-master-0".to_owned(),
-                state: MemberState::Up.into(),
-                shards: vec![admin::Shard {
-                    server_id: 1,
-                    connected: true,
-                    object_count: 7,
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            losses: vec![admin::Loss {
-                cluster_time_ns: 60_000_000_000,
-                member: "box-master-0".to_owned(),
-                tables: vec!["fruit".to_owned()],
-                tablet_count: 2,
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
-        let shown = status(&lost, false);
-        for part in [
-            "UNREPLICATED",
-            "it is lost",
-            "1 up",
-            "box-master-0  up",
-            "1.0",
-            "30 s ago: box-master-0 died with the only copy of 2 tablets",
-        ] {
-            assert!(shown.contains(part), "{part} is not in\n{shown}");
-        }
-        assert!(is_all_up(&lost));
-        let mut uncounted = lost.clone();
-        uncounted.losses[0].uncounted = true;
-        let shown = status(&uncounted, false);
-        assert!(
-            shown.contains("nobody knows") && !shown.contains("about 0 objects"),
-            "{shown}"
-        );
-        let nothing = GetClusterStatusResponse::default();
-        assert!(!is_all_up(&nothing));
-        assert_eq!(status_json(&nothing)["members"], json!([]));
-    }
-
-    #[test]
-    fn a_status_says_what_has_too_few_copies_and_what_is_being_recovered() {
-        let mut replicated = GetClusterStatusResponse {
-            cluster_time_ns: 90_000_000_000,
-            durability: Some(admin::Durability {
-                mode: DurabilityMode::Replicated.into(),
-                replicas: 2,
-            }),
-            members: vec![admin::Member {
-                shards: vec![admin::Shard {
-                    segments: 10,
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            recoveries: vec![admin::Recovery {
-                server_id: 2,
-                member: "box-master-1".to_owned(),
-                started_ns: 85_000_000_000,
-                tablets_left: 4,
-                waits_for: "segment 7 of 2.0".to_owned(),
-                bytes: 1 << 20,
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
-        let shown = status(&replicated, false);
-        for part in [
-            "Durability: REPLICATED (copies on other hosts: 2)",
-            "Recovery of box-master-1 (server 2.0), for 5 s: 4 tablets are not served yet, 1.0 MiB of log to read",
-            "It waits: segment 7 of 2.0",
-        ] {
-            assert!(shown.contains(part), "{part} is not in\n{shown}");
-        }
-        replicated.members[0].shards[0].segments_short = 1;
-        replicated.recoveries[0].tablets_left = 0;
-        let shown = status(&replicated, false);
-        assert!(shown.contains("copies on other hosts: 2; 1 of 10 segments have fewer"));
-        assert!(!shown.contains("Recovery"), "one that has ended:\n{shown}");
-    }
-
-    #[test]
-    fn a_status_says_what_somebody_has_to_decide_and_what_was_decided() {
-        let mut waiting = GetClusterStatusResponse {
-            cluster_time_ns: 90_000_000_000,
-            members: vec![admin::Member {
-                name: "b".to_owned(),
-                shards: vec![admin::Shard {
-                    server_id: 3,
-                    connected: true,
-                    backup: Some(admin::BackupStorage {
-                        frames: 10,
-                        frames_free: 4,
-                        segment_bytes: 1 << 20,
-                        retired_reason: "No space left".to_owned(),
-                        ..Default::default()
-                    }),
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            recoveries: vec![admin::Recovery {
-                server_id: 2,
-                member: "m".to_owned(),
-                tablets_left: 4,
-                waits_for: "nobody has it".to_owned(),
-                loss_token: "5f3a9c01".to_owned(),
-                missing: vec![admin::MissingLog {
-                    server_id: 2,
-                    segments: vec![5, 7],
-                    segment_count: 3,
-                    segments_left: 11,
-                    bytes_left: 1 << 20,
-                    ..Default::default()
-                }],
-                ..Default::default()
-            }],
-            ..Default::default()
-        };
-        let shown = status(&waiting, false);
-        for part in [
-            "6.0 MiB of 10.0 MiB",
-            "The backup of b (3.0) takes no more copies: No space left",
-            "If these disks are gone for ever: rcbox recovery accept-loss 2.0",
-        ] {
-            assert!(shown.contains(part), "{part} is not in\n{shown}");
-        }
-        waiting.members[0].shards[0].connected = false;
-        assert!(status(&waiting, false).contains("b       no process  -"));
-        let shown = missing(&waiting.recoveries[0]);
-        for part in [
-            "of the log of server 2.0: segments 5, 7 and 1 more",
-            "left of it: 11 segments, 1.0 MiB",
-            "It waits: nobody has it",
-        ] {
-            assert!(shown.contains(part), "{part} is not in\n{shown}");
-        }
-        waiting.losses = vec![admin::Loss {
-            cluster_time_ns: 60_000_000_000,
-            member: "m".to_owned(),
-            tables: vec!["fruit".to_owned()],
-            tablet_count: 4,
-            missing: "of the log of server 2.0: 3 segments".to_owned(),
-            ..Default::default()
-        }];
-        let shown = status(&waiting, false);
-        let part = "30 s ago: 4 tablets of tables fruit that m served may lack objects: missing of the log of server 2.0";
-        assert!(shown.contains(part), "{part} is not in\n{shown}");
-    }
-
-    #[test]
-    fn colors_do_not_move_columns_and_names_are_shown_with_escapes() {
-        let rows = [["up", "a"], ["unreachable", "\x1b[31m"]].map(|row| row.map(str::to_owned));
-        let mut plain = String::new();
-        columns(&mut plain, &rows, false);
-        assert_eq!(plain, "up           a\nunreachable  \\x1b[31m\n");
-        let mut colored = String::new();
-        columns(&mut colored, &rows, true);
-        let bare = COLORS
-            .iter()
-            .fold(colored, |text, code| text.replace(code, ""));
-        assert_eq!(bare, plain);
-    }
-}
+mod tests;
