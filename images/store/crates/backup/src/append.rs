@@ -116,8 +116,9 @@ impl<S: Storage> Backup<S> {
         };
         let addition = self.addition(append, append.data);
         self.frames[number].open(append.replica, append.role, addition, &mut self.device)?;
-        self.free.remove(&number);
-        self.replicas.insert(append.replica, number);
+        let was_free = self.free.remove(&number);
+        let other = self.replicas.insert(append.replica, number);
+        assert!(was_free && other.is_none(), "a replica has one frame");
         self.was_written(number, append.data.len());
         Ok(append.end())
     }

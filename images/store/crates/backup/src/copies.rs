@@ -74,7 +74,16 @@ impl Copies {
 
     /// Takes the place for the next writing, and its sequence number.
     pub fn advance(&mut self, syncs: &Syncs) -> (usize, u64) {
+        assert!(
+            syncs.completed <= syncs.begun,
+            "a sync ends that was never begun"
+        );
         let place = self.next_place(syncs);
+        assert_ne!(
+            Some(place),
+            self.newest_durable(syncs),
+            "what is durable is not overwritten"
+        );
         let sequence = self.sequence() + 1;
         self.places[place] = Place {
             sequence,
@@ -95,12 +104,16 @@ impl Copies {
         if self.places[self.newest].written == syncs.begun {
             return self.newest;
         }
-        let durable = (0..PLACES)
-            .filter(|&place| syncs.is_durable(self.places[place].written))
-            .max_by_key(|&place| self.places[place].sequence);
+        let durable = self.newest_durable(syncs);
         (0..PLACES)
             .find(|&place| place != self.newest && Some(place) != durable)
             .expect("of three places one is neither of two")
+    }
+
+    fn newest_durable(&self, syncs: &Syncs) -> Option<usize> {
+        (0..PLACES)
+            .filter(|&place| syncs.is_durable(self.places[place].written))
+            .max_by_key(|&place| self.places[place].sequence)
     }
 
     /// The sync that carried it has failed.

@@ -62,7 +62,10 @@ impl<S: Storage> Device<S> {
         end: u32,
         mut crc: u32,
     ) -> Result<u32, StorageError> {
-        debug_assert!(end <= self.layout.segment_bytes);
+        assert!(
+            start <= end && end <= self.layout.segment_bytes,
+            "data beyond its frame"
+        );
         let (mut at, end) = (u64::from(start), u64::from(end));
         while at < end {
             let bytes = PIECE_BYTES.min((end - at) as usize);

@@ -30,6 +30,7 @@ impl Fences {
             }
             None => return Err(TooMany),
         }
+        assert!(self.covers(log), "a fence is never taken back");
         Ok(())
     }
 

@@ -180,7 +180,8 @@ impl Frame {
         device: &mut Device<S>,
     ) -> Result<(), StorageError> {
         let content = self.content.expect("a frame in use");
-        assert!(!content.closed && content.damage.is_none());
+        assert!(!content.closed, "a complete replica takes nothing");
+        assert!(content.damage.is_none(), "a damaged replica takes nothing");
         self.write_data(content, addition, device)
     }
 
@@ -190,8 +191,12 @@ impl Frame {
         addition: Addition<'_>,
         device: &mut Device<S>,
     ) -> Result<(), StorageError> {
+        let room = device.layout.segment_bytes - content.bytes;
+        assert!(
+            addition.data.len() <= room as usize,
+            "data beyond its frame"
+        );
         let end = content.bytes + addition.data.len() as u32;
-        assert!(end <= device.layout.segment_bytes, "data beyond its frame");
         if !addition.data.is_empty() {
             let at = device.layout.data(self.number) + u64::from(content.bytes);
             device.storage.write(at, addition.data)?;
@@ -202,6 +207,10 @@ impl Frame {
         if addition.safe_at_once {
             content.acknowledged_bytes = end;
         }
+        assert!(
+            content.acknowledged_bytes <= content.bytes,
+            "what is acknowledged is here"
+        );
         self.write_header(Some(content), device)?;
         self.settled = false;
         self.compared = Compared::default();
@@ -210,6 +219,7 @@ impl Frame {
 
     /// What is here is needed no more.
     pub fn free<S: Storage>(&mut self, device: &mut Device<S>) -> Result<(), StorageError> {
+        assert!(self.content.is_some(), "a frame is freed once");
         self.write_header(None, device)?;
         self.settled = false;
         self.carried_bytes = 0;
@@ -323,7 +333,10 @@ impl Frame {
         device: &mut Device<S>,
     ) -> Result<(), Damage> {
         let content = self.content.expect("a frame in use");
-        debug_assert!(offset as usize + out.len() <= content.bytes as usize);
+        assert!(
+            offset as usize + out.len() <= content.bytes as usize,
+            "no more is read than is here"
+        );
         let is_whole = out.len() == content.bytes as usize && content.damage.is_none();
         if !is_whole {
             self.verify(device)?;

@@ -45,13 +45,13 @@ impl Layout {
     }
 
     pub(crate) fn superblock(place: usize) -> u64 {
-        debug_assert!(place < PLACES);
+        assert!(place < PLACES, "a place beyond the others");
         place as u64 * u64::from(BLOCK_BYTES)
     }
 
     /// Of the first place of a frame's header; the others follow.
     pub(crate) fn head(&self, frame: u32) -> u64 {
-        debug_assert!(frame < self.frame_count);
+        assert!(frame < self.frame_count, "a frame beyond the storage");
         HEAD_BYTES as u64 + u64::from(frame) * self.frame_bytes()
     }
 

@@ -21,6 +21,10 @@ impl<S: Storage> Backup<S> {
             return;
         }
         let fencing = &mut self.fencing;
+        assert!(
+            fencing.carried.is_none(),
+            "one sync of the superblock at a time"
+        );
         fencing.carried = Some(fencing.fences.clone());
         fencing.is_doubtful = false;
         fencing.syncs.begun += 1;

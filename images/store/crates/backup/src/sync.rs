@@ -61,6 +61,7 @@ impl<S: Storage> Backup<S> {
 
     /// None is under way.
     pub(crate) fn begin_sync_of(&mut self, frames: BTreeSet<u32>) -> Result<(), StorageError> {
+        assert!(!self.is_syncing(), "one sync of the frames at a time");
         for &number in &frames {
             self.frames[number].before_sync(&mut self.device)?;
         }

@@ -69,11 +69,15 @@ impl LeaseAgent {
         let asked_at = self.requested_at.take().unwrap_or(now);
         let term_ns = lease.expiration_ns.saturating_sub(lease.timestamp_ns);
         let at = |left_ns| asked_at + Duration::from_nanos(term_ns.saturating_sub(left_ns));
-        let renew_at = at(RENEW_BELOW_NS);
+        let (renew_at, unusable_at) = (at(RENEW_BELOW_NS), at(USE_ABOVE_NS));
+        assert!(
+            renew_at <= unusable_at,
+            "a lease is renewed while it can be used"
+        );
         self.held = Some(Held {
             lease,
             renew_at,
-            unusable_at: at(USE_ABOVE_NS),
+            unusable_at,
         });
         renew_at
     }

@@ -35,19 +35,27 @@ impl RpcIds {
             return None;
         }
         let id = self.next;
+        let (word, bit) = place(id);
+        assert_eq!(self.finished[word] & bit, 0, "a new id is not finished");
         self.next += 1;
         Some((id, self.lowest - 1))
     }
 
     /// How many more ids can be started now.
     pub fn room(&self) -> u64 {
-        WINDOW - (self.next - self.lowest)
+        let under_way = self.next - self.lowest;
+        assert!(under_way <= WINDOW, "a window is under way at most");
+        WINDOW - under_way
     }
 
     /// The answer to this id is here, or is not wanted any more.
     pub fn finish(&mut self, id: u64) {
-        debug_assert!((self.lowest..self.next).contains(&id));
+        assert!(
+            (self.lowest..self.next).contains(&id),
+            "an id is finished that is under way"
+        );
         let (word, bit) = place(id);
+        assert_eq!(self.finished[word] & bit, 0, "an id is finished once");
         self.finished[word] |= bit;
         while self.lowest < self.next {
             let (word, bit) = place(self.lowest);

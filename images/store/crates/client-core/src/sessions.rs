@@ -123,6 +123,11 @@ impl Sessions {
         let Some(known) = self.sessions.get_mut(session) else {
             return;
         };
+        let newest = known.calls.back();
+        assert!(
+            newest.is_none_or(|(nonce, _)| *nonce <= known.last_nonce),
+            "nonces grow"
+        );
         known.last_nonce += 1;
         if known.calls.is_empty() {
             known.quiet_since = now;

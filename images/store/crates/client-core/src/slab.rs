@@ -27,6 +27,7 @@ impl<T> Slab<T> {
             (self.slots.len() - 1) as u32
         });
         let (generation, place) = &mut self.slots[slot as usize];
+        assert!(place.is_none(), "a slot has one value at a time");
         *place = Some(value);
         u64::from(*generation) << 32 | u64::from(slot)
     }

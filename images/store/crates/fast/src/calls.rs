@@ -45,6 +45,10 @@ impl Session {
             return Some(slot);
         }
         if self.slots.len() < self.max_slots {
+            assert!(
+                self.slots.len() <= usize::from(u8::MAX),
+                "slots have numbers of a byte"
+            );
             self.slots.push(Slot::default());
             return Some((self.slots.len() - 1) as u8);
         }
@@ -64,6 +68,7 @@ impl Session {
         self.last_number = self.last_number.wrapping_add(1).max(1);
         let retry_at = now + self.retry_delay(0, shared);
         let slot = &mut self.slots[usize::from(number)];
+        assert_eq!(slot.phase, Phase::Idle, "a slot has one request at a time");
         slot.phase = Phase::Asked;
         slot.number = self.last_number;
         slot.nonce = nonce;

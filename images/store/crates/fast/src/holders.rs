@@ -104,6 +104,7 @@ impl Holders {
         let Some(holder) = self.all.get_mut(&peer) else {
             return;
         };
+        assert!(holder.sessions > 0, "a session ends once");
         holder.sessions -= 1;
         if holder.sessions == 0 {
             assert_eq!(holder.admitted_bytes, 0, "a message without a session");
@@ -143,7 +144,10 @@ impl Holders {
 
     /// A request that was let in has been handed over, or will not come.
     pub fn dismiss(&mut self, peer: Ipv4Addr, length: usize) {
-        self.change(peer, |bytes| bytes - length);
+        self.change(peer, |bytes| {
+            assert!(length <= bytes, "a request is dismissed once");
+            bytes - length
+        });
         self.overdrawn_bytes = self.overdrawn_bytes.min(self.admitted_bytes);
     }
 
@@ -260,6 +264,10 @@ impl Holders {
         let before = holder.admitted_bytes;
         let after = to(before);
         holder.admitted_bytes = after;
+        assert!(
+            before <= self.admitted_bytes,
+            "each has a part of what all have"
+        );
         self.admitted_bytes = self.admitted_bytes - before + after;
         self.by_bytes.remove(&(before, peer));
         if after > 0 {

@@ -113,6 +113,7 @@ impl Incoming {
         }
         self.here[word] |= bit;
         self.received_bytes += piece.len();
+        assert!(self.received_bytes <= self.length, "each piece counts once");
         self.make_room(offset + piece.len());
         // What is granted bounds how far ahead of what has arrived a piece can be.
         if offset == self.bytes.len() {

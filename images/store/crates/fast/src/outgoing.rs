@@ -38,7 +38,7 @@ impl Outgoing {
     /// Begins with a message that consists of `parts`, of which `unscheduled` bytes may be sent unasked. `spare` gives room for a long one: memory that
     /// is new costs more than the copy.
     pub fn start(&mut self, parts: &[&[u8]], unscheduled: usize, spare: impl FnOnce() -> Vec<u8>) {
-        debug_assert_eq!(self.loan, None, "what was lent is given back first");
+        assert_eq!(self.loan, None, "what was lent is given back first");
         self.bytes.clear();
         let length: usize = parts.iter().map(|part| part.len()).sum();
         if length > unscheduled && self.bytes.capacity() < length {
@@ -141,6 +141,10 @@ impl Outgoing {
 
     /// Takes the next piece that may be sent.
     pub fn next_piece(&mut self, piece_bytes: usize) -> Option<Piece> {
+        assert!(
+            self.again_to <= self.sent && self.sent.max(self.granted) <= self.length(),
+            "nothing goes out that there is not, nor again that never went"
+        );
         if self.again_from < self.again_to {
             let offset = self.again_from;
             let length = piece_bytes.min(self.length() - offset);
@@ -164,7 +168,7 @@ impl Outgoing {
 
     /// Forgets the message; keeps room for one of `keep` bytes.
     pub fn clear(&mut self, keep: usize) -> Vec<u8> {
-        debug_assert_eq!(self.loan, None, "what was lent is given back first");
+        assert_eq!(self.loan, None, "what was lent is given back first");
         (self.sent, self.granted) = (0, 0);
         (self.again_from, self.again_to) = (0, 0);
         self.bytes.clear();

@@ -161,6 +161,7 @@ impl Session {
             while let Some((slot, payload)) = self.early.remove(&self.next_number) {
                 let nonce = nonce(slot, self.next_number);
                 self.release(slot, shared);
+                assert!(payload.len() <= self.early_bytes, "what waited was counted");
                 self.early_bytes -= payload.len();
                 shared.of_others.arriving_bytes -= payload.len();
                 let payload = Cow::Owned(payload);
@@ -249,6 +250,11 @@ impl Session {
             return None;
         }
         slot.phase = Phase::Answered;
+        assert_eq!(
+            slot.outgoing.loan(),
+            None,
+            "an answer begins without a loan"
+        );
         Some((number, slot))
     }
 

@@ -62,7 +62,10 @@ impl Request {
                 end,
                 in_background,
                 ..
-            } => Some((end - offset, if in_background { end - offset } else { 0 })),
+            } => {
+                assert!(offset <= end, "data of less than no bytes");
+                Some((end - offset, if in_background { end - offset } else { 0 }))
+            }
             Request::KeepAlive | Request::Free { .. } | Request::List => None,
         }
     }
@@ -205,8 +208,13 @@ impl Backup {
     }
 
     pub fn send(&mut self, now: Time, what: Request, parts: &[&[u8]], out: &mut impl Output) {
-        debug_assert!(self.is_up());
+        assert!(self.is_up(), "requests go out on a connection");
         let nonce = self.next_nonce;
+        let newest = self.under_way.back();
+        assert!(
+            newest.is_none_or(|newest| newest.nonce < nonce),
+            "nonces grow"
+        );
         self.next_nonce += 1;
         if let Some((bytes, background)) = what.bytes() {
             self.under_way_bytes += bytes;
@@ -232,6 +240,10 @@ impl Backup {
             self.freeing.remove(&segment_id);
         }
         if let Some((bytes, background)) = request.what.bytes() {
+            assert!(
+                bytes <= self.under_way_bytes && background <= self.background_bytes,
+                "more is answered than was sent"
+            );
             self.under_way_bytes -= bytes;
             self.background_bytes -= background;
             let took = now.since(request.sent_at);

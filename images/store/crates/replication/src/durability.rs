@@ -19,6 +19,7 @@ impl Replicator {
         {
             // Its successor was opened everywhere before it was closed, so that it is named by whatever a recovery takes for the head.
             if let Some(end) = log.position_in(id, self.segments[&id].acked_bytes()) {
+                assert!(end >= self.settled, "what is durable stays so");
                 self.settled = end;
             }
             self.heads.pop_front();
@@ -68,6 +69,10 @@ impl Replicator {
         if let Some(segment) = self.segments.get_mut(&id)
             && !std::mem::replace(&mut segment.is_settled, true)
         {
+            assert!(
+                segment.is_closed && segment.all_closed(),
+                "an open segment is not settled"
+            );
             log.settle(id);
         }
     }
@@ -100,6 +105,7 @@ impl Replicator {
                 break;
             }
         }
+        assert!(position >= self.settled, "what is durable stays so");
         position
     }
 }

@@ -262,6 +262,7 @@ impl Replicator {
         let haunts = replica.is_candidate() && self.floor.lets_count(segment_id);
         let mut is_in_step = false;
         if let Some(backup) = self.backups.get_mut(&id) {
+            assert!(backup.replica_count > 0, "a replica is lost once");
             backup.replica_count -= 1;
             is_in_step = backup.is_ready();
             // One that has retired frees nothing, and what is closed there may be the last copy.
@@ -324,8 +325,11 @@ impl Replicator {
         while let Some(change) = log.take_change() {
             match change {
                 Change::Opened { segment_id, role } => {
-                    self.segments.insert(segment_id, Segment::new(role));
+                    let other = self.segments.insert(segment_id, Segment::new(role));
+                    assert!(other.is_none(), "a segment is opened once");
                     if role == Role::Head {
+                        let newest = self.heads.back();
+                        assert!(newest < Some(&segment_id), "the ids of heads grow");
                         self.heads.push_back(segment_id);
                         self.wants_new_head = false;
                     }
@@ -360,9 +364,10 @@ impl Replicator {
         let Some(segment) = self.segments.remove(&segment_id) else {
             return;
         };
-        debug_assert!(segment.is_settled);
+        assert!(segment.is_settled, "no segment goes before it is safe");
         for replica in segment.replicas {
             if let Some(backup) = self.backups.get_mut(&replica.backup) {
+                assert!(backup.replica_count > 0, "a replica is freed once");
                 backup.replica_count -= 1;
                 backup.free(segment_id);
             }

@@ -52,6 +52,7 @@ impl ReceiveBuffer {
         if self.bytes.len() - self.end < MIN_SPACE {
             self.make_room(wanted);
         }
+        assert!(self.end < self.bytes.len(), "there is room for a byte");
         &mut self.bytes[self.end..]
     }
 
@@ -176,6 +177,7 @@ impl SendBuffer {
     pub fn push(&mut self, parts: &[&[u8]], skip: usize) {
         let mut skip = skip;
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(skip <= bytes, "more went out than there was");
         if bytes > BASE_BYTES {
             // Doubling could take twice the memory.
             self.bytes.reserve_exact(bytes.saturating_sub(skip));

@@ -29,6 +29,10 @@ impl Endpoint {
             if more < window / 4 && target < incoming.length() || more == 0 {
                 continue;
             }
+            assert!(
+                incoming.granted < target && target <= incoming.length(),
+                "a grant is never taken back"
+            );
             incoming.granted = target;
             incoming.granted_at = now;
             let header = Header {
