@@ -2,15 +2,10 @@
 
 use std::time::Duration;
 
-use crate::common::{
-    self, Action, CLUSTER, Harness, create_table, drop_table, encode, hello, removal,
-};
-use coordinator::orders::{Removal, RemoveMemberError};
-use coordinator::status::MemberState;
-use coordinator::{LEASE_TERM_NS, Limits};
+use crate::common::{Action, Harness, encode, hello};
 use wire::ids::{ReplyTo, ServerId, TableId};
-use wire::member::{self, RefusedReason, coordinator::Kind};
-use wire::rpc::{self, RetryResponse};
+use wire::member::{self, coordinator::Kind};
+use wire::rpc;
 use wire::status::Status;
 
 fn status(payload: &[u8]) -> Status {

@@ -2,16 +2,11 @@
 
 use std::time::Duration;
 
-use crate::common::{
-    self, Action, CLUSTER, Harness, create_table, drop_table, encode, hello, removal,
-};
+use crate::common::{self, Action, CLUSTER, Harness, drop_table, hello, removal};
 use coordinator::orders::{Removal, RemoveMemberError};
 use coordinator::status::MemberState;
-use coordinator::{LEASE_TERM_NS, Limits};
-use wire::ids::{ReplyTo, ServerId, TableId};
+use wire::ids::{ServerId, TableId};
 use wire::member::{self, RefusedReason, coordinator::Kind};
-use wire::rpc::{self, RetryResponse};
-use wire::status::Status;
 
 #[test]
 fn a_server_id_stays_with_its_process() {

@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use crate::common::{
-    self, Action, CLUSTER, Harness, create_table, drop_table, encode, hello, removal,
-};
-use coordinator::orders::{Removal, RemoveMemberError};
-use coordinator::status::MemberState;
+use crate::common::{Action, CLUSTER, Harness, create_table, drop_table, encode, hello};
 use coordinator::{LEASE_TERM_NS, Limits};
-use wire::ids::{ReplyTo, ServerId, TableId};
-use wire::member::{self, RefusedReason, coordinator::Kind};
+use wire::ids::{ServerId, TableId};
+use wire::member::{self, coordinator::Kind};
 use wire::rpc::{self, RetryResponse};
 use wire::status::Status;
 
