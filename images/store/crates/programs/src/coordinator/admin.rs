@@ -161,7 +161,7 @@ impl Admin for Service {
         _request: Request<admin::ListEventsRequest>,
     ) -> Result<Response<admin::ListEventsResponse>, Status> {
         let (cluster_time_ns, events) = self.ask(Question::Events).await?;
-        let event = |event: status::Event| admin::Event {
+        let event = |event: coordinator::status::Event| admin::Event {
             cluster_time_ns: event.cluster_time_ns,
             kind: i32::try_from(event.kind).unwrap_or_default(),
             text: event.text,
