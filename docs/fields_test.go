@@ -96,7 +96,7 @@ func TestFields(t *testing.T) {
 			if !first[strings.TrimSuffix(begin, "[]")] {
 				continue
 			}
-			if slices.Contains([]string{".json", ".md", ".txt"}, filepath.Ext(path)) {
+			if slices.Contains([]string{".json", ".md", ".rs", ".txt"}, filepath.Ext(path)) {
 				continue // a file
 			}
 			named++

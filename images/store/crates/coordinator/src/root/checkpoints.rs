@@ -5,7 +5,7 @@ use wire::time::Time;
 use crate::output::Output;
 use crate::root::Coordinator;
 use crate::state::checkpoint::{self, Header};
-use crate::state::keeping::Gate;
+use crate::state::gate::Gate;
 
 impl Coordinator {
     /// Does something whose messages may have to wait.

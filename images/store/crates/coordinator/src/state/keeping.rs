@@ -2,7 +2,7 @@
 //!
 //! The state is counted in versions: each round that changes something begins the next. A version is *kept* when a checkpoint of it, or of a later one, is
 //! in the volumes of as many members as the store must not lose at once. Orders after which servers acknowledge what an older checkpoint would not
-//! bring back ([`must_be_kept`]) wait for it, and with them whatever else is for the same server, in order; a second at most, and not at all while too few
+//! bring back (`must_be_kept` in `gate.rs`) wait for it, and with them whatever else is for the same server, in order; a second at most, and not at all while too few
 //! backups keep checkpoints.
 
 use core::time::Duration;
@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use wire::bugs::{Bug, is_planted};
-use wire::ids::ReplyTo;
 use wire::member::{CheckpointKept, KeepCheckpoint, ToShard, coordinator};
 use wire::time::Time;
 
+use crate::level;
 use crate::output::Output;
 use crate::records::Meta;
 use crate::registry::members::Members;
 use crate::state::checkpoint::Header;
+use crate::state::gate::{Gate, Queue};
 use crate::status::{Checkpoint, CheckpointKeeper};
-use crate::{Event, level};
 
 /// Between two checkpoints for which nothing waits.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -55,23 +55,6 @@ struct Keeper {
     not_before: Time,
 }
 
-#[derive(Debug)]
-struct Waiting {
-    connection: u64,
-    message: ToShard,
-    /// What it waits for, once the round has ended in which it was said, and since when; `None`: for what is before it alone.
-    needs: Option<(u64, Time)>,
-    must_be_kept: bool,
-}
-
-/// Messages in order.
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    /// Of how many each connection.
-    connections: BTreeMap<u64, usize>,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Keeping {
     /// Of the state, with what this round has changed.
@@ -88,100 +71,6 @@ pub(crate) struct Keeping {
     is_on: bool,
     /// Of the newest version that is kept.
     kept_version: u64,
-}
-
-/// Servers acknowledge, free or forget things after these that a store which is made from an older checkpoint would need, or not know of.
-fn must_be_kept(message: &ToShard) -> bool {
-    use coordinator::Kind;
-    matches!(
-        message.kind,
-        Some(
-            Kind::TakeTablet(_)
-                | Kind::DropTablet(_)
-                | Kind::OpenFloorRaised(_)
-                | Kind::CommitRecovery(_)
-                | Kind::SourcesReleased(_)
-                | Kind::ForgetLogs(_)
-                | Kind::CommitMigration(_)
-        )
-    )
-}
-
-/// These are about the session, or are what is waited for.
-fn overtakes(message: &ToShard) -> bool {
-    use coordinator::Kind;
-    matches!(
-        message.kind,
-        Some(Kind::Ping(_) | Kind::Welcome(_) | Kind::Refused(_) | Kind::KeepCheckpoint(_))
-    )
-}
-
-impl Queue {
-    fn push(&mut self, connection: u64, message: ToShard) {
-        *self.connections.entry(connection).or_default() += 1;
-        self.waiting.push_back(Waiting {
-            connection,
-            must_be_kept: must_be_kept(&message),
-            message,
-            needs: None,
-        });
-    }
-
-    /// Whether every message that waits is counted.
-    fn is_counted(&self) -> bool {
-        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
-        for one in &self.waiting {
-            *counts.entry(one.connection).or_default() += 1;
-        }
-        counts == self.connections
-    }
-
-    /// The connection has ended.
-    fn forget(&mut self, connection: u64) {
-        if self.connections.remove(&connection).is_some() {
-            self.waiting
-                .retain(|waiting| waiting.connection != connection);
-        }
-    }
-}
-
-/// Lets out what need not wait.
-pub(crate) struct Gate<'a, O> {
-    out: &'a mut O,
-    queue: Queue,
-    is_on: bool,
-}
-
-impl<O: Output> Output for Gate<'_, O> {
-    fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
-        self.out.reply(to, payload);
-    }
-
-    fn send_member(&mut self, connection: u64, message: ToShard) {
-        let waits = self.queue.connections.contains_key(&connection)
-            || self.is_on && must_be_kept(&message);
-        match waits && !overtakes(&message) {
-            true => self.queue.push(connection, message),
-            false => self.out.send_member(connection, message),
-        }
-    }
-
-    fn close_member(&mut self, connection: u64) {
-        self.queue.forget(connection);
-        self.out.close_member(connection);
-    }
-
-    fn log_message(&mut self, level: u32, text: &str) {
-        self.out.log_message(level, text);
-    }
-
-    fn report(&mut self, event: Event) {
-        self.out.report(event);
-    }
-
-    fn end_process(&mut self) {
-        self.out.end_process();
-    }
 }
 
 impl Keeping {

@@ -4,6 +4,7 @@
 //! lets nothing out before they are safe: see [`crate::Coordinator::take_changes`].
 
 pub mod checkpoint;
+pub(crate) mod gate;
 #[cfg(test)]
 mod golden;
 pub mod journal;

@@ -80,7 +80,7 @@ impl<S> Continuations<S> {
 
     /// One that has waited for too long; it waits no more.
     pub fn take_expired(&mut self, now: Time) -> Option<S> {
-        if is_planted(Bug::WaitForEver) {
+        if self.waiting.is_empty() || is_planted(Bug::WaitForEver) {
             return None;
         }
         let place = self.waiting.iter().position(|one| one.deadline <= now)?;

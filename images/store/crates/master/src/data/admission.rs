@@ -72,7 +72,7 @@ impl Admitted {
 
 impl Store {
     /// Of what has no number: only the tablet counts.
-    #[inline]
+    #[inline(always)]
     pub fn admit_use(&self, access: Access) -> Result<Admitted, Status> {
         self.tablets
             .admit(access.table_id, access.hash, access.what)?;

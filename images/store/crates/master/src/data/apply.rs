@@ -6,18 +6,26 @@ use wire::bugs::{Bug, is_planted};
 use wire::entry::{Object, RpcResult};
 
 use super::admission::Admitted;
-use super::operation::{Once, Operation, Outcome};
+use super::operation::{Action, Once, Operation, Outcome};
 use super::plan::{Change, Content, Mutation, Record};
 use super::reserve::{Refusal, Reserved};
 use super::store::{Removed, Store};
 
 impl Store {
     /// The way of an operation that was admitted.
+    #[inline]
     pub fn execute(&mut self, operation: &Operation<'_>, admitted: Admitted) -> Outcome {
-        let plan = self.plan(operation, admitted.once());
-        if plan.needs.bytes == 0 {
-            return plan.outcome;
+        match operation.action {
+            // There is nothing to reserve and to apply: its plan is its outcome.
+            Action::Read => self.read(&operation.place, &operation.rules),
+            Action::Write(_) | Action::Remove | Action::Increment(_) => {
+                self.execute_change(operation, admitted)
+            }
         }
+    }
+
+    fn execute_change(&mut self, operation: &Operation<'_>, admitted: Admitted) -> Outcome {
+        let plan = self.plan(operation, admitted.once());
         match self.reserve(&plan) {
             Ok(reserved) => self.apply(reserved),
             Err(refusal) => {

@@ -22,18 +22,32 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Whether an entry that a slot points to is about this key.
-pub(super) fn is_of_key(entry: &RawEntry<'_>, place: &Place<'_>) -> bool {
-    match entry.kind {
+/// What the newest entry of a key says.
+#[derive(Clone, Copy)]
+pub(super) enum Newest {
+    Object {
+        version: u64,
+    },
+    /// It is a tombstone.
+    Removed,
+}
+
+/// Of an entry that a slot points to: what it says of this key; `None` if it is about another.
+#[inline]
+pub(super) fn newest_of_key(entry: &RawEntry<'_>, place: &Place<'_>) -> Option<Newest> {
+    let (key, table_id, newest) = match entry.kind {
         Kind::Object => {
             let object = object_view(entry);
-            object.primary_key == place.key && object.table_id == place.table_id
+            let version = object.version;
+            let newest = Newest::Object { version };
+            (object.primary_key, object.table_id, newest)
         }
         Kind::Tombstone | Kind::SegmentHeader | Kind::RpcResult | Kind::Digest => {
             let tombstone = tombstone_view(entry);
-            tombstone.key == place.key && tombstone.table_id == place.table_id
+            (tombstone.key, tombstone.table_id, Newest::Removed)
         }
-    }
+    };
+    (key == place.key && table_id == place.table_id).then_some(newest)
 }
 
 pub(crate) fn place_of<'a>(entry: &RawEntry<'a>) -> Place<'a> {
@@ -49,6 +63,7 @@ pub(crate) fn place_of<'a>(entry: &RawEntry<'a>) -> Place<'a> {
     }
 }
 
+#[inline]
 pub(crate) fn object_view<'a>(entry: &RawEntry<'a>) -> ObjectView<'a> {
     ObjectView::of(entry).expect("the log holds what it wrote")
 }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use wire::bugs::{Bug, is_planted};
 use wire::entry::{Object, RpcResult, Tombstone};
 use wire::keys::KeysAndValue;
-use wire::rpc::{Increment, IncrementResponse, MAX_VALUE_BYTES};
+use wire::rpc::{Increment, IncrementResponse, MAX_VALUE_BYTES, RejectRules};
 use wire::status::Status;
 
 use super::entries::Place;
@@ -113,22 +113,16 @@ impl Store {
         {
             return Plan::only(Outcome::refused(action, Status::RequestTooLarge));
         }
+        if let Action::Read = action {
+            return Plan::only(self.read(place, &operation.rules));
+        }
         let found = self.look_up(place);
         if let Err(status) = operation.rules.check(found.version) {
-            let status = match (action, found.object) {
-                (Action::Read, None) => Status::ObjectDoesntExist,
-                _ => status,
-            };
             let shown = Shown::nothing_of(action);
             return self.no_change(place, (status, shown), &found, once);
         }
         match *action {
-            Action::Read => {
-                let status = found
-                    .object
-                    .map_or(Status::ObjectDoesntExist, |_| Status::Ok);
-                self.no_change(place, (status, Shown::Object(found.object)), &found, once)
-            }
+            Action::Read => unreachable!("planned above"),
             Action::Write(content) => {
                 let change = Change::Put(Content::Sent(content));
                 self.change(place, change, Shown::Nothing, &found, once)
@@ -138,6 +132,23 @@ impl Store {
             }
             Action::Remove => self.change(place, Change::Remove, Shown::Nothing, &found, once),
             Action::Increment(by) => self.plan_increment(operation, by, &found, once),
+        }
+    }
+
+    /// What a read comes to. It is not recorded: repeated, it may come to something else.
+    #[inline]
+    pub(super) fn read(&self, place: &Place<'_>, rules: &RejectRules) -> Outcome {
+        let found = self.look_up(place);
+        let (status, object) = match (found.object, rules.check(found.version)) {
+            (None, _) => (Status::ObjectDoesntExist, None),
+            (Some(_), Err(status)) => (status, None),
+            (object, Ok(())) => (Status::Ok, object),
+        };
+        Outcome {
+            status,
+            version: found.version,
+            shown: Shown::Object(object),
+            seen: found.seen,
         }
     }
 
@@ -209,7 +220,7 @@ impl Store {
             change,
         };
         Plan {
-            needs: self.needs_of(&[mutation]),
+            needs: self.needs_of(core::slice::from_ref(&mutation)),
             mutations: SmallVec::from_buf([mutation]),
             record: once.map(|once| Record::of(once, place)),
             outcome: Outcome {

@@ -15,6 +15,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
+    #[inline]
     fn of(bytes: &[u8]) -> Response {
         let mut response = Response {
             bytes: [0; MAX_BYTES],
@@ -31,6 +32,7 @@ impl Response {
 
 impl Outcome {
     /// `following_bytes`: what of a read object is sent behind the response.
+    #[inline]
     pub fn response(&self, following_bytes: usize) -> Response {
         let (status, version) = (self.status, self.version);
         match self.shown {

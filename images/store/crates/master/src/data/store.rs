@@ -7,7 +7,7 @@ use trace::Event;
 use wire::entry::{Kind, ObjectView};
 use wire::member::TabletRange;
 
-use super::entries::{Place, is_of_key, object_view};
+use super::entries::{Newest, Place, newest_of_key, object_view};
 use super::keeper::Keeper;
 use super::results::Results;
 use super::tablets::Tablets;
@@ -115,10 +115,11 @@ impl Store {
     /// Finds the newest entry of a key.
     #[inline]
     pub fn look_up(&self, place: &Place<'_>) -> Found {
-        let slot = self
-            .keeper
-            .index
-            .find(place.hash, |found| is_of_key(&self.log.entry(found), place));
+        let mut newest = Newest::Removed;
+        let slot = self.keeper.index.find(place.hash, |at| {
+            let of_key = newest_of_key(&self.log.entry(at), place);
+            of_key.inspect(|of_key| newest = *of_key).is_some()
+        });
         trace::record(Event::LookedUp, u64::from(slot.is_some()));
         let Some(slot) = slot else {
             return Found {
@@ -130,10 +131,9 @@ impl Store {
             };
         };
         let at = self.keeper.index.get(slot);
-        let entry = self.log.entry(at);
-        let (object, version) = match entry.kind {
-            Kind::Object => (Some(at), object_view(&entry).version),
-            Kind::Tombstone | Kind::SegmentHeader | Kind::RpcResult | Kind::Digest => (None, 0),
+        let (object, version) = match newest {
+            Newest::Object { version } => (Some(at), version),
+            Newest::Removed => (None, 0),
         };
         Found {
             slot: Some(slot),

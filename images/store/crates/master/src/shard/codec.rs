@@ -37,7 +37,7 @@ impl Shows {
 
 impl<'a> Request<'a> {
     /// READ, READ_KEYS_AND_VALUE, WRITE, REMOVE or INCREMENT.
-    #[inline]
+    #[inline(always)]
     pub fn decode(opcode: Opcode, payload: &'a [u8]) -> Result<Request<'a>, Status> {
         let (place, rules, action, claim) = match opcode {
             Opcode::Read | Opcode::ReadKeysAndValue => {

@@ -83,6 +83,10 @@ impl Shard {
     /// to backups.
     pub(super) fn look_for_durable_replays(&mut self, now: Time, out: &mut impl Output) -> bool {
         let (recoveries, migrations) = (&mut self.recoveries, &mut self.migrations);
+        // Nearly every tick ends here.
+        if recoveries.settling().next().is_none() && migrations.settling().is_none() {
+            return false;
+        }
         // All that are ready share one new head.
         let all = recoveries.settling().chain(migrations.settling());
         let has_named = name_settled(&mut self.store.log, all);

@@ -100,11 +100,12 @@ impl Shard {
             Opcode::MigrateTablet => self.migrate_tablet(now, to, payload, out),
             Opcode::GetServerStatistics => reply_message(to, &self.server_statistics(), out),
             Opcode::GetLogMetrics => reply_message(to, &self.log_metrics(), out),
-            Opcode::Read
-            | Opcode::ReadKeysAndValue
-            | Opcode::Write
-            | Opcode::Remove
-            | Opcode::Increment => self.operate(now, to, opcode, payload, out),
+            // Compiled for reads and for writes: the most frequent requests.
+            Opcode::Read => self.operate(now, to, Opcode::Read, payload, out),
+            Opcode::Write => self.operate(now, to, Opcode::Write, payload, out),
+            Opcode::ReadKeysAndValue | Opcode::Remove | Opcode::Increment => {
+                self.operate(now, to, opcode, payload, out)
+            }
             _ => unreachable!("`fixed_bytes` knows no other"),
         };
         if self.counters.rejected_full > rejected_full {
@@ -138,6 +139,7 @@ impl Shard {
     }
 
     /// One operation on one object: admitted, planned and applied, and answered now or when what the answer shows is durable.
+    #[inline(always)]
     fn operate(
         &mut self,
         now: Time,
@@ -182,6 +184,7 @@ impl Shard {
         }
     }
 
+    #[inline]
     fn answer(&mut self, to: ReplyTo, outcome: &Outcome, shows: Shows, out: &mut impl Output) {
         if outcome.status == Status::Retry {
             return out.reply(to, &[&RetryResponse::to_bytes(BUSY.min_us, BUSY.max_us)]);
@@ -225,6 +228,7 @@ impl Shard {
     }
 
     /// What an operation was, and what came of it. The bytes of values that were read are counted where they are sent.
+    #[inline]
     pub(super) fn count(&mut self, operation: &Operation<'_>, outcome: &Outcome) {
         let counters = &mut self.counters;
         let is_done = outcome.status == Status::Ok;

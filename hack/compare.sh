@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Compares two builds of the store's programs on this machine: they alternate, and each pair gives a ratio for each measurement.
+#
+# usage: hack/compare.sh OLD NEW [PAIRS]     folders with coordinator, server and clusterperf; 10 pairs unless told
+#   RCBOX_BENCH_SECONDS=2    how long each throughput is measured
+#   RCBOX_BENCH_PORT=23100   of the coordinator
+# A ratio is time of NEW over time of OLD, or rate of OLD over rate of NEW: above 1, NEW is slower. Prints the median ratio of the
+# pairs and the range, and writes them to .build/bench/compare.json.
+# Example: hack/compare.sh ../before/images/store/target/release images/store/target/release
+set -euo pipefail
+# shellcheck source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+(($# >= 2)) || {
+	sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+	exit 2
+}
+OLD=$(realpath "$1") NEW=$(realpath "$2") PAIRS=${3:-10}
+SECONDS_EACH=${RCBOX_BENCH_SECONDS:-2}
+PORT=${RCBOX_BENCH_PORT:-23100}
+OUT=$BUILD/bench
+WORK=$OUT/compare.work
+COORDINATOR=tcp:host=127.0.0.1,port=$PORT
+PIDS=()
+
+end() {
+	((${#PIDS[@]} == 0)) || kill "${PIDS[@]}" 2>/dev/null || true # one may have ended by itself
+	wait
+	PIDS=()
+}
+trap end EXIT
+
+start() {
+	local log=$1
+	shift
+	"$@" >"$WORK/$log.log" 2>&1 &
+	PIDS+=($!)
+}
+
+# shellcheck disable=SC2317 # called through wait_until
+ready() (
+	exec 3<>"/dev/tcp/127.0.0.1/$1"
+	printf 'GET /readyz HTTP/1.0\r\n\r\n' >&3
+	read -r _ status _ <&3
+	[[ $status == 200 ]]
+)
+# shellcheck disable=SC2317 # called through wait_until
+committed() { ! grep -qsx memory "/proc/$1/task/"*/comm; }
+
+# perf PROGRAMS FILE ARGUMENTS...: one run of clusterperf on the second processor; the server has the first.
+perf() {
+	local programs=$1 file=$2
+	shift 2
+	taskset --cpu-list "$(($(nproc) > 1 ? 1 : 0))" "$programs/clusterperf" -C "$COORDINATOR" --seconds "$SECONDS_EACH" --json "$@" >"$WORK/$file" 2>"$WORK/$file.log"
+}
+
+# run NAME PROGRAMS: everything once.
+run() {
+	local name=$1 programs=$2 way
+	start coordinator "$programs/coordinator" -C "$COORDINATOR" --httpListen "127.0.0.1:$((PORT + 300))"
+	start server taskset --cpu-list 0 "$programs/server" -C "$COORDINATOR" -L "tcp:host=127.0.0.1,port=$((PORT + 1000))" \
+		-L "fast+udp:host=127.0.0.1,port=$((PORT + 1000))" -t 1000 --httpListen "127.0.0.1:$((PORT + 1300))"
+	wait_until 60 ready $((PORT + 1300)) || die "the store did not get ready; see $WORK/server.log"
+	wait_until 60 committed "${PIDS[-1]}" || die "the server's memory is not committed yet"
+	for way in tcp udp; do
+		local own=()
+		[[ $way != tcp ]] || own=(--tcp)
+		perf "$programs" "$name.$way.read.json" "${own[@]}" --size 100 --count 100000 readDist
+		perf "$programs" "$name.$way.write.json" "${own[@]}" --size 100 --count 50000 writeDistRandom
+		perf "$programs" "$name.$way.rate8.json" "${own[@]}" --size 100 --outstanding 8 readThroughput
+	done
+	end
+}
+
+# shellcheck disable=SC2016 # jq's variables
+RATIOS='
+def time(file): file[0].tests[0].results[0].median_us;
+def rate(file): file[0].tests[0].rates[0].objects_per_second;
+{ "\($way): read, median": (time($newread) / time($oldread)),
+  "\($way): overwrite, median": (time($newwrite) / time($oldwrite)),
+  "\($way): reads, 8 outstanding": (rate($oldrate) / rate($newrate)) }'
+
+ratios() {
+	local way
+	for way in tcp udp; do
+		jq -n --arg way "$way" --slurpfile newread "$WORK/new.$way.read.json" --slurpfile oldread "$WORK/old.$way.read.json" \
+			--slurpfile newwrite "$WORK/new.$way.write.json" --slurpfile oldwrite "$WORK/old.$way.write.json" \
+			--slurpfile newrate "$WORK/new.$way.rate8.json" --slurpfile oldrate "$WORK/old.$way.rate8.json" "$RATIOS"
+	done
+}
+
+rm -rf "$WORK"
+mkdir -p "$WORK"
+for ((pair = 1; pair <= PAIRS; pair++)); do
+	info "pair $pair of $PAIRS" >&2
+	# Who comes first takes turns.
+	if ((pair % 2)); then
+		run old "$OLD"
+		run new "$NEW"
+	else
+		run new "$NEW"
+		run old "$OLD"
+	fi
+	ratios >>"$WORK/ratios.json"
+done
+# shellcheck disable=SC2016 # jq's variables
+jq -s '[.[] | to_entries[]] | group_by(.key)
+  | map({name: .[0].key, pairs: length, median: ([.[].value] | sort | (.[(length - 1) / 2 | floor] + .[length / 2 | floor]) / 2),
+         least: ([.[].value] | min), most: ([.[].value] | max)})' "$WORK/ratios.json" >"$OUT/compare.json"
+jq -r '["new / old", "median", "least", "most"], (.[] | [.name, (.median, .least, .most | . * 1000 | round / 1000)]) | @tsv' "$OUT/compare.json" |
+	column -t -s $'\t'
