@@ -36,7 +36,8 @@ func (s *Snapshot) Locate(table string, key []byte) (Location, error) {
 		return Location{}, fmt.Errorf("there is no table %q", table)
 	}
 	if !keyhash.Known(found.GetTableId()) {
-		return Location{}, fmt.Errorf("the keys of table %q are hashed in a way that this kubectl-rcbox does not know: use the one of the store's version", table)
+		return Location{}, fmt.Errorf("the keys of table %q are hashed in a way that this kubectl-rcbox does not know: "+
+			"use the one of the store's version", table)
 	}
 	hash := keyhash.Of(found.GetTableId(), key)
 	for _, tablet := range found.GetTablets() {
