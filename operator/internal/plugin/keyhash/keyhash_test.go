@@ -29,3 +29,11 @@ func TestEqualsRAMCloudsHash(t *testing.T) {
 		}
 	}
 }
+
+func TestTablesOfAnotherFunctionAreNotKnown(t *testing.T) {
+	for table, known := range map[uint64]bool{1: true, 0x3_7fff_ffff: true, 0x3_8000_0001: false} {
+		if keyhash.Known(table) != known {
+			t.Errorf("table %#x: known is %v", table, !known)
+		}
+	}
+}
