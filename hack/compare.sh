@@ -2,7 +2,8 @@
 # Compares two builds of the store's programs on this machine: they alternate, and each pair gives a ratio for each measurement.
 #
 # usage: hack/compare.sh OLD NEW [PAIRS]     folders with coordinator, server and clusterperf; 10 pairs unless told
-#   RCBOX_BENCH_SECONDS=2    how long each throughput is measured
+#   RCBOX_BENCH_SECONDS=1    how long each throughput is measured
+#   RCBOX_BENCH_ROUNDS=3     how often each measurement is made in a run: the best counts, for others only make a measurement worse
 #   RCBOX_BENCH_PORT=23100   of the coordinator
 # A ratio is time of NEW over time of OLD, or rate of OLD over rate of NEW: above 1, NEW is slower. Prints the median ratio of the
 # pairs and the range, and writes them to .build/bench/compare.json.
@@ -12,11 +13,12 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 (($# >= 2)) || {
-	sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+	sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
 	exit 2
 }
 OLD=$(realpath "$1") NEW=$(realpath "$2") PAIRS=${3:-10}
-SECONDS_EACH=${RCBOX_BENCH_SECONDS:-2}
+SECONDS_EACH=${RCBOX_BENCH_SECONDS:-1}
+ROUNDS=${RCBOX_BENCH_ROUNDS:-3}
 PORT=${RCBOX_BENCH_PORT:-23100}
 OUT=$BUILD/bench
 WORK=$OUT/compare.work
@@ -56,7 +58,7 @@ perf() {
 
 # run NAME PROGRAMS: everything once.
 run() {
-	local name=$1 programs=$2 way
+	local name=$1 programs=$2 way round
 	start coordinator "$programs/coordinator" -C "$COORDINATOR" --httpListen "127.0.0.1:$((PORT + 300))"
 	start server taskset --cpu-list 0 "$programs/server" -C "$COORDINATOR" -L "tcp:host=127.0.0.1,port=$((PORT + 1000))" \
 		-L "fast+udp:host=127.0.0.1,port=$((PORT + 1000))" -t 1000 --httpListen "127.0.0.1:$((PORT + 1300))"
@@ -65,27 +67,35 @@ run() {
 	for way in tcp udp; do
 		local own=()
 		[[ $way != tcp ]] || own=(--tcp)
-		perf "$programs" "$name.$way.read.json" "${own[@]}" --size 100 --count 100000 readDist
-		perf "$programs" "$name.$way.write.json" "${own[@]}" --size 100 --count 50000 writeDistRandom
-		perf "$programs" "$name.$way.rate8.json" "${own[@]}" --size 100 --outstanding 8 readThroughput
+		for ((round = 1; round <= ROUNDS; round++)); do
+			perf "$programs" "$name.$way.read.$round.json" "${own[@]}" --size 100 --count 50000 readDist
+			perf "$programs" "$name.$way.write.$round.json" "${own[@]}" --size 100 --count 30000 writeDistRandom
+			perf "$programs" "$name.$way.rate8.$round.json" "${own[@]}" --size 100 --outstanding 8 readThroughput
+		done
 	done
 	end
 }
 
-# shellcheck disable=SC2016 # jq's variables
-RATIOS='
-def time(file): file[0].tests[0].results[0].median_us;
-def rate(file): file[0].tests[0].rates[0].objects_per_second;
-{ "\($way): read, median": (time($newread) / time($oldread)),
-  "\($way): overwrite, median": (time($newwrite) / time($oldwrite)),
-  "\($way): reads, 8 outstanding": (rate($oldrate) / rate($newrate)) }'
+# best NAME WAY WHAT: the least median, or the highest rate.
+best() {
+	local name=$1 way=$2 what=$3 pick
+	case $what in
+	rate8) pick='[.[].tests[0].rates[0].objects_per_second] | max' ;;
+	*) pick='[.[].tests[0].results[0].median_us] | min' ;;
+	esac
+	jq -s "$pick" "$WORK/$name.$way.$what."*.json
+}
 
 ratios() {
 	local way
 	for way in tcp udp; do
-		jq -n --arg way "$way" --slurpfile newread "$WORK/new.$way.read.json" --slurpfile oldread "$WORK/old.$way.read.json" \
-			--slurpfile newwrite "$WORK/new.$way.write.json" --slurpfile oldwrite "$WORK/old.$way.write.json" \
-			--slurpfile newrate "$WORK/new.$way.rate8.json" --slurpfile oldrate "$WORK/old.$way.rate8.json" "$RATIOS"
+		jq -n --arg way "$way" \
+			--argjson newread "$(best new $way read)" --argjson oldread "$(best old $way read)" \
+			--argjson newwrite "$(best new $way write)" --argjson oldwrite "$(best old $way write)" \
+			--argjson newrate "$(best new $way rate8)" --argjson oldrate "$(best old $way rate8)" '
+			{ "\($way): read, median": ($newread / $oldread),
+			  "\($way): overwrite, median": ($newwrite / $oldwrite),
+			  "\($way): reads, 8 outstanding": ($oldrate / $newrate) }'
 	done
 }
 
