@@ -2789,7 +2789,7 @@ type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClusterTimeNs uint64                 `protobuf:"varint,1,opt,name=cluster_time_ns,json=clusterTimeNs,proto3" json:"cluster_time_ns,omitempty"`
 	Kind          EventKind              `protobuf:"varint,2,opt,name=kind,proto3,enum=rcbox.admin.v1.EventKind" json:"kind,omitempty"`
-	// What has happened to whom, for people.
+	// For people: a sentence that names the event and whom it concerns.
 	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -316,7 +316,7 @@ pub struct Event {
     /// See [`crate::status::EventKind`].
     #[prost(uint32, tag = "3")]
     pub kind: u32,
-    /// What has happened to whom.
+    /// A sentence that names the event and whom it concerns.
     #[prost(string, tag = "4")]
     pub text: String,
 }

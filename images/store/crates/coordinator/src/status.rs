@@ -400,6 +400,6 @@ pub struct Event {
     pub cluster_time_ns: u64,
     /// An [`EventKind`], or one that a newer build has noted.
     pub kind: u32,
-    /// What has happened to whom, for people.
+    /// For people: a sentence that names the event and whom it concerns.
     pub text: String,
 }

@@ -183,7 +183,7 @@ mod tests {
     use crate::Config;
     use crate::status::EventKind;
 
-    /// What becomes of the state of a coordinator that has recorded an event in the first format.
+    /// Restores the state of a coordinator that has recorded an event in the first format.
     fn goes_on() -> Result<usize, String> {
         let mut coordinator = Coordinator::new(Config::new(7, 0, "test"), Time(1000));
         let event = "something".to_owned();

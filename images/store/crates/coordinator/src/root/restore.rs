@@ -37,7 +37,7 @@ pub enum RestoreError {
 }
 
 impl RestoreError {
-    /// What becomes of a leadership that finds such a state.
+    /// How a leadership ends that finds such a state.
     pub(crate) fn ending(&self) -> Ending {
         match self {
             RestoreError::NewerFormat { .. } => Ending::NewerFormat,

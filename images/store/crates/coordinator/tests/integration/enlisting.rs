@@ -201,7 +201,7 @@ fn replaced(tablets: u32) -> Duration {
 }
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "a measurement for docs/performance.md, which asserts nothing: run it with --ignored --nocapture"]
 fn what_a_welcome_costs() {
     let best = |measure: &dyn Fn() -> Duration| {
         let best = (0..5).map(|_| measure()).min().unwrap_or_default();

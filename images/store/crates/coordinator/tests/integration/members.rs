@@ -105,7 +105,7 @@ fn who_takes_the_place_of_another_has_to_be_alive() {
         closed.extend(matches!(action, Action::Close(_)).then_some(action));
     }
     assert_eq!(closed, [Action::Close(102)]);
-    // Whoever was meant to lose its place comes back meanwhile.
+    // The process that was to lose its place comes back meanwhile.
     says_hello(&mut harness, 103, 4);
     harness.enlist(104, hello("a", 1, 0, 1));
     let pong = || member::shard::Kind::Pong(member::Pong::default());

@@ -22,7 +22,7 @@ pub(crate) struct Plan<'a> {
     pub mutations: SmallVec<[Mutation<'a>; 1]>,
     /// To be recorded with the mutations, with the place that the record goes with.
     pub record: Option<Record>,
-    /// What comes of it; where something is appended, version and position are still to come.
+    /// The outcome; where something is appended, its version and position are known only once the plan is applied.
     pub outcome: Outcome,
     pub needs: Needs,
 }
@@ -113,43 +113,33 @@ impl Store {
         {
             return Plan::only(Outcome::refused(action, Status::RequestTooLarge));
         }
-        if let Action::Read = action {
-            return Plan::only(self.read(place, &operation.rules));
-        }
         let found = self.look_up(place);
-        if let Err(status) = operation.rules.check(found.version) {
-            let shown = Shown::nothing_of(action);
-            return self.no_change(place, (status, shown), &found, once);
-        }
-        match *action {
-            Action::Read => unreachable!("planned above"),
-            Action::Write(content) => {
+        let refused = operation.rules.check(found.version).err();
+        match (*action, refused) {
+            (Action::Read, _) => Plan::only(read_outcome(&found, refused)),
+            (_, Some(status)) => {
+                let shown = Shown::nothing_of(action);
+                self.no_change(place, (status, shown), &found, once)
+            }
+            (Action::Write(content), None) => {
                 let change = Change::Put(Content::Sent(content));
                 self.change(place, change, Shown::Nothing, &found, once)
             }
-            Action::Remove if found.object.is_none() => {
+            (Action::Remove, None) if found.object.is_none() => {
                 self.no_change(place, (Status::Ok, Shown::Nothing), &found, once)
             }
-            Action::Remove => self.change(place, Change::Remove, Shown::Nothing, &found, once),
-            Action::Increment(by) => self.plan_increment(operation, by, &found, once),
+            (Action::Remove, None) => {
+                self.change(place, Change::Remove, Shown::Nothing, &found, once)
+            }
+            (Action::Increment(by), None) => self.plan_increment(operation, by, &found, once),
         }
     }
 
-    /// What a read comes to. It is not recorded: repeated, it may come to something else.
+    /// The outcome of a read, without a plan around it.
     #[inline]
     pub(super) fn read(&self, place: &Place<'_>, rules: &RejectRules) -> Outcome {
         let found = self.look_up(place);
-        let (status, object) = match (found.object, rules.check(found.version)) {
-            (None, _) => (Status::ObjectDoesntExist, None),
-            (Some(_), Err(status)) => (status, None),
-            (object, Ok(())) => (Status::Ok, object),
-        };
-        Outcome {
-            status,
-            version: found.version,
-            shown: Shown::Object(object),
-            seen: found.seen,
-        }
+        read_outcome(&found, rules.check(found.version).err())
     }
 
     fn plan_increment<'a>(
@@ -251,6 +241,22 @@ impl Store {
             needs.admission = Admission::Write;
         }
         needs
+    }
+}
+
+/// A read is not recorded: repeated, it may have another outcome.
+#[inline]
+fn read_outcome(found: &Found, refused: Option<Status>) -> Outcome {
+    let (status, object) = match (found.object, refused) {
+        (None, _) => (Status::ObjectDoesntExist, None),
+        (Some(_), Some(status)) => (status, None),
+        (object, None) => (Status::Ok, object),
+    };
+    Outcome {
+        status,
+        version: found.version,
+        shown: Shown::Object(object),
+        seen: found.seen,
     }
 }
 

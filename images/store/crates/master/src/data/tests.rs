@@ -245,7 +245,7 @@ proptest! {
             if plan.mutations.is_empty() || matches!(action, Action::Remove) {
                 prop_assert_eq!(outcome.version, plan.outcome.version);
             }
-            // What is recorded is what comes of it.
+            // The record is the outcome.
             let known = store.keeper.results.look_up(LEASE, rpc_id, ack_id);
             match (once, known) {
                 (None, Known::Nothing) => {}

@@ -106,7 +106,8 @@ impl Shard {
             Opcode::ReadKeysAndValue | Opcode::Remove | Opcode::Increment => {
                 self.operate(now, to, opcode, payload, out)
             }
-            _ => unreachable!("`fixed_bytes` knows no other"),
+            // One that `fixed_bytes` knows, and nobody serves.
+            _ => Err(Status::UnimplementedRequest),
         };
         if self.counters.rejected_full > rejected_full {
             self.fullness.refused(now);
@@ -202,7 +203,7 @@ impl Shard {
         self.counters.read_bytes += object.value.len() as u64;
         let value = shows.of(&object);
         let response = outcome.response(value.len());
-        // What is long goes out from where it lies.
+        // A long value goes out from where it lies.
         if value.len() >= self.config.lend_bytes
             && outcome.seen <= durable
             && let Some(token) = self.store.log.token_of(value)

@@ -56,7 +56,7 @@ impl Reactor {
             return; // Listeners have addresses of IPv4.
         };
         let origin = Origin::Accepted(self.listeners[number].audience, *peer.ip());
-        // Whoever is displaced leaves a place at the end of the round; until then there is one more.
+        // The connection that is displaced leaves its place at the end of the round; until then there is one more.
         if !self.io.has_room() && !self.io.displace(clock::now(), origin) {
             self.io.counters.refused += 1;
             let limit = self.io.limits.connections;

@@ -35,7 +35,7 @@ pub struct Object<'a> {
 const EXPIRES: u64 = 1 << 63;
 
 impl<'a> Object<'a> {
-    /// What an object takes in the log that does not expire, and whose keys and value take `content_bytes`. Of an object that is there already,
+    /// The length in the log of an object that does not expire, and whose keys and value take `content_bytes`. Of an object that is there already,
     /// [`Entry::entry_bytes`] says it.
     pub const fn entry_bytes_of(content_bytes: usize) -> usize {
         padded(HEADER_BYTES + 16 + content_bytes)
