@@ -91,7 +91,7 @@ fn restore(pairs: Vec<Pair>) {
     let config = Config::new(2, 2, "fuzz");
     let mut restored = match Coordinator::restore(config.clone(), pairs, Time::ZERO) {
         Ok(restored) => restored,
-        Err(text) => return assert!(!text.is_empty()),
+        Err(error) => return assert!(!error.to_string().is_empty()),
     };
     let found = all_but_counters(&restored);
     drop(restored.take_changes(Time::ZERO));

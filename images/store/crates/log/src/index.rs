@@ -179,6 +179,16 @@ impl Index {
         }
     }
 
+    /// The slot of `hash` that points to `entry`, which was `hint` when it was last looked up.
+    #[inline]
+    pub fn find_again(&self, hint: Slot, hash: u64, entry: Reference) -> Option<Slot> {
+        // One entry has one slot: one that points to it has not moved.
+        match self.words[hint.word] != 0 && self.get(hint) == entry {
+            true => Some(hint),
+            false => self.find(hash, |found| found == entry),
+        }
+    }
+
     pub fn get(&self, slot: Slot) -> Reference {
         reference_of(self.words[slot.word])
     }

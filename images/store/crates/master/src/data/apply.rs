@@ -7,7 +7,7 @@ use wire::entry::{Object, RpcResult};
 
 use super::admission::Admitted;
 use super::operation::{Action, Once, Operation, Outcome};
-use super::plan::{Change, Content, Mutation, Record};
+use super::plan::{Change, Content, Known, Mutation, Record};
 use super::reserve::{Refusal, Reserved};
 use super::store::{Removed, Store};
 
@@ -81,7 +81,7 @@ impl Store {
                 content,
             })
         });
-        if let Some(old) = mutation.object {
+        if let Some(old) = mutation.object() {
             if self.log.needs_tombstone(old) {
                 (self.log).append_tombstone(table_id, mutation.version, place.key, old);
             }
@@ -89,9 +89,9 @@ impl Store {
         } else {
             self.object_count += 1;
         }
-        match mutation.entry {
-            Some(entry) => {
-                let slot = self.slot_of(place.hash, entry);
+        match mutation.known {
+            Some(known) => {
+                let slot = self.slot_of(place.hash, known);
                 self.keeper.index.set(slot, at);
             }
             None => {
@@ -104,7 +104,9 @@ impl Store {
 
     fn remove(&mut self, mutation: &Mutation<'_>) {
         let (place, version) = (&mutation.place, mutation.version);
-        let old = mutation.object.expect("what is not there is not removed");
+        assert!(version > 0, "what is not there is not removed");
+        let known = mutation.known.expect("what is there has a slot");
+        let old = known.entry;
         let tombstone = (self.log).append_tombstone(place.table_id, version, place.key, old);
         self.log.kill(old);
         assert!(self.object_count > 0);
@@ -112,12 +114,12 @@ impl Store {
         if !is_planted(Bug::VersionRestartsAfterRemove) {
             self.log.raise_safe_version(version + 1);
         }
-        let slot = self.slot_of(place.hash, old);
+        let slot = self.slot_of(place.hash, known);
         self.vacate(slot, place.hash, tombstone);
     }
 
-    fn slot_of(&self, hash: u64, entry: Reference) -> Slot {
-        let slot = self.keeper.index.find(hash, |found| found == entry);
+    fn slot_of(&self, hash: u64, known: Known) -> Slot {
+        let slot = (self.keeper.index).find_again(known.slot, hash, known.entry);
         slot.expect("the plan found the key")
     }
 

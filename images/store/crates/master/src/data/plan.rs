@@ -1,6 +1,6 @@
 //! Planning: what an operation will change and come to. It looks, and changes nothing.
 
-use log::{Admission, Reference};
+use log::{Admission, Reference, Slot};
 use smallvec::SmallVec;
 use wire::bugs::{Bug, is_planted};
 use wire::entry::{Object, RpcResult, Tombstone};
@@ -27,16 +27,31 @@ pub(crate) struct Plan<'a> {
     pub needs: Needs,
 }
 
-/// A change of one key. It names entries, not slots of the hash table: those move when the table changes.
+/// A change of one key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutation<'a> {
     pub place: Place<'a>,
-    /// What the key's slot points to; `None`: there is no slot.
-    pub entry: Option<Reference>,
-    /// The object that is there, and its version.
-    pub object: Option<Reference>,
+    /// `None`: the key has no slot.
+    pub known: Option<Known>,
+    /// Of the object that is there, or 0: there is none.
     pub version: u64,
     pub change: Change<'a>,
+}
+
+/// What a key's slot points to. The slot is a hint: it moves when the hash table changes, the entry does not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub entry: Reference,
+    pub slot: Slot,
+}
+
+impl Mutation<'_> {
+    /// The object that is there; `None` too where a tombstone holds the slot.
+    pub fn object(&self) -> Option<Reference> {
+        self.known
+            .filter(|_| self.version > 0)
+            .map(|known| known.entry)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -201,11 +216,10 @@ impl Store {
         once: Option<Once>,
     ) -> Plan<'a> {
         assert_eq!(found.object.is_some(), found.version > 0);
-        assert!(found.entry.is_some() || found.object.is_none());
+        assert!(found.known.is_some() || found.object.is_none());
         let mutation = Mutation {
             place: *place,
-            entry: found.entry,
-            object: found.object,
+            known: found.known,
             version: found.version,
             change,
         };
@@ -235,7 +249,7 @@ impl Store {
                 continue;
             };
             let object_bytes = Object::entry_bytes_of(content.bytes(&mutation.place));
-            let dying = mutation.object.map(|old| self.log.entry(old).bytes.len());
+            let dying = mutation.object().map(|old| self.log.entry(old).bytes.len());
             needs.bytes += object_bytes;
             needs.growth_bytes += object_bytes as i64 - dying.unwrap_or(0) as i64;
             needs.admission = Admission::Write;

@@ -216,7 +216,7 @@ impl Store {
         if object.version <= found.version.max(replay.dead_version(place)) {
             return Ok(());
         }
-        if found.slot.is_none() && !self.keeper.index.has_room(place.hash) {
+        if found.known.is_none() && !self.keeper.index.has_room(place.hash) {
             return Err(ReplayError::TableFull);
         }
         let at = match found.object {
@@ -227,8 +227,8 @@ impl Store {
             None => self.log.append_copy(entry)?,
         };
         self.object_count += u64::from(found.object.is_none());
-        match found.slot {
-            Some(slot) => self.keeper.index.set(slot, at),
+        match found.known {
+            Some(known) => self.keeper.index.set(known.slot, at),
             None => {
                 let inserted = self.keeper.index.insert(place.hash, at);
                 inserted.expect("there was room");
@@ -266,11 +266,11 @@ impl Store {
         if found.version > tombstone.version {
             return Ok(());
         }
-        if let (Some(slot), Some(copy)) = (found.slot, found.object) {
+        if let (Some(known), Some(copy)) = (found.known, found.object) {
             let dead = self.tombstone_of(copy, &found, place);
             let at = self.log.kill_copy(&dead, copy)?;
             self.note_side(replay, at);
-            self.keeper.index.remove(slot);
+            self.keeper.index.remove(known.slot);
             self.object_count -= 1;
         }
         let key = (place.table_id, place.key.into());

@@ -78,7 +78,7 @@ impl Store {
     fn has_slots_for(&self, plan: &Plan<'_>) -> bool {
         let index = &self.keeper.index;
         let is_new = |mutation: &&Mutation<'_>| {
-            mutation.entry.is_none() && matches!(mutation.change, Change::Put(_))
+            mutation.known.is_none() && matches!(mutation.change, Change::Put(_))
         };
         let new_keys = plan.mutations.iter().filter(is_new);
         let mut hashes = new_keys.map(|mutation| mutation.place.hash);

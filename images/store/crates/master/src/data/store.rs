@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-use log::{Change, Cleaning, Durability, Index, Log, LogPosition, Origin, Reference, Slot};
+use log::{Change, Cleaning, Durability, Index, Log, LogPosition, Origin, Reference};
 use trace::Event;
 use wire::entry::{Kind, ObjectView};
 use wire::member::TabletRange;
 
 use super::entries::{Newest, Place, newest_of_key, object_view};
 use super::keeper::Keeper;
+use super::plan::Known;
 use super::results::Results;
 use super::tablets::Tablets;
 use crate::config::Config;
@@ -51,10 +52,8 @@ pub(super) struct Purge {
 
 /// What a lookup found.
 pub(crate) struct Found {
-    /// Good until the next change of the hash table.
-    pub slot: Option<Slot>,
-    /// What the slot points to.
-    pub entry: Option<Reference>,
+    /// `None`: the key has no slot.
+    pub known: Option<Known>,
     pub object: Option<Reference>,
     /// 0: there is no object.
     pub version: u64,
@@ -123,8 +122,7 @@ impl Store {
         trace::record(Event::LookedUp, u64::from(slot.is_some()));
         let Some(slot) = slot else {
             return Found {
-                slot: None,
-                entry: None,
+                known: None,
                 object: None,
                 version: 0,
                 seen: LogPosition::START,
@@ -136,8 +134,7 @@ impl Store {
             Newest::Removed => (None, 0),
         };
         Found {
-            slot: Some(slot),
-            entry: Some(at),
+            known: Some(Known { entry: at, slot }),
             object,
             version,
             seen: self.position_seen(at),

@@ -83,6 +83,22 @@ impl<'a> Request<'a> {
     }
 }
 
+/// The object that a request is about, where a fetch ahead pays: READ, READ_KEYS_AND_VALUE and WRITE.
+#[inline]
+pub(super) fn place_of(opcode: Opcode, payload: &[u8]) -> Option<Place<'_>> {
+    match opcode {
+        Opcode::Read | Opcode::ReadKeysAndValue => {
+            let read = ReadRequest::decode(payload).ok()?;
+            Some(Place::of(read.table_id, read.key))
+        }
+        Opcode::Write => {
+            let write = WriteRequest::decode(payload).ok()?;
+            Some(Place::of(write.table_id, write.object.primary_key()))
+        }
+        _ => None,
+    }
+}
+
 fn claim(lease: Lease, rpc_id: u64, ack_id: u64) -> Claim {
     Claim {
         lease_id: lease.id,

@@ -8,7 +8,7 @@ use wire::rpc;
 
 use crate::data::Place;
 use crate::shard::Shard;
-use crate::shard::codec::Request;
+use crate::shard::codec::place_of;
 
 /// Requests that are fetched for at a time: as many as a driver of datagrams takes at once.
 const MAX_REQUESTS: usize = 32;
@@ -38,9 +38,7 @@ fn place(request: &[u8]) -> Option<Place<'_>> {
     if Service::from_u16(header.service) != Some(Service::Master) {
         return None;
     }
-    let opcode = Opcode::from_u16(header.opcode)?;
-    let request = Request::decode(opcode, request).ok()?;
-    Some(request.operation.place)
+    place_of(Opcode::from_u16(header.opcode)?, request)
 }
 
 #[cfg(test)]
