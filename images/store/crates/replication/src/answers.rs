@@ -66,6 +66,7 @@ impl Replicator {
                 segment_id,
                 end,
                 closes,
+                crc,
                 ..
             } => {
                 backup.promises(request.sent_at);
@@ -73,10 +74,10 @@ impl Replicator {
                 let segment = self.segments.get_mut(&segment_id);
                 match segment.and_then(|segment| segment.replica_mut(id)) {
                     Some(replica) => {
-                        replica.acked_bytes = replica.acked_bytes.max(end);
+                        replica.acknowledged(end, crc);
                         replica.is_closed |= closes;
                     }
-                    None => self.ghost_answered(segment_id, id, end, closes),
+                    None => self.ghost_answered(segment_id, id, (end, crc), closes),
                 }
             }
         }

@@ -8,6 +8,7 @@ use wire::ids::ServerId;
 use wire::peer::{Held, SERVING_LEASE};
 use wire::time::Time;
 
+use crate::interruption::Interruptions;
 use crate::{BackupInfo, Output};
 
 /// Between attempts to connect.
@@ -43,6 +44,8 @@ pub enum Request {
         offset: u32,
         end: u32,
         closes: bool,
+        /// Of the segment up to `end`.
+        crc: u32,
         /// Nobody waits for it.
         in_background: bool,
     },
@@ -84,6 +87,7 @@ pub struct Backup {
     /// Behind the strays that were looked at last.
     strays_cursor: u64,
     retry_delay: Duration,
+    pub interruptions: Interruptions,
     /// Whether it could be used once, or an attempt to connect has failed.
     pub was_tried: bool,
     next_nonce: u64,
@@ -123,6 +127,7 @@ impl Backup {
             strays: BTreeMap::new(),
             strays_cursor: 0,
             retry_delay: *RECONNECT.start(),
+            interruptions: Interruptions::default(),
             was_tried: false,
             next_nonce: 1,
             under_way: VecDeque::new(),
@@ -189,6 +194,11 @@ impl Backup {
         self.retry_delay = *RECONNECT.start();
     }
 
+    /// The connection broke, and what is there is waited for.
+    pub fn reconnect_at_once(&mut self, now: Time) {
+        self.link = Link::Down { retry_at: now };
+    }
+
     /// Whatever was under way may have arrived or not.
     pub fn disconnected(&mut self, now: Time) {
         self.link = Link::Down {
@@ -196,6 +206,8 @@ impl Backup {
         };
         self.was_tried = true;
         self.is_listed = false;
+        // A promise that was asked for will not come any more.
+        self.asked = None;
         self.strays.clear();
         self.retry_delay = (self.retry_delay * 2).min(*RECONNECT.end());
         self.under_way_bytes = 0;

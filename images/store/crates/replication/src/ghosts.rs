@@ -16,15 +16,20 @@ use crate::sending::Sender;
 
 impl Replicator {
     /// A backup has answered an append to a replica that was given up.
-    pub(crate) fn ghost_answered(&mut self, segment_id: u64, id: ServerId, end: u32, closes: bool) {
+    pub(crate) fn ghost_answered(
+        &mut self,
+        segment_id: u64,
+        id: ServerId,
+        (end, crc): (u32, u32),
+        closes: bool,
+    ) {
         let Some(ghost) = self.floor.ghost_mut(segment_id, id) else {
             return;
         };
-        ghost.replica.acked_bytes = ghost.replica.acked_bytes.max(end);
+        ghost.replica.acknowledged(end, crc);
         if !closes {
             return;
         }
-        let crc = ghost.replica.sent_crc;
         self.floor.lay(segment_id, id);
         if let Some(backup) = self.backups.get_mut(&id) {
             // It is taken for one of the segment's replicas if one is missing, and freed if not.
@@ -143,6 +148,7 @@ fn close_discarded(
         offset: 0,
         end,
         closes: true,
+        crc,
         in_background: false,
     };
     backup.send(now, request, &[&append.fixed_bytes(), data], out);

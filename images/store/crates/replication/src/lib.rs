@@ -13,6 +13,7 @@ mod durability;
 mod floor;
 mod ghosts;
 mod heads;
+mod interruption;
 mod lease;
 mod placement;
 mod placing;

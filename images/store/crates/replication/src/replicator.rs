@@ -219,14 +219,6 @@ impl Replicator {
         }
     }
 
-    /// A connection could not be made, or has ended. What is closed there stays; what is not complete is begun anew, here or elsewhere.
-    pub fn disconnected(&mut self, now: Time, id: ServerId) {
-        if let Some(backup) = self.backups.get_mut(&id) {
-            backup.disconnected(now);
-            self.lose_replicas(id, |replica| !replica.is_closed);
-        }
-    }
-
     /// There is a coordinator again, or another one.
     pub fn coordinator_found(&mut self, out: &mut impl Output) {
         if let Some(segment_id) = self.floor.ask_again() {
@@ -292,6 +284,7 @@ impl Replicator {
         if self.is_deposed {
             return Time::NEVER;
         }
+        self.end_interruptions(now);
         self.reconnect(now, out);
         self.send_lists(now, out);
         self.look_for_slow_backups(now, out);

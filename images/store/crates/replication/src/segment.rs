@@ -34,6 +34,8 @@ pub struct Replica {
     /// Checksum of that.
     pub sent_crc: u32,
     pub acked_bytes: u32,
+    /// Checksum of that.
+    pub acked_crc: u32,
     /// When the request went out that opens it.
     pub open_sent: Option<Time>,
     pub close_sent: bool,
@@ -48,6 +50,7 @@ impl Replica {
             sent_bytes: 0,
             sent_crc: 0,
             acked_bytes: 0,
+            acked_crc: 0,
             open_sent: None,
             close_sent: false,
             is_closed: false,
@@ -70,9 +73,17 @@ impl Replica {
             sent_bytes: bytes,
             sent_crc: crc,
             acked_bytes: bytes,
+            acked_crc: crc,
             open_sent: Some(Time::ZERO),
             close_sent: true,
             is_closed: true,
+        }
+    }
+
+    /// Its backup holds everything up to `end`.
+    pub fn acknowledged(&mut self, end: u32, crc: u32) {
+        if end > self.acked_bytes {
+            (self.acked_bytes, self.acked_crc) = (end, crc);
         }
     }
 

@@ -153,6 +153,8 @@ impl Replicator {
             Link::Connecting { since } => since + STUCK,
             Link::Up => backup.avoided_until(now),
         });
+        let interrupted = self.backups.values();
+        let interrupted = interrupted.map(|backup| backup.interruptions.deadline());
         let up = promising(&self.heads, &self.segments, &self.floor)
             .filter_map(|id| self.backups.get(&id))
             .filter(|backup| backup.is_up());
@@ -168,6 +170,7 @@ impl Replicator {
         let repair = waits_for_repair.then_some(self.repair_at);
         retry
             .chain(renewals)
+            .chain(interrupted)
             .chain([strays])
             .chain(repair)
             .min()
@@ -260,6 +263,7 @@ impl Sender<'_> {
             offset,
             end,
             closes,
+            crc,
             in_background: replica.role == Role::Side,
         };
         backup.send(self.now, request, &[&append.fixed_bytes(), data], out);

@@ -31,7 +31,7 @@ impl Replicator {
             stuck.push(backup.id());
         }
         for id in stuck {
-            self.disconnected(now, id);
+            self.stuck(now, id);
         }
         for id in self.slow_backups(now) {
             if let Some(backup) = self.backups.get_mut(&id) {

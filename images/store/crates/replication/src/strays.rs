@@ -58,6 +58,7 @@ impl Replicator {
         let Some(backup) = self.backups.get_mut(&id) else {
             return;
         };
+        backup.interruptions.end();
         for (&segment_id, held) in &strays {
             match held {
                 Held::Nothing => backup.free(segment_id),
@@ -73,7 +74,7 @@ impl Replicator {
         self.strays_at = Time::ZERO;
     }
 
-    /// Segments of which this backup should hold a complete replica, and whether it does.
+    /// Segments of which this backup should hold a replica, and whether it does: a complete one, or one that can be completed.
     fn compare(&self, id: ServerId, listed: &BTreeMap<u64, Held>) -> Vec<(u64, bool)> {
         let known = self.segments.iter();
         let known = known.filter(|(_, segment)| segment.replica(id).is_some());
@@ -82,8 +83,10 @@ impl Replicator {
                 .sums
                 .complete
                 .map(|(bytes, crc)| Held::Closed { bytes, crc });
-            let is_there = complete.is_some() && listed.get(&segment_id) == complete.as_ref();
-            (segment_id, is_there)
+            let is_complete = complete.is_some() && listed.get(&segment_id) == complete.as_ref();
+            let replica = segment.replica(id);
+            let can_resume = || replica.is_some_and(|it| self.can_resume(it, segment_id, listed));
+            (segment_id, is_complete || can_resume())
         };
         known.map(is_there).collect()
     }

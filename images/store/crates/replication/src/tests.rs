@@ -4,6 +4,7 @@
 mod backup;
 mod draining;
 mod ghosts;
+mod interruption;
 mod returning;
 mod store;
 mod world;

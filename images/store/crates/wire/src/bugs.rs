@@ -28,6 +28,8 @@ pub enum Bug {
     MultiWriteHidesRefusal,
     /// What the last backup of a head has not acknowledged counts as durable.
     AcknowledgeBeforeLastReplica,
+    /// When a connection to a backup breaks, what was under way counts as acknowledged.
+    TakeSentForHeld,
     /// Refusals leave although what they show is not durable.
     RefuseEarly,
     /// A master serves without its backups' promises.
