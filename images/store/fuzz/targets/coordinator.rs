@@ -43,9 +43,7 @@ bounded_target!(fuzz::Bound::machine(16 << 20), |data: &[u8]| {
             locator: format!("tcp:host=127.0.0.1,port={}", connection + 1),
             ..Hello::default()
         };
-        let message = ToCoordinator {
-            kind: Some(shard::Kind::Hello(hello)),
-        };
+        let message = ToCoordinator::from(shard::Kind::Hello(hello));
         coordinator.member_message(now, 100 + connection, message, &mut out);
     }
     let mut rest = data;

@@ -22,7 +22,7 @@ impl Output for Nobody {
 }
 
 fn says(coordinator: &mut Coordinator, connection: u64, kind: shard::Kind) {
-    let message = ToCoordinator { kind: Some(kind) };
+    let message = ToCoordinator::from(kind);
     coordinator.member_message(Time::ZERO, connection, message, &mut Nobody);
 }
 

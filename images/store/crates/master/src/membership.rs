@@ -135,7 +135,7 @@ pub(crate) fn ask_about_lease(
 ) {
     if membership.link.is_some() && leases.may_ask(lease_id) {
         let query = member::LeaseQuery { lease_id };
-        let kind = Some(shard::Kind::LeaseQuery(query));
-        out.send_coordinator(ToCoordinator { kind });
+        let kind = shard::Kind::LeaseQuery(query);
+        out.send_coordinator(ToCoordinator::from(kind));
     }
 }

@@ -38,6 +38,8 @@ pub struct Replicator {
     pub(crate) config: Config,
     pub(crate) backups: BTreeMap<ServerId, Backup>,
     pub(crate) segments: BTreeMap<u64, Segment>,
+    /// The highest id that a segment of this log has had.
+    pub(crate) newest_segment: u64,
     /// Head segments that are not settled, oldest first; the last is the log's head.
     pub(crate) heads: VecDeque<u64>,
     /// The end of the newest head that is settled: durable, whatever happens to its successors.
@@ -46,7 +48,7 @@ pub struct Replicator {
     pub(crate) unfinished: BTreeSet<u64>,
     pub(crate) unfinished_cursor: u64,
     pub(crate) floor: Floor,
-    /// A backup has refused this log for ever: somebody recovers it.
+    /// A backup has refused this log for ever, as somebody recovers it; or holds what another log of the same id wrote.
     pub(crate) is_deposed: bool,
     /// The head must be replaced as soon as memory is free.
     pub(crate) wants_new_head: bool,
@@ -72,6 +74,7 @@ impl Replicator {
             config,
             backups: BTreeMap::new(),
             segments: BTreeMap::new(),
+            newest_segment: 0,
             heads: VecDeque::new(),
             settled: LogPosition::START,
             unfinished: BTreeSet::new(),
@@ -110,7 +113,7 @@ impl Replicator {
         self.yields_to_replay = is_replaying;
     }
 
-    /// Whether a backup has said that this log is being recovered: its master must end.
+    /// Whether a backup has said that this log is being recovered, or that it is not the only one of its id: its master must end.
     pub fn is_deposed(&self) -> bool {
         self.is_deposed
     }
@@ -320,6 +323,7 @@ impl Replicator {
                 Change::Opened { segment_id, role } => {
                     let other = self.segments.insert(segment_id, Segment::new(role));
                     assert!(other.is_none(), "a segment is opened once");
+                    self.newest_segment = self.newest_segment.max(segment_id);
                     if role == Role::Head {
                         let newest = self.heads.back();
                         assert!(newest < Some(&segment_id), "the ids of heads grow");

@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use log::Log;
+use wire::bugs::{Bug, is_planted};
 use wire::ids::ServerId;
 use wire::peer::{Held, Listed};
 use wire::time::Time;
@@ -40,6 +41,13 @@ impl Replicator {
             .into_iter()
             .map(|listed| (listed.segment_id, listed.held))
             .collect();
+        if self.has_namesake(&strays) {
+            self.is_deposed = true;
+            let text = format!(
+                "backup {id} holds segments that another server has written under the id of this one, which was given out twice: the coordinator's state                  was put back to an older one; this server ends, and is to be started again"
+            );
+            return out.log_message(1, &text);
+        }
         for (segment_id, is_there) in self.compare(id, &strays) {
             if is_there {
                 strays.remove(&segment_id);
@@ -72,6 +80,14 @@ impl Replicator {
         backup.was_tried = true;
         self.ghosts_again(id);
         self.strays_at = Time::ZERO;
+    }
+
+    /// Whether another server had this log's id before: there are segments that this one has not come to. As long as nothing was acknowledged here,
+    /// the id is left to the other: what it acknowledged may be brought back, and must not be freed.
+    fn has_namesake(&self, listed: &BTreeMap<u64, Held>) -> bool {
+        let newest = listed.keys().next_back();
+        let is_ahead = newest.is_some_and(|newest| *newest > self.newest_segment);
+        is_ahead && self.floor.raised.is_none() && !is_planted(Bug::IgnoreNamesake)
     }
 
     /// Segments of which this backup should hold a replica, and whether it does: a complete one, or one that can be completed.

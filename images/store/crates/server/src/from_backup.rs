@@ -33,7 +33,7 @@ impl<O: Output> backup::Output for FromBackup<'_, O> {
     }
 
     fn released(&mut self, inventory: Inventory) {
-        let kind = Some(shard::Kind::LogInventory(report::log_inventory(inventory)));
-        self.out.send_coordinator(ToCoordinator { kind });
+        let kind = shard::Kind::LogInventory(report::log_inventory(inventory));
+        self.out.send_coordinator(ToCoordinator::from(kind));
     }
 }

@@ -341,8 +341,8 @@ impl<S: Storage> Server<S> {
         if self.report.due_at() <= now
             && let Some(report) = self.report.make(now, backup)
         {
-            let kind = Some(shard::Kind::BackupReport(report));
-            out.send_coordinator(ToCoordinator { kind });
+            let kind = shard::Kind::BackupReport(report);
+            out.send_coordinator(ToCoordinator::from(kind));
         }
         self.report.due_at()
     }

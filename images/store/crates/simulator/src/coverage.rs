@@ -118,6 +118,7 @@ pub const REQUIRED: &[&str] = &[
     "values lent",
     "loans called back",
     "member sessions resumed",
+    "member sessions that went on",
     "losses recorded",
     "tables created",
     "tables dropped",

@@ -3,7 +3,7 @@
 //! * [`rpc`]: RAMCloud's client protocol over TCP: a 12-byte header (nonce, length) before every payload.
 //! * [`member`]: the member protocol: a preface, then length-prefixed messages.
 //!
-//! [`paths`] says which way to take to whom, of several; [`datagram`] is what a driver of datagrams offers; the protocol on top of them is the crate `fast`.
+//! [`session`] keeps a session of the member protocol over several connections, one after the other. [`paths`] says which way to take to whom, of several; [`datagram`] is what a driver of datagrams offers; the protocol on top of them is the crate `fast`.
 //!
 //! Readers are incremental and bounded: the driver receives straight into [`StreamReader::space`], tells how much came
 //! with [`StreamReader::received`], and takes complete frames out with [`StreamReader::next_frame`]; a payload is
@@ -17,6 +17,7 @@ pub mod datagram;
 pub mod member;
 pub mod paths;
 pub mod rpc;
+pub mod session;
 
 pub use buffer::{BASE_BYTES, ReceiveBuffer, SendBuffer};
 

@@ -28,6 +28,10 @@ pub enum Bug {
     MultiWriteHidesRefusal,
     /// What the last backup of a head has not acknowledged counts as durable.
     AcknowledgeBeforeLastReplica,
+    /// When a session of the member protocol goes on, messages that the other side has not heard are not sent again.
+    ForgetUnheard,
+    /// A log frees what another one of the same id has written.
+    IgnoreNamesake,
     /// When a connection to a backup breaks, what was under way counts as acknowledged.
     TakeSentForHeld,
     /// Refusals leave although what they show is not durable.

@@ -7,6 +7,9 @@
 //! and before that [`message@Ping`] if the shard's process would take the place of another: a Hello may have been long on
 //! its way and its sender dead, a [`Pong`] shows that it is not.
 //!
+//! A session outlives its connections: messages have [`Numbers`], and those that the other side has not heard are sent once more on the next
+//! connection. docs/coordinator.md, "Sessions".
+//!
 //! Messages change by optional additions only; a message of a kind that the receiver does not know ends the connection.
 
 mod backups;
@@ -49,6 +52,9 @@ pub struct ToCoordinator {
         tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 19"
     )]
     pub kind: Option<shard::Kind>,
+    /// Older builds send none.
+    #[prost(message, optional, tag = "61")]
+    pub numbers: Option<Numbers>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -62,14 +68,28 @@ pub struct ToShard {
     /// ping has its own, and a welcome one of before; older builds send none.
     #[prost(message, optional, tag = "60")]
     pub position: Option<Position>,
+    /// Older builds send none.
+    #[prost(message, optional, tag = "61")]
+    pub numbers: Option<Numbers>,
+}
+
+impl From<shard::Kind> for ToCoordinator {
+    /// Yet without a number.
+    fn from(kind: shard::Kind) -> ToCoordinator {
+        ToCoordinator {
+            kind: Some(kind),
+            numbers: None,
+        }
+    }
 }
 
 impl From<coordinator::Kind> for ToShard {
-    /// Yet without a position.
+    /// Yet without a position, and without a number.
     fn from(kind: coordinator::Kind) -> ToShard {
         ToShard {
             kind: Some(kind),
             position: None,
+            numbers: None,
         }
     }
 }

@@ -486,7 +486,7 @@ fn messages_of_format_1_are_as_they_were() {
     let golden = golden.lines().filter(|line| !line.starts_with('#'));
     let mut golden = golden.collect::<Vec<_>>().into_iter();
     for (name, kind) in of_shards() {
-        let message = ToCoordinator { kind: Some(kind) };
+        let message = ToCoordinator::from(kind);
         let line = golden.next().expect("a line for each message");
         assert_eq!(format!("{name} {}", hex(&message.encode_to_vec())), line);
         assert_eq!(ToCoordinator::decode(&*bytes(line)), Ok(message), "{name}");
@@ -495,6 +495,7 @@ fn messages_of_format_1_are_as_they_were() {
         let message = ToShard {
             kind: Some(kind),
             position: Some(POSITION),
+            numbers: None,
         };
         let line = golden.next().expect("a line for each message");
         assert_eq!(format!("{name} {}", hex(&message.encode_to_vec())), line);

@@ -190,7 +190,19 @@ impl<A> Leader<A> {
         self.act(|coordinator, out| coordinator.member_message(now, connection, message, out));
     }
 
-    /// A member's connection is gone, or the driver ends it. See [`Coordinator::member_closed`].
+    /// See [`Coordinator::member_interrupted`].
+    pub fn member_interrupted(&mut self, now: Time, connection: u64) {
+        if !self.closing.contains(&connection) {
+            self.act(|coordinator, out| coordinator.member_interrupted(now, connection, out));
+        }
+    }
+
+    /// See [`Coordinator::member_resumed`].
+    pub fn member_resumed(&mut self, now: Time, connection: u64) {
+        self.act(|coordinator, _| coordinator.member_resumed(now, connection));
+    }
+
+    /// A member's session is over, or the driver ends it. See [`Coordinator::member_closed`].
     pub fn member_closed(&mut self, now: Time, connection: u64) {
         self.held.forget(connection);
         if !self.closing.remove(&connection) {

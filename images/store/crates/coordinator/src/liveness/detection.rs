@@ -10,7 +10,7 @@ use wire::bugs::{Bug, is_planted};
 use wire::member::{Probe, Probed, ToShard, coordinator};
 use wire::time::Time;
 
-use crate::registry::members::Server;
+use crate::registry::members::{Link, Server};
 use crate::store::Store;
 use crate::{Event, Output};
 
@@ -48,6 +48,11 @@ impl Suspicion {
     }
 }
 
+/// Its session, while that has a connection.
+fn connected(server: &Server) -> Option<&Link> {
+    server.link.as_ref().filter(|link| !link.is_interrupted)
+}
+
 impl Suspicions {
     /// Something about this server broke, or it is silent. Nothing happens if it is well, or must not be declared dead.
     pub(crate) fn suspect(
@@ -61,19 +66,14 @@ impl Suspicions {
         let is_suspicious = store.members.server(index).is_some_and(|server| {
             server.has_enlisted()
                 && server.is_replaceable()
-                && server
-                    .link
-                    .as_ref()
+                && connected(server)
                     .is_none_or(|link| now.since(link.last_heard) >= 2 * store.config.ping_interval)
         });
         if !is_suspicious {
             return;
         }
-        let link = store
-            .members
-            .server(index)
-            .and_then(|server| server.link.as_ref());
-        let is_silent = is_silent || link.is_some();
+        let server = store.members.server(index);
+        let is_silent = is_silent || server.is_some_and(Server::is_connected);
         self.0.entry(index).or_insert(Suspicion {
             since: now,
             is_silent,
@@ -121,7 +121,7 @@ impl Suspicions {
     /// Servers that have been silent for too long are suspected, and those that are suspected already are asked about again.
     pub(crate) fn look(&mut self, store: &mut Store, now: Time, out: &mut impl Output) -> Time {
         let timeout = store.config.death_timeout;
-        let silent = |server: &Server| match &server.link {
+        let silent = |server: &Server| match connected(server) {
             Some(link) => now.since(link.last_heard) >= timeout / SILENT_PART,
             None => now.since(store.ledger.started) >= store.config.silence_timeout,
         };

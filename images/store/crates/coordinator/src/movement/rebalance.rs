@@ -194,7 +194,7 @@ impl Movement {
             return Some(text.to_owned());
         }
         let masters = store.members.enlisted();
-        let short = |server: &&Server| server.link.is_some() && server.pong.segments_short > 0;
+        let short = |server: &&Server| server.is_connected() && server.pong.segments_short > 0;
         let short = masters.map(|(server, _)| server).filter(short).count();
         if short > 0 {
             return Some(format!(
@@ -249,7 +249,7 @@ impl Movement {
 }
 
 fn planned_server(index: u32, member: &Member, server: &Server) -> plan::Server {
-    let is_connected = server.link.is_some();
+    let is_connected = server.is_connected();
     let is_draining = member.is_draining;
     plan::Server {
         index,

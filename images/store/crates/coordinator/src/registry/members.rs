@@ -278,14 +278,14 @@ impl Members {
     /// Whether a shard of the member's present process is connected.
     fn is_connected(&self, member: &Member) -> bool {
         let mut servers = member.servers().iter();
-        servers.any(|index| self.servers[index].link.is_some())
+        servers.any(|index| self.servers[index].is_connected())
     }
 
     /// Whether all of these shards are connected.
     pub fn is_up(&self, servers: &[u32]) -> bool {
         servers
             .iter()
-            .all(|index| self.servers[index].link.is_some())
+            .all(|index| self.servers[index].is_connected())
     }
 
     /// Whether one more member can be removed.

@@ -69,7 +69,7 @@ impl Coordinator {
                 server_id: server.id.0,
                 service_locator: server.locator.clone(),
                 expected_read_mbytes_per_sec: 0,
-                status: if server.link.is_some() { UP } else { CRASHED },
+                status: if server.is_connected() { UP } else { CRASHED },
                 replication_id: 0,
             })
             .collect();

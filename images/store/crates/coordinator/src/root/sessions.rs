@@ -163,7 +163,32 @@ impl Coordinator {
         }
     }
 
-    /// A member connection is gone. Its shard's tablets stay with it: it may come back.
+    /// The connection of a session is gone, and the session may go on with another one: nothing is given up for that. Whether the shard's process is
+    /// alive is looked at; if nothing is heard for too long, the session ends.
+    pub fn member_interrupted(&mut self, now: Time, connection: u64, out: &mut impl Output) {
+        if let Some(index) = self.store.members.server_of(connection) {
+            if let Some(link) = self.link_mut(index) {
+                link.is_interrupted = true;
+            }
+            self.gated(out, |it, out| {
+                it.suspicions.suspect(&mut it.store, now, index, false, out);
+            });
+        }
+    }
+
+    /// The session goes on.
+    pub fn member_resumed(&mut self, now: Time, connection: u64) {
+        let Some(index) = self.store.members.server_of(connection) else {
+            return;
+        };
+        self.suspicions.is_well(index);
+        if let Some(link) = self.link_mut(index) {
+            link.is_interrupted = false;
+            link.last_heard = now;
+        }
+    }
+
+    /// A session is over. Its shard's tablets stay with it: it may come back.
     pub fn member_closed(&mut self, now: Time, connection: u64, out: &mut impl Output) {
         if let Some(rebuild) = &mut self.rebuild {
             return rebuild.closed(connection);

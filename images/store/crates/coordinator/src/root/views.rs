@@ -214,7 +214,7 @@ impl Coordinator {
                 Some(Shard {
                     server_id: server.id.0,
                     locator: server.locator.clone(),
-                    connected: server.link.is_some(),
+                    connected: server.is_connected(),
                     tablet_count: self.store.tables.tablets_of(index),
                     log_capacity_bytes: server.log_capacity_bytes,
                     log_live_bytes: server.pong.log_live_bytes,

@@ -83,7 +83,7 @@ impl Store {
     }
 
     fn says(&mut self, connection: u64, kind: shard::Kind) {
-        let message = ToCoordinator { kind: Some(kind) };
+        let message = ToCoordinator::from(kind);
         let (coordinator, sent) = (&mut self.coordinator, &mut self.sent);
         coordinator.member_message(self.now, connection, message, sent);
         coordinator.take_changes(self.now);

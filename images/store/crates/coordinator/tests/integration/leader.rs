@@ -141,7 +141,7 @@ impl Bench {
     }
 
     fn says(&mut self, connection: u64, kind: shard::Kind) -> Vec<Output<u32>> {
-        let message = ToCoordinator { kind: Some(kind) };
+        let message = ToCoordinator::from(kind);
         self.leader.member_message(self.now, connection, message);
         self.take()
     }
@@ -391,9 +391,7 @@ fn more_than_fits_is_refused_and_in_the_end_the_leadership_is_given_up() {
     // Members are not asked to wait; there are limits.
     for member in 0..50 {
         let hello = hello(&format!("m{member}"), member, 0, 1);
-        let message = ToCoordinator {
-            kind: Some(shard::Kind::Hello(hello)),
-        };
+        let message = ToCoordinator::from(shard::Kind::Hello(hello));
         bench
             .leader
             .member_message(bench.now, 100 + member, message);
@@ -532,9 +530,7 @@ fn an_older_state_that_goes_on_gives_no_id_of_a_lease_or_table_out_again() {
     second.leader.member_message(
         second.now,
         9,
-        ToCoordinator {
-            kind: Some(shard::Kind::Hello(hello("m1", 8, 0, 1))),
-        },
+        ToCoordinator::from(shard::Kind::Hello(hello("m1", 8, 0, 1))),
     );
     second.serve(&mut server);
     let again = new_ids(&mut second, &mut server);
@@ -595,7 +591,7 @@ impl Bench {
     }
 
     fn hears(&mut self, connection: u64, kind: shard::Kind) {
-        let message = ToCoordinator { kind: Some(kind) };
+        let message = ToCoordinator::from(kind);
         self.leader.member_message(self.now, connection, message);
         self.tick();
     }

@@ -101,8 +101,8 @@ impl Proxies {
             Asker::Coordinator(sequence) => {
                 let is_alive = reply_ns != ProxyPingResponse::TIMED_OUT;
                 let probed = Probed { sequence, is_alive };
-                let kind = Some(shard::Kind::Probed(probed));
-                out.send_coordinator(ToCoordinator { kind });
+                let kind = shard::Kind::Probed(probed);
+                out.send_coordinator(ToCoordinator::from(kind));
             }
             Asker::Nobody => {}
         }

@@ -66,7 +66,7 @@ fn failed(migration_id: u64, failed: &Failed, out: &mut impl Output) {
 }
 
 fn send(kind: shard::Kind, out: &mut impl Output) {
-    out.send_coordinator(ToCoordinator { kind: Some(kind) });
+    out.send_coordinator(ToCoordinator::from(kind));
 }
 
 impl Migrations {

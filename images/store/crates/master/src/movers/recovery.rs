@@ -174,7 +174,7 @@ impl Recovery {
 }
 
 fn send(kind: shard::Kind, out: &mut impl Output) {
-    out.send_coordinator(ToCoordinator { kind: Some(kind) });
+    out.send_coordinator(ToCoordinator::from(kind));
 }
 
 fn durable(recovery_id: u64, out: &mut impl Output) {

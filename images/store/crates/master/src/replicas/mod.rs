@@ -28,8 +28,8 @@ impl<O: Output> replication::Output for ToBackups<'_, O> {
     }
     fn raise_open_floor(&mut self, segment_id: u64) {
         let floor = OpenFloor { segment_id };
-        let kind = Some(shard::Kind::RaiseOpenFloor(floor));
-        self.0.send_coordinator(ToCoordinator { kind });
+        let kind = shard::Kind::RaiseOpenFloor(floor);
+        self.0.send_coordinator(ToCoordinator::from(kind));
     }
     fn log_message(&mut self, level: u32, text: &str) {
         self.0.log_message(level, text);

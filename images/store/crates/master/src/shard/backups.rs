@@ -41,8 +41,8 @@ impl Shard {
     ) {
         if self.has_coordinator() && self.replicas.known.may_suspect(now, backup) {
             let server_id = backup.0;
-            let kind = Some(shard::Kind::SuspectServer(SuspectServer { server_id }));
-            out.send_coordinator(ToCoordinator { kind });
+            let kind = shard::Kind::SuspectServer(SuspectServer { server_id });
+            out.send_coordinator(ToCoordinator::from(kind));
         }
         let (store, known) = (&mut self.store, &self.replicas.known);
         let (recoveries, migrations) = (&mut self.recoveries, &mut self.migrations);

@@ -18,7 +18,7 @@ use crate::shard::Shard;
 const MIN_SILENCE: Duration = Duration::from_millis(100);
 
 fn message(kind: shard::Kind) -> ToCoordinator {
-    ToCoordinator { kind: Some(kind) }
+    ToCoordinator::from(kind)
 }
 
 impl Shard {

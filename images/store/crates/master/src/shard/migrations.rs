@@ -48,8 +48,8 @@ impl Shard {
             tablet,
             target: request.new_owner.0,
         };
-        let kind = Some(shard::Kind::MigrationWanted(wanted));
-        out.send_coordinator(ToCoordinator { kind });
+        let kind = shard::Kind::MigrationWanted(wanted);
+        out.send_coordinator(ToCoordinator::from(kind));
         Ok(())
     }
 

@@ -312,6 +312,7 @@ fn order_at(driver: &mut Driver, kind: coordinator::Kind, position: member::Posi
     let message = member::ToShard {
         kind: Some(kind),
         position: Some(position),
+        numbers: None,
     };
     let now = driver.now;
     let said = &mut driver.said;

@@ -1,20 +1,46 @@
-//! Connections of members, from the moment they are open.
+//! Connections of members, from the moment they are open, and the sessions that go over them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
-use net::CloseReason;
+use net::{CloseReason, Io};
+use transport::session::{Closed, Incoming, Sessions, What};
 use wire::member::ToCoordinator;
 use wire::time::Time;
+
+use crate::random::random_u64;
 
 /// A member connection that has not said who it is by then is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-#[derive(Default)]
 pub struct MemberConnections {
     all: BTreeSet<u64>,
     /// Those of which nothing was heard yet, with the time by which it must be.
     strangers: BTreeMap<u64, Time>,
+    sessions: Sessions,
+}
+
+/// What came on a connection, for the coordinator.
+pub enum Told {
+    /// A message of this session.
+    Message(u64, ToCoordinator),
+    /// The session goes on, on another connection.
+    Resumed(u64),
+    Nothing,
+    /// Nothing that comes on the connection counts any more, and it is to be closed.
+    Wrong(String),
+}
+
+impl Default for MemberConnections {
+    fn default() -> MemberConnections {
+        let tokens = || random_u64().ok().and_then(NonZeroU64::new);
+        MemberConnections {
+            all: BTreeSet::new(),
+            strangers: BTreeMap::new(),
+            sessions: Sessions::new(Box::new(tokens)),
+        }
+    }
 }
 
 impl MemberConnections {
@@ -27,11 +53,56 @@ impl MemberConnections {
         self.all.contains(&connection)
     }
 
-    /// Decodes what came on it: of one of which nothing was heard yet, a Hello alone.
-    ///
-    /// # Errors
-    /// Why the connection must be closed.
-    pub fn decode(&mut self, connection: u64, payload: &[u8]) -> Result<ToCoordinator, String> {
+    /// Something came on a connection. What a session that goes on was not told before is sent once more.
+    pub fn hear(&mut self, connection: u64, payload: &[u8], io: &mut Io) -> Told {
+        let message = match self.decode(connection, payload) {
+            Ok(message) => message,
+            Err(error) => return Told::Wrong(format!("a message that cannot be read: {error}")),
+        };
+        match self.sessions.incoming(connection, &message) {
+            Incoming::Message(session) => Told::Message(session, message),
+            Incoming::Resumed {
+                session,
+                messages,
+                former,
+            } => {
+                for message in messages {
+                    io.send(connection, 0, &[&message]);
+                }
+                if let Some(former) = former {
+                    self.remove(former);
+                    io.close(former);
+                }
+                Told::Resumed(session)
+            }
+            Incoming::Nothing => Told::Nothing,
+            Incoming::Wrong => Told::Wrong("a message that is out of turn".to_owned()),
+        }
+    }
+
+    /// The coordinator says something on a session.
+    pub fn say(&mut self, session: u64, what: What, encoded: Vec<u8>, io: &mut Io) {
+        if let Some((connection, encoded)) = self.sessions.outgoing(session, what, encoded) {
+            io.send(connection, 0, &[&encoded]);
+        }
+    }
+
+    /// A connection is gone.
+    pub fn closed(&mut self, connection: u64) -> Closed {
+        self.remove(connection);
+        self.sessions.closed(connection)
+    }
+
+    /// A session is over, and with it the connection that it has.
+    pub fn end(&mut self, session: u64, io: &mut Io) {
+        if let Some(connection) = self.sessions.end(session) {
+            self.remove(connection);
+            io.close(connection);
+        }
+    }
+
+    /// Of one of which nothing was heard yet, a Hello alone.
+    fn decode(&mut self, connection: u64, payload: &[u8]) -> Result<ToCoordinator, String> {
         match self.strangers.remove(&connection) {
             Some(_) => ToCoordinator::decode_hello(payload).map_err(|error| error.to_string()),
             None => ToCoordinator::decode_bounded(payload).map_err(|error| error.to_string()),
@@ -39,7 +110,7 @@ impl MemberConnections {
     }
 
     /// It is gone, or about to be closed.
-    pub fn remove(&mut self, connection: u64) {
+    fn remove(&mut self, connection: u64) {
         self.strangers.remove(&connection);
         self.all.remove(&connection);
     }
@@ -78,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_stranger_says_who_it_is_before_anything_else_is_decoded() {
-        let encoded = |kind| ToCoordinator { kind: Some(kind) }.encode_to_vec();
+        let encoded = |kind| ToCoordinator::from(kind).encode_to_vec();
         let hello = encoded(shard::Kind::Hello(Hello::default()));
         let pong = encoded(shard::Kind::Pong(Pong::default()));
         let inventory = encoded(shard::Kind::LogInventory(LogInventory {

@@ -20,11 +20,12 @@ use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
 use tokio::sync::oneshot;
+use transport::session::{Closed, What};
 use wire::ids::ReplyTo;
 use wire::member::{Settings, ToShard};
 use wire::time::Time;
 
-use super::connections::{MemberConnections, log_end};
+use super::connections::{MemberConnections, Told, log_end};
 use super::controls::{self, Controls};
 use super::state_file::{Directory, StateFile, Stats};
 use crate::logging::{log_message, set_log_level};
@@ -134,14 +135,15 @@ struct Held {
 
 enum Action {
     /// These of the held bytes.
-    Send {
-        connection: u64,
-        nonce: u64,
+    Reply(ReplyTo, Range<usize>),
+    Say {
+        session: u64,
+        what: What,
         message: Range<usize>,
         /// It is to say what was noted when it leaves.
         wants_position: bool,
     },
-    Close(u64),
+    EndSession(u64),
     /// To another thread.
     Answer(Box<dyn FnOnce() + Send>),
 }
@@ -166,34 +168,36 @@ impl Driver {
     /// The state machine, and what holds its output.
     fn split(&mut self) -> (&mut Coordinator, Actions<'_>) {
         let Driver {
-            coordinator,
-            members,
-            held,
-            ..
+            coordinator, held, ..
         } = self;
-        (coordinator, Actions { members, held })
+        (coordinator, Actions { held })
     }
 
-    fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8]) {
-        match self.members.decode(connection, payload) {
-            Ok(message) => {
+    fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8], io: &mut Io) {
+        match self.members.hear(connection, payload, io) {
+            Told::Message(session, _) if self.held.closing.contains(&session) => {}
+            Told::Message(session, message) => {
                 let (coordinator, mut out) = self.split();
-                coordinator.member_message(now, connection, message, &mut out);
+                coordinator.member_message(now, session, message, &mut out);
             }
-            Err(error) => {
-                tracing::warn!(
-                    "closed a member connection: a message that cannot be read: {error}"
-                );
-                self.member_gone(now, connection);
-                self.split().1.close_member(connection);
+            Told::Resumed(session) => self.coordinator.member_resumed(now, session),
+            Told::Nothing => {}
+            Told::Wrong(why) => {
+                tracing::warn!("closed a member connection: {why}");
+                self.close_member(now, connection, io);
             }
         }
     }
 
-    fn member_gone(&mut self, now: Time, connection: u64) {
-        self.members.remove(connection);
-        let (coordinator, mut out) = self.split();
-        coordinator.member_closed(now, connection, &mut out);
+    /// Closes a connection on which something came that makes no sense, and ends its session.
+    fn close_member(&mut self, now: Time, connection: u64, io: &mut Io) {
+        let closed = self.members.closed(connection);
+        io.close(connection);
+        if let Closed::Interrupted(session) | Closed::Over(session) = closed {
+            self.members.end(session, io);
+            let (coordinator, mut out) = self.split();
+            coordinator.member_closed(now, session, &mut out);
+        }
     }
 
     fn answer(&mut self, now: Time, question: Question, counters: Counters) {
@@ -311,21 +315,26 @@ impl Driver {
         let position = ToShard {
             kind: None,
             position: self.coordinator.position(),
+            numbers: None,
         }
         .encode_to_vec();
         let held = &mut self.held;
         for action in held.actions.drain(..) {
             match action {
-                Action::Send {
-                    connection,
-                    nonce,
+                Action::Reply(to, payload) => {
+                    io.send(to.connection, to.nonce, &[&held.bytes[payload]]);
+                }
+                Action::Say {
+                    session,
+                    what,
                     message,
                     wants_position,
                 } => {
                     let position = if wants_position { &*position } else { &[] };
-                    io.send(connection, nonce, &[&held.bytes[message], position]);
+                    let encoded = [&held.bytes[message], position].concat();
+                    self.members.say(session, what, encoded, io);
                 }
-                Action::Close(connection) => io.close(connection),
+                Action::EndSession(session) => self.members.end(session, io),
                 Action::Answer(answer) => answer(),
             }
         }
@@ -355,11 +364,8 @@ impl Handler for Driver {
     }
 
     fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
-        if self.held.closing.contains(&connection) {
-            return;
-        }
         if self.members.contains(connection) {
-            self.member_frame(now, connection, payload);
+            self.member_frame(now, connection, payload, io);
         } else {
             let (coordinator, mut out) = self.split();
             coordinator.request(now, ReplyTo { connection, nonce }, payload, &mut out);
@@ -372,7 +378,15 @@ impl Handler for Driver {
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, _io: &mut Io) {
         if self.members.contains(connection) {
             log_end(reason);
-            self.member_gone(now, connection);
+            let closed = self.members.closed(connection);
+            let (coordinator, mut out) = self.split();
+            match closed {
+                Closed::Interrupted(session) => {
+                    coordinator.member_interrupted(now, session, &mut out);
+                }
+                Closed::Over(session) => coordinator.member_closed(now, session, &mut out),
+                Closed::Nothing => {}
+            }
         } else {
             self.coordinator.connection_closed(connection);
         }
@@ -386,8 +400,7 @@ impl Handler for Driver {
 
     fn tick(&mut self, now: Time, io: &mut Io) -> Time {
         while let Some(connection) = self.members.take_overdue(now) {
-            self.member_gone(now, connection);
-            self.split().1.close_member(connection);
+            self.close_member(now, connection, io);
         }
         let next_stranger = self.members.next_deadline();
         let (coordinator, mut out) = self.split();
@@ -399,21 +412,7 @@ impl Handler for Driver {
 }
 
 struct Actions<'a> {
-    members: &'a mut MemberConnections,
     held: &'a mut Held,
-}
-
-impl Actions<'_> {
-    /// What was put behind the held bytes since `start` is a message.
-    fn send(&mut self, connection: u64, nonce: u64, start: usize, wants_position: bool) {
-        let message = start..self.held.bytes.len();
-        self.held.actions.push(Action::Send {
-            connection,
-            nonce,
-            message,
-            wants_position,
-        });
-    }
 }
 
 impl Output for Actions<'_> {
@@ -423,21 +422,26 @@ impl Output for Actions<'_> {
         }
         let start = self.held.bytes.len();
         self.held.bytes.extend_from_slice(payload);
-        self.send(to.connection, to.nonce, start, false);
+        let payload = start..self.held.bytes.len();
+        self.held.actions.push(Action::Reply(to, payload));
     }
 
     fn send_member(&mut self, connection: u64, message: ToShard) {
         let start = self.held.bytes.len();
         // A vector takes any message.
         if message.encode(&mut self.held.bytes).is_ok() {
-            self.send(connection, 0, start, message.wants_position());
+            self.held.actions.push(Action::Say {
+                session: connection,
+                what: What::of(&message),
+                message: start..self.held.bytes.len(),
+                wants_position: message.wants_position(),
+            });
         }
     }
 
     fn close_member(&mut self, connection: u64) {
-        self.members.remove(connection);
         self.held.closing.insert(connection);
-        self.held.actions.push(Action::Close(connection));
+        self.held.actions.push(Action::EndSession(connection));
     }
 
     fn log_message(&mut self, level: u32, text: &str) {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use master::{Channel, DriverCounters, Lender};
 use net::{Address, Io, Loan, Options, Protocol, Target};
-use prost::Message;
 use server::Output;
 use server::links::{Dial, Link, Links};
 use trace::{Format, Wanted};
+use transport::session::ShardSession;
 use wire::ids::{ReplyTo, ServerId};
 use wire::locator::{Locator, parse_list};
 use wire::member::{Settings, ToCoordinator};
@@ -33,8 +33,8 @@ pub struct Actions<'a> {
     pub unopened: &'a mut Option<Unopened>,
     pub reporter: &'a Reporter,
     pub started_with: &'a Options,
-    /// Room for messages, used again and again.
-    pub encoded: &'a mut Vec<u8>,
+    /// With the coordinator.
+    pub member: &'a mut ShardSession,
 }
 
 /// Opens connections to backups.
@@ -74,13 +74,9 @@ impl master::Output for Actions<'_> {
     }
 
     fn send_coordinator(&mut self, message: ToCoordinator) {
-        let Some(connection) = self.coordinator else {
-            return;
-        };
-        self.encoded.clear();
-        // A vector takes any message.
-        if message.encode(self.encoded).is_ok() {
-            self.io.send(connection, 0, &[self.encoded]);
+        let encoded = self.member.send(message);
+        if let (Some(encoded), Some(connection)) = (encoded, self.coordinator) {
+            self.io.send(connection, 0, &[&encoded]);
         }
     }
 

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use master::{Output as _, Session as Verdict, Stats};
+use master::{Session as Verdict, Stats};
 use net::{CloseReason, Counters, Handler, Io, Options, PortKind, Protocol};
+use prost::Message;
 use server::Server;
 use server::links::{Link, Links};
 use tokio::sync::oneshot;
+use transport::session::{Heard, ShardSession};
 use wire::ids::ReplyTo;
 use wire::member::{PortReport, ToCoordinator, ToShard, coordinator, shard};
 use wire::time::Time;
@@ -68,8 +70,8 @@ pub struct Driver {
     cleaner_ns: u64,
     /// The storage cannot be used.
     is_unusable: bool,
-    /// Room for messages, used again and again.
-    encoded: Vec<u8>,
+    /// With the coordinator, over one connection after another.
+    member: ShardSession,
 }
 
 impl Driver {
@@ -81,7 +83,7 @@ impl Driver {
             publish_at: Time::ZERO,
             cleaner_ns: 0,
             is_unusable: false,
-            encoded: Vec::new(),
+            member: ShardSession::default(),
         }
     }
 
@@ -113,7 +115,7 @@ impl Driver {
                 unopened,
                 reporter,
                 started_with,
-                encoded: &mut self.encoded,
+                member: &mut self.member,
             },
         )
     }
@@ -127,6 +129,22 @@ impl Driver {
                 return self.lost(now);
             }
         };
+        match self.member.heard(&message) {
+            Heard::Message => {}
+            Heard::Anew => self.parts.server.coordinator_lost(now),
+            Heard::Resumed(again) => {
+                self.parts.session.welcomed();
+                for message in again {
+                    io.send(connection, 0, &[&message]);
+                }
+                return;
+            }
+            Heard::Wrong => {
+                tracing::warn!("the coordinator sent a message that is out of turn");
+                io.close(connection);
+                return self.lost(now);
+            }
+        }
         match &message.kind {
             Some(coordinator::Kind::Welcome(_)) => self.parts.session.welcomed(),
             Some(coordinator::Kind::ReadCheckpoint(_)) => self.parts.session.heard(now),
@@ -141,11 +159,25 @@ impl Driver {
         self.publish();
     }
 
+    /// The connection to the coordinator is gone, or could not be made. The session waits for the next one.
+    fn disconnected(&mut self, now: Time) {
+        let was_open = self.parts.session.open_connection().is_some();
+        if !self.member.disconnected() {
+            return self.lost(now);
+        }
+        match was_open {
+            true => self.parts.session.interrupted(now),
+            false => self.parts.session.lost(now),
+        }
+    }
+
+    /// The session with the coordinator is over.
     fn lost(&mut self, now: Time) {
         let Parts {
             server, session, ..
         } = &mut self.parts;
         session.lost(now);
+        self.member.end();
         server.coordinator_lost(now);
         if server.shard().is_superseded() {
             session.end();
@@ -164,20 +196,23 @@ impl Driver {
         let Parts {
             server, session, ..
         } = &mut self.parts;
-        let silent = session
-            .open_connection()
-            .filter(|_| server.shard().session(now) == Verdict::Close);
-        let due = silent.map_or_else(|| session.due(now), Due::GiveUp);
-        match due {
+        if server.shard().session(now) == Verdict::Close {
+            tracing::warn!("the coordinator is silent; connecting again");
+            if let Some(connection) = session.connection() {
+                io.close(connection);
+            }
+            return self.lost(now);
+        }
+        match session.due(now) {
             Due::Nothing => {}
             Due::Connect(address) => {
                 let connection = io.connect(&address, Protocol::Member);
                 session.connecting(connection);
             }
             Due::GiveUp(connection) => {
-                tracing::warn!("the coordinator is silent; connecting again");
+                tracing::warn!("the coordinator does not answer; connecting again");
                 io.close(connection);
-                self.lost(now);
+                self.disconnected(now);
             }
         }
     }
@@ -232,9 +267,12 @@ impl Handler for Driver {
             }
         } else if self.parts.session.is(connection) {
             self.parts.session.opened(now, connection);
-            let hello = shard::Kind::Hello(self.parts.server.hello());
-            let (_, mut out) = self.split(io);
-            out.send_coordinator(ToCoordinator { kind: Some(hello) });
+            let kind = shard::Kind::Hello(self.parts.server.hello());
+            let hello = ToCoordinator {
+                numbers: Some(self.member.hello()),
+                ..ToCoordinator::from(kind)
+            };
+            io.send(connection, 0, &[&hello.encode_to_vec()]);
         } else {
             let link = self.links.get(connection);
             if let Some(Link::Backup(channel, backup)) = link {
@@ -303,7 +341,7 @@ impl Handler for Driver {
             } else {
                 tracing::debug!("coordinator: {reason}");
             }
-            return self.lost(now);
+            return self.disconnected(now);
         }
         let known = self.links.get(connection);
         if let Some(link) = known {

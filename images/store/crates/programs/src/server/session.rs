@@ -65,14 +65,16 @@ impl Session {
         }
     }
 
-    pub fn is(&self, connection: u64) -> bool {
+    /// The connection, open or not yet.
+    pub fn connection(&self) -> Option<u64> {
         match self.state {
-            State::Waiting { .. } => false,
-            State::Connecting { connection: mine }
-            | State::Open {
-                connection: mine, ..
-            } => mine == connection,
+            State::Waiting { .. } => None,
+            State::Connecting { connection } | State::Open { connection, .. } => Some(connection),
         }
+    }
+
+    pub fn is(&self, connection: u64) -> bool {
+        self.connection() == Some(connection)
     }
 
     /// What to do now.
@@ -132,6 +134,11 @@ impl Session {
     /// The coordinator will never let this process in again.
     pub fn end(&mut self) {
         self.state = State::Waiting { until: Time::NEVER };
+    }
+
+    /// The connection broke, and the session with this coordinator may go on: it is tried once more at once.
+    pub fn interrupted(&mut self, now: Time) {
+        self.state = State::Waiting { until: now };
     }
 
     /// The connection is gone, or could not be made: the next coordinator of the list is tried, after a while.

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use wire::bugs::{Bug, plant};
 use wire::ids::ServerId;
 
 use super::world::World;
@@ -72,7 +73,6 @@ fn replicas_of_another_log_with_the_same_id_make_room() {
     let mut world = World::new(2, 1, 2, 24);
     for backup in world.infos() {
         world.leave_behind(backup.id, 1);
-        world.leave_behind(backup.id, 2);
     }
     world.pass(Duration::from_secs(1));
     assert!(world.replicator.is_serving(world.now));
@@ -80,6 +80,33 @@ fn replicas_of_another_log_with_the_same_id_make_room() {
     world.pass(Duration::from_secs(1));
     assert!(world.is_all_durable());
     world.calm();
+}
+
+/// What a log does with its id whose segments 6 and 7 are there already: whether it ends, and what is left of them.
+fn with_namesake() -> (bool, Vec<u64>) {
+    let mut world = World::new(2, 1, 2, 25);
+    let backup = world.infos()[0].id;
+    for segment_id in [6, 7] {
+        world.leave_behind(backup, segment_id);
+    }
+    world.pass(Duration::from_secs(1));
+    (world.replicator.is_deposed(), world.replicas_of(backup))
+}
+
+/// The simulator found a store that waited for segments for ever: the second log of the id had freed them, before all servers and the coordinator lost
+/// everything but their disks.
+#[test]
+fn a_log_whose_id_another_one_had_ends_and_frees_nothing() {
+    let (is_deposed, left) = with_namesake();
+    assert!(is_deposed);
+    assert!(left.contains(&6) && left.contains(&7), "{left:?}");
+    plant(Some(Bug::IgnoreNamesake));
+    let (is_deposed, left) = with_namesake();
+    plant(None);
+    assert!(
+        !is_deposed && !left.contains(&6),
+        "the planted bug is not found"
+    );
 }
 
 #[test]

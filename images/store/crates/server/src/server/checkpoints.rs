@@ -14,7 +14,7 @@ use crate::output::Output;
 const MAX_PIECE_BYTES: u32 = 1 << 20;
 
 fn say(kind: shard::Kind, out: &mut impl Output) {
-    out.send_coordinator(ToCoordinator { kind: Some(kind) });
+    out.send_coordinator(ToCoordinator::from(kind));
 }
 
 impl<S: Storage> Server<S> {

@@ -170,6 +170,7 @@ impl Rig {
         let message = ToShard {
             kind: Some(kind),
             position: Some(position),
+            numbers: None,
         };
         self.server
             .coordinator_message(self.now, message, &mut self.said)

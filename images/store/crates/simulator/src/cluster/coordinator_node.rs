@@ -7,6 +7,7 @@ use coordinator::leader::Leader;
 use coordinator::{Coordinator, Event, Output};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
+use transport::session::Sessions;
 use wire::format::Formats;
 use wire::ids::ReplyTo;
 use wire::member::ToShard;
@@ -54,6 +55,9 @@ pub struct CoordinatorNode {
     pub core: Core,
     pub clients: BTreeMap<u64, RpcReader>,
     pub members: BTreeMap<u64, MemberReader>,
+    pub sessions: Sessions,
+    /// Its build lets sessions outlive their connections.
+    pub numbers_messages: bool,
     /// The newest table whose placement was noted.
     pub last_table: u64,
     /// Names that tables have had.
@@ -63,11 +67,13 @@ pub struct CoordinatorNode {
 }
 
 impl CoordinatorNode {
-    pub fn new(core: Core) -> CoordinatorNode {
+    pub fn new(core: Core, sessions: Sessions, numbers_messages: bool) -> CoordinatorNode {
         let mut node = CoordinatorNode {
             core,
             clients: BTreeMap::new(),
             members: BTreeMap::new(),
+            sessions,
+            numbers_messages,
             last_table: 0,
             table_names: BTreeSet::new(),
             is_rebuilding: false,

@@ -3,8 +3,6 @@
 use coordinator::status::MoveReason;
 use coordinator::{Coordinator, Event as CoordinatorEvent};
 use wire::ids::{ReplyTo, TableId};
-use wire::member;
-use wire::member::ToCoordinator;
 use wire::opcode::Opcode;
 use wire::rpc::SplitTabletRequest;
 use wire::time::Time;
@@ -69,18 +67,10 @@ impl Cluster {
                     self.send_payload(to.connection, 1, to.nonce, &payload);
                 }
             }
-            CoordinatorAction::SendMember(connection, message) => {
-                self.note_made_again(process, &message);
-                self.note_order(host, connection, &message);
-                self.send_message(connection, 1, &message);
+            CoordinatorAction::SendMember(session, message) => {
+                self.send_on_session(process, session, message);
             }
-            CoordinatorAction::CloseMember(connection) => {
-                self.parties.remove(&(connection, 1));
-                if let Some(node) = &mut self.coordinators[process].node {
-                    node.members.remove(&connection);
-                }
-                self.network.close(self.now, connection, 1);
-            }
+            CoordinatorAction::CloseMember(session) => self.end_session(process, session),
             CoordinatorAction::Log(text) => self.note_log(host, &text),
             CoordinatorAction::Report(event) => {
                 self.count_event(process, &event);
@@ -167,27 +157,6 @@ impl Cluster {
             self.coverage.hit("tables dropped");
         }
         self.coordinator_hears(process, Heard::Request(to, payload.to_vec()));
-    }
-
-    pub fn coordinator_message(&mut self, process: usize, connection: u64, payload: &[u8]) {
-        let message = match ToCoordinator::decode_bounded(payload) {
-            Ok(message) => message,
-            Err(error) => return self.fail(format!("a shard's message is malformed: {error}")),
-        };
-        if let Some(member::shard::Kind::Hello(hello)) = &message.kind
-            && hello.cluster_id != 0
-            && let Some(state) = self.coordinators[process]
-                .node
-                .as_ref()
-                .and_then(|it| it.state())
-            && state.cluster_status(Time::ZERO).cluster_id == hello.cluster_id
-        {
-            self.coverage.hit("member sessions resumed");
-        }
-        if let Some(member::shard::Kind::LeaseQuery(_)) = &message.kind {
-            self.coverage.hit("lease queries");
-        }
-        self.coordinator_hears(process, Heard::Message(connection, Box::new(message)));
     }
 
     pub fn tick_coordinator(&mut self, host: u32) {

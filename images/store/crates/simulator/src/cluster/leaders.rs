@@ -18,6 +18,7 @@ use crate::cluster::client_actions::Purpose;
 use crate::cluster::coordinator_node::{CoordinatorAction, CoordinatorNode, Core};
 use crate::cluster::election::Election;
 use crate::cluster::hosts::coordinator_host;
+use crate::cluster::sessions::sessions_of;
 use crate::cluster::{COORDINATOR, Cluster, host_name};
 use crate::event::{Event, Party, Phase};
 use crate::net::network::Host;
@@ -37,6 +38,8 @@ pub enum Heard {
     Request(ReplyTo, Vec<u8>),
     Message(u64, Box<ToCoordinator>),
     MemberGone(u64),
+    MemberInterrupted(u64),
+    MemberAgain(u64),
     ClientGone(u64),
 }
 
@@ -115,6 +118,14 @@ impl Cluster {
                         core.member_closed(now, connection, out)
                     });
                 }
+                Heard::MemberInterrupted(session) => {
+                    self.with_coordinator(|core, now, out| {
+                        core.member_interrupted(now, session, out)
+                    });
+                }
+                Heard::MemberAgain(session) => {
+                    self.with_coordinator(|core, now, _| core.member_resumed(now, session));
+                }
                 Heard::ClientGone(connection) => self.client_gone(connection),
             },
             Some(Core::Leader(_)) => self.with_leader(process, |leader, now| match heard {
@@ -123,7 +134,9 @@ impl Cluster {
                 Heard::Message(connection, message) => {
                     leader.member_message(now, connection, *message);
                 }
-                Heard::MemberGone(connection) => leader.member_closed(now, connection),
+                Heard::MemberGone(session) => leader.member_closed(now, session),
+                Heard::MemberInterrupted(session) => leader.member_interrupted(now, session),
+                Heard::MemberAgain(session) => leader.member_resumed(now, session),
                 Heard::ClientGone(connection) => leader.connection_closed(connection),
             }),
         }
@@ -381,7 +394,10 @@ impl Cluster {
             limits: Limits::default(),
         }));
         leader.start(now);
-        it.node = Some(CoordinatorNode::new(Core::Leader(leader)));
+        let sessions = sessions_of(process, it.incarnation);
+        let numbers_messages = self.numbers_messages(self.coordinators[process].installed);
+        let node = CoordinatorNode::new(Core::Leader(leader), sessions, numbers_messages);
+        self.coordinators[process].node = Some(node);
         self.coordinator_hears(process, Heard::Tick);
     }
 

@@ -49,6 +49,7 @@ pub mod rounds;
 pub mod scan;
 pub mod scanning;
 pub mod server;
+pub mod sessions;
 pub mod shards;
 pub mod starts;
 pub mod time;

@@ -79,10 +79,11 @@ impl Cluster {
         );
     }
 
-    pub fn note_order(&mut self, host: u32, connection: u64, message: &ToShard) {
+    /// A coordinator says something on a session, by this connection.
+    pub fn note_order(&mut self, host: u32, on: (u64, u64), message: &ToShard) {
         self.deposed.ordered(message);
         self.note_format(message);
-        self.note_hand_over(connection, message);
+        self.note_hand_over(on, message);
         if let Some(member::coordinator::Kind::MigrateOut(_)) = &message.kind {
             self.coverage.hit("migrations begun");
             // A scan may see an object on both sides.
@@ -102,13 +103,13 @@ impl Cluster {
     }
 
     /// Without copies it matters which process had a tablet when it died.
-    fn note_hand_over(&mut self, connection: u64, message: &ToShard) {
+    fn note_hand_over(&mut self, (session, connection): (u64, u64), message: &ToShard) {
         let member = match self.parties.get(&(connection, 0)) {
             Some(Party::ShardLink { server, .. }) => self.servers[*server].name.as_str(),
             // Its process is dead already.
             _ => "",
         };
-        let moved = self.moved.ordered(connection, member, message);
+        let moved = self.moved.ordered(session, member, message);
         if let Some(moved) = moved.filter(|_| self.scenario.replicated.is_none()) {
             self.coverage.hit("migrations ended without copies");
             self.history.hand_over(self.now, moved);

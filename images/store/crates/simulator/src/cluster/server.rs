@@ -11,6 +11,7 @@ use server::links::Links;
 use server::{BackupConfig, Server};
 use transport::member::MemberReader;
 use transport::rpc::RpcReader;
+use transport::session::ShardSession;
 use wire::format::Formats;
 use wire::ids::{ReplyTo, ServerId};
 use wire::member::ToCoordinator;
@@ -201,6 +202,8 @@ pub struct Link {
 pub struct ShardNode {
     pub core: Server<MemoryStorage>,
     pub link: Option<Link>,
+    /// With the coordinator, over one link after another.
+    pub session: ShardSession,
     /// Of the coordinator that has welcomed it last.
     pub obeyed_term: u64,
     /// Connections in a row on which the shard was not let in.
@@ -361,6 +364,7 @@ impl ServerNode {
                     last_flush_ends: 0,
                     core,
                     link: None,
+                    session: ShardSession::default(),
                     obeyed_term: 0,
                     failed_links: 0,
                     clients: BTreeMap::new(),

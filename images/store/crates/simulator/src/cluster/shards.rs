@@ -77,7 +77,7 @@ impl Cluster {
             return self.ends_itself(server, &why);
         }
         if session == Session::Close {
-            self.close_link(server, shard);
+            self.close_session(server, shard);
         }
         self.flush(server, shard);
         self.schedule_syncs(server, shard);
@@ -91,15 +91,8 @@ impl Cluster {
         for (to, payload) in out.replies {
             self.shard_replied(server, shard, to, &payload);
         }
-        let link = self.servers[server].shards[shard]
-            .link
-            .as_ref()
-            .filter(|link| link.is_open)
-            .map(|link| link.connection);
-        if let Some(connection) = link {
-            for message in &out.to_coordinator {
-                self.send_message(connection, 0, message);
-            }
+        for message in out.to_coordinator {
+            self.send_to_coordinator(server, shard, message);
         }
         for text in out.log {
             self.note_log(server_host(server), &text);
@@ -219,6 +212,9 @@ impl Cluster {
             Ok(message) => message,
             Err(error) => return self.fail(format!("an order is malformed: {error}")),
         };
+        if !self.session_hears(server, shard, &message) {
+            return;
+        }
         let mut session = Session::Continue;
         let is_welcome = matches!(message.kind, Some(member::coordinator::Kind::Welcome(_)));
         let term = match &message.kind {
@@ -237,7 +233,7 @@ impl Cluster {
             self.hold_term(server, shard, obeyed, term, session);
         }
         if session == Session::Close {
-            self.close_link(server, shard);
+            self.close_session(server, shard);
         }
     }
 
@@ -263,10 +259,17 @@ impl Cluster {
         }
     }
 
-    pub fn close_link(&mut self, server: usize, shard: usize) {
+    /// The session is over, and with it the connection that it has.
+    pub fn close_session(&mut self, server: usize, shard: usize) {
         // Its process may just have ended.
-        let node = self.servers[server].shards.get(shard);
-        let Some(link) = node.and_then(|node| node.link.as_ref()) else {
+        if shard < self.servers[server].shards.len() {
+            self.end_session_of(server, shard);
+            self.close_link(server, shard);
+        }
+    }
+
+    pub fn close_link(&mut self, server: usize, shard: usize) {
+        let Some(link) = &self.servers[server].shards[shard].link else {
             return;
         };
         let connection = link.connection;

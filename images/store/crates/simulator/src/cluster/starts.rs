@@ -12,6 +12,7 @@ use crate::cluster::client::ClientNode;
 use crate::cluster::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core};
 use crate::cluster::hosts::coordinator_host;
 use crate::cluster::server::{ServerNode, protocols};
+use crate::cluster::sessions::sessions_of;
 use crate::cluster::{
     COORDINATOR, COORDINATOR_LOCATOR, Cluster, Machine, START_OF_LOAD, client_host, server_host,
 };
@@ -96,8 +97,7 @@ impl Cluster {
         if is_made_again {
             let nonce = self.streams.of("names of stores").next();
             let core = Coordinator::rebuilding(config, nonce, true, now);
-            let node = CoordinatorNode::new(Core::Alone(Box::new(core)));
-            self.coordinators[0].node = Some(node);
+            self.lead_alone(core);
             return self.schedule_in(0, Event::Tick(COORDINATOR));
         }
         let mut core = if goes_on {
@@ -117,9 +117,18 @@ impl Cluster {
             Coordinator::new(config, now)
         };
         core.begin_term(self.stores << 32 | incarnation, self.noted_count);
-        let node = CoordinatorNode::new(Core::Alone(Box::new(core)));
-        self.coordinators[0].node = Some(node);
+        self.lead_alone(core);
         self.schedule_in(0, Event::Tick(COORDINATOR));
+    }
+
+    fn lead_alone(&mut self, core: Coordinator) {
+        let process = &self.coordinators[0];
+        // Another store's coordinator knows nothing of this one's sessions.
+        let sessions = sessions_of(0, (self.stores as u64) << 20 | process.incarnation);
+        let numbers_messages = self.numbers_messages(process.installed);
+        let core = Core::Alone(Box::new(core));
+        let node = CoordinatorNode::new(core, sessions, numbers_messages);
+        self.coordinators[0].node = Some(node);
     }
 
     pub fn start_server(&mut self, server: usize, shards: u32) {

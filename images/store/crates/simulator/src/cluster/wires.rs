@@ -140,16 +140,7 @@ impl Cluster {
         match self.parties.get(&(connection, 0)) {
             Some(&Party::Client { client, session }) => self.client_reaches(client, session),
             Some(&Party::ShardLink { server, shard }) => {
-                let node = &mut self.servers[server].shards[shard];
-                if let Some(link) = &mut node.link {
-                    link.is_open = true;
-                }
-                let hello = wire::member::ToCoordinator {
-                    kind: Some(wire::member::shard::Kind::Hello(node.core.hello())),
-                };
-                let preface = Packet::Bytes(member::preface().to_vec());
-                self.network.send(self.now, connection, 0, preface);
-                self.send_message(connection, 0, &hello);
+                self.say_hello(server, shard, connection);
             }
             Some(&Party::ShardToServer { server, shard }) => {
                 self.reached(server, shard, connection)
@@ -158,10 +149,9 @@ impl Cluster {
         }
     }
 
-    /// Sends a message of the member protocol.
-    pub fn send_message(&mut self, connection: u64, side: usize, message: &impl prost::Message) {
-        let body = message.encode_to_vec();
-        let frame = [&member::header(body.len() as u32)[..], &body].concat();
+    /// Sends an encoded message of the member protocol.
+    pub fn send_encoded(&mut self, connection: u64, side: usize, body: &[u8]) {
+        let frame = [&member::header(body.len() as u32)[..], body].concat();
         self.network
             .send(self.now, connection, side, Packet::Bytes(frame));
     }
@@ -194,10 +184,7 @@ impl Cluster {
                 self.coordinator_hears(process, Heard::ClientGone(connection));
             }
             Some(Party::CoordinatorMember { process }) => {
-                if let Some(node) = &mut self.coordinators[process].node {
-                    node.members.remove(&connection);
-                }
-                self.coordinator_hears(process, Heard::MemberGone(connection));
+                self.member_connection_over(process, connection);
             }
             Some(Party::ShardClient { server, shard }) => {
                 self.servers[server].shards[shard]
@@ -224,7 +211,10 @@ impl Cluster {
         let incarnation = node.incarnation;
         let node = &mut node.shards[shard];
         let was_welcomed = node.link.take().is_some_and(|link| link.is_welcomed);
-        node.core.coordinator_lost(now);
+        let goes_on = node.session.disconnected();
+        if !goes_on {
+            node.core.coordinator_lost(now);
+        }
         node.failed_links = if was_welcomed {
             0
         } else {
@@ -236,7 +226,16 @@ impl Cluster {
             incarnation,
             shard,
         };
-        let delay = self.streams.of("enlisting").between(20 * MILLI, 80 * MILLI) * patience;
+        let least = if goes_on && was_welcomed {
+            0
+        } else {
+            20 * MILLI
+        };
+        let delay = self
+            .streams
+            .of("enlisting")
+            .between(least, least + 60 * MILLI)
+            * patience;
         self.schedule_in(delay, enlist);
     }
 

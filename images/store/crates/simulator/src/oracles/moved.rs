@@ -15,7 +15,7 @@ use crate::oracles::history::HandOver;
 
 #[derive(Debug, Default)]
 pub struct Moved {
-    /// Whose connection it is, as its welcome said.
+    /// Whose session it is, as its welcome said.
     servers: BTreeMap<u64, Welcomed>,
     /// The latest of which anybody was welcomed. What leaders before it still say counts no more, and may be overtaken.
     term: u64,
@@ -40,13 +40,8 @@ struct Welcomed {
 
 impl Moved {
     /// The coordinator sends something to a process of this member. Answers with a tablet that is another server's by this.
-    pub fn ordered(
-        &mut self,
-        connection: u64,
-        member: &str,
-        message: &ToShard,
-    ) -> Option<HandOver> {
-        let known = self.servers.get(&connection);
+    pub fn ordered(&mut self, session: u64, member: &str, message: &ToShard) -> Option<HandOver> {
+        let known = self.servers.get(&session);
         let known = known.filter(|known| known.term >= self.term).cloned();
         let server = known.as_ref().map(|known| known.server);
         match (&message.kind, server) {
@@ -60,7 +55,7 @@ impl Moved {
                     term,
                     member: member.to_owned(),
                 };
-                self.servers.insert(connection, welcomed);
+                self.servers.insert(session, welcomed);
                 self.has_again(server, &welcome.tablets);
             }
             (Some(Kind::MigrateOut(order)), Some(source)) => {

@@ -77,6 +77,20 @@ pub struct Hello {
     pub peer_locator: String,
 }
 
+/// Which message of a session this is, and what its sender has heard.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Numbers {
+    /// A random number that the coordinator gives a session with its Welcome; a Hello asks with it whether the session can go on. 0: none.
+    #[prost(fixed64, tag = "1")]
+    pub session: u64,
+    /// Counts the sender's messages in the session, from 1, which is the Welcome's. 0: a message that is not sent again if its connection breaks.
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
+    /// The sender has heard messages up to this number.
+    #[prost(uint64, tag = "3")]
+    pub heard: u64,
+}
+
 /// Where in a store's life a coordinator was when it said something: the last that it had noted of the store's state. A leader of a later term has
 /// fenced all before it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]

@@ -91,6 +91,7 @@ impl Members {
         let member = member.expect("it was settled");
         let index = member.servers[hello.shard_index as usize];
         let link = Link {
+            is_interrupted: false,
             connection,
             last_heard: now,
             next_sequence: 0,

@@ -62,6 +62,11 @@ impl Server {
         }
     }
 
+    /// It has a session, and a connection.
+    pub fn is_connected(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| !link.is_interrupted)
+    }
+
     pub fn has_enlisted(&self) -> bool {
         !self.locator.is_empty()
     }
@@ -104,10 +109,13 @@ impl Server {
     }
 }
 
-/// The connection of a shard.
+/// The session of a shard.
 #[derive(Debug)]
 pub struct Link {
+    /// The first of the session.
     pub connection: u64,
+    /// The connection is gone; the session may go on with another one.
+    pub is_interrupted: bool,
     pub last_heard: Time,
     pub(super) next_sequence: u64,
     /// Sequence number that was given out last when it was told which backups there are.

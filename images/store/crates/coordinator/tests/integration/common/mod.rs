@@ -185,7 +185,7 @@ impl Harness {
     }
 
     pub fn shard_says(&mut self, connection: u64, kind: member::shard::Kind) -> Vec<Action> {
-        let message = ToCoordinator { kind: Some(kind) };
+        let message = ToCoordinator::from(kind);
         self.coordinator
             .member_message(self.now, connection, message, &mut self.out);
         self.take()

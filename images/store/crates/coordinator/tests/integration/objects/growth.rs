@@ -52,7 +52,7 @@ fn sorted(pairs: impl IntoIterator<Item = Pair>) -> BTreeMap<Vec<u8>, Vec<u8>> {
 }
 
 fn says(store: &mut Coordinator, connection: u64, kind: shard::Kind, out: &mut Recorder) {
-    let message = ToCoordinator { kind: Some(kind) };
+    let message = ToCoordinator::from(kind);
     store.member_message(Time(1), connection, message, out);
 }
 

@@ -341,7 +341,7 @@ impl Rebuild {
     }
 
     fn hears(&mut self, connection: u64, kind: shard::Kind) {
-        let message = ToCoordinator { kind: Some(kind) };
+        let message = ToCoordinator::from(kind);
         self.coordinator
             .member_message(self.now, connection, message, &mut self.out);
     }

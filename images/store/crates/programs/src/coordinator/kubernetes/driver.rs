@@ -12,11 +12,12 @@ use net::{Audience, CloseReason, Counters, Handler, Io, Protocol, Reactor};
 use prost::Message;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
+use transport::session::{Closed, What};
 use wire::ids::ReplyTo;
 use wire::time::Time;
 
 use super::standing::{Role, Sender};
-use crate::coordinator::connections::{MemberConnections, log_end};
+use crate::coordinator::connections::{MemberConnections, Told, log_end};
 use crate::coordinator::controls::Controls;
 use crate::coordinator::driver::{Keeping, Question, Shown};
 use crate::logging::{log_message, set_log_level};
@@ -280,12 +281,16 @@ impl Driver {
         }
     }
 
+    /// Closes a connection on which something came that makes no sense, and ends its session.
     fn close_member(&mut self, now: Time, connection: u64, io: &mut Io) {
-        self.members.remove(connection);
-        if let Some(leader) = &mut self.leader {
-            leader.member_closed(now, connection);
-        }
+        let closed = self.members.closed(connection);
         io.close(connection);
+        if let Closed::Interrupted(session) | Closed::Over(session) = closed {
+            self.members.end(session, io);
+            if let Some(leader) = &mut self.leader {
+                leader.member_closed(now, session);
+            }
+        }
     }
 
     /// Does what the leader says.
@@ -302,13 +307,11 @@ impl Driver {
                         io.send(to.connection, to.nonce, &[&payload]);
                     }
                 }
-                Output::SendMember(connection, message) => {
-                    io.send(connection, 0, &[&message.encode_to_vec()]);
+                Output::SendMember(session, message) => {
+                    let (what, encoded) = (What::of(&message), message.encode_to_vec());
+                    self.members.say(session, what, encoded, io);
                 }
-                Output::CloseMember(connection) => {
-                    self.members.remove(connection);
-                    io.close(connection);
-                }
+                Output::CloseMember(session) => self.members.end(session, io),
                 Output::Deferred(answer) => answer(),
                 Output::Log(level, text) => log_message(level, &text),
                 Output::Event(event) => log_message(event.level(), &event.to_string()),
@@ -380,12 +383,12 @@ impl Handler for Driver {
         if !self.members.contains(connection) {
             return leader.request(now, ReplyTo { connection, nonce }, payload);
         }
-        match self.members.decode(connection, payload) {
-            Ok(message) => leader.member_message(now, connection, message),
-            Err(error) => {
-                tracing::warn!(
-                    "closed a member connection: a message that cannot be read: {error}"
-                );
+        match self.members.hear(connection, payload, io) {
+            Told::Message(session, message) => leader.member_message(now, session, message),
+            Told::Resumed(session) => leader.member_resumed(now, session),
+            Told::Nothing => {}
+            Told::Wrong(why) => {
+                tracing::warn!("closed a member connection: {why}");
                 self.close_member(now, connection, io);
             }
         }
@@ -393,15 +396,18 @@ impl Handler for Driver {
 
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, _io: &mut Io) {
         let is_member = self.members.contains(connection);
-        self.members.remove(connection);
+        let closed = self.members.closed(connection);
         let Some(leader) = &mut self.leader else {
             return;
         };
-        if is_member {
-            log_end(reason);
-            leader.member_closed(now, connection);
-        } else {
-            leader.connection_closed(connection);
+        if !is_member {
+            return leader.connection_closed(connection);
+        }
+        log_end(reason);
+        match closed {
+            Closed::Interrupted(session) => leader.member_interrupted(now, session),
+            Closed::Over(session) => leader.member_closed(now, session),
+            Closed::Nothing => {}
         }
     }
 
