@@ -134,6 +134,7 @@ impl Driver {
             Heard::Anew => self.parts.server.coordinator_lost(now),
             Heard::Resumed(again) => {
                 self.parts.session.welcomed();
+                tracing::info!("the session with the coordinator goes on, on another connection");
                 for message in again {
                     io.send(connection, 0, &[&message]);
                 }
