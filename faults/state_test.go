@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestStatePutBack: the directory of the coordinator's state is put back to an older one, from before a table was made. Whoever is
@@ -132,8 +133,13 @@ func (s *store) waitUp() {
 
 func (s *store) createTable(name string) {
 	s.t.Helper()
+	s.createTableWithin(5*time.Second, name)
+}
+
+func (s *store) createTableWithin(timeout time.Duration, name string) {
+	s.t.Helper()
 	var id any
-	if err := s.ask(&id, "create-table", name); err != nil {
+	if err := s.askWithin(timeout, &id, "create-table", name); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -31,6 +31,8 @@ type store struct {
 	// The addresses of the coordinator, which its successors have as well.
 	addresses []string
 	servers   map[string]*server
+	// around are words before those of the coordinator's command line.
+	around []string
 	// build is which version the coordinator behaves as.
 	build build
 	// processes of members, also those that have ended.
@@ -93,7 +95,7 @@ func (s *store) startCoordinator(client string, more ...string) {
 	if !s.evensOut {
 		words = append(words, "--rebalance", "off")
 	}
-	command := s.command("coordinator", s.build.of(append(words, more...)))
+	command := s.command("coordinator", slices.Concat(s.around, s.build.of(append(words, more...))))
 	s.coordinator = start(s.t, "coordinator", s.hosts("coordinator").namespace, nil, command)
 }
 
@@ -281,7 +283,12 @@ func (s *store) owners() (map[string]int, error) {
 
 // ask reads what the command line tool prints.
 func (s *store) ask(answer any, words ...string) error {
-	cmd := command(append([]string{program(s.t, "rcbox"), "-C", s.locator, "--json", "--timeout", "5"}, words...))
+	return s.askWithin(5*time.Second, answer, words...)
+}
+
+func (s *store) askWithin(timeout time.Duration, answer any, words ...string) error {
+	seconds := strconv.FormatFloat(timeout.Seconds(), 'f', -1, 64)
+	cmd := command(append([]string{program(s.t, "rcbox"), "-C", s.locator, "--json", "--timeout", seconds}, words...))
 	var output, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &problem
 	if err := inNamespace(s.hosts("coordinator").namespace, cmd.Run); err != nil {

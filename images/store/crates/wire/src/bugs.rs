@@ -107,6 +107,8 @@ pub enum Bug {
     NoteTooEarly,
     /// A server is dead because a client says so.
     BelieveHint,
+    /// A change of the coordinator's state counts as noted while it is on its way to the disk.
+    NoteUnsynced,
 }
 
 #[cfg(feature = "planted-bugs")]

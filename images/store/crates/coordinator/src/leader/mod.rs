@@ -12,46 +12,31 @@
 //! }
 //! ```
 //!
-//! Until [`Output::Leads`] no client or member is to be let in, afterwards all are. [`Output::Ended`] is the last output.
+//! Until [`News::Leads`] no client or member is to be let in, afterwards all are. [`News::Ended`] is the last output.
 //!
-//! *What waits.* What the coordinator puts out waits until the changes of its round are committed, and for all changes before: what it shows may come of them.
-//! A round that changed nothing, while nothing else waits, waits for nothing. Pings never wait: members must not take a coordinator for dead that only cannot write;
-//! they carry the position of the last root that is known to be written, and a cluster time below a bound that is noted. The bound is raised when half of it is
-//! used up, and nothing waits for that; while it cannot be raised, cluster time stands still below it, so that no lease ends for it.
-//!
-//! *What is bounded.* Beyond [`Limits::refuse_bytes`] or [`Limits::refuse_count`] of what waits, requests of clients are answered at once with RETRY and a text
-//! that says why. Beyond four times as much (members may say things without end too) the leadership is given up: this process is to start anew.
+//! What the coordinator puts out waits as the [`crate::outbox`] says. If more waits than a process should hold, the leadership is given up: this process is to
+//! start anew.
 
-mod held;
 mod orders;
 mod output;
-mod sink;
 
 use core::time::Duration;
-use std::collections::{BTreeSet, VecDeque};
 
 use wire::ids::ReplyTo;
 use wire::member::coordinator::Kind;
 use wire::member::{Hello, Refused, RefusedReason, ToCoordinator, ToShard, shard};
 use wire::time::Time;
 
-use crate::output::retry_response;
+pub use crate::outbox::Limits;
+use crate::outbox::{Outbox, STUCK_AFTER, Sink};
 use crate::state::Pair;
 use crate::state::objects::{self, Answer, Ending, Keeper, RequestId};
 use crate::status::{ClusterStatus, StateWait};
 use crate::{Config, Coordinator};
-use held::Held;
-pub use output::Output;
-use sink::Sink;
+pub use output::{News, Output};
 
 /// Cluster time is noted so far ahead where the API server may be away.
 pub const TIME_AHEAD: Duration = Duration::from_secs(600);
-
-/// A commit that is under way for longer counts as stuck: the status is shown without waiting for it, and says so.
-const STUCK_AFTER: Duration = Duration::from_secs(2);
-
-/// So much more may wait than what makes requests be refused.
-const GIVE_UP_FACTOR: usize = 4;
 
 const NOT_YET: &str = "this coordinator has not begun to lead: try again in a moment";
 
@@ -64,22 +49,6 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// How much may wait before requests are refused; four times as much ends the leadership.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    pub refuse_bytes: usize,
-    pub refuse_count: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            refuse_bytes: 16 << 20,
-            refuse_count: 50_000,
-        }
-    }
-}
-
 /// One leadership.
 #[derive(Debug)]
 pub struct Leader<A> {
@@ -87,19 +56,8 @@ pub struct Leader<A> {
     config: Config,
     /// From the moment on when the state is loaded.
     coordinator: Option<Coordinator>,
-    held: Held<A>,
-    limits: Limits,
-    /// What can leave.
-    ready: VecDeque<Output<A>>,
-    /// Member connections that the coordinator has closed; the driver has yet to do so.
-    closing: BTreeSet<u64>,
-    /// Commits that are not noted yet.
-    commits: VecDeque<Commit>,
-    /// The last commit that outputs wait for, and the last that is noted.
-    awaited: u64,
-    committed: u64,
+    outbox: Outbox<A, News>,
     rebuild: Rebuild,
-    is_over: bool,
 }
 
 /// How far it is with a store that is made again from volumes.
@@ -115,32 +73,14 @@ enum Rebuild {
     Fills,
 }
 
-/// Changes on their way to the state.
-#[derive(Debug)]
-struct Commit {
-    number: u64,
-    since: Time,
-    /// Outputs wait for it.
-    is_awaited: bool,
-    /// Of cluster time, as they say.
-    time_bound_ns: u64,
-}
-
 impl<A> Leader<A> {
     pub fn new(settings: Settings) -> Leader<A> {
         Leader {
             keeper: Keeper::new(settings.keeper),
             config: settings.config,
             coordinator: None,
-            held: Held::default(),
-            limits: settings.limits,
-            ready: VecDeque::new(),
-            closing: BTreeSet::new(),
-            commits: VecDeque::new(),
-            awaited: 0,
-            committed: 0,
+            outbox: Outbox::new(settings.limits),
             rebuild: Rebuild::No,
-            is_over: false,
         }
     }
 
@@ -160,25 +100,23 @@ impl<A> Leader<A> {
 
     /// See [`Coordinator::request`].
     pub fn request(&mut self, now: Time, to: ReplyTo, payload: &[u8]) {
-        if self.is_full(1) {
-            let why = self.wait(now).map_or_else(String::new, |wait| wait.why);
-            let text = format!("more waits for the coordinator's state than fits: {why}");
-            self.ready
-                .push_back(Output::Reply(to, retry_response(&text)));
+        let Some(coordinator) = &mut self.coordinator else {
             return;
-        }
-        self.act(|coordinator, out| coordinator.request(now, to, payload, out));
+        };
+        let keeper = &self.keeper;
+        self.outbox
+            .request(coordinator, now, to, payload, || troubles_of(keeper, now));
     }
 
     /// A client's connection is gone. See [`Coordinator::connection_closed`].
     pub fn connection_closed(&mut self, connection: u64) {
-        self.held.forget(connection);
+        self.outbox.forget(connection);
         self.act(|coordinator, _| coordinator.connection_closed(connection));
     }
 
     /// See [`Coordinator::member_message`]. If a Hello tells of another leader, the root is looked at before anybody is let in.
     pub fn member_message(&mut self, now: Time, connection: u64, message: ToCoordinator) {
-        if self.closing.contains(&connection) {
+        if self.outbox.is_closing(connection) {
             return;
         }
         if let Some(shard::Kind::Hello(hello)) = &message.kind {
@@ -192,7 +130,7 @@ impl<A> Leader<A> {
 
     /// See [`Coordinator::member_interrupted`].
     pub fn member_interrupted(&mut self, now: Time, connection: u64) {
-        if !self.closing.contains(&connection) {
+        if !self.outbox.is_closing(connection) {
             self.act(|coordinator, out| coordinator.member_interrupted(now, connection, out));
         }
     }
@@ -204,31 +142,27 @@ impl<A> Leader<A> {
 
     /// A member's session is over, or the driver ends it. See [`Coordinator::member_closed`].
     pub fn member_closed(&mut self, now: Time, connection: u64) {
-        self.held.forget(connection);
-        if !self.closing.remove(&connection) {
+        if self.outbox.member_closed(connection) {
             self.act(|coordinator, out| coordinator.member_closed(now, connection, out));
         }
     }
 
-    /// Something of the driver's own that may show what the coordinator knows: comes out as [`Output::Deferred`] once all that it may show is noted.
+    /// See [`Outbox::defer`].
     pub fn defer(&mut self, answer: A) {
-        match self.is_over {
-            true => self.ready.push_back(Output::Deferred(answer)),
-            false => self.held.push(Output::Deferred(answer)),
-        }
+        self.outbox.defer(answer);
     }
 
     /// Does what is due, and lets what has changed be noted. After every batch of events, and no later than at the time that it answers.
     pub fn tick(&mut self, now: Time) -> Time {
-        if self.is_over {
+        if self.outbox.is_over() {
             return Time::NEVER;
         }
         let next = self.act(|coordinator, out| coordinator.tick(now, out));
         self.end_round(now);
         self.keeper.tick(now);
         self.hear_keeper(now);
-        if self.is_full(GIVE_UP_FACTOR) {
-            let why = self.wait(now).map_or_else(String::new, |wait| wait.why);
+        if self.outbox.is_overfull() {
+            let why = troubles_of(&self.keeper, now);
             let text = format!(
                 "more waits for the state to be noted than this process can hold: it is to start anew, as a standby ({why})"
             );
@@ -239,11 +173,7 @@ impl<A> Leader<A> {
 
     /// What comes next; `None`: nothing until the next event or tick.
     pub fn take_output(&mut self) -> Option<Output<A>> {
-        let output = self.ready.pop_front()?;
-        if let Output::CloseMember(connection) = &output {
-            self.closing.remove(connection);
-        }
-        Some(output)
+        self.outbox.take_output()
     }
 
     // ---- what can be seen ----
@@ -265,40 +195,27 @@ impl<A> Leader<A> {
 
     /// What waits, if it has waited for long: since when, and why.
     pub fn wait(&self, now: Time) -> Option<StateWait> {
-        let since = match self.coordinator {
-            Some(_) => self.commits.iter().find(|commit| commit.is_awaited)?.since,
-            None => self.keeper.troubles().first()?.since,
+        let waited = match self.coordinator {
+            Some(_) => self.outbox.stuck_for(now)?,
+            None => {
+                let since = self.keeper.troubles().first()?.since;
+                Some(now.since(since)).filter(|waited| *waited >= STUCK_AFTER)?
+            }
         };
-        let waited = now.since(since);
-        if waited < STUCK_AFTER {
-            return None;
-        }
-        let troubles = self.keeper.troubles();
-        let why: Vec<String> = troubles.iter().map(|trouble| trouble.told(now)).collect();
         Some(StateWait {
             waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
-            why: why.join("; "),
-            held: self.held.count() as u64,
+            why: troubles_of(&self.keeper, now),
+            held: self.outbox.held_count() as u64,
         })
     }
 
     // ---- inside ----
 
-    fn is_full(&self, factor: usize) -> bool {
-        self.held.bytes() > factor * self.limits.refuse_bytes
-            || self.held.count() > factor * self.limits.refuse_count
-    }
-
-    fn act<T>(&mut self, act: impl FnOnce(&mut Coordinator, &mut Sink<'_, A>) -> T) -> Option<T> {
-        let mut out = Sink {
-            held: &mut self.held,
-            ready: &mut self.ready,
-            closing: &mut self.closing,
-            is_over: self.is_over,
-            // Before, no cluster time that a ping could tell is noted.
-            passes_pings: self.committed > 0,
-        };
-        Some(act(self.coordinator.as_mut()?, &mut out))
+    fn act<T>(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, &mut Sink<'_, A, News>) -> T,
+    ) -> Option<T> {
+        Some(self.outbox.act(self.coordinator.as_mut()?, act))
     }
 
     fn heard_of(&mut self, now: Time, hello: &Hello) {
@@ -324,9 +241,8 @@ impl<A> Leader<A> {
         };
         let kind = Kind::Refused(refused);
         let message = Output::SendMember(connection, ToShard::from(kind));
-        self.closing.insert(connection);
-        self.ready.push_back(message);
-        self.ready.push_back(Output::CloseMember(connection));
+        self.outbox.put(message);
+        self.outbox.put(Output::CloseMember(connection));
     }
 
     /// Gives what has changed to the keeper; what was put out waits for it.
@@ -361,40 +277,19 @@ impl<A> Leader<A> {
             changes.deletes.push(objects::SEED_MARK.to_vec());
         }
         if !changes.is_empty() {
-            let commit = Commit {
-                number: self.keeper.commit(now, changes),
-                since: now,
-                // The first one notes that time is told at all.
-                is_awaited: must_wait || self.committed == 0,
-                time_bound_ns: coordinator.time_bound_ns(),
-            };
-            if commit.is_awaited {
-                self.awaited = commit.number;
-            }
-            self.commits.push_back(commit);
+            let number = self.keeper.commit(now, changes);
+            self.outbox
+                .begin_commit(now, number, must_wait, coordinator);
         }
-        self.held.end_round(self.awaited);
-        self.release();
-    }
-
-    /// Lets out what waits no more, with what is noted by now.
-    fn release(&mut self) {
-        let released = self.held.release(self.committed);
-        let coordinator = self.coordinator.as_ref();
-        self.ready.extend(released.map(|mut output| {
-            if let (Output::SendMember(_, message), Some(coordinator)) = (&mut output, coordinator)
-            {
-                coordinator.sign(message);
-            }
-            output
-        }));
+        self.outbox.end_round(coordinator);
     }
 
     fn hear_keeper(&mut self, now: Time) {
         while let Some(output) = self.keeper.take_output() {
             match output {
                 objects::Output::Request(id, request) => {
-                    self.ready.push_back(Output::Request(id, request));
+                    let request = News::Request(id, request);
+                    self.outbox.put(Output::State(request));
                 }
                 objects::Output::Loaded { cluster_id, pairs } => {
                     self.loaded(now, cluster_id, pairs);
@@ -412,10 +307,10 @@ impl<A> Leader<A> {
             Coordinator::rebuilding(self.config.clone(), self.keeper.nonce(), false, now);
         self.rebuild = Rebuild::Hears { has_root };
         self.coordinator = Some(coordinator);
-        self.ready.push_back(Output::Leads {
+        self.outbox.put(Output::State(News::Leads {
             cluster_id: self.config.cluster_id,
             is_new: false,
-        });
+        }));
     }
 
     fn loaded(&mut self, now: Time, cluster_id: u64, pairs: Vec<Pair>) {
@@ -451,37 +346,33 @@ impl<A> Leader<A> {
             coordinator.leave_ids_out(self.keeper.nonce());
         }
         self.coordinator = Some(coordinator);
-        self.ready.push_back(Output::Leads { cluster_id, is_new });
+        let leads = News::Leads { cluster_id, is_new };
+        self.outbox.put(Output::State(leads));
     }
 
     fn committed(&mut self, now: Time, number: u64) {
         let Some(coordinator) = &mut self.coordinator else {
             return;
         };
-        let count = self
-            .commits
-            .partition_point(|commit| commit.number <= number);
-        if let Some(newest) = self.commits.drain(..count).next_back() {
-            coordinator.time_is_noted(now, newest.time_bound_ns);
-        }
         if let Some(position) = self.keeper.position() {
             coordinator.lead_at(position);
         }
-        self.committed = number;
-        self.release();
+        self.outbox.committed(now, number, coordinator);
     }
 
     fn end(&mut self, ending: Ending, text: String) {
-        if self.is_over {
+        if self.outbox.is_over() {
             return;
         }
-        self.is_over = true;
-        self.held.clear();
-        self.commits.clear();
-        // Those whose end was held, too.
-        let closing = self.closing.iter().copied();
-        self.ready.extend(closing.map(Output::CloseMember));
+        self.outbox.end();
         self.act(|coordinator, out| coordinator.refuse_to_lead(text.clone(), out));
-        self.ready.push_back(Output::Ended(ending, text));
+        self.outbox.put(Output::State(News::Ended(ending, text)));
     }
+}
+
+/// What keeps the state from being written, for people.
+fn troubles_of(keeper: &Keeper, now: Time) -> String {
+    let troubles = keeper.troubles();
+    let why: Vec<String> = troubles.iter().map(|trouble| trouble.told(now)).collect();
+    why.join("; ")
 }

@@ -24,6 +24,7 @@ mod settings;
 mod upgrade;
 mod views;
 
+pub(crate) use requests::shows_no_state;
 pub use restore::RestoreError;
 
 use wire::time::Time;

@@ -1,6 +1,6 @@
 //! The coordinator's side of the client protocol.
 
-use wire::ids::ReplyTo;
+use wire::ids::{ReplyTo, ServerId};
 use wire::member::{TabletOrder, TabletRange, ToShard, coordinator};
 use wire::opcode::{Opcode, Service};
 use wire::rpc::{self, ErrorResponse, RetryResponse, control_op};
@@ -37,6 +37,18 @@ fn fixed_bytes(opcode: Opcode) -> (usize, usize) {
         Opcode::GetMetrics => (rpc::BARE_REQUEST_BYTES, 8),
         Opcode::ProxyPing => (rpc::ProxyPingRequest::FIXED_BYTES, 12),
         _ => (rpc::ServerControlAllRequest::FIXED_BYTES, 16),
+    }
+}
+
+/// Whether the reply to a request shows nothing of the state, so that nothing has to be noted before it leaves. A server that pings is told whether it is in
+/// the store; a client is not.
+pub(crate) fn shows_no_state(payload: &[u8]) -> bool {
+    let opcode = rpc::header(payload).map(|header| Opcode::from_u16(header.opcode));
+    match opcode {
+        Ok(Some(Opcode::GetServerId)) => true,
+        Ok(Some(Opcode::Ping)) => rpc::PingRequest::decode(payload)
+            .is_ok_and(|request| request.caller == ServerId::INVALID),
+        _ => false,
     }
 }
 

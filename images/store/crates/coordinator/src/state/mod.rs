@@ -3,7 +3,9 @@
 //! Connections, pings and replies under way are not part of it. Whoever keeps the pairs asks for the changes after events and
 //! lets nothing out before they are safe: see [`crate::Coordinator::take_changes`].
 
+mod batch;
 pub mod checkpoint;
+pub mod file;
 pub(crate) mod gate;
 #[cfg(test)]
 mod golden;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{self, create_table, hello, renew_lease};
-use coordinator::leader::{Leader, Limits, Output, Settings, TIME_AHEAD};
+use coordinator::leader::{Leader, Limits, News, Output, Settings, TIME_AHEAD};
 use coordinator::state::objects::testing::ApiServer;
 use coordinator::state::objects::{self, Answer, Ending, Request, RequestId, Tuning};
 use coordinator::{Config, Coordinator, LEASE_TERM_NS};
@@ -78,7 +78,7 @@ impl Bench {
             bench
                 .left
                 .iter()
-                .any(|output| matches!(output, Output::Leads { .. }))
+                .any(|output| matches!(output, Output::State(News::Leads { .. })))
         );
         bench.left.clear();
         bench
@@ -87,7 +87,7 @@ impl Bench {
     fn collect(&mut self) {
         while let Some(output) = self.leader.take_output() {
             match output {
-                Output::Request(id, request) => self.under_way.push((id, request)),
+                Output::State(News::Request(id, request)) => self.under_way.push((id, request)),
                 Output::Log(..) | Output::Event(_) => {}
                 output => self.left.push(output),
             }
@@ -398,7 +398,7 @@ fn more_than_fits_is_refused_and_in_the_end_the_leadership_is_given_up() {
     }
     let outputs = bench.take();
     assert!(
-        matches!(outputs.last(), Some(Output::Ended(Ending::Deposed, text)) if text.contains("start anew")),
+        matches!(outputs.last(), Some(Output::State(News::Ended(Ending::Deposed, text))) if text.contains("start anew")),
         "{outputs:?}"
     );
     assert_eq!(bench.tick(), Time::NEVER);
@@ -432,7 +432,10 @@ fn who_tells_of_a_later_leader_is_put_off_until_the_root_was_looked_at() {
     old.serve(&mut server);
     let outputs = old.take();
     assert!(
-        matches!(outputs.last(), Some(Output::Ended(Ending::Deposed, _))),
+        matches!(
+            outputs.last(),
+            Some(Output::State(News::Ended(Ending::Deposed, _)))
+        ),
         "{outputs:?}"
     );
     for connection in [1, 3] {
@@ -461,7 +464,10 @@ fn objects_that_were_put_back_are_noticed_by_what_servers_were_told() {
     next.serve(&mut server);
     let outputs = next.take();
     assert!(
-        matches!(outputs.last(), Some(Output::Ended(Ending::RolledBack, _))),
+        matches!(
+            outputs.last(),
+            Some(Output::State(News::Ended(Ending::RolledBack, _)))
+        ),
         "{outputs:?}"
     );
     assert!(
@@ -611,7 +617,7 @@ fn a_store_without_objects_is_made_again_from_volumes() {
         first
             .left
             .iter()
-            .any(|it| matches!(it, Output::Leads { is_new: false, .. }))
+            .any(|it| matches!(it, Output::State(News::Leads { is_new: false, .. })))
     );
     assert!(
         server.root().is_none(),

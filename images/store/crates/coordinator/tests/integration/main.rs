@@ -24,6 +24,7 @@ mod rebuild;
 mod recovery;
 mod rules;
 mod settings;
+mod sole;
 mod state;
 mod unreplicated;
 mod upgrade;

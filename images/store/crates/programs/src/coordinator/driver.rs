@@ -1,38 +1,34 @@
-//! Between sockets and the coordinator's state machine.
+//! Between sockets, the state machine of the only coordinator of a store, and the thread that writes its state.
 //!
-//! What the coordinator puts out waits until the end of the round, when all that the round has changed is noted with one commit:
-//! nothing leaves that was not noted, and many requests share one write to the disk. The thread waits for the disk meanwhile. That is
-//! simple and does no harm: changes are rare (a table, a server, a lease in half an hour), a round without changes waits for nothing,
-//! and servers and clients go on without the coordinator.
+//! All that one round has changed is noted with one write, and so is all that changes while a write is under way. The thread with the sockets never waits for
+//! the disk: what shows nothing that is not noted leaves meanwhile, and the rest when the disk has it.
 
-use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::mpsc::Receiver;
 
+use coordinator::Coordinator;
 use coordinator::orders::{
     AcceptLossError, Acceptance, ControlOrder, Drain, DrainError, Finalize, FinalizeError,
     GiveUpMigrationError, MigrateError, MigrationOrder, Removal, RemoveMemberError, SettingsError,
     SettingsOrder, Surrender, SurrenderError,
 };
-use coordinator::state::journal::Writer;
+use coordinator::outbox::Limits;
+use coordinator::sole::{Output, Sole};
+use coordinator::state::file::{FileKeeper, NoFile, Written};
 use coordinator::status::{ClusterStatus, Draining, Event, Loss, Migration, TablePage};
-use coordinator::{Coordinator, Output};
 use net::{CloseReason, Counters, Handler, Io};
 use prost::Message;
 use tokio::sync::oneshot;
 use transport::session::{Closed, What};
 use wire::ids::ReplyTo;
-use wire::member::{Settings, ToShard};
+use wire::member::Settings;
 use wire::time::Time;
 
 use super::connections::{MemberConnections, Told, log_end};
 use super::controls::{self, Controls};
-use super::state_file::{Directory, StateFile, Stats};
+use super::onlookers::Onlookers;
+use super::state_file::{StateFile, Stats};
 use crate::logging::{log_message, set_log_level};
 use crate::runtime::end_process;
-
-/// More output than this does not wait for the end of the round.
-const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// What a coordinator shows of itself.
 pub struct Shown {
@@ -45,7 +41,10 @@ pub struct Shown {
 /// How the state is kept.
 pub enum Keeping {
     Nowhere,
-    File(Stats),
+    File {
+        stats: Stats,
+        file_bytes: u64,
+    },
     /// In objects of an API server, by the leader of this name.
     Objects(String),
 }
@@ -108,85 +107,70 @@ pub enum Question {
 /// Where the coordinator's state is noted.
 pub enum State {
     Nowhere,
-    File(StateFile),
-    /// Here, once there is any: the store is being made again from volumes.
-    Awaited(Directory),
+    File(StateFile, FileKeeper),
 }
+
+/// To another thread, once all that it tells of is noted.
+type Deferred = Box<dyn FnOnce() + Send>;
 
 pub struct Driver {
-    coordinator: Coordinator,
-    state: State,
-    client_listener: usize,
+    sole: Sole<Deferred>,
+    /// `None`: the state is noted nowhere.
+    file: Option<StateFile>,
+    /// Once there is one.
+    client_listener: Option<usize>,
     members: MemberConnections,
     inbox: Receiver<Question>,
-    held: Held,
-}
-
-/// What waits until all that it may depend on is noted, in order.
-#[derive(Default)]
-struct Held {
-    actions: Vec<Action>,
-    /// Messages, one after the other.
-    bytes: Vec<u8>,
-    /// Member connections that will be closed: nothing that comes on them counts.
-    closing: BTreeSet<u64>,
+    onlookers: Onlookers,
     controls: Controls,
 }
 
-enum Action {
-    /// These of the held bytes.
-    Reply(ReplyTo, Range<usize>),
-    Say {
-        session: u64,
-        what: What,
-        message: Range<usize>,
-        /// It is to say what was noted when it leaves.
-        wants_position: bool,
-    },
-    EndSession(u64),
-    /// To another thread.
-    Answer(Box<dyn FnOnce() + Send>),
-}
-
 impl Driver {
-    pub fn new(
-        coordinator: Coordinator,
-        state: State,
-        client_listener: usize,
-        inbox: Receiver<Question>,
-    ) -> Driver {
+    pub fn new(coordinator: Coordinator, state: State, inbox: Receiver<Question>) -> Driver {
+        let (file, keeper) = match state {
+            State::Nowhere => (None, None),
+            State::File(file, keeper) => (Some(file), Some(keeper)),
+        };
         Driver {
-            coordinator,
-            state,
-            client_listener,
+            sole: Sole::new(coordinator, keeper, Limits::default()),
+            file,
+            client_listener: None,
             members: MemberConnections::default(),
             inbox,
-            held: Held::default(),
+            onlookers: Onlookers::default(),
+            controls: Controls::default(),
         }
     }
 
-    /// The state machine, and what holds its output.
-    fn split(&mut self) -> (&mut Coordinator, Actions<'_>) {
-        let Driver {
-            coordinator, held, ..
-        } = self;
-        (coordinator, Actions { held })
-    }
-
-    fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8], io: &mut Io) {
-        match self.members.hear(connection, payload, io) {
-            Told::Message(session, _) if self.held.closing.contains(&session) => {}
-            Told::Message(session, message) => {
-                let (coordinator, mut out) = self.split();
-                coordinator.member_message(now, session, message, &mut out);
-            }
-            Told::Resumed(session) => self.coordinator.member_resumed(now, session),
-            Told::Nothing => {}
-            Told::Wrong(why) => {
-                tracing::warn!("closed a member connection: {why}");
-                self.close_member(now, connection, io);
+    /// Notes that this process leads, and waits for that: before, no server may hear of it, so that nobody is let in.
+    ///
+    /// # Errors
+    /// It cannot be noted.
+    pub fn begin(&mut self, io: &mut Io) -> Result<(), String> {
+        loop {
+            self.advance(net::now())?;
+            self.carry_out(io)?;
+            let Some(file) = &mut self.file else {
+                return Ok(());
+            };
+            match file.wait()? {
+                Some(written) => self.written(net::now(), written)?,
+                None => return Ok(()),
             }
         }
+    }
+
+    /// Those who connect to this listener are clients.
+    pub fn serve(&mut self, client_listener: usize) {
+        self.client_listener = Some(client_listener);
+    }
+
+    /// Ends in good order: what is being written is on the disk then. Nothing that waits for more has left.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn finish(self) -> Result<(), String> {
+        self.file.map_or(Ok(()), StateFile::finish)
     }
 
     /// Closes a connection on which something came that makes no sense, and ends its session.
@@ -195,65 +179,96 @@ impl Driver {
         io.close(connection);
         if let Closed::Interrupted(session) | Closed::Over(session) = closed {
             self.members.end(session, io);
-            let (coordinator, mut out) = self.split();
-            coordinator.member_closed(now, session, &mut out);
+            self.sole.member_closed(now, session);
+        }
+    }
+
+    fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8], io: &mut Io) {
+        match self.members.hear(connection, payload, io) {
+            Told::Message(session, message) => self.sole.member_message(now, session, message),
+            Told::Resumed(session) => self.sole.member_resumed(now, session),
+            Told::Nothing => {}
+            Told::Wrong(why) => {
+                tracing::warn!("closed a member connection: {why}");
+                self.close_member(now, connection, io);
+            }
+        }
+    }
+
+    fn shown(&self, now: Time, counters: Counters) -> Shown {
+        let keeping = match &self.file {
+            None => Keeping::Nowhere,
+            Some(file) => Keeping::File {
+                stats: file.stats(),
+                file_bytes: self.sole.file_bytes(),
+            },
+        };
+        Shown {
+            status: self.sole.status(now),
+            counters,
+            keeping,
         }
     }
 
     fn answer(&mut self, now: Time, question: Question, counters: Counters) {
-        let keeping = match &self.state {
-            State::File(state) => Keeping::File(state.stats()),
-            State::Nowhere | State::Awaited(_) => Keeping::Nowhere,
-        };
-        let (coordinator, mut out) = self.split();
         // Whoever asked may have given up: then nobody reads the answer.
-        let answer: Box<dyn FnOnce() + Send> = match question {
+        let answer: Deferred = match question {
             Question::Status(answer) => {
-                let shown = Shown {
-                    status: coordinator.cluster_status(now),
-                    counters,
-                    keeping,
-                };
-                Box::new(move || drop(answer.send(shown)))
+                let shown = self.shown(now, counters);
+                Box::new(self.onlookers.add(answer, shown))
             }
             Question::Tables {
                 after_table_id,
                 page_size,
                 answer,
             } => {
-                let page = coordinator.tables(after_table_id, page_size);
+                let page = self.sole.coordinator().tables(after_table_id, page_size);
                 Box::new(move || drop(answer.send(page)))
             }
             Question::Events(answer) => {
-                let events = coordinator.events(now);
+                let events = self.sole.coordinator().events(now);
                 Box::new(move || drop(answer.send(events)))
             }
             Question::RemoveMember { removal, answer } => {
-                let removed = coordinator.remove_member(now, &removal, &mut out);
+                let removed = self
+                    .sole
+                    .act(|coordinator, out| coordinator.remove_member(now, &removal, out));
                 Box::new(move || drop(answer.send(removed)))
             }
             Question::DrainMember { drain, answer } => {
-                let begun = coordinator.drain_member(now, &drain, &mut out);
+                let begun = self
+                    .sole
+                    .act(|coordinator, out| coordinator.drain_member(now, &drain, out));
                 Box::new(move || drop(answer.send(begun)))
             }
             Question::UndrainMember { drain, answer } => {
-                let ended = coordinator.undrain_member(&drain, &mut out);
+                let ended = self
+                    .sole
+                    .act(|coordinator, out| coordinator.undrain_member(&drain, out));
                 Box::new(move || drop(answer.send(ended)))
             }
             Question::AcceptLoss { acceptance, answer } => {
-                let accepted = coordinator.accept_loss(now, &acceptance, &mut out);
+                let accepted = self
+                    .sole
+                    .act(|coordinator, out| coordinator.accept_loss(now, &acceptance, out));
                 Box::new(move || drop(answer.send(accepted)))
             }
             Question::FinalizeUpgrade { finalize, answer } => {
-                let finalized = coordinator.finalize_upgrade(&finalize, &mut out);
+                let finalized = self
+                    .sole
+                    .act(|coordinator, out| coordinator.finalize_upgrade(&finalize, out));
                 Box::new(move || drop(answer.send(finalized)))
             }
             Question::SetSettings { order, answer } => {
-                let set = coordinator.set_settings(&order, &mut out);
+                let set = self
+                    .sole
+                    .act(|coordinator, out| coordinator.set_settings(&order, out));
                 Box::new(move || drop(answer.send(set)))
             }
             Question::MigrateTablet { order, answer } => {
-                let begun = coordinator.migrate_tablet(now, &order, &mut out);
+                let begun = self
+                    .sole
+                    .act(|coordinator, out| coordinator.migrate_tablet(now, &order, out));
                 Box::new(move || drop(answer.send(begun)))
             }
             Question::GiveUpMigration {
@@ -261,94 +276,78 @@ impl Driver {
                 expected_cluster_id,
                 answer,
             } => {
-                let given_up =
-                    coordinator.give_up_migration(now, migration_id, expected_cluster_id, &mut out);
+                let given_up = self.sole.act(|coordinator, out| {
+                    coordinator.give_up_migration(now, migration_id, expected_cluster_id, out)
+                });
                 Box::new(move || drop(answer.send(given_up)))
             }
             Question::Control { order, answer } => {
-                let to = out.held.controls.next();
+                let to = self.controls.next();
                 // Shards answer later, and what they say changes nothing that is noted.
-                let asked = coordinator.control_shards(now, &order, to, &mut out);
-                return out.held.controls.begun(to, asked, answer);
+                let asked = self
+                    .sole
+                    .act(|coordinator, out| coordinator.control_shards(now, &order, to, out));
+                return self.controls.begun(to, asked, answer);
             }
             Question::GiveUpVolumes { surrender, answer } => {
-                let given_up = coordinator.give_up_volumes(&surrender);
+                let given_up = self
+                    .sole
+                    .act(|coordinator, _| coordinator.give_up_volumes(&surrender));
                 Box::new(move || drop(answer.send(given_up)))
             }
         };
-        self.held.actions.push(Action::Answer(answer));
+        self.sole.defer(answer);
     }
 
-    /// If the store was made again: notes all of it, in the place that was kept for it.
-    fn begin_state(&mut self, now: Time) {
-        let is_awaited = matches!(self.state, State::Awaited(_));
-        if !is_awaited || self.coordinator.is_rebuilding() {
-            return;
-        }
-        if let State::Awaited(directory) = std::mem::replace(&mut self.state, State::Nowhere) {
-            drop(self.coordinator.take_changes(now));
-            let cluster_id = self.coordinator.cluster_status(now).cluster_id;
-            let writer = Writer::new(cluster_id);
-            match StateFile::create(directory, writer, self.coordinator.pairs()) {
-                Ok(state) => {
-                    self.coordinator.noted(state.sequence());
-                    self.state = State::File(state);
-                }
-                Err(text) => give_up(&text),
-            }
-        }
-    }
-
-    /// Notes what has changed, and lets out what was waiting for that.
-    fn release(&mut self, now: Time, io: &mut Io) {
-        self.begin_state(now);
-        let changes = self.coordinator.take_changes(now);
-        if let State::File(state) = &mut self.state
-            && !changes.is_empty()
+    /// Hears what came of writes, and does what is due. When to come again.
+    fn advance(&mut self, now: Time) -> Result<Time, String> {
+        if let Some(file) = &mut self.file
+            && let Some(written) = file.completed()?
         {
-            if let Err(text) = state.commit(&changes) {
-                give_up(&text);
-            }
-            self.coordinator.noted(state.sequence());
+            self.written(now, written)?;
         }
-        // One encoded message behind another is one with the fields of both.
-        let position = ToShard {
-            kind: None,
-            position: self.coordinator.position(),
-            numbers: None,
-        }
-        .encode_to_vec();
-        let held = &mut self.held;
-        for action in held.actions.drain(..) {
-            match action {
-                Action::Reply(to, payload) => {
-                    io.send(to.connection, to.nonce, &[&held.bytes[payload]]);
+        self.sole.tick(now)
+    }
+
+    fn written(&mut self, now: Time, written: Written) -> Result<(), String> {
+        let is_noted = self.sole.written(now, written);
+        is_noted.map_err(|NoFile| NO_FILE.to_owned())
+    }
+
+    /// Does what the state machine says.
+    fn carry_out(&mut self, io: &mut Io) -> Result<(), String> {
+        while let Some(output) = self.sole.take_output() {
+            match output {
+                Output::Reply(to, payload) => {
+                    if !self.controls.replied(to, &payload) {
+                        io.send(to.connection, to.nonce, &[&payload]);
+                    }
                 }
-                Action::Say {
-                    session,
-                    what,
-                    message,
-                    wants_position,
-                } => {
-                    let position = if wants_position { &*position } else { &[] };
-                    let encoded = [&held.bytes[message], position].concat();
+                Output::SendMember(session, message) => {
+                    let (what, encoded) = (What::of(&message), message.encode_to_vec());
                     self.members.say(session, what, encoded, io);
                 }
-                Action::EndSession(session) => self.members.end(session, io),
-                Action::Answer(answer) => answer(),
+                Output::CloseMember(session) => self.members.end(session, io),
+                Output::Deferred(answer) => answer(),
+                Output::Log(level, text) => log_message(level, &text),
+                Output::Event(event) => log_message(event.level(), &event.to_string()),
+                Output::EndProcess => end_process(),
+                Output::State(write) => self.file.as_mut().ok_or(NO_FILE)?.submit(write)?,
             }
         }
-        held.bytes.clear();
-        held.bytes.shrink_to(MAX_HELD_BYTES);
-        held.closing.clear();
-        if let State::File(state) = &mut self.state
-            && state.wants_snapshot()
-            && let Err(text) = state.snapshot(self.coordinator.pairs())
-        {
-            give_up(&text);
-        }
+        Ok(())
+    }
+
+    /// What cannot be noted for long is shown all the same, with the reason.
+    fn show_what_waits(&mut self, now: Time, counters: Counters) {
+        let is_stuck = self.sole.wait(now).is_some();
+        let mut onlookers = std::mem::take(&mut self.onlookers);
+        onlookers.show(is_stuck, || Some(self.shown(now, counters)));
+        self.onlookers = onlookers;
     }
 }
+
+const NO_FILE: &str = "there is no file to write the coordinator's state to";
 
 /// What is noted is not known any more: nothing may be said that depends on it.
 fn give_up(text: &str) -> ! {
@@ -358,37 +357,34 @@ fn give_up(text: &str) -> ! {
 
 impl Handler for Driver {
     fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, _io: &mut Io) {
-        if listener != Some(self.client_listener) {
+        if listener != self.client_listener {
             self.members.opened(now, connection);
         }
     }
 
     fn frame(&mut self, now: Time, connection: u64, nonce: u64, payload: &[u8], io: &mut Io) {
-        if self.members.contains(connection) {
-            self.member_frame(now, connection, payload, io);
+        if !self.members.contains(connection) {
+            self.sole
+                .request(now, ReplyTo { connection, nonce }, payload);
         } else {
-            let (coordinator, mut out) = self.split();
-            coordinator.request(now, ReplyTo { connection, nonce }, payload, &mut out);
+            self.member_frame(now, connection, payload, io);
         }
-        if self.held.bytes.len() > MAX_HELD_BYTES {
-            self.release(now, io);
+        if self.sole.is_round_long() {
+            let ended = self.sole.end_round(now);
+            let ended = ended.and_then(|()| self.carry_out(io));
+            ended.unwrap_or_else(|text| give_up(&text));
         }
     }
 
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, _io: &mut Io) {
-        if self.members.contains(connection) {
-            log_end(reason);
-            let closed = self.members.closed(connection);
-            let (coordinator, mut out) = self.split();
-            match closed {
-                Closed::Interrupted(session) => {
-                    coordinator.member_interrupted(now, session, &mut out);
-                }
-                Closed::Over(session) => coordinator.member_closed(now, session, &mut out),
-                Closed::Nothing => {}
-            }
-        } else {
-            self.coordinator.connection_closed(connection);
+        if !self.members.contains(connection) {
+            return self.sole.connection_closed(connection);
+        }
+        log_end(reason);
+        match self.members.closed(connection) {
+            Closed::Interrupted(session) => self.sole.member_interrupted(now, session),
+            Closed::Over(session) => self.sole.member_closed(now, session),
+            Closed::Nothing => {}
         }
     }
 
@@ -402,53 +398,13 @@ impl Handler for Driver {
         while let Some(connection) = self.members.take_overdue(now) {
             self.close_member(now, connection, io);
         }
-        let next_stranger = self.members.next_deadline();
-        let (coordinator, mut out) = self.split();
-        let next = coordinator.tick(now, &mut out).min(next_stranger);
-        self.release(now, io);
-        set_log_level(self.coordinator.settings().log_level);
-        next
-    }
-}
-
-struct Actions<'a> {
-    held: &'a mut Held,
-}
-
-impl Output for Actions<'_> {
-    fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
-        if self.held.controls.replied(to, payload) {
-            return;
-        }
-        let start = self.held.bytes.len();
-        self.held.bytes.extend_from_slice(payload);
-        let payload = start..self.held.bytes.len();
-        self.held.actions.push(Action::Reply(to, payload));
-    }
-
-    fn send_member(&mut self, connection: u64, message: ToShard) {
-        let start = self.held.bytes.len();
-        // A vector takes any message.
-        if message.encode(&mut self.held.bytes).is_ok() {
-            self.held.actions.push(Action::Say {
-                session: connection,
-                what: What::of(&message),
-                message: start..self.held.bytes.len(),
-                wants_position: message.wants_position(),
-            });
-        }
-    }
-
-    fn close_member(&mut self, connection: u64) {
-        self.held.closing.insert(connection);
-        self.held.actions.push(Action::EndSession(connection));
-    }
-
-    fn log_message(&mut self, level: u32, text: &str) {
-        log_message(level, text);
-    }
-
-    fn end_process(&mut self) {
-        end_process();
+        let next = self.advance(now).and_then(|next| {
+            self.carry_out(io)?;
+            Ok(next)
+        });
+        let next = next.unwrap_or_else(|text| give_up(&text));
+        self.show_what_waits(now, io.counters());
+        set_log_level(self.sole.coordinator().settings().log_level);
+        next.min(self.members.next_deadline())
     }
 }

@@ -5,6 +5,7 @@ mod connections;
 mod controls;
 mod driver;
 mod kubernetes;
+mod onlookers;
 mod probe;
 mod state_file;
 mod time_trace;
@@ -15,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use coordinator::state::journal::Writer;
+use coordinator::state::file::FileKeeper;
 use coordinator::{Balancing, Coordinator};
-use net::{Audience, Limits, Options as ReactorOptions, Protocol, Reactor};
+use net::{Audience, Limits, Options as ReactorOptions, Protocol, Reactor, Remote};
 
 use crate::locators::{
     ADMIN_PORT_OFFSET, HTTP_PORT_OFFSET, MEMBER_PORT_OFFSET, advertised, beside, host_port,
@@ -192,7 +193,10 @@ fn run_alone(
     mut reactor: Reactor,
 ) -> Result<(), String> {
     let client = listen_address(&options.locator)?;
-    let (coordinator, state) = open_state(options, directory)?;
+    let (coordinator, state) = open_state(options, directory, reactor.remote())?;
+    let (mailbox, inbox) = Mailbox::new(reactor.remote());
+    let mut handler = driver::Driver::new(coordinator, state, inbox);
+    handler.begin(reactor.io())?;
     let mut listen = |address: SocketAddrV4, protocol, audience, what: &str| {
         reactor
             .listen(address, protocol, audience)
@@ -206,8 +210,7 @@ fn run_alone(
     )?;
     let (_, member) = listen(member, Protocol::Member, Audience::Peers, "members")?;
 
-    let (mailbox, inbox) = Mailbox::new(reactor.remote());
-    let handler = driver::Driver::new(coordinator, state, client_listener, inbox);
+    handler.serve(client_listener);
     tokio_runtime()?.block_on(async {
         let base = client_base(&options.locator, client)?;
         let admin = bind_admin(beside(options.admin_listen, base, ADMIN_PORT_OFFSET)?).await?;
@@ -217,7 +220,7 @@ fn run_alone(
             "coordinator".to_owned(),
             reactor,
             handler,
-            |_| Ok(()),
+            driver::Driver::finish,
         )?];
         let probe = Arc::new(Probe::new(mailbox.clone(), None));
         run_until_signal(threads, |stop| async move {
@@ -232,7 +235,11 @@ fn run_alone(
 }
 
 /// The coordinator as it was noted, or a new store's.
-fn open_state(options: &Options, directory: Option<&Path>) -> Result<(Coordinator, State), String> {
+fn open_state(
+    options: &Options,
+    directory: Option<&Path>,
+    remote: Remote,
+) -> Result<(Coordinator, State), String> {
     let cluster_tag = match options.cluster_tag {
         Some(tag) => tag,
         None => random_u64()? as u32,
@@ -256,7 +263,7 @@ fn open_state(options: &Options, directory: Option<&Path>) -> Result<(Coordinato
         coordinator.begin_term(random_u64()?, 0);
         return Ok((coordinator, State::Nowhere));
     };
-    let (coordinator, state) = open_directory(path, config, options.rebuild)?;
+    let (coordinator, state) = open_directory(path, config, options.rebuild, remote)?;
     if coordinator.is_rebuilding() {
         return Ok((coordinator, state));
     }
@@ -282,26 +289,27 @@ fn open_directory(
     path: &Path,
     config: coordinator::Config,
     rebuild: bool,
+    remote: Remote,
 ) -> Result<(Coordinator, State), String> {
     let began = net::now();
     let directory = Directory::lock(path)?;
     let Some(mut loaded) = directory.read()? else {
-        if rebuild {
-            let place = format!("nothing was noted in {}", path.display());
-            return Ok((rebuilding(config, &place)?, State::Awaited(directory)));
-        }
-        let writer = Writer::new(config.cluster_id);
-        let mut coordinator = Coordinator::new(config, began);
-        coordinator.begin_term(random_u64()?, 0);
-        // What is in the snapshot needs not be noted again.
-        drop(coordinator.take_changes(began));
-        let state = StateFile::create(directory, writer, coordinator.pairs())?;
-        let cluster_id = coordinator.cluster_status(began).cluster_id;
-        tracing::info!(
-            "nothing was noted in {}: a new, empty store {cluster_id:016x}",
-            path.display()
-        );
-        return Ok((coordinator, State::File(state)));
+        let keeper = FileKeeper::new();
+        let file = StateFile::start(directory, None, remote)?;
+        let coordinator = match rebuild {
+            true => rebuilding(config, &format!("nothing was noted in {}", path.display()))?,
+            false => {
+                tracing::info!(
+                    "nothing was noted in {}: a new, empty store {:016x}",
+                    path.display(),
+                    config.cluster_id
+                );
+                let mut coordinator = Coordinator::new(config, began);
+                coordinator.begin_term(random_u64()?, 0);
+                coordinator
+            }
+        };
+        return Ok((coordinator, State::File(file, keeper)));
     };
     if loaded.torn_bytes > 0 {
         tracing::warn!(
@@ -314,7 +322,9 @@ fn open_directory(
     let mut coordinator = Coordinator::restore(config, loaded.take_pairs(), began)
         .map_err(|text| format!("cannot use {}: {text}", path.display()))?;
     coordinator.begin_term(random_u64()?, loaded.writer.last_sequence());
-    let state = StateFile::go_on(directory, loaded)?;
+    let keeper = FileKeeper::go_on(&loaded);
+    let file = directory.open(&loaded)?;
+    let file = StateFile::start(directory, Some(file), remote)?;
     let status = coordinator.cluster_status(began);
     tracing::info!(
         members = status.members.len(),
@@ -325,7 +335,7 @@ fn open_directory(
         path.display(),
         net::now().since(began).as_millis()
     );
-    Ok((coordinator, State::File(state)))
+    Ok((coordinator, State::File(file, keeper)))
 }
 
 /// What other ports are counted from: the port that was asked for. If the kernel chooses, it chooses all of them.

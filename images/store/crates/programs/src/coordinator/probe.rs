@@ -59,8 +59,14 @@ impl crate::http::Probe for Probe {
             samples.extend(metrics::of_reactor(&counters));
             match &keeping {
                 Keeping::Nowhere => {}
-                Keeping::File(stats) => samples.extend(of_state(stats)),
-                Keeping::Objects(_) => samples.extend(of_objects(&status)),
+                Keeping::File { stats, file_bytes } => {
+                    samples.extend(of_state(stats, *file_bytes));
+                    samples.extend(of_wait(&status));
+                }
+                Keeping::Objects(_) => {
+                    samples.extend(of_objects(&status));
+                    samples.extend(of_wait(&status));
+                }
             }
             Ok(metrics::text(samples))
         })
@@ -93,7 +99,6 @@ fn of_checkpoint(checkpoint: &status::Checkpoint) -> Vec<metrics::Sample> {
 }
 
 fn of_objects(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
-    let wait = status.state_wait.as_ref();
     vec![
         gauge(
             "term",
@@ -105,6 +110,12 @@ fn of_objects(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
             "Writes of the state over the store's whole life",
             status.sequence,
         ),
+    ]
+}
+
+fn of_wait(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
+    let wait = status.state_wait.as_ref();
+    vec![
         gauge(
             "state_wait_milliseconds",
             "For how long the state could not be written; 0 while all is well",
@@ -118,9 +129,9 @@ fn of_objects(status: &status::ClusterStatus) -> Vec<metrics::Sample> {
     ]
 }
 
-fn of_state(stats: &Stats) -> Vec<metrics::Sample> {
+fn of_state(stats: &Stats, file_bytes: u64) -> Vec<metrics::Sample> {
     vec![
-        byte_gauge("state", "File that the state is noted in", stats.file_bytes),
+        byte_gauge("state", "File that the state is noted in", file_bytes),
         counter(
             "state_commits",
             "Writes to the state's file, each waited for until it is on the disk",
@@ -129,11 +140,11 @@ fn of_state(stats: &Stats) -> Vec<metrics::Sample> {
         time_counter(
             "state_commit",
             "Time that writes to the state's file took",
-            stats.commit_ns,
+            u64::try_from(stats.commit_time.as_nanos()).unwrap_or(u64::MAX),
         ),
         counter(
             "state_snapshots",
-            "How often the state's file was written anew, to be short again",
+            "How often the whole state was written to a new file: at first, and to be short again",
             stats.snapshots,
         ),
     ]

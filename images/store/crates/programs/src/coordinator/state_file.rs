@@ -7,16 +7,16 @@
 //! ```
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use coordinator::state::journal::{self, Loaded, Writer};
-use coordinator::state::{Changes, Pair};
+use coordinator::state::file::{Write, Written};
+use coordinator::state::journal::{self, Loaded};
+use net::Remote;
 use rustix::fs::{FlockOperation, flock};
-
-/// A file is written anew when it is so many times as long as its snapshot, and this longer.
-const GROWTH: u64 = 4;
-const MIN_GROWTH_BYTES: u64 = 1 << 20;
 
 /// A directory that this process alone uses.
 #[derive(Debug)]
@@ -29,22 +29,34 @@ pub struct Directory {
 /// What is counted for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    pub file_bytes: u64,
     pub commits: u64,
     /// Time that commits took, all together.
-    pub commit_ns: u64,
+    pub commit_time: Duration,
     pub snapshots: u64,
 }
 
-/// The file that commits go to.
-#[derive(Debug)]
+/// What came of a write, and how long it took.
+struct Done {
+    result: Result<Written, String>,
+    is_snapshot: bool,
+    took: Duration,
+}
+
+/// Writes to the file on a thread of its own, one write after the other.
 pub struct StateFile {
-    directory: Directory,
-    file: File,
-    writer: Writer,
-    /// Beyond this length it is worth writing the file anew.
-    snapshot_at: u64,
+    writes: SyncSender<Write>,
+    done: Receiver<Done>,
+    thread: JoinHandle<()>,
+    /// A write is under way.
+    is_writing: bool,
     stats: Stats,
+}
+
+/// The file, and where it is. What the thread has.
+struct Disk {
+    directory: Directory,
+    /// `None`: there is none yet.
+    file: Option<File>,
 }
 
 impl Directory {
@@ -103,19 +115,21 @@ impl Directory {
             .map_err(|text| format!("cannot use {}: {text}", path.display()))
     }
 
-    /// Writes the whole state to a new file, and puts it in the place of the old one once it is on the disk.
-    fn write(&self, bytes: &[u8]) -> Result<File, WriteError> {
-        let (path, new_path) = (self.state_path(), self.path.join("state.new"));
-        let not_written = |error| WriteError::OldIsKept(failed("write", &new_path, &error));
-        let mut file = File::create(&new_path).map_err(not_written)?;
-        file.write_all(bytes).map_err(not_written)?;
-        file.sync_all().map_err(not_written)?;
-        let not_replaced = |error| WriteError::Unknown(failed("replace", &path, &error));
-        fs::rename(&new_path, &path).map_err(not_replaced)?;
-        // Only now does the new name outlive a loss of power.
-        let directory = File::open(&self.path).map_err(not_replaced)?;
-        directory.sync_all().map_err(not_replaced)?;
-        Ok(file)
+    /// The file of a state that was read. What was torn off its end is cut.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn open(&self, loaded: &Loaded) -> Result<File, String> {
+        let path = self.state_path();
+        let open = || -> std::io::Result<File> {
+            let file = OpenOptions::new().append(true).open(&path)?;
+            if loaded.torn_bytes > 0 {
+                file.set_len(loaded.whole_bytes)?;
+                file.sync_all()?;
+            }
+            Ok(file)
+        };
+        open().map_err(|error| failed("write", &path, &error))
     }
 }
 
@@ -126,221 +140,304 @@ fn failed(what: &str, path: &Path, error: &std::io::Error) -> String {
     )
 }
 
-#[derive(Debug)]
-enum WriteError {
-    /// The file from before is as it was.
-    OldIsKept(String),
-    /// Which of the two is there after a loss of power cannot be said.
-    Unknown(String),
-}
-
-impl WriteError {
-    fn into_text(self) -> String {
-        match self {
-            WriteError::OldIsKept(text) | WriteError::Unknown(text) => text,
+impl Disk {
+    fn carry_out(&mut self, write: &Write) -> Result<Written, String> {
+        match write {
+            Write::Append(bytes) => self.append(bytes).map(|()| Written::Done),
+            Write::Replace(bytes) => self.replace(bytes),
         }
     }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let appended = match &mut self.file {
+            Some(file) => file.write_all(bytes).and_then(|()| file.sync_data()),
+            None => Err(ErrorKind::NotFound.into()),
+        };
+        appended.map_err(|error| failed("write", &self.directory.state_path(), &error))
+    }
+
+    /// Writes the whole state to a new file, and puts it in the place of the old one once it is on the disk. If there is no room for it, the old one, if
+    /// there is any, goes on.
+    fn replace(&mut self, bytes: &[u8]) -> Result<Written, String> {
+        let path = self.directory.state_path();
+        let new_path = self.directory.path.join("state.new");
+        let file = match write_new(&new_path, bytes) {
+            Ok(file) => file,
+            Err(error) => {
+                let text = failed("write", &new_path, &error);
+                if self.file.is_none() {
+                    return Err(text);
+                }
+                tracing::error!("{text}; until then the file from before grows");
+                return Ok(Written::OldIsKept);
+            }
+        };
+        // Which of the two is there after a loss of power cannot be said from here on, should something fail.
+        let not_replaced = |error| failed("replace", &path, &error);
+        fs::rename(&new_path, &path).map_err(not_replaced)?;
+        // Only now does the new name outlive a loss of power.
+        let directory = File::open(&self.directory.path).map_err(not_replaced)?;
+        directory.sync_all().map_err(not_replaced)?;
+        tracing::info!("wrote the whole state to a new file: {} bytes", bytes.len());
+        self.file = Some(file);
+        Ok(Written::Done)
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(file)
 }
 
 impl StateFile {
-    /// Counts what was noted in it.
-    pub fn sequence(&self) -> u64 {
-        self.writer.last_sequence()
-    }
-
-    /// The file of a new store.
+    /// `file` is that of a state that was read; `None`: the first write makes one. The reactor behind `remote` is woken when a write is done.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn create(
+    /// There is no thread for it.
+    pub fn start(
         directory: Directory,
-        mut writer: Writer,
-        pairs: impl Iterator<Item = Pair>,
+        file: Option<File>,
+        remote: Remote,
     ) -> Result<StateFile, String> {
-        let bytes = writer.snapshot(pairs)?;
-        let file = directory.write(&bytes).map_err(WriteError::into_text)?;
-        Ok(StateFile::new(
-            directory,
-            file,
-            writer,
-            bytes.len() as u64,
-            bytes.len() as u64,
-        ))
+        // One write is under way at a time.
+        let (writes, jobs) = sync_channel::<Write>(1);
+        let (results, done) = channel();
+        let mut disk = Disk { directory, file };
+        let work = move || {
+            for write in jobs {
+                let began = Instant::now();
+                let result = disk.carry_out(&write);
+                let done = Done {
+                    result,
+                    is_snapshot: matches!(write, Write::Replace(_)),
+                    took: began.elapsed(),
+                };
+                let has_failed = done.result.is_err();
+                let is_heard = results.send(done).is_ok();
+                remote.wake();
+                if has_failed || !is_heard {
+                    // What the disk holds is not known, or nobody wants to know.
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("state-file".to_owned())
+            .spawn(work)
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(StateFile {
+            writes,
+            done,
+            thread,
+            is_writing: false,
+            stats: Stats::default(),
+        })
     }
 
-    /// Goes on with a file that was read. What was torn off its end is cut.
+    /// Has something written. Only when nothing is under way.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn go_on(directory: Directory, loaded: Loaded) -> Result<StateFile, String> {
-        let path = directory.state_path();
-        let open = || -> std::io::Result<File> {
-            let file = OpenOptions::new().append(true).open(&path)?;
-            if loaded.torn_bytes > 0 {
-                file.set_len(loaded.whole_bytes)?;
-                file.sync_all()?;
-            }
-            Ok(file)
-        };
-        let file = open().map_err(|error| failed("write", &path, &error))?;
-        Ok(StateFile::new(
-            directory,
-            file,
-            loaded.writer,
-            loaded.snapshot_bytes,
-            loaded.whole_bytes,
-        ))
+    /// The thread is gone: nothing can be noted any more.
+    pub fn submit(&mut self, write: Write) -> Result<(), String> {
+        assert!(!self.is_writing, "one write is under way at a time");
+        self.is_writing = true;
+        self.writes.try_send(write).map_err(|_| thread_is_gone())
     }
 
-    fn new(
-        directory: Directory,
-        file: File,
-        writer: Writer,
-        snapshot_bytes: u64,
-        file_bytes: u64,
-    ) -> StateFile {
-        StateFile {
-            directory,
-            file,
-            writer,
-            snapshot_at: snapshot_bytes * GROWTH + MIN_GROWTH_BYTES,
-            stats: Stats {
-                file_bytes,
-                ..Stats::default()
-            },
+    /// What came of the write that was submitted last, once that is known.
+    ///
+    /// # Errors
+    /// Whether it is noted is unknown: nothing that depends on it may leave this process, and nothing more be noted.
+    pub fn completed(&mut self) -> Result<Option<Written>, String> {
+        let done = match self.done.try_recv() {
+            Ok(done) => done,
+            Err(TryRecvError::Empty) => return Ok(None),
+            Err(TryRecvError::Disconnected) => return Err(thread_is_gone()),
+        };
+        self.note(done).map(Some)
+    }
+
+    /// As [`StateFile::completed`], but waits for it; `None`: nothing is under way.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait(&mut self) -> Result<Option<Written>, String> {
+        if !self.is_writing {
+            return Ok(None);
+        }
+        let done = self.done.recv().map_err(|_| thread_is_gone())?;
+        self.note(done).map(Some)
+    }
+
+    fn note(&mut self, done: Done) -> Result<Written, String> {
+        self.is_writing = false;
+        let written = done.result?;
+        match (written, done.is_snapshot) {
+            (Written::OldIsKept, _) => {}
+            (Written::Done, true) => self.stats.snapshots += 1,
+            (Written::Done, false) => {
+                self.stats.commits += 1;
+                self.stats.commit_time += done.took;
+            }
+        }
+        Ok(written)
+    }
+
+    /// Ends the thread, once what was submitted is on the disk.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn finish(self) -> Result<(), String> {
+        drop(self.writes);
+        self.thread.join().map_err(|_| thread_is_gone())?;
+        match self.done.try_iter().find_map(|done| done.result.err()) {
+            Some(text) => Err(text),
+            None => Ok(()),
         }
     }
 
     pub fn stats(&self) -> Stats {
         self.stats
     }
-
-    /// Notes changes; they are on the disk when this returns.
-    ///
-    /// # Errors
-    /// Whether they are noted is unknown: nothing that depends on them may leave this process, and nothing more be noted.
-    pub fn commit(&mut self, changes: &Changes) -> Result<(), String> {
-        let began = net::now();
-        let bytes = self.writer.record(changes)?;
-        let written = self
-            .file
-            .write_all(&bytes)
-            .and_then(|()| self.file.sync_data());
-        written.map_err(|error| failed("write", &self.directory.state_path(), &error))?;
-        self.stats.file_bytes += bytes.len() as u64;
-        self.stats.commits += 1;
-        let took = net::now().since(began);
-        self.stats.commit_ns += u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        Ok(())
-    }
-
-    /// Whether most of the file tells of what is over.
-    pub fn wants_snapshot(&self) -> bool {
-        self.stats.file_bytes > self.snapshot_at
-    }
-
-    /// Writes the file anew: `pairs` are all that was committed. If there is no room for it, the file from before goes on.
-    ///
-    /// # Errors
-    /// As for [`StateFile::commit`].
-    pub fn snapshot(&mut self, pairs: impl Iterator<Item = Pair>) -> Result<(), String> {
-        let began = net::now();
-        // If the old file goes on, so does its counting.
-        let mut writer = self.writer.clone();
-        let bytes = writer.snapshot(pairs)?;
-        match self.directory.write(&bytes) {
-            Ok(file) => {
-                let before = std::mem::replace(&mut self.stats.file_bytes, bytes.len() as u64);
-                (self.file, self.writer) = (file, writer);
-                self.stats.snapshots += 1;
-                self.snapshot_at = self.stats.file_bytes * GROWTH + MIN_GROWTH_BYTES;
-                let took = net::now().since(began);
-                tracing::info!(
-                    "wrote the state anew: {} bytes instead of {before}, in {} ms",
-                    bytes.len(),
-                    took.as_millis()
-                );
-                Ok(())
-            }
-            Err(WriteError::OldIsKept(text)) => {
-                tracing::error!("{text}; until then the file from before grows");
-                self.snapshot_at = self.stats.file_bytes * 2;
-                Ok(())
-            }
-            Err(WriteError::Unknown(text)) => Err(text),
-        }
-    }
 }
 
+fn thread_is_gone() -> String {
+    "the thread that writes the coordinator's state has ended; please report the lines above"
+        .to_owned()
+}
 #[cfg(test)]
 mod tests {
+    use coordinator::state::file::FileKeeper;
+    use coordinator::state::{Changes, Pair};
+    use net::Reactor;
+
     use super::*;
 
-    fn changes(key: &str, value: &str) -> Changes {
-        let (key, value) = (key.into(), value.into());
-        Changes {
-            puts: vec![Pair { key, value }],
-            deletes: Vec::new(),
+    const CLUSTER: u64 = 7;
+
+    fn remote() -> Remote {
+        Reactor::new(net::Options::default()).unwrap().remote()
+    }
+
+    /// A process that uses a directory: all pairs, their keeper, and the file.
+    struct Process {
+        pairs: Vec<Pair>,
+        keeper: FileKeeper,
+        file: StateFile,
+    }
+
+    impl Process {
+        /// With what it found, and how much was torn off.
+        fn start(path: &Path) -> (Process, u64) {
+            let directory = Directory::lock(path).unwrap();
+            let found = directory.read().unwrap();
+            let file = found.as_ref().map(|loaded| directory.open(loaded).unwrap());
+            let process = Process {
+                keeper: found
+                    .as_ref()
+                    .map_or_else(FileKeeper::new, FileKeeper::go_on),
+                file: StateFile::start(directory, file, remote()).unwrap(),
+                pairs: Vec::new(),
+            };
+            let Some(mut loaded) = found else {
+                return (process, 0);
+            };
+            let pairs = loaded.take_pairs().collect();
+            (Process { pairs, ..process }, loaded.torn_bytes)
+        }
+
+        fn put(&mut self, key: &str, value: &str) -> Result<Written, String> {
+            let (key, value) = (Vec::from(key), Vec::from(value));
+            self.pairs.retain(|pair| pair.key != key);
+            let pair = Pair { key, value };
+            self.pairs.push(pair.clone());
+            self.keeper.commit(Changes {
+                puts: vec![pair],
+                deletes: Vec::new(),
+            });
+            self.write()
+        }
+
+        /// Writes what is to be written, and waits until it is.
+        fn write(&mut self) -> Result<Written, String> {
+            let pairs = || self.pairs.clone().into_iter();
+            let write = self.keeper.next_write(CLUSTER, pairs)?;
+            self.file.submit(write.expect("there is something"))?;
+            let written = self.file.wait()?.expect("it is under way");
+            self.keeper.written(written).unwrap();
+            Ok(written)
+        }
+
+        fn end(self) {
+            self.file.finish().unwrap();
         }
     }
 
-    fn create(path: &Path) -> StateFile {
-        let directory = Directory::lock(path).unwrap();
-        assert!(directory.read().unwrap().is_none());
-        let first = changes("a", "first").puts;
-        StateFile::create(directory, Writer::new(7), first.into_iter()).unwrap()
-    }
-
-    /// The next process: what it finds, and what was torn off.
-    fn again(path: &Path) -> (StateFile, Vec<(String, String)>, u64) {
-        let directory = Directory::lock(path).unwrap();
-        let mut loaded = directory.read().unwrap().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        let pairs = loaded.take_pairs();
-        let pairs = pairs.map(|pair| (text(pair.key), text(pair.value)));
-        let (pairs, torn_bytes) = (pairs.collect(), loaded.torn_bytes);
-        (
-            StateFile::go_on(directory, loaded).unwrap(),
-            pairs,
-            torn_bytes,
-        )
-    }
-
-    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        let pairs = pairs.iter();
+    fn found(process: &Process) -> Vec<(&str, &str)> {
+        let text = |bytes| std::str::from_utf8(bytes).unwrap();
+        let pairs = process.pairs.iter();
         pairs
-            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .map(|pair| (text(&pair.key), text(&pair.value)))
             .collect()
     }
 
     #[test]
-    fn what_was_committed_is_there_again() {
+    fn what_was_written_is_there_again() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("not/there/yet");
-        let mut state = create(&path);
-        state.commit(&changes("b", "1")).unwrap();
-        state.commit(&changes("a", "2")).unwrap();
-        assert_eq!(state.stats().commits, 2);
-        drop(state);
-        let (mut state, found, _) = again(&path);
-        assert_eq!(found, pairs(&[("a", "2"), ("b", "1")]));
-        state.commit(&changes("c", "3")).unwrap();
+        let (mut first, _) = Process::start(&path);
+        first.put("a", "1").unwrap();
+        first.put("b", "1").unwrap();
+        first.put("a", "2").unwrap();
+        let stats = first.file.stats();
+        assert_eq!((stats.snapshots, stats.commits), (1, 2));
         let length = fs::metadata(path.join("state")).unwrap().len();
-        assert_eq!(state.stats().file_bytes, length);
-        drop(state);
-        assert_eq!(again(&path).1, pairs(&[("a", "2"), ("b", "1"), ("c", "3")]));
+        assert_eq!(first.keeper.file_bytes(), length);
+        first.end();
+        let (mut second, _) = Process::start(&path);
+        assert_eq!(found(&second), [("a", "2"), ("b", "1")]);
+        second.put("c", "3").unwrap();
+        second.end();
+        let (third, _) = Process::start(&path);
+        assert_eq!(found(&third), [("a", "2"), ("b", "1"), ("c", "3")]);
+    }
+
+    #[test]
+    fn a_process_that_ends_in_good_order_has_written_what_it_had_begun_to() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut first, _) = Process::start(root.path());
+        first.put("a", "1").unwrap();
+        let long = "x".repeat(10 << 20);
+        let pair = Pair {
+            key: "b".into(),
+            value: long.clone().into(),
+        };
+        first.keeper.commit(Changes {
+            puts: vec![pair],
+            deletes: Vec::new(),
+        });
+        let none = || Vec::new().into_iter();
+        let write = first.keeper.next_write(CLUSTER, none).unwrap();
+        first.file.submit(write.unwrap()).unwrap();
+        // It is locked until then.
+        first.end();
+        let (second, torn_bytes) = Process::start(root.path());
+        assert_eq!(found(&second)[1], ("b", &*long));
+        assert_eq!(torn_bytes, 0);
     }
 
     #[test]
     fn a_second_process_is_refused_as_long_as_the_first_lives() {
         let root = tempfile::tempdir().unwrap();
-        let state = create(root.path());
+        let (first, _) = Process::start(root.path());
         let text = Directory::lock(root.path()).unwrap_err();
         assert!(
             text.contains("another coordinator is running on the state in"),
             "{text}"
         );
-        drop(state);
+        first.end();
         Directory::lock(root.path()).unwrap();
     }
 
@@ -348,25 +445,23 @@ mod tests {
     fn wherever_a_commit_was_cut_the_one_before_is_gone_on_with() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("state");
-        let mut state = create(root.path());
-        state.commit(&changes("b", "kept")).unwrap();
+        let (mut first, _) = Process::start(root.path());
+        first.put("b", "kept").unwrap();
         let whole = fs::read(&file).unwrap();
-        state.commit(&changes("c", "cut")).unwrap();
-        drop(state);
+        first.put("c", "cut").unwrap();
+        first.end();
         let longest = fs::read(&file).unwrap();
         for length in whole.len()..longest.len() {
             fs::write(&file, &longest[..length]).unwrap();
-            let (mut state, found, torn_bytes) = again(root.path());
-            assert_eq!(found, pairs(&[("a", "first"), ("b", "kept")]));
+            let (mut second, torn_bytes) = Process::start(root.path());
+            assert_eq!(found(&second), [("b", "kept")]);
             assert_eq!(torn_bytes, (length - whole.len()) as u64);
-            state.commit(&changes("d", "goes on")).unwrap();
-            drop(state);
-            let (_, found, torn_bytes) = again(root.path());
-            assert_eq!(
-                found,
-                pairs(&[("a", "first"), ("b", "kept"), ("d", "goes on")])
-            );
+            second.put("d", "goes on").unwrap();
+            second.end();
+            let (third, torn_bytes) = Process::start(root.path());
+            assert_eq!(found(&third), [("b", "kept"), ("d", "goes on")]);
             assert_eq!(torn_bytes, 0);
+            third.end();
         }
     }
 
@@ -374,100 +469,91 @@ mod tests {
     fn damage_is_refused_with_the_files_name_and_advice() {
         let root = tempfile::tempdir().unwrap();
         let file = root.path().join("state");
-        let mut state = create(root.path());
-        let first = fs::metadata(&file).unwrap().len() as usize;
-        state.commit(&changes("b", "1")).unwrap();
-        state.commit(&changes("c", "1")).unwrap();
-        drop(state);
+        let (mut first, _) = Process::start(root.path());
+        first.put("a", "1").unwrap();
+        let end = fs::metadata(&file).unwrap().len() as usize;
+        first.put("b", "1").unwrap();
+        first.put("c", "1").unwrap();
+        first.end();
         let mut bytes = fs::read(&file).unwrap();
-        bytes[first + 20] ^= 4;
+        bytes[end + 20] ^= 4;
         fs::write(&file, &bytes).unwrap();
         let text = Directory::lock(root.path()).unwrap().read().unwrap_err();
         assert!(text.contains(&file.display().to_string()), "{text}");
-        assert!(text.contains(&format!("damaged at byte {first}")), "{text}");
+        assert!(text.contains(&format!("damaged at byte {end}")), "{text}");
         assert_eq!(fs::read(&file).unwrap(), bytes, "it is left as it is");
     }
 
     #[test]
-    fn the_file_is_written_anew_when_most_of_it_is_over() {
+    fn a_new_file_that_was_being_written_is_worth_nothing() {
         let root = tempfile::tempdir().unwrap();
-        let mut state = create(root.path());
-        let long = "x".repeat(100_000);
-        let mut commits = 0;
-        while !state.wants_snapshot() {
-            state.commit(&changes("a", &long)).unwrap();
-            commits += 1;
-        }
-        assert!(
-            (10..=12).contains(&commits),
-            "after a mebibyte: {commits} commits"
-        );
-        state
-            .snapshot(changes("a", "short").puts.into_iter())
-            .unwrap();
-        assert!(state.stats().file_bytes < 200 && !state.wants_snapshot());
-        state.commit(&changes("b", "behind it")).unwrap();
-        drop(state);
-        assert_eq!(
-            again(root.path()).1,
-            pairs(&[("a", "short"), ("b", "behind it")])
-        );
-    }
-
-    #[test]
-    fn a_snapshot_that_was_being_written_is_worth_nothing() {
-        let root = tempfile::tempdir().unwrap();
-        let mut state = create(root.path());
-        state.commit(&changes("b", "1")).unwrap();
-        let mut writer = state.writer.clone();
-        drop(state);
-        let next = writer
-            .snapshot(changes("a", "other").puts.into_iter())
-            .unwrap();
+        let (mut first, _) = Process::start(root.path());
+        first.put("b", "1").unwrap();
+        first.end();
+        let mut other = journal::Writer::new(CLUSTER);
+        let pair = Pair {
+            key: "a".into(),
+            value: "other".into(),
+        };
+        let next = other.snapshot([pair].into_iter()).unwrap();
         for length in (0..=next.len()).step_by(7) {
             fs::write(root.path().join("state.new"), &next[..length]).unwrap();
-            assert_eq!(again(root.path()).1, pairs(&[("a", "first"), ("b", "1")]));
+            let (process, _) = Process::start(root.path());
+            assert_eq!(found(&process), [("b", "1")]);
+            process.end();
         }
         // The next one replaces it; and once it is renamed, it is the state.
         fs::write(root.path().join("state.new"), &next).unwrap();
         fs::rename(root.path().join("state.new"), root.path().join("state")).unwrap();
-        let (mut state, found, _) = again(root.path());
-        assert_eq!(found, pairs(&[("a", "other")]));
-        state.commit(&changes("b", "2")).unwrap();
-        drop(state);
-        assert_eq!(again(root.path()).1, pairs(&[("a", "other"), ("b", "2")]));
+        let (process, _) = Process::start(root.path());
+        assert_eq!(found(&process), [("a", "other")]);
     }
 
     #[test]
-    fn without_room_for_a_snapshot_the_old_file_goes_on() {
+    fn without_room_for_a_new_file_the_old_one_goes_on() {
         let root = tempfile::tempdir().unwrap();
-        let mut state = create(root.path());
+        let (mut process, _) = Process::start(root.path());
+        process.put("a", "first").unwrap();
         fs::create_dir(root.path().join("state.new")).unwrap();
-        state
-            .snapshot(changes("a", "never").puts.into_iter())
-            .unwrap();
-        assert_eq!(state.stats().snapshots, 0);
-        state.commit(&changes("b", "1")).unwrap();
-        drop(state);
-        let (mut state, found, _) = again(root.path());
-        assert_eq!(found, pairs(&[("a", "first"), ("b", "1")]));
+        let long = "x".repeat(100_000);
+        let mut kept = 0;
+        for _ in 0..30 {
+            if process.put("b", &long).unwrap() == Written::OldIsKept {
+                kept += 1;
+                assert_eq!(process.write().unwrap(), Written::Done);
+            }
+        }
+        assert!((1..4).contains(&kept), "{kept} of 30");
+        assert_eq!(process.file.stats().snapshots, 1);
+        process.end();
         fs::remove_dir(root.path().join("state.new")).unwrap();
-        state
-            .snapshot(changes("a", "now").puts.into_iter())
-            .unwrap();
-        drop(state);
-        assert_eq!(again(root.path()).1, pairs(&[("a", "now")]));
+        let (mut process, _) = Process::start(root.path());
+        assert_eq!(found(&process), [("a", "first"), ("b", &*long)]);
+        for _ in 0..30 {
+            assert_eq!(process.put("b", &long).unwrap(), Written::Done);
+        }
+        assert!(process.file.stats().snapshots > 0);
+        process.put("b", "short").unwrap();
+        process.end();
+        let (process, _) = Process::start(root.path());
+        assert_eq!(found(&process), [("a", "first"), ("b", "short")]);
     }
 
     #[test]
-    fn a_full_disk_is_an_error_that_says_what_to_do() {
+    fn a_full_disk_is_an_error_that_says_what_to_do_and_the_last_word() {
         let root = tempfile::tempdir().unwrap();
-        let mut state = create(root.path());
-        state.file = OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let text = state.commit(&changes("b", "1")).unwrap_err();
+        let directory = Directory::lock(root.path()).unwrap();
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut file = StateFile::start(directory, Some(full), remote()).unwrap();
+        file.submit(Write::Append(vec![1])).unwrap();
+        let text = file.wait().unwrap_err();
         assert!(
             text.contains("No space left") && text.contains("has room"),
             "{text}"
         );
+        // What the disk holds is not known: nothing is written behind it.
+        assert!(file.done.recv().is_err());
+        assert!(file.submit(Write::Append(vec![2])).is_err());
+        assert!(file.completed().is_err());
     }
 }

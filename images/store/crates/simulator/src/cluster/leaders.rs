@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use coordinator::leader::{Leader, Limits, Output, Settings};
+use coordinator::leader::{Leader, Limits, News, Output, Settings};
 use coordinator::state::objects;
 use coordinator::state::objects::testing::Change;
 use coordinator::state::objects::{Answer, Ending, Request, RequestId, Tuning};
@@ -192,8 +192,8 @@ impl Cluster {
 
     fn leader_says(&mut self, process: usize, output: Output<()>) {
         match output {
-            Output::Request(id, request) => self.api_request(process, id, request),
-            Output::Leads { .. } => {
+            Output::State(News::Request(id, request)) => self.api_request(process, id, request),
+            Output::State(News::Leads { .. }) => {
                 self.coverage.hit("leaders");
                 self.note_found(process);
                 if let Some(node) = &mut self.coordinators[process].node {
@@ -215,16 +215,17 @@ impl Cluster {
             Output::Log(_, text) => self.carry_out(process, CoordinatorAction::Log(text)),
             Output::Event(event) => self.carry_out(process, CoordinatorAction::Report(event)),
             Output::Deferred(()) | Output::EndProcess => {}
-            Output::Ended(Ending::Deposed, _) => {
+            Output::State(News::Ended(Ending::Deposed, _)) => {
                 self.coverage.hit("leaders deposed by the root");
                 self.stand_by(process);
             }
-            Output::Ended(Ending::NewerFormat, _) if self.has_builds() => {
+            Output::State(News::Ended(Ending::NewerFormat, _)) if self.has_builds() => {
                 self.coordinator_is_too_old(process);
                 self.stand_by(process);
             }
-            Output::Ended(ending, text) if self.older_state_is_noticed(process, ending, &text) => {}
-            Output::Ended(ending, text) => {
+            Output::State(News::Ended(ending, text))
+                if self.older_state_is_noticed(process, ending, &text) => {}
+            Output::State(News::Ended(ending, text)) => {
                 let name = host_name(coordinator_host(process));
                 self.fail(format!("{name} ended with {ending:?}: {text}"));
             }

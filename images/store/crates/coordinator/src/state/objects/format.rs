@@ -14,9 +14,9 @@ use core::str::FromStr;
 
 use prost::Message;
 
-use super::batch::Batch;
 use crate::position::{Leadership, Position};
 use crate::state::Changes;
+use crate::state::batch::Batch;
 
 /// The format that this build writes, and the only one so far.
 pub const FORMAT_VERSION: u32 = 1;

@@ -8,7 +8,6 @@
 //!   (also not after the objects were put back to an older state);
 //! * a request that failed may have taken effect, or may at any later time.
 
-mod batch;
 mod call;
 mod chunks;
 pub mod format;
@@ -29,9 +28,9 @@ use std::sync::Arc;
 
 use wire::time::Time;
 
+pub use super::batch::Batch;
 pub use crate::position::{Leadership, Position};
 pub(crate) use crate::position::{MAX_PAST, covers, remember};
-pub use batch::Batch;
 pub use format::ChunkId;
 pub use keeper::Keeper;
 pub(crate) use takeover::described;

@@ -1,8 +1,8 @@
 //! Which roots come of which.
 
-use super::batch::Batch;
 use super::format::{Root, Run};
 use crate::position::{Position, covers, remember};
+use crate::state::batch::Batch;
 
 /// What a root says to somebody who was at `known` before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

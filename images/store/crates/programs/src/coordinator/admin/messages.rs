@@ -80,7 +80,7 @@ pub(super) fn cluster_status(
     };
     let (state_kind, leader_name) = match keeping {
         Keeping::Nowhere => (admin::StateKind::Memory, ""),
-        Keeping::File(_) => (admin::StateKind::File, ""),
+        Keeping::File { .. } => (admin::StateKind::File, ""),
         Keeping::Objects(leader) => (admin::StateKind::Kubernetes, leader.as_str()),
     };
     admin::GetClusterStatusResponse {

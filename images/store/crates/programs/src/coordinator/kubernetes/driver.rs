@@ -3,10 +3,9 @@
 use std::io;
 use std::net::SocketAddrV4;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 
 use coordinator::Coordinator;
-use coordinator::leader::{self, Leader, Output};
+use coordinator::leader::{self, Leader, News, Output};
 use coordinator::state::objects::{Answer, Ending, Request, RequestId};
 use net::{Audience, CloseReason, Counters, Handler, Io, Protocol, Reactor};
 use prost::Message;
@@ -20,6 +19,7 @@ use super::standing::{Role, Sender};
 use crate::coordinator::connections::{MemberConnections, Told, log_end};
 use crate::coordinator::controls::Controls;
 use crate::coordinator::driver::{Keeping, Question, Shown};
+use crate::coordinator::onlookers::Onlookers;
 use crate::logging::{log_message, set_log_level};
 use crate::runtime::end_process;
 
@@ -41,25 +41,6 @@ pub struct Listeners {
 
 /// To another thread, once all that it tells of is noted.
 type Deferred = Box<dyn FnOnce() + Send>;
-
-/// Somebody who wants to see the status. It is shown once all that it shows is noted, or once it is known that this takes long:
-/// whichever comes first takes it.
-#[derive(Clone)]
-struct Onlooker(Arc<Mutex<Option<oneshot::Sender<Shown>>>>);
-
-impl Onlooker {
-    fn show(&self, shown: Shown) {
-        let sender = self.0.lock().ok().and_then(|mut sender| sender.take());
-        if let Some(sender) = sender {
-            // Whoever asked may have given up.
-            drop(sender.send(shown));
-        }
-    }
-
-    fn waits(&self) -> bool {
-        self.0.lock().is_ok_and(|sender| sender.is_some())
-    }
-}
 
 /// The ends of channels that the driver uses.
 pub struct Channels {
@@ -83,7 +64,7 @@ pub struct Driver {
     standing: Sender,
     client_listener: Option<usize>,
     members: MemberConnections,
-    onlookers: Vec<Onlooker>,
+    onlookers: Onlookers,
     controls: Controls,
     /// Why it must not lead.
     refusal: Option<String>,
@@ -117,7 +98,7 @@ pub fn run(
         standing,
         client_listener: None,
         members: MemberConnections::default(),
-        onlookers: Vec::new(),
+        onlookers: Onlookers::default(),
         controls: Controls::default(),
         refusal: None,
     };
@@ -178,12 +159,10 @@ impl Driver {
         };
         let answer: Deferred = match question {
             Question::Status(answer) => {
-                let onlooker = Onlooker(Arc::new(Mutex::new(Some(answer))));
                 let Some(shown) = self.shown(now, counters) else {
                     return;
                 };
-                self.onlookers.push(onlooker.clone());
-                Box::new(move || onlooker.show(shown))
+                Box::new(self.onlookers.add(answer, shown))
             }
             Question::Tables {
                 after_table_id,
@@ -268,17 +247,13 @@ impl Driver {
 
     /// What cannot be noted for long is shown all the same, with the reason.
     fn show_what_waits(&mut self, now: Time, counters: Counters) {
-        self.onlookers.retain(Onlooker::waits);
         let leader = self.leader.as_ref();
         let is_stuck = leader.is_some_and(|leader| leader.wait(now).is_some());
-        if !is_stuck && self.refusal.is_none() {
-            return;
-        }
-        for onlooker in core::mem::take(&mut self.onlookers) {
-            if let Some(shown) = self.shown(now, counters) {
-                onlooker.show(shown);
-            }
-        }
+        let mut onlookers = core::mem::take(&mut self.onlookers);
+        onlookers.show(is_stuck || self.refusal.is_some(), || {
+            self.shown(now, counters)
+        });
+        self.onlookers = onlookers;
     }
 
     /// Closes a connection on which something came that makes no sense, and ends its session.
@@ -297,11 +272,11 @@ impl Driver {
     fn carry_out(&mut self, io: &mut Io) {
         while let Some(output) = self.leader.as_mut().and_then(Leader::take_output) {
             match output {
-                Output::Request(id, request) => {
+                Output::State(News::Request(id, request)) => {
                     // Nobody takes it if the program is ending.
                     let _ = self.requests.send((id, request));
                 }
-                Output::Leads { cluster_id, is_new } => self.leads(cluster_id, is_new),
+                Output::State(News::Leads { cluster_id, is_new }) => self.leads(cluster_id, is_new),
                 Output::Reply(to, payload) => {
                     if !self.controls.replied(to, &payload) {
                         io.send(to.connection, to.nonce, &[&payload]);
@@ -316,7 +291,7 @@ impl Driver {
                 Output::Log(level, text) => log_message(level, &text),
                 Output::Event(event) => log_message(event.level(), &event.to_string()),
                 Output::EndProcess => end_process(),
-                Output::Ended(ending, text) => self.ended(ending, text),
+                Output::State(News::Ended(ending, text)) => self.ended(ending, text),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Where the words of a leader's coordinator go.
+//! What takes the words of a coordinator.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,17 +9,21 @@ use super::held::{Held, needs_no_commit};
 use super::output::Output;
 use crate::event::Event;
 
-/// Where the coordinator's words go.
-pub(super) struct Sink<'a, A> {
-    pub held: &'a mut Held<A>,
-    pub ready: &'a mut VecDeque<Output<A>>,
-    pub closing: &'a mut BTreeSet<u64>,
-    pub is_over: bool,
-    pub passes_pings: bool,
+/// Puts the coordinator's words where they wait, or where they leave at once.
+pub struct Sink<'a, A, S> {
+    pub(super) held: &'a mut Held<A, S>,
+    pub(super) ready: &'a mut VecDeque<Output<A, S>>,
+    pub(super) closing: &'a mut BTreeSet<u64>,
+    /// Nothing is noted any more, so that nothing waits.
+    pub(super) is_over: bool,
+    /// The cluster time that pings tell is noted.
+    pub(super) passes_pings: bool,
+    /// Replies show nothing that is noted.
+    pub(super) passes_replies: bool,
 }
 
-impl<A> Sink<'_, A> {
-    fn put(&mut self, output: Output<A>) {
+impl<A, S> Sink<'_, A, S> {
+    pub(super) fn put(&mut self, output: Output<A, S>) {
         match self.is_over {
             true => self.ready.push_back(output),
             false => self.held.push(output),
@@ -27,9 +31,13 @@ impl<A> Sink<'_, A> {
     }
 }
 
-impl<A> crate::Output for Sink<'_, A> {
+impl<A, S> crate::Output for Sink<'_, A, S> {
     fn reply(&mut self, to: ReplyTo, payload: &[u8]) {
-        self.put(Output::Reply(to, payload.to_vec()));
+        let reply = Output::Reply(to, payload.to_vec());
+        match self.passes_replies {
+            true => self.ready.push_back(reply),
+            false => self.put(reply),
+        }
     }
 
     fn send_member(&mut self, connection: u64, message: ToShard) {

@@ -13,15 +13,15 @@ const OVERHEAD_BYTES: usize = 64;
 
 /// Outputs in the order in which they were put out, each with the commit that it waits for.
 #[derive(Debug)]
-pub struct Held<A> {
-    waiting: VecDeque<(u64, Output<A>)>,
+pub struct Held<A, S> {
+    waiting: VecDeque<(u64, Output<A, S>)>,
     /// Of this round: which commit they wait for is not known yet.
-    round: Vec<Output<A>>,
+    round: Vec<Output<A, S>>,
     bytes: usize,
 }
 
-impl<A> Default for Held<A> {
-    fn default() -> Held<A> {
+impl<A, S> Default for Held<A, S> {
+    fn default() -> Held<A, S> {
         Held {
             waiting: VecDeque::new(),
             round: Vec::new(),
@@ -30,7 +30,7 @@ impl<A> Default for Held<A> {
     }
 }
 
-fn bytes_of<A>(output: &Output<A>) -> usize {
+fn bytes_of<A, S>(output: &Output<A, S>) -> usize {
     let bytes = match output {
         Output::Reply(_, payload) => payload.len(),
         Output::SendMember(_, message) => prost::Message::encoded_len(message),
@@ -40,7 +40,7 @@ fn bytes_of<A>(output: &Output<A>) -> usize {
 }
 
 /// The connection of a client or member that an output is for.
-fn connection_of<A>(output: &Output<A>) -> Option<u64> {
+fn connection_of<A, S>(output: &Output<A, S>) -> Option<u64> {
     match output {
         Output::Reply(ReplyTo { connection, .. }, _)
         | Output::SendMember(connection, _)
@@ -58,8 +58,8 @@ pub fn needs_no_commit(message: &ToShard) -> bool {
     }
 }
 
-impl<A> Held<A> {
-    pub fn push(&mut self, output: Output<A>) {
+impl<A, S> Held<A, S> {
+    pub fn push(&mut self, output: Output<A, S>) {
         self.bytes += bytes_of(&output);
         self.round.push(output);
     }
@@ -71,7 +71,7 @@ impl<A> Held<A> {
     }
 
     /// What waits for this commit or an earlier one, in order.
-    pub fn release(&mut self, committed: u64) -> impl Iterator<Item = Output<A>> {
+    pub fn release(&mut self, committed: u64) -> impl Iterator<Item = Output<A, S>> {
         let count = self
             .waiting
             .partition_point(|(commit, _)| *commit <= committed);
@@ -85,7 +85,7 @@ impl<A> Held<A> {
 
     /// A connection is gone: nothing needs to leave on it any more.
     pub fn forget(&mut self, connection: u64) {
-        let is_for_others = |output: &Output<A>| connection_of(output) != Some(connection);
+        let is_for_others = |output: &Output<A, S>| connection_of(output) != Some(connection);
         self.waiting.retain(|(_, output)| is_for_others(output));
         self.round.retain(is_for_others);
         let all = self.waiting.iter().map(|(_, output)| output);
@@ -95,6 +95,11 @@ impl<A> Held<A> {
     /// Nothing of it will ever leave.
     pub fn clear(&mut self) {
         *self = Held::default();
+    }
+
+    /// Whether something of earlier rounds waits.
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     pub fn bytes(&self) -> usize {

@@ -1,0 +1,27 @@
+//! What a driver is told to do.
+
+use wire::ids::ReplyTo;
+use wire::member::ToShard;
+
+use crate::event::Event;
+
+/// What leaves an [`super::Outbox`]. `A` is the driver's own, see [`super::Outbox::defer`]; `S` concerns the state, and depends on where it is kept.
+#[derive(Debug)]
+pub enum Output<A, S> {
+    /// See [`crate::Output::reply`].
+    Reply(ReplyTo, Vec<u8>),
+    /// See [`crate::Output::send_member`].
+    SendMember(u64, ToShard),
+    /// See [`crate::Output::close_member`]. Nothing that comes on the connection counts any more, also what came before this.
+    CloseMember(u64),
+    /// What was deferred: what it may show is noted.
+    Deferred(A),
+    /// For people; see [`crate::Output::log_message`].
+    Log(u32, String),
+    /// See [`crate::Output::report`].
+    Event(Event),
+    /// See [`crate::Output::end_process`].
+    EndProcess,
+    /// About the state.
+    State(S),
+}
