@@ -43,8 +43,8 @@ func (d *slowDisk) takes(delay time.Duration) {
 	}
 }
 
-// pings sends a client's PING to an address every 20 ms, each when the one before is answered, until done is closed. It gives the number of answers, and
-// how long the slowest took.
+// pings sends a client's PING to an address every 20 ms, each when the one before is answered, until done is closed. It gives the
+// number of answers, and how long the slowest took.
 func pings(address string, done <-chan struct{}) (count int, slowest time.Duration, err error) {
 	connection, err := dialFrom("127.0.0.1", address)
 	if err != nil {
@@ -74,8 +74,8 @@ func pings(address string, done <-chan struct{}) (count int, slowest time.Durati
 	}
 }
 
-// TestSlowStateDisk: each write of the coordinator's state takes 4 s. The coordinator answers pings as promptly as ever, no server takes it for dead, nor it any
-// server, one that comes is let in, and what was answered is there after the coordinator was killed.
+// TestSlowStateDisk: each write of the coordinator's state takes 4 s. The coordinator answers pings as promptly as ever, no server
+// takes it for dead, nor it any server, one that comes is let in, and what was answered is there after the coordinator was killed.
 func TestSlowStateDisk(t *testing.T) {
 	const (
 		delay = 4 * time.Second

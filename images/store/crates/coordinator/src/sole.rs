@@ -1,8 +1,9 @@
-//! The only coordinator of a store, whose state is in a file, or nowhere: the coordinator, the [`FileKeeper`] of its state, and what waits between them.
+//! The only coordinator of a store, whose state is in a file, or nowhere: the coordinator, the [`FileKeeper`] of its state, and what waits between
+//! them.
 //!
-//! A state machine without I/O. A driver hands in what happens, calls [`Sole::tick`] after each batch of events and no later than it says, and carries out
-//! what [`Sole::take_output`] gives, in that order. What the coordinator puts out waits as the [`crate::outbox`] says, and the driver never waits for the disk:
-//! it gives [`Output::State`] to whoever does, and goes on until [`Sole::written`] can be told.
+//! A state machine without I/O. A driver hands in what happens, calls [`Sole::tick`] after each batch of events and no later than it says, and
+//! carries out what [`Sole::take_output`] gives, in that order. What the coordinator puts out waits as the [`crate::outbox`] says, and the driver
+//! never waits for the disk: it gives [`Output::State`] to whoever does, and goes on until [`Sole::written`] can be told.
 
 use wire::ids::ReplyTo;
 use wire::member::ToCoordinator;
@@ -155,8 +156,8 @@ impl<A> Sole<A> {
         &self.coordinator
     }
 
-    /// To be shown with [`Sole::defer`]; while [`ClusterStatus::state_wait`] is set, at once: then what it shows may not be noted, and nothing is to be
-    /// done that relies on it.
+    /// To be shown with [`Sole::defer`]; while [`ClusterStatus::state_wait`] is set, at once: then what it shows may not be noted, and nothing is to
+    /// be done that relies on it.
     pub fn status(&self, now: Time) -> ClusterStatus {
         ClusterStatus {
             state_wait: self.wait(now),

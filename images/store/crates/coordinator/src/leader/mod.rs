@@ -1,7 +1,7 @@
 //! One leadership of a store whose state is in objects of an API server: the coordinator, the [`Keeper`] of its state, and what waits between them.
 //!
-//! A state machine without I/O. A driver that was elected makes a [`Leader`], hands in what happens, calls [`Leader::tick`] after each batch of events and no
-//! later than it says, and carries out what [`Leader::take_output`] gives, in that order:
+//! A state machine without I/O. A driver that was elected makes a [`Leader`], hands in what happens, calls [`Leader::tick`] after each batch of
+//! events and no later than it says, and carries out what [`Leader::take_output`] gives, in that order:
 //!
 //! ```text
 //! let mut leader = Leader::new(settings);
@@ -14,8 +14,8 @@
 //!
 //! Until [`News::Leads`] no client or member is to be let in, afterwards all are. [`News::Ended`] is the last output.
 //!
-//! What the coordinator puts out waits as the [`crate::outbox`] says. If more waits than a process should hold, the leadership is given up: this process is to
-//! start anew.
+//! What the coordinator puts out waits as the [`crate::outbox`] says. If more waits than a process should hold, the leadership is given up: this
+//! process is to start anew.
 
 mod orders;
 mod output;
@@ -183,8 +183,8 @@ impl<A> Leader<A> {
         self.coordinator.as_ref()
     }
 
-    /// To be shown with [`Leader::defer`]; while [`ClusterStatus::state_wait`] is set, at once: then what it shows may not be noted, and nothing is to be
-    /// done that relies on it.
+    /// To be shown with [`Leader::defer`]; while [`ClusterStatus::state_wait`] is set, at once: then what it shows may not be noted, and nothing is
+    /// to be done that relies on it.
     pub fn status(&self, now: Time) -> Option<ClusterStatus> {
         let status = self.coordinator.as_ref()?.cluster_status(now);
         Some(ClusterStatus {

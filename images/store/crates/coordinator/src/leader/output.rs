@@ -13,7 +13,7 @@ pub enum News {
     Request(RequestId, Request),
     /// The state is loaded: clients and members are served from now on.
     Leads { cluster_id: u64, is_new: bool },
-    /// This leadership is over: nothing that still waits will ever leave, and whoever asks is refused. After [`Ending::Deposed`] this process is to start anew,
-    /// as a standby. After anything else people must act; [`super::Leader::status`] goes on saying why.
+    /// This leadership is over: nothing that still waits will ever leave, and whoever asks is refused. After [`Ending::Deposed`] this process is to
+    /// start anew, as a standby. After anything else people must act; [`super::Leader::status`] goes on saying why.
     Ended(Ending, String),
 }

@@ -1,15 +1,15 @@
 //! What a coordinator puts out while its state is being noted: what may leave at once, and which commit the rest waits for.
 //!
-//! What is put out waits until the changes of its round are committed, and all changes before: what it shows may come of them. A round that changed nothing,
-//! while nothing else waits, waits for nothing. Two kinds never wait:
+//! What is put out waits until the changes of its round are committed, and all changes before: what it shows may come of them. A round that changed
+//! nothing, while nothing else waits, waits for nothing. Two kinds never wait:
 //!
-//! - Pings of members: these must not take a coordinator for dead that only cannot write. A ping carries the position that is known to be noted, and a cluster
-//!   time below a bound that is noted. The bound is raised when half of it is used up, and nothing waits for that; while it cannot be raised, cluster time
-//!   stands still below it, so that no lease ends for it.
+//! - Pings of members: these must not take a coordinator for dead that only cannot write. A ping carries the position that is known to be noted, and
+//!   a cluster time below a bound that is noted. The bound is raised when half of it is used up, and nothing waits for that; while it cannot be
+//!   raised, cluster time stands still below it, so that no lease ends for it.
 //! - Replies that show nothing of the state, such as those to a client's PING.
 //!
-//! *What is bounded.* Beyond [`Limits::refuse_bytes`] or [`Limits::refuse_count`] of what waits, requests of clients are answered at once with RETRY and a text
-//! that says why. Beyond four times as much (members may say things without end too) the owner must give up: see [`Outbox::is_overfull`].
+//! *What is bounded.* Beyond [`Limits::refuse_bytes`] or [`Limits::refuse_count`] of what waits, requests of clients are answered at once with RETRY
+//! and a text that says why. Beyond four times as much (members may say things without end too) the owner must give up: see [`Outbox::is_overfull`].
 
 mod held;
 mod output;

@@ -40,8 +40,8 @@ fn fixed_bytes(opcode: Opcode) -> (usize, usize) {
     }
 }
 
-/// Whether the reply to a request shows nothing of the state, so that nothing has to be noted before it leaves. A server that pings is told whether it is in
-/// the store; a client is not.
+/// Whether the reply to a request shows nothing of the state, so that nothing has to be noted before it leaves. A server that pings is told whether
+/// it is in the store; a client is not.
 pub(crate) fn shows_no_state(payload: &[u8]) -> bool {
     let opcode = rpc::header(payload).map(|header| Opcode::from_u16(header.opcode));
     match opcode {

@@ -1,7 +1,8 @@
 //! What is written to the file of a state, and when. No I/O: the bytes of a file are those of the [`journal`](super::journal).
 //!
-//! One write is under way at a time. What changes meanwhile is merged, and goes out as one record with the next write: so what waits is bounded by the size
-//! of the state, however long the disk takes; and only the last record of a file can be torn, since each is on the disk before the next is written.
+//! One write is under way at a time. What changes meanwhile is merged, and goes out as one record with the next write: so what waits is bounded by
+//! the size of the state, however long the disk takes; and only the last record of a file can be torn, since each is on the disk before the next is
+//! written.
 //!
 //! When most of the file tells of what is over, all pairs are written to a new file, which takes the place of the old one. That is a commit as well.
 
@@ -86,7 +87,8 @@ impl FileKeeper {
         self.last
     }
 
-    /// What is to be written now, if there is anything, and nothing is under way. `pairs` are all that there are, with the changes of every commit so far.
+    /// What is to be written now, if there is anything, and nothing is under way. `pairs` are all that there are, with the changes of every commit so
+    /// far.
     ///
     /// # Errors
     /// A record would be longer than a file can hold.
@@ -253,7 +255,8 @@ mod tests {
             assert_eq!(self.keeper.file_bytes(), self.disk.len() as u64);
         }
 
-        /// What the next process finds if so many bytes of the write under way are on the disk: the state after a commit, and after all that are noted.
+        /// What the next process finds if so many bytes of the write under way are on the disk: the state after a commit, and after all that are
+        /// noted.
         fn check_crash(&self, written: usize) {
             let mut disk = self.disk.clone();
             if let Some(Write::Append(bytes)) = &self.under_way {

@@ -1,7 +1,7 @@
 //! Between sockets, the state machine of the only coordinator of a store, and the thread that writes its state.
 //!
-//! All that one round has changed is noted with one write, and so is all that changes while a write is under way. The thread with the sockets never waits for
-//! the disk: what shows nothing that is not noted leaves meanwhile, and the rest when the disk has it.
+//! All that one round has changed is noted with one write, and so is all that changes while a write is under way. The thread with the sockets never
+//! waits for the disk: what shows nothing that is not noted leaves meanwhile, and the rest when the disk has it.
 
 use std::sync::mpsc::Receiver;
 
@@ -104,11 +104,8 @@ pub enum Question {
     },
 }
 
-/// Where the coordinator's state is noted.
-pub enum State {
-    Nowhere,
-    File(StateFile, FileKeeper),
-}
+/// Where the coordinator's state is noted; `None`: nowhere.
+pub type State = Option<(StateFile, FileKeeper)>;
 
 /// To another thread, once all that it tells of is noted.
 type Deferred = Box<dyn FnOnce() + Send>;
@@ -127,10 +124,7 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(coordinator: Coordinator, state: State, inbox: Receiver<Question>) -> Driver {
-        let (file, keeper) = match state {
-            State::Nowhere => (None, None),
-            State::File(file, keeper) => (Some(file), Some(keeper)),
-        };
+        let (file, keeper) = state.unzip();
         Driver {
             sole: Sole::new(coordinator, keeper, Limits::default()),
             file,

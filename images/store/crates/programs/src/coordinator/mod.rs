@@ -253,7 +253,7 @@ fn open_state(
     let Some(path) = directory else {
         if options.rebuild {
             let coordinator = rebuilding(config, "what this process knows ends with it")?;
-            return Ok((coordinator, State::Nowhere));
+            return Ok((coordinator, None));
         }
         tracing::info!(
             "a new, empty store {:016x}; what this process knows ends with it (see --state)",
@@ -261,7 +261,7 @@ fn open_state(
         );
         let mut coordinator = Coordinator::new(config, net::now());
         coordinator.begin_term(random_u64()?, 0);
-        return Ok((coordinator, State::Nowhere));
+        return Ok((coordinator, None));
     };
     let (coordinator, state) = open_directory(path, config, options.rebuild, remote)?;
     if coordinator.is_rebuilding() {
@@ -309,7 +309,7 @@ fn open_directory(
                 coordinator
             }
         };
-        return Ok((coordinator, State::File(file, keeper)));
+        return Ok((coordinator, Some((file, keeper))));
     };
     if loaded.torn_bytes > 0 {
         tracing::warn!(
@@ -335,7 +335,7 @@ fn open_directory(
         path.display(),
         net::now().since(began).as_millis()
     );
-    Ok((coordinator, State::File(file, keeper)))
+    Ok((coordinator, Some((file, keeper))))
 }
 
 /// What other ports are counted from: the port that was asked for. If the kernel chooses, it chooses all of them.

@@ -156,8 +156,8 @@ impl Disk {
         appended.map_err(|error| failed("write", &self.directory.state_path(), &error))
     }
 
-    /// Writes the whole state to a new file, and puts it in the place of the old one once it is on the disk. If there is no room for it, the old one, if
-    /// there is any, goes on.
+    /// Writes the whole state to a new file, and puts it in the place of the old one once it is on the disk. If there is no room for it, the old one,
+    /// if there is any, goes on.
     fn replace(&mut self, bytes: &[u8]) -> Result<Written, String> {
         let path = self.directory.state_path();
         let new_path = self.directory.path.join("state.new");
