@@ -15,12 +15,12 @@ use wire::time::Time;
 
 use crate::cookie::Baker;
 use crate::names::Names;
-use crate::outgoing::{Lender, Loan};
 use crate::packet::{self, Header, Kind, Malformed, Refusal};
 use crate::role::Role;
 use crate::session::Session;
 use crate::shared::{Counters, Shared};
 use crate::{Config, Event, Reason};
+use transport::{Lender, Loan};
 
 /// Low bits of a session's number that say where it lies; above them [`RANDOM_BITS`] that nobody guesses; the rest is 0.
 const INDEX_BITS: u32 = 20;

@@ -33,9 +33,9 @@ use core::time::Duration;
 use std::borrow::Cow;
 
 pub use endpoint::Endpoint;
-pub use outgoing::{Lender, Loan};
 pub use packet::Refusal;
 pub use shared::Counters;
+pub use transport::{Lender, Loan};
 
 /// How an endpoint behaves, and what it may use.
 #[derive(Clone, Copy, Debug)]

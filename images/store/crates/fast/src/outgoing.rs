@@ -1,15 +1,6 @@
 //! A message that is sent in pieces, and kept until the other side has it: here, or, its long end, where it lies anyway.
 
-/// Bytes at the end of a message that their owner keeps where they are until they are given back ([`crate::Event::Returned`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loan {
-    /// What the owner calls them.
-    pub token: u64,
-    pub length: usize,
-}
-
-/// Gives what was lent under a token, of that length; `None` if it is not there any more: the message is then never sent whole.
-pub type Lender<'l> = dyn Fn(u64, usize) -> Option<&'l [u8]> + 'l;
+use transport::{Lender, Loan};
 
 /// A message on its way out.
 #[derive(Debug, Default)]

@@ -6,12 +6,12 @@ use transport::datagram::Transmit;
 use wire::bugs::{Bug, is_planted};
 use wire::time::Time;
 
-use crate::outgoing::Loan;
 use crate::packet::{FLAG_RETRY, Header, Kind};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::slot::{Phase, Slot};
 use crate::{Event, Reason, unscheduled};
+use transport::Loan;
 
 /// A request as its answer names it.
 fn nonce(slot: u8, number: u32) -> u64 {

@@ -9,12 +9,12 @@ use wire::time::Time;
 
 use crate::holders::{Admission, Turn, Wish};
 use crate::incoming::{Added, Incoming};
-use crate::outgoing::Lender;
 use crate::packet::{Header, Kind};
 use crate::role::Role;
 use crate::shared::Shared;
 use crate::slot::{Phase, Slot};
 use crate::{Event, Reason, unscheduled};
+use transport::Lender;
 
 /// Pieces that overtake a missing one before that counts as lost.
 const REORDERED_PIECES: usize = 3;

@@ -265,7 +265,8 @@ impl Io {
         let Some(link) = &mut self.links[slot] else {
             return;
         };
-        link.output = transport::SendBuffer::default();
+        self.returned.extend(link.output.take_loans());
+        link.output.give_back();
         let (origin, before, now) = (link.origin, link.accounted, link.input_bytes);
         link.accounted = now;
         self.counters.buffer_bytes = self.counters.buffer_bytes - before as u64 + now as u64;

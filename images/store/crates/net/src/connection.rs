@@ -6,9 +6,7 @@ use std::io::{self, IoSlice, Read, Write};
 use mio::net::TcpStream;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use trace::Event;
-use transport::{
-    Frame, SendBuffer, StreamError, StreamReader, member::MemberReader, rpc::RpcReader,
-};
+use transport::{Frame, Outbound, StreamError, StreamReader, member::MemberReader, rpc::RpcReader};
 use wire::time::Time;
 
 use crate::accounts::Origin;
@@ -84,7 +82,7 @@ pub(crate) struct Link {
     pub(crate) origin: Origin,
     /// Absent while the peer's name is being looked up.
     pub(crate) stream: Option<TcpStream>,
-    pub(crate) output: SendBuffer,
+    pub(crate) output: Outbound,
     /// Listed among the links to be flushed at the end of the round.
     pub(crate) dirty: bool,
     /// Not read from: too much output waits.
@@ -110,24 +108,34 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Writes what the kernel takes of `slices`; 0 when it takes nothing now.
-    pub(crate) fn write_now(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let (Some(stream), Stage::Open) = (&mut self.stream, &self.stage) else {
-            return Ok(0);
+    /// Whether the ends of answers may be lent on it.
+    pub(crate) fn takes_loans(&self) -> bool {
+        self.protocol == Protocol::Rpc && matches!(self.origin, Origin::Accepted(..))
+    }
+}
+
+/// Writes what the kernel takes of `slices` on the stream of a connection; 0 when it takes nothing now.
+pub(crate) fn write_now(
+    stream: &mut Option<TcpStream>,
+    stage: &Stage,
+    id: u64,
+    slices: &[IoSlice<'_>],
+) -> io::Result<usize> {
+    let (Some(stream), Stage::Open) = (stream, stage) else {
+        return Ok(0);
+    };
+    let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+    trace::record_at(Event::Flushed, id, bytes as u64);
+    loop {
+        let written = match slices {
+            [one] => stream.write(one),
+            several => send_all(stream, several),
         };
-        let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
-        trace::record_at(Event::Flushed, self.id, bytes as u64);
-        loop {
-            let written = match slices {
-                [one] => stream.write(one),
-                several => send_all(stream, several),
-            };
-            match written {
-                Ok(count) => return Ok(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        match written {
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

@@ -8,21 +8,19 @@ use std::time::Duration;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token, Waker};
 use trace::Event;
-use transport::{member, rpc};
+use transport::{LONG_BYTES, Lender, Loan, Outbound, member, rpc};
 use wire::time::Time;
 
 use crate::Options;
 use crate::accounts::{Accounts, Origin};
 use crate::address::{Address, Resolver};
 use crate::clock;
-use crate::connection::{CloseReason, Link, Protocol, Stage};
+use crate::connection::{CloseReason, Link, Protocol, Stage, write_now};
 use crate::ports::{Outlet, Senders, of_connection};
 use crate::target::Target;
 
 /// Bits of a connection's number that say where its state lies; the rest is never used twice.
 const SLOT_BITS: u32 = 20;
-/// Messages from this size on are offered to the kernel straight from where they are, without a copy into the buffer.
-const DIRECT_BYTES: usize = 16 << 10;
 
 /// Bounds of one reactor.
 #[derive(Clone, Copy, Debug)]
@@ -111,8 +109,10 @@ pub struct Io {
     registry: Registry,
     resolver: Resolver,
     pub(crate) accounts: Accounts,
+    /// Tokens of loans that are not needed any more; the handler has yet to be told.
+    pub(crate) returned: Vec<u64>,
     /// Links with output that nobody has offered to the kernel in this round.
-    dirty: Vec<usize>,
+    pub(crate) dirty: Vec<usize>,
     /// Links to be closed at the end of the round.
     doomed: Vec<usize>,
     /// Connections to which something was sent in this round and whose answer is worth waiting for.
@@ -139,6 +139,7 @@ impl Io {
             registry,
             resolver: Resolver::new(waker),
             accounts: Accounts::new(&limits),
+            returned: Vec::new(),
             dirty: Vec::new(),
             doomed: Vec::new(),
             awaited: Vec::new(),
@@ -191,6 +192,52 @@ impl Io {
         }
         self.mark_dirty(slot);
         true
+    }
+
+    /// As [`Io::send`], for an answer on a stream whose end is lent. False if nothing was lent, and nothing sent.
+    pub(crate) fn send_lent_on_stream(
+        &mut self,
+        connection: u64,
+        nonce: u64,
+        head: &[u8],
+        loan: Loan,
+    ) -> bool {
+        let length = head.len() + loan.length;
+        let Some((slot, length_field)) = self.slot(connection).zip(u32::try_from(length).ok())
+        else {
+            return false;
+        };
+        let Some(link) = &mut self.links[slot] else {
+            return false;
+        };
+        let is_open = matches!(link.stage, Stage::Open) && link.doomed.is_none();
+        if !is_open || !link.takes_loans() || length < LONG_BYTES {
+            return false;
+        }
+        trace::record_at(Event::FrameOut, connection, nonce);
+        let header = rpc::header(nonce, length_field);
+        link.output.push_lent(&[&header, head], loan);
+        self.counters.frames_out += 1;
+        self.mark_dirty(slot);
+        true
+    }
+
+    /// Copies what was lent on streams under tokens that are meant, and gives it back.
+    pub(crate) fn recall_from_streams(
+        &mut self,
+        is_meant: impl Fn(u64) -> bool,
+        lend: &Lender<'_>,
+    ) {
+        for slot in 0..self.links.len() {
+            let Some(link) = &mut self.links[slot] else {
+                continue;
+            };
+            let kept = link.output.keep(&is_meant, lend);
+            if !kept.is_empty() {
+                self.returned.extend(kept);
+                self.account(slot);
+            }
+        }
     }
 
     /// Closes a connection at the end of the round, after what waits for it was offered to the kernel once. The handler
@@ -264,7 +311,7 @@ impl Io {
         let link = self
             .slot(connection)
             .and_then(|slot| self.links[slot].as_ref());
-        link.map_or(0, |link| link.output.pending().len())
+        link.map_or(0, |link| link.output.pending_bytes())
     }
 
     pub(crate) fn link(&mut self, slot: usize) -> Option<&mut Link> {
@@ -308,7 +355,10 @@ impl Io {
             stage,
             origin,
             stream,
-            output: transport::SendBuffer::default(),
+            output: match (protocol, origin) {
+                (Protocol::Rpc, Origin::Accepted(..)) => Outbound::answers(),
+                _ => Outbound::ordered(),
+            },
             dirty: false,
             throttled: false,
             waiting_since: None,
@@ -365,12 +415,12 @@ impl Io {
         };
         link.stage = Stage::Open;
         if link.protocol == Protocol::Member {
-            link.output.push(&[&member::preface()], 0);
+            link.output.push(&member::preface(), &[], 0);
             self.mark_dirty(slot);
         }
     }
 
-    fn mark_dirty(&mut self, slot: usize) {
+    pub(crate) fn mark_dirty(&mut self, slot: usize) {
         if let Some(link) = &mut self.links[slot]
             && !link.dirty
         {
@@ -391,67 +441,20 @@ impl Io {
         }
     }
 
-    /// Offers everything that waits to the kernel.
-    pub(crate) fn flush_dirty(&mut self) {
-        self.flush_ports();
-        while let Some(slot) = self.dirty.pop() {
-            self.flush(slot);
-        }
-    }
-
-    /// Offers what waits for one connection to the kernel.
-    pub(crate) fn flush(&mut self, slot: usize) {
-        let Some(link) = &mut self.links[slot] else {
-            return;
-        };
-        link.dirty = false;
-        let before = link.output.pending().len();
-        let mut failed = None;
-        while !link.output.is_empty() {
-            // The pending bytes are borrowed from the link that is written to: hand the buffer out meanwhile.
-            let output = std::mem::take(&mut link.output);
-            let written = link.write_now(&[IoSlice::new(output.pending())]);
-            link.output = output;
-            match written {
-                Ok(0) => break,
-                Ok(count) => {
-                    link.output.sent(count);
-                    self.counters.bytes_out += count as u64;
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            }
-        }
-        let waiting = link.output.pending().len();
-        if waiting < before {
-            link.waiting_since = None;
-        }
-        let throttle_bytes = self.accounts.throttle_bytes(link.origin, &self.limits);
-        if link.throttled && waiting < throttle_bytes / 2 {
-            link.throttled = false;
-            self.resumed.push(slot);
-        }
-        self.watched |= waiting > 0;
-        if let Some(error) = failed {
-            self.doom(slot, CloseReason::Broken(error));
-        } else if waiting > self.limits.output_bytes {
-            self.doom(slot, CloseReason::NotReading);
-        }
-        self.account(slot);
-    }
-
     /// Connections that are to end now, each with what the handler is to be told.
-    pub(crate) fn take_doomed(&mut self) -> Option<(usize, u64, Option<CloseReason>)> {
+    pub(crate) fn take_doomed(
+        &mut self,
+        lend: &Lender<'_>,
+    ) -> Option<(usize, u64, Option<CloseReason>)> {
         let slot = self.doomed.pop()?;
         if self.links[slot]
             .as_ref()
             .is_some_and(|link| matches!(link.doomed, Some(None)))
         {
-            self.flush(slot);
+            self.flush(slot, lend);
         }
         let mut link = self.links[slot].take()?;
+        self.returned.extend(link.output.take_loans());
         if let Some(stream) = &mut link.stream {
             // It fails only if the socket was never registered.
             let _ = self.registry.deregister(stream);
@@ -517,12 +520,10 @@ impl Io {
 /// that have gone out.
 fn put(link: &mut Link, header: &[u8], parts: &[&[u8]], length: usize) -> io::Result<usize> {
     let mut gone = 0;
-    if length >= DIRECT_BYTES && link.output.is_empty() {
+    if length >= LONG_BYTES && link.output.is_empty() {
         gone = write_direct(link, header, parts)?;
     }
-    let of_header = gone.min(header.len());
-    link.output.push(&[header], of_header);
-    link.output.push(parts, gone - of_header);
+    link.output.push(header, parts, gone);
     Ok(gone)
 }
 
@@ -534,5 +535,5 @@ fn write_direct(link: &mut Link, header: &[u8], parts: &[&[u8]]) -> io::Result<u
     for (slice, part) in slices[1..].iter_mut().zip(parts) {
         *slice = IoSlice::new(part);
     }
-    link.write_now(&slices[..=used])
+    write_now(&mut link.stream, &link.stage, link.id, &slices[..=used])
 }

@@ -15,6 +15,7 @@ mod address;
 mod budget;
 mod clock;
 mod connection;
+mod flush;
 mod handler;
 mod heat;
 mod io;

@@ -87,6 +87,9 @@ struct Listener {
     retry_at: Option<Time>,
 }
 
+/// Between rounds nobody is asked: a program that sends then, a client, answers nothing.
+const NOTHING_LENT: &transport::Lender<'static> = &|_, _| None;
+
 /// One thread's sockets.
 pub struct Reactor {
     poll: Poll,
@@ -236,7 +239,7 @@ impl Reactor {
             }
             self.turn(handler)?;
         }
-        self.io.flush_dirty();
+        self.flush_lent(handler);
         Ok(false)
     }
 
@@ -283,12 +286,12 @@ impl Reactor {
 
     /// Gives what was sent from outside a round to the kernel and to ports.
     pub fn flush(&mut self) {
-        self.io.flush_dirty();
+        self.io.flush_dirty(NOTHING_LENT);
     }
 
     /// Something that will be answered was sent from outside a round: spin for the answer.
     pub fn expect_answer(&mut self) {
-        self.io.flush_dirty();
+        self.io.flush_dirty(NOTHING_LENT);
         let now = clock::now();
         self.heat_awaited(now);
         ports::expect(now, &mut self.inlets, &mut self.io);
@@ -348,7 +351,7 @@ impl Reactor {
     fn finish_round(&mut self, now: Time, worked: bool, handler: &mut impl Handler) {
         self.last_round = now;
         self.io.counters.spin_ns = self.spin.spun.as_nanos() as u64;
-        self.io.flush_dirty();
+        self.flush_lent(handler);
         self.heat_awaited(now);
         if !self.inlets.is_empty() && ports::tend(now, &mut self.inlets, &mut self.io, handler) {
             self.next_tick = Time::ZERO;
@@ -362,13 +365,22 @@ impl Reactor {
             self.next_tick = handler.tick(now, &mut self.io);
         }
         self.run_deadlines(now, handler);
-        self.io.flush_dirty();
+        self.flush_lent(handler);
         self.heat_awaited(now);
         if self.rounds.is_multiple_of(ROUNDS_PER_POLL) {
             self.heat.cool(now, self.io.spin);
             ports::cool(now, self.io.spin, &mut self.inlets);
         }
         self.end_doomed(now, handler);
+    }
+
+    /// Gives everything that waits to the kernel and to ports, and what was lent and is sent back to the handler.
+    fn flush_lent(&mut self, handler: &mut impl Handler) {
+        self.io
+            .flush_dirty(&|token, length| handler.lent(token, length));
+        for token in self.io.returned.drain(..) {
+            handler.returned(token);
+        }
     }
 
     fn run_deadlines(&mut self, now: Time, handler: &mut impl Handler) {
@@ -391,7 +403,10 @@ impl Reactor {
     }
 
     fn end_doomed(&mut self, now: Time, handler: &mut impl Handler) {
-        while let Some((slot, connection, reason)) = self.io.take_doomed() {
+        while let Some((slot, connection, reason)) = self
+            .io
+            .take_doomed(&|token, length| handler.lent(token, length))
+        {
             if let Some(input) = self.inputs.get_mut(slot) {
                 *input = None;
             }
@@ -408,7 +423,7 @@ impl Reactor {
             }
         }
         // The handler may have answered an end with a new beginning.
-        self.io.flush_dirty();
+        self.flush_lent(handler);
     }
 
     /// Reads the connections of which something is known or expected; true when a frame or an end came.

@@ -14,12 +14,16 @@
 
 mod buffer;
 pub mod datagram;
+mod loan;
 pub mod member;
+mod outbound;
 pub mod paths;
 pub mod rpc;
 pub mod session;
 
 pub use buffer::{BASE_BYTES, ReceiveBuffer, SendBuffer};
+pub use loan::{Lender, Loan};
+pub use outbound::{LONG_BYTES, Next, Outbound, PASS_BYTES};
 
 use core::fmt;
 

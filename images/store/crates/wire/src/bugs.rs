@@ -109,6 +109,8 @@ pub enum Bug {
     BelieveHint,
     /// A change of the coordinator's state counts as noted while it is on its way to the disk.
     NoteUnsynced,
+    /// Short answers pass a long one without end.
+    StarveLongAnswers,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -201,7 +201,7 @@ impl Io {
     /// False if nothing was lent, and nothing sent: it is then sent as usual.
     pub fn send_lent(&mut self, connection: u64, nonce: u64, head: &[u8], loan: Loan) -> bool {
         let Some((port, session)) = of_connection(connection) else {
-            return false;
+            return self.send_lent_on_stream(connection, nonce, head, loan);
         };
         let Some(outlet) = self.outlets.get_mut(port) else {
             return false;
@@ -218,6 +218,7 @@ impl Io {
 
     /// Gives back what was lent under tokens that are meant; what has not been sent of it is copied.
     pub fn recall(&mut self, is_meant: impl Fn(u64) -> bool, lend: &Lender<'_>) {
+        self.recall_from_streams(&is_meant, lend);
         for outlet in &mut self.outlets {
             outlet.with(&mut self.senders, |endpoint, sender| {
                 endpoint.recall(&is_meant, lend, sender)

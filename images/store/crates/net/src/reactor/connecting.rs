@@ -95,7 +95,9 @@ impl Reactor {
         match link.stage {
             Stage::Connecting => self.connected(slot, handler),
             Stage::Open if link.output.is_empty() => {}
-            Stage::Open => self.io.flush(slot),
+            Stage::Open => self
+                .io
+                .flush(slot, &|token, length| handler.lent(token, length)),
             Stage::Resolving => {}
         }
     }

@@ -15,8 +15,16 @@ use crate::io::Io;
 const TURN: Duration = Duration::from_micros(200);
 
 impl Reactor {
-    /// Receives once and hands over what is complete.
+    /// Receives and hands over what is complete; once more before a long answer begins, for what is short and has come meanwhile is answered first.
     pub(super) fn read(&mut self, slot: usize, handler: &mut impl Handler) -> bool {
+        let has_worked = self.read_once(slot, handler);
+        if has_worked && self.io.is_about_to_begin(slot) {
+            self.read_once(slot, handler);
+        }
+        has_worked
+    }
+
+    fn read_once(&mut self, slot: usize, handler: &mut impl Handler) -> bool {
         let Some(link) = self.io.link(slot) else {
             return false;
         };
@@ -131,7 +139,7 @@ impl Reactor {
     /// have waited for long enough.
     pub(super) fn pump(&mut self, slot: usize, handler: &mut impl Handler) {
         let (mut first, mut last) = (None, None);
-        while let Some(connection) = self.may_handle(slot) {
+        while let Some(connection) = self.may_handle(slot, handler) {
             let Some(Some(input)) = self.inputs.get_mut(slot) else {
                 break;
             };
@@ -161,26 +169,29 @@ impl Reactor {
                 Err(error) => self.io.doom(slot, CloseReason::Stream(error)),
             }
         }
-        self.io.flush(slot);
+        // Long answers begin at the end of the round.
+        self.io
+            .flush_short(slot, &|token, length| handler.lent(token, length));
         if let Some(now) = last {
             self.heat.heat(slot, now);
         }
     }
 
     /// The connection's number if its next frame may be handled; otherwise it ends, or waits for its peer to read.
-    fn may_handle(&mut self, slot: usize) -> Option<u64> {
+    fn may_handle(&mut self, slot: usize, handler: &impl Handler) -> Option<u64> {
         let origin = self.io.link(slot)?.origin;
         let limits = self.io.limits;
         let throttle_bytes = self.io.accounts.throttle_bytes(origin, &limits);
-        if self.io.link(slot)?.output.pending().len() > throttle_bytes {
-            self.io.flush(slot);
+        if self.io.link(slot)?.output.pending_bytes() > throttle_bytes {
+            self.io
+                .flush(slot, &|token, length| handler.lent(token, length));
         }
         self.io.account(slot);
         let link = self.io.link(slot)?;
         if link.doomed.is_some() {
             return None;
         }
-        link.throttled = link.output.pending().len() > throttle_bytes;
+        link.throttled = link.output.pending_bytes() > throttle_bytes;
         (!link.throttled).then_some(link.id)
     }
 }
