@@ -51,6 +51,7 @@ func (s *simulation) startOperator() *simulatedOperator {
 // plan lets time pass between what was seen and what is done about it.
 func (o *simulatedOperator) plan(observed planner.Observed) planner.Plan {
 	plan := o.s.planted.makePlan(observed)
+	o.s.tracePlan(plan)
 	if !o.hasPlanned {
 		o.hasPlanned = true
 		o.s.meanwhile(o, plan)

@@ -76,6 +76,8 @@ type simulation struct {
 	// violations of what the operator promises, and what led to them.
 	violations []string
 	lines      []string
+	// plans as text, where they are to be written.
+	plans []string
 	// counts of what happened
 	counts map[string]int
 }
@@ -99,6 +101,7 @@ func TestSimulation(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			s := simulate(t, seed, nil)
+			s.writeSteps(t, seed)
 			happened.add(s.counts)
 			if len(s.violations) > 0 {
 				t.Errorf("%s\n\nwhat led to it:\n%s\n\nonce more: %s=%d go test ./operator/internal/controller -run TestSimulation",

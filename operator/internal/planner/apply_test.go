@@ -21,6 +21,7 @@ import (
 func (w *world) visit(lost bool) (planner.Plan, string) {
 	o := w.observe()
 	plan := planner.Make(o)
+	logPlan(plan)
 	var outcome status.Outcome
 	for _, step := range plan.Steps {
 		if refused := w.apply(step); refused != "" {
@@ -31,6 +32,7 @@ func (w *world) visit(lost bool) (planner.Plan, string) {
 	}
 	if !lost {
 		w.store.Status = status.Compute(o, plan, outcome)
+		logStatus(w.store.Status)
 		for name := range w.pods {
 			w.names[name] = true
 		}
