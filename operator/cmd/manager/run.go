@@ -32,7 +32,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/controller"
 	"rcbox.dev/rcbox/operator/internal/ownership"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 const (
@@ -45,7 +45,7 @@ type runOptions struct {
 	storeImage      string
 	namespace       string
 	watchNamespaces []string
-	allowed         planner.Allowed
+	allowed         facts.Allowed
 	leaderElect     bool
 	metricsAddress  string
 	healthAddress   string

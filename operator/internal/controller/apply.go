@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/brief"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
@@ -36,10 +36,10 @@ func (e *nameTakenError) Error() string { return e.text }
 
 // apply carries out steps in order. What pods depend on comes first and stops everything if it fails; steps about different members do not
 // depend on each other, so that one that fails does not keep the others waiting.
-func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) (status.Outcome, error) {
+func (r *Reconciler) apply(ctx context.Context, v *visit, planned []steps.Step) (status.Outcome, error) {
 	var outcome status.Outcome
 	var failures []error
-	for _, step := range steps {
+	for _, step := range planned {
 		err := r.applyStep(ctx, v, step)
 		if err == nil {
 			outcome.Done = append(outcome.Done, step)
@@ -66,178 +66,56 @@ func (r *Reconciler) apply(ctx context.Context, v *visit, steps []planner.Step) 
 		if outcome.Failed == "" {
 			outcome.Failed, outcome.FailedForGood = err.Error(), apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 		}
-		if !independent(step) || len(failures) == maxFailures {
+		if steps.RowOf(step).StopsRest || len(failures) == maxFailures {
 			break
 		}
 	}
 	return outcome, errors.Join(failures...)
 }
 
-// independent says whether later steps are right even if this one failed.
-func independent(step planner.Step) bool {
-	switch step.(type) {
-	case planner.CreatePod, planner.DeletePod, planner.TellDomain, planner.RetireMember, planner.DrainMember, planner.UndrainMember,
-		planner.SetSettings, planner.MoveMember, planner.DropVolume, planner.GrowClaim, planner.TouchClaim, planner.RestartMember,
-		planner.DrillMember,
-		planner.FenceNode, planner.UnfenceNode, planner.IsolateNode, planner.ReleasePod, planner.UngatePod,
-		planner.RecallTurn, planner.RecallPod:
-		return true
-	default:
-		return false
+func (r *Reconciler) tell(ctx context.Context, v *visit, step steps.Step) {
+	row := steps.RowOf(step)
+	log.FromContext(ctx).Info(row.Text)
+	if row.Event == "" {
+		return
 	}
-}
-
-func (r *Reconciler) tell(ctx context.Context, v *visit, step planner.Step) {
-	log.FromContext(ctx).Info(step.Describe())
-	if step.Reason() != "" {
-		store := v.observed.Store
-		r.Recorder.Eventf(store, related(store, step), corev1.EventTypeNormal, step.Reason(), "Apply", "%s",
-			brief.Fit(step.Describe(), maxMessage))
-	}
-	countStep(step)
+	store := v.observed.Store
+	r.Recorder.Eventf(store, related(store, row.Object), corev1.EventTypeNormal, row.Event, "Apply", "%s", brief.Fit(row.Text, maxMessage))
+	stepsCounter.WithLabelValues(row.Event).Inc()
 }
 
 // related tells events about different objects apart: those that are alike but for their notes are taken for one that happened again.
-func related(store *v1alpha1.Store, step planner.Step) runtime.Object {
-	kind, name := step.Target()
-	if kind == "" {
+func related(store *v1alpha1.Store, object steps.Object) runtime.Object {
+	if object.Kind == "" {
 		return nil
 	}
-	return &corev1.ObjectReference{Kind: kind, Namespace: store.Namespace, Name: name}
+	return &corev1.ObjectReference{Kind: object.Kind, Namespace: store.Namespace, Name: object.Name}
 }
 
-func (r *Reconciler) applyStep(ctx context.Context, v *visit, step planner.Step) error {
-	switch step := step.(type) {
-	case planner.AddFinalizer:
-		if err := r.guardState(ctx, v); err != nil {
-			return err
-		}
-		return r.patchFinalizers(ctx, v, controllerutil.AddFinalizer)
-	case planner.RemoveFinalizer:
-		if err := r.patchFinalizers(ctx, v, controllerutil.RemoveFinalizer); err != nil {
-			return err
-		}
-		v.gone = true
-		return nil
-	case planner.ApplyObject:
-		return r.applyObject(ctx, v, step)
-	case planner.CreatePod:
-		return r.createPod(ctx, v, step)
-	case planner.UngatePod, planner.ReleasePod, planner.RecallPod:
-		return r.letPod(ctx, v, step)
-	case planner.CreateClaim, planner.GrowClaim, planner.TouchClaim:
-		return r.applyClaim(ctx, v, step)
-	case planner.DeleteClaim, planner.DeleteState, planner.ReleaseState:
-		return r.reclaim(ctx, v, step)
-	case planner.RestartMember, planner.DrillMember:
-		return r.endMember(ctx, v, step)
-	case planner.MoveMember:
-		return r.moveMember(ctx, v, step)
-	case planner.DropVolume:
-		return r.dropVolume(ctx, v, step)
-	case planner.IsolateNode:
-		return r.isolateNode(ctx, v, step)
-	case planner.RecallTurn:
-		return r.recallTurn(ctx, v, step)
-	case planner.FenceNode:
-		return r.fenceNode(ctx, v, step)
-	case planner.UnfenceNode:
-		return r.unfenceNode(ctx, v, step)
-	case planner.TellDomain:
-		return r.tellDomain(ctx, v, step)
-	case planner.DeletePod:
-		return r.endPod(ctx, v, step)
-	case planner.RetireMember:
-		return r.retireMember(ctx, v, step)
-	default:
-		return r.tellCoordinator(ctx, v, step)
-	}
-}
-
-// endMember ends a member's process, to start it anew or to see what its recovery takes.
-func (r *Reconciler) endMember(ctx context.Context, v *visit, step planner.Step) error {
-	switch step := step.(type) {
-	case planner.RestartMember:
-		return r.endProcess(ctx, v, step, step.Pod)
-	case planner.DrillMember:
-		return r.endProcess(ctx, v, step, step.Pod)
-	default:
-		return fmt.Errorf("no way to carry out %T", step)
-	}
-}
-
-// endPod deletes a pod. If somebody has ordered it, it counts that the order stands.
-func (r *Reconciler) endPod(ctx context.Context, v *visit, step planner.DeletePod) error {
-	if step.InTurn {
-		return r.endProcess(ctx, v, step, step.Pod)
-	}
-	if step.Ordered { // each time: somebody may wake the Store up while its pods are ended one after the other
-		if err := r.checkStoreIsPresent(ctx, v); err != nil {
-			return err
-		}
-	}
-	return r.deletePod(ctx, v, step.Pod)
-}
-
-// applyClaim carries out the steps that are about a volume claim alone.
-func (r *Reconciler) applyClaim(ctx context.Context, v *visit, step planner.Step) error {
-	switch step := step.(type) {
-	case planner.CreateClaim:
-		return r.createClaim(ctx, v, step)
-	case planner.GrowClaim:
-		return r.growClaim(ctx, v, step)
-	case planner.TouchClaim:
-		return r.touchClaim(ctx, v, step)
-	default:
-		return fmt.Errorf("no way to carry out %T", step)
-	}
-}
-
-// reclaim deletes, or lets go, what outlives a Store. It has the names that a Store has which is made anew under the same one, so that it
-// matters whether it is this one that is being deleted, or it has gone already.
-func (r *Reconciler) reclaim(ctx context.Context, v *visit, step planner.Step) error {
-	if err := r.checkStoreIsFresh(ctx, v); err != nil {
+// applyStep has one step carried out, after the look that its row asks for.
+func (r *Reconciler) applyStep(ctx context.Context, v *visit, step steps.Step) error {
+	if err := r.lookAgain(ctx, v, step); err != nil {
 		return err
 	}
-	switch step := step.(type) {
-	case planner.DeleteClaim:
-		return r.deleteClaim(ctx, v, step.Name)
-	case planner.DeleteState:
-		return r.deleteState(ctx, v, step.Name)
-	case planner.ReleaseState:
-		_, err := r.releaseState(ctx, v, step.Name)
-		return err
-	default:
-		return fmt.Errorf("no way to carry out %T", step)
-	}
+	return step.Do(ctx, executor{r, v})
 }
 
-// tellCoordinator carries out the steps that are nothing but a word to it.
-func (r *Reconciler) tellCoordinator(ctx context.Context, v *visit, step planner.Step) error {
-	if v.coordinator == nil {
-		return fmt.Errorf("%s: the coordinator was not reached", step.Describe())
-	}
-	switch step := step.(type) {
-	case planner.SetSettings:
-		if err := r.stillPlanned(ctx, v, step); err != nil {
-			return err // by an older spec there may be fewer copies
+// lookAgain reads once more what a step's row asks for, and says whether the step is still right.
+func (r *Reconciler) lookAgain(ctx context.Context, v *visit, step steps.Step) error {
+	switch steps.RowOf(step).Look {
+	case steps.Coordinator:
+		if v.coordinator == nil {
+			return fmt.Errorf("%s: the coordinator was not reached", steps.Describe(step))
 		}
-		return v.coordinator.SetSettings(ctx, settingsRequest(v.observed.Store, v.observed.Cluster, step.Settings))
-	case planner.DrainMember:
-		return v.coordinator.DrainMember(ctx, step.Member)
-	case planner.UndrainMember:
-		return v.coordinator.UndrainMember(ctx, step.Member)
-	default:
-		return fmt.Errorf("no way to carry out %T", step)
+	case steps.StoreOnce:
+		return r.checkStoreIsFresh(ctx, v)
+	case steps.Store:
+		return r.checkStoreIsPresent(ctx, v)
+	case steps.Everything:
+		return r.stillPlanned(ctx, v, step)
+	case steps.Nothing:
 	}
-}
-
-// endProcess ends a pod whose process holds something, which others serve in a moment.
-func (r *Reconciler) endProcess(ctx context.Context, v *visit, step planner.Step, pod planner.PodRef) error {
-	if err := r.stillPlanned(ctx, v, step); err != nil {
-		return err
-	}
-	return r.deletePod(ctx, v, pod)
+	return nil
 }
 
 func (r *Reconciler) patchFinalizers(ctx context.Context, v *visit, change func(client.Object, string) bool) error {
@@ -256,7 +134,7 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, v *visit, change func(
 	return nil
 }
 
-func (r *Reconciler) applyObject(ctx context.Context, v *visit, step planner.ApplyObject) error {
+func (r *Reconciler) applyObject(ctx context.Context, v *visit, step steps.ApplyObject) error {
 	for _, fixed := range v.fixed {
 		if fixed.kind != step.Kind || fixed.name != step.Name {
 			continue
@@ -316,10 +194,7 @@ func (r *Reconciler) refuseTaken(ctx context.Context, store *v1alpha1.Store, fix
 
 // createPod makes a member's pod, unless the API server knows of one that the cache did not: a second process of a member
 // would serve nothing at best, and a second coordinator would be another store behind the same address.
-func (r *Reconciler) createPod(ctx context.Context, v *visit, step planner.CreatePod) error {
-	if err := r.checkStoreIsFresh(ctx, v); err != nil {
-		return err
-	}
+func (r *Reconciler) createPod(ctx context.Context, v *visit, step steps.CreatePod) error {
 	if err := r.checkNoLivePod(ctx, v.observed.Store, step.Member); err != nil {
 		return err
 	}
@@ -377,7 +252,7 @@ func (r *Reconciler) checkNoLivePod(ctx context.Context, store *v1alpha1.Store, 
 	return nil
 }
 
-func (r *Reconciler) deletePod(ctx context.Context, v *visit, ref planner.PodRef) error {
+func (r *Reconciler) deletePod(ctx context.Context, v *visit, ref facts.PodRef) error {
 	uid := types.UID(ref.UID)
 	preconditions := metav1.Preconditions{UID: &uid}
 	if ref.ResourceVersion != "" {
@@ -392,7 +267,7 @@ func (r *Reconciler) deletePod(ctx context.Context, v *visit, ref planner.PodRef
 }
 
 // instanceOf is what the coordinator is to let in no more: a pod's uid is the instance of its processes.
-func instanceOf(pod *planner.PodRef) string {
+func instanceOf(pod *facts.PodRef) string {
 	if pod == nil {
 		return ""
 	}
@@ -400,7 +275,7 @@ func instanceOf(pod *planner.PodRef) string {
 }
 
 // retireMember ends a process that runs, and the coordinator's word is what allows it, as for a member that moves away from a drained node.
-func (r *Reconciler) retireMember(ctx context.Context, v *visit, step planner.RetireMember) error {
+func (r *Reconciler) retireMember(ctx context.Context, v *visit, step steps.RetireMember) error {
 	if v.coordinator == nil {
 		return fmt.Errorf("retire %s: the coordinator was not reached", step.Member)
 	}
@@ -411,7 +286,7 @@ func (r *Reconciler) retireMember(ctx context.Context, v *visit, step planner.Re
 		return nil
 	}
 	// The pod's state may change meanwhile, and does when its process is let go: its uid is enough.
-	return r.deletePod(ctx, v, planner.PodRef{Name: step.Pod.Name, UID: step.Pod.UID})
+	return r.deletePod(ctx, v, facts.PodRef{Name: step.Pod.Name, UID: step.Pod.UID})
 }
 
 func stale(err error, what string) error {

@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // createClaim makes a member's volume claim. The API server itself is asked whether there is one: the cache holds only the
 // operator's own, and what is in somebody else's volume must not be touched.
-func (r *Reconciler) createClaim(ctx context.Context, v *visit, step planner.CreateClaim) error {
+func (r *Reconciler) createClaim(ctx context.Context, v *visit, step steps.CreateClaim) error {
 	store := v.observed.Store
 	there := &corev1.PersistentVolumeClaim{}
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: store.Namespace, Name: step.Name}, there)
@@ -33,7 +33,7 @@ func (r *Reconciler) createClaim(ctx context.Context, v *visit, step planner.Cre
 	default:
 		return &nameTakenError{fmt.Sprintf(
 			"%s %s/%s is there already and is not this Store's: delete it, or make the Store under another name",
-			planner.KindClaim, store.Namespace, step.Name)}
+			steps.KindClaim, store.Namespace, step.Name)}
 	}
 	claim := resources.Claim(store, step.Member, step.Component, step.Name)
 	if err := r.Client.Apply(ctx, claim, FieldManager, client.ForceOwnership); err != nil {
@@ -43,7 +43,7 @@ func (r *Reconciler) createClaim(ctx context.Context, v *visit, step planner.Cre
 }
 
 // growClaim asks for a larger volume. There is nothing else to be changed of a claim; what is not the operator's in it stays.
-func (r *Reconciler) growClaim(ctx context.Context, v *visit, step planner.GrowClaim) error {
+func (r *Reconciler) growClaim(ctx context.Context, v *visit, step steps.GrowClaim) error {
 	claim := resources.Claim(v.observed.Store, step.Member, step.Component, step.Name)
 	if err := r.Client.Apply(ctx, claim, FieldManager, client.ForceOwnership); err != nil {
 		return fmt.Errorf("grow volume claim %s (its StorageClass must have allowVolumeExpansion: true; "+
@@ -53,7 +53,7 @@ func (r *Reconciler) growClaim(ctx context.Context, v *visit, step planner.GrowC
 }
 
 // touchClaim writes when it was, which is another value each time.
-func (r *Reconciler) touchClaim(ctx context.Context, v *visit, step planner.TouchClaim) error {
+func (r *Reconciler) touchClaim(ctx context.Context, v *visit, step steps.TouchClaim) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"annotations": map[string]string{v1alpha1.AnnotationTouched: v.observed.Now.UTC().Format(time.RFC3339)},
 	}})
@@ -74,7 +74,7 @@ func (r *Reconciler) deleteClaim(ctx context.Context, v *visit, name string) err
 }
 
 // tellDomain writes the annotation to this very pod: another uid in the patch is a conflict.
-func (r *Reconciler) tellDomain(ctx context.Context, v *visit, step planner.TellDomain) error {
+func (r *Reconciler) tellDomain(ctx context.Context, v *visit, step steps.TellDomain) error {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":         step.Pod.UID,
 		"annotations": map[string]string{v1alpha1.AnnotationDomain: step.Domain},

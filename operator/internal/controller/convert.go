@@ -13,7 +13,7 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/brief"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 // maxTroubleText bounds what of a container's last words is shown.
@@ -22,16 +22,16 @@ const maxTroubleText = 200
 // maxMessage is how many bytes a condition's message has at most.
 const maxMessage = 300
 
-func processOf(pod *corev1.Pod) planner.Process {
+func processOf(pod *corev1.Pod) facts.Process {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
-		return planner.ProcessEnded
+		return facts.ProcessEnded
 	}
 	for i := range pod.Status.ContainerStatuses {
 		if pod.Status.ContainerStatuses[i].State.Running != nil {
-			return planner.ProcessRunning
+			return facts.ProcessRunning
 		}
 	}
-	return planner.ProcessAbsent
+	return facts.ProcessAbsent
 }
 
 // crashedAt is when a process of the pod last ended by itself; zero if none has.
@@ -62,7 +62,7 @@ func readiness(pod *corev1.Pod) (ready bool, notSince time.Time) {
 
 // troubleOf says why a pod does not run, in Kubernetes' words; empty when it does, or is on its way.
 func troubleOf(pod *corev1.Pod) string {
-	if processOf(pod) == planner.ProcessEnded {
+	if processOf(pod) == facts.ProcessEnded {
 		return reasonAndMessage(orElse(pod.Status.Reason, string(pod.Status.Phase)), pod.Status.Message)
 	}
 	for i := range pod.Status.Conditions {
@@ -156,8 +156,8 @@ func orElse(text, otherwise string) string {
 	return text
 }
 
-func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
-	cluster := planner.Cluster{
+func clusterOf(response *adminv1.GetClusterStatusResponse) facts.Cluster {
+	cluster := facts.Cluster{
 		ID:            admin.ClusterID(response.GetClusterId()),
 		BuildVersion:  response.GetBuildVersion(),
 		Tables:        count(response.GetTableCount()),
@@ -165,7 +165,7 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 		State:         stateOf(response.GetStateKind()),
 		Term:          count(response.GetLeader().GetTerm()),
 		StateWait:     response.GetLeader().GetStateWait().GetWhy(),
-		Format: planner.Format{
+		Format: facts.Format{
 			Active:     int64(response.GetFormatVersion()),
 			Newest:     int64(response.GetUpgrade().GetNewestFormat()),
 			Hindrances: response.GetUpgrade().GetHindrances(),
@@ -180,7 +180,7 @@ func clusterOf(response *adminv1.GetClusterStatusResponse) planner.Cluster {
 		cluster.Recoveries = append(cluster.Recoveries, recoveryOf(recovery, response.GetClusterTimeNs()))
 	}
 	for _, loss := range response.GetLosses() {
-		seen := planner.Loss{
+		seen := facts.Loss{
 			Member:     loss.GetMember(),
 			Tables:     loss.GetTables(),
 			TableCount: int64(len(loss.GetTables())) + count(loss.GetTablesDropped()),
@@ -217,8 +217,8 @@ func stateOf(kind adminv1.StateKind) v1alpha1.StateType {
 	}
 }
 
-func memberOf(member *adminv1.Member) planner.Member {
-	seen := planner.Member{
+func memberOf(member *adminv1.Member) facts.MemberReport {
+	seen := facts.MemberReport{
 		Name:      member.GetName(),
 		Connected: member.GetState() == adminv1.MemberState_MEMBER_STATE_UP,
 		Instance:  member.GetInstance(),
@@ -228,7 +228,7 @@ func memberOf(member *adminv1.Member) planner.Member {
 		Dead:      member.GetContact() == adminv1.MemberContact_MEMBER_CONTACT_DEAD,
 	}
 	if draining := member.GetDraining(); draining != nil {
-		seen.Draining = &planner.Draining{
+		seen.Draining = &facts.Draining{
 			Drained:  draining.GetDrained(),
 			Tablets:  count(draining.GetTablets()),
 			Copies:   count(draining.GetCopies()),
@@ -257,8 +257,8 @@ func memberOf(member *adminv1.Member) planner.Member {
 	return seen
 }
 
-func portOf(port *adminv1.NetworkPort) planner.Port {
-	seen := planner.Port{IP: port.GetIp(), LinkDown: port.LinkUp != nil && !port.GetLinkUp()}
+func portOf(port *adminv1.NetworkPort) facts.Port {
+	seen := facts.Port{IP: port.GetIp(), LinkDown: port.LinkUp != nil && !port.GetLinkUp()}
 	for _, ping := range port.GetPings() {
 		if ping.GetRoundTripNs() == 0 {
 			seen.Unreached = append(seen.Unreached, ping.GetMember())
@@ -268,9 +268,9 @@ func portOf(port *adminv1.NetworkPort) planner.Port {
 }
 
 // addBackup adds a shard's backup to those of its member.
-func addBackup(sum *planner.Backup, backup *adminv1.BackupStorage) *planner.Backup {
+func addBackup(sum *facts.Backup, backup *adminv1.BackupStorage) *facts.Backup {
 	if sum == nil {
-		sum = &planner.Backup{}
+		sum = &facts.Backup{}
 	}
 	sum.Frames += int64(backup.GetFrames())
 	sum.Free += int64(backup.GetFramesFree())
@@ -280,9 +280,9 @@ func addBackup(sum *planner.Backup, backup *adminv1.BackupStorage) *planner.Back
 	return sum
 }
 
-func recoveryOf(recovery *adminv1.Recovery, clusterTimeNs uint64) planner.Recovery {
+func recoveryOf(recovery *adminv1.Recovery, clusterTimeNs uint64) facts.Recovery {
 	age := clusterTimeNs - min(recovery.GetStartedNs(), clusterTimeNs)
-	return planner.Recovery{
+	return facts.Recovery{
 		ServerID:     admin.ServerID(recovery.GetServerId()),
 		Member:       recovery.GetMember(),
 		Age:          time.Duration(count(age)),

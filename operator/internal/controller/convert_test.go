@@ -10,7 +10,7 @@ import (
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 func waiting(reason, message string, last *corev1.ContainerStateTerminated) corev1.PodStatus {
@@ -25,38 +25,38 @@ func TestProcessAndTrouble(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		status  corev1.PodStatus
-		process planner.Process
+		process facts.Process
 		trouble string
 	}{
-		{"new", corev1.PodStatus{}, planner.ProcessAbsent, ""},
-		{"starting", waiting("ContainerCreating", "", nil), planner.ProcessAbsent, ""},
+		{"new", corev1.PodStatus{}, facts.ProcessAbsent, ""},
+		{"starting", waiting("ContainerCreating", "", nil), facts.ProcessAbsent, ""},
 		{"no room", corev1.PodStatus{Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes",
-		}}}, planner.ProcessAbsent, "Unschedulable: 0/3 nodes"},
+		}}}, facts.ProcessAbsent, "Unschedulable: 0/3 nodes"},
 		{
-			"no image", waiting("ImagePullBackOff", strings.Repeat("long ", 100), nil), planner.ProcessAbsent,
+			"no image", waiting("ImagePullBackOff", strings.Repeat("long ", 100), nil), facts.ProcessAbsent,
 			"image store:1 cannot be pulled: set spec.image, or the operator's storeImage, to an image of the store " +
 				"(kubectl describe pod p)",
 		},
 		{
 			"an image of something else", waiting("CrashLoopBackOff", "back-off 10s", &corev1.ContainerStateTerminated{
 				ExitCode: 128, Reason: "StartError", Message: "failed to create containerd task: runc create failed: exec: \"server\"",
-			}), planner.ProcessAbsent, "image store:1 has no program that can be started: set spec.image, or the " +
+			}), facts.ProcessAbsent, "image store:1 has no program that can be started: set spec.image, or the " +
 				"operator's storeImage, to " +
 				"an image of the store (kubectl describe pod p)",
 		},
 		{"crash loop", waiting("CrashLoopBackOff", "back-off 10s", &corev1.ContainerStateTerminated{
 			ExitCode: 1, Reason: "Error", Message: "first\nerror: no memory\n",
-		}), planner.ProcessAbsent, "CrashLoopBackOff: exit code 1 (Error) error: no memory"},
+		}), facts.ProcessAbsent, "CrashLoopBackOff: exit code 1 (Error) error: no memory"},
 		{"running", corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-		}}}, planner.ProcessRunning, ""},
+		}}}, facts.ProcessRunning, ""},
 		{
 			"evicted",
 			corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"},
-			planner.ProcessEnded, "Evicted: low on memory",
+			facts.ProcessEnded, "Evicted: low on memory",
 		},
-		{"failed", corev1.PodStatus{Phase: corev1.PodFailed}, planner.ProcessEnded, "Failed"},
+		{"failed", corev1.PodStatus{Phase: corev1.PodFailed}, facts.ProcessEnded, "Failed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := &corev1.Pod{Status: test.status}
@@ -127,7 +127,7 @@ func TestClusterOfCopies(t *testing.T) {
 	})
 	a := cluster.Members[0]
 	if a.Copies != 2 || a.Segments != 15 || a.SegmentsShort != 3 || a.Serving || a.Domain != "rack-1" ||
-		*a.Backup != (planner.Backup{Frames: 200, Free: 90, Damaged: 1, SegmentBytes: 8, Retired: "disk full"}) {
+		*a.Backup != (facts.Backup{Frames: 200, Free: 90, Damaged: 1, SegmentBytes: 8, Retired: "disk full"}) {
 		t.Errorf("member is %+v, %+v", a, a.Backup)
 	}
 	if b := cluster.Members[1]; b.Copies != 0 || b.Backup != nil || !b.Serving {
@@ -136,7 +136,7 @@ func TestClusterOfCopies(t *testing.T) {
 	if cluster.State != v1alpha1.StateVolume {
 		t.Errorf("state in %q", cluster.State)
 	}
-	want := planner.Recovery{
+	want := facts.Recovery{
 		ServerID: "2.1", Member: "c", Age: 30 * time.Second, TabletsLeft: 4, WaitsFor: "x", Bytes: 5, PromisedMs: 6,
 	}
 	if got := cluster.Recoveries; got[0] != want || got[1].Age != 0 || got[1].MeasuredMs != 9 {
@@ -155,7 +155,7 @@ func TestPortsOfMembers(t *testing.T) {
 		{Ip: "10.1.0.1", LinkUp: &down},
 		{Ip: "10.2.0.1"},
 	}})
-	want := []planner.Port{{IP: "10.0.0.1", Unreached: []string{"c"}}, {IP: "10.1.0.1", LinkDown: true}, {IP: "10.2.0.1"}}
+	want := []facts.Port{{IP: "10.0.0.1", Unreached: []string{"c"}}, {IP: "10.1.0.1", LinkDown: true}, {IP: "10.2.0.1"}}
 	if !reflect.DeepEqual(member.Ports, want) {
 		t.Errorf("%v, not %v", member.Ports, want)
 	}

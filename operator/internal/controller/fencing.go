@@ -12,7 +12,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/fencing"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // fencer is the one by which a node is fenced that is on record.
@@ -25,7 +26,7 @@ func (r *Reconciler) fencer(store *v1alpha1.Store, fence *v1alpha1.FenceStatus) 
 // observeFences looks at the nodes that are on record as to be fenced: they may be nobody's any more.
 func (r *Reconciler) observeFences(ctx context.Context, v *visit) {
 	o := &v.observed
-	o.Fences = map[string]planner.FenceState{}
+	o.Fences = map[string]facts.FenceState{}
 	for i := range o.Store.Status.Fences {
 		fence := &o.Store.Status.Fences[i]
 		if err := r.observeFence(ctx, v, fence); err != nil {
@@ -47,14 +48,11 @@ func (r *Reconciler) observeFence(ctx context.Context, v *visit, fence *v1alpha1
 	if err != nil {
 		return fmt.Errorf("see whether node %s is fenced: %w", fence.Node, err)
 	}
-	v.observed.Fences[fence.Node] = planner.FenceState{Requested: state.Requested, Done: state.Done, Message: state.Message}
+	v.observed.Fences[fence.Node] = facts.FenceState{Requested: state.Requested, Done: state.Done, Message: state.Message}
 	return nil
 }
 
-func (r *Reconciler) fenceNode(ctx context.Context, v *visit, step planner.FenceNode) error {
-	if err := r.stillPlanned(ctx, v, step); err != nil {
-		return err
-	}
+func (r *Reconciler) fenceNode(ctx context.Context, v *visit, step steps.FenceNode) error {
 	fencer, err := r.fencer(v.observed.Store, &step.Fence)
 	if err != nil {
 		return fmt.Errorf("fence node %s: %w", step.Fence.Node, err)
@@ -86,7 +84,7 @@ func (r *Reconciler) releaseUnlessRecorded(ctx context.Context, v *visit, fencer
 	return fmt.Errorf("fence node %s: it is not on record any more: %w", node, errStale)
 }
 
-func (r *Reconciler) unfenceNode(ctx context.Context, v *visit, step planner.UnfenceNode) error {
+func (r *Reconciler) unfenceNode(ctx context.Context, v *visit, step steps.UnfenceNode) error {
 	fencer, err := r.fencer(v.observed.Store, &step.Fence)
 	if err != nil {
 		return fmt.Errorf("release node %s: %w", step.Fence.Node, err)

@@ -7,14 +7,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // isolateNode writes to the annotation by which somebody would order it, so that it is taken back in the same way.
-func (r *Reconciler) isolateNode(ctx context.Context, v *visit, step planner.IsolateNode) error {
-	if err := r.stillPlanned(ctx, v, step); err != nil {
-		return err
-	}
+func (r *Reconciler) isolateNode(ctx context.Context, v *visit, step steps.IsolateNode) error {
 	store := v.observed.Store
 	changed := store.DeepCopy()
 	if changed.Annotations == nil {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"math"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -207,10 +206,4 @@ func forget(key types.NamespacedName) {
 	drillEndGauge.DeletePartialMatch(labels)
 	addressesGauge.DeletePartialMatch(labels)
 	refusalsGauge.DeletePartialMatch(labels)
-}
-
-func countStep(step planner.Step) {
-	if reason := step.Reason(); reason != "" {
-		stepsCounter.WithLabelValues(strings.TrimSpace(reason)).Inc()
-	}
 }

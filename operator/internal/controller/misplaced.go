@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 // misplacedAfter is the age from which it is asked why no container of a pod was started: most are within seconds.
@@ -44,7 +44,7 @@ func (r *Reconciler) observeMisplaced(ctx context.Context, v *visit) {
 }
 
 // whyMisplaced is empty for a pod that can use its volume, and while nobody knows.
-func (r *Reconciler) whyMisplaced(ctx context.Context, pod *planner.Pod, name string) (string, error) {
+func (r *Reconciler) whyMisplaced(ctx context.Context, pod *facts.Pod, name string) (string, error) {
 	volume, node := &corev1.PersistentVolume{}, &corev1.Node{}
 	err := errors.Join(r.Live.Get(ctx, client.ObjectKey{Name: name}, volume), r.Live.Get(ctx, client.ObjectKey{Name: pod.Node}, node))
 	switch {

@@ -17,11 +17,12 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/network"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // seePorts reads what a pod has of addresses, and whether it is proven that it sends nothing any more.
-func seePorts(seen *planner.Pod, pod *corev1.Pod) {
+func seePorts(seen *facts.Pod, pod *corev1.Pod) {
 	seen.Addresses = network.Split(pod.Annotations[v1alpha1.AnnotationAddresses])
 	seen.IsHeld = slices.Contains(pod.Finalizers, v1alpha1.FinalizerAddresses)
 	seen.Gated = slices.ContainsFunc(pod.Spec.SchedulingGates, isGate)
@@ -97,7 +98,7 @@ func (r *Reconciler) observeForeign(ctx context.Context, v *visit) error {
 		if err != nil || len(pools) == 0 || other.UID == store.UID {
 			continue // one without pools that can be read gives nobody an address
 		}
-		foreign := planner.Foreign{Store: other.Namespace + "/" + other.Name, IsElder: isElder(other, store)}
+		foreign := facts.Foreign{Store: other.Namespace + "/" + other.Name, IsElder: isElder(other, store)}
 		for _, pool := range pools {
 			foreign.Ranges = append(foreign.Ranges, pool.Range)
 		}
@@ -113,7 +114,7 @@ func (r *Reconciler) observeForeign(ctx context.Context, v *visit) error {
 		}
 		v.observed.Foreign = append(v.observed.Foreign, foreign)
 	}
-	slices.SortFunc(v.observed.Foreign, func(a, b planner.Foreign) int { return strings.Compare(a.Store, b.Store) })
+	slices.SortFunc(v.observed.Foreign, func(a, b facts.Foreign) int { return strings.Compare(a.Store, b.Store) })
 	return nil
 }
 
@@ -132,23 +133,9 @@ func isElder(other, store metav1.Object) bool {
 	return other.GetUID() < store.GetUID()
 }
 
-// letPod carries out the steps by which a pod with addresses may begin, and go; and by which one may stay.
-func (r *Reconciler) letPod(ctx context.Context, v *visit, step planner.Step) error {
-	switch step := step.(type) {
-	case planner.UngatePod:
-		return r.ungatePod(ctx, v, step)
-	case planner.ReleasePod:
-		return r.releasePod(ctx, v, step)
-	case planner.RecallPod:
-		return r.recallPod(ctx, v, step.Pod, step.Mark)
-	default:
-		return fmt.Errorf("no way to carry out %T", step)
-	}
-}
-
 // ungatePod opens the gate of this very pod, in the version that was seen, after a look at record and pods without the cache. One look does
 // for all pods of a visit: one that is made later is looked at by who would ungate it.
-func (r *Reconciler) ungatePod(ctx context.Context, v *visit, step planner.UngatePod) error {
+func (r *Reconciler) ungatePod(ctx context.Context, v *visit, step steps.UngatePod) error {
 	if v.ungates == nil {
 		if err := r.checkStoreIsPresent(ctx, v); err != nil {
 			return err
@@ -157,15 +144,13 @@ func (r *Reconciler) ungatePod(ctx context.Context, v *visit, step planner.Ungat
 		if err := observePods(ctx, r.Live, again); err != nil {
 			return err
 		}
-		v.ungates = map[planner.UngatePod]bool{}
-		for _, planned := range r.makePlan(again.observed).Steps {
-			if ungate, isOne := planned.(planner.UngatePod); isOne {
-				v.ungates[ungate] = true
-			}
+		v.ungates = map[steps.UngatePod]bool{}
+		for ungate := range steps.Of[steps.UngatePod](r.makePlan(again.observed).Steps) {
+			v.ungates[ungate] = true
 		}
 	}
 	if !v.ungates[step] {
-		return fmt.Errorf("%s: not any more: %w", step.Describe(), errStale)
+		return fmt.Errorf("%s: not any more: %w", steps.Describe(step), errStale)
 	}
 	text, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": step.Pod.UID, "resourceVersion": step.Pod.ResourceVersion},
@@ -179,7 +164,7 @@ func (r *Reconciler) ungatePod(ctx context.Context, v *visit, step planner.Ungat
 }
 
 // releasePod takes the finalizer from this very pod.
-func (r *Reconciler) releasePod(ctx context.Context, v *visit, step planner.ReleasePod) error {
+func (r *Reconciler) releasePod(ctx context.Context, v *visit, step steps.ReleasePod) error {
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.observed.Store.Namespace, Name: step.Pod.Name}, pod)
 	if apierrors.IsNotFound(err) {

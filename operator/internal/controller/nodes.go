@@ -20,7 +20,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/nodelease"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 const (
@@ -41,7 +42,7 @@ type nodeCache struct {
 }
 
 type readNode struct {
-	node   planner.Node
+	node   facts.Node
 	labels map[string]string
 	at     time.Time
 }
@@ -80,7 +81,7 @@ func (c *nodeCache) areHidden() bool {
 // visits to see all.
 func (r *Reconciler) observeMemberNodes(ctx context.Context, v *visit) {
 	o := &v.observed
-	o.Nodes = map[string]planner.Node{}
+	o.Nodes = map[string]facts.Node{}
 	if o.Store.Copies() == 0 && !o.Store.Spec.HasPorts() {
 		return
 	}
@@ -156,7 +157,7 @@ func (r *Reconciler) observeDisplaced(ctx context.Context, v *visit) {
 		return
 	}
 	read := map[string]bool{}
-	for i, displaced := range planner.Displaced(o) {
+	for i, displaced := range facts.Displaced(o) {
 		if i == maxNodesRead {
 			return
 		}
@@ -171,7 +172,7 @@ func (r *Reconciler) observeDisplaced(ctx context.Context, v *visit) {
 }
 
 // observeHome leaves out nodes that were read in this visit.
-func (r *Reconciler) observeHome(ctx context.Context, v *visit, displaced planner.DownMember, read map[string]bool) error {
+func (r *Reconciler) observeHome(ctx context.Context, v *visit, displaced facts.DownMember, read map[string]bool) error {
 	names := []string{displaced.Node}
 	if claim, found := v.observed.Claims[displaced.Claim]; found {
 		tiedTo, err := r.tiedTo(ctx, v.observed.Store.Namespace, claim)
@@ -195,8 +196,8 @@ func (r *Reconciler) observeHome(ctx context.Context, v *visit, displaced planne
 	return nil
 }
 
-func nodeOf(node *corev1.Node, deleted bool) planner.Node {
-	seen := planner.Node{Deleted: deleted}
+func nodeOf(node *corev1.Node, deleted bool) facts.Node {
+	seen := facts.Node{Deleted: deleted}
 	if node.Spec.Unschedulable {
 		seen.Drained = v1alpha1.DrainCordoned
 	}
@@ -223,7 +224,7 @@ var drainTaints = map[string]v1alpha1.NodeDrain{
 }
 
 // tiedTo is the one node on which the claim's volume can be used; empty if it has none yet, or may be used on others as well.
-func (r *Reconciler) tiedTo(ctx context.Context, namespace string, claim planner.Claim) (string, error) {
+func (r *Reconciler) tiedTo(ctx context.Context, namespace string, claim facts.Claim) (string, error) {
 	object := &corev1.PersistentVolumeClaim{}
 	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: claim.Name}, object); err != nil {
 		return "", fmt.Errorf("read volume claim %s: %w", claim.Name, err)
@@ -293,16 +294,16 @@ func claimOf(pod *corev1.Pod) string {
 
 // stillPlanned looks at everything once more that a step depends on which cannot be taken back, and says whether it is still right. Not at
 // the cache: what it does not have yet may be a record that was withdrawn, or another process that was told to end.
-func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step planner.Step) error {
+func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step steps.Step) error {
 	if v.coordinator == nil {
-		return fmt.Errorf("%s: the coordinator was not reached", step.Describe())
+		return fmt.Errorf("%s: the coordinator was not reached", steps.Describe(step))
 	}
 	response, err := v.coordinator.Status(ctx)
 	if err != nil {
-		return fmt.Errorf("%s: ask the coordinator once more: %w", step.Describe(), err)
+		return fmt.Errorf("%s: ask the coordinator once more: %w", steps.Describe(step), err)
 	}
 	if err := r.checkStoreIsPresent(ctx, v); err != nil {
-		return fmt.Errorf("%s: %w", step.Describe(), err)
+		return fmt.Errorf("%s: %w", steps.Describe(step), err)
 	}
 	again := &visit{observed: v.observed}
 	again.observed.Nodes = maps.Clone(v.observed.Nodes)
@@ -319,16 +320,13 @@ func (r *Reconciler) stillPlanned(ctx context.Context, v *visit, step planner.St
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: not any more: %w", step.Describe(), errStale)
+	return fmt.Errorf("%s: not any more: %w", steps.Describe(step), errStale)
 }
 
 // moveMember ends the pod first: should this be interrupted, the next visit makes a pod that cannot start, and moves the member again.
 // Where its process may run, the coordinator lets it go before, and the pod is last, so that it is known until then that the member is to
 // move.
-func (r *Reconciler) moveMember(ctx context.Context, v *visit, step planner.MoveMember) error {
-	if err := r.stillPlanned(ctx, v, step); err != nil {
-		return err
-	}
+func (r *Reconciler) moveMember(ctx context.Context, v *visit, step steps.MoveMember) error {
 	endPod := func() error {
 		if step.Pod == nil {
 			return nil
@@ -339,7 +337,7 @@ func (r *Reconciler) moveMember(ctx context.Context, v *visit, step planner.Move
 		if step.Claim == "" {
 			return nil
 		}
-		return r.createClaim(ctx, v, planner.CreateClaim{
+		return r.createClaim(ctx, v, steps.CreateClaim{
 			Component: v1alpha1.ComponentMaster, Member: step.Member, Name: step.Claim, Why: step.Why,
 		})
 	}
@@ -354,11 +352,4 @@ func (r *Reconciler) moveMember(ctx context.Context, v *visit, step planner.Move
 		}
 	}
 	return nil
-}
-
-func (r *Reconciler) dropVolume(ctx context.Context, v *visit, step planner.DropVolume) error {
-	if err := r.stillPlanned(ctx, v, step); err != nil {
-		return err
-	}
-	return r.deleteClaim(ctx, v, step.Claim)
 }

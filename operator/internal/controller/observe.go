@@ -32,7 +32,8 @@ import (
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -41,7 +42,7 @@ const annotationSelectedNode = "volume.kubernetes.io/selected-node"
 
 // visit is one look at one Store, with what is needed to act on it.
 type visit struct {
-	observed planner.Observed
+	observed facts.Observed
 	// coordinator that answered; nil when none did.
 	coordinator admin.Client
 	// recorded is the status that the API server has.
@@ -50,7 +51,7 @@ type visit struct {
 	// fresh is set once it was found that the Store had not changed since it was observed.
 	fresh bool
 	// ungates are the pods that may be ungated, by a look without the cache; nil before it.
-	ungates map[planner.UngatePod]bool
+	ungates map[steps.UngatePod]bool
 	// namespaceEnds is set once the API server has refused to make something for that.
 	namespaceEnds bool
 	// gone is set once the finalizer was removed.
@@ -70,11 +71,11 @@ type fixedObject struct {
 	desired runtime.ApplyConfiguration
 	// object of the kind, to read a live one into.
 	object client.Object
-	state  planner.ObjectState
+	state  facts.ObjectState
 }
 
 func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit, error) {
-	v := &visit{observed: planner.Observed{Now: r.Now(), Store: store, DefaultImage: r.DefaultImage, Allowed: r.Allowed}}
+	v := &visit{observed: facts.Observed{Now: r.Now(), Store: store, DefaultImage: r.DefaultImage, Allowed: r.Allowed}}
 	if err := observePods(ctx, r.Client, v); err != nil {
 		return nil, err
 	}
@@ -106,8 +107,8 @@ func (r *Reconciler) observe(ctx context.Context, store *v1alpha1.Store) (*visit
 func (v *visit) decideCopies() {
 	store := v.observed.Store
 	v.recorded = store.Status.DeepCopy()
-	decided := planner.DecideCopies(&v.observed)
-	v.observed.CopiesUnrecorded = planner.CopiesUnrecorded(store, decided)
+	decided := facts.DecideCopies(&v.observed)
+	v.observed.CopiesUnrecorded = facts.CopiesUnrecorded(store, decided)
 	store.Status.Replication.Decided = decided
 }
 
@@ -135,11 +136,11 @@ func observeClaims(ctx context.Context, reader client.Reader, v *visit) error {
 		client.MatchingLabels{v1alpha1.LabelStore: store.Name}); err != nil {
 		return fmt.Errorf("list the Store's volume claims: %w", err)
 	}
-	v.observed.Claims = map[string]planner.Claim{}
+	v.observed.Claims = map[string]facts.Claim{}
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		waits := claim.Status.Phase != corev1.ClaimBound && claim.Spec.VolumeName == ""
-		v.observed.Claims[claim.Name] = planner.Claim{
+		v.observed.Claims[claim.Name] = facts.Claim{
 			Name: claim.Name, Terminating: claim.DeletionTimestamp != nil, Node: claim.Annotations[annotationSelectedNode],
 			Volume:   claim.Spec.VolumeName,
 			AskedFor: claim.Spec.Resources.Requests[corev1.ResourceStorage], Size: claim.Status.Capacity[corev1.ResourceStorage],
@@ -163,7 +164,7 @@ func observeClaims(ctx context.Context, reader client.Reader, v *visit) error {
 func (r *Reconciler) askCoordinator(ctx context.Context, v *visit) {
 	o := &v.observed
 	o.ClusterError = "the coordinator does not run"
-	for i, pod := range planner.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod) {
+	for i, pod := range facts.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod) {
 		coordinator, response, err := r.ask(ctx, pod)
 		if err != nil {
 			// What the likeliest leader says tells most.
@@ -187,7 +188,7 @@ func (r *Reconciler) askCoordinator(ctx context.Context, v *visit) {
 }
 
 // ask gives a connection that is to be closed, and the status of the store.
-func (r *Reconciler) ask(ctx context.Context, pod *planner.Pod) (admin.Client, *adminv1.GetClusterStatusResponse, error) {
+func (r *Reconciler) ask(ctx context.Context, pod *facts.Pod) (admin.Client, *adminv1.GetClusterStatusResponse, error) {
 	coordinator, err := r.Dial(pod.IP, resources.CoordinatorAdminPort)
 	if err != nil {
 		return nil, nil, err
@@ -253,11 +254,11 @@ func compare[Object client.Object, Configuration runtime.ApplyConfiguration](
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: store.Namespace, Name: name}, object)
 	switch {
 	case apierrors.IsNotFound(err):
-		fixed.state = planner.ObjectMissing
+		fixed.state = facts.ObjectMissing
 	case err != nil:
 		return fmt.Errorf("read %s %s: %w", kind, name, err)
 	case !metav1.IsControlledBy(object, store):
-		fixed.state = planner.ObjectMissing
+		fixed.state = facts.ObjectMissing
 	default:
 		owned, err := extract(object, string(FieldManager))
 		if err != nil {
@@ -268,11 +269,11 @@ func compare[Object client.Object, Configuration runtime.ApplyConfiguration](
 			return err
 		}
 		if !current {
-			fixed.state = planner.ObjectDifferent
+			fixed.state = facts.ObjectDifferent
 		}
 	}
 	v.fixed = append(v.fixed, fixed)
-	v.observed.Objects = append(v.observed.Objects, planner.Object{Kind: kind, Name: name, State: fixed.state})
+	v.observed.Objects = append(v.observed.Objects, facts.Object{Kind: kind, Name: name, State: fixed.state})
 	return nil
 }
 
@@ -302,7 +303,7 @@ func fieldsOf(configuration runtime.ApplyConfiguration) (map[string]any, error) 
 	return fields, nil
 }
 
-func podOf(pod *corev1.Pod) planner.Pod {
+func podOf(pod *corev1.Pod) facts.Pod {
 	number, err := strconv.ParseInt(pod.Annotations[v1alpha1.AnnotationPodNumber], 10, 64)
 	if err != nil {
 		number = 0 // somebody has edited it; the status still has the number
@@ -313,7 +314,7 @@ func podOf(pod *corev1.Pod) planner.Pod {
 	}
 	ready, notReadySince := readiness(pod)
 	domain, domainKnown := pod.Annotations[v1alpha1.AnnotationDomain]
-	seen := planner.Pod{
+	seen := facts.Pod{
 		Name:            pod.Name,
 		UID:             string(pod.UID),
 		ResourceVersion: pod.ResourceVersion,

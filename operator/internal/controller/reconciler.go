@@ -31,6 +31,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/admin"
 	"rcbox.dev/rcbox/operator/internal/ownership"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
 
@@ -62,7 +63,7 @@ type Reconciler struct {
 	// DefaultImage is what a Store gets that names none.
 	DefaultImage string
 	// Allowed is what Stores may have beyond an ordinary pod.
-	Allowed planner.Allowed
+	Allowed facts.Allowed
 	// Namespace is the operator's own, from which it may reach the coordinators' admin ports.
 	Namespace string
 	// Ownership says whose the Stores of a namespace are; nil: all are this operator's.
@@ -77,7 +78,7 @@ type Reconciler struct {
 	// nodes that were read lately.
 	nodes nodeCache
 	// plan, if it is set, is asked in place of planner.Make: the simulation has time pass there, and plants bugs.
-	plan func(planner.Observed) planner.Plan
+	plan func(facts.Observed) planner.Plan
 }
 
 // +kubebuilder:rbac:groups=rcbox.dev,resources=stores,verbs=get;list;watch;patch
@@ -179,7 +180,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: plan.Next}, nil
 }
 
-func (r *Reconciler) makePlan(observed planner.Observed) planner.Plan {
+func (r *Reconciler) makePlan(observed facts.Observed) planner.Plan {
 	if r.plan != nil {
 		return r.plan(observed)
 	}

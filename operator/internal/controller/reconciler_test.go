@@ -22,6 +22,7 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/admin/standin"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 func TestFirstVisitSetsEveryCondition(t *testing.T) {
@@ -505,7 +506,7 @@ func TestDeletionHasPreconditions(t *testing.T) {
 	}
 	defer visit.close()
 	// controller-runtime's fake API server knows this precondition, but not the uid.
-	ref := planner.PodRef{Name: pod.Name, UID: string(pod.UID), ResourceVersion: "1"}
+	ref := facts.PodRef{Name: pod.Name, UID: string(pod.UID), ResourceVersion: "1"}
 	if err := h.reconciler.deletePod(t.Context(), visit, ref); !errors.Is(err, errStale) {
 		t.Errorf("another resource version: %v", err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	adminv1 "rcbox.dev/rcbox/api/admin/v1"
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 var logLevels = map[adminv1.LogLevel]v1alpha1.LogLevel{
@@ -17,11 +17,11 @@ var logLevels = map[adminv1.LogLevel]v1alpha1.LogLevel{
 }
 
 // settingsOf are those in force; nil for a build that takes none.
-func settingsOf(settings *adminv1.Settings) *planner.Settings {
+func settingsOf(settings *adminv1.Settings) *facts.Settings {
 	if settings == nil {
 		return nil
 	}
-	return &planner.Settings{
+	return &facts.Settings{
 		Replicas:           signed(settings.Replicas),
 		Min:                signed(settings.MinReplicas),
 		RepairMBps:         signed(settings.RepairMbps),
@@ -35,7 +35,7 @@ func settingsOf(settings *adminv1.Settings) *planner.Settings {
 
 // settingsRequest says which version of the spec asks for the settings, and, where these have fewer copies than are in force, that this
 // is meant: the coordinator refuses it otherwise.
-func settingsRequest(store *v1alpha1.Store, cluster *planner.Cluster, wanted planner.Settings) *adminv1.SetSettingsRequest {
+func settingsRequest(store *v1alpha1.Store, cluster *facts.Cluster, wanted facts.Settings) *adminv1.SetSettingsRequest {
 	request := &adminv1.SetSettingsRequest{
 		Settings: adminSettings(wanted),
 		AskedBy:  &adminv1.SpecVersion{Uid: string(store.UID), Generation: store.Generation},
@@ -59,7 +59,7 @@ func settingsRequest(store *v1alpha1.Store, cluster *planner.Cluster, wanted pla
 }
 
 // adminSettings is the reverse of settingsOf.
-func adminSettings(settings planner.Settings) *adminv1.Settings {
+func adminSettings(settings facts.Settings) *adminv1.Settings {
 	asked := &adminv1.Settings{
 		Replicas:           unsigned(settings.Replicas),
 		MinReplicas:        unsigned(settings.Min),

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -202,11 +202,11 @@ func (s *simulation) isAway(member string) bool {
 // checkCoordinatorEnds is about one that is known to run, and about what the operator saw of the others: a standby answers nobody, so that
 // one whose node has just died is taken for one that could lead.
 func (s *simulation) checkCoordinatorEnds(by *simulatedOperator, pod *corev1.Pod) {
-	if processOf(pod) != planner.ProcessRunning {
+	if processOf(pod) != facts.ProcessRunning {
 		return
 	}
 	for _, other := range all[*corev1.Pod](by.cache.cache) {
-		if other.UID != pod.UID && !isMaster(other) && other.DeletionTimestamp == nil && processOf(other) == planner.ProcessRunning {
+		if other.UID != pod.UID && !isMaster(other) && other.DeletionTimestamp == nil && processOf(other) == facts.ProcessRunning {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // disturb lets something happen.
@@ -102,13 +103,11 @@ func (s *simulation) meanwhile(by *simulatedOperator, plan planner.Plan) {
 	}
 }
 
-func isIrrevocable(step planner.Step) bool {
-	switch step.(type) {
-	case planner.RestartMember, planner.DropVolume, planner.MoveMember:
-		return true
-	default:
-		return false
-	}
+func isIrrevocable(step steps.Step) bool {
+	_, isRestart := step.(steps.RestartMember)
+	_, isDrop := step.(steps.DropVolume)
+	_, isMove := step.(steps.MoveMember)
+	return isRestart || isDrop || isMove
 }
 
 // blow is one kind of thing that happens to a store, and how often, compared with others.

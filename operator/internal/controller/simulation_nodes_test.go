@@ -37,7 +37,8 @@ func (s *simulation) isLeft(name string) bool {
 
 // isIsolated says that it is, and that nothing else keeps pods from it.
 func (s *simulation) isIsolated(name string) bool {
-	isOtherwiseWell := !slices.Contains(s.aside(), name) && !nodeOf(s.node(name), false).OutOfService
+	node := s.node(name)
+	isOtherwiseWell := node != nil && !slices.Contains(s.aside(), name) && !nodeOf(node, false).OutOfService
 	return slices.Contains(s.store().IsolatedNodes(), name) && isOtherwiseWell
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 // simulatedOperator is one process of the operator's, with a cache of its own.
@@ -49,7 +50,7 @@ func (s *simulation) startOperator() *simulatedOperator {
 }
 
 // plan lets time pass between what was seen and what is done about it.
-func (o *simulatedOperator) plan(observed planner.Observed) planner.Plan {
+func (o *simulatedOperator) plan(observed facts.Observed) planner.Plan {
 	plan := o.s.planted.makePlan(observed)
 	o.s.tracePlan(plan)
 	if !o.hasPlanned {

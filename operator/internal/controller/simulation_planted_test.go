@@ -14,6 +14,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -22,7 +24,7 @@ import (
 type plantedBug struct {
 	name string
 	// plan is asked in place of planner.Make, if it is set.
-	plan func(planner.Observed) planner.Plan
+	plan func(facts.Observed) planner.Plan
 	// live is read in place of the API server, if it is set.
 	live func(*simulatedOperator, client.Reader) client.Reader
 	// faults are made likelier that it takes for the rule to matter; nil for those of the seed.
@@ -41,7 +43,7 @@ type plantedBug struct {
 	seenBy uint64
 }
 
-func (b *plantedBug) makePlan(observed planner.Observed) planner.Plan {
+func (b *plantedBug) makePlan(observed facts.Observed) planner.Plan {
 	if b == nil || b.plan == nil {
 		return planner.Make(observed)
 	}
@@ -139,7 +141,7 @@ var plantedBugs = []plantedBug{
 		reported: "copies, and on record is", within: 40,
 	},
 	{
-		name: "settings are not changed", plan: without[planner.SetSettings], takesSettings: true,
+		name: "settings are not changed", plan: without[steps.SetSettings], takesSettings: true,
 		blows:    []blow{{4, (*simulation).changeSettings}},
 		reported: "said to be as specified: pollMicros", within: 40,
 	},
@@ -149,7 +151,7 @@ var plantedBugs = []plantedBug{
 		reported: "lower the number of copies", within: 40, seenBy: 6,
 	},
 	{
-		name: "volumes do not grow", plan: without[planner.GrowClaim],
+		name: "volumes do not grow", plan: without[steps.GrowClaim],
 		blows:    []blow{{4, (*simulation).growStorage}},
 		reported: "said to be as specified: sim-master", within: 40,
 	},
@@ -206,12 +208,12 @@ func TestPlantedBugs(t *testing.T) {
 }
 
 // withStepsOf adds the steps of a kind that somebody would plan who sees something else.
-func withStepsOf[Step planner.Step](o planner.Observed, lie func(*v1alpha1.Store)) planner.Plan {
+func withStepsOf[Step steps.Step](o facts.Observed, lie func(*v1alpha1.Store)) planner.Plan {
 	plan := planner.Make(o)
 	o.Store = o.Store.DeepCopy()
 	lie(o.Store)
 	for _, step := range planner.Make(o).Steps {
-		isThere := func(other planner.Step) bool { return reflect.DeepEqual(other, step) }
+		isThere := func(other steps.Step) bool { return reflect.DeepEqual(other, step) }
 		if _, ofKind := step.(Step); ofKind && !slices.ContainsFunc(plan.Steps, isThere) {
 			plan.Steps = append(plan.Steps, step)
 		}
@@ -219,8 +221,8 @@ func withStepsOf[Step planner.Step](o planner.Observed, lie func(*v1alpha1.Store
 	return plan
 }
 
-func movesUnrecorded(o planner.Observed) planner.Plan {
-	return withStepsOf[planner.MoveMember](o, func(store *v1alpha1.Store) {
+func movesUnrecorded(o facts.Observed) planner.Plan {
+	return withStepsOf[steps.MoveMember](o, func(store *v1alpha1.Store) {
 		for _, view := range planner.Make(o).Masters {
 			if view.Lost == nil || view.Lost.ProvenAt.IsZero() {
 				continue
@@ -237,35 +239,35 @@ func movesUnrecorded(o planner.Observed) planner.Plan {
 	})
 }
 
-func movesWhereTooMuchIsLost(o planner.Observed) planner.Plan {
-	return withStepsOf[planner.MoveMember](o, func(store *v1alpha1.Store) { store.Spec.Replication.Factor = new(int32(9)) })
+func movesWhereTooMuchIsLost(o facts.Observed) planner.Plan {
+	return withStepsOf[steps.MoveMember](o, func(store *v1alpha1.Store) { store.Spec.Replication.Factor = new(int32(9)) })
 }
 
-func restartsAll(o planner.Observed) planner.Plan {
+func restartsAll(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
-	isRestart := func(step planner.Step) bool { _, ofKind := step.(planner.RestartMember); return ofKind }
+	isRestart := func(step steps.Step) bool { _, ofKind := step.(steps.RestartMember); return ofKind }
 	if !slices.ContainsFunc(plan.Steps, isRestart) {
 		return plan
 	}
 	plan.Steps = slices.DeleteFunc(plan.Steps, isRestart)
 	for i := range plan.Masters {
 		if view := &plan.Masters[i]; view.Rolls {
-			pod := planner.PodRef{Name: view.Pod.Name, UID: view.Pod.UID}
-			plan.Steps = append(plan.Steps, planner.RestartMember{Member: view.Name, Pod: pod})
+			pod := facts.PodRef{Name: view.Pod.Name, UID: view.Pod.UID}
+			plan.Steps = append(plan.Steps, steps.RestartMember{Member: view.Name, Pod: pod})
 		}
 	}
 	return plan
 }
 
 // restartsOutOfTurn has what it is about to do on record at once, and minds no state of the pod.
-func restartsOutOfTurn(o planner.Observed) planner.Plan {
+func restartsOutOfTurn(o facts.Observed) planner.Plan {
 	o.Store = o.Store.DeepCopy()
 	o.Store.Status.Turn = nil
-	o.Store.Status.Turn, o.Turn = planner.Make(o).Turn, planner.TurnStands
+	o.Store.Status.Turn, o.Turn = planner.Make(o).Turn, facts.TurnStands
 	plan := planner.Make(o)
 	plan.Turn = nil
 	for i, step := range plan.Steps {
-		if restart, ofKind := step.(planner.RestartMember); ofKind {
+		if restart, ofKind := step.(steps.RestartMember); ofKind {
 			restart.Pod.ResourceVersion = ""
 			plan.Steps[i] = restart
 		}
@@ -274,10 +276,10 @@ func restartsOutOfTurn(o planner.Observed) planner.Plan {
 }
 
 // withoutSecondLook plans what it has planned before, if it is asked twice at a time.
-func withoutSecondLook(do func(planner.Observed) planner.Plan) func(planner.Observed) planner.Plan {
+func withoutSecondLook(do func(facts.Observed) planner.Plan) func(facts.Observed) planner.Plan {
 	var last planner.Plan
 	var store *v1alpha1.Store
-	return func(o planner.Observed) planner.Plan {
+	return func(o facts.Observed) planner.Plan {
 		if o.Store != store { // another visit
 			store, last = o.Store, do(o)
 		}
@@ -285,7 +287,7 @@ func withoutSecondLook(do func(planner.Observed) planner.Plan) func(planner.Obse
 	}
 }
 
-func dropsEarly(o planner.Observed) planner.Plan {
+func dropsEarly(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	newest := map[string]int{}
 	for name := range o.Claims {
@@ -295,73 +297,73 @@ func dropsEarly(o planner.Observed) planner.Plan {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Claims)) {
 		if member, number, ok := resources.ParseMasterClaim(name); ok && number < newest[member] && !o.Claims[name].Terminating {
-			plan.Steps = append(plan.Steps, planner.DropVolume{Member: member, Claim: name})
+			plan.Steps = append(plan.Steps, steps.DropVolume{Member: member, Claim: name})
 		}
 	}
 	return plan
 }
 
 // without a kind of step.
-func without[Step planner.Step](o planner.Observed) planner.Plan {
+func without[Step steps.Step](o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
-	plan.Steps = slices.DeleteFunc(plan.Steps, func(step planner.Step) bool { _, ofKind := step.(Step); return ofKind })
+	plan.Steps = slices.DeleteFunc(plan.Steps, func(step steps.Step) bool { _, ofKind := step.(Step); return ofKind })
 	return plan
 }
 
-func forgetsCopies(o planner.Observed) planner.Plan {
+func forgetsCopies(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
-	isAway := func(m planner.Member) bool { return !m.Connected }
+	isAway := func(m facts.MemberReport) bool { return !m.Connected }
 	if o.Cluster == nil || o.Cluster.Settings == nil || !slices.ContainsFunc(o.Cluster.Members, isAway) {
 		return plan
 	}
-	plan.Steps = slices.DeleteFunc(plan.Steps, func(step planner.Step) bool { _, ofKind := step.(planner.SetSettings); return ofKind })
+	plan.Steps = slices.DeleteFunc(plan.Steps, func(step steps.Step) bool { _, ofKind := step.(steps.SetSettings); return ofKind })
 	if settings := *o.Cluster.Settings; settings.Replicas != nil {
 		settings.Replicas, settings.Min = nil, nil
-		plan.Steps = append(plan.Steps, planner.SetSettings{Settings: settings})
+		plan.Steps = append(plan.Steps, steps.SetSettings{Settings: settings})
 	}
 	return plan
 }
 
-func fencesUnrecorded(o planner.Observed) planner.Plan {
+func fencesUnrecorded(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	for _, fence := range plan.Fences {
 		isIt := func(other v1alpha1.FenceStatus) bool { return other.Node == fence.Node }
 		if !slices.ContainsFunc(o.Store.Status.Fences, isIt) {
-			plan.Steps = append(plan.Steps, planner.FenceNode{Fence: fence})
+			plan.Steps = append(plan.Steps, steps.FenceNode{Fence: fence})
 		}
 	}
 	return plan
 }
 
-func isolatesAtOnce(o planner.Observed) planner.Plan {
+func isolatesAtOnce(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	for i := range plan.Masters {
 		if failures := plan.Masters[i].Failures; failures != nil && !slices.Contains(o.Store.IsolatedNodes(), failures.Node) {
-			plan.Steps = append(plan.Steps, planner.IsolateNode{Node: failures.Node, Member: plan.Masters[i].Name})
+			plan.Steps = append(plan.Steps, steps.IsolateNode{Node: failures.Node, Member: plan.Masters[i].Name})
 			break
 		}
 	}
 	return plan
 }
 
-func sleepsAtOnce(o planner.Observed) planner.Plan {
+func sleepsAtOnce(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	if plan.Hibernation == nil || o.Store.Status.HibernatedSince == nil {
 		return plan
 	}
 	for i := range o.Pods {
 		if pod := &o.Pods[i]; pod.Component == v1alpha1.ComponentCoordinator && !pod.Terminating() {
-			ref := planner.PodRef{Name: pod.Name, UID: pod.UID}
-			plan.Steps = slices.Insert(plan.Steps, 0, planner.Step(planner.DeletePod{Member: pod.Member, Pod: ref, Ordered: true}))
+			ref := facts.PodRef{Name: pod.Name, UID: pod.UID}
+			plan.Steps = slices.Insert(plan.Steps, 0, steps.Step(steps.DeletePod{Member: pod.Member, Pod: ref, Ordered: true}))
 		}
 	}
 	return plan
 }
 
-func sleepsInAnyVersion(o planner.Observed) planner.Plan {
+func sleepsInAnyVersion(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	for i, step := range plan.Steps {
-		if end, isEnd := step.(planner.DeletePod); isEnd && end.Ordered {
+		if end, isEnd := step.(steps.DeletePod); isEnd && end.Ordered {
 			end.Pod.ResourceVersion = ""
 			plan.Steps[i] = end
 		}
@@ -370,25 +372,25 @@ func sleepsInAnyVersion(o planner.Observed) planner.Plan {
 }
 
 // ungatesAtOnce minds neither the record nor other pods.
-func ungatesAtOnce(o planner.Observed) planner.Plan {
+func ungatesAtOnce(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
-	plan.Steps = slices.DeleteFunc(plan.Steps, func(step planner.Step) bool {
-		end, isEnd := step.(planner.DeletePod)
-		_, isUngate := step.(planner.UngatePod)
+	plan.Steps = slices.DeleteFunc(plan.Steps, func(step steps.Step) bool {
+		end, isEnd := step.(steps.DeletePod)
+		_, isUngate := step.(steps.UngatePod)
 		return isUngate || isEnd && strings.HasPrefix(end.Why, "it was made too late")
 	})
 	for i := range o.Pods {
 		if pod := &o.Pods[i]; pod.Gated && !pod.Terminating() {
-			plan.Steps = slices.Insert(plan.Steps, 0, planner.Step(planner.UngatePod{Member: pod.Member, Pod: pod.Ref()}))
+			plan.Steps = slices.Insert(plan.Steps, 0, steps.Step(steps.UngatePod{Member: pod.Member, Pod: pod.Ref()}))
 		}
 	}
 	return plan
 }
 
-func sharesAddresses(o planner.Observed) planner.Plan {
+func sharesAddresses(o facts.Observed) planner.Plan {
 	plan := ungatesAtOnce(o)
 	for i, step := range plan.Steps {
-		create, ofKind := step.(planner.CreatePod)
+		create, ofKind := step.(steps.CreatePod)
 		if !ofKind || len(create.Addresses) == 0 {
 			continue
 		}
@@ -402,10 +404,10 @@ func sharesAddresses(o planner.Observed) planner.Plan {
 	return plan
 }
 
-func namesAnew(o planner.Observed) planner.Plan {
+func namesAnew(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	for i, step := range plan.Steps {
-		if create, ofKind := step.(planner.CreatePod); ofKind {
+		if create, ofKind := step.(steps.CreatePod); ofKind {
 			create.Number = 1
 			plan.Steps[i] = create
 		}
@@ -441,7 +443,7 @@ func seesNoPods(_ *simulatedOperator, live client.Reader) client.Reader {
 	return lyingReader{Reader: live, list: func(list client.ObjectList) bool { _, ofPods := list.(*corev1.PodList); return ofPods }}
 }
 
-func leavesMisplaced(o planner.Observed) planner.Plan {
+func leavesMisplaced(o facts.Observed) planner.Plan {
 	o.Pods = slices.Clone(o.Pods)
 	for i := range o.Pods {
 		o.Pods[i].Misplaced = ""
@@ -459,7 +461,7 @@ func seesCachedStore(o *simulatedOperator, live client.Reader) client.Reader {
 }
 
 // decidesAnew has as many copies as a new Store would.
-func decidesAnew(o planner.Observed) planner.Plan {
+func decidesAnew(o facts.Observed) planner.Plan {
 	if o.Store.Spec.Replication.Factor != nil || o.Store.Status.Replication.Decided == nil {
 		return planner.Make(o)
 	}
@@ -469,7 +471,7 @@ func decidesAnew(o planner.Observed) planner.Plan {
 }
 
 // decidesUnrecorded does not wait for the record.
-func decidesUnrecorded(o planner.Observed) planner.Plan {
+func decidesUnrecorded(o facts.Observed) planner.Plan {
 	o.CopiesUnrecorded = false
 	return planner.Make(o)
 }

@@ -15,6 +15,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 const (
@@ -139,8 +141,8 @@ func (s *simulation) checkRelease(fence *v1alpha1.NodeFence) {
 }
 
 // trustsTheRequest takes power that was asked for to be taken away.
-func trustsTheRequest(o planner.Observed) planner.Plan {
-	fences := map[string]planner.FenceState{}
+func trustsTheRequest(o facts.Observed) planner.Plan {
+	fences := map[string]facts.FenceState{}
 	for node, state := range o.Fences {
 		state.Done = state.Done || state.Requested
 		fences[node] = state
@@ -150,8 +152,8 @@ func trustsTheRequest(o planner.Observed) planner.Plan {
 }
 
 // trustsSilence takes a machine for off whose node is silent.
-func trustsSilence(o planner.Observed) planner.Plan {
-	fences := map[string]planner.FenceState{}
+func trustsSilence(o facts.Observed) planner.Plan {
+	fences := map[string]facts.FenceState{}
 	for node, state := range o.Fences {
 		isSilent := o.Nodes[node].Ready && !o.Now.Before(o.Nodes[node].SilentFrom)
 		state.Done = state.Done || state.Requested && isSilent
@@ -166,7 +168,7 @@ func trustsSilence(o planner.Observed) planner.Plan {
 }
 
 // fencesByVerdict does not listen to kubelets.
-func fencesByVerdict(o planner.Observed) planner.Plan {
+func fencesByVerdict(o facts.Observed) planner.Plan {
 	for node, seen := range o.Nodes {
 		seen.SilentFrom = time.Unix(1, 0)
 		o.Nodes[node] = seen
@@ -175,11 +177,11 @@ func fencesByVerdict(o planner.Observed) planner.Plan {
 }
 
 // releasesAtOnce gives power back as soon as it was taken away.
-func releasesAtOnce(o planner.Observed) planner.Plan {
+func releasesAtOnce(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	for _, fence := range plan.Fences {
 		if o.Fences[fence.Node].Done && fence.RequestedAt != nil {
-			plan.Steps = slices.Insert(plan.Steps, 0, planner.Step(planner.UnfenceNode{Fence: fence}))
+			plan.Steps = slices.Insert(plan.Steps, 0, steps.Step(steps.UnfenceNode{Fence: fence}))
 		}
 	}
 	return plan

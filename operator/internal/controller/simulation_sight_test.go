@@ -14,6 +14,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 // What a status says while nothing is wrong but what a store gets over by itself: another coordinator leads, and has yet to hear from the
@@ -219,7 +220,7 @@ func TestPlantedSights(t *testing.T) {
 	}
 }
 
-func takesUnheardForDown(o planner.Observed) planner.Plan {
+func takesUnheardForDown(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	for i := range plan.Masters {
 		plan.Masters[i].Unheard = false
@@ -228,7 +229,7 @@ func takesUnheardForDown(o planner.Observed) planner.Plan {
 }
 
 // losesPatience takes each pod for old.
-func losesPatience(o planner.Observed) planner.Plan {
+func losesPatience(o facts.Observed) planner.Plan {
 	plan := planner.Make(o)
 	for i := range plan.Masters {
 		if view := &plan.Masters[i]; view.Pod != nil {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 // observeState lists the ConfigMaps of a coordinator's state, of which the cache holds none: they are long and change often. They
@@ -26,12 +26,12 @@ func (r *Reconciler) observeState(ctx context.Context, v *visit) error {
 		return fmt.Errorf("list the coordinator's state: %w", err)
 	}
 	for i := range list.Items {
-		v.observed.StateObjects = append(v.observed.StateObjects, planner.StateObject{
+		v.observed.StateObjects = append(v.observed.StateObjects, facts.StateObject{
 			Name: list.Items[i].Name, Held: slices.Contains(list.Items[i].Finalizers, v1alpha1.FinalizerState),
 		})
 	}
 	// The root at last: without it, nobody would know what the others are.
-	slices.SortFunc(v.observed.StateObjects, func(a, b planner.StateObject) int {
+	slices.SortFunc(v.observed.StateObjects, func(a, b facts.StateObject) int {
 		root := v1alpha1.StateRoot(store.Name)
 		switch {
 		case a.Name == root:

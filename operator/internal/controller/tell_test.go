@@ -4,15 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // An event about a step fits in 300 characters, whatever others have said about it, and is not cut off with dots.
 func TestEventsOfStepsFit(t *testing.T) {
 	h := newHarness(t)
-	v := &visit{observed: planner.Observed{Store: h.store()}}
+	v := &visit{observed: facts.Observed{Store: h.store()}}
 	why := "it failed: " + strings.Repeat("the disk does not answer; ", 80)
-	h.reconciler.tell(t.Context(), v, planner.IsolateNode{Node: "node-7", Why: why})
+	h.reconciler.tell(t.Context(), v, steps.IsolateNode{Node: "node-7", Why: why})
 	told := h.takeEvents()
 	if len(told) != 1 {
 		t.Fatalf("events are %v", told)

@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // lulled stands still before it ends a pod: the call arrives late, with its preconditions.
@@ -90,25 +91,25 @@ func TestTurnIsAsTheAPIServerHasIt(t *testing.T) {
 	if turn == nil || turn.Pod != pod.Name {
 		t.Fatalf("on record is %+v", turn)
 	}
-	look := func() planner.TurnState {
-		v := &visit{observed: planner.Observed{Store: store}}
+	look := func() facts.TurnState {
+		v := &visit{observed: facts.Observed{Store: store}}
 		h.reconciler.observeTurn(t.Context(), v)
 		return v.observed.Turn
 	}
-	if look() != planner.TurnStands {
+	if look() != facts.TurnStands {
 		t.Errorf("it is %v", look())
 	}
-	v := &visit{observed: planner.Observed{Store: store}}
-	if err := h.reconciler.recallTurn(t.Context(), v, planner.RecallTurn{Turn: *turn}); err != nil {
+	v := &visit{observed: facts.Observed{Store: store}}
+	if err := h.reconciler.recallTurn(t.Context(), v, steps.RecallTurn{Turn: *turn}); err != nil {
 		t.Fatal(err)
 	}
-	if look() != planner.TurnVoid || h.pods()["box-master-1"].Annotations[v1alpha1.AnnotationRecalled] != turn.PodResourceVersion {
+	if look() != facts.TurnVoid || h.pods()["box-master-1"].Annotations[v1alpha1.AnnotationRecalled] != turn.PodResourceVersion {
 		t.Errorf("after its recall it is %v", look())
 	}
 	if err := h.client.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	if look() != planner.TurnVoid {
+	if look() != facts.TurnVoid {
 		t.Errorf("without its pod it is %v", look())
 	}
 }

@@ -1,48 +1,12 @@
 package planner
 
 import (
-	"fmt"
-	"net/netip"
-	"slices"
-	"strings"
-	"time"
-
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/network"
+	"rcbox.dev/rcbox/operator/internal/planner/addressbook"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
-
-// addressPatience is how long past its time a pod may take to end before its member gets a fresh address: it is worth some waiting, and
-// nobody waits for a node that does not answer.
-const addressPatience = 15 * time.Second
-
-// Foreign is what another Store has of addresses.
-type Foreign struct {
-	// Store as namespace/name.
-	Store string
-	// IsElder: it was made before this one, and so has the word on addresses that are in pools of both.
-	IsElder bool
-	Ranges  []netip.Prefix
-	// Addresses that its members have, and quarantined ones.
-	Addresses []netip.Addr
-}
-
-// Address is what a member has on one of its ports.
-type Address struct {
-	IP netip.Addr
-	// Pod that has it, or had it last and may still send under it; empty if there is none such.
-	Pod string
-	// Attached is what Multus says of the port; nil if it has said nothing.
-	Attached *network.Attached
-}
-
-// Quarantined is an address that nobody gets.
-type Quarantined struct {
-	IP     netip.Addr
-	Pod    string
-	Member string
-	Node   string
-	Reason string
-}
 
 // Addresses is what was made of pools and of who has what.
 type Addresses struct {
@@ -55,303 +19,15 @@ type Addresses struct {
 	// Overlap names an older Store that takes addresses from the same range; empty if there is none.
 	Overlap string
 	// Quarantined, by address and pod.
-	Quarantined []Quarantined
+	Quarantined []addressbook.Quarantined
 	// Conflicts are pods whose ports are not what was asked for, and pods with the same address: a sentence for each.
 	Conflicts []string
-}
-
-// addressBook is all that a plan needs to know of addresses.
-type addressBook struct {
-	observed *Observed
-	pools    []network.Pool
-	// holders may send under an address, as far as is known: pods that have not ended, and pods of which nobody saw how they ended.
-	holders map[netip.Addr][]holder
-	// owners are the members whose address it is, whoever has it.
-	owners map[netip.Addr]string
-	// foreign addresses, by whose they are.
-	foreign map[netip.Addr]bool
-	elders  []netip.Prefix
-}
-
-// holder is a pod that may send under an address.
-type holder struct {
-	member, pod, node string
-	// seen is nil for one that is not there any more, and that nobody saw end.
-	seen *Pod
-}
-
-// newAddressBook is empty for a Store on the pod network, but for what pods have that were made when it was on another one.
-func newAddressBook(o *Observed, pools []network.Pool) *addressBook {
-	b := &addressBook{
-		observed: o, pools: pools, holders: map[netip.Addr][]holder{}, owners: map[netip.Addr]string{}, foreign: map[netip.Addr]bool{},
-	}
-	for i := range o.Pods {
-		if pod := &o.Pods[i]; !b.isSilent(pod) {
-			for _, ip := range pod.Addresses {
-				b.holders[ip] = append(b.holders[ip], holder{pod.Member, pod.Name, pod.Node, pod})
-			}
-		}
-	}
-	for i := range o.Store.Status.Masters.Members {
-		member := &o.Store.Status.Masters.Members[i]
-		for _, address := range member.Addresses {
-			node := ""
-			if member.Pod == address.Pod {
-				node = member.Node
-			}
-			b.recall(address.IP, address.Pod, member.Name, node)
-			if ip, err := netip.ParseAddr(address.IP); err == nil {
-				b.owners[ip] = member.Name
-			}
-		}
-	}
-	if o.Store.Status.Network != nil {
-		for _, entry := range o.Store.Status.Network.Quarantined {
-			b.recall(entry.IP, entry.Pod, entry.Member, entry.Node)
-		}
-	}
-	for _, foreign := range o.Foreign {
-		for _, ip := range foreign.Addresses {
-			b.foreign[ip] = true
-		}
-		if foreign.IsElder {
-			b.elders = append(b.elders, foreign.Ranges...)
-		}
-	}
-	return b
-}
-
-// recall notes a pod that is on record, and is not there any more without that anybody saw it end.
-func (b *addressBook) recall(address, pod, member, node string) {
-	ip, err := netip.ParseAddr(address)
-	isIt := func(h holder) bool { return h.pod == pod }
-	isThere := func(p Pod) bool { return p.Name == pod }
-	if err != nil || pod == "" || slices.ContainsFunc(b.holders[ip], isIt) || slices.ContainsFunc(b.observed.Pods, isThere) ||
-		slices.Contains(b.observed.Store.ReleasedPods(), pod) || b.isOff(node) {
-		return
-	}
-	b.holders[ip] = append(b.holders[ip], holder{member: member, pod: pod, node: node})
-}
-
-// isSilent says whether it is proven that a pod sends nothing any more: its kubelet says so, somebody else says that its node is out of
-// service, or somebody says it of the pod.
-func (b *addressBook) isSilent(pod *Pod) bool {
-	return pod.Ended || pod.Terminating() && (b.isOff(pod.Node) || slices.Contains(b.observed.Store.ReleasedPods(), pod.Name))
-}
-
-// isOff says whether a node is known to be off. That this Store has put it out of service itself tells nothing more than that it is not
-// ready: then its network may work.
-func (b *addressBook) isOff(node string) bool {
-	if node == "" {
-		return false
-	}
-	isIt := func(f v1alpha1.FenceStatus) bool { return f.Node == node }
-	i := slices.IndexFunc(b.observed.Store.Status.Fences, isIt)
-	if i >= 0 && b.observed.Store.Status.Fences[i].Type == v1alpha1.FencingRemediation && b.observed.Fences[node].Done ||
-		b.observed.isProvedOff(node) {
-		return true
-	}
-	isOwn := i >= 0 && b.observed.Fences[node].Requested
-	return b.observed.Nodes[node].OutOfService && !isOwn
-}
-
-// isTaken says whether a member must not get an address that is in the pool.
-func (b *addressBook) isTaken(ip netip.Addr, member string) bool {
-	owner, isOwned := b.owners[ip]
-	return len(b.holders[ip]) > 0 || isOwned && owner != member || b.foreign[ip] ||
-		slices.ContainsFunc(b.elders, func(part netip.Prefix) bool { return part.Contains(ip) })
-}
-
-// own is what the member had last: by the status, or else by its newest pod.
-func (b *addressBook) own(member string) []netip.Addr {
-	list := b.recorded(member)
-	var newest int64
-	for j := range b.observed.Pods {
-		pod := &b.observed.Pods[j]
-		if pod.Member == member && len(pod.Addresses) > 0 && (len(list) == 0 || newest > 0) && pod.Number > newest {
-			list, newest = pod.Addresses, pod.Number
-		}
-	}
-	return list
-}
-
-// recorded is what the status has of a member.
-func (b *addressBook) recorded(member string) []netip.Addr {
-	members := b.observed.Store.Status.Masters.Members
-	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == member })
-	var list []netip.Addr
-	if i >= 0 {
-		for _, address := range members[i].Addresses {
-			if ip, err := netip.ParseAddr(address.IP); err == nil {
-				list = append(list, ip)
-			}
-		}
-	}
-	return list
-}
-
-// allot gives a member that is to get a pod an address for each port: its own if nobody may still send under it, else a fresh one. Where
-// that cannot be, it says what is waited for.
-func (b *addressBook) allot(member string) (addresses []netip.Addr, waitsFor string) {
-	own := b.own(member)
-	for _, ip := range own {
-		if pod := b.ending(ip, member); pod != nil {
-			return nil, fmt.Sprintf("pod %s to end, which has the address %s", pod.Name, ip)
-		}
-	}
-	for port := range b.pools {
-		pool := &b.pools[port]
-		isTaken := func(ip netip.Addr) bool { return b.isTaken(ip, member) || slices.Contains(addresses, ip) }
-		if port < len(own) && pool.Contains(own[port]) && !isTaken(own[port]) {
-			addresses = append(addresses, own[port])
-			continue
-		}
-		// Of members without a pod the address is kept: they come back.
-		ip, found := pool.First(isTaken)
-		if !found {
-			return nil, fmt.Sprintf("a free address of %s", pool.Range)
-		}
-		addresses = append(addresses, ip)
-	}
-	for _, ip := range addresses {
-		b.owners[ip] = member
-		b.holders[ip] = append(b.holders[ip], holder{member: member}) // a pod of this plan
-	}
-	return addresses, ""
-}
-
-// ending is a pod of the member that has the address, and may be expected to end: it was told to, and its node answers.
-func (b *addressBook) ending(ip netip.Addr, member string) *Pod {
-	for _, h := range b.holders[ip] {
-		if h.member != member || h.seen == nil || !h.seen.Terminating() {
-			continue
-		}
-		node, isKnown := b.observed.Nodes[h.node]
-		if b.observed.Now.Before(h.seen.EndsAt.Add(addressPatience)) && (!isKnown || node.Ready) {
-			return h.seen
-		}
-	}
-	return nil
-}
-
-// keepAddresses is what the member has, with whoever may still send under it.
-func (b *addressBook) keepAddresses(m *member) []Address {
-	own, pod := b.own(m.name), m.pod()
-	if pod != nil && len(pod.Addresses) > 0 {
-		own = pod.Addresses
-		if b.whyInVain(pod) != "" {
-			own, pod = b.recorded(m.name), nil
-		}
-	}
-	var list []Address
-	for port, ip := range own {
-		address := Address{IP: ip}
-		for _, h := range b.holders[ip] {
-			if h.member == m.name {
-				address.Pod = h.pod
-			}
-		}
-		if pod != nil && slices.Contains(pod.Addresses, ip) {
-			if !b.isSilent(pod) {
-				address.Pod = pod.Name
-			}
-			for i := range pod.Attached {
-				if pod.Attached[i].Interface == network.Interface(port) {
-					address.Attached = &pod.Attached[i]
-				}
-			}
-		}
-		list = append(list, address)
-	}
-	return list
-}
-
-// quarantined are the addresses under which somebody may still send that is not, or will not be, the member's pod any more. One that was
-// just told to end is given its time.
-func (b *addressBook) quarantined(masters []*member) []Quarantined {
-	live := map[string]bool{}
-	for _, m := range masters {
-		if pod := m.pod(); pod != nil {
-			live[pod.Name] = true
-		}
-	}
-	var list []Quarantined
-	for ip, holders := range b.holders {
-		for _, h := range holders {
-			if h.pod == "" || live[h.pod] || b.ending(ip, h.member) != nil {
-				continue
-			}
-			list = append(list, Quarantined{IP: ip, Pod: h.pod, Member: h.member, Node: h.node, Reason: b.whyQuarantined(h)})
-		}
-	}
-	slices.SortFunc(list, func(x, y Quarantined) int {
-		if order := x.IP.Compare(y.IP); order != 0 {
-			return order
-		}
-		return strings.Compare(x.Pod, y.Pod)
-	})
-	return list
-}
-
-func (b *addressBook) whyQuarantined(h holder) string {
-	node, isKnown := b.observed.Nodes[h.node]
-	switch {
-	case h.seen == nil:
-		return "the pod was removed by force, and nobody saw it end"
-	case isKnown && node.Deleted:
-		return "its node was deleted, which does not stop a machine"
-	case isKnown && !node.Ready:
-		return "its node does not answer"
-	default:
-		return "its kubelet has not said that it has ended"
-	}
-}
-
-// conflicts says what of the pods' ports is not as it was asked for, and which pods have the same address.
-func (b *addressBook) conflicts(masters []*member) []string {
-	var list []string
-	attachments := network.Attachments(&b.observed.Store.Spec)
-	seen := map[netip.Addr]string{}
-	for _, m := range masters {
-		pod := m.pod()
-		if pod == nil {
-			continue
-		}
-		for port, ip := range pod.Addresses {
-			if other, twice := seen[ip]; twice {
-				list = append(list, fmt.Sprintf("pods %s and %s both have %s", other, pod.Name, ip))
-			}
-			seen[ip] = pod.Name
-			if pod.AttachedKnown && port < len(attachments) && pod.Inputs.Network != nil {
-				asked := network.Asked{
-					Definition: network.Qualified(attachments[port].Definition, b.observed.Store.Namespace),
-					IP:         ip, MAC: network.MACOf(pod.Inputs.Network.Profile, ip),
-				}
-				if differs := network.Differs(pod.Attached, port, asked); differs != "" {
-					list = append(list, fmt.Sprintf("pod %s: %s", pod.Name, differs))
-				}
-			}
-		}
-	}
-	return list
-}
-
-// overlap names the first older Store that takes addresses from the same range.
-func (b *addressBook) overlap() string {
-	for _, foreign := range b.observed.Foreign {
-		for _, part := range foreign.Ranges {
-			if foreign.IsElder && slices.ContainsFunc(b.pools, func(pool network.Pool) bool { return pool.Overlaps(part) }) {
-				return fmt.Sprintf("%s (%s)", foreign.Store, part)
-			}
-		}
-	}
-	return ""
 }
 
 // openBook reads the pools.
 func (p *planning) openBook() {
 	pools, err := network.Pools(&p.observed.Store.Spec)
-	p.book = newAddressBook(p.observed, pools)
+	p.book = addressbook.New(p.observed, pools)
 	if err != nil {
 		p.plan.Addresses.Error = err.Error()
 	}
@@ -359,14 +35,11 @@ func (p *planning) openBook() {
 }
 
 // closeBook lets pods go that have ended, and says what is left.
-func (p *planning) closeBook(masters []*member) {
+func (p *planning) closeBook(masters []*facts.Member) {
 	b, addresses := p.book, &p.plan.Addresses
-	addresses.Quarantined, addresses.Conflicts = b.quarantined(masters), b.conflicts(masters)
-	addresses.Overlap = b.overlap()
-	for i := range b.pools {
-		size, free := b.pools[i].Size(func(ip netip.Addr) bool { return b.isTaken(ip, "") })
-		addresses.Sizes, addresses.Free = append(addresses.Sizes, size), append(addresses.Free, free)
-	}
+	addresses.Quarantined, addresses.Conflicts = b.Quarantined(masters), b.Conflicts(masters)
+	addresses.Overlap = b.Overlap()
+	addresses.Sizes, addresses.Free = b.Room()
 	p.ungatePods(masters)
 	p.releasePods()
 }
@@ -379,34 +52,22 @@ func (p *planning) releasePods() {
 			continue
 		}
 		p.lookAgainIn(UnsettledInterval)
-		if p.book.isSilent(pod) && !p.observed.isOnRecord(pod.Name) {
-			p.add(ReleasePod{Member: pod.Member, Pod: PodRef{Name: pod.Name, UID: pod.UID}, Why: "it sends nothing any more"})
+		if p.book.IsSilent(pod) && !p.observed.IsOnRecord(pod.Name) {
+			p.add(steps.ReleasePod{Member: pod.Member, Pod: facts.PodRef{Name: pod.Name, UID: pod.UID}, Why: "it sends nothing any more"})
 		}
 	}
-}
-
-// isOnRecord says whether by the status a pod may send under an address.
-func (o *Observed) isOnRecord(pod string) bool {
-	for i := range o.Store.Status.Masters.Members {
-		has := func(address v1alpha1.MemberAddress) bool { return address.Pod == pod }
-		if slices.ContainsFunc(o.Store.Status.Masters.Members[i].Addresses, has) {
-			return true
-		}
-	}
-	return o.Store.Status.Network != nil && slices.ContainsFunc(o.Store.Status.Network.Quarantined,
-		func(entry v1alpha1.QuarantinedAddress) bool { return entry.Pod == pod })
 }
 
 // releaseAll is for a Store that is being deleted, or sleeps: pods that have ended go, and so do, when it is deleted, those whose time is
 // up. What they may send is nobody's concern then but that of other Stores in the same network.
 func (p *planning) releaseAll() {
 	o := p.observed
-	book := newAddressBook(o, nil)
+	book := addressbook.New(o, nil)
 	for i := range o.Pods {
 		pod := &o.Pods[i]
 		isLate := (o.Store.DeletionTimestamp != nil || o.NamespaceEnds) && !o.Now.Before(pod.EndsAt.Add(goneAfter))
-		if pod.Terminating() && pod.IsHeld && (isLate || book.isSilent(pod)) {
-			p.add(ReleasePod{Member: pod.Member, Pod: PodRef{Name: pod.Name, UID: pod.UID}, Why: "it has ended"})
+		if pod.Terminating() && pod.IsHeld && (isLate || book.IsSilent(pod)) {
+			p.add(steps.ReleasePod{Member: pod.Member, Pod: facts.PodRef{Name: pod.Name, UID: pod.UID}, Why: "it has ended"})
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // With ports: nobody gets an address under which somebody else may still send, whatever happens to pods, nodes and the operator itself, and
@@ -128,17 +130,17 @@ func TestNodeOutOfServiceFreesAddresses(t *testing.T) {
 	w.killNode(lost.Node)
 	settled(t, w)
 	o := w.observe()
-	o.Nodes[lost.Node] = planner.Node{OutOfService: true}
+	o.Nodes[lost.Node] = facts.Node{OutOfService: true}
 	if plan := planner.Make(o); len(plan.Addresses.Quarantined) > 0 {
 		t.Errorf("quarantined are %+v", plan.Addresses.Quarantined)
 	}
 	o.Store.Status.Fences = []v1alpha1.FenceStatus{{Node: lost.Node, Type: v1alpha1.FencingOutOfServiceTaint}}
-	o.Fences[lost.Node] = planner.FenceState{Requested: true, Done: true}
+	o.Fences[lost.Node] = facts.FenceState{Requested: true, Done: true}
 	if plan := planner.Make(o); len(plan.Addresses.Quarantined) != 2 {
 		t.Errorf("by its own word: quarantined are %+v", plan.Addresses.Quarantined)
 	}
 	o.Store.Status.Fences[0].Type = v1alpha1.FencingRemediation
-	o.Nodes[lost.Node] = planner.Node{}
+	o.Nodes[lost.Node] = facts.Node{}
 	if plan := planner.Make(o); len(plan.Addresses.Quarantined) > 0 {
 		t.Errorf("after a remediation: quarantined are %+v", plan.Addresses.Quarantined)
 	}
@@ -200,7 +202,7 @@ func TestAddressesRunOut(t *testing.T) {
 // Of two Stores that take addresses from the same range, the older one has the word.
 func TestPoolsOverlap(t *testing.T) {
 	w := newPortsWorld(3, "")
-	w.foreigners = []planner.Foreign{{Store: "other/store", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}}
+	w.foreigners = []facts.Foreign{{Store: "other/store", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}}}
 	settled(t, w)
 	if got := addressesOf(w); !slices.Equal(got, []string{"10.0.0.1", "10.1.0.1", "10.0.0.3", "10.1.0.2", "10.0.0.4", "10.1.0.3"}) {
 		t.Errorf("addresses are %v", got)
@@ -209,7 +211,7 @@ func TestPoolsOverlap(t *testing.T) {
 		t.Error(got)
 	}
 	w = newPortsWorld(3, "")
-	w.foreigners = []planner.Foreign{{Store: "other/store", IsElder: true, Ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/26")}}}
+	w.foreigners = []facts.Foreign{{Store: "other/store", IsElder: true, Ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/26")}}}
 	settled(t, w)
 	if got := addressesOf(w)[0]; got != "10.0.0.64" {
 		t.Errorf("the first address is %s", got)
@@ -229,7 +231,7 @@ func TestRefusedPods(t *testing.T) {
 	for range 600 {
 		if pod := w.podOf("box-master-0"); pod != nil {
 			w.stop(pod)
-			pod.Process, pod.Refused = planner.ProcessEnded, text
+			pod.Process, pod.Refused = facts.ProcessEnded, text
 		}
 		w.visit(false)
 		w.tick()
@@ -263,7 +265,7 @@ func TestWholePortsKeepTheirHardwareAddresses(t *testing.T) {
 	w := newPortsWorld(2, "")
 	capabilities := []v1alpha1.NetworkCapability{v1alpha1.CapabilityIPCLock, v1alpha1.CapabilitySysRawIO, v1alpha1.CapabilitySysAdmin}
 	w.store.Spec.Network.Profile, w.store.Spec.Network.Capabilities = v1alpha1.NetworkWholePort, capabilities
-	w.allowed = planner.Allowed{
+	w.allowed = facts.Allowed{
 		NetworkProfiles: []string{"WholePort"}, Capabilities: []string{"IPC_LOCK", "SYS_RAWIO", "SYS_ADMIN"},
 	}
 	settled(t, w)
@@ -307,12 +309,12 @@ func TestPodsAreLetGoWithTheirNamespace(t *testing.T) {
 	pod := w.podOf("box-master-1")
 	w.killNode(pod.Node)
 	w.end(pod)
-	if steps := planner.MakeForEnd(w.observe()); len(steps) > 0 {
-		t.Errorf("while its time is not up: %v", steps)
+	if planned := planner.MakeForEnd(w.observe()); len(planned) > 0 {
+		t.Errorf("while its time is not up: %v", planned)
 	}
 	w.now = w.now.Add(time.Minute)
-	steps := planner.MakeForEnd(w.observe())
-	if len(steps) != 1 || steps[0].(planner.ReleasePod).Pod.Name != pod.Name {
-		t.Errorf("steps are %v", steps)
+	planned := planner.MakeForEnd(w.observe())
+	if len(planned) != 1 || planned[0].(steps.ReleasePod).Pod.Name != pod.Name {
+		t.Errorf("steps are %v", planned)
 	}
 }

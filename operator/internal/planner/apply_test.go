@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
@@ -24,8 +27,12 @@ func (w *world) visit(lost bool) (planner.Plan, string) {
 	logPlan(plan)
 	var outcome status.Outcome
 	for _, step := range plan.Steps {
-		if refused := w.apply(step); refused != "" {
-			outcome.Refused = refused
+		hands := &hands{w: w}
+		if err := step.Do(context.Background(), hands); err != nil {
+			panic(err)
+		}
+		if hands.refused != "" {
+			outcome.Refused = hands.refused
 			continue
 		}
 		outcome.Done = append(outcome.Done, step)
@@ -40,83 +47,16 @@ func (w *world) visit(lost bool) (planner.Plan, string) {
 	return plan, outcome.Refused
 }
 
-func (w *world) apply(step planner.Step) (refused string) {
-	switch step := step.(type) {
-	case planner.AddFinalizer:
-		w.store.Finalizers = append(w.store.Finalizers, v1alpha1.Finalizer)
-	case planner.RemoveFinalizer:
-		w.store.Finalizers = nil
-	case planner.ApplyObject:
-		w.objects[step.Name] = planner.ObjectCurrent
-	case planner.ReleasePod:
-		w.releasePod(step)
-	case planner.CreateClaim:
-		if _, there := w.claims[step.Name]; there {
-			panic("the claim " + step.Name + " is there already")
-		}
-		w.claims[step.Name] = w.newClaim(step.Name)
-	case planner.GrowClaim:
-		w.growClaim(step)
-	case planner.DeleteClaim:
-		if w.store.DeletionTimestamp == nil || w.store.Spec.ReclaimPolicy != v1alpha1.ReclaimDelete || len(w.livePods()) > 0 {
-			panic("the claim " + step.Name + " is deleted")
-		}
-		delete(w.claims, step.Name)
-	case planner.TellDomain:
-		pod := w.pods[step.Pod.Name]
-		pod.Domain, pod.DomainKnown = step.Domain, true
-	case planner.RecallPod:
-		pod := w.pods[step.Pod.Name]
-		pod.Recalled = step.Mark
-		pod.ResourceVersion += "1"
-	case planner.RecallTurn:
-		w.pods[step.Turn.Pod].ResourceVersion += "1"
-	case planner.RestartMember:
-		w.restart(step)
-	case planner.DrillMember:
-		w.drill(step)
-	case planner.MoveMember:
-		w.move(step)
-	case planner.DropVolume:
-		if member := w.cluster.members[step.Member]; w.lacksCopies() || !w.runs(step.Member, member) ||
-			w.podOf(step.Member).Claim == step.Claim {
-			panic("the volume of " + step.Claim + " is given up, and may be needed")
-		}
-		delete(w.claims, step.Claim)
-	case planner.CreatePod:
-		w.createPod(step)
-	case planner.UngatePod:
-		if pod := w.pods[step.Pod.Name]; pod != nil && pod.UID == step.Pod.UID && pod.ResourceVersion == step.Pod.ResourceVersion {
-			pod.Gated = false
-			pod.ResourceVersion += "1"
-		}
-	case planner.DeletePod:
-		if step.InTurn {
-			w.checkTurn(step.Pod)
-		}
-		w.deletePod(step.Pod)
-	case planner.RetireMember:
-		return w.retire(step)
-	case planner.SetSettings:
-		w.cluster.settings = &step.Settings
-	case planner.DrainMember:
-		return w.drain(step.Member)
-	case planner.UndrainMember:
-		w.cluster.members[step.Member].isDraining = false
-	case planner.IsolateNode:
-		w.isolateFailing(step)
-	case planner.FenceNode:
-		w.fence(step.Fence.Node)
-	case planner.UnfenceNode:
-		w.unfence(step.Fence.Node)
-	default:
-		panic(fmt.Sprintf("unknown step %T", step))
+// createClaim: never twice.
+func (w *world) createClaim(name string) {
+	if _, there := w.claims[name]; there {
+		panic("the claim " + name + " is there already")
 	}
-	return ""
+	w.claims[name] = w.newClaim(name)
 }
 
 // growClaim: to what the spec asks for, and never twice.
-func (w *world) growClaim(step planner.GrowClaim) {
+func (w *world) growClaim(step steps.GrowClaim) {
 	claim, there := w.claims[step.Name]
 	wanted := w.store.CopiesStorage()
 	if step.Component == v1alpha1.ComponentCoordinator {
@@ -130,12 +70,12 @@ func (w *world) growClaim(step planner.GrowClaim) {
 }
 
 // newClaim asks for what the spec has.
-func (w *world) newClaim(name string) planner.Claim {
+func (w *world) newClaim(name string) facts.Claim {
 	size := w.store.CopiesStorage()
 	if strings.HasSuffix(name, "-state") {
 		size = w.store.Spec.Coordinator.State.Size
 	}
-	return planner.Claim{Name: name, AskedFor: size}
+	return facts.Claim{Name: name, AskedFor: size}
 }
 
 // growVolumes makes volumes as large as their claims ask for.
@@ -150,7 +90,7 @@ func (w *world) growVolumes() {
 }
 
 // drill: of a process that others make up for, if that is on record, and never of a Store that its user wants to be left alone.
-func (w *world) drill(step planner.DrillMember) {
+func (w *world) drill(step steps.DrillMember) {
 	member := w.cluster.members[step.Member]
 	isRecorded := func(drill v1alpha1.Drill) bool {
 		return drill.Number == step.Number && drill.State == v1alpha1.DrillWaiting && drill.Member == step.Member &&
@@ -166,11 +106,11 @@ func (w *world) drill(step planner.DrillMember) {
 		panic(step.Member + " is ended for a drill of a Store that is to be left alone")
 	}
 	w.drilled = append(w.drilled, step.Member)
-	w.restart(planner.RestartMember{Member: step.Member, Pod: step.Pod})
+	w.restart(steps.RestartMember{Member: step.Member, Pod: step.Pod})
 }
 
 // restart: of a process that others make up for, while none of these is away.
-func (w *world) restart(step planner.RestartMember) {
+func (w *world) restart(step steps.RestartMember) {
 	w.checkTurn(step.Pod)
 	pod := w.pods[step.Pod.Name]
 	if !w.isReplicated() || pod.Inputs.Replication == nil && pod.Component == v1alpha1.ComponentMaster {
@@ -188,7 +128,7 @@ func (w *world) restart(step planner.RestartMember) {
 }
 
 // move: nothing must be lost by it, and that must be on record.
-func (w *world) move(step planner.MoveMember) {
+func (w *world) move(step steps.MoveMember) {
 	member := w.cluster.members[step.Member]
 	if step.Drained {
 		w.leave(step, member)
@@ -210,7 +150,7 @@ func (w *world) move(step planner.MoveMember) {
 }
 
 // isolateFailing: while all others are up, and nothing else is isolated without an order.
-func (w *world) isolateFailing(step planner.IsolateNode) {
+func (w *world) isolateFailing(step steps.IsolateNode) {
 	for ordinal := range int(w.store.Spec.Masters.Replicas) {
 		other := v1alpha1.MasterMember("box", ordinal)
 		if member := w.cluster.members[other]; other != step.Member && (member == nil || !w.runs(other, member)) {
@@ -225,7 +165,6 @@ func (w *world) isolateFailing(step planner.IsolateNode) {
 	w.isolate(append(w.store.IsolatedNodes(), step.Node)...)
 }
 
-// fence: only what is on record, does not answer, and has no process of a master that lives.
 // unfence: a machine whose power was taken away is switched on again.
 func (w *world) unfence(node string) {
 	delete(w.fenced, node)
@@ -249,6 +188,7 @@ func (w *world) proveOff(node string) {
 	}
 }
 
+// fence: only what is on record, does not answer, and has no process of a master that lives.
 func (w *world) fence(node string) {
 	isRecorded := func(f v1alpha1.FenceStatus) bool { return f.Node == node }
 	if !w.dead[node] || !slices.ContainsFunc(w.store.Status.Fences, isRecorded) || len(w.fenced) >= int(w.store.Copies()) {
@@ -263,7 +203,7 @@ func (w *world) isToBeLeft(node string) bool {
 }
 
 // leave: a member that moves away from a drained node has nothing that anybody needs, by the coordinator's word.
-func (w *world) leave(step planner.MoveMember, member *fakeMember) {
+func (w *world) leave(step steps.MoveMember, member *fakeMember) {
 	if !w.isToBeLeft(step.Node) || member != nil && !member.isDrained(w) {
 		panic(step.Member + " leaves " + step.Node + ", and is not drained, or has no reason to")
 	}
@@ -271,7 +211,7 @@ func (w *world) leave(step planner.MoveMember, member *fakeMember) {
 	w.moveAway(step)
 }
 
-func (w *world) moveAway(step planner.MoveMember) {
+func (w *world) moveAway(step steps.MoveMember) {
 	if step.Pod != nil {
 		w.end(w.pods[step.Pod.Name])
 	}
@@ -284,7 +224,7 @@ func (w *world) moveAway(step planner.MoveMember) {
 	w.claims[step.Claim] = w.newClaim(step.Claim)
 }
 
-func (w *world) retire(step planner.RetireMember) (refused string) {
+func (w *world) retire(step steps.RetireMember) (refused string) {
 	member := w.cluster.members[step.Member]
 	if member != nil && member.tablets > 0 {
 		return fmt.Sprintf("%s owns %d tablets", step.Member, member.tablets)
@@ -302,7 +242,7 @@ func (w *world) retire(step planner.RetireMember) (refused string) {
 		w.cluster.short = 3
 	}
 	if step.Pod != nil {
-		w.deletePod(planner.PodRef{Name: step.Pod.Name, UID: step.Pod.UID})
+		w.deletePod(facts.PodRef{Name: step.Pod.Name, UID: step.Pod.UID})
 	}
 	return ""
 }
@@ -361,7 +301,7 @@ func (w *world) evacuate() {
 	}
 }
 
-func (w *world) createPod(step planner.CreatePod) {
+func (w *world) createPod(step steps.CreatePod) {
 	for _, pod := range w.pods {
 		if pod.Member == step.Member && !pod.Terminating() {
 			panic(fmt.Sprintf("%s gets a second pod beside %s", step.Member, pod.Name))
@@ -381,7 +321,7 @@ func (w *world) createPod(step planner.CreatePod) {
 		panic("the pod name " + name + " is used again")
 	}
 	w.uids++
-	w.pods[name] = &fakePod{Pod: planner.Pod{
+	w.pods[name] = &fakePod{Pod: facts.Pod{
 		Name: name, UID: fmt.Sprintf("uid%d.", w.uids), ResourceVersion: "1", Component: step.Component, Member: step.Member,
 		Number: step.Number, CreatedAt: w.now, Inputs: step.Inputs, Claim: step.Claim,
 		Addresses: step.Addresses, IsHeld: len(step.Addresses) > 0, Gated: len(step.Addresses) > 0,
@@ -390,18 +330,18 @@ func (w *world) createPod(step planner.CreatePod) {
 }
 
 // deletePod by the operator: the gate that must hold.
-func (w *world) deletePod(ref planner.PodRef) {
+func (w *world) deletePod(ref facts.PodRef) {
 	pod := w.pods[ref.Name]
 	if pod == nil || pod.UID != ref.UID || (ref.ResourceVersion != "" && pod.ResourceVersion != ref.ResourceVersion) {
 		return
 	}
 	asleep := w.store.Spec.Hibernated && w.store.Status.HibernatedSince != nil && pod.Inputs.InVolume()
-	if w.store.DeletionTimestamp == nil && pod.Process == planner.ProcessRunning && w.holdsData(pod) && !asleep {
+	if w.store.DeletionTimestamp == nil && pod.Process == facts.ProcessRunning && w.holdsData(pod) && !asleep {
 		w.broken = append(w.broken, pod.Name)
 	}
 	w.end(pod)
 	if w.store.DeletionTimestamp == nil && w.hasStandbys() && pod.Component == v1alpha1.ComponentCoordinator &&
-		pod.Process == planner.ProcessRunning && !w.isLedBySomebody() {
+		pod.Process == facts.ProcessRunning && !w.isLedBySomebody() {
 		panic("the operator ends " + pod.Name + ", and no coordinator is left that could lead")
 	}
 }
@@ -420,6 +360,6 @@ func (w *world) holdsData(pod *fakePod) bool {
 // isLedBySomebody, or could be in a moment.
 func (w *world) isLedBySomebody() bool {
 	return slices.ContainsFunc(w.livePods(), func(pod *fakePod) bool {
-		return pod.Component == v1alpha1.ComponentCoordinator && pod.Process == planner.ProcessRunning && !pod.deadNode
+		return pod.Component == v1alpha1.ComponentCoordinator && pod.Process == facts.ProcessRunning && !pod.deadNode
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/capacity"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -27,7 +28,7 @@ func (p *planning) capacityInput() capacity.Input {
 	store := p.observed.Store
 	in := capacity.Input{
 		Copies: int(store.Copies()), LeastCopies: int(store.LeastCopies()), Target: defaultTarget,
-		Measured: p.observed.measured(),
+		Measured: p.observed.Measured(),
 	}
 	if target, err := time.ParseDuration(store.Spec.Recovery.Target); err == nil {
 		in.Target = target
@@ -43,17 +44,8 @@ func (p *planning) capacityInput() capacity.Input {
 	return in
 }
 
-// measured is what the status has of a recovery that was large enough.
-func (o *Observed) measured() *capacity.Measured {
-	if o.Store.Status.Capacity == nil || o.Store.Status.Capacity.Measured == nil {
-		return nil
-	}
-	measured := o.Store.Status.Capacity.Measured
-	return &capacity.Measured{Member: measured.Member, Bytes: measured.Bytes, Ms: measured.Ms, Cores: int(measured.Cores)}
-}
-
 // capacityOf a member, in whole percent of its logs: bytes would change what is said with every write to the store.
-func capacityOf(reported *Member) capacity.Member {
+func capacityOf(reported *facts.MemberReport) capacity.Member {
 	member := capacity.Member{
 		Name: reported.Name, Domain: reported.Domain, Cores: max(len(reported.ServerIDs), 1), CapacityBytes: reported.CapacityBytes,
 		LiveBytes: inPercent(reported.LiveBytes, reported.CapacityBytes),
@@ -102,7 +94,7 @@ func (p *planning) whyNotFewer() string {
 }
 
 // whyNotSmaller says why a master may not be restarted with less memory; empty if it may, or gets no less.
-func (p *planning) whyNotSmaller(pod *Pod) string {
+func (p *planning) whyNotSmaller(pod *facts.Pod) string {
 	spec := p.observed.Store.Spec
 	if !p.refuses() || pod.Inputs.Memory == nil || spec.Masters.Memory.Cmp(*pod.Inputs.Memory) >= 0 {
 		return ""

@@ -11,27 +11,27 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/capacity"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
 
 const mib = 1 << 20
 
 // fill has each master hold so much of its log's 800 MiB.
-func fill(o planner.Observed, logMiB int64) planner.Observed {
+func fill(o facts.Observed, logMiB int64) facts.Observed {
 	for i := range o.Cluster.Members {
 		member := &o.Cluster.Members[i]
 		member.CapacityBytes, member.LiveBytes, member.Segments = 800*mib, logMiB/2*mib, logMiB/8
-		member.Backup = &planner.Backup{Frames: 500, Free: 400, SegmentBytes: 8 * mib}
+		member.Backup = &facts.Backup{Frames: 500, Free: 400, SegmentBytes: 8 * mib}
 	}
 	return o
 }
 
-func steps[S planner.Step](plan planner.Plan) int {
+func countOf[S steps.Step](plan planner.Plan) int {
 	count := 0
-	for _, step := range plan.Steps {
-		if _, is := step.(S); is {
-			count++
-		}
+	for range steps.Of[S](plan.Steps) {
+		count++
 	}
 	return count
 }
@@ -61,7 +61,7 @@ func TestScalingInWaitsForTheTarget(t *testing.T) {
 			o := fill(w.observe(), test.logMiB)
 			plan := planner.Make(o)
 			if held := test.held != ""; !strings.HasPrefix(plan.HeldBack, test.held) || held != (plan.HeldBack != "") ||
-				held == (steps[planner.DrainMember](plan) > 0) {
+				held == (countOf[steps.DrainMember](plan) > 0) {
 				t.Fatalf("held back: %q, steps:\n%s", plan.HeldBack, describe(plan.Steps))
 			}
 			progressing := meta.FindStatusCondition(status.Compute(o, plan, status.Outcome{}).Conditions, v1alpha1.ConditionProgressing)
@@ -81,7 +81,7 @@ func TestDrainThatHasBegunIsNotHeldBack(t *testing.T) {
 	w.store.Spec.Recovery.CapacityPolicy = v1alpha1.CapacityRefuse
 	w.store.Spec.Masters.Replicas = 3
 	w.cluster.members["box-master-3"].isDraining = true
-	if plan := planner.Make(fill(w.observe(), 800)); plan.HeldBack != "" || steps[planner.RetireMember](plan) != 1 {
+	if plan := planner.Make(fill(w.observe(), 800)); plan.HeldBack != "" || countOf[steps.RetireMember](plan) != 1 {
 		t.Errorf("held back: %q, steps:\n%s", plan.HeldBack, describe(plan.Steps))
 	}
 }
@@ -100,8 +100,8 @@ func TestLessMemoryWaitsForTheTarget(t *testing.T) {
 			w := newHoldingWorld(t)
 			w.store.Spec.Recovery = v1alpha1.RecoverySpec{Target: "1m", CapacityPolicy: v1alpha1.CapacityRefuse}
 			w.store.Spec.Masters.Memory = resource.MustParse(test.memory)
-			plan := w.inTurn(func(o planner.Observed) planner.Observed { return fill(o, 2*test.liveMi) })
-			restarts := steps[planner.RestartMember](plan)
+			plan := w.inTurn(func(o facts.Observed) facts.Observed { return fill(o, 2*test.liveMi) })
+			restarts := countOf[steps.RestartMember](plan)
 			if !strings.HasPrefix(plan.HeldBack, test.held) || (test.held == "") != (plan.HeldBack == "") ||
 				(restarts == 1) != (test.held == "") {
 				t.Errorf("held back: %q, steps:\n%s", plan.HeldBack, describe(plan.Steps))
@@ -113,7 +113,7 @@ func TestLessMemoryWaitsForTheTarget(t *testing.T) {
 // What a recovery has shown counts from the visit after it on, and is kept when the coordinator has forgotten it.
 func TestMeasuredRecoveryCounts(t *testing.T) {
 	w := newHoldingWorld(t)
-	look := func(recoveries ...planner.Recovery) *capacity.Check {
+	look := func(recoveries ...facts.Recovery) *capacity.Check {
 		o := fill(w.observe(), 400)
 		o.Cluster.Recoveries = recoveries
 		plan := planner.Make(o)
@@ -123,10 +123,10 @@ func TestMeasuredRecoveryCounts(t *testing.T) {
 	if check := look(); check.Measured != nil || check.MiBPerSecond != capacity.DefaultMiBPerSecond {
 		t.Fatalf("measured before anything was: %+v", check)
 	}
-	tiny := planner.Recovery{Member: "box-master-0", ServerID: "1.0", Bytes: 520, MeasuredMs: 256}
+	tiny := facts.Recovery{Member: "box-master-0", ServerID: "1.0", Bytes: 520, MeasuredMs: 256}
 	// Two cores of one process: one recovery in two parts.
-	first := planner.Recovery{Member: "box-master-1", ServerID: "2.0", Bytes: 200 * mib, MeasuredMs: 900}
-	second := planner.Recovery{Member: "box-master-1", ServerID: "3.0", Bytes: 100 * mib, MeasuredMs: 1250}
+	first := facts.Recovery{Member: "box-master-1", ServerID: "2.0", Bytes: 200 * mib, MeasuredMs: 900}
+	second := facts.Recovery{Member: "box-master-1", ServerID: "3.0", Bytes: 100 * mib, MeasuredMs: 1250}
 	look(tiny)
 	if check := look(tiny, first); check.Measured != nil {
 		t.Fatalf("measured by a tiny one: %+v", check.Measured)

@@ -5,25 +5,26 @@ import (
 	"testing"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // Where the state is, is chosen for new Stores only.
 func TestStateOfAStore(t *testing.T) {
 	const memory, volume, kubernetes = v1alpha1.StateMemory, v1alpha1.StateVolume, v1alpha1.StateKubernetes
-	pod := func(state v1alpha1.StateType) func(*planner.Observed) {
-		return func(o *planner.Observed) {
-			o.Pods = []planner.Pod{{Component: v1alpha1.ComponentCoordinator, Inputs: resources.Inputs{Image: "i", State: state}}}
+	pod := func(state v1alpha1.StateType) func(*facts.Observed) {
+		return func(o *facts.Observed) {
+			o.Pods = []facts.Pod{{Component: v1alpha1.ComponentCoordinator, Inputs: resources.Inputs{Image: "i", State: state}}}
 		}
 	}
-	has := func(state v1alpha1.StateType) func(*planner.Observed) {
-		return func(o *planner.Observed) { o.Store.Status.Coordinator.State = state }
+	has := func(state v1alpha1.StateType) func(*facts.Observed) {
+		return func(o *facts.Observed) { o.Store.Status.Coordinator.State = state }
 	}
 	for _, test := range []struct {
 		name   string
 		asked  v1alpha1.StateType
-		had    func(*planner.Observed)
+		had    func(*facts.Observed)
 		want   v1alpha1.StateType
 		refuse string
 	}{
@@ -32,12 +33,12 @@ func TestStateOfAStore(t *testing.T) {
 		{"a new Store that asks for memory", memory, nil, memory, ""},
 		{"one of the time before, in memory", "", pod(""), memory, ""},
 		{"one of the time before, in a volume", "", pod(volume), volume, ""},
-		{"one of the time before whose pods are gone", "", func(o *planner.Observed) { o.Store.Status.ClusterID = "a" }, memory, ""},
-		{"one of the time before with copies whose pods are gone", "", func(o *planner.Observed) {
+		{"one of the time before whose pods are gone", "", func(o *facts.Observed) { o.Store.Status.ClusterID = "a" }, memory, ""},
+		{"one of the time before with copies whose pods are gone", "", func(o *facts.Observed) {
 			o.Store.Status.ClusterID, o.Store.Spec.Replication.Factor = "a", new(int32(2))
 		}, volume, ""},
-		{"a claim that was retained", "", func(o *planner.Observed) {
-			o.Claims = map[string]planner.Claim{"box-coordinator-state": {}}
+		{"a claim that was retained", "", func(o *facts.Observed) {
+			o.Claims = map[string]facts.Claim{"box-coordinator-state": {}}
 		}, volume, ""},
 		{"it is remembered", "", has(kubernetes), kubernetes, ""},
 		{"the status was lost", "", pod(kubernetes), kubernetes, ""},
@@ -51,7 +52,7 @@ func TestStateOfAStore(t *testing.T) {
 			"coordinator.state.type: Kubernetes has no effect, because this Store keeps its state in Volume",
 		},
 		{"from Kubernetes to memory", memory, has(kubernetes), kubernetes, "coordinator.state.type: Memory has no effect"},
-		{"standbys without Kubernetes", "", func(o *planner.Observed) {
+		{"standbys without Kubernetes", "", func(o *facts.Observed) {
 			has(volume)(o)
 			o.Store.Spec.Coordinator.Replicas = 2
 		}, volume, "coordinator.replicas: 2 has no effect, because this Store keeps its state in Volume, where " +
@@ -89,7 +90,7 @@ func TestCoordinatorsAreReplacedOneAfterTheOther(t *testing.T) {
 	for range 60 {
 		plan, _ := w.visit(false)
 		for _, step := range plan.Steps {
-			if step, ok := step.(planner.DeletePod); ok {
+			if step, ok := step.(steps.DeletePod); ok {
 				replaced = append(replaced, step.Member)
 			}
 		}
@@ -113,14 +114,14 @@ func TestCoordinatorsAreReplacedOneAfterTheOther(t *testing.T) {
 
 // The one that led last is asked first.
 func TestWhoIsAsked(t *testing.T) {
-	running := func(name string, number int64) planner.Pod {
-		return planner.Pod{
-			Name: name, Number: number, Component: v1alpha1.ComponentCoordinator, Process: planner.ProcessRunning, IP: "10.0.0.1",
+	running := func(name string, number int64) facts.Pod {
+		return facts.Pod{
+			Name: name, Number: number, Component: v1alpha1.ComponentCoordinator, Process: facts.ProcessRunning, IP: "10.0.0.1",
 		}
 	}
-	names := func(last string, pods ...planner.Pod) string {
+	names := func(last string, pods ...facts.Pod) string {
 		var list []string
-		for _, pod := range planner.Coordinators(pods, last) {
+		for _, pod := range facts.Coordinators(pods, last) {
 			list = append(list, pod.Name)
 		}
 		return strings.Join(list, " ")
@@ -131,7 +132,7 @@ func TestWhoIsAsked(t *testing.T) {
 		}
 	}
 	absent := running("d", 4)
-	absent.Process = planner.ProcessAbsent
+	absent.Process = facts.ProcessAbsent
 	if got := names("d", absent); got != "" {
 		t.Errorf("asked is %s, which does not run", got)
 	}

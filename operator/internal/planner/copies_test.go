@@ -10,6 +10,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -22,8 +24,8 @@ func storeOf(masters int32, memory string) *v1alpha1.Store {
 }
 
 // masterPod is one that was made with so many copies, in so much room.
-func masterPod(copies int32, room string) planner.Pod {
-	pod := planner.Pod{Component: v1alpha1.ComponentMaster, Inputs: resources.Inputs{Image: "store:1"}}
+func masterPod(copies int32, room string) facts.Pod {
+	pod := facts.Pod{Component: v1alpha1.ComponentMaster, Inputs: resources.Inputs{Image: "store:1"}}
 	if copies > 0 {
 		pod.Inputs.Replication = &resources.Replication{Factor: copies, StorageSize: resource.MustParse(room)}
 	}
@@ -36,74 +38,74 @@ func TestDecideCopies(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		change func(*planner.Observed)
+		change func(*facts.Observed)
 		// copies and room for them, and a part of why
 		want, why string
 		// must be on record before anything is made of it
 		first bool
 	}{
-		{"new, three masters", func(*planner.Observed) {}, "2 in 4Gi", "masters.replicas was 3", true},
-		{"new, two masters", func(o *planner.Observed) { o.Store = storeOf(2, "1Gi") }, "1 in 2Gi", "masters.replicas was 2", true},
-		{"new, one master", func(o *planner.Observed) { o.Store = storeOf(1, "1Gi") }, "0 in none", "masters.replicas was 1", true},
-		{"new, many masters with much memory", func(o *planner.Observed) { o.Store = storeOf(1000, "512Gi") }, "2 in 2Ti", "1000", true},
+		{"new, three masters", func(*facts.Observed) {}, "2 in 4Gi", "masters.replicas was 3", true},
+		{"new, two masters", func(o *facts.Observed) { o.Store = storeOf(2, "1Gi") }, "1 in 2Gi", "masters.replicas was 2", true},
+		{"new, one master", func(o *facts.Observed) { o.Store = storeOf(1, "1Gi") }, "0 in none", "masters.replicas was 1", true},
+		{"new, many masters with much memory", func(o *facts.Observed) { o.Store = storeOf(1000, "512Gi") }, "2 in 2Ti", "1000", true},
 		{
-			"none by choice", func(o *planner.Observed) { o.Store.Spec.Replication.Factor = new(int32(0)) }, "0 in none",
+			"none by choice", func(o *facts.Observed) { o.Store.Spec.Replication.Factor = new(int32(0)) }, "0 in none",
 			"it is replication.factor", false,
 		},
 		{
-			"one by choice", func(o *planner.Observed) { o.Store.Spec.Replication.Factor = new(int32(1)) }, "1 in 2Gi",
+			"one by choice", func(o *facts.Observed) { o.Store.Spec.Replication.Factor = new(int32(1)) }, "1 in 2Gi",
 			"it is replication.factor", true,
 		},
 		{
-			"room by choice", func(o *planner.Observed) { o.Store.Spec.Backups.Storage.Size = new(resource.MustParse("9Gi")) },
+			"room by choice", func(o *facts.Observed) { o.Store.Spec.Backups.Storage.Size = new(resource.MustParse("9Gi")) },
 			"2 in 9Gi", "masters.replicas was 3", true,
 		},
-		{"both by choice", func(o *planner.Observed) {
+		{"both by choice", func(o *facts.Observed) {
 			o.Store.Spec.Replication.Factor = new(int32(1))
 			o.Store.Spec.Backups.Storage.Size = new(resource.MustParse("9Gi"))
 		}, "1 in 9Gi", "it is replication.factor", false},
-		{"decided before, and scaled since", func(o *planner.Observed) {
+		{"decided before, and scaled since", func(o *facts.Observed) {
 			o.Store = storeOf(2, "1Gi")
 			o.Store.Status.Replication.Decided = had(1, "2Gi")
 			o.Store.Spec.Masters.Replicas = 9
 		}, "1 in 2Gi", "before", false},
-		{"decided before, and more memory since", func(o *planner.Observed) {
+		{"decided before, and more memory since", func(o *facts.Observed) {
 			o.Store.Status.Replication.Decided = had(2, "4Gi")
 			o.Store.Spec.Masters.Memory = resource.MustParse("2Gi")
 		}, "2 in 4Gi", "before", false},
-		{"decided before, and chosen since", func(o *planner.Observed) {
+		{"decided before, and chosen since", func(o *facts.Observed) {
 			o.Store.Status.Replication.Decided = had(2, "4Gi")
 			o.Store.Spec.Replication.Factor = new(int32(1))
 		}, "1 in 4Gi", "it is replication.factor", false},
-		{"of an older operator, whose default was none", func(o *planner.Observed) {
+		{"of an older operator, whose default was none", func(o *facts.Observed) {
 			o.Store.Status.ObservedGeneration = 1
-			o.Pods = []planner.Pod{masterPod(0, ""), masterPod(0, "")}
+			o.Pods = []facts.Pod{masterPod(0, ""), masterPod(0, "")}
 		}, "0 in none", "have as many", true},
 		{
-			"the same, and no pod is there", func(o *planner.Observed) { o.Store.Status.ObservedGeneration = 1 }, "0 in none",
+			"the same, and no pod is there", func(o *facts.Observed) { o.Store.Status.ObservedGeneration = 1 }, "0 in none",
 			"the Store had as many", true,
 		},
-		{"of an older operator, asleep with copies", func(o *planner.Observed) {
+		{"of an older operator, asleep with copies", func(o *facts.Observed) {
 			o.Store.Status.ObservedGeneration, o.Store.Status.Replication.Factor = 1, 2
-			o.Claims = map[string]planner.Claim{
+			o.Claims = map[string]facts.Claim{
 				"box-master-0-copies":   {AskedFor: resource.MustParse("5Gi")},
 				"box-coordinator-state": {AskedFor: resource.MustParse("50Gi")},
 			}
 		}, "2 in 5Gi", "the Store had as many", true},
-		{"with a status that was lost", func(o *planner.Observed) {
-			o.Pods = []planner.Pod{masterPod(1, "3Gi"), masterPod(1, "3Gi")}
+		{"with a status that was lost", func(o *facts.Observed) {
+			o.Pods = []facts.Pod{masterPod(1, "3Gi"), masterPod(1, "3Gi")}
 		}, "1 in 3Gi", "have as many", true},
-		{"made anew over volumes that were kept", func(o *planner.Observed) {
-			o.Claims = map[string]planner.Claim{"box-master-0-copies": {AskedFor: resource.MustParse("3Gi")}}
+		{"made anew over volumes that were kept", func(o *facts.Observed) {
+			o.Claims = map[string]facts.Claim{"box-master-0-copies": {AskedFor: resource.MustParse("3Gi")}}
 		}, "2 in 3Gi", "masters.replicas was 3", true},
-		{"made anew over volumes that are too small", func(o *planner.Observed) {
-			o.Claims = map[string]planner.Claim{"box-master-0-copies": {AskedFor: resource.MustParse("1Gi")}}
+		{"made anew over volumes that are too small", func(o *facts.Observed) {
+			o.Claims = map[string]facts.Claim{"box-master-0-copies": {AskedFor: resource.MustParse("1Gi")}}
 		}, "2 in 4Gi", "masters.replicas was 3", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := &planner.Observed{Store: storeOf(3, "1Gi")}
+			o := &facts.Observed{Store: storeOf(3, "1Gi")}
 			test.change(o)
-			got := planner.DecideCopies(o)
+			got := facts.DecideCopies(o)
 			room := "none"
 			if got.StorageSize != nil {
 				room = got.StorageSize.String()
@@ -111,11 +113,11 @@ func TestDecideCopies(t *testing.T) {
 			if text := fmt.Sprintf("%d in %s", got.Factor, room); text != test.want || !strings.Contains(got.Why, test.why) {
 				t.Errorf("decided on %s (%s), not on %s (%s)", text, got.Why, test.want, test.why)
 			}
-			if first := planner.CopiesUnrecorded(o.Store, got); first != test.first {
+			if first := facts.CopiesUnrecorded(o.Store, got); first != test.first {
 				t.Errorf("on record first: %v", first)
 			}
 			o.Store.Status.Replication.Decided = got
-			if again := planner.DecideCopies(o); again.Factor != got.Factor || planner.CopiesUnrecorded(o.Store, again) {
+			if again := facts.DecideCopies(o); again.Factor != got.Factor || facts.CopiesUnrecorded(o.Store, again) {
 				t.Errorf("once it is on record: %+v", again)
 			}
 		})
@@ -127,7 +129,7 @@ func TestDecidedCopiesAreValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := storeOf(rapid.Int32Range(1, 1000).Draw(t, "masters"), "1Gi")
 		store.Spec.Masters.Memory = *resource.NewQuantity(rapid.Int64Range(256<<20, 1<<42).Draw(t, "memory"), resource.BinarySI)
-		decided := planner.DecideCopies(&planner.Observed{Store: store})
+		decided := facts.DecideCopies(&facts.Observed{Store: store})
 		if decided.Factor >= store.Spec.Masters.Replicas || decided.Factor < 0 || decided.Factor > v1alpha1.DefaultCopies {
 			t.Fatalf("%d copies with %d masters", decided.Factor, store.Spec.Masters.Replicas)
 		}
@@ -147,8 +149,8 @@ func TestCopiesGoOnRecordFirst(t *testing.T) {
 	o.CopiesUnrecorded = true
 	plan := planner.Make(o)
 	for _, step := range plan.Steps {
-		if _, is := step.(planner.AddFinalizer); !is {
-			t.Errorf("before it is on record: %s", step.Describe())
+		if _, is := step.(steps.AddFinalizer); !is {
+			t.Errorf("before it is on record: %s", steps.Describe(step))
 		}
 	}
 	o.CopiesUnrecorded = false

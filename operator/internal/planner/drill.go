@@ -1,6 +1,8 @@
 package planner
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"cmp"
 	"errors"
 	"fmt"
@@ -10,11 +12,12 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/capacity"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 const (
@@ -180,8 +183,8 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 
 func (p *planning) endForDrill(view *MemberView, drill *v1alpha1.Drill) {
 	why := describeOrder(drill) + ", and everything has its copies"
-	p.endInTurn(view, why, func(ref PodRef) Step {
-		return DrillMember{Member: view.Name, Pod: ref, Number: drill.Number, Why: why}
+	p.endInTurn(view, why, func(ref facts.PodRef) steps.Step {
+		return steps.DrillMember{Member: view.Name, Pod: ref, Number: drill.Number, Why: why}
 	})
 }
 
@@ -230,7 +233,7 @@ func (p *planning) whyNoDrill() (why string, passes bool) {
 	case p.asked != nil:
 		return p.asked.Member + " is to end first: " + p.asked.Why, true
 	case len(plan.Steps) > 0:
-		return "the operator has something else to do: " + plan.Steps[0].Describe(), true
+		return "the operator has something else to do: " + steps.Describe(plan.Steps[0]), true
 	default:
 		return "", false
 	}
@@ -318,7 +321,7 @@ func (p *planning) finishDrill(drill *v1alpha1.Drill) {
 
 // readRecord notes what the recovery took; it says why there is nothing to note yet. The cores of a process are servers of their own.
 func (p *planning) readRecord(drill *v1alpha1.Drill) (why string) {
-	var left []Recovery
+	var left []facts.Recovery
 	var found int
 	var size, promised, measured int64
 	for _, recovery := range p.observed.Cluster.Recoveries {
@@ -335,7 +338,7 @@ func (p *planning) readRecord(drill *v1alpha1.Drill) (why string) {
 	i := slices.IndexFunc(p.plan.Masters, func(v MemberView) bool { return v.Name == drill.Member })
 	switch {
 	case len(left) > 0:
-		return DescribeRecoveries(left)
+		return facts.DescribeRecoveries(left)
 	case found == 0:
 		return "the coordinator has no record of the recovery"
 	case i < 0 || !p.plan.Masters[i].Up:

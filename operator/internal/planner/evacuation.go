@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -25,26 +27,15 @@ type Evacuation struct {
 // Moved says whether the member has left, and its next pod is on its way.
 func (e *Evacuation) Moved() bool { return e != nil && !e.MovedAt.IsZero() }
 
-// home is the node that a member's volume is tied to, or else that of its pod; empty if it has none.
-func (m *member) home() (node string, withVolume bool) {
-	if claim, _, found := m.claim(); found && claim.TiedTo != "" {
-		return claim.TiedTo, true
-	}
-	if pod := m.pod(); pod != nil {
-		return pod.Node, false
-	}
-	return "", false
-}
-
 // evacuation is set while the member's node is drained, and then until the member is up elsewhere.
-func (p *planning) evacuation(m *member, view *MemberView) *Evacuation {
+func (p *planning) evacuation(m *facts.Member, view *MemberView) *Evacuation {
 	o := p.observed
 	if !view.Wanted || o.Cluster == nil || o.Store.Copies() == 0 {
 		return nil
 	}
-	recorded := o.recordedEvacuation(m.name)
-	node, withVolume := m.home()
-	cause := o.drainOf(node)
+	recorded := o.RecordedEvacuation(m.Name)
+	node, withVolume := m.Home()
+	cause := o.DrainOf(node)
 	if cause == "" {
 		if recorded == nil || recorded.MovedAt == nil || view.Up {
 			return nil
@@ -58,32 +49,13 @@ func (p *planning) evacuation(m *member, view *MemberView) *Evacuation {
 	return leaves
 }
 
-// recordedEvacuation is what the status has.
-func (o *Observed) recordedEvacuation(member string) *v1alpha1.EvacuationStatus {
-	members := o.Store.Status.Masters.Members
-	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == member })
-	if i < 0 {
-		return nil
-	}
-	return members[i].Evacuation
-}
-
-// drainOf says why members are to leave a node; empty if they are not, or nothing is known of it.
-func (o *Observed) drainOf(node string) v1alpha1.NodeDrain {
-	seen, known := o.Nodes[node]
-	if known && seen.Drained == "" && slices.Contains(o.Store.IsolatedNodes(), node) {
-		return v1alpha1.DrainIsolated
-	}
-	return seen.Drained
-}
-
 // isLeaving says whether a member's drain is the operator's own, because of its node.
 func (p *planning) isLeaving(view *MemberView) bool {
 	return view.Evacuation != nil && !view.Evacuation.Moved() && p.observed.Store.MovesFrom(view.Evacuation.Cause)
 }
 
 // followEvacuations drains members whose nodes are drained, one at a time, and moves those of which nobody needs anything any more.
-func (p *planning) followEvacuations(masters []*member) {
+func (p *planning) followEvacuations(masters []*facts.Member) {
 	first := p.firstToLeave()
 	for i, m := range masters {
 		view := &p.plan.Masters[i]
@@ -95,10 +67,10 @@ func (p *planning) followEvacuations(masters []*member) {
 		leaves.WaitsFor = p.whyNotEvacuated(m, view, first)
 		switch {
 		case leaves.WaitsFor != "":
-		case m.hasNothing():
+		case m.HasNothing():
 			p.add(evacuate(m, leaves))
-		case m.draining() == nil:
-			p.add(DrainMember{Member: m.name, Why: fmt.Sprintf("node %s is drained (%s)", leaves.Node, leaves.Cause)})
+		case m.Draining() == nil:
+			p.add(steps.DrainMember{Member: m.Name, Why: fmt.Sprintf("node %s is drained (%s)", leaves.Node, leaves.Cause)})
 		}
 	}
 }
@@ -116,15 +88,9 @@ func (p *planning) firstToLeave() *MemberView {
 	return nil
 }
 
-// hasNothing says whether nobody needs anything that the member has: the coordinator says so, or knows no such member.
-func (m *member) hasNothing() bool {
-	draining := m.draining()
-	return m.reported == nil || draining != nil && draining.Drained
-}
-
 // whyNotEvacuated says what keeps the member from leaving; empty if nothing does, or it is being drained.
-func (p *planning) whyNotEvacuated(m *member, view, first *MemberView) string {
-	spec, hasNothing := p.observed.Store.Spec, m.hasNothing()
+func (p *planning) whyNotEvacuated(m *facts.Member, view, first *MemberView) string {
+	spec, hasNothing := p.observed.Store.Spec, m.HasNothing()
 	switch {
 	case view.Evacuation.Moved():
 		return waitsForNode(view)
@@ -134,7 +100,7 @@ func (p *planning) whyNotEvacuated(m *member, view, first *MemberView) string {
 		return "the coordinator, which cannot write its state: " + p.observed.Cluster.StateWait
 	case !hasNothing && !view.Up:
 		return "the member to be up, or to move like one whose node is lost"
-	case !hasNothing && m.draining() != nil:
+	case !hasNothing && m.Draining() != nil:
 		return ""
 	}
 	if !hasNothing {
@@ -198,18 +164,18 @@ func HowToStay(leaves *Evacuation) string {
 	return "uncordon " + leaves.Node
 }
 
-func evacuate(m *member, leaves *Evacuation) MoveMember {
-	step := MoveMember{
-		Member: m.name, Node: leaves.Node, Drained: true,
+func evacuate(m *facts.Member, leaves *Evacuation) steps.MoveMember {
+	step := steps.MoveMember{
+		Member: m.Name, Node: leaves.Node, Drained: true,
 		Why: fmt.Sprintf("the node is drained (%s), and the member holds nothing that is still needed", leaves.Cause),
 	}
-	if pod := m.pod(); pod != nil {
+	if pod := m.Pod(); pod != nil {
 		ref := pod.Ref()
 		ref.ResourceVersion = "" // its state changes when the coordinator lets its process go
 		step.Pod = &ref
 	}
-	if _, number, _ := m.claim(); leaves.withVolume {
-		step.Claim = resources.MasterClaimAt(m.name, number+1)
+	if _, number, _ := m.Claim(); leaves.withVolume {
+		step.Claim = resources.MasterClaimAt(m.Name, number+1)
 	}
 	return step
 }

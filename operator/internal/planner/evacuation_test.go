@@ -11,6 +11,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
 
@@ -49,7 +51,7 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 		!strings.HasPrefix(got.Message, "node "+node+" is drained (Cordoned), and box-master-1 leaves: 2 tablets, 3 copies left") {
 		t.Errorf("Progressing is %+v", got)
 	}
-	moved := runFor[planner.MoveMember](w, 8)
+	moved := runFor[steps.MoveMember](w, 8)
 	if len(moved) != 1 {
 		t.Fatalf("moved %+v", moved)
 	}
@@ -58,8 +60,8 @@ func TestMemberLeavesADrainedNode(t *testing.T) {
 			t.Errorf("%+v", step)
 		}
 		if want := "move box-master-1 away from node " + node + ", with the new volume claim box-master-1-copies-2: the node is drained " +
-			"(Cordoned), and the member holds nothing that is still needed"; step.Describe() != want {
-			t.Error(step.Describe())
+			"(Cordoned), and the member holds nothing that is still needed"; steps.Describe(step) != want {
+			t.Error(steps.Describe(step))
 		}
 	}
 	if safe := w.condition(v1alpha1.ConditionDataSafe); safe.Status != metav1.ConditionTrue {
@@ -89,7 +91,7 @@ func TestTwoDrainedNodes(t *testing.T) {
 	if leaves := w.evacuationOf("box-master-1"); leaves == nil || leaves.WaitsFor != "box-master-0, which leaves first" {
 		t.Errorf("on record: %+v", leaves)
 	}
-	moved := runFor[planner.MoveMember](w, 60)
+	moved := runFor[steps.MoveMember](w, 60)
 	if len(moved) != 2 {
 		t.Fatalf("moved %+v", moved)
 	}
@@ -130,7 +132,7 @@ func TestUncordonedHalfWay(t *testing.T) {
 		t.Fatal("it is not drained")
 	}
 	delete(w.cordoned, node)
-	if moved := runFor[planner.MoveMember](w, 20); len(moved) > 0 {
+	if moved := runFor[steps.MoveMember](w, 20); len(moved) > 0 {
 		t.Errorf("moved %+v", moved)
 	}
 	if w.cluster.members["box-master-1"].isDraining || w.podOf("box-master-1").Name != before.Name {
@@ -143,7 +145,7 @@ func TestEvictedFromADrainedNode(t *testing.T) {
 	w := newLocalWorld(t)
 	node := w.cordon("box-master-1")
 	w.end(w.podOf("box-master-1"))
-	moved := runFor[planner.MoveMember](w, 30)
+	moved := runFor[steps.MoveMember](w, 30)
 	if len(moved) != 1 {
 		t.Fatalf("moved %+v, on record %+v", moved, w.lostOf())
 	}
@@ -187,11 +189,8 @@ func TestWhatKeepsAMemberOnADrainedNode(t *testing.T) {
 		if leaves == nil || !strings.HasPrefix(leaves.WaitsFor, want) {
 			t.Errorf("%s: %+v", want, leaves)
 		}
-		for _, step := range plan.Steps {
-			switch step.(type) {
-			case planner.DrainMember, planner.MoveMember:
-				t.Errorf("%s: %s", want, step.Describe())
-			}
+		if countOf[steps.DrainMember](plan)+countOf[steps.MoveMember](plan) > 0 {
+			t.Errorf("%s: %s", want, describe(plan.Steps))
 		}
 	}
 	// Nobody knows that the node is drained.
@@ -235,7 +234,7 @@ func TestHeldOnADrainedNode(t *testing.T) {
 			t.Errorf("%s: events are %+v", field, events)
 		}
 		w.store.Spec.Paused, w.store.Spec.Recovery.DryRun = false, false
-		if moved := runFor[planner.MoveMember](w, 30); len(moved) == 0 {
+		if moved := runFor[steps.MoveMember](w, 30); len(moved) == 0 {
 			t.Errorf("%s: nobody leaves afterwards", field)
 		}
 	}
@@ -246,7 +245,7 @@ func TestNoSpareNode(t *testing.T) {
 	w := newLocalWorld(t)
 	node := w.cordon("box-master-1")
 	w.isFull = true
-	if moved := runFor[planner.MoveMember](w, 10); len(moved) != 1 {
+	if moved := runFor[steps.MoveMember](w, 10); len(moved) != 1 {
 		t.Fatalf("moved %+v", moved)
 	}
 	w.cordon("box-master-2")
@@ -266,7 +265,7 @@ func TestNoSpareNode(t *testing.T) {
 		t.Errorf("Progressing is %+v", got)
 	}
 	w.isFull = false
-	if moved := runFor[planner.MoveMember](w, 30); len(moved) != 1 {
+	if moved := runFor[steps.MoveMember](w, 30); len(moved) != 1 {
 		t.Errorf("with a node to spare: moved %+v", moved)
 	}
 }
@@ -281,9 +280,9 @@ func TestRefusedEvacuation(t *testing.T) {
 	node := w.podOf("box-master-1").Node
 	w.visit(false)
 	o := w.observe()
-	o.Nodes[node] = planner.Node{Ready: true, Drained: v1alpha1.DrainKarpenter}
+	o.Nodes[node] = facts.Node{Ready: true, Drained: v1alpha1.DrainKarpenter}
 	plan := planner.Make(o)
-	if len(plan.Steps) != 1 || plan.Steps[0].Describe() != "drain box-master-1: node "+node+" is drained (Karpenter)" {
+	if len(plan.Steps) != 1 || steps.Describe(plan.Steps[0]) != "drain box-master-1: node "+node+" is drained (Karpenter)" {
 		t.Fatalf("%+v", plan.Steps)
 	}
 }
@@ -299,12 +298,12 @@ func TestMemberLeavesAnIsolatedNode(t *testing.T) {
 		t.Fatalf("on record: %+v", leaves)
 	}
 	w.isolate()
-	if moved := runFor[planner.MoveMember](w, 20); len(moved) > 0 || w.cluster.members["box-master-1"].isDraining {
+	if moved := runFor[steps.MoveMember](w, 20); len(moved) > 0 || w.cluster.members["box-master-1"].isDraining {
 		t.Fatalf("moved %+v", moved)
 	}
 	w.isolate(node)
 	w.isFull = true
-	if moved := runFor[planner.MoveMember](w, 20); len(moved) != 1 {
+	if moved := runFor[steps.MoveMember](w, 20); len(moved) != 1 {
 		t.Fatalf("moved %+v", moved)
 	}
 	w.visit(false)

@@ -1,13 +1,15 @@
 package planner
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"fmt"
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -24,10 +26,10 @@ func (p *planning) isolationWindow() time.Duration {
 
 // failures counts how often a member's process has ended by itself, or its node was lost, while it was on one node, within the window. Nil
 // if there was nothing of the kind lately.
-func (p *planning) failures(m *member, view *MemberView) *v1alpha1.FailureStatus {
+func (p *planning) failures(m *facts.Member, view *MemberView) *v1alpha1.FailureStatus {
 	o, window := p.observed, p.isolationWindow()
-	node, _ := m.home()
-	recorded := o.recordedFailures(m.name)
+	node, _ := m.Home()
+	recorded := o.RecordedFailures(m.Name)
 	isGivenBack := func(i v1alpha1.IsolationStatus) bool { // somebody has: it begins anew
 		return i.Node == node && !slices.Contains(o.Store.IsolatedNodes(), node)
 	}
@@ -56,27 +58,17 @@ func (p *planning) failures(m *member, view *MemberView) *v1alpha1.FailureStatus
 }
 
 // newFailures are those since the last look, and when the last one was.
-func (p *planning) newFailures(m *member, view *MemberView, recorded *v1alpha1.FailureStatus) (added int32, last time.Time) {
+func (p *planning) newFailures(m *facts.Member, view *MemberView, recorded *v1alpha1.FailureStatus) (added int32, last time.Time) {
 	last = p.observed.Now
 	// By the time of the last end, not by the number of restarts: that is behind while kubelet waits before the next one.
-	if pod := m.pod(); pod != nil && !pod.CrashedAt.IsZero() && last.Sub(pod.CrashedAt) <= p.isolationWindow() &&
+	if pod := m.Pod(); pod != nil && !pod.CrashedAt.IsZero() && last.Sub(pod.CrashedAt) <= p.isolationWindow() &&
 		(recorded == nil || pod.CrashedAt.After(recorded.Last.Time)) {
 		added, last = 1, pod.CrashedAt
 	}
-	if view.Lost.isSudden() && p.observed.recordedLoss(m.name) == nil {
+	if view.Lost.isSudden() && p.observed.RecordedLoss(m.Name) == nil {
 		added++
 	}
 	return added, last
-}
-
-// recordedFailures is what the status has.
-func (o *Observed) recordedFailures(member string) *v1alpha1.FailureStatus {
-	members := o.Store.Status.Masters.Members
-	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == member })
-	if i < 0 {
-		return nil
-	}
-	return members[i].Failures
 }
 
 // isolateFailing takes a node out of use on which a member fails again and again, while all others are well: then it is not the spec's, the
@@ -98,7 +90,7 @@ func (p *planning) isolateFailing() {
 	if !failing.Wanted || failing.Pod == nil || failing.Evacuation != nil || !p.othersAreWell(failing) {
 		return
 	}
-	p.add(IsolateNode{
+	p.add(steps.IsolateNode{
 		Node: failing.Failures.Node, Member: failing.Name,
 		Why: fmt.Sprintf("%s failed there %d times within %s, and no other one anywhere",
 			failing.Name, failing.Failures.Count, p.isolationWindow()),

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // newFailingWorld isolates a node where a master has failed three times; copies are many enough for one master less.
@@ -21,13 +21,13 @@ func newFailingWorld(t *testing.T) *world {
 }
 
 // crash ends the process of a member so many times, and gives the steps that isolated a node meanwhile.
-func (w *world) crash(member string, times int) []planner.IsolateNode {
-	var taken []planner.IsolateNode
+func (w *world) crash(member string, times int) []steps.IsolateNode {
+	var taken []steps.IsolateNode
 	for range times {
 		if pod := w.podOf(member); pod != nil {
 			w.stop(pod)
 		}
-		for _, step := range runFor[planner.IsolateNode](w, 8) {
+		for _, step := range runFor[steps.IsolateNode](w, 8) {
 			taken = append(taken, step)
 		}
 	}
@@ -106,9 +106,9 @@ func TestFlappingNodeCounts(t *testing.T) {
 	node := w.podOf("box-master-1").Node
 	for range 3 {
 		w.killNode(node)
-		runFor[planner.IsolateNode](w, 3)
+		runFor[steps.IsolateNode](w, 3)
 		w.reviveNode(node)
-		runFor[planner.IsolateNode](w, 4)
+		runFor[steps.IsolateNode](w, 4)
 	}
 	if names := w.store.IsolatedNodes(); len(names) != 1 || names[0] != node {
 		t.Errorf("isolated: %v, on record: %+v", names, w.store.Status.Masters.Members[1].Failures)

@@ -1,13 +1,15 @@
 package planner
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"fmt"
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 const (
@@ -20,15 +22,6 @@ const (
 	// maxFences is what the status has room for.
 	maxFences = 16
 )
-
-// FenceState is how far the fencing of a node is.
-type FenceState struct {
-	// Requested by this Store, and Done, by whomever.
-	Requested bool
-	Done      bool
-	// Message is what whoever does it says.
-	Message string
-}
 
 // followFencing fences nodes with which members were lost, and takes that back when they are back. What is to be done is on record before;
 // from then on it does not matter any more whether the member has moved meanwhile.
@@ -46,14 +39,14 @@ func (p *planning) followFencing() {
 		case back != "" && fence.RequestedAt == nil:
 			continue
 		case back != "":
-			p.add(UnfenceNode{Fence: fence, Why: back})
+			p.add(steps.UnfenceNode{Fence: fence, Why: back})
 			fence.Message = "the fence is withdrawn: " + back
 		case fence.RequestedAt != nil:
 			fence.Done, fence.Message = state.Done, state.Message
 		default:
 			if fence.Message = p.whyNotFenced(&fence, state); fence.Message == "" {
 				why := p.howLost(fence.Node) + ", and " + fence.Member + " was lost with it and is proven dead"
-				p.add(FenceNode{Fence: fence, Why: why})
+				p.add(steps.FenceNode{Fence: fence, Why: why})
 				p.lookAgainIn(turnInterval)
 			}
 		}
@@ -68,7 +61,7 @@ func (p *planning) followFencing() {
 
 // howLost says what is known of a node that is to be fenced.
 func (p *planning) howLost(node string) string {
-	if p.observed.isSilent(node) {
+	if p.observed.IsSilent(node) {
 		return "its kubelet is silent"
 	}
 	return "it is not ready"
@@ -84,7 +77,7 @@ func (p *planning) noteFences() {
 	for i := range p.plan.Masters {
 		view := &p.plan.Masters[i]
 		isNoted := func(f v1alpha1.FenceStatus) bool { return view.Lost != nil && f.Node == view.Lost.Node }
-		recorded := p.observed.recordedLoss(view.Name)
+		recorded := p.observed.RecordedLoss(view.Name)
 		if !view.Lost.isSudden() || view.Lost.ProvenAt.IsZero() ||
 			recorded == nil || recorded.ProvenAt == nil || slices.ContainsFunc(p.plan.Fences, isNoted) ||
 			len(p.plan.Fences) >= min(int(p.observed.Store.Copies()), maxFences) {
@@ -99,28 +92,20 @@ func (p *planning) noteFences() {
 	}
 }
 
-// isProvedOff says whether the box controller has proved, by this Store's word, that a node's machine was off after the node was lost.
-func (o *Observed) isProvedOff(node string) bool {
-	state := o.Fences[node]
-	return state.Requested && state.Done && slices.ContainsFunc(o.Store.Status.Fences, func(f v1alpha1.FenceStatus) bool {
-		return f.Node == node && f.Type == v1alpha1.FencingBMC
-	})
-}
-
 // hasLeft: a fenced node's machine is proved to be off, and the Store does not need that any more, so it may be switched on again.
 func (p *planning) hasLeft(fence *v1alpha1.FenceStatus) bool {
 	o := p.observed
-	isOn := func(pod Pod) bool { return pod.Node == fence.Node }
-	if !fence.Done || !o.isProvedOff(fence.Node) || o.Cluster == nil || slices.ContainsFunc(o.Pods, isOn) {
+	isOn := func(pod facts.Pod) bool { return pod.Node == fence.Node }
+	if !fence.Done || !o.IsProvedOff(fence.Node) || o.Cluster == nil || slices.ContainsFunc(o.Pods, isOn) {
 		return false
 	}
 	// Nobody knows who is lost with it while no coordinator answers, or while a volume's node cannot be read.
-	mayBeThere := func(m *member) bool {
-		claim, _, _ := m.claim()
-		home, _ := m.home()
-		return m.ordinal < int(o.Store.Spec.Masters.Replicas) && (home == fence.Node || claim.IsHomeUnknown)
+	mayBeThere := func(m *facts.Member) bool {
+		claim, _, _ := m.Claim()
+		home, _ := m.Home()
+		return m.Ordinal < int(o.Store.Spec.Masters.Replicas) && (home == fence.Node || claim.IsHomeUnknown)
 	}
-	if slices.ContainsFunc(o.masters(), mayBeThere) {
+	if slices.ContainsFunc(o.Masters(), mayBeThere) {
 		return false
 	}
 	for i := range p.plan.Masters {
@@ -135,11 +120,11 @@ func (p *planning) hasLeft(fence *v1alpha1.FenceStatus) bool {
 }
 
 // whyReleased says why a node is not to be fenced any more; empty if it is.
-func (p *planning) whyReleased(fence *v1alpha1.FenceStatus, node Node) string {
+func (p *planning) whyReleased(fence *v1alpha1.FenceStatus, node facts.Node) string {
 	switch {
 	case node.Deleted:
 		return "there is no such node any more"
-	case node.Ready && !p.observed.isSilent(fence.Node):
+	case node.Ready && !p.observed.IsSilent(fence.Node):
 		return "the node is ready"
 	case p.hasLeft(fence):
 		return "the node's server was proved to be off, and the Store's member there has moved"
@@ -151,7 +136,7 @@ func (p *planning) whyReleased(fence *v1alpha1.FenceStatus, node Node) string {
 }
 
 // whyNotFenced says what a node that is to be fenced waits for; empty if that can be now.
-func (p *planning) whyNotFenced(fence *v1alpha1.FenceStatus, state FenceState) string {
+func (p *planning) whyNotFenced(fence *v1alpha1.FenceStatus, state facts.FenceState) string {
 	o := p.observed
 	after, err := time.ParseDuration(o.Store.Spec.Recovery.Fencing.After)
 	if err != nil {
@@ -161,10 +146,10 @@ func (p *planning) whyNotFenced(fence *v1alpha1.FenceStatus, state FenceState) s
 	_, isKnown := o.Nodes[fence.Node]
 	isUnderWay := func(f v1alpha1.FenceStatus) bool { return f.RequestedAt != nil && !f.Done }
 	lost := map[string]bool{}
-	for _, m := range o.masters() {
-		i := slices.IndexFunc(p.plan.Masters, func(v MemberView) bool { return v.Name == m.name })
+	for _, m := range o.Masters() {
+		i := slices.IndexFunc(p.plan.Masters, func(v MemberView) bool { return v.Name == m.Name })
 		if i >= 0 && p.plan.Masters[i].Lost != nil {
-			lost[o.lostDomain(m, p.plan.Masters[i].Lost.Node)] = true
+			lost[o.LostDomain(m, p.plan.Masters[i].Lost.Node)] = true
 		}
 	}
 	switch {
@@ -193,7 +178,7 @@ func (p *planning) whyNotFenced(fence *v1alpha1.FenceStatus, state FenceState) s
 func (p *planning) releaseFences() {
 	for _, fence := range p.observed.Store.Status.Fences {
 		if fence.RequestedAt != nil || p.observed.Fences[fence.Node].Requested {
-			p.add(UnfenceNode{Fence: fence, Why: "the Store is being deleted"})
+			p.add(steps.UnfenceNode{Fence: fence, Why: "the Store is being deleted"})
 		}
 	}
 }

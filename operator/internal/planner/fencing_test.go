@@ -10,6 +10,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // newFencingWorld fences nodes that are not ready for 20 s; members move after 10.
@@ -35,14 +37,14 @@ func TestLostNodeIsFenced(t *testing.T) {
 	w := newFencingWorld(t)
 	node := w.podOf("box-master-1").Node
 	w.killNode(node)
-	fenced := runFor[planner.FenceNode](w, 25)
+	fenced := runFor[steps.FenceNode](w, 25)
 	if len(fenced) != 1 {
 		t.Fatalf("fenced %+v", fenced)
 	}
 	for second, step := range fenced {
 		want := "fence node " + node + " (OutOfServiceTaint): it is not ready, and box-master-1 was lost with it and is proven dead"
-		if second < 20 || second > 22 || step.Describe() != want {
-			t.Errorf("after %d s: %s", second, step.Describe())
+		if second < 20 || second > 22 || steps.Describe(step) != want {
+			t.Errorf("after %d s: %s", second, steps.Describe(step))
 		}
 	}
 	w.visit(false)
@@ -53,7 +55,7 @@ func TestLostNodeIsFenced(t *testing.T) {
 		t.Error("the member has not moved")
 	}
 	w.reviveNode(node)
-	if released := runFor[planner.UnfenceNode](w, 5); len(released) != 1 || w.fenceOf(node) != nil || w.fenced[node] {
+	if released := runFor[steps.UnfenceNode](w, 5); len(released) != 1 || w.fenceOf(node) != nil || w.fenced[node] {
 		t.Errorf("released %+v, on record %+v", released, w.fenceOf(node))
 	}
 }
@@ -78,14 +80,14 @@ func TestNodesThatAreNotFenced(t *testing.T) {
 			"another controller, which fences the node or has fenced it: it has the taint",
 		},
 		"it was back in time": {
-			func(w *world, node string) { runFor[planner.FenceNode](w, 5); w.reviveNode(node) }, "",
+			func(w *world, node string) { runFor[steps.FenceNode](w, 5); w.reviveNode(node) }, "",
 		},
 	} {
 		w := newFencingWorld(t)
 		node := w.podOf("box-master-1").Node
 		w.killNode(node)
 		test.disturb(w, node)
-		fenced := runFor[planner.FenceNode](w, 60)
+		fenced := runFor[steps.FenceNode](w, 60)
 		fence := w.fenceOf(node)
 		if fence == nil {
 			fence = w.fenceOf(w.podOf("box-master-2").Node)
@@ -101,12 +103,12 @@ func TestFencingIsSaid(t *testing.T) {
 	w := newFencingWorld(t)
 	w.store.Spec.Recovery.RescheduleAfter = "0s"
 	w.killNode(w.podOf("box-master-1").Node)
-	runFor[planner.FenceNode](w, 5)
+	runFor[steps.FenceNode](w, 5)
 	degraded := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
 	if !strings.Contains(degraded.Message, "with it; fencing waits for the node to come back, until 00:00:") {
 		t.Error(degraded.Message)
 	}
-	runFor[planner.FenceNode](w, 25)
+	runFor[steps.FenceNode](w, 25)
 	degraded = meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
 	if !strings.Contains(degraded.Message, "; fencing (OutOfServiceTaint) is done; recovery.rescheduleAfter is 0s, so run: kubectl") {
 		t.Error(degraded.Message)
@@ -122,12 +124,12 @@ func TestFencesAreTakenBack(t *testing.T) {
 		w := newFencingWorld(t)
 		node := w.podOf("box-master-1").Node
 		w.killNode(node)
-		runFor[planner.FenceNode](w, 25)
+		runFor[steps.FenceNode](w, 25)
 		if !w.fenced[node] {
 			t.Fatalf("%s: it is not fenced", name)
 		}
 		end(w)
-		if runFor[planner.UnfenceNode](w, 60); w.fenced[node] {
+		if runFor[steps.UnfenceNode](w, 60); w.fenced[node] {
 			t.Errorf("%s: it is fenced still", name)
 		}
 	}
@@ -139,15 +141,15 @@ func TestNobodyMovesFromAFencedNodeThatIsBack(t *testing.T) {
 	w.store.Spec.Recovery.RescheduleAfter = "30s"
 	node := w.podOf("box-master-1").Node
 	w.killNode(node)
-	if fenced := runFor[planner.FenceNode](w, 29); len(fenced) != 1 {
+	if fenced := runFor[steps.FenceNode](w, 29); len(fenced) != 1 {
 		t.Fatalf("fenced %+v", fenced)
 	}
 	w.now = w.now.Add(5 * time.Second)
 	for _, isOwn := range []bool{true, false} {
 		o := w.observe()
-		o.Nodes[node] = planner.Node{Ready: true, OutOfService: true}
-		o.Fences[node] = planner.FenceState{Requested: isOwn, Done: true}
-		if moves := steps[planner.MoveMember](planner.Make(o)); moves == 1 == isOwn {
+		o.Nodes[node] = facts.Node{Ready: true, OutOfService: true}
+		o.Fences[node] = facts.FenceState{Requested: isOwn, Done: true}
+		if moves := countOf[steps.MoveMember](planner.Make(o)); moves == 1 == isOwn {
 			t.Errorf("with the Store's own taint: %v, %d moves", isOwn, moves)
 		}
 	}
@@ -160,7 +162,7 @@ func newPowerWorld(t *testing.T) (w *world, node string) {
 	w.store.Spec.Recovery.Fencing.Type, w.store.Spec.Recovery.RescheduleAfter = v1alpha1.FencingBMC, "1h"
 	node = w.podOf("box-master-1").Node
 	w.killNode(node)
-	if fenced := runFor[planner.FenceNode](w, 25); len(fenced) != 1 {
+	if fenced := runFor[steps.FenceNode](w, 25); len(fenced) != 1 {
 		t.Fatalf("fenced %+v", fenced)
 	}
 	return w, node
@@ -169,7 +171,7 @@ func newPowerWorld(t *testing.T) (w *world, node string) {
 // A member moves at once when its machine is proved to be off, and not before; the machine is kept off until the member is elsewhere.
 func TestMachineThatIsProvedOff(t *testing.T) {
 	w, node := newPowerWorld(t)
-	if moved := runFor[planner.MoveMember](w, 60); len(moved) > 0 {
+	if moved := runFor[steps.MoveMember](w, 60); len(moved) > 0 {
 		t.Fatalf("moved without proof: %+v", moved)
 	}
 	degraded := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
@@ -182,7 +184,7 @@ func TestMachineThatIsProvedOff(t *testing.T) {
 		w.tick()
 		plan, _ := w.visit(false)
 		isUp := w.podOf("box-master-1") != nil && w.podOf("box-master-1").Node != node && w.podOf("box-master-1").Ready
-		if steps[planner.UnfenceNode](plan) > 0 && !isUp {
+		if countOf[steps.UnfenceNode](plan) > 0 && !isUp {
 			t.Fatalf("after %d s the machine may be switched on, and the member has not moved", second)
 		}
 		if second > 6 && !isUp {
@@ -204,23 +206,23 @@ func TestMachineStaysOffWhileItMayBeNeeded(t *testing.T) {
 	o := w.observe()
 	next := w.podOf("box-master-0").Pod // the member's next pod, for which there is no node
 	next.Name, next.UID, next.Member, next.Claim = "box-master-1-next", "uid-next", "box-master-1", "box-master-1-copies"
-	next.Node, next.Process, next.Ready, next.CreatedAt = "", planner.ProcessAbsent, false, o.Now.Add(-time.Hour)
+	next.Node, next.Process, next.Ready, next.CreatedAt = "", facts.ProcessAbsent, false, o.Now.Add(-time.Hour)
 	o.Pods = append(o.Pods, next)
 	if fence := w.fenceOf(node); fence == nil || !fence.Done {
 		t.Fatalf("on record: %+v", fence)
 	}
 	claim := o.Claims[next.Claim]
 	claim.TiedTo = "" // as it is unless its volume is looked at
-	for name, change := range map[string]func(*planner.Observed, *planner.Claim){
-		"no coordinator answers":       func(o *planner.Observed, _ *planner.Claim) { o.Cluster = nil },
-		"its volume cannot be read":    func(_ *planner.Observed, claim *planner.Claim) { claim.IsHomeUnknown = true },
-		"its volume is on the machine": func(_ *planner.Observed, claim *planner.Claim) { claim.TiedTo = node },
+	for name, change := range map[string]func(*facts.Observed, *facts.Claim){
+		"no coordinator answers":       func(o *facts.Observed, _ *facts.Claim) { o.Cluster = nil },
+		"its volume cannot be read":    func(_ *facts.Observed, claim *facts.Claim) { claim.IsHomeUnknown = true },
+		"its volume is on the machine": func(_ *facts.Observed, claim *facts.Claim) { claim.TiedTo = node },
 	} {
 		o, claim := o, claim
 		o.Claims = maps.Clone(o.Claims)
 		change(&o, &claim)
 		o.Claims[next.Claim] = claim
-		if plan := planner.Make(o); steps[planner.UnfenceNode](plan) > 0 {
+		if plan := planner.Make(o); countOf[steps.UnfenceNode](plan) > 0 {
 			t.Errorf("%s: the machine may be switched on, and the member has not moved: %+v", name, plan.Steps)
 		}
 	}
@@ -231,7 +233,7 @@ func TestMachineThatIsNeeded(t *testing.T) {
 	w, node := newPowerWorld(t)
 	w.isFull = true
 	w.proveOff(node)
-	released := runFor[planner.UnfenceNode](w, 90)
+	released := runFor[steps.UnfenceNode](w, 90)
 	for second := range released {
 		if second < 60 {
 			t.Errorf("after %d s", second)
@@ -247,19 +249,19 @@ func TestWhatProvesThatAMachineIsOff(t *testing.T) {
 	w, node := newPowerWorld(t)
 	w.proveOff(node)
 	for name, test := range map[string]struct {
-		change func(*planner.Observed)
+		change func(*facts.Observed)
 		moves  int
 	}{
-		"proof":        {func(*planner.Observed) {}, 1},
-		"asked for":    {func(o *planner.Observed) { o.Fences[node] = planner.FenceState{Requested: true} }, 0},
-		"another's":    {func(o *planner.Observed) { o.Fences[node] = planner.FenceState{Done: true} }, 0},
-		"another way":  {func(o *planner.Observed) { o.Store.Status.Fences[0].Type = v1alpha1.FencingOutOfServiceTaint }, 0},
-		"another node": {func(o *planner.Observed) { o.Store.Status.Fences[0].Node = "elsewhere" }, 0},
-		"by hand":      {func(o *planner.Observed) { o.Store.Spec.Recovery.RescheduleAfter = "0s" }, 0},
+		"proof":        {func(*facts.Observed) {}, 1},
+		"asked for":    {func(o *facts.Observed) { o.Fences[node] = facts.FenceState{Requested: true} }, 0},
+		"another's":    {func(o *facts.Observed) { o.Fences[node] = facts.FenceState{Done: true} }, 0},
+		"another way":  {func(o *facts.Observed) { o.Store.Status.Fences[0].Type = v1alpha1.FencingOutOfServiceTaint }, 0},
+		"another node": {func(o *facts.Observed) { o.Store.Status.Fences[0].Node = "elsewhere" }, 0},
+		"by hand":      {func(o *facts.Observed) { o.Store.Spec.Recovery.RescheduleAfter = "0s" }, 0},
 	} {
 		o := w.observe()
 		test.change(&o)
-		if got := steps[planner.MoveMember](planner.Make(o)); got != test.moves {
+		if got := countOf[steps.MoveMember](planner.Make(o)); got != test.moves {
 			t.Errorf("%s: %d moves", name, got)
 		}
 	}
@@ -280,17 +282,17 @@ func newFrozenWorld(t *testing.T) (w *world, node string) {
 // member moves by proof alone, and the machine is kept off until that is done.
 func TestFrozenNodeIsFencedBeforeItIsNotReady(t *testing.T) {
 	w, node := newFrozenWorld(t)
-	fenced := runFor[planner.FenceNode](w, 20)
+	fenced := runFor[steps.FenceNode](w, 20)
 	if len(fenced) != 1 {
 		t.Fatalf("fenced %+v, on record %+v", fenced, w.store.Status.Masters.Members)
 	}
 	want := "fence node " + node + " (BMC): its kubelet is silent, and box-master-1 was lost with it and is proven dead"
 	for second, step := range fenced {
-		if second < 15 || second > 18 || step.Describe() != want {
-			t.Errorf("after %d s: %s", second, step.Describe())
+		if second < 15 || second > 18 || steps.Describe(step) != want {
+			t.Errorf("after %d s: %s", second, steps.Describe(step))
 		}
 	}
-	if moved := runFor[planner.MoveMember](w, 10); len(moved) > 0 {
+	if moved := runFor[steps.MoveMember](w, 10); len(moved) > 0 {
 		t.Fatalf("moved without proof: %+v", moved)
 	}
 	degraded := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionDegraded)
@@ -305,10 +307,10 @@ func TestFrozenNodeIsFencedBeforeItIsNotReady(t *testing.T) {
 	if !w.nodes()[node].Ready {
 		t.Fatal("Kubernetes has found out before")
 	}
-	if moved := runFor[planner.MoveMember](w, 3); len(moved) != 1 {
+	if moved := runFor[steps.MoveMember](w, 3); len(moved) != 1 {
 		t.Fatalf("moved %+v, on record %+v", moved, w.store.Status.Masters.Members)
 	}
-	if runFor[planner.UnfenceNode](w, 20); w.fenced[node] || w.podOf("box-master-1").Node == node {
+	if runFor[steps.UnfenceNode](w, 20); w.fenced[node] || w.podOf("box-master-1").Node == node {
 		t.Errorf("fenced %v, on record %+v", w.fenced[node], w.fenceOf(node))
 	}
 }
@@ -328,7 +330,7 @@ func TestFrozenNodeIsLookedAtInTime(t *testing.T) {
 	if plan := planner.Make(o); plan.Next <= left {
 		t.Errorf("the member is not declared dead, and the node is looked at in %s", plan.Next)
 	}
-	runFor[planner.FenceNode](w, 20)
+	runFor[steps.FenceNode](w, 20)
 	w.proveOff(node)
 	w.store.Spec.Paused = true // so that the proof is recorded, and the member does not move
 	w.visit(false)
@@ -336,22 +338,22 @@ func TestFrozenNodeIsLookedAtInTime(t *testing.T) {
 	o = w.observe()
 	setSilent(&o, node, o.Now)
 	plan := planner.Make(o)
-	if steps[planner.MoveMember](plan) > 0 || plan.Next > time.Second {
+	if countOf[steps.MoveMember](plan) > 0 || plan.Next > time.Second {
 		t.Errorf("without the taint: next look in %s, %+v", plan.Next, plan.Steps)
 	}
 }
 
 // Silence alone says nothing, nor does the coordinator's verdict alone, nor where power is not what fences.
 func TestNodesThatAreNotTakenForFrozen(t *testing.T) {
-	for name, change := range map[string]func(w *world, o *planner.Observed, node string){
-		"it is heard":            func(_ *world, o *planner.Observed, n string) { setSilent(o, n, o.Now.Add(time.Second)) },
-		"nobody may look":        func(_ *world, o *planner.Observed, n string) { setSilent(o, n, time.Time{}) },
-		"the member is not dead": func(w *world, o *planner.Observed, _ string) { setDead(o, false) },
-		"it is drained": func(_ *world, o *planner.Observed, n string) {
-			o.Nodes[n] = planner.Node{Ready: true, SilentFrom: o.Now, Drained: v1alpha1.DrainKarpenter}
+	for name, change := range map[string]func(w *world, o *facts.Observed, node string){
+		"it is heard":            func(_ *world, o *facts.Observed, n string) { setSilent(o, n, o.Now.Add(time.Second)) },
+		"nobody may look":        func(_ *world, o *facts.Observed, n string) { setSilent(o, n, time.Time{}) },
+		"the member is not dead": func(w *world, o *facts.Observed, _ string) { setDead(o, false) },
+		"it is drained": func(_ *world, o *facts.Observed, n string) {
+			o.Nodes[n] = facts.Node{Ready: true, SilentFrom: o.Now, Drained: v1alpha1.DrainKarpenter}
 			o.Store.Spec.Recovery.DrainedNodes = v1alpha1.DrainedWait
 		},
-		"another way": func(_ *world, o *planner.Observed, _ string) {
+		"another way": func(_ *world, o *facts.Observed, _ string) {
 			o.Store.Spec.Recovery.Fencing.Type = v1alpha1.FencingOutOfServiceTaint
 		},
 	} {
@@ -369,11 +371,11 @@ func TestNodesThatAreNotTakenForFrozen(t *testing.T) {
 	}
 }
 
-func setSilent(o *planner.Observed, node string, from time.Time) {
-	o.Nodes[node] = planner.Node{Ready: true, SilentFrom: from}
+func setSilent(o *facts.Observed, node string, from time.Time) {
+	o.Nodes[node] = facts.Node{Ready: true, SilentFrom: from}
 }
 
-func setDead(o *planner.Observed, isDead bool) {
+func setDead(o *facts.Observed, isDead bool) {
 	for i := range o.Cluster.Members {
 		o.Cluster.Members[i].Dead = isDead
 	}

@@ -7,12 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // asFarAsThereIsRoom are the inputs with the size that the member's volume has, while that has not grown to what the spec asks for: so its
 // pod is outdated by that, and restarted, only when there is something to be had by it.
-func (p *planning) asFarAsThereIsRoom(m *member, claimed string, inputs resources.Inputs) resources.Inputs {
+func (p *planning) asFarAsThereIsRoom(m *facts.Member, claimed string, inputs resources.Inputs) resources.Inputs {
 	claim, found := p.observed.Claims[claimed]
 	if !found || inputs.Replication == nil || inputs.Replication.Storage != v1alpha1.StorageVolume {
 		return inputs
@@ -22,7 +24,7 @@ func (p *planning) asFarAsThereIsRoom(m *member, claimed string, inputs resource
 		return inputs
 	}
 	// A volume is often a little larger than what was asked for: what its pod was made with is as good.
-	if pod := m.pod(); pod != nil && pod.Inputs.Replication != nil && pod.Inputs.Replication.StorageSize.Cmp(there) <= 0 {
+	if pod := m.Pod(); pod != nil && pod.Inputs.Replication != nil && pod.Inputs.Replication.StorageSize.Cmp(there) <= 0 {
 		there = pod.Inputs.Replication.StorageSize
 	}
 	// The schema sees to it; but a volume may be that of a Store of the same name from before.
@@ -50,7 +52,7 @@ func (p *planning) growClaim() {
 		if !found || !view.Wanted || claim.Terminating || !isLess(claim.AskedFor, size) {
 			continue
 		}
-		p.add(GrowClaim{
+		p.add(steps.GrowClaim{
 			Component: component, Member: view.Name, Name: claim.Name,
 			Why: fmt.Sprintf("it asks for %s, and the spec for %s", claim.AskedFor.String(), size.String()),
 		})

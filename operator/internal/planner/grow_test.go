@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 func (w *world) sizes() []string {
@@ -59,7 +60,7 @@ func TestVolumesThatGrowWithPods(t *testing.T) {
 	claim.GrowsWithPod = true
 	w.claims["box-master-1-copies"] = claim
 	plan := w.inTurn(asSeen)
-	if steps[planner.RestartMember](plan) != 1 || plan.Steps[0].(planner.RestartMember).Member != "box-master-1" {
+	if countOf[steps.RestartMember](plan) != 1 || plan.Steps[0].(steps.RestartMember).Member != "box-master-1" {
 		t.Errorf("steps:\n%s", describe(plan.Steps))
 	}
 }

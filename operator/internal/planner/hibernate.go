@@ -1,12 +1,14 @@
 package planner
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // Hibernation is how far a Store is that is to sleep.
@@ -34,9 +36,9 @@ func (p *planning) hibernate() {
 		return
 	}
 	state.WaitsFor = ""
-	p.plan.Steps = slices.DeleteFunc(p.plan.Steps, func(step Step) bool {
+	p.plan.Steps = slices.DeleteFunc(p.plan.Steps, func(step steps.Step) bool {
 		switch step.(type) {
-		case AddFinalizer, ApplyObject:
+		case steps.AddFinalizer, steps.ApplyObject:
 			return false
 		default:
 			return true
@@ -72,7 +74,7 @@ func (p *planning) whyAwake() string {
 
 // isRecalled says whether the pod was marked when the Store was woken up from the sleep that is on record. If it were ended for that sleep
 // all the same, a Store that is woken up once more would not change it, so that a late operator could still end it.
-func (p *planning) isRecalled(pod Pod) bool {
+func (p *planning) isRecalled(pod facts.Pod) bool {
 	return !pod.Terminating() && pod.Recalled == markOf(p.observed.Store.Status.HibernatedSince)
 }
 
@@ -89,7 +91,7 @@ func (p *planning) endAll(component string) int {
 		}
 		switch {
 		case !pod.Terminating():
-			p.add(DeletePod{Member: pod.Member, Pod: pod.Ref(), Why: "the Store is hibernated", Ordered: true})
+			p.add(steps.DeletePod{Member: pod.Member, Pod: pod.Ref(), Why: "the Store is hibernated", Ordered: true})
 			left++
 		case p.observed.Now.Before(pod.EndsAt.Add(goneAfter)):
 			left++
@@ -108,7 +110,7 @@ func (p *planning) wake() {
 	for i := range p.observed.Pods {
 		if pod := &p.observed.Pods[i]; !pod.Terminating() && !p.isRecalled(*pod) {
 			p.plan.IsWaking = true
-			p.add(RecallPod{Member: pod.Member, Pod: pod.Ref(), Mark: markOf(since)})
+			p.add(steps.RecallPod{Member: pod.Member, Pod: pod.Ref(), Mark: markOf(since)})
 			p.lookAgainIn(turnInterval)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 func (w *world) wantCondition(t *testing.T, kind string, status metav1.ConditionStatus, reason, message string) {
@@ -68,7 +69,7 @@ func TestStoreSleepsAgainBeforeItWasAwake(t *testing.T) {
 	}
 	w.wantCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHibernating, "still to end: 4 pods")
 	w.store.Spec.Hibernated = false
-	if plan := planner.Make(w.observe()); steps[planner.RecallPod](plan) != 4 {
+	if plan := planner.Make(w.observe()); countOf[steps.RecallPod](plan) != 4 {
 		t.Errorf("woken up once more, %+v", plan.Steps)
 	}
 	w.store.Spec.Hibernated = true

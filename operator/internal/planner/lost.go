@@ -2,10 +2,11 @@ package planner
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -28,38 +29,9 @@ type Lost struct {
 	withVolume bool
 }
 
-// DownMember is a master that is not up, or not to stay where it is, and what would tell why.
-type DownMember struct {
-	Member string
-	// Node of its pod, and its Claim; empty where there is none.
-	Node  string
-	Claim string
-}
-
-// Displaced are the masters that are not up, and that have been somewhere, and those whose nodes are drained.
-func Displaced(o *Observed) []DownMember {
-	var list []DownMember
-	for _, m := range o.masters() {
-		if node, _ := m.home(); m.up() && o.drainOf(node) == "" {
-			continue
-		}
-		down := DownMember{Member: m.name}
-		if pod := m.pod(); pod != nil {
-			down.Node = pod.Node
-		}
-		if claim, _, found := m.claim(); found {
-			down.Claim = claim.Name
-		}
-		if down.Node != "" || down.Claim != "" {
-			list = append(list, down)
-		}
-	}
-	return list
-}
-
 // followLost finds members that were lost with their nodes, and moves those of which it is on record that nothing is lost with it. A few
 // at a time, and not at all when more failure domains are lost than there are copies: then disks have to come back.
-func (p *planning) followLost(masters []*member) {
+func (p *planning) followLost(masters []*facts.Member) {
 	o := p.observed
 	if o.Store.Copies() == 0 || o.Cluster == nil {
 		return
@@ -67,7 +39,7 @@ func (p *planning) followLost(masters []*member) {
 	domains := map[string]bool{}
 	for i, m := range masters {
 		if lost := p.plan.Masters[i].Lost; lost != nil {
-			domains[o.lostDomain(m, lost.Node)] = true
+			domains[o.LostDomain(m, lost.Node)] = true
 		}
 	}
 	p.dropVolumes(masters)
@@ -93,18 +65,18 @@ func (p *planning) followLost(masters []*member) {
 }
 
 // lostNode is what keeps a member down: the node that its volume is tied to, or else that of its pod. Nil if that is not lost.
-func (p *planning) lostNode(m *member, view *MemberView) *Lost {
+func (p *planning) lostNode(m *facts.Member, view *MemberView) *Lost {
 	if view.Up || !view.Wanted || p.observed.Cluster == nil || p.observed.Store.Copies() == 0 {
 		return nil
 	}
-	node, withVolume := m.home()
+	node, withVolume := m.Home()
 	_, known := p.observed.Nodes[node]
 	cause := p.causeOf(m, node)
 	if node == "" || !known || cause == "" {
 		return nil
 	}
 	lost := &Lost{Node: node, Cause: cause, Since: p.observed.Now, withVolume: withVolume}
-	if before := p.observed.recordedLoss(m.name); before != nil && before.Node == node {
+	if before := p.observed.RecordedLoss(m.Name); before != nil && before.Node == node {
 		lost.Since = before.Since.Time
 		if before.ProvenAt != nil {
 			lost.ProvenAt = before.ProvenAt.Time
@@ -115,17 +87,17 @@ func (p *planning) lostNode(m *member, view *MemberView) *Lost {
 	} else if lost.ProvenAt.IsZero() {
 		lost.ProvenAt = p.observed.Now
 	}
-	if before := p.observed.recordedLoss(m.name); cause == v1alpha1.NodeSilent && (before == nil || before.ProvenAt == nil) {
+	if before := p.observed.RecordedLoss(m.Name); cause == v1alpha1.NodeSilent && (before == nil || before.ProvenAt == nil) {
 		p.lookAgainIn(turnInterval) // only that this is on record is waited for
 	}
 	return lost
 }
 
 // causeOf says how a node is lost on which a member was that is down; empty if it is not.
-func (p *planning) causeOf(m *member, node string) v1alpha1.NodeLoss {
+func (p *planning) causeOf(m *facts.Member, node string) v1alpha1.NodeLoss {
 	o := p.observed
 	state := o.Nodes[node]
-	cause, isSilent := state.cause(), o.isSilent(node)
+	cause, isSilent := state.Cause(), o.IsSilent(node)
 	switch {
 	case state.Ready && !isSilent && o.Fences[node].Requested:
 		cause = "" // it is back, and what this Store has said of it is about to be taken back
@@ -134,14 +106,14 @@ func (p *planning) causeOf(m *member, node string) v1alpha1.NodeLoss {
 	case cause == "" && !state.SilentFrom.IsZero() && p.isFencedOnceSilent(m, state):
 		p.lookAgainIn(state.SilentFrom.Sub(o.Now))
 	}
-	if drain := o.drainOf(node); cause == "" && drain != "" && o.Store.MovesFrom(drain) && !m.hasNothing() {
+	if drain := o.DrainOf(node); cause == "" && drain != "" && o.Store.MovesFrom(drain) && !m.HasNothing() {
 		cause = v1alpha1.NodeDrained
 	}
 	return cause
 }
 
 // isFencedOnceSilent: the member is declared dead, and its node is fenced as soon as the node's kubelet is silent, too.
-func (p *planning) isFencedOnceSilent(m *member, node Node) bool {
+func (p *planning) isFencedOnceSilent(m *facts.Member, node facts.Node) bool {
 	return node.Drained == "" && p.isDeclaredDead(m) && p.observed.Store.Spec.Recovery.Fencing.Type == v1alpha1.FencingBMC
 }
 
@@ -151,50 +123,29 @@ func (l *Lost) isSudden() bool {
 }
 
 // isDeclaredDead: the coordinator has declared the process in the member's pod dead.
-func (p *planning) isDeclaredDead(m *member) bool {
-	return m.reported != nil && m.reported.Dead && m.reported.Runs(m.pod())
-}
-
-// recordedLoss is what the status has.
-func (o *Observed) recordedLoss(member string) *v1alpha1.LostStatus {
-	members := o.Store.Status.Masters.Members
-	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == member })
-	if i < 0 {
-		return nil
-	}
-	return members[i].Lost
-}
-
-// lostDomain is the failure domain that was lost with the member.
-func (o *Observed) lostDomain(m *member, node string) string {
-	if m.reported != nil && m.reported.Domain != "" {
-		return m.reported.Domain
-	}
-	if pod := m.pod(); pod != nil && pod.Domain != "" {
-		return pod.Domain
-	}
-	return node
+func (p *planning) isDeclaredDead(m *facts.Member) bool {
+	return m.Reported != nil && m.Reported.Dead && m.Reported.Runs(m.Pod())
 }
 
 // unproven says what speaks against the member's process being dead for good and what it held being served by others; empty if nothing
 // does. What its volume has of others' logs does not matter here: the volume stays until that has copies elsewhere.
-func (p *planning) unproven(m *member) string {
+func (p *planning) unproven(m *facts.Member) string {
 	o := p.observed
 	if o.Cluster.StateWait != "" {
 		return "the coordinator, which cannot write its state: " + o.Cluster.StateWait
 	}
-	if m.reported != nil && m.reported.Connected {
+	if m.Reported != nil && m.Reported.Connected {
 		return "its process to end, which is still connected to the coordinator"
 	}
-	if tablets := m.tablets(); tablets > 0 {
+	if tablets := m.Tablets(); tablets > 0 {
 		return fmt.Sprintf("its recovery: tablets left: %d", tablets)
 	}
-	for _, recovery := range o.recoveriesLeft() {
-		if recovery.Member == m.name {
-			return DescribeRecoveries([]Recovery{recovery})
+	for _, recovery := range o.RecoveriesLeft() {
+		if recovery.Member == m.Name {
+			return facts.DescribeRecoveries([]facts.Recovery{recovery})
 		}
 		if recovery.CanBeGivenUp {
-			return "a recovery that may need what is on the node: " + DescribeRecoveries([]Recovery{recovery})
+			return "a recovery that may need what is on the node: " + facts.DescribeRecoveries([]facts.Recovery{recovery})
 		}
 	}
 	return ""
@@ -217,17 +168,17 @@ func (p *planning) starting() int {
 }
 
 // whyNotMoved says what the member's move waits for; empty if it can move now.
-func (p *planning) whyNotMoved(m *member, lost *Lost, domains, room int) string {
+func (p *planning) whyNotMoved(m *facts.Member, lost *Lost, domains, room int) string {
 	spec := p.observed.Store.Spec
 	after, err := time.ParseDuration(spec.Recovery.RescheduleAfter)
 	if err != nil {
 		after = defaultRescheduleAfter
 	}
 	left := after - p.observed.Now.Sub(lost.Since)
-	if p.observed.isProvedOff(lost.Node) {
+	if p.observed.IsProvedOff(lost.Node) {
 		left = 0 // nobody waits for a machine that is kept off
 	}
-	recorded := p.observed.recordedLoss(m.name)
+	recorded := p.observed.RecordedLoss(m.Name)
 	switch {
 	case lost.ProvenAt.IsZero():
 		return p.unproven(m)
@@ -257,12 +208,12 @@ func (p *planning) whyNotMoved(m *member, lost *Lost, domains, room int) string 
 
 // moveByHand is the command that does what the operator would do. By force, because the kubelet of a lost node confirms no end, and the
 // claim stays as long as the pod does.
-func (p *planning) moveByHand(m *member) string {
+func (p *planning) moveByHand(m *facts.Member) string {
 	command := "kubectl delete --force --wait=false -n " + p.observed.Store.Namespace
-	if claim, _, found := m.claim(); found && claim.TiedTo != "" {
+	if claim, _, found := m.Claim(); found && claim.TiedTo != "" {
 		command += " pvc/" + claim.Name
 	}
-	if pod := m.pod(); pod != nil {
+	if pod := m.Pod(); pod != nil {
 		command += " pod/" + pod.Name
 	}
 	return command
@@ -271,40 +222,35 @@ func (p *planning) moveByHand(m *member) string {
 // defaultRescheduleAfter is that of the schema, for a Store from before the field.
 const defaultRescheduleAfter = 5 * time.Minute
 
-func (p *planning) move(m *member, lost *Lost) MoveMember {
+func (p *planning) move(m *facts.Member, lost *Lost) steps.MoveMember {
 	why := fmt.Sprintf("the node has been lost (%s) since %s, and other masters serve what the member served",
 		lost.Cause, lost.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
-	step := MoveMember{Member: m.name, Node: lost.Node, Why: why}
-	if pod := m.pod(); pod != nil {
+	step := steps.MoveMember{Member: m.Name, Node: lost.Node, Why: why}
+	if pod := m.Pod(); pod != nil {
 		ref := pod.Ref() // as it is: should its kubelet say anything, the node is back
 		step.Pod = &ref
 	}
-	if _, number, _ := m.claim(); lost.withVolume {
-		step.Claim = resources.MasterClaimAt(m.name, number+1)
+	if _, number, _ := m.Claim(); lost.withVolume {
+		step.Claim = resources.MasterClaimAt(m.Name, number+1)
 	}
 	return step
 }
 
 // dropVolumes deletes claims that members had on nodes that were lost, once the members are up with others and everything has its copies.
-func (p *planning) dropVolumes(masters []*member) {
+func (p *planning) dropVolumes(masters []*facts.Member) {
 	o := p.observed
 	if p.plan.Shortfall != nil || o.Store.Spec.Recovery.DryRun {
 		return
 	}
 	for i, m := range masters {
-		if !p.plan.Masters[i].Up || len(m.claims) < 2 {
+		if !p.plan.Masters[i].Up || len(m.Claims) < 2 {
 			continue
 		}
-		for _, claim := range m.claims[:len(m.claims)-1] {
-			if !claim.Terminating && !o.isUsed(claim.Name) {
+		for _, claim := range m.Claims[:len(m.Claims)-1] {
+			if !claim.Terminating && !o.IsUsed(claim.Name) {
 				why := "the member has another one, and everything has its copies elsewhere"
-				p.add(DropVolume{Member: m.name, Claim: claim.Name, Why: why})
+				p.add(steps.DropVolume{Member: m.Name, Claim: claim.Name, Why: why})
 			}
 		}
 	}
-}
-
-// isUsed says whether a pod that was not told to end has the volume of this claim.
-func (o *Observed) isUsed(claim string) bool {
-	return slices.ContainsFunc(o.Pods, func(pod Pod) bool { return !pod.Terminating() && pod.Claim == claim })
 }

@@ -10,6 +10,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // newLocalWorld has three masters whose volumes are on one node each, and is settled.
@@ -35,7 +37,7 @@ func (w *world) lostOf() *v1alpha1.LostStatus {
 }
 
 // runFor lets time pass, and gives the steps of a kind that were taken, by the second.
-func runFor[S planner.Step](w *world, seconds int) map[int]S {
+func runFor[S steps.Step](w *world, seconds int) map[int]S {
 	taken := map[int]S{}
 	for second := range seconds {
 		plan, _ := w.visit(false)
@@ -53,7 +55,7 @@ func TestMemberMovesFromALostNode(t *testing.T) {
 	w := newLocalWorld(t)
 	before := w.podOf("box-master-1")
 	w.killNode(before.Node)
-	moved := runFor[planner.MoveMember](w, 14)
+	moved := runFor[steps.MoveMember](w, 14)
 	if len(moved) != 1 {
 		t.Fatalf("moved %+v", moved)
 	}
@@ -61,7 +63,7 @@ func TestMemberMovesFromALostNode(t *testing.T) {
 		if second < 10 || second > 12 || step.Claim != "box-master-1-copies-2" || step.Node != before.Node || step.Pod.Name != before.Name {
 			t.Errorf("after %d s: %+v", second, step)
 		}
-		if text := step.Describe(); !strings.HasPrefix(text, "move box-master-1 away from node "+before.Node+
+		if text := steps.Describe(step); !strings.HasPrefix(text, "move box-master-1 away from node "+before.Node+
 			", with the new volume claim box-master-1-copies-2: the node has been lost (NotReady) since 2026-01-01 00:00:") {
 			t.Error(text)
 		}
@@ -88,7 +90,7 @@ func TestNodeThatComesBackIsWaitedFor(t *testing.T) {
 	w := newLocalWorld(t)
 	before := w.podOf("box-master-1")
 	w.killNode(before.Node)
-	if moved := runFor[planner.MoveMember](w, 8); len(moved) > 0 {
+	if moved := runFor[steps.MoveMember](w, 8); len(moved) > 0 {
 		t.Fatalf("moved %+v", moved)
 	}
 	lost := w.lostOf()
@@ -101,7 +103,7 @@ func TestNodeThatComesBackIsWaitedFor(t *testing.T) {
 		t.Errorf("Degraded is %+v", degraded)
 	}
 	w.reviveNode(before.Node)
-	if moved := runFor[planner.MoveMember](w, 30); len(moved) > 0 || w.lostOf() != nil {
+	if moved := runFor[steps.MoveMember](w, 30); len(moved) > 0 || w.lostOf() != nil {
 		t.Errorf("moved %+v, on record: %+v", moved, w.lostOf())
 	}
 	if now := w.podOf("box-master-1"); now.Name != before.Name || now.Claim != "box-master-1-copies" {
@@ -126,7 +128,7 @@ func TestMembersThatDoNotMove(t *testing.T) {
 		w := newLocalWorld(t)
 		w.killNode(w.podOf("box-master-1").Node)
 		test.disturb(w)
-		moved := runFor[planner.MoveMember](w, 60)
+		moved := runFor[steps.MoveMember](w, 60)
 		lost := w.lostOf()
 		if len(moved) > 0 || lost == nil || !strings.Contains(lost.WaitsFor, test.want) {
 			t.Errorf("%s: moved %+v, on record: %+v", name, moved, lost)
@@ -140,7 +142,7 @@ func TestMoveByHand(t *testing.T) {
 	w.store.Spec.Recovery.RescheduleAfter = "0s"
 	pod := w.podOf("box-master-1")
 	w.killNode(pod.Node)
-	if moved := runFor[planner.MoveMember](w, 20); len(moved) > 0 {
+	if moved := runFor[steps.MoveMember](w, 20); len(moved) > 0 {
 		t.Errorf("moved %+v", moved)
 	}
 	want := "; recovery.rescheduleAfter is 0s, so run: " +
@@ -152,14 +154,14 @@ func TestMoveByHand(t *testing.T) {
 	claim.Terminating = true
 	w.claims["box-master-1-copies"] = claim
 	w.removeByForce(pod)
-	runFor[planner.MoveMember](w, 60)
-	if now := w.podOf("box-master-1"); now == nil || now.Name == pod.Name || now.Process != planner.ProcessRunning || w.lostOf() != nil {
+	runFor[steps.MoveMember](w, 60)
+	if now := w.podOf("box-master-1"); now == nil || now.Name == pod.Name || now.Process != facts.ProcessRunning || w.lostOf() != nil {
 		t.Errorf("after the command its pod is %+v, and on record is %+v", now, w.lostOf())
 	}
 }
 
 // observedLoss is a Store whose member 1 was lost with its node a minute ago, on record and proven.
-func observedLoss(t *testing.T) planner.Observed {
+func observedLoss(t *testing.T) facts.Observed {
 	t.Helper()
 	w := newLocalWorld(t)
 	w.cluster.members["box-master-1"].tablets = 0
@@ -176,7 +178,7 @@ func observedLoss(t *testing.T) planner.Observed {
 func movesOf(plan planner.Plan) []string {
 	var moves []string
 	for _, step := range plan.Steps {
-		if move, ok := step.(planner.MoveMember); ok {
+		if move, ok := step.(steps.MoveMember); ok {
 			moves = append(moves, move.Member)
 		}
 	}
@@ -184,23 +186,23 @@ func movesOf(plan planner.Plan) []string {
 }
 
 func TestWhatSpeaksAgainstAMove(t *testing.T) {
-	member := func(o *planner.Observed) *planner.Member {
-		i := slices.IndexFunc(o.Cluster.Members, func(m planner.Member) bool { return m.Name == "box-master-1" })
+	member := func(o *facts.Observed) *facts.MemberReport {
+		i := slices.IndexFunc(o.Cluster.Members, func(m facts.MemberReport) bool { return m.Name == "box-master-1" })
 		return &o.Cluster.Members[i]
 	}
-	for want, change := range map[string]func(*planner.Observed){
-		"the coordinator, which cannot write its state: away": func(o *planner.Observed) { o.Cluster.StateWait = "away" },
-		"its recovery: tablets left: 3":                       func(o *planner.Observed) { member(o).Tablets = 3 },
-		"its process to end, which is still connected to the coordinator": func(o *planner.Observed) {
+	for want, change := range map[string]func(*facts.Observed){
+		"the coordinator, which cannot write its state: away": func(o *facts.Observed) { o.Cluster.StateWait = "away" },
+		"its recovery: tablets left: 3":                       func(o *facts.Observed) { member(o).Tablets = 3 },
+		"its process to end, which is still connected to the coordinator": func(o *facts.Observed) {
 			member(o).Connected, member(o).Instance = true, "another"
 		},
-		"recovery of box-master-1 (1.1): tablets left: 1": func(o *planner.Observed) {
-			o.Cluster.Recoveries = []planner.Recovery{{ServerID: "1.1", Member: "box-master-1", TabletsLeft: 1}}
+		"recovery of box-master-1 (1.1): tablets left: 1": func(o *facts.Observed) {
+			o.Cluster.Recoveries = []facts.Recovery{{ServerID: "1.1", Member: "box-master-1", TabletsLeft: 1}}
 		},
-		"a recovery that may need what is on the node: recovery of box-master-7": func(o *planner.Observed) {
-			o.Cluster.Recoveries = []planner.Recovery{{ServerID: "9.1", Member: "box-master-7", TabletsLeft: 1, CanBeGivenUp: true}}
+		"a recovery that may need what is on the node: recovery of box-master-7": func(o *facts.Observed) {
+			o.Cluster.Recoveries = []facts.Recovery{{ServerID: "9.1", Member: "box-master-7", TabletsLeft: 1, CanBeGivenUp: true}}
 		},
-		"the proof of its end to be recorded in the status": func(o *planner.Observed) {
+		"the proof of its end to be recorded in the status": func(o *facts.Observed) {
 			for i := range o.Store.Status.Masters.Members {
 				if lost := o.Store.Status.Masters.Members[i].Lost; lost != nil {
 					lost.ProvenAt = nil
@@ -238,7 +240,7 @@ func TestVolumeThatIsNotTiedGoesAlong(t *testing.T) {
 	claim.TiedTo = ""
 	o.Claims["box-master-1-copies"] = claim
 	for _, step := range planner.Make(o).Steps {
-		if move, ok := step.(planner.MoveMember); ok && move.Claim != "" {
+		if move, ok := step.(steps.MoveMember); ok && move.Claim != "" {
 			t.Errorf("it gets the claim %s", move.Claim)
 		}
 	}
@@ -299,7 +301,7 @@ func TestUnreplicatedMembersDoNotMove(t *testing.T) {
 	w := newWorld(2)
 	w.settle(100)
 	w.killNode(w.podOf("box-master-1").Node)
-	if moved := runFor[planner.MoveMember](w, 60); len(moved) > 0 || w.lostOf() != nil {
+	if moved := runFor[steps.MoveMember](w, 60); len(moved) > 0 || w.lostOf() != nil {
 		t.Errorf("moved %+v", moved)
 	}
 }

@@ -8,6 +8,9 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/capacity"
+	"rcbox.dev/rcbox/operator/internal/planner/addressbook"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -31,12 +34,12 @@ const (
 // Plan is what to do next, and what was made of what was seen.
 type Plan struct {
 	// Steps in order. Each is right only if those before it succeeded.
-	Steps []Step
+	Steps []steps.Step
 	// NotAllowed says what of the spec the Store may not have; then there are no steps. Privileges are what it has in any case.
 	NotAllowed string
 	Privileges *v1alpha1.PrivilegesStatus
 	// Withheld are steps that would be taken if the Store were not paused.
-	Withheld []Step
+	Withheld []steps.Step
 	// Hibernation is set for a Store that is to sleep.
 	Hibernation *Hibernation
 	// IsWaking: it was hibernated, and pods are left that somebody may still be about to end for that.
@@ -72,9 +75,9 @@ type MemberView struct {
 	// Wanted is false for a member that the spec has no place for any more.
 	Wanted bool
 	// Pod that counts; nil when there is none.
-	Pod *Pod
+	Pod *facts.Pod
 	// Reported is what the coordinator knows; nil when it knows nothing.
-	Reported *Member
+	Reported *facts.MemberReport
 	// Up is whether its present process serves.
 	Up bool
 	// Unheard: the coordinator has begun to lead, and has yet to hear from it. Nothing follows from that it is not up.
@@ -94,7 +97,7 @@ type MemberView struct {
 	// Failures is what went wrong with it lately where it is.
 	Failures *v1alpha1.FailureStatus
 	// Addresses on its ports; AddressWait is what it waits for until it gets a pod with some.
-	Addresses   []Address
+	Addresses   []addressbook.Address
 	AddressWait string
 	// inputs of its next pod.
 	inputs resources.Inputs
@@ -111,10 +114,10 @@ func (v *MemberView) Tablets() int64 {
 }
 
 // Make decides what to do next.
-func Make(o Observed) Plan {
-	p := &planning{observed: &o, plan: Plan{Next: SettledInterval, Image: resolveImage(&o), Drills: drillsOf(o.Store)}}
-	p.plan.Privileges = o.privileges()
-	p.plan.NotAllowed = o.notAllowed(p.plan.Privileges)
+func Make(o facts.Observed) Plan {
+	p := &planning{observed: &o, plan: Plan{Next: SettledInterval, Image: facts.ResolveImage(&o), Drills: drillsOf(o.Store)}}
+	p.plan.Privileges = o.Privileges()
+	p.plan.NotAllowed = o.NotAllowed(p.plan.Privileges)
 	switch {
 	case o.Store.DeletionTimestamp != nil:
 		p.tearDown()
@@ -140,7 +143,7 @@ func Make(o Observed) Plan {
 
 // MakeForEnd decides what to do for a Store whose namespace is being deleted: nothing can be made there any more, and pods are let go as
 // if the Store were being deleted, which Kubernetes does only when they have gone.
-func MakeForEnd(o Observed) []Step {
+func MakeForEnd(o facts.Observed) []steps.Step {
 	o.NamespaceEnds = true
 	p := &planning{observed: &o}
 	p.releaseAll()
@@ -148,64 +151,39 @@ func MakeForEnd(o Observed) []Step {
 }
 
 type planning struct {
-	observed *Observed
+	observed *facts.Observed
 	plan     Plan
-	book     *addressBook
+	book     *addressbook.Book
 	// asked is the first process whose end this plan asks for.
 	asked *v1alpha1.TurnStatus
 }
 
-func (p *planning) add(step Step) { p.plan.Steps = append(p.plan.Steps, step) }
+func (p *planning) add(step steps.Step) { p.plan.Steps = append(p.plan.Steps, step) }
 
 func (p *planning) lookAgainIn(d time.Duration) { p.plan.Next = min(p.plan.Next, d) }
-
-// resolveImage: the spec's, else the one that was resolved before, else the operator's default. An operator with another default thus
-// changes no Store that it finds; but one whose coordinator never answered gets the new one, for the old may be an image that is nowhere.
-func resolveImage(o *Observed) string {
-	if o.Store.Spec.Image != "" {
-		return o.Store.Spec.Image
-	}
-	if o.Store.Status.ClusterID == "" && o.Cluster == nil && !slices.ContainsFunc(o.Pods, hasRun) {
-		return o.DefaultImage
-	}
-	if o.Store.Status.Image != "" {
-		return o.Store.Status.Image
-	}
-	// The status was not written, or lost: the pods know.
-	var newest *Pod
-	for i := range o.Pods {
-		if pod := &o.Pods[i]; newest == nil || pod.CreatedAt.After(newest.CreatedAt) {
-			newest = pod
-		}
-	}
-	if newest != nil && newest.Inputs.Image != "" {
-		return newest.Inputs.Image
-	}
-	return o.DefaultImage
-}
 
 func (p *planning) build() {
 	o := p.observed
 	if !hasFinalizer(o.Store) {
-		p.add(AddFinalizer{Why: "so that the Store outlives its pods"})
+		p.add(steps.AddFinalizer{Why: "so that the Store outlives its pods"})
 	}
 	for _, object := range o.Objects {
 		switch object.State {
-		case ObjectMissing:
-			p.add(ApplyObject{Kind: object.Kind, Name: object.Name, Create: true, Why: "it is missing"})
-		case ObjectDifferent:
-			p.add(ApplyObject{Kind: object.Kind, Name: object.Name, Why: "it differs from what the Store needs"})
-		case ObjectCurrent:
+		case facts.ObjectMissing:
+			p.add(steps.ApplyObject{Kind: object.Kind, Name: object.Name, Create: true, Why: "it is missing"})
+		case facts.ObjectDifferent:
+			p.add(steps.ApplyObject{Kind: object.Kind, Name: object.Name, Why: "it differs from what the Store needs"})
+		case facts.ObjectCurrent:
 		}
 	}
 	p.keepCoordinators()
 	p.openBook()
-	masters := o.masters()
+	masters := o.Masters()
 	allUp := true
 	for _, m := range masters {
-		wanted := m.ordinal < int(o.Store.Spec.Masters.Replicas)
+		wanted := m.Ordinal < int(o.Store.Spec.Masters.Replicas)
 		p.plan.Masters = append(p.plan.Masters, p.keep(m, v1alpha1.ComponentMaster, wanted))
-		allUp = allUp && (!wanted || m.up())
+		allUp = allUp && (!wanted || m.Up())
 	}
 	p.closeBook(masters)
 	if o.Cluster == nil || !allUp {
@@ -214,7 +192,7 @@ func (p *planning) build() {
 	p.keepSettings()
 	p.plan.Shortfall = FindShortfall(o, p.plan.Masters)
 	p.plan.Capacity = p.checkCapacity()
-	if len(o.recoveriesLeft()) > 0 {
+	if len(o.RecoveriesLeft()) > 0 {
 		p.lookAgainIn(UnsettledInterval)
 	}
 	p.followLost(masters)
@@ -233,11 +211,11 @@ func (p *planning) build() {
 }
 
 // keep sees to it that a member has one pod, made from the spec as far as that costs nothing.
-func (p *planning) keep(m *member, component string, wanted bool) MemberView {
+func (p *planning) keep(m *facts.Member, component string, wanted bool) MemberView {
 	o := p.observed
 	view := MemberView{
-		Name: m.name, Wanted: wanted, Pod: m.pod(), Reported: m.reported, Up: m.up(), PodNumber: m.highest,
-		Unheard: o.Cluster != nil && m.reported != nil && m.reported.NotHeard && o.Cluster.IsNew,
+		Name: m.Name, Wanted: wanted, Pod: m.Pod(), Reported: m.Reported, Up: m.Up(), PodNumber: m.HighestPod,
+		Unheard: o.Cluster != nil && m.Reported != nil && m.Reported.NotHeard && o.Cluster.IsNew,
 	}
 	if component == v1alpha1.ComponentCoordinator {
 		view.Up = o.Cluster != nil && (o.LeaderPod == "" || view.Pod != nil && view.Pod.Name == o.LeaderPod)
@@ -245,7 +223,7 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 	if component == v1alpha1.ComponentMaster {
 		view.Lost, view.Evacuation = p.lostNode(m, &view), p.evacuation(m, &view)
 		view.Failures = p.failures(m, &view)
-		view.Addresses, view.Refusals = p.book.keepAddresses(m), p.refusals(m)
+		view.Addresses, view.Refusals = p.book.AddressesOf(m), p.refusals(m)
 	}
 	inputs := resources.InputsFor(o.Store, component, p.plan.Image, o.StateType())
 	view.Claim = p.claim(m, component, inputs, wanted)
@@ -263,32 +241,32 @@ func (p *planning) keep(m *member, component string, wanted bool) MemberView {
 }
 
 // fill gives a member a pod that has none.
-func (p *planning) fill(m *member, view *MemberView, component string, inputs resources.Inputs) {
+func (p *planning) fill(m *facts.Member, view *MemberView, component string, inputs resources.Inputs) {
 	switch {
 	case view.Lost != nil && view.Lost.withVolume, p.isLeaving(view) && view.Evacuation.withVolume:
 		// It could not start: the node comes back, or the member moves.
 		p.lookAgainIn(UnsettledInterval)
-	case view.Wanted || m.tablets() > 0:
+	case view.Wanted || m.Tablets() > 0:
 		// One that is not wanted but still owns tablets stays a member until they are dropped.
 		view.AddressWait = p.createPod(m, component, inputs, "")
 	}
 }
 
 // keepPod deletes a member's pod where that costs nothing and another one would be better.
-func (p *planning) keepPod(m *member, view *MemberView, component string, inputs resources.Inputs) {
+func (p *planning) keepPod(m *facts.Member, view *MemberView, component string, inputs resources.Inputs) {
 	pod := view.Pod
-	if pod.Process == ProcessEnded {
+	if pod.Process == facts.ProcessEnded {
 		p.replaceEnded(m, view, component)
 		return
 	}
 	view.Pending = p.outdated(pod.Inputs, inputs)
 	if pod.Misplaced != "" {
-		p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: pod.Misplaced})
+		p.add(steps.DeletePod{Member: m.Name, Pod: pod.Ref(), Why: pod.Misplaced})
 		p.lookAgainIn(UnsettledInterval)
 		return
 	}
 	// The kubelet reports an end late: where a process serves again by now, nothing is replaced.
-	if pod.Process != ProcessAbsent || view.Up {
+	if pod.Process != facts.ProcessAbsent || view.Up {
 		return
 	}
 	// Nor where only the coordinator could tell, and does not.
@@ -304,12 +282,12 @@ func (p *planning) keepPod(m *member, view *MemberView, component string, inputs
 	default:
 		return
 	}
-	p.add(DeletePod{Member: m.name, Pod: pod.Ref(), Why: why})
+	p.add(steps.DeletePod{Member: m.Name, Pod: pod.Ref(), Why: why})
 	p.lookAgainIn(UnsettledInterval)
 }
 
 // replaceEnded: one whose process is still connected may only be replaced when it has let go.
-func (p *planning) replaceEnded(m *member, view *MemberView, component string) {
+func (p *planning) replaceEnded(m *facts.Member, view *MemberView, component string) {
 	wait := pauseAfter(view.Refusals) - p.observed.Now.Sub(view.Pod.CreatedAt)
 	if view.Up && component == v1alpha1.ComponentMaster {
 		wait = UnsettledInterval
@@ -319,15 +297,15 @@ func (p *planning) replaceEnded(m *member, view *MemberView, component string) {
 		return
 	}
 	why := "it has ended for good: " + orElse(view.Pod.Trouble, "no reason given")
-	p.add(DeletePod{Member: m.name, Pod: view.Pod.Ref(), Why: why})
+	p.add(steps.DeletePod{Member: m.Name, Pod: view.Pod.Ref(), Why: why})
 	p.lookAgainIn(UnsettledInterval)
 }
 
 // createPod gives the member a pod, unless it waits for an address. The pod may run on the isolated node returnsTo.
-func (p *planning) createPod(m *member, component string, inputs resources.Inputs, returnsTo string) (waitsFor string) {
+func (p *planning) createPod(m *facts.Member, component string, inputs resources.Inputs, returnsTo string) (waitsFor string) {
 	p.lookAgainIn(UnsettledInterval)
-	step := CreatePod{
-		Component: component, Member: m.name, Number: m.highest + 1, Inputs: inputs, ReturnsTo: returnsTo, Why: whyCreate(m, inputs),
+	step := steps.CreatePod{
+		Component: component, Member: m.Name, Number: m.HighestPod + 1, Inputs: inputs, ReturnsTo: returnsTo, Why: whyCreate(m, inputs),
 	}
 	if inputs.InVolume() {
 		step.Claim = claimName(m, component)
@@ -339,7 +317,7 @@ func (p *planning) createPod(m *member, component string, inputs resources.Input
 		if p.plan.Addresses.Error != "" {
 			return p.plan.Addresses.Error
 		}
-		if step.Addresses, waitsFor = p.book.allot(m.name); waitsFor != "" {
+		if step.Addresses, waitsFor = p.book.Allot(m.Name); waitsFor != "" {
 			return waitsFor
 		}
 	}
@@ -348,22 +326,22 @@ func (p *planning) createPod(m *member, component string, inputs resources.Input
 }
 
 // claimName is that of the volume claim that the member has, or is to get.
-func claimName(m *member, component string) string {
-	if claim, _, found := m.claim(); found && component == v1alpha1.ComponentMaster {
+func claimName(m *facts.Member, component string) string {
+	if claim, _, found := m.Claim(); found && component == v1alpha1.ComponentMaster {
 		return claim.Name
 	}
-	return resources.ClaimName(m.name, component)
+	return resources.ClaimName(m.Name, component)
 }
 
 // claim sees to it that a member that needs a volume claim has one, and gives the name of the one that it has or gets. A claim is
 // never changed, but for its size, and, while the Store is there, never deleted.
-func (p *planning) claim(m *member, component string, inputs resources.Inputs, wanted bool) string {
+func (p *planning) claim(m *facts.Member, component string, inputs resources.Inputs, wanted bool) string {
 	name := claimName(m, component)
 	_, found := p.observed.Claims[name]
-	pod := m.pod()
-	needed := inputs.InVolume() && (wanted || pod != nil || m.tablets() > 0)
+	pod := m.Pod()
+	needed := inputs.InVolume() && (wanted || pod != nil || m.Tablets() > 0)
 	if !found && needed {
-		p.add(CreateClaim{Component: component, Member: m.name, Name: name, Why: "the member needs a volume"})
+		p.add(steps.CreateClaim{Component: component, Member: m.Name, Name: name, Why: "the member needs a volume"})
 		p.lookAgainIn(UnsettledInterval)
 	}
 	if found {
@@ -376,24 +354,24 @@ func (p *planning) claim(m *member, component string, inputs resources.Inputs, w
 }
 
 // tellDomain: only the operator may read nodes, so it tells the pod in which failure domain it came to be.
-func (p *planning) tellDomain(pod *Pod) {
+func (p *planning) tellDomain(pod *facts.Pod) {
 	if pod == nil || pod.DomainKnown || pod.Node == "" || !pod.Inputs.NeedsDomain() {
 		return
 	}
 	if domain, known := p.observed.Domains[pod.Node]; known {
 		ref := pod.Ref()
 		ref.ResourceVersion = "" // it has a node once and for all
-		p.add(TellDomain{Member: pod.Member, Pod: ref, Domain: domain, Why: "it runs on " + pod.Node})
+		p.add(steps.TellDomain{Member: pod.Member, Pod: ref, Domain: domain, Why: "it runs on " + pod.Node})
 	}
 }
 
 // deleteSurplus ends all but one pod of a member. The way in which pods are named leaves no way for a second one; but if one is there,
 // its process and the first one would drive each other out for ever.
-func (p *planning) deleteSurplus(m *member, component string) {
-	for i := 1; i < len(m.live); i++ {
-		known := component == v1alpha1.ComponentCoordinator || m.reported.Runs(m.live[0])
-		if m.live[i].Process != ProcessRunning || (p.observed.Cluster != nil && known) {
-			p.add(DeletePod{Member: m.name, Pod: m.live[i].Ref(), Why: "the member has another pod, " + m.live[0].Name})
+func (p *planning) deleteSurplus(m *facts.Member, component string) {
+	for i := 1; i < len(m.Live); i++ {
+		known := component == v1alpha1.ComponentCoordinator || m.Reported.Runs(m.Live[0])
+		if m.Live[i].Process != facts.ProcessRunning || (p.observed.Cluster != nil && known) {
+			p.add(steps.DeletePod{Member: m.Name, Pod: m.Live[i].Ref(), Why: "the member has another pod, " + m.Live[0].Name})
 		}
 	}
 }
@@ -420,7 +398,7 @@ func (p *planning) replaceEmpty() bool {
 		return true
 	}
 	ref := first.Pod.Ref()
-	p.add(RetireMember{Member: first.Name, Pod: &ref, Why: p.whyReplace(first)})
+	p.add(steps.RetireMember{Member: first.Name, Pod: &ref, Why: p.whyReplace(first)})
 	p.lookAgainIn(UnsettledInterval)
 	return true
 }
@@ -429,7 +407,7 @@ func (p *planning) replaceEmpty() bool {
 // others: then it is restarted like one that holds something.
 func (p *planning) whyReplace(view *MemberView) string {
 	pod := view.Pod
-	if pod == nil || pod.Process != ProcessRunning || view.Tablets() > 0 || view.Evacuation != nil {
+	if pod == nil || pod.Process != facts.ProcessRunning || view.Tablets() > 0 || view.Evacuation != nil {
 		return ""
 	}
 	if view.Pending != "" && (view.Reported.Runs(pod) && !view.Rolls || !pod.Ready) {
@@ -455,7 +433,7 @@ func (p *planning) tearDown() {
 		case !pod.Terminating():
 			ref := pod.Ref()
 			ref.ResourceVersion = "" // whatever it does meanwhile, it goes
-			p.add(DeletePod{Member: pod.Member, Pod: ref, Why: "the Store is being deleted"})
+			p.add(steps.DeletePod{Member: pod.Member, Pod: ref, Why: "the Store is being deleted"})
 			waiting++
 		case o.Now.Before(pod.EndsAt.Add(goneAfter)):
 			waiting++
@@ -467,36 +445,33 @@ func (p *planning) tearDown() {
 	if o.Store.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete {
 		for _, name := range slices.Sorted(maps.Keys(o.Claims)) {
 			if !o.Claims[name].Terminating {
-				p.add(DeleteClaim{Name: name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
+				p.add(steps.DeleteClaim{Name: name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
 			}
 		}
 	}
 	for _, object := range o.StateObjects {
 		switch {
 		case o.Store.Spec.ReclaimPolicy == v1alpha1.ReclaimDelete:
-			p.add(DeleteState{Name: object.Name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
+			p.add(steps.DeleteState{Name: object.Name, Why: "the Store is being deleted, and its reclaimPolicy is Delete"})
 		case object.Held:
-			p.add(ReleaseState{Name: object.Name, Why: "the Store is being deleted; the ConfigMap stays as long as its namespace"})
+			p.add(steps.ReleaseState{Name: object.Name, Why: "the Store is being deleted; the ConfigMap stays as long as its namespace"})
 		}
 	}
 	p.releaseFences()
-	p.add(RemoveFinalizer{Why: "its pods have ended"})
+	p.add(steps.RemoveFinalizer{Why: "its pods have ended"})
 }
-
-// hasRun: a process was seen in the pod, so that its image is one that runs.
-func hasRun(pod Pod) bool { return pod.Process != ProcessAbsent }
 
 func hasFinalizer(store *v1alpha1.Store) bool {
 	return slices.Contains(store.Finalizers, v1alpha1.Finalizer)
 }
 
-func whyCreate(m *member, inputs resources.Inputs) string {
+func whyCreate(m *facts.Member, inputs resources.Inputs) string {
 	switch {
-	case m.tablets() > 0 && inputs.Replication != nil:
-		return fmt.Sprintf("its pod is gone; its data is recovered from copies (tablets: %d)", m.tablets())
-	case m.tablets() > 0:
-		return fmt.Sprintf("its pod is gone; its data is lost with it (tablets: %d)", m.tablets())
-	case !m.known:
+	case m.Tablets() > 0 && inputs.Replication != nil:
+		return fmt.Sprintf("its pod is gone; its data is recovered from copies (tablets: %d)", m.Tablets())
+	case m.Tablets() > 0:
+		return fmt.Sprintf("its pod is gone; its data is lost with it (tablets: %d)", m.Tablets())
+	case !m.IsKnown:
 		return "it is new"
 	default:
 		return "its pod is gone"

@@ -12,12 +12,14 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-func describe(steps []planner.Step) string {
-	lines := make([]string, 0, len(steps))
-	for _, step := range steps {
-		lines = append(lines, step.Describe())
+func describe(list []steps.Step) string {
+	lines := make([]string, 0, len(list))
+	for _, step := range list {
+		lines = append(lines, steps.Describe(step))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -121,10 +123,10 @@ func TestPlans(t *testing.T) {
 			"delete pod POD of box-master-1: no process runs in it, and the spec has changed: image: store:1 -> store:2",
 		},
 		{
-			"object missing", func(w *world) { w.objects["box"] = planner.ObjectMissing }, "apply Service box: it is missing",
+			"object missing", func(w *world) { w.objects["box"] = facts.ObjectMissing }, "apply Service box: it is missing",
 		},
 		{
-			"object changed", func(w *world) { w.objects["box"] = planner.ObjectDifferent },
+			"object changed", func(w *world) { w.objects["box"] = facts.ObjectDifferent },
 			"apply Service box: it differs from what the Store needs",
 		},
 		{
@@ -173,7 +175,7 @@ func TestReplicatedPlans(t *testing.T) {
 		},
 		{
 			"pod deleted and the claim is on its way out", func(w *world) {
-				w.claims["box-master-0-copies"] = planner.Claim{Name: "box-master-0-copies", Terminating: true}
+				w.claims["box-master-0-copies"] = facts.Claim{Name: "box-master-0-copies", Terminating: true}
 				w.end(w.podOf("box-master-0"))
 			}, "",
 		},
@@ -280,7 +282,7 @@ func TestReplicatedPlans(t *testing.T) {
 				w.store.Spec.ReclaimPolicy = v1alpha1.ReclaimDelete
 				clear(w.pods)
 				delete(w.claims, "box-master-0-copies")
-				w.claims["box-master-1-copies"] = planner.Claim{Name: "box-master-1-copies", Terminating: true}
+				w.claims["box-master-1-copies"] = facts.Claim{Name: "box-master-1-copies", Terminating: true}
 			},
 			"delete volume claim box-coordinator-state: the Store is being deleted, and its reclaimPolicy is Delete\n" +
 				"delete volume claim box-master-2-copies: the Store is being deleted, and its reclaimPolicy is Delete\n" +
@@ -309,21 +311,21 @@ func TestReplicatedPlans(t *testing.T) {
 func TestShortfall(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		change func(*planner.Observed)
+		change func(*facts.Observed)
 		want   string
 	}{
-		{"nothing", func(*planner.Observed) {}, ""},
-		{"no coordinator", func(o *planner.Observed) { o.Cluster, o.ClusterError = nil, "no answer" }, "CoordinatorDown: " +
+		{"nothing", func(*facts.Observed) {}, ""},
+		{"no coordinator", func(o *facts.Observed) { o.Cluster, o.ClusterError = nil, "no answer" }, "CoordinatorDown: " +
 			"whether all copies are there is not known, since the coordinator does not answer: no answer"},
-		{"a recovery", func(o *planner.Observed) {
-			o.Cluster.Recoveries = []planner.Recovery{
+		{"a recovery", func(o *facts.Observed) {
+			o.Cluster.Recoveries = []facts.Recovery{
 				{TabletsLeft: 0},
 				{Member: "box-master-1", ServerID: "2.1", TabletsLeft: 5, WaitsFor: "segment 9 of 2.1, last seen on box-master-2"},
 			}
 			o.Cluster.Members[0].SegmentsShort = 1
 		}, "RecoveryRuns: recovery of box-master-1 (2.1): tablets left: 5, it waits: segment 9 of 2.1, last seen on box-master-2"},
-		{"recoveries", func(o *planner.Observed) {
-			o.Cluster.Recoveries = []planner.Recovery{
+		{"recoveries", func(o *facts.Observed) {
+			o.Cluster.Recoveries = []facts.Recovery{
 				{Member: "box-master-0", ServerID: "1.0", TabletsLeft: 4, WaitsFor: "room"},
 				{Member: "box-master-2", ServerID: "3.0", TabletsLeft: 5, WaitsFor: "segment 9", CanBeGivenUp: true},
 				{Member: "box-master-3", ServerID: "4.0", TabletsLeft: 1, WaitsFor: "segment 2", CanBeGivenUp: true},
@@ -331,37 +333,37 @@ func TestShortfall(t *testing.T) {
 		}, "RecoveryRuns: recoveries of box-master-0 (1.0), box-master-2 (3.0), box-master-3 (4.0): tablets left: 10; " +
 			"that of server 3.0 waits: segment 9; if the volumes with its copies are gone for good: rcbox recovery accept-loss 3.0"},
 		{
-			"state in memory", func(o *planner.Observed) { o.Cluster.State = v1alpha1.StateMemory },
+			"state in memory", func(o *facts.Observed) { o.Cluster.State = v1alpha1.StateMemory },
 			"CoordinatorInMemory: the coordinator keeps its state in memory: if its process ends, the list of tables is lost, " +
 				"and no table can be recovered from its copies. Set coordinator.state.type to Volume",
 		},
 		{
-			"a process that was made without copies", func(o *planner.Observed) { o.Cluster.Members[1].Copies = 0 },
+			"a process that was made without copies", func(o *facts.Observed) { o.Cluster.Members[1].Copies = 0 },
 			"UnderReplicated: fewer copies than 1: box-master-1 keeps 0; after a restart a master keeps the configured number of copies",
 		},
 		{
-			"copies are missing", func(o *planner.Observed) { o.Cluster.Members[1].SegmentsShort = 3 },
+			"copies are missing", func(o *facts.Observed) { o.Cluster.Members[1].SegmentsShort = 3 },
 			"UnderReplicated: log segments with fewer copies than 1: box-master-1 (3 of 10)",
 		},
-		{"copies are missing because one is away", func(o *planner.Observed) {
+		{"copies are missing because one is away", func(o *facts.Observed) {
 			o.Cluster.Members[1].SegmentsShort = 3
 			o.Cluster.Members[2].Connected = false
 		}, "UnderReplicated: log segments with fewer copies than 1: box-master-1 (3 of 10); not up: box-master-2"},
 		{
-			"one is away", func(o *planner.Observed) { o.Cluster.Members[2].Connected = false },
+			"one is away", func(o *facts.Observed) { o.Cluster.Members[2].Connected = false },
 			"UnderReplicated: masters that are not up, so the copies on them are missing: box-master-2",
 		},
-		{"the next process of one has not come yet", func(o *planner.Observed) {
+		{"the next process of one has not come yet", func(o *facts.Observed) {
 			o.Cluster.Members[2].Connected, o.Cluster.Members[2].Copies = false, 0
 		}, "UnderReplicated: masters that are not up, so the copies on them are missing: box-master-2"},
-		{"one never came", func(o *planner.Observed) {
+		{"one never came", func(o *facts.Observed) {
 			o.Cluster.Members = o.Cluster.Members[:2]
 			o.Cluster.Members[0].Serving = true
 		}, "UnderReplicated: masters that are not up, so the copies on them are missing: box-master-2"},
-		{"one cannot write", func(o *planner.Observed) {
+		{"one cannot write", func(o *facts.Observed) {
 			o.Cluster.Members[0].Tablets, o.Cluster.Members[0].Serving = 1, false
 		}, "UnderReplicated: masters that do not serve yet, because backups have not taken their writes: box-master-0"},
-		{"one that holds nothing does not serve", func(o *planner.Observed) { o.Cluster.Members[0].Serving = false }, ""},
+		{"one that holds nothing does not serve", func(o *facts.Observed) { o.Cluster.Members[0].Serving = false }, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newReplicatedWorld(3)
@@ -417,7 +419,7 @@ func TestSurplusPod(t *testing.T) {
 
 // The kubelet may still report the end of a process when the next one in the same pod serves already.
 func TestLateReportOfAnEnd(t *testing.T) {
-	for _, process := range []planner.Process{planner.ProcessAbsent, planner.ProcessEnded} {
+	for _, process := range []facts.Process{facts.ProcessAbsent, facts.ProcessEnded} {
 		w := newWorld(1)
 		w.settle(100)
 		w.cluster.members["box-master-0"].tablets = 1
@@ -444,7 +446,7 @@ func TestLateReportOfAnEndWithoutCoordinator(t *testing.T) {
 	o.Cluster = nil
 	for i := range o.Pods {
 		if o.Pods[i].Member == "box-master-0" {
-			o.Pods[i].Process = planner.ProcessAbsent
+			o.Pods[i].Process = facts.ProcessAbsent
 		}
 	}
 	if got := describe(planner.Make(o).Steps); got != "" {

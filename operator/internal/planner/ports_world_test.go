@@ -10,7 +10,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/network"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // sender is a process that may send under addresses: one that was started in a pod with ports, until its kubelet has ended it.
@@ -22,7 +23,7 @@ type sender struct {
 // newPortsWorld has masters with two ports each, and copies in volumes.
 func newPortsWorld(replicas int32, pool string) *world {
 	w := newReplicatedWorld(replicas)
-	w.isLocal, w.allowed = true, planner.Allowed{Capabilities: []string{"IPC_LOCK"}}
+	w.isLocal, w.allowed = true, facts.Allowed{Capabilities: []string{"IPC_LOCK"}}
 	attachment := func(name, cidr string) v1alpha1.NetworkAttachment {
 		return v1alpha1.NetworkAttachment{
 			NetworkAttachmentDefinition: name, ResourceName: "intel.com/rcbox", Addresses: v1alpha1.AddressPool{CIDR: cidr, Range: pool},
@@ -37,7 +38,7 @@ func newPortsWorld(replicas int32, pool string) *world {
 	return w
 }
 
-func (w *world) observePorts(o *planner.Observed) {
+func (w *world) observePorts(o *facts.Observed) {
 	o.Foreign = w.foreigners
 	if len(w.released) > 0 {
 		if o.Store.Annotations == nil {
@@ -105,7 +106,7 @@ func (w *world) sayWhatIsSilent() {
 }
 
 // releasePod: of one that sends nothing, as far as anybody can know.
-func (w *world) releasePod(step planner.ReleasePod) {
+func (w *world) releasePod(step steps.ReleasePod) {
 	pod := w.pods[step.Pod.Name]
 	_, sends := w.senders[pod.Name]
 	if !pod.Terminating() || sends && w.store.DeletionTimestamp == nil && !slices.Contains(w.released, pod.Name) {

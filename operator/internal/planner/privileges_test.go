@@ -6,6 +6,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 func wantsAll(store *v1alpha1.Store) {
@@ -22,7 +24,7 @@ func wantsAll(store *v1alpha1.Store) {
 func creates(plan planner.Plan) int {
 	count := 0
 	for _, step := range plan.Steps {
-		if _, isCreate := step.(planner.CreatePod); isCreate {
+		if _, isCreate := step.(steps.CreatePod); isCreate {
 			count++
 		}
 	}
@@ -34,22 +36,22 @@ func TestANewStoreHasOnlyWhatIsAllowed(t *testing.T) {
 	wantsAll(w.store)
 	for _, c := range []struct {
 		name    string
-		allowed planner.Allowed
+		allowed facts.Allowed
 		field   string
 	}{
-		{"nothing", planner.Allowed{}, "spec.network.profile: "},
-		{"the profile", planner.Allowed{NetworkProfiles: []string{"WholePort"}}, "spec.network.capabilities: "},
+		{"nothing", facts.Allowed{}, "spec.network.profile: "},
+		{"the profile", facts.Allowed{NetworkProfiles: []string{"WholePort"}}, "spec.network.capabilities: "},
 		{
 			"the profile and some capabilities",
-			planner.Allowed{NetworkProfiles: []string{"WholePort"}, Capabilities: []string{"IPC_LOCK", "SYS_RAWIO"}},
+			facts.Allowed{NetworkProfiles: []string{"WholePort"}, Capabilities: []string{"IPC_LOCK", "SYS_RAWIO"}},
 			"does not allow SYS_ADMIN",
 		},
 		{
 			"all but arguments",
-			planner.Allowed{NetworkProfiles: []string{"WholePort"}, Capabilities: []string{"IPC_LOCK", "SYS_RAWIO", "SYS_ADMIN"}},
+			facts.Allowed{NetworkProfiles: []string{"WholePort"}, Capabilities: []string{"IPC_LOCK", "SYS_RAWIO", "SYS_ADMIN"}},
 			"spec.network.ealArguments: ",
 		},
-		{"everything", planner.Allowed{
+		{"everything", facts.Allowed{
 			NetworkProfiles: []string{"WholePort"}, Capabilities: []string{"IPC_LOCK", "SYS_RAWIO", "SYS_ADMIN"},
 			EALArguments: []string{"--log-level"},
 		}, ""},
@@ -70,7 +72,7 @@ func TestANewStoreHasOnlyWhatIsAllowed(t *testing.T) {
 	// A short option takes its value without "=": the library's path is no part of a name.
 	o := w.observe()
 	o.Store.Spec.Network.EALArguments = []string{"-d/lib/evil.so"}
-	o.Allowed = planner.Allowed{
+	o.Allowed = facts.Allowed{
 		NetworkProfiles: []string{"WholePort"}, Capabilities: []string{"IPC_LOCK", "SYS_RAWIO", "SYS_ADMIN"}, EALArguments: []string{"-d"},
 	}
 	if plan := planner.Make(o); !strings.Contains(plan.NotAllowed, "-d/lib/evil.so") {

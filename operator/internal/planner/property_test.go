@@ -16,6 +16,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -189,7 +190,7 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 			w.end(anyPod(t))
 		},
 		"process crashes": func(t *rapid.T) {
-			if pod := anyPod(t); !pod.deadNode && pod.Process == planner.ProcessRunning {
+			if pod := anyPod(t); !pod.deadNode && pod.Process == facts.ProcessRunning {
 				w.stop(pod)
 			}
 		},
@@ -204,7 +205,7 @@ func disturb(t *rapid.T, w *world, fewest int32) {
 		"pod is evicted": func(t *rapid.T) {
 			pod := anyPod(t)
 			w.stop(pod)
-			pod.Process = planner.ProcessEnded
+			pod.Process = facts.ProcessEnded
 		},
 		"node dies": func(t *rapid.T) {
 			pod := anyPod(t)
@@ -345,7 +346,7 @@ func (w *world) stuckDomains() int {
 	left := slices.Concat(slices.Collect(maps.Keys(w.cordoned)), w.store.IsolatedNodes())
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(left))) {
 		runs := slices.ContainsFunc(w.livePods(), func(pod *fakePod) bool {
-			return pod.Node == name && pod.Process == planner.ProcessRunning && pod.Component == v1alpha1.ComponentMaster
+			return pod.Node == name && pod.Process == facts.ProcessRunning && pod.Component == v1alpha1.ComponentMaster
 		})
 		if !runs && !w.dead[name] {
 			stuck++
@@ -458,7 +459,7 @@ func TestDeadNodeBlocksNothing(t *testing.T) {
 		t.Fatal("does not settle")
 	}
 	again := w.podOf("box-master-1")
-	if again == nil || again.Name == lost.Name || again.Process != planner.ProcessRunning {
+	if again == nil || again.Name == lost.Name || again.Process != facts.ProcessRunning {
 		t.Fatalf("box-master-1 has not come back: %+v", again)
 	}
 	if w.pods[lost.Name] == nil {
@@ -468,10 +469,10 @@ func TestDeadNodeBlocksNothing(t *testing.T) {
 
 // The operator's default image is for new Stores only: others remember theirs, in the status and in their pods.
 func TestOperatorUpgradeChangesNothing(t *testing.T) {
-	for name, change := range map[string]func(*planner.Observed){
-		"all there":   func(*planner.Observed) {},
-		"status lost": func(o *planner.Observed) { o.Store.Status = v1alpha1.StoreStatus{} },
-		"pods lost":   func(o *planner.Observed) { o.Pods = nil },
+	for name, change := range map[string]func(*facts.Observed){
+		"all there":   func(*facts.Observed) {},
+		"status lost": func(o *facts.Observed) { o.Store.Status = v1alpha1.StoreStatus{} },
+		"pods lost":   func(o *facts.Observed) { o.Pods = nil },
 	} {
 		w := newWorld(3)
 		w.settle(100)
@@ -505,7 +506,7 @@ func TestEndedPodsAreReplacedSlowly(t *testing.T) {
 	for range 60 {
 		if pod := w.podOf("box-master-0"); pod != nil {
 			w.stop(pod)
-			pod.Process = planner.ProcessEnded
+			pod.Process = facts.ProcessEnded
 		}
 		w.visit(false)
 		w.tick()

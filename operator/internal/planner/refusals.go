@@ -1,12 +1,13 @@
 package planner
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 const (
@@ -18,17 +19,17 @@ const (
 )
 
 // refusals counts how many pods of a member, one after the other, kubelets did not admit. One that was admitted ends the count.
-func (p *planning) refusals(m *member) *v1alpha1.RefusalStatus {
+func (p *planning) refusals(m *facts.Member) *v1alpha1.RefusalStatus {
 	var recorded *v1alpha1.RefusalStatus
 	members := p.observed.Store.Status.Masters.Members
-	if i := slices.IndexFunc(members, func(s v1alpha1.MemberStatus) bool { return s.Name == m.name }); i >= 0 {
+	if i := slices.IndexFunc(members, func(s v1alpha1.MemberStatus) bool { return s.Name == m.Name }); i >= 0 {
 		recorded = members[i].Refusals
 	}
-	pod := m.pod()
+	pod := m.Pod()
 	switch {
 	case pod == nil || recorded != nil && recorded.Pod == pod.Name:
 		return recorded
-	case pod.Refused == "" && pod.Process == ProcessAbsent:
+	case pod.Refused == "" && pod.Process == facts.ProcessAbsent:
 		return recorded // it is on its way
 	case pod.Refused == "":
 		return nil

@@ -4,13 +4,15 @@ import (
 	"slices"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // rolls says whether the operator restarts an outdated process that runs: nothing that it holds is lost by that.
 func (p *planning) rolls(view *MemberView, component string) bool {
 	pod, strategy := view.Pod, p.observed.Store.Spec.UpdateStrategy
 	isLeft := strategy == v1alpha1.UpdateOnDelete && !isEmpty(view, component)
-	if view.Pending == "" || !view.Wanted || pod.Process != ProcessRunning || isLeft {
+	if view.Pending == "" || !view.Wanted || pod.Process != facts.ProcessRunning || isLeft {
 		return false
 	}
 	if component == v1alpha1.ComponentCoordinator {
@@ -37,7 +39,9 @@ func (p *planning) roll() {
 		return
 	}
 	standbys := len(p.plan.Coordinators) > 1
-	isOutdated := func(v MemberView) bool { return v.Pending != "" || v.Pod == nil || v.Pod.Process != ProcessRunning }
+	isOutdated := func(v MemberView) bool {
+		return v.Pending != "" || v.Pod == nil || v.Pod.Process != facts.ProcessRunning
+	}
 	if standbys && slices.ContainsFunc(p.plan.Coordinators, isOutdated) {
 		return // those first, in their own way
 	}
@@ -59,11 +63,11 @@ func (p *planning) roll() {
 		return
 	}
 	why := "the spec has changed, and everything has its copies: " + view.Pending
-	p.endInTurn(view, why, func(ref PodRef) Step { return RestartMember{Member: view.Name, Pod: ref, Why: why} })
+	p.endInTurn(view, why, func(ref facts.PodRef) steps.Step { return steps.RestartMember{Member: view.Name, Pod: ref, Why: why} })
 	p.lookAgainIn(UnsettledInterval)
 }
 
 // isEnding says whether a pod of the Store's processes was told to end, and has time left for it.
-func (p *planning) isEnding(pod Pod) bool {
+func (p *planning) isEnding(pod facts.Pod) bool {
 	return pod.Terminating() && p.observed.Now.Before(pod.EndsAt)
 }

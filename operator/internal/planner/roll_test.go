@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // newHoldingWorld is replicated and settled, and all its masters hold something.
@@ -31,7 +31,7 @@ func (w *world) restarts(visits int) []string {
 	for range visits {
 		plan, _ := w.visit(false)
 		for _, step := range plan.Steps {
-			if restart, ok := step.(planner.RestartMember); ok {
+			if restart, ok := step.(steps.RestartMember); ok {
 				order = append(order, restart.Member)
 			}
 		}
@@ -55,7 +55,7 @@ func TestChangedSpecRolls(t *testing.T) {
 		t.Fatalf("steps %+v", plan.Steps)
 	}
 	want := "restart box-master-0: the spec has changed, and everything has its copies: image: store:1 -> store:2"
-	if text := plan.Steps[0].Describe(); text != want {
+	if text := steps.Describe(plan.Steps[0]); text != want {
 		t.Errorf("the step is %q", text)
 	}
 	progressing := meta.FindStatusCondition(w.store.Status.Conditions, v1alpha1.ConditionProgressing)

@@ -7,6 +7,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -42,7 +44,7 @@ func TestSettingsAreChangedWhileTheStoreRuns(t *testing.T) {
 	}
 	want := "change settings to what the spec has: replicas: 1 -> 2, pollMicros: as started -> 0, logLevel: as started -> Debug, " +
 		"rebalanceMBps: 50 -> 0"
-	if text := plan.Steps[0].Describe(); text != want {
+	if text := steps.Describe(plan.Steps[0]); text != want {
 		t.Errorf("the step is %q", text)
 	}
 	if _, _, settled := w.settle(50); !settled || w.podNames() != before || w.store.Status.Masters.Outdated != 0 {
@@ -62,7 +64,7 @@ func TestAnOlderBuildIsRestartedForItsSettings(t *testing.T) {
 	w := newHoldingWorld(t)
 	w.changeSettings()
 	plan := w.inTurn(asSeen)
-	if len(plan.Steps) != 1 || !strings.Contains(plan.Steps[0].Describe(), "1 copies (min 1) Buffered") {
+	if len(plan.Steps) != 1 || !strings.Contains(steps.Describe(plan.Steps[0]), "1 copies (min 1) Buffered") {
 		t.Fatalf("steps %+v", plan.Steps)
 	}
 }
@@ -89,21 +91,21 @@ func TestCopiesStayWhileAMemberIsAway(t *testing.T) {
 }
 
 func TestCopiesBeginWithProcessesThatHaveThem(t *testing.T) {
-	ended := func(member string) planner.Pod {
-		return planner.Pod{Component: v1alpha1.ComponentMaster, Member: member, UID: member, Process: planner.ProcessRunning}
+	ended := func(member string) facts.Pod {
+		return facts.Pod{Component: v1alpha1.ComponentMaster, Member: member, UID: member, Process: facts.ProcessRunning}
 	}
 	with, without := ended("box-master-0"), ended("box-master-1")
 	with.Inputs = resources.Inputs{Image: "store:1", Replication: &resources.Replication{Factor: 1, Min: 1}}
 	without.Inputs = resources.Inputs{Image: "store:1"}
-	o := planner.Observed{Store: newReplicatedWorld(2).store, Pods: []planner.Pod{with, without}, Cluster: &planner.Cluster{
-		ID: "a", Settings: &planner.Settings{}, Members: []planner.Member{
+	o := facts.Observed{Store: newReplicatedWorld(2).store, Pods: []facts.Pod{with, without}, Cluster: &facts.Cluster{
+		ID: "a", Settings: &facts.Settings{}, Members: []facts.MemberReport{
 			{Name: "box-master-0", Instance: "box-master-0-1", Connected: true, Copies: 1},
 			{Name: "box-master-1", Instance: "box-master-1-1", Connected: true},
 		},
 	}}
-	told := func() *planner.Settings {
+	told := func() *facts.Settings {
 		for _, step := range planner.Make(o).Steps {
-			if set, ok := step.(planner.SetSettings); ok {
+			if set, ok := step.(steps.SetSettings); ok {
 				return &set.Settings
 			}
 		}

@@ -3,12 +3,13 @@ package planner
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
+	"rcbox.dev/rcbox/operator/internal/brief"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
-// maxListed is how many members, or recoveries, a sentence names.
+// maxListed is how many members a sentence names.
 const maxListed = 3
 
 // Shortfall says what keeps the data from having all the copies that the spec asks for.
@@ -35,27 +36,14 @@ func (p *planning) mayRemove(member string) bool {
 	if p.observed.Store.Copies() == 0 {
 		return true
 	}
-	isEnding := func(pod Pod) bool {
+	isEnding := func(pod facts.Pod) bool {
 		return pod.Component == v1alpha1.ComponentMaster && pod.Terminating() && p.observed.Now.Before(pod.EndsAt)
 	}
 	return !p.plan.Shortfall.forbidsRemoving(member) && !slices.ContainsFunc(p.observed.Pods, isEnding)
 }
 
-// recoveriesLeft are those that have not ended.
-func (o *Observed) recoveriesLeft() []Recovery {
-	var left []Recovery
-	if o.Cluster != nil {
-		for _, recovery := range o.Cluster.Recoveries {
-			if recovery.TabletsLeft > 0 {
-				left = append(left, recovery)
-			}
-		}
-	}
-	return left
-}
-
 // FindShortfall looks at everything that DataSafe is about, the gravest first. Nil for a Store that asks for no copies.
-func FindShortfall(o *Observed, masters []MemberView) *Shortfall {
+func FindShortfall(o *facts.Observed, masters []MemberView) *Shortfall {
 	factor := o.Store.Copies()
 	if factor == 0 {
 		return nil
@@ -66,8 +54,8 @@ func FindShortfall(o *Observed, masters []MemberView) *Shortfall {
 			Message: "whether all copies are there is not known, since the coordinator does not answer: " + o.ClusterError,
 		}
 	}
-	if left := o.recoveriesLeft(); len(left) > 0 {
-		return &Shortfall{Reason: v1alpha1.ReasonRecoveryRuns, Message: DescribeRecoveries(left)}
+	if left := o.RecoveriesLeft(); len(left) > 0 {
+		return &Shortfall{Reason: v1alpha1.ReasonRecoveryRuns, Message: facts.DescribeRecoveries(left)}
 	}
 	if o.Cluster.StateWait != "" {
 		return &Shortfall{
@@ -85,7 +73,7 @@ func FindShortfall(o *Observed, masters []MemberView) *Shortfall {
 	return shortMembers(o, masters)
 }
 
-func shortMembers(o *Observed, masters []MemberView) *Shortfall {
+func shortMembers(o *facts.Observed, masters []MemberView) *Shortfall {
 	factor := o.Store.Copies()
 	away, fewer, short, untold := sortShort(masters, factor)
 	under := func(absent, message string) *Shortfall {
@@ -97,7 +85,7 @@ func shortMembers(o *Observed, masters []MemberView) *Shortfall {
 	}
 	switch {
 	case len(fewer) > 0:
-		text := fmt.Sprintf("fewer copies than %d: %s", factor, listed(fewer))
+		text := fmt.Sprintf("fewer copies than %d: %s", factor, brief.List(fewer, maxListed))
 		result := under("", text)
 		if o.Cluster.Settings == nil {
 			result.Message += "; after a restart a master keeps the configured number of copies"
@@ -105,15 +93,15 @@ func shortMembers(o *Observed, masters []MemberView) *Shortfall {
 		}
 		return result
 	case len(short) > 0:
-		text := fmt.Sprintf("log segments with fewer copies than %d: %s", factor, listed(short))
+		text := fmt.Sprintf("log segments with fewer copies than %d: %s", factor, brief.List(short, maxListed))
 		if len(away) > 0 {
-			text += "; not up: " + listed(away)
+			text += "; not up: " + brief.List(away, maxListed)
 		}
 		return under("", text)
 	case len(away) > 0:
-		return under(onlyAway, "masters that are not up, so the copies on them are missing: "+listed(away))
+		return under(onlyAway, "masters that are not up, so the copies on them are missing: "+brief.List(away, maxListed))
 	case len(untold) > 0:
-		return under("", "masters that do not serve yet, because backups have not taken their writes: "+listed(untold))
+		return under("", "masters that do not serve yet, because backups have not taken their writes: "+brief.List(untold, maxListed))
 	default:
 		return nil
 	}
@@ -145,47 +133,4 @@ func sortShort(masters []MemberView, factor int32) (away, fewer, short, untold [
 	return away, fewer, short, untold
 }
 
-func isShort(member Member) bool { return member.SegmentsShort > 0 }
-
-// DescribeRecoveries says which recoveries there are, and of one what it is missing, and what to do if that is gone: of the first that
-// somebody may give up, or else of the first that waits. The whole of each is in status.recoveries.
-func DescribeRecoveries(recoveries []Recovery) string {
-	names := make([]string, 0, len(recoveries))
-	tablets := int64(0)
-	for i := range recoveries {
-		names = append(names, fmt.Sprintf("%s (%s)", recoveries[i].Member, recoveries[i].ServerID))
-		tablets += recoveries[i].TabletsLeft
-	}
-	isOne := len(recoveries) == 1
-	what := "recoveries"
-	if isOne {
-		what = "recovery"
-	}
-	text := fmt.Sprintf("%s of %s: tablets left: %d", what, listed(names), tablets)
-	shown := slices.IndexFunc(recoveries, func(one Recovery) bool { return one.CanBeGivenUp })
-	if shown < 0 {
-		shown = slices.IndexFunc(recoveries, func(one Recovery) bool { return one.WaitsFor != "" })
-	}
-	if shown < 0 {
-		return text
-	}
-	one := &recoveries[shown]
-	if one.WaitsFor != "" {
-		which := ", it"
-		if !isOne {
-			which = "; that of server " + one.ServerID
-		}
-		text += which + " waits: " + one.WaitsFor
-	}
-	if one.CanBeGivenUp {
-		text += "; if the volumes with its copies are gone for good: rcbox recovery accept-loss " + one.ServerID
-	}
-	return text
-}
-
-func listed(parts []string) string {
-	if more := len(parts) - maxListed; more > 0 {
-		parts = append(append([]string{}, parts[:maxListed]...), fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(parts, ", ")
-}
+func isShort(member facts.MemberReport) bool { return member.SegmentsShort > 0 }

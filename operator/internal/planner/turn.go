@@ -1,12 +1,14 @@
 package planner
 
 import (
-	"time"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"time"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/brief"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 const (
@@ -17,23 +19,11 @@ const (
 	maxTurnText = 500
 )
 
-// TurnState is how what is on record as the next process to end compares with the pod in question, by the API server's word.
-type TurnState int
-
-const (
-	// TurnUnknown means that nobody has looked, or the API server did not answer.
-	TurnUnknown TurnState = iota
-	// TurnStands means that the pod is in the very state in which it was put on record: who has seen the record may still end it.
-	TurnStands
-	// TurnVoid means that it is not, and never will be again.
-	TurnVoid
-)
-
 // endInTurn plans the end of a process that serves, of which there may be one at a time. In one visit it is put on record which one, in the
 // state that its pod was seen in, and only what stands on record is carried out, with that state as precondition: an operator that looked
 // before the record was there sees it in its second look, and one that comes too late finds another pod. The first that is
 // planned for counts.
-func (p *planning) endInTurn(view *MemberView, why string, step func(PodRef) Step) {
+func (p *planning) endInTurn(view *MemberView, why string, step func(facts.PodRef) steps.Step) {
 	if p.asked != nil {
 		return
 	}
@@ -41,14 +31,14 @@ func (p *planning) endInTurn(view *MemberView, why string, step func(PodRef) Ste
 		Member: view.Name, Pod: view.Pod.Name, PodUID: view.Pod.UID, PodResourceVersion: view.Pod.ResourceVersion,
 		Since: metav1.NewTime(p.observed.Now.Truncate(turnPrecision)), Why: brief.Fit(why, maxTurnText),
 	}
-	if recorded := p.recordedTurn(); recorded != nil && recorded.PodUID == view.Pod.UID && p.observed.Turn == TurnStands {
-		p.add(step(PodRef{Name: recorded.Pod, UID: recorded.PodUID, ResourceVersion: recorded.PodResourceVersion}))
+	if recorded := p.recordedTurn(); recorded != nil && recorded.PodUID == view.Pod.UID && p.observed.Turn == facts.TurnStands {
+		p.add(step(facts.PodRef{Name: recorded.Pod, UID: recorded.PodUID, ResourceVersion: recorded.PodResourceVersion}))
 	}
 }
 
 // recordedTurn is what the status has, unless it is void.
 func (p *planning) recordedTurn() *v1alpha1.TurnStatus {
-	if p.observed.Turn == TurnVoid {
+	if p.observed.Turn == facts.TurnVoid {
 		return nil
 	}
 	return p.observed.Store.Status.Turn
@@ -62,8 +52,8 @@ func (p *planning) settleTurn() {
 	switch {
 	case recorded != nil && p.asked != nil && p.asked.PodUID == recorded.PodUID:
 		p.lookAgainIn(turnInterval)
-	case recorded != nil && o.Turn == TurnStands && o.Cluster != nil:
-		p.add(RecallTurn{Turn: *recorded, Why: "its process is not to be ended any more, or not now"})
+	case recorded != nil && o.Turn == facts.TurnStands && o.Cluster != nil:
+		p.add(steps.RecallTurn{Turn: *recorded, Why: "its process is not to be ended any more, or not now"})
 		p.lookAgainIn(turnInterval)
 	case recorded != nil:
 		p.lookAgainIn(UnsettledInterval)

@@ -6,35 +6,37 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-func (w *world) turnState() planner.TurnState {
+func (w *world) turnState() facts.TurnState {
 	turn := w.store.Status.Turn
 	if turn == nil {
-		return planner.TurnUnknown
+		return facts.TurnUnknown
 	}
 	pod := w.pods[turn.Pod]
 	if pod == nil || pod.Terminating() || pod.UID != turn.PodUID || pod.ResourceVersion != turn.PodResourceVersion {
-		return planner.TurnVoid
+		return facts.TurnVoid
 	}
-	return planner.TurnStands
+	return facts.TurnStands
 }
 
 // checkTurn: what ends is on record, in the state that it is in.
-func (w *world) checkTurn(ref planner.PodRef) {
+func (w *world) checkTurn(ref facts.PodRef) {
 	turn := w.store.Status.Turn
-	if w.turnState() != planner.TurnStands || turn.PodUID != ref.UID || turn.PodResourceVersion != ref.ResourceVersion {
+	if w.turnState() != facts.TurnStands || turn.PodUID != ref.UID || turn.PodResourceVersion != ref.ResourceVersion {
 		panic(fmt.Sprintf("%+v is ended, and on record is %+v", ref, turn))
 	}
 }
 
 // inTurn is what is planned once it is on record which process ends next.
-func (w *world) inTurn(change func(planner.Observed) planner.Observed) planner.Plan {
+func (w *world) inTurn(change func(facts.Observed) facts.Observed) planner.Plan {
 	w.store.Status.Turn = planner.Make(change(w.observe())).Turn
 	return planner.Make(change(w.observe()))
 }
 
-func asSeen(o planner.Observed) planner.Observed { return o }
+func asSeen(o facts.Observed) facts.Observed { return o }
 
 func TestWhatEndsIsOnRecordFirst(t *testing.T) {
 	w := newHoldingWorld(t)
@@ -46,30 +48,30 @@ func TestWhatEndsIsOnRecordFirst(t *testing.T) {
 	}
 	o := w.observe()
 	for name, test := range map[string]struct {
-		change           func(*planner.Observed)
+		change           func(*facts.Observed)
 		restarts, recall int
 		stays            bool
 	}{
-		"it stands":    {func(*planner.Observed) {}, 1, 0, true},
-		"nobody knows": {func(o *planner.Observed) { o.Turn = planner.TurnUnknown }, 0, 0, true},
-		"its pod has changed": {func(o *planner.Observed) {
-			o.Turn = planner.TurnVoid
+		"it stands":    {func(*facts.Observed) {}, 1, 0, true},
+		"nobody knows": {func(o *facts.Observed) { o.Turn = facts.TurnUnknown }, 0, 0, true},
+		"its pod has changed": {func(o *facts.Observed) {
+			o.Turn = facts.TurnVoid
 			for i := range o.Pods {
 				o.Pods[i].ResourceVersion += "1"
 			}
 		}, 0, 0, false},
-		"the spec is taken back": {func(o *planner.Observed) { o.Store.Spec.Image = "store:1" }, 0, 1, true},
-		"it is taken back, and the coordinator is mute": {func(o *planner.Observed) {
+		"the spec is taken back": {func(o *facts.Observed) { o.Store.Spec.Image = "store:1" }, 0, 1, true},
+		"it is taken back, and the coordinator is mute": {func(o *facts.Observed) {
 			o.Store.Spec.Image, o.Cluster = "store:1", nil
 		}, 0, 0, true},
-		"the Store is paused": {func(o *planner.Observed) { o.Store.Spec.Paused = true }, 0, 0, true},
+		"the Store is paused": {func(o *facts.Observed) { o.Store.Spec.Paused = true }, 0, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := o
 			o.Store = o.Store.DeepCopy()
 			test.change(&o)
 			plan := planner.Make(o)
-			if steps[planner.RestartMember](plan) != test.restarts || steps[planner.RecallTurn](plan) != test.recall {
+			if countOf[steps.RestartMember](plan) != test.restarts || countOf[steps.RecallTurn](plan) != test.recall {
 				t.Errorf("steps:\n%s", describe(plan.Steps))
 			}
 			if stays := plan.Turn != nil && *plan.Turn == *turn; stays != test.stays {
@@ -88,7 +90,7 @@ func TestTurnIsRecalled(t *testing.T) {
 	w.store.Annotations = map[string]string{v1alpha1.AnnotationDrill: "now box-master-2"}
 	before := *w.store.Status.Turn
 	for range 2 {
-		if plan, _ := w.visit(false); steps[planner.RestartMember](plan)+steps[planner.DrillMember](plan) > 0 {
+		if plan, _ := w.visit(false); countOf[steps.RestartMember](plan)+countOf[steps.DrillMember](plan) > 0 {
 			t.Fatalf("steps:\n%s", describe(plan.Steps))
 		}
 	}

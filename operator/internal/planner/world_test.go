@@ -13,6 +13,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -21,10 +22,10 @@ import (
 type world struct {
 	// builds take settings
 	takesSettings bool
-	allowed       planner.Allowed
+	allowed       facts.Allowed
 	now           time.Time
 	store         *v1alpha1.Store
-	objects       map[string]planner.ObjectState
+	objects       map[string]facts.ObjectState
 	pods          map[string]*fakePod
 	// names of pods that the operator has put on record (in a status that it wrote)
 	names map[string]bool
@@ -33,7 +34,7 @@ type world struct {
 	clusters int
 	uids     int
 	// volume claims, and what the coordinator's volume holds
-	claims map[string]planner.Claim
+	claims map[string]facts.Claim
 	kept   *fakeCluster
 	// with local volumes, a master's can be used on the node alone on which it was made
 	isLocal bool
@@ -59,13 +60,13 @@ type world struct {
 	// released pods, by somebody's word
 	released []string
 	// foreigners are other Stores with ports
-	foreigners []planner.Foreign
+	foreigners []facts.Foreign
 	// the members whose processes were ended for drills
 	drilled []string
 }
 
 type fakePod struct {
-	planner.Pod
+	facts.Pod
 	deadNode bool
 	// counts the processes that ran in this pod
 	restarts int
@@ -79,9 +80,9 @@ type fakeCluster struct {
 	lost  int64
 	short int
 	// nil for a build that takes none
-	settings *planner.Settings
+	settings *facts.Settings
 	// recoveries that have ended
-	recovered []planner.Recovery
+	recovered []facts.Recovery
 }
 
 type fakeMember struct {
@@ -108,10 +109,10 @@ func newWorld(replicas int32) *world {
 				Coordinator: v1alpha1.CoordinatorSpec{Replicas: 1, State: v1alpha1.StateSpec{Type: v1alpha1.StateMemory}},
 			},
 		},
-		objects: map[string]planner.ObjectState{"box": planner.ObjectMissing},
+		objects: map[string]facts.ObjectState{"box": facts.ObjectMissing},
 		pods:    map[string]*fakePod{},
 		names:   map[string]bool{},
-		claims:  map[string]planner.Claim{},
+		claims:  map[string]facts.Claim{},
 		dead:    map[string]bool{}, cordoned: map[string]bool{}, frozen: map[string]time.Time{},
 		fenced: map[string]bool{}, proved: map[string]bool{},
 		senders: map[string]sender{},
@@ -161,26 +162,26 @@ func (w *world) lacksCopies() bool {
 	return w.isReplicated() && w.cluster != nil && (w.cluster.lost > 0 || w.cluster.short > 0)
 }
 
-func (w *world) observe() planner.Observed {
-	o := planner.Observed{
+func (w *world) observe() facts.Observed {
+	o := facts.Observed{
 		Now: w.now, Store: w.store.DeepCopy(), DefaultImage: "store:1", Allowed: w.allowed,
 		Claims: maps.Clone(w.claims), Domains: map[string]string{},
 	}
 	w.observePorts(&o)
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
-		o.Objects = append(o.Objects, planner.Object{Kind: "Service", Name: name, State: w.objects[name]})
+		o.Objects = append(o.Objects, facts.Object{Kind: "Service", Name: name, State: w.objects[name]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 		o.Pods = append(o.Pods, w.pods[name].Pod)
 		o.Domains[w.pods[name].Node] = "rack of " + w.pods[name].Node
 	}
-	o.Nodes, o.Fences = w.nodes(), map[string]planner.FenceState{}
+	o.Nodes, o.Fences = w.nodes(), map[string]facts.FenceState{}
 	for _, fence := range w.store.Status.Fences {
-		o.Fences[fence.Node] = planner.FenceState{
+		o.Fences[fence.Node] = facts.FenceState{
 			Requested: w.fenced[fence.Node], Done: w.fenced[fence.Node] || w.foreign == fence.Node,
 		}
 		if fence.Type == v1alpha1.FencingBMC {
-			state := planner.FenceState{Requested: w.fenced[fence.Node], Done: w.proved[fence.Node]}
+			state := facts.FenceState{Requested: w.fenced[fence.Node], Done: w.proved[fence.Node]}
 			if state.Requested {
 				state.Message = "a message"
 			}
@@ -188,7 +189,7 @@ func (w *world) observe() planner.Observed {
 		}
 	}
 	o.Turn = w.turnState()
-	asked := slices.IndexFunc(planner.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod), func(pod *planner.Pod) bool {
+	asked := slices.IndexFunc(facts.Coordinators(o.Pods, o.Store.Status.Coordinator.Pod), func(pod *facts.Pod) bool {
 		return w.cluster != nil && pod.Name == w.cluster.pod
 	})
 	if asked < 0 {
@@ -196,16 +197,16 @@ func (w *world) observe() planner.Observed {
 		return o
 	}
 	o.LeaderPod = w.cluster.pod
-	o.Cluster = &planner.Cluster{ID: w.cluster.id, State: w.pods[w.cluster.pod].Inputs.State}
+	o.Cluster = &facts.Cluster{ID: w.cluster.id, State: w.pods[w.cluster.pod].Inputs.State}
 	o.Cluster.Settings = w.cluster.settings
 	if w.cluster.lost > 0 {
-		o.Cluster.Recoveries = []planner.Recovery{{Member: "somebody", TabletsLeft: w.cluster.lost}}
+		o.Cluster.Recoveries = []facts.Recovery{{Member: "somebody", TabletsLeft: w.cluster.lost}}
 	}
 	o.Cluster.Recoveries = append(o.Cluster.Recoveries, w.cluster.recovered...)
 	for _, name := range slices.Sorted(maps.Keys(w.cluster.members)) {
 		member := w.cluster.members[name]
 		o.Cluster.Tables += member.tablets
-		o.Cluster.Members = append(o.Cluster.Members, planner.Member{
+		o.Cluster.Members = append(o.Cluster.Members, facts.MemberReport{
 			Name: name, Connected: w.runs(name, member), Instance: member.instance, Tablets: member.tablets,
 			Draining: w.draining(member), Copies: w.copiesOf(name, member), Serving: true,
 			ServerIDs: []string{member.instance}, Dead: member.isDead,
@@ -236,10 +237,10 @@ func (c *fakeCluster) copiesOf(pod *fakePod) int32 {
 }
 
 // nodes that pods are or were on.
-func (w *world) nodes() map[string]planner.Node {
-	nodes := map[string]planner.Node{}
+func (w *world) nodes() map[string]facts.Node {
+	nodes := map[string]facts.Node{}
 	see := func(name string) {
-		node := planner.Node{Ready: !w.dead[name], OutOfService: w.proved[name], SilentFrom: w.now.Add(silentAfter)}
+		node := facts.Node{Ready: !w.dead[name], OutOfService: w.proved[name], SilentFrom: w.now.Add(silentAfter)}
 		if since, isFrozen := w.frozen[name]; isFrozen {
 			node.Ready, node.SilentFrom = w.now.Before(since.Add(notReadyAfter)), since.Add(silentAfter)
 		}
@@ -302,7 +303,7 @@ func (w *world) reviveNode(name string) {
 
 // lostDomains are as many as nodes that do not answer and on which the present volume of a master is, or a master.
 func (w *world) lostDomains() int {
-	present := map[string]planner.Claim{}
+	present := map[string]facts.Claim{}
 	for _, name := range slices.Sorted(maps.Keys(w.claims)) {
 		if member, _, ok := resources.ParseMasterClaim(name); ok {
 			present[member] = w.claims[name]
@@ -326,17 +327,17 @@ func (w *world) lostDomains() int {
 	return count
 }
 
-func (w *world) draining(member *fakeMember) *planner.Draining {
+func (w *world) draining(member *fakeMember) *facts.Draining {
 	if !member.isDraining {
 		return nil
 	}
-	return &planner.Draining{Drained: member.isDrained(w), Tablets: member.tablets, Copies: member.copies}
+	return &facts.Draining{Drained: member.isDrained(w), Tablets: member.tablets, Copies: member.copies}
 }
 
 // runs says whether the very process that enlisted is still there.
 func (w *world) runs(name string, member *fakeMember) bool {
 	for _, pod := range w.pods {
-		if pod.Member == name && pod.Process == planner.ProcessRunning && !pod.deadNode && instance(pod) == member.instance {
+		if pod.Member == name && pod.Process == facts.ProcessRunning && !pod.deadNode && instance(pod) == member.instance {
 			return true
 		}
 	}
@@ -362,17 +363,17 @@ func (w *world) tick() {
 		case pod.deadNode:
 		case pod.Terminating():
 			w.stop(pod)
-			pod.Process, pod.Ended = planner.ProcessEnded, true
+			pod.Process, pod.Ended = facts.ProcessEnded, true
 			delete(w.senders, name)
 			if !pod.IsHeld {
 				delete(w.pods, name)
 			}
-		case pod.Process == planner.ProcessEnded:
+		case pod.Process == facts.ProcessEnded:
 			pod.Ended = true
 			delete(w.senders, name)
-		case pod.Process == planner.ProcessAbsent && !w.schedule(pod):
-		case pod.Process == planner.ProcessAbsent:
-			pod.Process, pod.IP = planner.ProcessRunning, "10.0.0.1"
+		case pod.Process == facts.ProcessAbsent && !w.schedule(pod):
+		case pod.Process == facts.ProcessAbsent:
+			pod.Process, pod.IP = facts.ProcessRunning, "10.0.0.1"
 			pod.ResourceVersion += "1"
 			pod.restarts++
 			w.send(pod)
@@ -381,7 +382,7 @@ func (w *world) tick() {
 	w.releaseClaims()
 	w.growVolumes()
 	for _, coordinator := range w.livePods() {
-		if coordinator.Component == v1alpha1.ComponentCoordinator && coordinator.Process == planner.ProcessRunning &&
+		if coordinator.Component == v1alpha1.ComponentCoordinator && coordinator.Process == facts.ProcessRunning &&
 			!coordinator.deadNode && w.cluster == nil {
 			w.startCluster(coordinator)
 		}
@@ -392,7 +393,7 @@ func (w *world) tick() {
 	w.recover()
 	w.evacuate()
 	for _, pod := range w.pods {
-		if pod.Component != v1alpha1.ComponentMaster || pod.deadNode || pod.Process != planner.ProcessRunning || pod.Terminating() {
+		if pod.Component != v1alpha1.ComponentMaster || pod.deadNode || pod.Process != facts.ProcessRunning || pod.Terminating() {
 			continue
 		}
 		// A new process takes over, empty, the tablets of the one before it.
@@ -445,7 +446,7 @@ func (w *world) startCluster(coordinator *fakePod) {
 		id: fmt.Sprintf("cluster%d", w.clusters), pod: coordinator.Name, members: map[string]*fakeMember{},
 	}
 	if w.takesSettings {
-		w.cluster.settings = &planner.Settings{}
+		w.cluster.settings = &facts.Settings{}
 	}
 	w.kept = w.cluster
 }
@@ -465,7 +466,7 @@ func (w *world) recover() {
 		}
 		w.cluster.lost += member.tablets
 		if member.tablets > 0 {
-			w.cluster.recovered = append(w.cluster.recovered, planner.Recovery{
+			w.cluster.recovered = append(w.cluster.recovered, facts.Recovery{
 				Member: name, ServerID: member.instance, Bytes: 100 * mib, PromisedMs: 900, MeasuredMs: 1000,
 			})
 		}
@@ -502,8 +503,8 @@ func (w *world) stop(pod *fakePod) {
 	if w.cluster != nil && w.cluster.pod == pod.Name {
 		w.cluster = nil
 	}
-	if pod.Process == planner.ProcessRunning {
-		pod.Process, pod.CrashedAt = planner.ProcessAbsent, w.now
+	if pod.Process == facts.ProcessRunning {
+		pod.Process, pod.CrashedAt = facts.ProcessAbsent, w.now
 	}
 	pod.Ready = false
 	pod.ResourceVersion += "1"

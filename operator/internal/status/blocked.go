@@ -7,6 +7,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 
 // blocked is what keeps members from coming up until somebody does something, with the field to look at; an empty reason where nothing
 // does.
-func blocked(o planner.Observed, plan planner.Plan) (reason, message string) {
+func blocked(o facts.Observed, plan planner.Plan) (reason, message string) {
 	views := append(append([]planner.MemberView{}, plan.Coordinators...), plan.Masters...)
 	waiting := filter(views, func(v planner.MemberView) bool {
 		return v.Wanted && !v.Up && v.Pod != nil && !v.Pod.Terminating() && v.Lost == nil && v.Evacuation == nil
@@ -47,7 +48,7 @@ func blocked(o planner.Observed, plan planner.Plan) (reason, message string) {
 }
 
 // noStorageClass: claims outlive the Store, so that they have to go as well where it is made again.
-func noStorageClass(store string, claim planner.Claim, component string) string {
+func noStorageClass(store string, claim facts.Claim, component string) string {
 	field, otherwise := "backups.storage.storageClassName", " or replication.factor: 0"
 	if component == v1alpha1.ComponentCoordinator {
 		field, otherwise = "coordinator.state.storageClassName", ""
@@ -82,7 +83,7 @@ func tooFewNodes(store *v1alpha1.Store, plan planner.Plan, view *planner.MemberV
 }
 
 // noDomains says that no node of the masters has the label that placement.failureDomain names; empty if one does, or nobody knows.
-func noDomains(o planner.Observed, plan planner.Plan) string {
+func noDomains(o facts.Observed, plan planner.Plan) string {
 	label, known := o.Store.Spec.Placement.FailureDomain, 0
 	for i := range plan.Masters {
 		pod := plan.Masters[i].Pod
@@ -107,7 +108,7 @@ func noDomains(o planner.Observed, plan planner.Plan) string {
 }
 
 // domainOf is what a pod was told or, where it is not told, what its node's label says.
-func domainOf(o planner.Observed, pod *planner.Pod) (domain string, isKnown bool) {
+func domainOf(o facts.Observed, pod *facts.Pod) (domain string, isKnown bool) {
 	if pod.Inputs.NeedsDomain() {
 		return pod.Domain, pod.DomainKnown
 	}
@@ -116,7 +117,7 @@ func domainOf(o planner.Observed, pod *planner.Pod) (domain string, isKnown bool
 }
 
 // notAttached names the definition by which Multus should have attached a port, and has not; empty if it may still do so.
-func notAttached(o planner.Observed, waiting []planner.MemberView) string {
+func notAttached(o facts.Observed, waiting []planner.MemberView) string {
 	for i := range waiting {
 		pod := waiting[i].Pod
 		if pod == nil || pod.Node == "" || o.Now.Sub(pod.CreatedAt) < attachingPatience || len(o.Store.Spec.Network.Attachments) == 0 {

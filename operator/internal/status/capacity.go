@@ -10,13 +10,14 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/capacity"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 // sameLoss is how far apart the recoveries of one process' cores are found, at most.
 const sameLoss = 5 * time.Second
 
 // capacityStatus leaves what was there last while nobody knows better: a recovery that was measured stays measured.
-func capacityStatus(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) *v1alpha1.CapacityStatus {
+func capacityStatus(o facts.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) *v1alpha1.CapacityStatus {
 	old := o.Store.Status.Capacity
 	if plan.Capacity == nil || old != nil && isPresuming(plan) {
 		if o.Store.Copies() == 0 {
@@ -73,7 +74,7 @@ func coresBut(plan planner.Plan, member string) int64 {
 }
 
 // onTarget is about what the loss of a failure domain would cost.
-func onTarget(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+func onTarget(o facts.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
 	no := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
 	switch {
 	case o.Store.DeletionTimestamp != nil:

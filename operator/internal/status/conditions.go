@@ -12,6 +12,8 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 const (
@@ -31,7 +33,7 @@ type verdict struct {
 	message string
 }
 
-func setConditions(o planner.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) {
+func setConditions(o facts.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) {
 	for _, condition := range []struct {
 		name    string
 		verdict verdict
@@ -52,7 +54,7 @@ func setConditions(o planner.Observed, plan planner.Plan, outcome Outcome, next 
 	setReady(o, plan, outcome, next)
 }
 
-func set(o planner.Observed, next *v1alpha1.StoreStatus, name string, v verdict) {
+func set(o facts.Observed, next *v1alpha1.StoreStatus, name string, v verdict) {
 	v.message = brief.Fit(v.message, maxMessage)
 	changed := now(o)
 	if before := meta.FindStatusCondition(next.Conditions, name); before != nil && before.Status == v.status {
@@ -64,7 +66,7 @@ func set(o planner.Observed, next *v1alpha1.StoreStatus, name string, v verdict)
 	})
 }
 
-func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+func available(o facts.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
 	no := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
 	if o.Store.DeletionTimestamp != nil {
 		return no(v1alpha1.ReasonDeleting, "the Store is being deleted")
@@ -113,7 +115,7 @@ func available(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus
 }
 
 // unanswered is what there is to say while no coordinator answers the operator.
-func unanswered(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+func unanswered(o facts.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
 	no := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
 	pod := plan.Coordinator.Pod
 	// One of several is ready whether it leads or not.
@@ -135,7 +137,7 @@ func isSilent(v planner.MemberView) bool {
 	return v.Up && v.Tablets() > 0 && v.Reported.Copies > 0 && !v.Reported.Serving
 }
 
-func progressing(o planner.Observed, plan planner.Plan, outcome Outcome) verdict {
+func progressing(o facts.Observed, plan planner.Plan, outcome Outcome) verdict {
 	stuck := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
 	moving := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
 	excess := filter(plan.Masters, isExcess)
@@ -187,7 +189,7 @@ func failedMessage(failed string) string {
 }
 
 // settling is how far a Store has come that nothing keeps from getting there.
-func settling(o planner.Observed, plan planner.Plan, excess, waiting []planner.MemberView) verdict {
+func settling(o facts.Observed, plan planner.Plan, excess, waiting []planner.MemberView) verdict {
 	stuck := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
 	moving := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
 	switch {
@@ -211,7 +213,7 @@ func settling(o planner.Observed, plan planner.Plan, excess, waiting []planner.M
 }
 
 // withheld is what the operator does not do, though the spec asks for it; an empty reason where there is no such thing.
-func withheld(o planner.Observed, plan planner.Plan) (reason, message string) {
+func withheld(o facts.Observed, plan planner.Plan) (reason, message string) {
 	if plan.HeldBack != "" {
 		return v1alpha1.ReasonHeldBack, plan.HeldBack
 	}
@@ -221,7 +223,7 @@ func withheld(o planner.Observed, plan planner.Plan) (reason, message string) {
 	return "", ""
 }
 
-func evacuatingOrRolling(o planner.Observed, plan planner.Plan, outcome Outcome) *verdict {
+func evacuatingOrRolling(o facts.Observed, plan planner.Plan, outcome Outcome) *verdict {
 	if leaving := evacuating(o, plan, outcome); leaving != nil {
 		return leaving
 	}
@@ -278,10 +280,8 @@ func rollingMessage(plan planner.Plan) string {
 		return ""
 	}
 	left := fmt.Sprintf("%s left to restart, first %s (%s)", count(int64(len(outdated)), "pod"), outdated[0].Name, outdated[0].Pending)
-	for _, step := range plan.Steps {
-		if restart, ok := step.(planner.RestartMember); ok {
-			return restart.Describe() + "; " + left
-		}
+	for restart := range steps.Of[steps.RestartMember](plan.Steps) {
+		return steps.Describe(restart) + "; " + left
 	}
 	if plan.Shortfall != nil {
 		return left + "; the next one restarts when all copies are there: " + plan.Shortfall.Message
@@ -311,7 +311,7 @@ func drainingMessage(leaving []planner.MemberView) string {
 	return message
 }
 
-func describeDraining(draining *planner.Draining) string {
+func describeDraining(draining *facts.Draining) string {
 	if draining.Drained {
 		return "drained"
 	}
@@ -327,13 +327,11 @@ func scaleInMessage(store *v1alpha1.Store, outcome Outcome) string {
 // pendingMembers are those whose pods differ from the spec and which only the user may restart.
 func pendingMembers(plan planner.Plan, outcome Outcome) []planner.MemberView {
 	replaced := map[string]bool{}
-	for _, step := range plan.Steps {
-		switch step := step.(type) {
-		case planner.DeletePod:
-			replaced[step.Member] = true
-		case planner.RetireMember:
-			replaced[step.Member] = step.Member != outcome.RefusedMember
-		}
+	for end := range steps.Of[steps.DeletePod](plan.Steps) {
+		replaced[end.Member] = true
+	}
+	for retire := range steps.Of[steps.RetireMember](plan.Steps) {
+		replaced[retire.Member] = retire.Member != outcome.RefusedMember
 	}
 	views := plan.Masters
 	if len(plan.Coordinators) <= 1 {
@@ -379,12 +377,12 @@ func pendingMessage(store *v1alpha1.Store, pending []planner.MemberView) string 
 }
 
 // strandedOnNode says which pods cannot be scheduled because their volume is on another node than those that there are, and what to do.
-func strandedOnNode(o planner.Observed, plan planner.Plan) string {
+func strandedOnNode(o facts.Observed, plan planner.Plan) string {
 	for i := range plan.Masters {
 		view := &plan.Masters[i]
 		pod, claim := view.Pod, o.Claims[view.Claim]
 		if view.Up || pod == nil || o.Now.Sub(pod.CreatedAt) < strandedAfter || pod.Node != "" ||
-			pod.Process != planner.ProcessAbsent || pod.Trouble == "" || claim.Node == "" {
+			pod.Process != facts.ProcessAbsent || pod.Trouble == "" || claim.Node == "" {
 			continue
 		}
 		return fmt.Sprintf("%s has no node: the volume of its claim %s is on node %s (%s). It goes on when that node is back; "+
@@ -424,7 +422,7 @@ func nodesLost(plan planner.Plan, lost []planner.MemberView) string {
 }
 
 // degraded says what is broken in the Store, or else that another operator would manage it, too.
-func degraded(o planner.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) verdict {
+func degraded(o facts.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) verdict {
 	found := broken(o, plan, outcome, next)
 	if other := o.OtherOperator; other != "" && found.status == metav1.ConditionFalse {
 		return verdict{
@@ -436,7 +434,7 @@ func degraded(o planner.Observed, plan planner.Plan, outcome Outcome, next *v1al
 	return found
 }
 
-func broken(o planner.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) verdict {
+func broken(o facts.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) verdict {
 	yes := func(reason, message string) verdict { return verdict{metav1.ConditionTrue, reason, message} }
 	fine := verdict{metav1.ConditionFalse, v1alpha1.ReasonAsExpected, "nothing is broken"}
 	if o.Store.DeletionTimestamp != nil || isAsleep(plan) {
@@ -496,7 +494,7 @@ func withoutPods(plan planner.Plan, outcome Outcome) []planner.MemberView {
 	return filter(plan.Masters, hasNoPod)
 }
 
-func dataSafe(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+func dataSafe(o facts.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
 	store, short := o.Store, plan.Shortfall
 	unseen := next.LossCount - acknowledged(store)
 	if unseen > 0 && len(next.Losses) > 0 {
@@ -538,7 +536,7 @@ func isStandbyAway(plan planner.Plan) func(planner.MemberView) bool {
 		if !v.Wanted || v.Name == plan.Coordinator.Name {
 			return false
 		}
-		return v.Pod != nil && v.Pod.Process != planner.ProcessRunning && v.Pod.Trouble != ""
+		return v.Pod != nil && v.Pod.Process != facts.ProcessRunning && v.Pod.Trouble != ""
 	}
 }
 

@@ -10,12 +10,14 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
 
 // scene is a Store of two masters that is as its spec says; tests change it.
 type scene struct {
-	observed planner.Observed
+	observed facts.Observed
 	plan     planner.Plan
 	outcome  status.Outcome
 }
@@ -25,22 +27,22 @@ var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func newScene() *scene {
 	formed := metav1.NewTime(start)
 	s := &scene{}
-	s.observed = planner.Observed{
+	s.observed = facts.Observed{
 		Now: start.Add(time.Hour),
 		Store: &v1alpha1.Store{
 			ObjectMeta: metav1.ObjectMeta{Name: "box", Namespace: "default", Generation: 3},
 			Spec:       v1alpha1.StoreSpec{Masters: v1alpha1.MastersSpec{Replicas: 2}},
 			Status:     v1alpha1.StoreStatus{FormedAt: &formed, ClusterID: "a"},
 		},
-		Cluster: &planner.Cluster{ID: "a", BuildVersion: "1"},
+		Cluster: &facts.Cluster{ID: "a", BuildVersion: "1"},
 	}
 	s.plan.Coordinator = planner.MemberView{
-		Name: "box-coordinator", Wanted: true, Up: true, PodNumber: 1, Pod: &planner.Pod{Name: "c-1", Ready: true},
+		Name: "box-coordinator", Wanted: true, Up: true, PodNumber: 1, Pod: &facts.Pod{Name: "c-1", Ready: true},
 	}
 	for _, name := range []string{"box-master-0", "box-master-1"} {
 		s.plan.Masters = append(s.plan.Masters, planner.MemberView{
-			Name: name, Wanted: true, Up: true, PodNumber: 1, Pod: &planner.Pod{Name: name + "-1", UID: name},
-			Reported: &planner.Member{Name: name, Connected: true, Instance: name + "x", CapacityBytes: 200, LiveBytes: 101},
+			Name: name, Wanted: true, Up: true, PodNumber: 1, Pod: &facts.Pod{Name: name + "-1", UID: name},
+			Reported: &facts.MemberReport{Name: name, Connected: true, Instance: name + "x", CapacityBytes: 200, LiveBytes: 101},
 		})
 	}
 	return s
@@ -90,7 +92,7 @@ func toldStates() []told {
 		}},
 		{"a standby cannot start", func(s *scene) {
 			s.plan.Coordinators = []planner.MemberView{s.plan.Coordinator, {
-				Name: "box-coordinator-1", Wanted: true, Pod: &planner.Pod{Name: "c-2", Trouble: "Unschedulable: no node"},
+				Name: "box-coordinator-1", Wanted: true, Pod: &facts.Pod{Name: "c-2", Trouble: "Unschedulable: no node"},
 			}}
 		}, []string{degraded + "=True StandbysDown: standby coordinators that are not ready to take over: " +
 			"box-coordinator-1 (Unschedulable: no node)"}},
@@ -108,13 +110,13 @@ func toldStates() []told {
 		}, []string{progressing + "=False StateFixed: coordinator.state.type: Kubernetes has no effect, because this Store keeps its " +
 			"state in Volume"}},
 		{"an upgrade that can be finalized", func(s *scene) {
-			s.observed.Cluster.Format = planner.Format{Active: 1, Newest: 2}
+			s.observed.Cluster.Format = facts.Format{Active: 1, Newest: 2}
 		}, []string{
 			available + "=True Serving",
 			progressing + "=False UpgradeCanBeFinalized: the Store is as its spec says; format 1 is in force, and every process reads 2",
 		}},
 		{"an upgrade that cannot be finalized yet", func(s *scene) {
-			s.observed.Cluster.Format = planner.Format{Active: 1, Newest: 2, Hindrances: []string{"box-master-1 is old"}}
+			s.observed.Cluster.Format = facts.Format{Active: 1, Newest: 2, Hindrances: []string{"box-master-1 is old"}}
 		}, []string{progressing + "=False AsSpecified"}},
 		{"forming", func(s *scene) {
 			s.observed.Store.Status.FormedAt = nil
@@ -152,7 +154,7 @@ func toldStates() []told {
 		}},
 		{"the coordinator is down", func(s *scene) {
 			s.noCoordinator()
-			s.plan.Coordinator.Pod = &planner.Pod{Name: "c-1", Trouble: "CrashLoopBackOff: exit code 1"}
+			s.plan.Coordinator.Pod = &facts.Pod{Name: "c-1", Trouble: "CrashLoopBackOff: exit code 1"}
 		}, []string{
 			available + "=False CoordinatorDown: the coordinator is down (Degraded says why)",
 			progressing + "=True Waiting: waiting for the coordinator",
@@ -165,7 +167,7 @@ func toldStates() []told {
 			s.noCoordinator()
 			s.observed.Store.Status = v1alpha1.StoreStatus{}
 			s.plan.Coordinator.Pod = nil
-			s.plan.Steps = []planner.Step{planner.CreatePod{Member: "box-coordinator", Number: 1, Why: "it is new"}}
+			s.plan.Steps = []steps.Step{steps.CreatePod{Member: "box-coordinator", Number: 1, Why: "it is new"}}
 		}, []string{
 			available + "=False Forming: waiting for the coordinator",
 			progressing + "=True Applying: create pod 1 of box-coordinator: it is new",
@@ -174,14 +176,14 @@ func toldStates() []told {
 		{"scaling in refused", func(s *scene) {
 			s.plan.Masters[1].Wanted = false
 			s.outcome.Refused, s.outcome.RefusedMember = "it owns t.", "box-master-1"
-			s.plan.Steps = []planner.Step{planner.RetireMember{Member: "box-master-1"}}
+			s.plan.Steps = []steps.Step{steps.RetireMember{Member: "box-master-1"}}
 		}, []string{
 			progressing + "=False ScaleInBlocked: box-master-1 stays; the coordinator says: it owns t. " +
 				"To keep it, set masters.replicas to 2",
 		}},
 		{"scaling in drains", func(s *scene) {
 			s.plan.Masters[1].Wanted = false
-			s.plan.Masters[1].Reported.Draining = &planner.Draining{Tablets: 1, Copies: 14, WaitsFor: []string{"a", "b"}}
+			s.plan.Masters[1].Reported.Draining = &facts.Draining{Tablets: 1, Copies: 14, WaitsFor: []string{"a", "b"}}
 		}, []string{progressing + "=True Draining: draining box-master-1: 1 tablet, 14 copies left. box-master-1: a; b"}},
 		{"scaling in without a coordinator", func(s *scene) {
 			s.noCoordinator()
@@ -193,7 +195,7 @@ func toldStates() []told {
 		}},
 		{"a master without data waits for its turn", func(s *scene) {
 			s.plan.Masters[0].Pending, s.plan.Masters[1].Pending = "cores: 1 -> 2", "cores: 1 -> 2"
-			s.plan.Steps = []planner.Step{planner.RetireMember{Member: "box-master-0", Why: "w"}}
+			s.plan.Steps = []steps.Step{steps.RetireMember{Member: "box-master-0", Why: "w"}}
 		}, []string{progressing + "=True Applying: retire box-master-0: w"}},
 		{"a name is taken", func(s *scene) { s.outcome.NameTaken = "Service box" }, []string{
 			progressing + "=False NameTaken: Service box",
@@ -281,7 +283,7 @@ func TestCoordinatorRestart(t *testing.T) {
 	}
 	s.observed.Store.Status.Tables = 2
 	s.observed.Store.Status.LossesSeen = 9
-	s.observed.Cluster.Losses = []planner.Loss{{Member: "box-master-0", Tablets: 1}}
+	s.observed.Cluster.Losses = []facts.Loss{{Member: "box-master-0", Tablets: 1}}
 	got = status.Compute(s.observed, s.plan, s.outcome)
 	if got.LossCount != 2 || got.Losses[0].Cause != v1alpha1.LossOfCoordinator || got.Losses[0].TableCount != 2 ||
 		got.Losses[1].Cause != v1alpha1.LossOfMember || got.LossesSeen != 1 {
@@ -293,8 +295,8 @@ func TestCoordinatorRestart(t *testing.T) {
 func TestLossesOfAStoreThatWasDeletedAreNotOfItsSuccessor(t *testing.T) {
 	s := newScene()
 	s.observed.Store.Status = v1alpha1.StoreStatus{}
-	s.observed.Pods = []planner.Pod{{Member: "box-master-0", Number: 1, UID: "new"}, {Member: "box-master-1", Number: 2, UID: "second"}}
-	s.observed.Cluster.Losses = []planner.Loss{
+	s.observed.Pods = []facts.Pod{{Member: "box-master-0", Number: 1, UID: "new"}, {Member: "box-master-1", Number: 2, UID: "second"}}
+	s.observed.Cluster.Losses = []facts.Loss{
 		{Member: "box-master-0", Tablets: 1, Uncounted: true, Instance: "of-the-former"},
 		{Member: "box-master-9", Tablets: 1, Objects: 7, Instance: "of-the-former"},
 	}
@@ -304,7 +306,7 @@ func TestLossesOfAStoreThatWasDeletedAreNotOfItsSuccessor(t *testing.T) {
 	}
 	// Its own: the only pod's container was started again, and a pod that is not the first.
 	s.observed.Store.Status = got
-	own := []planner.Loss{
+	own := []facts.Loss{
 		{Member: "box-master-0", Tablets: 1, Uncounted: true, Instance: "new"},
 		{Member: "box-master-1", Tablets: 1, Objects: 2, Instance: "first"},
 	}
@@ -325,7 +327,7 @@ func TestLossesOfAStoreThatWasDeletedAreNotOfItsSuccessor(t *testing.T) {
 func TestOlderAnswer(t *testing.T) {
 	s := newScene()
 	s.observed.Store.Status.LossesSeen, s.observed.Store.Status.LossCount = 3, 3
-	s.observed.Cluster.Losses = []planner.Loss{{Member: "box-master-0"}}
+	s.observed.Cluster.Losses = []facts.Loss{{Member: "box-master-0"}}
 	if got := status.Compute(s.observed, s.plan, s.outcome); got.LossCount != 3 || got.LossesSeen != 3 {
 		t.Errorf("%d losses, %d seen", got.LossCount, got.LossesSeen)
 	}

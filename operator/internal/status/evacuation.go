@@ -13,10 +13,12 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // evacuation is what the status says of a member that leaves its node. That it has left goes on record with the step that ends its pod.
-func evacuation(o planner.Observed, view planner.MemberView, outcome Outcome) *v1alpha1.EvacuationStatus {
+func evacuation(o facts.Observed, view planner.MemberView, outcome Outcome) *v1alpha1.EvacuationStatus {
 	leaves := view.Evacuation
 	if leaves == nil {
 		return nil
@@ -25,15 +27,15 @@ func evacuation(o planner.Observed, view planner.MemberView, outcome Outcome) *v
 		Node: leaves.Node, Cause: leaves.Cause, Since: metav1.NewTime(leaves.Since.Truncate(time.Second)),
 		WaitsFor: brief.Fit(leaves.WaitsFor, maxWaitsFor),
 	}
-	isMove := func(step planner.Step) bool {
-		move, ok := step.(planner.MoveMember)
-		return ok && move.Drained && move.Member == view.Name
+	hasMoved := false
+	for move := range steps.Of[steps.MoveMember](outcome.Done) {
+		hasMoved = hasMoved || move.Drained && move.Member == view.Name
 	}
 	switch {
 	case leaves.Moved():
 		movedAt := metav1.NewTime(leaves.MovedAt.Truncate(time.Second))
 		entry.MovedAt = &movedAt
-	case slices.ContainsFunc(outcome.Done, isMove):
+	case hasMoved:
 		movedAt := now(o)
 		entry.MovedAt = &movedAt
 	}
@@ -41,7 +43,7 @@ func evacuation(o planner.Observed, view planner.MemberView, outcome Outcome) *v
 }
 
 // evacuating says which members leave nodes that are drained, how far the first one is, and what to do if it cannot go.
-func evacuating(o planner.Observed, plan planner.Plan, outcome Outcome) *verdict {
+func evacuating(o facts.Observed, plan planner.Plan, outcome Outcome) *verdict {
 	leaving := planner.Evacuating(plan.Masters)
 	if len(leaving) == 0 {
 		return nil
@@ -77,7 +79,7 @@ func evacuating(o planner.Observed, plan planner.Plan, outcome Outcome) *verdict
 
 // heldOnDrained says which members the spec keeps on drained nodes: there, the operator does not move them, and the disruption budget lets
 // nobody evict them. Empty if there are none.
-func heldOnDrained(o planner.Observed, plan planner.Plan) string {
+func heldOnDrained(o facts.Observed, plan planner.Plan) string {
 	var field string
 	switch {
 	case o.Store.Spec.Paused:

@@ -8,21 +8,21 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // fences are those of the plan, with what has just been done about them.
-func fences(o planner.Observed, plan planner.Plan, outcome Outcome) []v1alpha1.FenceStatus {
+func fences(o facts.Observed, plan planner.Plan, outcome Outcome) []v1alpha1.FenceStatus {
 	list := slices.Clone(plan.Fences)
-	for _, step := range outcome.Done {
-		switch step := step.(type) {
-		case planner.FenceNode:
-			if i := indexOfFence(list, step.Fence.Node); i >= 0 {
-				requestedAt := now(o)
-				list[i].RequestedAt = &requestedAt
-			}
-		case planner.UnfenceNode:
-			list = slices.DeleteFunc(list, func(f v1alpha1.FenceStatus) bool { return f.Node == step.Fence.Node })
+	for step := range steps.Of[steps.FenceNode](outcome.Done) {
+		if i := indexOfFence(list, step.Fence.Node); i >= 0 {
+			requestedAt := now(o)
+			list[i].RequestedAt = &requestedAt
 		}
+	}
+	for step := range steps.Of[steps.UnfenceNode](outcome.Done) {
+		list = slices.DeleteFunc(list, func(f v1alpha1.FenceStatus) bool { return f.Node == step.Fence.Node })
 	}
 	for i := range list {
 		list[i].Message = brief.Fit(list[i].Message, maxWaitsFor)

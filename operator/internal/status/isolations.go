@@ -6,17 +6,16 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/brief"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // isolations are the nodes that the Store's annotation names, with why.
-func isolations(o planner.Observed, outcome Outcome) []v1alpha1.IsolationStatus {
+func isolations(o facts.Observed, outcome Outcome) []v1alpha1.IsolationStatus {
 	var list []v1alpha1.IsolationStatus
 	nodes := o.Store.IsolatedNodes()
-	for _, step := range outcome.Done {
-		if isolate, ok := step.(planner.IsolateNode); ok {
-			nodes = append(nodes, isolate.Node) // whether what was observed has it already or not
-		}
+	for isolate := range steps.Of[steps.IsolateNode](outcome.Done) {
+		nodes = append(nodes, isolate.Node) // whether what was observed has it already or not
 	}
 	for _, node := range nodes {
 		isIt := func(i v1alpha1.IsolationStatus) bool { return i.Node == node }
@@ -27,8 +26,8 @@ func isolations(o planner.Observed, outcome Outcome) []v1alpha1.IsolationStatus 
 		if i := slices.IndexFunc(o.Store.Status.Isolations, isIt); i >= 0 {
 			entry = o.Store.Status.Isolations[i]
 		}
-		for _, step := range outcome.Done {
-			if isolate, ok := step.(planner.IsolateNode); ok && isolate.Node == node {
+		for isolate := range steps.Of[steps.IsolateNode](outcome.Done) {
+			if isolate.Node == node {
 				entry.Cause, entry.Message = v1alpha1.IsolatedFailures, brief.Fit(isolate.Why, maxWaitsFor)
 			}
 		}
@@ -38,7 +37,7 @@ func isolations(o planner.Observed, outcome Outcome) []v1alpha1.IsolationStatus 
 }
 
 // isolatedByItself says which node nobody has ordered to be isolated, and what to do; empty if there is none.
-func isolatedByItself(o planner.Observed, next *v1alpha1.StoreStatus) string {
+func isolatedByItself(o facts.Observed, next *v1alpha1.StoreStatus) string {
 	for _, isolation := range next.Isolations {
 		if isolation.Cause == v1alpha1.IsolatedFailures {
 			return fmt.Sprintf("node %s has been isolated since %s, and gets no more pods of this Store: %s. When it is repaired: "+

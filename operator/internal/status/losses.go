@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 
 // recordLosses adds to the status what the coordinator tells of that was not there before, and the loss of the coordinator itself: another
 // cluster id is another coordinator's process, and the tables of the one before are gone.
-func recordLosses(o planner.Observed, next *v1alpha1.StoreStatus) {
+func recordLosses(o facts.Observed, next *v1alpha1.StoreStatus) {
 	cluster := o.Cluster
 	if cluster == nil {
 		return
@@ -64,7 +64,7 @@ func recordLosses(o planner.Observed, next *v1alpha1.StoreStatus) {
 
 // isFormers says whether the process that ended was of another Store: one of this name that was deleted, whose tables were kept. This
 // Store's member has had no pod yet, or only the one that is there, and the process did not run in that.
-func isFormers(o planner.Observed, loss planner.Loss) bool {
+func isFormers(o facts.Observed, loss facts.Loss) bool {
 	if loss.Instance == "" {
 		return false
 	}
@@ -83,7 +83,7 @@ func isFormers(o planner.Observed, loss planner.Loss) bool {
 	return highest == 0 || highest == 1 && uid != "" && uid != loss.Instance
 }
 
-func record(o planner.Observed, next *v1alpha1.StoreStatus, loss v1alpha1.Loss) {
+func record(o facts.Observed, next *v1alpha1.StoreStatus, loss v1alpha1.Loss) {
 	next.LossCount++
 	loss.Number = next.LossCount
 	loss.Time = now(o)

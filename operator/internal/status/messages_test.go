@@ -17,6 +17,9 @@ import (
 	"rcbox.dev/rcbox/operator/internal/capacity"
 	"rcbox.dev/rcbox/operator/internal/network"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/addressbook"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
 
@@ -71,19 +74,19 @@ func grownStates() []spoken {
 		}
 		s.plan.Fences = []v1alpha1.FenceStatus{{Node: "node-of-box", Type: v1alpha1.FencingOutOfServiceTaint, Message: "a pause"}}
 	}
-	noClass := func(claim planner.Claim) func(*scene) {
+	noClass := func(claim facts.Claim) func(*scene) {
 		return func(s *scene) {
 			withCopies(s)
 			waitsForNode(s, 1)
 			claim.Name, s.plan.Masters[1].Claim = "box-master-1-copies", "box-master-1-copies"
-			s.observed.Claims = map[string]planner.Claim{claim.Name: claim}
+			s.observed.Claims = map[string]facts.Claim{claim.Name: claim}
 		}
 	}
 	return append(capacityStates(),
-		spoken{"no StorageClass", noClass(planner.Claim{HasNoClass: true}), progressing, []string{
+		spoken{"no StorageClass", noClass(facts.Claim{HasNoClass: true}), progressing, []string{
 			"has no StorageClass", "Make one the default", "backups.storage.storageClassName",
 		}},
-		spoken{"a StorageClass that does not exist", noClass(planner.Claim{Class: "fsat", ClassMissing: true}), progressing, []string{
+		spoken{"a StorageClass that does not exist", noClass(facts.Claim{Class: "fsat", ClassMissing: true}), progressing, []string{
 			"waits for StorageClass fsat", "does not exist", "Make one of that name",
 		}},
 		spoken{"nodes are lost", safe(lost), degraded, []string{"node ", "has been lost"}},
@@ -122,8 +125,8 @@ func grownStates() []spoken {
 		spoken{"a volume's node is gone", safe(func(s *scene) {
 			s.down(1, 0)
 			s.plan.Masters[1].Claim = "box-master-1-copies"
-			s.plan.Masters[1].Pod = &planner.Pod{Name: "box-master-1-2", Trouble: "Unschedulable"}
-			s.observed.Claims = map[string]planner.Claim{"box-master-1-copies": {Name: "box-master-1-copies", Node: "node-of-box"}}
+			s.plan.Masters[1].Pod = &facts.Pod{Name: "box-master-1-2", Trouble: "Unschedulable"}
+			s.observed.Claims = map[string]facts.Claim{"box-master-1-copies": {Name: "box-master-1-copies", Node: "node-of-box"}}
 		}), degraded, []string{"has no node"}},
 		spoken{"everything is full", func(s *scene) {
 			for i := range s.plan.Masters {
@@ -131,23 +134,23 @@ func grownStates() []spoken {
 			}
 		}, degraded, []string{"raise masters.replicas or masters.memory"}},
 		spoken{"a storage has failed", safe(func(s *scene) {
-			s.plan.Masters[0].Reported.Backup = &planner.Backup{Frames: 1, Retired: "an error"}
+			s.plan.Masters[0].Reported.Backup = &facts.Backup{Frames: 1, Retired: "an error"}
 		}), degraded, []string{"takes no more copies"}},
 		spoken{"something was lost", func(s *scene) {
-			s.observed.Cluster.Losses = []planner.Loss{
+			s.observed.Cluster.Losses = []facts.Loss{
 				{Member: "box-master-0", Tablets: 3},
 				{Member: "box-master-1", Tables: slices.Repeat([]string{"table-of-box"}, 10), TableCount: 99},
 			}
 		}, v1alpha1.ConditionDataSafe, []string{"loss 2, seen", "kubectl annotate"}},
 		spoken{"a loss was accepted", func(s *scene) {
-			s.observed.Cluster.Losses = []planner.Loss{
+			s.observed.Cluster.Losses = []facts.Loss{
 				{Member: "box-master-0", Missing: "segments", TableCount: 1, Tables: []string{"box"}},
 			}
 		}, v1alpha1.ConditionDataSafe, []string{"loss 1, seen", "kubectl annotate"}},
 		spoken{"recoveries wait", safe(func(s *scene) {
 			for range 5 {
 				s.observed.Cluster.Recoveries = append(s.observed.Cluster.Recoveries,
-					planner.Recovery{ServerID: "2.0", Member: "box-master-1", TabletsLeft: 3, WaitsFor: "a copy", CanBeGivenUp: true})
+					facts.Recovery{ServerID: "2.0", Member: "box-master-1", TabletsLeft: 3, WaitsFor: "a copy", CanBeGivenUp: true})
 			}
 			s.plan.Shortfall = planner.FindShortfall(&s.observed, s.plan.Masters)
 		}), v1alpha1.ConditionRecovering, []string{"recoveries of ", "accept-loss"}},
@@ -160,17 +163,17 @@ func grownStates() []spoken {
 			for i := range s.plan.Masters {
 				s.plan.Masters[i].Pending, s.plan.Masters[i].Rolls = "memory: 1Gi -> 2Gi, cores: 1 -> 2", true
 			}
-			s.plan.Steps = []planner.Step{planner.RestartMember{Member: "box-master-0", Why: "memory: 1Gi -> 2Gi"}}
+			s.plan.Steps = []steps.Step{steps.RestartMember{Member: "box-master-0", Why: "memory: 1Gi -> 2Gi"}}
 		}), progressing, []string{"restart "}},
 		spoken{"much is to do", func(s *scene) {
 			for range 9 {
-				s.plan.Steps = append(s.plan.Steps, planner.CreatePod{Member: "box-master-2", Number: 1, Why: "it is new"})
+				s.plan.Steps = append(s.plan.Steps, steps.CreatePod{Member: "box-master-2", Number: 1, Why: "it is new"})
 			}
 		}, progressing, []string{"create pod"}},
 		spoken{"drained members leave", func(s *scene) {
 			for i := range s.plan.Masters {
 				s.plan.Masters[i].Wanted = false
-				s.plan.Masters[i].Reported.Draining = &planner.Draining{Tablets: 1, Copies: 14, WaitsFor: []string{"a", "b", "c", "d"}}
+				s.plan.Masters[i].Reported.Draining = &facts.Draining{Tablets: 1, Copies: 14, WaitsFor: []string{"a", "b", "c", "d"}}
 			}
 		}, progressing, []string{"draining "}},
 		spoken{"a change is held back", func(s *scene) { s.plan.HeldBack = "it waits" }, progressing, nil},
@@ -193,7 +196,7 @@ func grownStates() []spoken {
 			for i := range s.plan.Masters {
 				s.plan.Masters[i].AddressWait = "a free address of 10.0.0.0/24"
 			}
-			s.plan.Addresses.Quarantined = []planner.Quarantined{
+			s.plan.Addresses.Quarantined = []addressbook.Quarantined{
 				{IP: netip.MustParseAddr("10.0.0.9"), Pod: "box-master-9-1", Reason: "its node does not answer"},
 			}
 		}, v1alpha1.ConditionNetworkReady, []string{"make addresses.range larger"}},

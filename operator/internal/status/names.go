@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // maxNamed is how many members a message names.
@@ -37,14 +38,14 @@ func listNames(views []planner.MemberView, name func(planner.MemberView) string)
 	return strings.Join(parts, ", ")
 }
 
-func describe(steps []planner.Step) string {
+func describe(planned []steps.Step) string {
 	parts := make([]string, 0, maxNamed)
-	for i, step := range steps {
+	for i, step := range planned {
 		if i == maxNamed {
-			parts = append(parts, fmt.Sprintf("and %d more steps", len(steps)-maxNamed))
+			parts = append(parts, fmt.Sprintf("and %d more steps", len(planned)-maxNamed))
 			break
 		}
-		parts = append(parts, step.Describe())
+		parts = append(parts, steps.Describe(step))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -13,6 +13,8 @@ import (
 	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/network"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -20,11 +22,10 @@ import (
 const maxQuarantined = 4000
 
 // addresses of a member: those of a pod that was just made, or what the planner has found.
-func addresses(view planner.MemberView, o planner.Observed, outcome Outcome) []v1alpha1.MemberAddress {
+func addresses(view planner.MemberView, o facts.Observed, outcome Outcome) []v1alpha1.MemberAddress {
 	var list []v1alpha1.MemberAddress
-	for _, step := range outcome.Done {
-		create, ok := step.(planner.CreatePod)
-		if !ok || create.Member != view.Name {
+	for create := range steps.Of[steps.CreatePod](outcome.Done) {
+		if create.Member != view.Name {
 			continue
 		}
 		for _, ip := range create.Addresses {
@@ -44,12 +45,12 @@ func addresses(view planner.MemberView, o planner.Observed, outcome Outcome) []v
 	return list
 }
 
-func macOf(o planner.Observed, ip netip.Addr) string {
+func macOf(o facts.Observed, ip netip.Addr) string {
 	return network.MACOf(o.Store.Spec.Network.Profile, ip)
 }
 
 // networkStatus is nil for a Store that has no addresses, and no one who may send under any.
-func networkStatus(o planner.Observed, plan planner.Plan) *v1alpha1.NetworkStatus {
+func networkStatus(o facts.Observed, plan planner.Plan) *v1alpha1.NetworkStatus {
 	if o.Store.DeletionTimestamp != nil {
 		return o.Store.Status.Network
 	}
@@ -87,7 +88,7 @@ func findQuarantined(status *v1alpha1.NetworkStatus, entry v1alpha1.QuarantinedA
 }
 
 // networkReady says whether masters have their ports, and whether there are addresses for those who may need others.
-func networkReady(o planner.Observed, plan planner.Plan) verdict {
+func networkReady(o facts.Observed, plan planner.Plan) verdict {
 	no := func(reason, message string) verdict { return verdict{metav1.ConditionFalse, reason, message} }
 	if o.Store.DeletionTimestamp != nil {
 		return no(v1alpha1.ReasonDeleting, "the Store is being deleted")
@@ -111,7 +112,7 @@ func networkReady(o planner.Observed, plan planner.Plan) verdict {
 }
 
 // addressTrouble is about who has, or gets, which address; an empty reason where all is well.
-func addressTrouble(o planner.Observed, plan planner.Plan) (reason, message string) {
+func addressTrouble(o facts.Observed, plan planner.Plan) (reason, message string) {
 	a := &plan.Addresses
 	waiting := filter(plan.Masters, func(v planner.MemberView) bool { return strings.HasPrefix(v.AddressWait, "a free address") })
 	switch {
@@ -141,7 +142,7 @@ func waits(waiting []planner.MemberView) string {
 }
 
 // quarantineHint tells of addresses that somebody could release.
-func quarantineHint(o planner.Observed, plan planner.Plan) string {
+func quarantineHint(o facts.Observed, plan planner.Plan) string {
 	if len(plan.Addresses.Quarantined) == 0 {
 		return ""
 	}
@@ -152,7 +153,7 @@ func quarantineHint(o planner.Observed, plan planner.Plan) string {
 }
 
 // portTrouble is about devices; an empty reason where all is well.
-func portTrouble(o planner.Observed, plan planner.Plan) (reason, message string) {
+func portTrouble(o facts.Observed, plan planner.Plan) (reason, message string) {
 	for i := range plan.Masters {
 		if view := &plan.Masters[i]; view.Wanted && view.Refusals != nil {
 			return v1alpha1.ReasonDeviceRefused, fmt.Sprintf("node %s rejected the last %s of %s (%s); the operator tries again with "+
@@ -230,7 +231,7 @@ func orNode(node string) string {
 }
 
 // lacksDevice: the scheduler says that there is not enough of an extended resource, or of huge pages, that the pod asks for.
-func lacksDevice(pod *planner.Pod) bool {
+func lacksDevice(pod *facts.Pod) bool {
 	if pod.Inputs.Network == nil {
 		return false
 	}
@@ -242,7 +243,7 @@ func lacksDevice(pod *planner.Pod) bool {
 }
 
 // addressesLeft warns before it hurts: each member that is lost with its node needs an address while its former one is in quarantine.
-func addressesLeft(o planner.Observed, plan planner.Plan) verdict {
+func addressesLeft(o facts.Observed, plan planner.Plan) verdict {
 	spare := planner.SpareAddresses(o.Store)
 	var left strings.Builder
 	left.WriteString(count(int64(len(plan.Masters)), "master") + " have their ports")

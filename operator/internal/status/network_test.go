@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
 
@@ -21,14 +21,14 @@ func withPorts() *scene {
 	}
 	for i := range s.plan.Masters {
 		view := &s.plan.Masters[i]
-		view.Reported.Ports = []planner.Port{{IP: fmt.Sprintf("10.0.0.%d", i+1)}}
+		view.Reported.Ports = []facts.Port{{IP: fmt.Sprintf("10.0.0.%d", i+1)}}
 	}
 	return s
 }
 
 // Whether the network works is what the processes say that use it.
 func TestNetworkReadyTellsWhatDoesNotGoByThePorts(t *testing.T) {
-	port := func(s *scene, i int) *planner.Port { return &s.plan.Masters[i].Reported.Ports[0] }
+	port := func(s *scene, i int) *facts.Port { return &s.plan.Masters[i].Reported.Ports[0] }
 	for _, test := range []struct {
 		name   string
 		change func(*scene)
@@ -77,7 +77,7 @@ func TestNetworkReadyTellsWhatDoesNotGoByThePorts(t *testing.T) {
 func TestNetworkReadyNamesSomeOfMany(t *testing.T) {
 	s := withPorts()
 	for i := range 40 {
-		port := planner.Port{IP: fmt.Sprintf("10.0.1.%d", i), LinkDown: true}
+		port := facts.Port{IP: fmt.Sprintf("10.0.1.%d", i), LinkDown: true}
 		s.plan.Masters[0].Reported.Ports = append(s.plan.Masters[0].Reported.Ports, port)
 	}
 	next := status.Compute(s.observed, s.plan, s.outcome)

@@ -6,10 +6,11 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 // setReady adds the two conditions that summarize the others for tools that know no Store: kubectl wait, kstatus, Flux.
-func setReady(o planner.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) {
+func setReady(o facts.Observed, plan planner.Plan, outcome Outcome, next *v1alpha1.StoreStatus) {
 	set(o, next, v1alpha1.ConditionStalled, stalled(plan, outcome, next))
 	set(o, next, v1alpha1.ConditionReady, storeReady(plan, next))
 }

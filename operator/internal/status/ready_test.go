@@ -12,6 +12,8 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
@@ -20,7 +22,7 @@ import (
 func waitsForNode(s *scene, i int) {
 	view := &s.plan.Masters[i]
 	view.Up, view.Reported = false, nil
-	view.Pod = &planner.Pod{
+	view.Pod = &facts.Pod{
 		Name: view.Name + "-1", Component: v1alpha1.ComponentMaster, CreatedAt: s.observed.Now.Add(-10 * time.Second),
 		Trouble: "Unschedulable: 0/1 nodes", Unschedulable: "0/1 nodes are available: 1 node(s) didn't match pod " +
 			"anti-affinity rules. preemption",
@@ -48,7 +50,7 @@ func summarizedStates() []summary {
 			s.observed.Cluster.State = v1alpha1.StateKubernetes
 		}, kstatus.CurrentStatus, "as its spec says"},
 		{"an upgrade that can be finalized", func(s *scene) {
-			s.observed.Cluster.Format = planner.Format{Active: 1, Newest: 2}
+			s.observed.Cluster.Format = facts.Format{Active: 1, Newest: 2}
 		}, kstatus.CurrentStatus, "as its spec says"},
 		{"forming", func(s *scene) {
 			s.observed.Store.Status.FormedAt = nil
@@ -64,7 +66,7 @@ func summarizedStates() []summary {
 		}, kstatus.InProgressStatus, "left to restart"},
 		{"a master is down", func(s *scene) { s.down(0, 1) }, kstatus.InProgressStatus, "cannot be read or written"},
 		{"applying", func(s *scene) {
-			s.plan.Steps = []planner.Step{planner.CreatePod{Member: "box-master-2", Number: 1, Why: "it is new"}}
+			s.plan.Steps = []steps.Step{steps.CreatePod{Member: "box-master-2", Number: 1, Why: "it is new"}}
 		}, kstatus.InProgressStatus, "box-master-2"},
 		{"refused, and tried again", func(s *scene) { s.outcome.Failed = "timeout" }, kstatus.InProgressStatus, "timeout"},
 		{"paused, with nothing to do", func(s *scene) { s.observed.Store.Spec.Paused = true }, kstatus.CurrentStatus, "2 of 2"},
@@ -76,7 +78,7 @@ func summarizedStates() []summary {
 		}, kstatus.FailedStatus, "exceeded quota"},
 		{"paused, with something to do", func(s *scene) {
 			s.observed.Store.Spec.Paused = true
-			s.plan.Withheld = []planner.Step{planner.CreatePod{Member: "box-master-2", Number: 1, Why: "it is new"}}
+			s.plan.Withheld = []steps.Step{steps.CreatePod{Member: "box-master-2", Number: 1, Why: "it is new"}}
 		}, kstatus.FailedStatus, "spec.paused is set; without it"},
 		{
 			"a name that another one has", func(s *scene) { s.outcome.NameTaken = "Service box is not this Store's" },
@@ -114,7 +116,7 @@ func summarizedStates() []summary {
 			withCopies(s)
 			waitsForNode(s, 1)
 			s.plan.Masters[1].Claim = "box-master-1-copies"
-			s.observed.Claims = map[string]planner.Claim{"box-master-1-copies": {Name: "box-master-1-copies", HasNoClass: true}}
+			s.observed.Claims = map[string]facts.Claim{"box-master-1-copies": {Name: "box-master-1-copies", HasNoClass: true}}
 		}, kstatus.FailedStatus, "volume claim box-master-1-copies has no StorageClass, because the cluster has no default one. " +
 			"Make one the default, and the claim takes it; or delete the Store and its claims (kubectl delete pvc -l " +
 			"rcbox.dev/store=box), and make it again with backups.storage.storageClassName or replication.factor: 0"},
@@ -122,7 +124,7 @@ func summarizedStates() []summary {
 			withCopies(s)
 			waitsForNode(s, 1)
 			s.plan.Masters[1].Claim = "box-master-1-copies"
-			s.observed.Claims = map[string]planner.Claim{
+			s.observed.Claims = map[string]facts.Claim{
 				"box-master-1-copies": {Name: "box-master-1-copies", Class: "fsat", ClassMissing: true},
 			}
 		}, kstatus.FailedStatus, "volume claim box-master-1-copies waits for StorageClass fsat (backups.storage.storageClassName), which " +

@@ -9,6 +9,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
@@ -21,7 +22,7 @@ var weakestFirst = []v1alpha1.Durability{
 }
 
 // durability in force is the weakest that a master's pod was made with.
-func durability(o planner.Observed, plan planner.Plan) v1alpha1.Durability {
+func durability(o facts.Observed, plan planner.Plan) v1alpha1.Durability {
 	weakest := len(weakestFirst)
 	for i := range plan.Masters {
 		if pod := plan.Masters[i].Pod; pod != nil {
@@ -35,7 +36,7 @@ func durability(o planner.Observed, plan planner.Plan) v1alpha1.Durability {
 }
 
 // recordReplication leaves what was there last while the coordinator does not answer.
-func recordReplication(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) {
+func recordReplication(o facts.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) {
 	cluster := o.Cluster
 	if cluster == nil {
 		return
@@ -56,7 +57,7 @@ func recordReplication(o planner.Observed, plan planner.Plan, next *v1alpha1.Sto
 }
 
 // recoveries keeps all that are under way, and of the others the last, as far as there is room.
-func recoveries(o planner.Observed) []v1alpha1.RecoveryStatus {
+func recoveries(o facts.Observed) []v1alpha1.RecoveryStatus {
 	surplus := len(o.Cluster.Recoveries) - maxRecoveries
 	var list []v1alpha1.RecoveryStatus
 	for _, recovery := range o.Cluster.Recoveries {
@@ -71,7 +72,7 @@ func recoveries(o planner.Observed) []v1alpha1.RecoveryStatus {
 	return list
 }
 
-func recoveryStatus(o planner.Observed, recovery planner.Recovery) v1alpha1.RecoveryStatus {
+func recoveryStatus(o facts.Observed, recovery facts.Recovery) v1alpha1.RecoveryStatus {
 	entry := v1alpha1.RecoveryStatus{
 		Member: recovery.Member, ServerID: recovery.ServerID, TabletsLeft: recovery.TabletsLeft,
 		WaitsFor: recovery.WaitsFor, Bytes: recovery.Bytes, PromisedMs: recovery.PromisedMs, MeasuredMs: recovery.MeasuredMs,
@@ -95,7 +96,7 @@ func findRecovery(list []v1alpha1.RecoveryStatus, serverID string) *v1alpha1.Rec
 }
 
 // replicated says what the present replication promises.
-func replicated(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
+func replicated(o facts.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) verdict {
 	message := fmt.Sprintf("each object has %s on other nodes than its master's, %s",
 		countCopies(next.Replication.Factor), survives(next.Durability))
 	if unknown := filter(plan.Masters, lacksDomain); len(unknown) > 0 {
@@ -130,7 +131,7 @@ func lacksDomain(v planner.MemberView) bool {
 }
 
 // recovering is about lost masters whose tablets are on their way to others.
-func recovering(o planner.Observed, next *v1alpha1.StoreStatus) verdict {
+func recovering(o facts.Observed, next *v1alpha1.StoreStatus) verdict {
 	switch {
 	case o.Store.DeletionTimestamp != nil:
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Store is being deleted"}
@@ -146,7 +147,7 @@ func recovering(o planner.Observed, next *v1alpha1.StoreStatus) verdict {
 			"recoveries are not known, since the coordinator does not answer: " + o.ClusterError,
 		}
 	}
-	var left []planner.Recovery
+	var left []facts.Recovery
 	blocked := false
 	for _, recovery := range o.Cluster.Recoveries {
 		if recovery.TabletsLeft > 0 {
@@ -156,9 +157,9 @@ func recovering(o planner.Observed, next *v1alpha1.StoreStatus) verdict {
 	}
 	switch {
 	case blocked:
-		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRecoveryBlocked, planner.DescribeRecoveries(left)}
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRecoveryBlocked, facts.DescribeRecoveries(left)}
 	case len(left) > 0:
-		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRecoveryRuns, planner.DescribeRecoveries(left)}
+		return verdict{metav1.ConditionTrue, v1alpha1.ReasonRecoveryRuns, facts.DescribeRecoveries(left)}
 	case len(next.Recoveries) > 0:
 		last := next.Recoveries[len(next.Recoveries)-1]
 		return verdict{metav1.ConditionFalse, v1alpha1.ReasonNoneUnderWay, "the last one: " + describeEnded(last)}
@@ -176,7 +177,7 @@ func describeEnded(recovery v1alpha1.RecoveryStatus) string {
 }
 
 // brokenBackups says what is wrong with storages for copies; an empty reason when nothing is.
-func brokenBackups(o planner.Observed, plan planner.Plan) (reason, message string) {
+func brokenBackups(o facts.Observed, plan planner.Plan) (reason, message string) {
 	factor := int64(o.Store.Copies())
 	if factor == 0 {
 		return "", ""

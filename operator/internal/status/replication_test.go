@@ -13,6 +13,7 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/capacity"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/resources"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
@@ -29,13 +30,13 @@ func replicatedScene() *scene {
 		view.Claim = view.Name + "-copies"
 		view.Pod.Inputs = resources.InputsFor(s.observed.Store, v1alpha1.ComponentMaster, "i", "")
 		view.Reported.Copies, view.Reported.Serving, view.Reported.Segments = 1, true, 10
-		view.Reported.Backup = &planner.Backup{Frames: 100, Free: 75, SegmentBytes: 8}
+		view.Reported.Backup = &facts.Backup{Frames: 100, Free: 75, SegmentBytes: 8}
 	}
 	return s
 }
 
 func (s *scene) recovery(generation int, tablets int64, waits string) {
-	recovery := planner.Recovery{
+	recovery := facts.Recovery{
 		Member: "box-master-1", ServerID: fmt.Sprintf("2.%d", generation), Age: 10 * time.Second,
 		TabletsLeft: tablets, WaitsFor: waits, PromisedMs: 1000,
 	}
@@ -45,7 +46,7 @@ func (s *scene) recovery(generation int, tablets int64, waits string) {
 	s.observed.Cluster.Recoveries = append(s.observed.Cluster.Recoveries, recovery)
 	if tablets > 0 {
 		s.plan.Shortfall = &planner.Shortfall{
-			Reason: v1alpha1.ReasonRecoveryRuns, Message: planner.DescribeRecoveries([]planner.Recovery{recovery}),
+			Reason: v1alpha1.ReasonRecoveryRuns, Message: facts.DescribeRecoveries([]facts.Recovery{recovery}),
 		}
 	}
 }
@@ -116,11 +117,11 @@ func replicatedStates() []told {
 		}},
 		{"recoveries wait, and all who are away are named", func(s *scene) {
 			const away = "; members that are not connected (3): box-master-0, box-master-1, box-master-2"
-			first := planner.Recovery{Member: "box-master-0", ServerID: "1.0", TabletsLeft: 4, CanBeGivenUp: true}
+			first := facts.Recovery{Member: "box-master-0", ServerID: "1.0", TabletsLeft: 4, CanBeGivenUp: true}
 			first.WaitsFor = "no backup that answers has the head of the log of server 1.0" + away
-			second := planner.Recovery{Member: "box-master-2", ServerID: "3.0", TabletsLeft: 4, CanBeGivenUp: true}
+			second := facts.Recovery{Member: "box-master-2", ServerID: "3.0", TabletsLeft: 4, CanBeGivenUp: true}
 			second.WaitsFor = "no backup that answers has segment 3, 5, 8 of the log of server 3.0" + away
-			s.observed.Cluster.Recoveries = []planner.Recovery{first, second}
+			s.observed.Cluster.Recoveries = []facts.Recovery{first, second}
 			s.plan.Shortfall = planner.FindShortfall(&s.observed, s.plan.Masters)
 		}, []string{
 			available + "=False RecoveryBlocked: some keys cannot be read or written yet; 2 of 2 masters are up; recoveries of " +
@@ -179,9 +180,9 @@ func replicatedStates() []told {
 		}},
 		{"a volume is on a node that is gone", func(s *scene) {
 			view := &s.plan.Masters[1]
-			view.Up, view.Pod.Node, view.Pod.Process = false, "", planner.ProcessAbsent
+			view.Up, view.Pod.Node, view.Pod.Process = false, "", facts.ProcessAbsent
 			view.Pod.Trouble = "Unschedulable: 1 node had volume node affinity conflict"
-			s.observed.Claims = map[string]planner.Claim{view.Claim: {Name: view.Claim, Node: "node-7"}}
+			s.observed.Claims = map[string]facts.Claim{view.Claim: {Name: view.Claim, Node: "node-7"}}
 		}, []string{
 			degraded + "=True MembersDown: box-master-1 has no node: the volume of its claim box-master-1-copies is on node node-7. " +
 				"It goes on when that node is back; if the node is gone for good, and Recovering is False: kubectl delete -n default " +

@@ -11,6 +11,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 // What one look sees passes often: a process that pauses, a coordinator that changes. Conditions say what is wrong once it has
@@ -24,7 +25,7 @@ const (
 )
 
 // presume has members that a new leader has yet to hear from be as they were: it knows them from the state, and their clients go on.
-func presume(o planner.Observed, plan planner.Plan) planner.Plan {
+func presume(o facts.Observed, plan planner.Plan) planner.Plan {
 	plan.Masters = slices.Clone(plan.Masters)
 	presumed := false
 	for i := range plan.Masters {
@@ -60,7 +61,7 @@ func isPresuming(plan planner.Plan) bool {
 func serves(view planner.MemberView) bool { return view.Up && !isSilent(view) }
 
 // notServingSince is when it was first seen that a member does not serve; nil while it does, or where nobody has seen it serve.
-func notServingSince(o planner.Observed, view planner.MemberView, before *v1alpha1.MemberStatus) *metav1.Time {
+func notServingSince(o facts.Observed, view planner.MemberView, before *v1alpha1.MemberStatus) *metav1.Time {
 	switch {
 	case before == nil:
 		return nil
@@ -77,7 +78,7 @@ func notServingSince(o planner.Observed, view planner.MemberView, before *v1alph
 }
 
 // silentSince is when it was first seen that no coordinator answers; nil while one does, or where none was seen to.
-func silentSince(o planner.Observed) *metav1.Time {
+func silentSince(o facts.Observed) *metav1.Time {
 	old := &o.Store.Status.Coordinator
 	switch {
 	case o.Cluster != nil:
@@ -90,12 +91,12 @@ func silentSince(o planner.Observed) *metav1.Time {
 	}
 }
 
-func isRecent(o planner.Observed, since *metav1.Time) bool {
+func isRecent(o facts.Observed, since *metav1.Time) bool {
 	return since != nil && o.Now.Sub(since.Time) < grace
 }
 
 // mayPass says whether that a member does not serve is so new that the store may get over it: it was not declared dead.
-func mayPass(o planner.Observed, next *v1alpha1.StoreStatus) func(planner.MemberView) bool {
+func mayPass(o facts.Observed, next *v1alpha1.StoreStatus) func(planner.MemberView) bool {
 	return func(view planner.MemberView) bool {
 		// Where its pod is gone, so is the process, for certain.
 		if serves(view) || !view.Reported.Runs(view.Pod) || view.Reported.Dead {
@@ -110,12 +111,12 @@ func mayPass(o planner.Observed, next *v1alpha1.StoreStatus) func(planner.Member
 func isExcess(v planner.MemberView) bool { return !v.Wanted }
 
 // isSilenceNew: no coordinator answers, and another one may lead in a moment.
-func isSilenceNew(o planner.Observed, silentSince *metav1.Time) bool {
+func isSilenceNew(o facts.Observed, silentSince *metav1.Time) bool {
 	return o.Cluster == nil && o.Refusal == "" && o.Store.DeletionTimestamp == nil && isRecent(o, silentSince)
 }
 
 // whileSilent is a condition as it was when a coordinator answered last, and says so; false for one that has to be told anew.
-func whileSilent(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus, name string) (verdict, bool) {
+func whileSilent(o facts.Observed, plan planner.Plan, next *v1alpha1.StoreStatus, name string) (verdict, bool) {
 	before := meta.FindStatusCondition(next.Conditions, name)
 	if before == nil || isAsleep(plan) || !isSilenceNew(o, next.Coordinator.SilentSince) {
 		return verdict{}, false
@@ -138,7 +139,7 @@ func whileSilent(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStat
 }
 
 // upText says how many masters are up, and what of the others is not told of as a failure yet.
-func upText(o planner.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) string {
+func upText(o facts.Observed, plan planner.Plan, next *v1alpha1.StoreStatus) string {
 	text := countUp(plan)
 	if unheard := filter(plan.Masters, func(v planner.MemberView) bool { return v.Up && v.Unheard }); len(unheard) > 0 {
 		text += "; the new coordinator has not heard yet from " + bareNames(unheard)

@@ -11,6 +11,7 @@ import (
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/status"
 )
 
@@ -46,8 +47,8 @@ func safeScene() *scene {
 	s.observed.Store.Spec.Replication.Factor, s.observed.Store.Spec.Masters.Replicas = new(int32(2)), 3
 	s.observed.Cluster.State = v1alpha1.StateKubernetes
 	third := s.plan.Masters[1]
-	third.Name, third.Pod = "box-master-2", &planner.Pod{Name: "box-master-2-1", UID: "box-master-2"}
-	third.Reported = &planner.Member{Name: "box-master-2", Connected: true, Instance: "box-master-2x", CapacityBytes: 200, LiveBytes: 101}
+	third.Name, third.Pod = "box-master-2", &facts.Pod{Name: "box-master-2-1", UID: "box-master-2"}
+	third.Reported = &facts.MemberReport{Name: "box-master-2", Connected: true, Instance: "box-master-2x", CapacityBytes: 200, LiveBytes: 101}
 	s.plan.Masters = append(s.plan.Masters, third)
 	for i := range s.plan.Masters {
 		reported := s.plan.Masters[i].Reported
@@ -173,7 +174,7 @@ func TestALostConnectionIsToldOfOnceItLasts(t *testing.T) {
 	f = newFilm(t)
 	f.look(1, func(s *scene) {
 		s.down(1, 0)
-		s.observed.Cluster.Recoveries = []planner.Recovery{{ServerID: "2.0", Member: "box-master-1", TabletsLeft: 3}}
+		s.observed.Cluster.Recoveries = []facts.Recovery{{ServerID: "2.0", Member: "box-master-1", TabletsLeft: 3}}
 	})
 	f.expect(v1alpha1.ConditionAvailable, "False RecoveryRuns")
 }
@@ -184,11 +185,11 @@ func TestARestartAsksNobodyToDeleteVolumes(t *testing.T) {
 		return func(s *scene) {
 			s.down(1, 0)
 			s.plan.Masters[1].Claim = "claim"
-			s.plan.Masters[1].Pod = &planner.Pod{
+			s.plan.Masters[1].Pod = &facts.Pod{
 				Name: "box-master-1-2", CreatedAt: s.observed.Now.Add(-time.Duration(second) * time.Second),
 				Trouble: "Unschedulable: no node",
 			}
-			s.observed.Claims = map[string]planner.Claim{"claim": {Name: "claim", Node: "node-1"}}
+			s.observed.Claims = map[string]facts.Claim{"claim": {Name: "claim", Node: "node-1"}}
 		}
 	}
 	f := newFilm(t)

@@ -13,13 +13,15 @@ import (
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/brief"
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/facts"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
 // Outcome is what became of a plan's steps.
 type Outcome struct {
 	// Done are those that were carried out.
-	Done []planner.Step
+	Done []steps.Step
 	// Refused is the coordinator's word on why a member cannot be retired; empty when it was not asked, or agreed.
 	Refused string
 	// RefusedMember is the member in question.
@@ -33,7 +35,7 @@ type Outcome struct {
 }
 
 // Compute is the status after a visit.
-func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.StoreStatus {
+func Compute(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.StoreStatus {
 	old := &o.Store.Status
 	plan = presume(o, plan)
 	next := *old.DeepCopy()
@@ -77,19 +79,17 @@ func Compute(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.St
 }
 
 // drills as planned; one whose process was told to end runs, whatever may become of the next visit.
-func drills(o planner.Observed, plan planner.Plan, outcome Outcome) ([]v1alpha1.Drill, v1alpha1.DrillNotes) {
+func drills(o facts.Observed, plan planner.Plan, outcome Outcome) ([]v1alpha1.Drill, v1alpha1.DrillNotes) {
 	planned := plan.Drills
-	for _, step := range outcome.Done {
-		if step, ok := step.(planner.DrillMember); ok {
-			if current := planned.Current(); current != nil && current.Number == step.Number {
-				planner.BeginDrill(current, o.Now)
-			}
+	for step := range steps.Of[steps.DrillMember](outcome.Done) {
+		if current := planned.Current(); current != nil && current.Number == step.Number {
+			planner.BeginDrill(current, o.Now)
 		}
 	}
 	return planned.List, planned.Notes
 }
 
-func hibernatedSince(o planner.Observed, plan planner.Plan) *metav1.Time {
+func hibernatedSince(o facts.Observed, plan planner.Plan) *metav1.Time {
 	switch {
 	case plan.IsWaking:
 		return o.Store.Status.HibernatedSince
@@ -113,9 +113,9 @@ func hibernatedSince(o planner.Observed, plan planner.Plan) *metav1.Time {
 func bounded(texts []string) []string { return texts[:min(len(texts), maxHindrances)] }
 
 // now as the API server would give it back.
-func now(o planner.Observed) metav1.Time { return metav1.NewTime(o.Now.Truncate(time.Second)) }
+func now(o facts.Observed) metav1.Time { return metav1.NewTime(o.Now.Truncate(time.Second)) }
 
-func coordinator(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.CoordinatorStatus {
+func coordinator(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.CoordinatorStatus {
 	view, old := plan.Coordinator, &o.Store.Status.Coordinator
 	next := v1alpha1.CoordinatorStatus{
 		Ready:        o.Cluster != nil,
@@ -154,22 +154,22 @@ func standby(view planner.MemberView) v1alpha1.StandbyStatus {
 	entry := v1alpha1.StandbyStatus{Name: view.Name, Pending: view.Pending}
 	if pod := view.Pod; pod != nil {
 		entry.Pod, entry.Node, entry.Message = pod.Name, pod.Node, pod.Trouble
-		entry.Running = pod.Process == planner.ProcessRunning
+		entry.Running = pod.Process == facts.ProcessRunning
 	}
 	return entry
 }
 
 // podNumber of the member's newest pod: the planned one counts once it was made.
 func podNumber(view planner.MemberView, outcome Outcome) int64 {
-	for _, step := range outcome.Done {
-		if create, ok := step.(planner.CreatePod); ok && create.Member == view.Name {
+	for create := range steps.Of[steps.CreatePod](outcome.Done) {
+		if create.Member == view.Name {
 			return create.Number
 		}
 	}
 	return view.PodNumber
 }
 
-func masters(o planner.Observed, plan planner.Plan, outcome Outcome) v1alpha1.MastersStatus {
+func masters(o facts.Observed, plan planner.Plan, outcome Outcome) v1alpha1.MastersStatus {
 	old := &o.Store.Status.Masters
 	next := v1alpha1.MastersStatus{
 		Selector: labels.SelectorFromSet(
@@ -213,7 +213,7 @@ func find(members []v1alpha1.MemberStatus, name string) *v1alpha1.MemberStatus {
 }
 
 func member(
-	o planner.Observed, view planner.MemberView, before *v1alpha1.MemberStatus, outcome Outcome,
+	o facts.Observed, view planner.MemberView, before *v1alpha1.MemberStatus, outcome Outcome,
 ) v1alpha1.MemberStatus {
 	entry := v1alpha1.MemberStatus{Name: view.Name, State: v1alpha1.MemberStarting, Pending: view.Pending, Claim: view.Claim}
 	if view.Pod != nil {
@@ -270,7 +270,7 @@ func member(
 }
 
 // deadSince is when it was first seen that the process in a member's pod was declared dead; nil while it is not.
-func deadSince(o planner.Observed, view planner.MemberView, before *v1alpha1.MemberStatus) *metav1.Time {
+func deadSince(o facts.Observed, view planner.MemberView, before *v1alpha1.MemberStatus) *metav1.Time {
 	switch {
 	case !view.Reported.Dead || !view.Reported.Runs(view.Pod):
 		return nil

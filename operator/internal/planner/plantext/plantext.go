@@ -9,16 +9,17 @@ import (
 	"strings"
 
 	"rcbox.dev/rcbox/operator/internal/planner"
+	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
 // Of has a line for each step, and a last one with a hash of everything else that is in the plan.
 func Of(plan planner.Plan) string {
 	var text strings.Builder
 	for _, step := range plan.Steps {
-		fmt.Fprintf(&text, "%s: %s\n", reflect.TypeOf(step).Name(), step.Describe())
+		fmt.Fprintf(&text, "%s: %s\n", reflect.TypeOf(step).Name(), steps.Describe(step))
 	}
 	for _, step := range plan.Withheld {
-		fmt.Fprintf(&text, "withheld: %s: %s\n", reflect.TypeOf(step).Name(), step.Describe())
+		fmt.Fprintf(&text, "withheld: %s: %s\n", reflect.TypeOf(step).Name(), steps.Describe(step))
 	}
 	whole, err := json.Marshal(plan)
 	if err != nil {

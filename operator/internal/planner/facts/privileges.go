@@ -1,4 +1,4 @@
-package planner
+package facts
 
 import (
 	"fmt"
@@ -9,18 +9,8 @@ import (
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
-// Allowed is what whoever installed the operator lets every Store have, beyond an ordinary restricted pod.
-type Allowed struct {
-	// Capabilities, by name.
-	Capabilities []string
-	// EALArguments, whole or by their name: what is before "=".
-	EALArguments []string
-	// NetworkProfiles, by name. Only WholePort has to be named.
-	NetworkProfiles []string
-}
-
-// privileges are those that the status has of the Store. A Store that was there before this was kept gets all that it has; a new one none.
-func (o *Observed) privileges() *v1alpha1.PrivilegesStatus {
+// Privileges are those that the status has of the Store. A Store that was there before this was kept gets all that it has; a new one none.
+func (o *Observed) Privileges() *v1alpha1.PrivilegesStatus {
 	status := &o.Store.Status
 	if status.Privileges != nil {
 		return status.Privileges
@@ -50,8 +40,8 @@ func (o *Observed) wantedNetwork() *resources.Network {
 	return resources.InputsFor(o.Store, v1alpha1.ComponentMaster, "", o.StateType()).Network
 }
 
-// notAllowed says what of the spec the Store may not have, and how it could; empty if it may have everything.
-func (o *Observed) notAllowed(had *v1alpha1.PrivilegesStatus) string {
+// NotAllowed says what of the spec the Store may not have, and how it could; empty if it may have everything.
+func (o *Observed) NotAllowed(had *v1alpha1.PrivilegesStatus) string {
 	network := o.wantedNetwork()
 	if network == nil {
 		return ""
