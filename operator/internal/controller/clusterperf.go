@@ -255,8 +255,6 @@ func (r *PerfReconciler) apply(ctx context.Context, o perf.Observed, steps []per
 				Preconditions: &metav1.Preconditions{UID: &uid},
 			}))
 			gone = err == nil
-		default:
-			err = errors.New("there is no way to do that")
 		}
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", step.Describe(), err)

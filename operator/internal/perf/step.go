@@ -3,9 +3,12 @@ package perf
 import "fmt"
 
 // Step is one thing to do.
+//
+//sumtype:decl
 type Step interface {
 	// Describe says what is done and why.
 	Describe() string
+	step()
 }
 
 // CheckTurn asks the API server itself whether it is the run's turn: a cache may not have seen that another one has just begun.
@@ -50,3 +53,15 @@ func (SaveResults) Describe() string { return "save the results" }
 
 // Describe implements Step.
 func (s DeleteRun) Describe() string { return "delete the run: " + s.Why }
+
+func (CheckTurn) step() {}
+
+func (CreateClient) step() {}
+
+func (CreateCleanup) step() {}
+
+func (DeletePod) step() {}
+
+func (SaveResults) step() {}
+
+func (DeleteRun) step() {}

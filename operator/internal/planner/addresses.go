@@ -1,47 +1,53 @@
 package planner
 
 import (
-	"rcbox.dev/rcbox/api/v1alpha1"
-	"rcbox.dev/rcbox/operator/internal/network"
-	"rcbox.dev/rcbox/operator/internal/planner/addressbook"
+	"slices"
+
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-// Addresses is what was made of pools and of who has what.
-type Addresses struct {
-	// Error says why there are no pools, if the Store's are not to be read.
-	Error string
-	// Sizes and Free addresses of the pools, in the order of ports.
-	Pools []network.Pool
-	Sizes []int32
-	Free  []int32
-	// Overlap names an older Store that takes addresses from the same range; empty if there is none.
-	Overlap string
-	// Quarantined, by address and pod.
-	Quarantined []addressbook.Quarantined
-	// Conflicts are pods whose ports are not what was asked for, and pods with the same address: a sentence for each.
-	Conflicts []string
-}
+var (
+	addressPools = rule{name: "address pools", gives: func(p *planning) {
+		b, report := p.book, &p.plan.Addresses
+		report.Quarantined, report.Conflicts, report.Overlap = b.Quarantined(p.masters), b.Conflicts(p.masters), b.Overlap()
+		report.Sizes, report.Free = b.Room()
+	}}
 
-// openBook reads the pools.
-func (p *planning) openBook() {
-	pools, err := network.Pools(&p.observed.Store.Spec)
-	p.book = addressbook.New(p.observed, pools)
-	if err != nil {
-		p.plan.Addresses.Error = err.Error()
+	ungatedPods = rule{name: "gated pods whose addresses are recorded", gives: (*planning).ungatePods}
+
+	silentPods = rule{name: "ended pods that send nothing any more", gives: (*planning).releasePods}
+)
+
+// ungatePods lets pods be started whose addresses are on record as their own. A pod may be made late, by an operator that stood still
+// meanwhile, with addresses that another pod has by now, and no precondition keeps it from that. So it is made with a gate, and is nothing
+// but an offer. The status says whose an address is, and of two operators that write it one wins. A gate is opened in the version of
+// the pod that was seen, by who has seen record and pods without the cache; and an offer that comes too late is deleted.
+func (p *planning) ungatePods() {
+	for _, m := range p.masters {
+		for i, pod := range m.Live {
+			if !pod.Gated || p.isEnded(pod) {
+				continue
+			}
+			p.lookAgainIn(turnInterval)
+			rivals, isRecorded := p.book.Rivals(pod), p.observed.IsRecordedFor(pod)
+			why := p.book.WhyInVain(pod)
+			switch {
+			case why != "":
+				p.add(steps.DeletePod{Member: m.Name, Pod: pod.Ref(), Why: why})
+			case i == 0 && isRecorded && len(rivals) == 0:
+				p.add(steps.UngatePod{Member: m.Name, Pod: pod.Ref(), Why: "its addresses are on record"})
+			}
+		}
 	}
-	p.plan.Addresses.Pools = pools
 }
 
-// closeBook lets pods go that have ended, and says what is left.
-func (p *planning) closeBook(masters []*facts.Member) {
-	b, addresses := p.book, &p.plan.Addresses
-	addresses.Quarantined, addresses.Conflicts = b.Quarantined(masters), b.Conflicts(masters)
-	addresses.Overlap = b.Overlap()
-	addresses.Sizes, addresses.Free = b.Room()
-	p.ungatePods(masters)
-	p.releasePods()
+// isEnded says whether this plan ends the pod.
+func (p *planning) isEnded(pod *facts.Pod) bool {
+	return slices.ContainsFunc(p.plan.Steps, func(step steps.Step) bool {
+		end, isEnd := step.(steps.DeletePod)
+		return isEnd && end.Pod.UID == pod.UID
+	})
 }
 
 // releasePods lets pods vanish that send nothing any more. That is on record before: of a pod that is gone it could not be seen.
@@ -56,24 +62,4 @@ func (p *planning) releasePods() {
 			p.add(steps.ReleasePod{Member: pod.Member, Pod: facts.PodRef{Name: pod.Name, UID: pod.UID}, Why: "it sends nothing any more"})
 		}
 	}
-}
-
-// releaseAll is for a Store that is being deleted, or sleeps: pods that have ended go, and so do, when it is deleted, those whose time is
-// up. What they may send is nobody's concern then but that of other Stores in the same network.
-func (p *planning) releaseAll() {
-	o := p.observed
-	book := addressbook.New(o, nil)
-	for i := range o.Pods {
-		pod := &o.Pods[i]
-		isLate := (o.Store.DeletionTimestamp != nil || o.NamespaceEnds) && !o.Now.Before(pod.EndsAt.Add(goneAfter))
-		if pod.Terminating() && pod.IsHeld && (isLate || book.IsSilent(pod)) {
-			p.add(steps.ReleasePod{Member: pod.Member, Pod: facts.PodRef{Name: pod.Name, UID: pod.UID}, Why: "it has ended"})
-		}
-	}
-}
-
-// SpareAddresses is how many should be free in each pool: each member that is lost with its node needs one while its former one is in
-// quarantine.
-func SpareAddresses(store *v1alpha1.Store) int32 {
-	return max(store.Copies(), store.Spec.Recovery.MaxConcurrentReplacements, 1)
 }

@@ -20,10 +20,13 @@ import (
 
 // What becomes of the world when a step is carried out: it objects to what must never be.
 
+// makePlan is asked by the worlds: a test that plants a bug has another one.
+var makePlan = planner.Make
+
 // visit is what the controller does; a lost one ends before the status is written. It gives the plan and the refusal, if there was one.
 func (w *world) visit(lost bool) (planner.Plan, string) {
 	o := w.observe()
-	plan := planner.Make(o)
+	plan := makePlan(o)
 	logPlan(plan)
 	var outcome status.Outcome
 	for _, step := range plan.Steps {

@@ -9,41 +9,31 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-// keepCoordinators sees to it that there are as many as there should be, and finds the one that leads.
-func (p *planning) keepCoordinators() {
-	o := p.observed
-	for _, m := range o.CoordinatorMembers() {
-		wanted := m.Ordinal < o.WantedCoordinators()
-		p.plan.Coordinators = append(p.plan.Coordinators, p.keep(m, v1alpha1.ComponentCoordinator, wanted))
-	}
-	p.plan.Coordinator = p.plan.Coordinators[p.leader()]
-	if o.StateType() == v1alpha1.StateKubernetes {
-		p.rollCoordinators()
-	}
-}
-
-// leader is the index of the one that answered; else of the one that did last; else of the first.
-func (p *planning) leader() int {
-	views := p.plan.Coordinators
-	answered := func(v MemberView) bool { return v.Pod != nil && v.Pod.Name == p.observed.LeaderPod }
-	if i := slices.IndexFunc(views, answered); i >= 0 {
-		return i
-	}
-	led := func(v MemberView) bool { return v.Pod != nil && v.Pod.Name == p.observed.Store.Status.Coordinator.Pod }
-	return max(slices.IndexFunc(views, led), 0)
+var outdatedCoordinators = rule{
+	name: "outdated and surplus coordinators",
+	blockedBy: []blocker{
+		{"the coordinator's state is not in Kubernetes", func(p *planning) bool {
+			return p.observed.StateType() != v1alpha1.StateKubernetes
+		}},
+		noAnswer,
+		{"a coordinator is ending", func(p *planning) bool {
+			return slices.ContainsFunc(p.observed.Pods, func(pod facts.Pod) bool {
+				return pod.Component == v1alpha1.ComponentCoordinator && p.isEnding(pod)
+			})
+		}},
+		{"a coordinator is away", func(p *planning) bool {
+			return slices.ContainsFunc(p.plan.Coordinators, func(v MemberView) bool {
+				return v.Wanted && (v.Pod == nil || v.Pod.Process != facts.ProcessRunning)
+			})
+		}},
+	},
+	gives: (*planning).rollCoordinators,
 }
 
 // rollCoordinators replaces outdated coordinators and ends those too many, one at a time and standbys first: they hold nothing. The leader
 // goes only where another one can follow it at once; an outdated one that is alone is the user's to restart.
 func (p *planning) rollCoordinators() {
 	o := p.observed
-	isEnding := func(pod facts.Pod) bool {
-		return pod.Component == v1alpha1.ComponentCoordinator && pod.Terminating() && o.Now.Before(pod.EndsAt)
-	}
-	isAway := func(v MemberView) bool { return v.Wanted && (v.Pod == nil || v.Pod.Process != facts.ProcessRunning) }
-	if o.Cluster == nil || slices.ContainsFunc(o.Pods, isEnding) || slices.ContainsFunc(p.plan.Coordinators, isAway) {
-		return
-	}
 	canFollow := func(v MemberView) bool { return v.Wanted && v.Pending == "" && v.Pod.Name != o.LeaderPod }
 	var leaves *MemberView
 	for i := range p.plan.Coordinators {

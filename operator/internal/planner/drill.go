@@ -1,8 +1,6 @@
 package planner
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"cmp"
 	"errors"
 	"fmt"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/brief"
@@ -35,25 +34,7 @@ const (
 	maxDrillMessage = 500
 )
 
-// Drills is what becomes of a Store's drills: the list, oldest first, and the notes that the status is to have.
-type Drills struct {
-	List  []v1alpha1.Drill
-	Notes v1alpha1.DrillNotes
-}
-
-func drillsOf(store *v1alpha1.Store) Drills {
-	status := store.Status.DeepCopy()
-	return Drills{List: status.Drills, Notes: status.DrillNotes}
-}
-
-// Current is the drill that has not ended; nil if there is none. There is one at most.
-func (d *Drills) Current() *v1alpha1.Drill {
-	i := slices.IndexFunc(d.List, func(drill v1alpha1.Drill) bool { return !drill.HasEnded() })
-	if i < 0 {
-		return nil
-	}
-	return &d.List[i]
-}
+var drills = rule{name: "drills", gives: (*planning).drill}
 
 // drill goes on with the drill that there is, and takes note of the next one. What is to be ended is in the status before it is: so that a
 // drill that was interrupted is followed, and not repeated.
@@ -168,7 +149,7 @@ func (p *planning) beginDrill(drill *v1alpha1.Drill) {
 		p.endDrill(drill, v1alpha1.DrillMissed, "recovery.drill was taken out before it could begin")
 	case drill.Order == "" && p.observed.Now.After(drill.DueAt.Add(p.drillWindow())):
 		drill.Member, drill.ServerIDs = "", nil
-		p.endDrill(drill, v1alpha1.DrillMissed, "it could not begin in time: "+orElse(why, "the operator did not look at the Store"))
+		p.endDrill(drill, v1alpha1.DrillMissed, "it could not begin in time: "+cmp.Or(why, "the operator did not look at the Store"))
 	case why == "" && len(drill.ServerIDs) > 0 && drill.Member == view.Name:
 		p.endForDrill(view, drill)
 	case why == "":
@@ -228,7 +209,7 @@ func (p *planning) whyNoDrill() (why string, passes bool) {
 		return "DataSafe is not True: " + safe.Message, safe.Reason != v1alpha1.ReasonDataLost
 	case slices.ContainsFunc(plan.Masters, isAway):
 		return "not all masters are up, or one is on its way out", true
-	case slices.ContainsFunc(o.Pods, p.isEnding):
+	case p.isPodEnding():
 		return "a pod is ending", true
 	case p.asked != nil:
 		return p.asked.Member + " is to end first: " + p.asked.Why, true

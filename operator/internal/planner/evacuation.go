@@ -3,61 +3,22 @@ package planner
 import (
 	"fmt"
 	"slices"
-	"time"
 
-	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 	"rcbox.dev/rcbox/operator/internal/resources"
 )
 
-// Evacuation is how far a member is with leaving a node that is drained.
-type Evacuation struct {
-	Node  string
-	Cause v1alpha1.NodeDrain
-	// Since when that was seen; MovedAt is when its pod there was told to end, zero before that.
-	Since   time.Time
-	MovedAt time.Time
-	// WaitsFor says why it does not go on; empty when it does.
-	WaitsFor string
-	// withVolume: its volume can be used on that node only.
-	withVolume bool
-}
-
-// Moved says whether the member has left, and its next pod is on its way.
-func (e *Evacuation) Moved() bool { return e != nil && !e.MovedAt.IsZero() }
-
-// evacuation is set while the member's node is drained, and then until the member is up elsewhere.
-func (p *planning) evacuation(m *facts.Member, view *MemberView) *Evacuation {
-	o := p.observed
-	if !view.Wanted || o.Cluster == nil || o.Store.Copies() == 0 {
-		return nil
-	}
-	recorded := o.RecordedEvacuation(m.Name)
-	node, withVolume := m.Home()
-	cause := o.DrainOf(node)
-	if cause == "" {
-		if recorded == nil || recorded.MovedAt == nil || view.Up {
-			return nil
-		}
-		return &Evacuation{Node: recorded.Node, Cause: recorded.Cause, Since: recorded.Since.Time, MovedAt: recorded.MovedAt.Time}
-	}
-	leaves := &Evacuation{Node: node, Cause: cause, Since: o.Now, withVolume: withVolume}
-	if recorded != nil && recorded.Node == node && recorded.MovedAt == nil {
-		leaves.Since = recorded.Since.Time
-	}
-	return leaves
-}
-
-// isLeaving says whether a member's drain is the operator's own, because of its node.
-func (p *planning) isLeaving(view *MemberView) bool {
-	return view.Evacuation != nil && !view.Evacuation.Moved() && p.observed.Store.MovesFrom(view.Evacuation.Cause)
+var drainedNodes = rule{
+	name:      "members on drained nodes",
+	blockedBy: []blocker{noAnswer},
+	gives:     (*planning).followEvacuations,
 }
 
 // followEvacuations drains members whose nodes are drained, one at a time, and moves those of which nobody needs anything any more.
-func (p *planning) followEvacuations(masters []*facts.Member) {
+func (p *planning) followEvacuations() {
 	first := p.firstToLeave()
-	for i, m := range masters {
+	for i, m := range p.masters {
 		view := &p.plan.Masters[i]
 		leaves := view.Evacuation
 		if leaves == nil {
@@ -140,7 +101,7 @@ func (p *planning) whyOthersFirst(view, first *MemberView) string {
 		return "the drain of another master to be cancelled"
 	case p.plan.Shortfall != nil && !p.plan.Shortfall.restart: // else its next process keeps more, and here it gets none
 		return "all copies to be there: " + p.plan.Shortfall.Message
-	case slices.ContainsFunc(p.observed.Pods, p.isEnding):
+	case p.isPodEnding():
 		return "a pod to end"
 	default:
 		return ""
@@ -154,14 +115,6 @@ func waitsForNode(view *MemberView) string {
 		return "its next pod to be up"
 	}
 	return fmt.Sprintf("a node for its next pod (%s): add one with room for a master, or %s", pod.Trouble, HowToStay(view.Evacuation))
-}
-
-// HowToStay is what takes back that a node is drained.
-func HowToStay(leaves *Evacuation) string {
-	if leaves.Cause == v1alpha1.DrainIsolated {
-		return "take " + leaves.Node + " out of the Store's annotation " + v1alpha1.AnnotationIsolated
-	}
-	return "uncordon " + leaves.Node
 }
 
 func evacuate(m *facts.Member, leaves *Evacuation) steps.MoveMember {
@@ -178,9 +131,4 @@ func evacuate(m *facts.Member, leaves *Evacuation) steps.MoveMember {
 		step.Claim = resources.MasterClaimAt(m.Name, number+1)
 	}
 	return step
-}
-
-// Evacuating are the members that leave nodes which are drained.
-func Evacuating(views []MemberView) []MemberView {
-	return slices.DeleteFunc(slices.Clone(views), func(v MemberView) bool { return v.Evacuation == nil })
 }

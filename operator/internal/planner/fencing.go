@@ -1,11 +1,12 @@
 package planner
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
@@ -21,6 +22,21 @@ const (
 	returnAfter = time.Minute
 	// maxFences is what the status has room for.
 	maxFences = 16
+)
+
+var (
+	recordedFences = rule{name: "recorded fences", gives: (*planning).followFencing}
+
+	newFences = rule{
+		name: "new fences",
+		blockedBy: []blocker{
+			{"spec.recovery.fencing.type is None", func(p *planning) bool {
+				kind := p.observed.Store.Spec.Recovery.Fencing.Type
+				return kind == "" || kind == v1alpha1.FencingNone
+			}},
+		},
+		gives: (*planning).noteFences,
+	}
 )
 
 // followFencing fences nodes with which members were lost, and takes that back when they are back. What is to be done is on record before;
@@ -56,7 +72,6 @@ func (p *planning) followFencing() {
 		}
 		p.plan.Fences = append(p.plan.Fences, fence)
 	}
-	p.noteFences()
 }
 
 // howLost says what is known of a node that is to be fenced.
@@ -71,9 +86,6 @@ func (p *planning) howLost(node string) string {
 // copies make up for: what looks like more is mostly the loss of a network.
 func (p *planning) noteFences() {
 	spec := &p.observed.Store.Spec
-	if spec.Recovery.Fencing.Type == "" || spec.Recovery.Fencing.Type == v1alpha1.FencingNone {
-		return
-	}
 	for i := range p.plan.Masters {
 		view := &p.plan.Masters[i]
 		isNoted := func(f v1alpha1.FenceStatus) bool { return view.Lost != nil && f.Node == view.Lost.Node }
@@ -105,7 +117,7 @@ func (p *planning) hasLeft(fence *v1alpha1.FenceStatus) bool {
 		home, _ := m.Home()
 		return m.Ordinal < int(o.Store.Spec.Masters.Replicas) && (home == fence.Node || claim.IsHomeUnknown)
 	}
-	if slices.ContainsFunc(o.Masters(), mayBeThere) {
+	if slices.ContainsFunc(p.masters, mayBeThere) {
 		return false
 	}
 	for i := range p.plan.Masters {
@@ -146,7 +158,7 @@ func (p *planning) whyNotFenced(fence *v1alpha1.FenceStatus, state facts.FenceSt
 	_, isKnown := o.Nodes[fence.Node]
 	isUnderWay := func(f v1alpha1.FenceStatus) bool { return f.RequestedAt != nil && !f.Done }
 	lost := map[string]bool{}
-	for _, m := range o.Masters() {
+	for _, m := range p.masters {
 		i := slices.IndexFunc(p.plan.Masters, func(v MemberView) bool { return v.Name == m.Name })
 		if i >= 0 && p.plan.Masters[i].Lost != nil {
 			lost[o.LostDomain(m, p.plan.Masters[i].Lost.Node)] = true
@@ -156,7 +168,7 @@ func (p *planning) whyNotFenced(fence *v1alpha1.FenceStatus, state facts.FenceSt
 	case !isKnown:
 		return "the operator to learn whether the node is ready"
 	case state.Done || state.Message != "":
-		return "another controller, which fences the node or has fenced it: " + orElse(state.Message, "it has the taint")
+		return "another controller, which fences the node or has fenced it: " + cmp.Or(state.Message, "it has the taint")
 	case o.Now.Before(due):
 		p.lookAgainIn(due.Sub(o.Now))
 		return "the node to come back, until " + due.UTC().Format("15:04:05 UTC")

@@ -1,48 +1,64 @@
 package planner
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-// Hibernation is how far a Store is that is to sleep.
-type Hibernation struct {
-	// Begun: its pods are being ended, or have ended.
-	Begun bool
-	// Again: it was woken up meanwhile, and is to sleep once more. That is on record, as a sleep of its own, before a pod ends.
-	Again bool
-	// PodsLeft have not ended yet.
-	PodsLeft int
-	// WaitsFor says why it has not begun.
-	WaitsFor string
+// How a Store goes to sleep, and is woken up. While it sleeps, nothing else is done to its pods and volumes.
+var (
+	startHibernation = rule{
+		name:      "beginning of hibernation",
+		blockedBy: []blocker{notHibernated},
+		gives:     (*planning).beginHibernation,
+	}
+
+	hibernatedPods = rule{
+		name: "pods of a hibernated Store",
+		blockedBy: []blocker{
+			notHibernated,
+			{"status.hibernatedSince is not set", func(p *planning) bool { return p.observed.Store.Status.HibernatedSince == nil }},
+		},
+		gives: (*planning).endHibernated,
+	}
+
+	wakeUp = rule{
+		name: "pods of a Store that was woken up",
+		blockedBy: []blocker{
+			{"spec.hibernated is set", func(p *planning) bool { return p.observed.Store.Spec.Hibernated }},
+			{"the Store did not sleep", func(p *planning) bool { return p.observed.Store.Status.HibernatedSince == nil }},
+		},
+		gives: (*planning).wake,
+	}
+
+	notHibernated = blocker{"spec.hibernated is not set", func(p *planning) bool { return !p.observed.Store.Spec.Hibernated }}
+)
+
+// beginHibernation waits until nothing is short of copies: whatever is wrong is better put right while processes run. That hibernation has
+// begun is on record before the first pod ends, for afterwards it cannot be seen any more. Until then, all else is as ever.
+func (p *planning) beginHibernation() {
+	state := &Hibernation{Begun: p.observed.Store.Status.HibernatedSince != nil}
+	p.plan.Hibernation, p.plan.Next = state, UnsettledInterval
+	if !state.Begun {
+		state.WaitsFor = p.whyAwake()
+		state.Begun = state.WaitsFor == ""
+	}
 }
 
-// hibernate ends all pods: first those of masters, which write out what their volumes do not have yet, and those of coordinators
-// when they are gone. It begins when nothing is short of copies, as whatever is wrong is better put right while somebody runs. That
-// it has begun is on record before the first pod ends, for afterwards it cannot be seen any more. Until then, all else is as ever.
-func (p *planning) hibernate() {
-	o := p.observed
-	state := &Hibernation{Begun: o.Store.Status.HibernatedSince != nil, WaitsFor: p.whyAwake()}
-	p.plan.Hibernation = state
-	p.plan.Next = UnsettledInterval
-	if !state.Begun {
-		state.Begun = state.WaitsFor == ""
-		return
-	}
-	state.WaitsFor = ""
+// endHibernated ends all pods: first those of masters, which write out what their volumes do not have yet, and those of coordinators when
+// they are gone.
+func (p *planning) endHibernated() {
+	o, state := p.observed, p.plan.Hibernation
 	p.plan.Steps = slices.DeleteFunc(p.plan.Steps, func(step steps.Step) bool {
-		switch step.(type) {
-		case steps.AddFinalizer, steps.ApplyObject:
-			return false
-		default:
-			return true
-		}
+		_, isFinalizer := step.(steps.AddFinalizer)
+		_, isObject := step.(steps.ApplyObject)
+		return !isFinalizer && !isObject
 	})
 	if state.Again = slices.ContainsFunc(o.Pods, p.isRecalled); state.Again {
 		state.PodsLeft = len(o.Pods)
@@ -104,9 +120,6 @@ func (p *planning) endAll(component string) int {
 // before it ends one ends a pod that it saw before.
 func (p *planning) wake() {
 	since := p.observed.Store.Status.HibernatedSince
-	if since == nil {
-		return
-	}
 	for i := range p.observed.Pods {
 		if pod := &p.observed.Pods[i]; !pod.Terminating() && !p.isRecalled(*pod) {
 			p.plan.IsWaking = true

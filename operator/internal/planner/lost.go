@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
@@ -14,46 +15,47 @@ import (
 // from moving.
 const startingFor = 5 * time.Minute
 
-// Lost is what is known of a member whose node is lost.
-type Lost struct {
-	Node  string
-	Cause v1alpha1.NodeLoss
-	// Since when that was seen; ProvenAt is when it was proven that nothing is lost if the member moves, zero while it is not.
-	Since    time.Time
-	ProvenAt time.Time
-	// WaitsFor says why the member does not move yet; empty when it does.
-	WaitsFor string
-	// ByHand is the command that moves the member, where the operator does not move members; empty where it does, or may not yet.
-	ByHand string
-	// withVolume: its volume can be used on that node only.
-	withVolume bool
-}
+// defaultRescheduleAfter is that of the schema, for a Store from before the field.
+const defaultRescheduleAfter = 5 * time.Minute
+
+var (
+	formerVolumes = rule{
+		name: "former volumes of members that moved",
+		blockedBy: []blocker{
+			noCopies, noAnswer, dryRun,
+			{"copies are missing", func(p *planning) bool { return p.plan.Shortfall != nil }},
+		},
+		gives: (*planning).dropVolumes,
+	}
+
+	lostMembers = rule{
+		name:      "members that were lost with their nodes",
+		blockedBy: []blocker{noCopies, noAnswer},
+		gives:     (*planning).followLost,
+	}
+)
 
 // followLost finds members that were lost with their nodes, and moves those of which it is on record that nothing is lost with it. A few
 // at a time, and not at all when more failure domains are lost than there are copies: then disks have to come back.
-func (p *planning) followLost(masters []*facts.Member) {
+func (p *planning) followLost() {
 	o := p.observed
-	if o.Store.Copies() == 0 || o.Cluster == nil {
-		return
-	}
 	domains := map[string]bool{}
-	for i, m := range masters {
+	for i, m := range p.masters {
 		if lost := p.plan.Masters[i].Lost; lost != nil {
 			domains[o.LostDomain(m, lost.Node)] = true
 		}
 	}
-	p.dropVolumes(masters)
 	if len(domains) == 0 {
 		return
 	}
 	p.lookAgainIn(UnsettledInterval)
 	room := int(max(o.Store.Spec.Recovery.MaxConcurrentReplacements, 1)) - p.starting()
-	for i, m := range masters {
+	for i, m := range p.masters {
 		lost := p.plan.Masters[i].Lost
 		if lost == nil {
 			continue
 		}
-		if p.returnsToIsolated(m, &p.plan.Masters[i], len(domains)) {
+		if p.returnsToIsolated(&subject{m, &p.plan.Masters[i], v1alpha1.ComponentMaster}, len(domains)) {
 			continue
 		}
 		lost.WaitsFor = p.whyNotMoved(m, lost, len(domains), room)
@@ -64,91 +66,24 @@ func (p *planning) followLost(masters []*facts.Member) {
 	}
 }
 
-// lostNode is what keeps a member down: the node that its volume is tied to, or else that of its pod. Nil if that is not lost.
-func (p *planning) lostNode(m *facts.Member, view *MemberView) *Lost {
-	if view.Up || !view.Wanted || p.observed.Cluster == nil || p.observed.Store.Copies() == 0 {
-		return nil
+// returnsToIsolated starts a member that is down once more on the isolated node that its volume is on, and says whether it does. The member
+// is to leave that node, but it can neither be drained, because it is not up, nor move, because what is in the volume may be needed: by the
+// member's own recovery, or since more failure domains are lost than the copies survive. Once it is up, it leaves in order.
+func (p *planning) returnsToIsolated(s *subject, lostDomains int) bool {
+	o, lost := p.observed, s.view.Lost
+	isNeeded := lost.ProvenAt.IsZero() || lostDomains > int(o.Store.Copies())
+	if lost.Cause != v1alpha1.NodeDrained || o.DrainOf(lost.Node) != v1alpha1.DrainIsolated || !lost.withVolume || !isNeeded {
+		return false
 	}
-	node, withVolume := m.Home()
-	_, known := p.observed.Nodes[node]
-	cause := p.causeOf(m, node)
-	if node == "" || !known || cause == "" {
-		return nil
+	lost.WaitsFor = "its next pod to be up there, because what is in its volume may be needed"
+	switch pod := s.view.Pod; {
+	case pod == nil:
+		s.view.AddressWait = p.createPod(s, lost.Node)
+	case pod.Node == "" && slices.Contains(pod.Avoids, lost.Node):
+		p.add(steps.DeletePod{Member: s.Name, Pod: pod.Ref(), Why: fmt.Sprintf(
+			"it may not run on %s, where its volume is: the node is isolated, and the member cannot leave it while it is down", lost.Node)})
 	}
-	lost := &Lost{Node: node, Cause: cause, Since: p.observed.Now, withVolume: withVolume}
-	if before := p.observed.RecordedLoss(m.Name); before != nil && before.Node == node {
-		lost.Since = before.Since.Time
-		if before.ProvenAt != nil {
-			lost.ProvenAt = before.ProvenAt.Time
-		}
-	}
-	if unproven := p.unproven(m); unproven != "" {
-		lost.ProvenAt = time.Time{}
-	} else if lost.ProvenAt.IsZero() {
-		lost.ProvenAt = p.observed.Now
-	}
-	if before := p.observed.RecordedLoss(m.Name); cause == v1alpha1.NodeSilent && (before == nil || before.ProvenAt == nil) {
-		p.lookAgainIn(turnInterval) // only that this is on record is waited for
-	}
-	return lost
-}
-
-// causeOf says how a node is lost on which a member was that is down; empty if it is not.
-func (p *planning) causeOf(m *facts.Member, node string) v1alpha1.NodeLoss {
-	o := p.observed
-	state := o.Nodes[node]
-	cause, isSilent := state.Cause(), o.IsSilent(node)
-	switch {
-	case state.Ready && !isSilent && o.Fences[node].Requested:
-		cause = "" // it is back, and what this Store has said of it is about to be taken back
-	case cause == "" && isSilent && p.isFencedOnceSilent(m, state):
-		cause = v1alpha1.NodeSilent
-	case cause == "" && !state.SilentFrom.IsZero() && p.isFencedOnceSilent(m, state):
-		p.lookAgainIn(state.SilentFrom.Sub(o.Now))
-	}
-	if drain := o.DrainOf(node); cause == "" && drain != "" && o.Store.MovesFrom(drain) && !m.HasNothing() {
-		cause = v1alpha1.NodeDrained
-	}
-	return cause
-}
-
-// isFencedOnceSilent: the member is declared dead, and its node is fenced as soon as the node's kubelet is silent, too.
-func (p *planning) isFencedOnceSilent(m *facts.Member, node facts.Node) bool {
-	return node.Drained == "" && p.isDeclaredDead(m) && p.observed.Store.Spec.Recovery.Fencing.Type == v1alpha1.FencingBMC
-}
-
-// isSudden: nobody has said that the node is gone, or is to go.
-func (l *Lost) isSudden() bool {
-	return l != nil && (l.Cause == v1alpha1.NodeNotReady || l.Cause == v1alpha1.NodeSilent)
-}
-
-// isDeclaredDead: the coordinator has declared the process in the member's pod dead.
-func (p *planning) isDeclaredDead(m *facts.Member) bool {
-	return m.Reported != nil && m.Reported.Dead && m.Reported.Runs(m.Pod())
-}
-
-// unproven says what speaks against the member's process being dead for good and what it held being served by others; empty if nothing
-// does. What its volume has of others' logs does not matter here: the volume stays until that has copies elsewhere.
-func (p *planning) unproven(m *facts.Member) string {
-	o := p.observed
-	if o.Cluster.StateWait != "" {
-		return "the coordinator, which cannot write its state: " + o.Cluster.StateWait
-	}
-	if m.Reported != nil && m.Reported.Connected {
-		return "its process to end, which is still connected to the coordinator"
-	}
-	if tablets := m.Tablets(); tablets > 0 {
-		return fmt.Sprintf("its recovery: tablets left: %d", tablets)
-	}
-	for _, recovery := range o.RecoveriesLeft() {
-		if recovery.Member == m.Name {
-			return facts.DescribeRecoveries([]facts.Recovery{recovery})
-		}
-		if recovery.CanBeGivenUp {
-			return "a recovery that may need what is on the node: " + facts.DescribeRecoveries([]facts.Recovery{recovery})
-		}
-	}
-	return ""
+	return true
 }
 
 // starting is how many members have a new pod that is on its way, or get one now: between the end of the old one and the next visit there
@@ -219,9 +154,6 @@ func (p *planning) moveByHand(m *facts.Member) string {
 	return command
 }
 
-// defaultRescheduleAfter is that of the schema, for a Store from before the field.
-const defaultRescheduleAfter = 5 * time.Minute
-
 func (p *planning) move(m *facts.Member, lost *Lost) steps.MoveMember {
 	why := fmt.Sprintf("the node has been lost (%s) since %s, and other masters serve what the member served",
 		lost.Cause, lost.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
@@ -237,12 +169,9 @@ func (p *planning) move(m *facts.Member, lost *Lost) steps.MoveMember {
 }
 
 // dropVolumes deletes claims that members had on nodes that were lost, once the members are up with others and everything has its copies.
-func (p *planning) dropVolumes(masters []*facts.Member) {
+func (p *planning) dropVolumes() {
 	o := p.observed
-	if p.plan.Shortfall != nil || o.Store.Spec.Recovery.DryRun {
-		return
-	}
-	for i, m := range masters {
+	for i, m := range p.masters {
 		if !p.plan.Masters[i].Up || len(m.Claims) < 2 {
 			continue
 		}

@@ -22,31 +22,33 @@ import (
 
 // Whatever happens to pods, nodes, coordinator, spec and the operator itself: no process that holds data is ended, no member has two
 // pods, no name is used twice; and when it stops happening, the Store comes to what its spec says.
-func TestWorld(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { disturb(t, newWorld(rapid.Int32Range(1, 4).Draw(t, "replicas")), 1) })
-}
+func TestWorld(t *testing.T) { rapid.Check(t, anyWorld) }
+
+func anyWorld(t *rapid.T) { disturb(t, newWorld(rapid.Int32Range(1, 4).Draw(t, "replicas")), 1) }
 
 // With copies as well: and no process is ended while something is short of them, no pod is without its claim, no claim is deleted.
-func TestReplicatedWorld(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas"))
-		w.takesSettings = rapid.Bool().Draw(t, "takesSettings")
-		disturb(t, w, 2)
-	})
+func TestReplicatedWorld(t *testing.T) { rapid.Check(t, anyReplicatedWorld) }
+
+func anyReplicatedWorld(t *rapid.T) {
+	w := newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas"))
+	w.takesSettings = rapid.Bool().Draw(t, "takesSettings")
+	disturb(t, w, 2)
 }
 
 // With volumes that are on one node each: members move when these are lost, nothing is lost by it, and no volume is left over.
-func TestLocalVolumes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas"))
-		w.isLocal = true
-		disturb(t, w, 2)
-	})
+func TestLocalVolumes(t *testing.T) { rapid.Check(t, anyLocalWorld) }
+
+func anyLocalWorld(t *rapid.T) {
+	w := newReplicatedWorld(rapid.Int32Range(2, 4).Draw(t, "replicas"))
+	w.isLocal = true
+	disturb(t, w, 2)
 }
 
 // With several coordinators: nobody leads for no longer than it takes, and in the end there are as many as asked for, made from the spec.
-func TestStandbyWorld(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { disturb(t, newStandbyWorld(rapid.Int32Range(1, 3).Draw(t, "coordinators")), 1) })
+func TestStandbyWorld(t *testing.T) { rapid.Check(t, anyStandbyWorld) }
+
+func anyStandbyWorld(t *rapid.T) {
+	disturb(t, newStandbyWorld(rapid.Int32Range(1, 3).Draw(t, "coordinators")), 1)
 }
 
 // disturb lets everything happen that can, then nothing any more.

@@ -1,16 +1,19 @@
 package planner
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/planner/facts"
 )
 
 const (
+	// endedPodInterval is the least age at which a pod that has ended is replaced, so that a node that refuses every pod is not asked
+	// without pause.
+	endedPodInterval = 10 * time.Second
 	// refusedPodMost bounds the pause between two pods that kubelets do not admit. What it takes for a node to have its devices after a
 	// restart is minutes.
 	refusedPodMost = 5 * time.Minute

@@ -8,20 +8,35 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-// scaleIn takes out the members that the spec has no place for: all are drained, and the last one is removed once nobody needs
-// anything that it has. True when one is on its way out: other changes then wait. A drain may take long, and nothing waits for it.
-func (p *planning) scaleIn(masters []*facts.Member) bool {
-	p.keepWanted(masters)
-	last := masters[len(masters)-1]
-	replicas := int(p.observed.Store.Spec.Masters.Replicas)
-	if last.Ordinal < replicas {
-		return false
+var (
+	withdrawnDrains = rule{
+		name:      "drains of members that stay",
+		blockedBy: []blocker{noAnswer, stateStuck},
+		gives:     (*planning).keepWanted,
 	}
+
+	scalingIn = rule{
+		name: "members that the spec has no place for",
+		blockedBy: []blocker{
+			noAnswer, stateStuck,
+			{"the spec has a place for every member", func(p *planning) bool {
+				return p.masters[len(p.masters)-1].Ordinal < int(p.observed.Store.Spec.Masters.Replicas)
+			}},
+		},
+		gives: (*planning).scaleIn,
+	}
+)
+
+// scaleIn takes out the members that the spec has no place for: all are drained, and the last one is removed once nobody needs
+// anything that it has. A drain may take long, and no other change waits for it.
+func (p *planning) scaleIn() {
+	last := p.masters[len(p.masters)-1]
+	replicas := int(p.observed.Store.Spec.Masters.Replicas)
 	p.lookAgainIn(UnsettledInterval)
 	why := fmt.Sprintf("masters.replicas is %d", replicas)
-	p.drainExcess(masters, why)
+	p.drainExcess(why)
 	if !p.mayLeave(last) {
-		return false
+		return
 	}
 	step := steps.RetireMember{Member: last.Name, Why: why}
 	if pod := last.Pod(); pod != nil && pod.Process != facts.ProcessEnded {
@@ -29,14 +44,14 @@ func (p *planning) scaleIn(masters []*facts.Member) bool {
 		step.Pod = &ref
 	}
 	p.add(step)
-	return true
+	p.isChanging = true
 }
 
 // keepWanted takes drains back: there is a place for the member again, and its node is not drained. What somebody has ordered by annotation
 // stays.
-func (p *planning) keepWanted(masters []*facts.Member) {
+func (p *planning) keepWanted() {
 	ordered := p.observed.Store.DrainedMembers()
-	for i, m := range masters {
+	for i, m := range p.masters {
 		view := &p.plan.Masters[i]
 		if !view.Wanted || m.Draining() == nil || slices.Contains(ordered, m.Name) || p.isLeaving(view) {
 			continue
@@ -52,8 +67,8 @@ func (p *planning) keepWanted(masters []*facts.Member) {
 
 // drainExcess begins with the last that is not drained yet, and goes on with the next one when the coordinator has agreed: that
 // looks at all that leave when it decides whether those that stay are enough.
-func (p *planning) drainExcess(masters []*facts.Member, why string) {
-	for _, m := range slices.Backward(masters) {
+func (p *planning) drainExcess(why string) {
+	for _, m := range slices.Backward(p.masters) {
 		if m.Ordinal < int(p.observed.Store.Spec.Masters.Replicas) {
 			return
 		}
@@ -80,15 +95,4 @@ func (p *planning) mayLeave(m *facts.Member) bool {
 		return draining != nil && draining.Drained
 	}
 	return p.mayRemove(m.Name)
-}
-
-// Leaving is what the members that are drained have left, the last member first; those that are not Wanted.
-func Leaving(views []MemberView) []MemberView {
-	var leaving []MemberView
-	for _, view := range slices.Backward(views) {
-		if !view.Wanted && view.Reported != nil && view.Reported.Draining != nil {
-			leaving = append(leaving, view)
-		}
-	}
-	return leaving
 }

@@ -12,36 +12,6 @@ import (
 // maxListed is how many members a sentence names.
 const maxListed = 3
 
-// Shortfall says what keeps the data from having all the copies that the spec asks for.
-type Shortfall struct {
-	// Reason is that of the condition DataSafe.
-	Reason string
-	// Message is a sentence for people: what is short, or which recovery waits for what.
-	Message string
-	// absent is the only member whose absence is to blame, if it is nothing else.
-	absent string
-	// restart: nothing is wrong but that processes were started for fewer copies, and can only be told by another start.
-	restart bool
-}
-
-// forbidsRemoving says whether a member must stay, because the copies that it keeps may be the last. One that is away already
-// keeps nothing from anybody.
-func (s *Shortfall) forbidsRemoving(member string) bool {
-	return s != nil && s.absent != member
-}
-
-// mayRemove says whether a master's process may be ended now: with copies only while nothing is short of them, and not before the
-// last one that was told to end has done so, for it takes the others a moment to notice what they are short of then.
-func (p *planning) mayRemove(member string) bool {
-	if p.observed.Store.Copies() == 0 {
-		return true
-	}
-	isEnding := func(pod facts.Pod) bool {
-		return pod.Component == v1alpha1.ComponentMaster && pod.Terminating() && p.observed.Now.Before(pod.EndsAt)
-	}
-	return !p.plan.Shortfall.forbidsRemoving(member) && !slices.ContainsFunc(p.observed.Pods, isEnding)
-}
-
 // FindShortfall looks at everything that DataSafe is about, the gravest first. Nil for a Store that asks for no copies.
 func FindShortfall(o *facts.Observed, masters []MemberView) *Shortfall {
 	factor := o.Store.Copies()
@@ -134,3 +104,15 @@ func sortShort(masters []MemberView, factor int32) (away, fewer, short, untold [
 }
 
 func isShort(member facts.MemberReport) bool { return member.SegmentsShort > 0 }
+
+// mayRemove says whether a master's process may be ended now: with copies only while nothing is short of them, and not before the
+// last one that was told to end has done so, for it takes the others a moment to notice what they are short of then.
+func (p *planning) mayRemove(member string) bool {
+	if p.observed.Store.Copies() == 0 {
+		return true
+	}
+	isEnding := func(pod facts.Pod) bool {
+		return pod.Component == v1alpha1.ComponentMaster && pod.Terminating() && p.observed.Now.Before(pod.EndsAt)
+	}
+	return !p.plan.Shortfall.forbidsRemoving(member) && !slices.ContainsFunc(p.observed.Pods, isEnding)
+}

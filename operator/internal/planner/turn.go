@@ -1,9 +1,9 @@
 package planner
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"rcbox.dev/rcbox/api/v1alpha1"
 	"rcbox.dev/rcbox/operator/internal/brief"

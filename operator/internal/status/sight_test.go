@@ -48,7 +48,9 @@ func safeScene() *scene {
 	s.observed.Cluster.State = v1alpha1.StateKubernetes
 	third := s.plan.Masters[1]
 	third.Name, third.Pod = "box-master-2", &facts.Pod{Name: "box-master-2-1", UID: "box-master-2"}
-	third.Reported = &facts.MemberReport{Name: "box-master-2", Connected: true, Instance: "box-master-2x", CapacityBytes: 200, LiveBytes: 101}
+	third.Reported = &facts.MemberReport{
+		Name: "box-master-2", Connected: true, Instance: "box-master-2x", CapacityBytes: 200, LiveBytes: 101,
+	}
 	s.plan.Masters = append(s.plan.Masters, third)
 	for i := range s.plan.Masters {
 		reported := s.plan.Masters[i].Reported

@@ -1,7 +1,5 @@
 package steps
 
-import "iter"
-
 // Row is what the table of kinds says of a step.
 type Row struct {
 	// Text says what is done and why, for events and logs.
@@ -23,7 +21,7 @@ type Object struct{ Kind, Name string }
 type Look int
 
 const (
-	// Nothing: preconditions of the write itself are enough.
+	// Nothing has to be read: preconditions of the write itself are enough.
 	Nothing Look = iota
 	// Coordinator has to be reached.
 	Coordinator
@@ -34,20 +32,3 @@ const (
 	// Everything is observed again, and the step must be planned again: it cannot be undone.
 	Everything
 )
-
-// RowOf is the row of a step's kind.
-func RowOf(step Step) Row { return step.row() }
-
-// Describe says what is done and why, for events and logs.
-func Describe(step Step) string { return step.row().Text }
-
-// Of are the steps of one kind, in order.
-func Of[Kind Step](all []Step) iter.Seq[Kind] {
-	return func(yield func(Kind) bool) {
-		for _, step := range all {
-			if one, isOfKind := step.(Kind); isOfKind && !yield(one) {
-				return
-			}
-		}
-	}
-}

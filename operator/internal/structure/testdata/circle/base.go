@@ -1,0 +1,3 @@
+package circle
+
+const base = 1

@@ -1,0 +1,3 @@
+package circle
+
+func second() int { return third{}.method() }

@@ -1,0 +1,5 @@
+package circle
+
+type third struct{}
+
+func (third) method() int { return newThing().field }
