@@ -8,7 +8,7 @@ import (
 	"rcbox.dev/rcbox/operator/internal/planner/steps"
 )
 
-// executor carries out the steps of one reconcile: a line for each kind. What a step's row asks for (steps.Row) was looked at before.
+// executor carries out the steps of one reconcile; most kinds are one line. lookAgain has read before what a step's row asks for.
 type executor struct {
 	r *Reconciler
 	v *visit

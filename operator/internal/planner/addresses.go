@@ -30,7 +30,7 @@ func (p *planning) ungatePods() {
 				continue
 			}
 			p.lookAgainIn(turnInterval)
-			rivals, isRecorded := p.book.Rivals(pod), p.observed.IsRecordedFor(pod)
+			rivals, isRecorded := p.book.Rivals(pod), p.observed.OwnsAddresses(pod)
 			why := p.book.WhyInVain(pod)
 			switch {
 			case why != "":
@@ -58,7 +58,7 @@ func (p *planning) releasePods() {
 			continue
 		}
 		p.lookAgainIn(UnsettledInterval)
-		if p.book.IsSilent(pod) && !p.observed.IsOnRecord(pod.Name) {
+		if p.book.IsSilent(pod) && !p.observed.MaySend(pod.Name) {
 			p.add(steps.ReleasePod{Member: pod.Member, Pod: facts.PodRef{Name: pod.Name, UID: pod.UID}, Why: "it sends nothing any more"})
 		}
 	}

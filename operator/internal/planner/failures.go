@@ -26,7 +26,7 @@ func (p *planning) isolationWindow() time.Duration {
 func (p *planning) failures(m *facts.Member, view *MemberView) *v1alpha1.FailureStatus {
 	o, window := p.observed, p.isolationWindow()
 	node, _ := m.Home()
-	recorded := o.RecordedFailures(m.Name)
+	recorded := o.Recorded(m.Name).Failures
 	isGivenBack := func(i v1alpha1.IsolationStatus) bool { // somebody has: it begins anew
 		return i.Node == node && !slices.Contains(o.Store.IsolatedNodes(), node)
 	}
@@ -62,7 +62,7 @@ func (p *planning) newFailures(m *facts.Member, view *MemberView, recorded *v1al
 		(recorded == nil || pod.CrashedAt.After(recorded.Last.Time)) {
 		added, last = 1, pod.CrashedAt
 	}
-	if view.Lost.isSudden() && p.observed.RecordedLoss(m.Name) == nil {
+	if view.Lost.isSudden() && p.observed.Recorded(m.Name).Lost == nil {
 		added++
 	}
 	return added, last

@@ -89,7 +89,7 @@ func (p *planning) noteFences() {
 	for i := range p.plan.Masters {
 		view := &p.plan.Masters[i]
 		isNoted := func(f v1alpha1.FenceStatus) bool { return view.Lost != nil && f.Node == view.Lost.Node }
-		recorded := p.observed.RecordedLoss(view.Name)
+		recorded := p.observed.Recorded(view.Name).Lost
 		if !view.Lost.isSudden() || view.Lost.ProvenAt.IsZero() ||
 			recorded == nil || recorded.ProvenAt == nil || slices.ContainsFunc(p.plan.Fences, isNoted) ||
 			len(p.plan.Fences) >= min(int(p.observed.Store.Copies()), maxFences) {

@@ -20,7 +20,7 @@ func (p *planning) lostNode(m *facts.Member, view *MemberView) *Lost {
 		return nil
 	}
 	lost := &Lost{Node: node, Cause: cause, Since: p.observed.Now, withVolume: withVolume}
-	if before := p.observed.RecordedLoss(m.Name); before != nil && before.Node == node {
+	if before := p.observed.Recorded(m.Name).Lost; before != nil && before.Node == node {
 		lost.Since = before.Since.Time
 		if before.ProvenAt != nil {
 			lost.ProvenAt = before.ProvenAt.Time
@@ -31,7 +31,7 @@ func (p *planning) lostNode(m *facts.Member, view *MemberView) *Lost {
 	} else if lost.ProvenAt.IsZero() {
 		lost.ProvenAt = p.observed.Now
 	}
-	if before := p.observed.RecordedLoss(m.Name); cause == v1alpha1.NodeSilent && (before == nil || before.ProvenAt == nil) {
+	if before := p.observed.Recorded(m.Name).Lost; cause == v1alpha1.NodeSilent && (before == nil || before.ProvenAt == nil) {
 		p.lookAgainIn(turnInterval) // only that this is on record is waited for
 	}
 	return lost
@@ -96,7 +96,7 @@ func (p *planning) evacuation(m *facts.Member, view *MemberView) *Evacuation {
 	if !view.Wanted || o.Cluster == nil || o.Store.Copies() == 0 {
 		return nil
 	}
-	recorded := o.RecordedEvacuation(m.Name)
+	recorded := o.Recorded(m.Name).Evacuation
 	node, withVolume := m.Home()
 	cause := o.DrainOf(node)
 	if cause == "" {

@@ -113,7 +113,7 @@ func (p *planning) whyNotMoved(m *facts.Member, lost *Lost, domains, room int) s
 	if p.observed.IsProvedOff(lost.Node) {
 		left = 0 // nobody waits for a machine that is kept off
 	}
-	recorded := p.observed.RecordedLoss(m.Name)
+	recorded := p.observed.Recorded(m.Name).Lost
 	switch {
 	case lost.ProvenAt.IsZero():
 		return p.unproven(m)

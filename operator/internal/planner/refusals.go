@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,12 +22,7 @@ const (
 
 // refusals counts how many pods of a member, one after the other, kubelets did not admit. One that was admitted ends the count.
 func (p *planning) refusals(m *facts.Member) *v1alpha1.RefusalStatus {
-	var recorded *v1alpha1.RefusalStatus
-	members := p.observed.Store.Status.Masters.Members
-	if i := slices.IndexFunc(members, func(s v1alpha1.MemberStatus) bool { return s.Name == m.Name }); i >= 0 {
-		recorded = members[i].Refusals
-	}
-	pod := m.Pod()
+	recorded, pod := p.observed.Recorded(m.Name).Refusals, m.Pod()
 	switch {
 	case pod == nil || recorded != nil && recorded.Pod == pod.Name:
 		return recorded

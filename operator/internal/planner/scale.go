@@ -57,7 +57,7 @@ func (p *planning) keepWanted() {
 			continue
 		}
 		why := fmt.Sprintf("masters.replicas is %d", p.observed.Store.Spec.Masters.Replicas)
-		if p.observed.RecordedEvacuation(m.Name) != nil {
+		if p.observed.Recorded(m.Name).Evacuation != nil {
 			why = "it stays, or is where it can stay: its node is not drained, or members wait there (recovery.drainedNodes)"
 		}
 		p.add(steps.UndrainMember{Member: m.Name, Why: why})

@@ -152,14 +152,10 @@ func (b *Book) own(member string) []netip.Addr {
 
 // recorded is what the status has of a member.
 func (b *Book) recorded(member string) []netip.Addr {
-	members := b.observed.Store.Status.Masters.Members
-	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == member })
 	var list []netip.Addr
-	if i >= 0 {
-		for _, address := range members[i].Addresses {
-			if ip, err := netip.ParseAddr(address.IP); err == nil {
-				list = append(list, ip)
-			}
+	for _, address := range b.observed.Recorded(member).Addresses {
+		if ip, err := netip.ParseAddr(address.IP); err == nil {
+			list = append(list, ip)
 		}
 	}
 	return list
@@ -334,7 +330,7 @@ func (b *Book) Overlap() string {
 
 // WhyInVain says why a pod that was not started yet never will be with its addresses; empty for any other.
 func (b *Book) WhyInVain(pod *facts.Pod) string {
-	if !pod.Gated || pod.Terminating() || b.observed.IsRecordedFor(pod) {
+	if !pod.Gated || pod.Terminating() || b.observed.OwnsAddresses(pod) {
 		return ""
 	}
 	for _, ip := range pod.Addresses {

@@ -8,47 +8,27 @@ import (
 	"rcbox.dev/rcbox/operator/internal/capacity"
 )
 
-// RecordedLoss is what the status has.
-func (o *Observed) RecordedLoss(member string) *v1alpha1.LostStatus {
+// Recorded is what the status has of a master; empty if it has nothing.
+func (o *Observed) Recorded(member string) *v1alpha1.MemberStatus {
 	members := o.Store.Status.Masters.Members
 	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == member })
 	if i < 0 {
-		return nil
+		return &v1alpha1.MemberStatus{}
 	}
-	return members[i].Lost
+	return &members[i]
 }
 
-// RecordedEvacuation is what the status has.
-func (o *Observed) RecordedEvacuation(member string) *v1alpha1.EvacuationStatus {
-	members := o.Store.Status.Masters.Members
-	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == member })
-	if i < 0 {
-		return nil
-	}
-	return members[i].Evacuation
-}
-
-// RecordedFailures is what the status has.
-func (o *Observed) RecordedFailures(member string) *v1alpha1.FailureStatus {
-	members := o.Store.Status.Masters.Members
-	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == member })
-	if i < 0 {
-		return nil
-	}
-	return members[i].Failures
-}
-
-// IsRecordedFor says whether by the status the pod's addresses are its own.
-func (o *Observed) IsRecordedFor(pod *Pod) bool {
-	members := o.Store.Status.Masters.Members
-	i := slices.IndexFunc(members, func(m v1alpha1.MemberStatus) bool { return m.Name == pod.Member })
-	return i >= 0 && slices.EqualFunc(members[i].Addresses, pod.Addresses, func(address v1alpha1.MemberAddress, ip netip.Addr) bool {
+// OwnsAddresses says whether by the status the pod's addresses are its own.
+func (o *Observed) OwnsAddresses(pod *Pod) bool {
+	isSame := func(address v1alpha1.MemberAddress, ip netip.Addr) bool {
 		return address.IP == ip.String() && address.Pod == pod.Name
-	})
+	}
+	recorded := o.Recorded(pod.Member)
+	return recorded.Name != "" && slices.EqualFunc(recorded.Addresses, pod.Addresses, isSame)
 }
 
-// IsOnRecord says whether by the status a pod may send under an address.
-func (o *Observed) IsOnRecord(pod string) bool {
+// MaySend says whether by the status a pod may send under an address.
+func (o *Observed) MaySend(pod string) bool {
 	for i := range o.Store.Status.Masters.Members {
 		has := func(address v1alpha1.MemberAddress) bool { return address.Pod == pod }
 		if slices.ContainsFunc(o.Store.Status.Masters.Members[i].Addresses, has) {

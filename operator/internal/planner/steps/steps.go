@@ -24,7 +24,7 @@ type Step interface {
 	row() Row
 }
 
-// Executor carries steps out. What a step's row has to be looked at before, has been.
+// Executor carries steps out. The caller has read before what the step's row asks for (Row.Look).
 type Executor interface {
 	// Steps about the Store and its objects.
 
