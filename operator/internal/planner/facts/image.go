@@ -2,9 +2,9 @@ package facts
 
 import "slices"
 
-// ResolveImage gives the image of new pods: the spec's, else the one that was resolved before, else the operator's default. An operator with
-// another default thus changes no Store that it finds; but a Store whose coordinator never answered gets the new one, for the old may be an
-// image that is nowhere.
+// ResolveImage gives the image of new pods: the spec's, else the one that was resolved before, else the operator's default. An operator
+// with another default thus changes no Store that it finds; but a Store whose coordinator never answered gets the new one, for the old may
+// be an image that is nowhere.
 func ResolveImage(o *Observed) string {
 	if o.Store.Spec.Image != "" {
 		return o.Store.Spec.Image
