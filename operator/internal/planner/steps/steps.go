@@ -209,8 +209,7 @@ func (s TouchClaim) row() Row {
 // Do implements Step.
 func (s TouchClaim) Do(ctx context.Context, by Executor) error { return by.TouchClaim(ctx, s) }
 
-// DropVolume deletes the claim of a volume that was lost with a node, once nothing in it is needed. Everything is looked at once more right
-// before.
+// DropVolume deletes the claim of a volume that was lost with a node, once nothing in it is needed.
 type DropVolume struct {
 	Member string
 	Claim  string
@@ -367,7 +366,6 @@ func (s ReleasePod) row() Row {
 func (s ReleasePod) Do(ctx context.Context, by Executor) error { return by.ReleasePod(ctx, s) }
 
 // RestartMember ends the pod of a process whose loss costs nothing at the moment, so that it gets one that is made from the present spec.
-// Everything is looked at once more right before.
 type RestartMember struct {
 	Member string
 	Pod    facts.PodRef
@@ -385,7 +383,7 @@ func (s RestartMember) row() Row {
 func (s RestartMember) Do(ctx context.Context, by Executor) error { return by.RestartMember(ctx, s) }
 
 // DrillMember ends the pod of a process whose loss costs nothing at the moment, to see what its recovery takes. That it is about to is on
-// record, and everything is looked at once more right before.
+// record.
 type DrillMember struct {
 	Member string
 	Pod    facts.PodRef
@@ -405,7 +403,7 @@ func (s DrillMember) row() Row {
 func (s DrillMember) Do(ctx context.Context, by Executor) error { return by.DrillMember(ctx, s) }
 
 // MoveMember ends the pod of a member whose node is lost or drained, and makes it another volume claim if its volume is on that node: it
-// gets a pod elsewhere then. Everything is looked at once more right before.
+// gets a pod elsewhere then.
 type MoveMember struct {
 	Member string
 	Node   string
@@ -517,7 +515,7 @@ func (s UndrainMember) row() Row {
 // Do implements Step.
 func (s UndrainMember) Do(ctx context.Context, by Executor) error { return by.UndrainMember(ctx, s) }
 
-// IsolateNode notes on the Store that a node gets no more pods of it. Everything is looked at once more right before.
+// IsolateNode notes on the Store that a node gets no more pods of it.
 type IsolateNode struct {
 	Node   string
 	Member string
@@ -534,7 +532,7 @@ func (s IsolateNode) row() Row {
 // Do implements Step.
 func (s IsolateNode) Do(ctx context.Context, by Executor) error { return by.IsolateNode(ctx, s) }
 
-// FenceNode has a node be fenced that is lost. Everything is looked at once more right before.
+// FenceNode has a node be fenced that is lost.
 type FenceNode struct {
 	Fence v1alpha1.FenceStatus
 	Why   string
