@@ -11,13 +11,12 @@ import (
 func TestRows(t *testing.T) {
 	executor := reflect.TypeFor[steps.Executor]()
 	kindOf := map[string]string{}
-	for i := range executor.NumMethod() {
-		method := executor.Method(i)
+	for method := range executor.Methods() {
 		kind := method.Type.In(1)
 		if kind.Name() != method.Name {
 			t.Errorf("%s carries out %s", method.Name, kind.Name())
 		}
-		step, isStep := reflect.Zero(kind).Interface().(steps.Step)
+		step, isStep := reflect.TypeAssert[steps.Step](reflect.Zero(kind))
 		if !isStep {
 			t.Fatalf("%s is no step", kind.Name())
 		}
@@ -35,8 +34,14 @@ func TestRows(t *testing.T) {
 // What ends a process that serves, or gives up a volume, is planned once more right before.
 func TestIrrevocableStepsAreLookedAtAgain(t *testing.T) {
 	for _, step := range []steps.Step{
-		steps.RestartMember{}, steps.DrillMember{}, steps.MoveMember{}, steps.DropVolume{}, steps.IsolateNode{}, steps.FenceNode{},
-		steps.SetSettings{}, steps.DeletePod{InTurn: true},
+		steps.RestartMember{},
+		steps.DrillMember{},
+		steps.MoveMember{},
+		steps.DropVolume{},
+		steps.IsolateNode{},
+		steps.FenceNode{},
+		steps.SetSettings{},
+		steps.DeletePod{InTurn: true},
 	} {
 		if row := steps.RowOf(step); row.Look != steps.Everything {
 			t.Errorf("%T has the row %+v", step, row)
