@@ -89,7 +89,7 @@ impl Bench {
     }
 
     fn says(&mut self, connection: u64, kind: shard::Kind) {
-        let message = ToCoordinator { kind: Some(kind) };
+        let message = ToCoordinator::from(kind);
         self.sole.member_message(self.now, connection, message);
         self.tick();
     }
