@@ -24,7 +24,7 @@ pub struct MemberConnections {
 /// What came on a connection, for the coordinator.
 pub enum Told {
     /// A message of this session.
-    Message(u64, ToCoordinator),
+    Message(u64, Box<ToCoordinator>),
     /// The session goes on, on another connection.
     Resumed(u64),
     Nothing,
@@ -60,7 +60,7 @@ impl MemberConnections {
             Err(error) => return Told::Wrong(format!("a message that cannot be read: {error}")),
         };
         match self.sessions.incoming(connection, &message) {
-            Incoming::Message(session) => Told::Message(session, message),
+            Incoming::Message(session) => Told::Message(session, Box::new(message)),
             Incoming::Resumed {
                 session,
                 messages,

@@ -179,7 +179,7 @@ impl Driver {
 
     fn member_frame(&mut self, now: Time, connection: u64, payload: &[u8], io: &mut Io) {
         match self.members.hear(connection, payload, io) {
-            Told::Message(session, message) => self.sole.member_message(now, session, message),
+            Told::Message(session, message) => self.sole.member_message(now, session, *message),
             Told::Resumed(session) => self.sole.member_resumed(now, session),
             Told::Nothing => {}
             Told::Wrong(why) => {

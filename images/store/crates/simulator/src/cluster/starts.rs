@@ -124,7 +124,7 @@ impl Cluster {
     fn lead_alone(&mut self, core: Coordinator) {
         let process = &self.coordinators[0];
         // Another store's coordinator knows nothing of this one's sessions.
-        let sessions = sessions_of(0, (self.stores as u64) << 20 | process.incarnation);
+        let sessions = sessions_of(0, self.stores << 20 | process.incarnation);
         let numbers_messages = self.numbers_messages(process.installed);
         let core = Core::Alone(Box::new(core));
         let node = CoordinatorNode::new(core, sessions, numbers_messages);

@@ -359,7 +359,7 @@ impl Handler for Driver {
             return leader.request(now, ReplyTo { connection, nonce }, payload);
         }
         match self.members.hear(connection, payload, io) {
-            Told::Message(session, message) => leader.member_message(now, session, message),
+            Told::Message(session, message) => leader.member_message(now, session, *message),
             Told::Resumed(session) => leader.member_resumed(now, session),
             Told::Nothing => {}
             Told::Wrong(why) => {
