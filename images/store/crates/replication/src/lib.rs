@@ -19,6 +19,7 @@ mod placement;
 mod placing;
 mod random;
 mod replicator;
+mod resuming;
 mod segment;
 mod sending;
 mod slow;

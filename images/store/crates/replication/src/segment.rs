@@ -87,6 +87,16 @@ impl Replica {
         }
     }
 
+    /// What was not acknowledged may have arrived or not: it is sent once more.
+    pub fn resume(&mut self) {
+        if is_planted(Bug::TakeSentForHeld) {
+            self.acked_bytes = self.sent_bytes;
+            self.acked_crc = self.sent_crc;
+        }
+        (self.sent_bytes, self.sent_crc) = (self.acked_bytes, self.acked_crc);
+        self.close_sent = false;
+    }
+
     /// Everything is sent once more; its backup passes over what it holds.
     pub fn start_again(&mut self) {
         (self.sent_bytes, self.sent_crc, self.close_sent) = (0, 0, false);

@@ -6,8 +6,9 @@ use wire::bugs::{Bug, is_planted};
 use wire::entry::{Object, RpcResult};
 
 use super::admission::Admitted;
+use super::entries::Known;
 use super::operation::{Action, Once, Operation, Outcome};
-use super::plan::{Change, Content, Known, Mutation, Record};
+use super::plan::{Change, Content, Mutation, Record};
 use super::reserve::{Refusal, Reserved};
 use super::store::{Removed, Store};
 

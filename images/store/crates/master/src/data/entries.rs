@@ -1,5 +1,6 @@
 //! Entries of the log that slots of the hash table point to, and the keys that they are about.
 
+use log::{Reference, Slot};
 use wire::entry::{Kind, ObjectView, RawEntry, Tombstone};
 use wire::hash::key_hash;
 use wire::ids::TableId;
@@ -20,6 +21,13 @@ impl<'a> Place<'a> {
             hash: key_hash(table_id, key),
         }
     }
+}
+
+/// What a key's slot points to. The slot is a hint: it moves when the hash table changes, the entry does not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub entry: Reference,
+    pub slot: Slot,
 }
 
 /// What the newest entry of a key says.

@@ -1,6 +1,6 @@
 //! Planning: what an operation will change and come to. It looks, and changes nothing.
 
-use log::{Admission, Reference, Slot};
+use log::{Admission, Reference};
 use smallvec::SmallVec;
 use wire::bugs::{Bug, is_planted};
 use wire::entry::{Object, RpcResult, Tombstone};
@@ -8,7 +8,7 @@ use wire::keys::KeysAndValue;
 use wire::rpc::{Increment, IncrementResponse, MAX_VALUE_BYTES, RejectRules};
 use wire::status::Status;
 
-use super::entries::Place;
+use super::entries::{Known, Place};
 use super::operation::{Action, Once, Operation, Outcome, Shown};
 use super::store::{Found, Store};
 
@@ -36,13 +36,6 @@ pub(crate) struct Mutation<'a> {
     /// Of the object that is there, or 0: there is none.
     pub version: u64,
     pub change: Change<'a>,
-}
-
-/// What a key's slot points to. The slot is a hint: it moves when the hash table changes, the entry does not.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub entry: Reference,
-    pub slot: Slot,
 }
 
 impl Mutation<'_> {

@@ -7,9 +7,8 @@ use trace::Event;
 use wire::entry::{Kind, ObjectView};
 use wire::member::TabletRange;
 
-use super::entries::{Newest, Place, newest_of_key, object_view};
+use super::entries::{Known, Newest, Place, newest_of_key, object_view};
 use super::keeper::Keeper;
-use super::plan::Known;
 use super::results::Results;
 use super::tablets::Tablets;
 use crate::config::Config;

@@ -1,5 +1,6 @@
 //! A coordinator's process, and what a driver would keep for it.
 
+use core::num::NonZeroU64;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::election::Election;
@@ -49,6 +50,15 @@ pub enum Core {
     Alone(Box<Coordinator>),
     /// In objects of the API server, where others may be, too.
     Leader(Box<Leader<()>>),
+}
+
+/// The sessions of a coordinator: no two ever give a session the same number.
+pub fn sessions_of(process: usize, incarnation: u64) -> Sessions {
+    let mut last = (incarnation << 8 | process as u64) << 32;
+    Sessions::new(Box::new(move || {
+        last += 1;
+        NonZeroU64::new(last)
+    }))
 }
 
 pub struct CoordinatorNode {

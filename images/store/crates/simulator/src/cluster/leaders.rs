@@ -15,10 +15,9 @@ use wire::member::{RefusedReason, ToCoordinator, ToShard};
 use wire::time::Time;
 
 use crate::cluster::client_actions::Purpose;
-use crate::cluster::coordinator_node::{CoordinatorAction, CoordinatorNode, Core};
+use crate::cluster::coordinator_node::{CoordinatorAction, CoordinatorNode, Core, sessions_of};
 use crate::cluster::election::Election;
 use crate::cluster::hosts::coordinator_host;
-use crate::cluster::sessions::sessions_of;
 use crate::cluster::{COORDINATOR, Cluster, host_name};
 use crate::event::{Event, Party, Phase};
 use crate::net::network::Host;

@@ -1,9 +1,7 @@
 //! Sessions of the member protocol, and the connections that they go over.
 
-use core::num::NonZeroU64;
-
 use prost::Message;
-use transport::session::{Closed, Heard as Verdict, Incoming, Sessions, What};
+use transport::session::{Closed, Heard as Verdict, Incoming, What};
 use wire::format::Formats;
 use wire::member;
 use wire::member::{Numbers, ToCoordinator, ToShard};
@@ -14,15 +12,6 @@ use crate::cluster::hosts::coordinator_host;
 use crate::cluster::leaders::Heard;
 use crate::cluster::server_host;
 use crate::net::network::Packet;
-
-/// Those of a coordinator: no two ever give a session the same number.
-pub fn sessions_of(process: usize, incarnation: u64) -> Sessions {
-    let mut last = (incarnation << 8 | process as u64) << 32;
-    Sessions::new(Box::new(move || {
-        last += 1;
-        NonZeroU64::new(last)
-    }))
-}
 
 impl Cluster {
     // ---- at the coordinator ----

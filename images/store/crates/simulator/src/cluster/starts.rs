@@ -9,10 +9,9 @@ use coordinator::{Config as CoordinatorConfig, Coordinator, RestoreError};
 use crate::clock::Clock;
 use crate::cluster::api::Api;
 use crate::cluster::client::ClientNode;
-use crate::cluster::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core};
+use crate::cluster::coordinator_node::{CoordinatorNode, CoordinatorProcess, Core, sessions_of};
 use crate::cluster::hosts::coordinator_host;
 use crate::cluster::server::{ServerNode, protocols};
-use crate::cluster::sessions::sessions_of;
 use crate::cluster::{
     COORDINATOR, COORDINATOR_LOCATOR, Cluster, Machine, START_OF_LOAD, client_host, server_host,
 };
