@@ -26,6 +26,8 @@ for workspace in images/store images/store/fuzz images/store/python; do
 	lint "lock file of $workspace" cargo metadata --manifest-path "$workspace/Cargo.toml" --locked --format-version 1
 done
 lint "cargo clippy" cargo clippy --manifest-path images/store/Cargo.toml --workspace --all-targets --locked -- -D warnings
+# A workspace of its own, which a change of the store's crates breaks unseen; it shares what is compiled.
+lint "cargo clippy of the fuzz targets" cargo clippy --manifest-path images/store/fuzz/Cargo.toml --target-dir images/store/target --locked -- -D warnings
 # Pure crates: a machine knows those below it, and nobody else (docs/architecture.md).
 pure=(wire log master coordinator backup replication server transport frames fast client-core simulator)
 lint "circles of modules" cargo run --quiet --locked --manifest-path images/store/Cargo.toml -p structure -- \

@@ -164,7 +164,7 @@ bounded_target!(BOUND, |data: &[u8]| {
                     flags: step[3] & 1,
                     number: word(4).into(),
                     // Some lengths and offsets that fit, and some that are huge.
-                    length: u32::from(word(6)) << (step[0] >> 4 & 1) * 12,
+                    length: u32::from(word(6)) << ((step[0] >> 4 & 1) * 12),
                     offset: u32::from(word(8)) * if step[3] & 2 == 2 { 1444 } else { 1 },
                     ..Header::new(kind, if side == 0 { session } else { served })
                 };

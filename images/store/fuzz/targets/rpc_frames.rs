@@ -41,7 +41,7 @@ bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     let mut turn = 0usize;
     let pieces = frames(stream, || {
         turn += 1;
-        if turn % 2 == 0 {
+        if turn.is_multiple_of(2) {
             usize::from(first)
         } else {
             usize::from(second)
