@@ -284,7 +284,7 @@ bounded_target!(fuzz::Bound::DECODER, |data: &[u8]| {
     }
     settle(&mut now, &mut backup, &mut said);
     // Checkpoints are no master's log, and stay.
-    done(backup.newest_checkpoint());
+    backup.newest_checkpoint();
     let checkpoints = backup.segments(CHECKPOINT_LOG).count() as u32;
     let stats = backup.stats();
     assert_eq!(
