@@ -9,8 +9,10 @@ import (
 	"time"
 )
 
-// spell is longer than the second in which a master does not forgive a backup's connection twice.
-const spell = 1200 * time.Millisecond
+// rest lasts longer than the second in which a master does not forgive a backup's connection twice.
+func rest() {
+	time.Sleep(1200 * time.Millisecond) //nolint:forbidigo // time without faults is what the master asks for
+}
 
 // breakConnections has the kernel end all connections to these ports, as a switch or a proxy would that starts again, and says how many
 // there were.
@@ -69,7 +71,7 @@ func TestBrokenConnections(t *testing.T) {
 	one := s.tablets()[0]
 	s.begin(one, s.other(one.Member, 0))
 	for range 3 {
-		time.Sleep(spell)
+		rest()
 		if broken := breakConnections(t, ports); broken < 2*len(s.servers) {
 			t.Fatalf("%d connections between processes", broken)
 		}
@@ -95,10 +97,10 @@ func TestBrokenConnections(t *testing.T) {
 	// Nobody writes: a head that is replaced leaves one more segment.
 	before := s.segments()
 	for range 3 {
-		time.Sleep(spell)
+		rest()
 		breakConnections(t, ports)
 	}
-	time.Sleep(spell)
+	rest()
 	s.waitCopies(s.members()...)
 	if after := s.segments(); fmt.Sprint(after) != fmt.Sprint(before) {
 		t.Errorf("segments before: %v, after: %v", before, after)
