@@ -76,6 +76,12 @@ fn assertion(panic: &(dyn std::any::Any + Send)) -> String {
     format!("an assertion failed: {}", text.unwrap_or("without a text"))
 }
 
+/// What is wrong in a seed: what an oracle says, or an assertion of the product.
+fn failure_of(seed: u64, options: Options) -> Option<String> {
+    let failure = std::panic::catch_unwind(|| run(seed, options).failure);
+    failure.unwrap_or_else(|panic| Some(assertion(&*panic)))
+}
+
 /// Some of the first so many seeds find this bug, and say what it is: the oracle as `expected`, or the checker from what clients saw. Prints how
 /// many do.
 fn assert_found(bug: Bug, seeds: u64, expected: &str) {
@@ -83,11 +89,7 @@ fn assert_found(bug: Bug, seeds: u64, expected: &str) {
         bug: Some(bug),
         ..Options::default()
     };
-    let failure = |seed| {
-        let failure = std::panic::catch_unwind(|| run(seed, options).failure);
-        let text = failure.unwrap_or_else(|panic| Some(assertion(&*panic)));
-        text.map(|text| (seed, text))
-    };
+    let failure = |seed| failure_of(seed, options).map(|text| (seed, text));
     let found: Vec<(u64, String)> = (0..seeds).filter_map(failure).collect();
     for (seed, text) in &found {
         let is_expected = [expected, WRONG].iter().any(|mark| text.contains(mark));
@@ -159,7 +161,7 @@ fn assert_found_by(profile: Profile, bug: Bug, seeds: u64, expected: &[&str]) {
         profile,
         ..Options::default()
     };
-    let failure = |seed| run(seed, options).failure.map(|text| (seed, text));
+    let failure = |seed| failure_of(seed, options).map(|text| (seed, text));
     let Some((seed, text)) = (0..seeds).find_map(failure) else {
         panic!("{bug:?} was not found by {seeds} seeds");
     };
@@ -369,11 +371,7 @@ fn assert_found_by_datagrams(bug: Bug, seeds: u64, expected: &[&str]) {
         fast: true,
         ..Options::default()
     };
-    let failure = |seed| {
-        let failure = std::panic::catch_unwind(|| run(seed, options).failure);
-        let text = failure.unwrap_or_else(|panic| Some(assertion(&*panic)));
-        text.map(|text| (seed, text))
-    };
+    let failure = |seed| failure_of(seed, options).map(|text| (seed, text));
     let Some((seed, text)) = (0..seeds).find_map(failure) else {
         panic!("{bug:?} was not found by {seeds} seeds");
     };
@@ -409,6 +407,7 @@ fn a_store_is_reached_by_datagrams() {
 fn a_lent_value_that_is_cleaned_away_is_found() {
     let expected = [
         "what was lent has changed",
+        "given back more often than lent",
         "an object that nobody wrote",
         WRONG,
     ];
