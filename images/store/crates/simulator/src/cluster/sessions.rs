@@ -129,7 +129,7 @@ impl Cluster {
         !self.has_builds() || formats != Formats::CURRENT
     }
 
-    /// What a shard says first on a connection.
+    /// A shard's first message on a connection.
     pub fn say_hello(&mut self, server: usize, shard: usize, connection: u64) {
         let numbers_messages = self.numbers_messages(self.servers[server].formats);
         let node = &mut self.servers[server].shards[shard];

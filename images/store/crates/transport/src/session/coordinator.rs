@@ -200,6 +200,10 @@ impl Sessions {
 
     /// The first message of a connection.
     fn first(&mut self, connection: u64, message: &ToCoordinator, numbers: &Numbers) -> Incoming {
+        // A session keeps the number of its first connection, which it may have left.
+        if self.all.contains_key(&connection) {
+            return Incoming::Nothing;
+        }
         let hello = match &message.kind {
             Some(shard::Kind::Hello(hello)) => Some(Who::of(hello)),
             _ => None,

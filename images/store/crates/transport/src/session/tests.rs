@@ -334,7 +334,9 @@ fn a_session_moves_to_the_next_connection_though_the_first_was_not_seen_to_end()
         panic!("the session is known");
     };
     assert_eq!((former, messages.len()), (Some(first), 2));
-    // What comes on the first now, or its end, is nobody's.
+    // Later messages on the first one, and its end, are nobody's: the session is as it was.
+    assert_eq!(world.sessions.incoming(first, &pong(1)), Incoming::Nothing);
+    assert_eq!(world.sessions.incoming(first, &hello(2)), Incoming::Nothing);
     assert_eq!(world.sessions.closed(first), Closed::Nothing);
     assert_eq!(world.sessions.closed(50), Closed::Interrupted(1));
 }
