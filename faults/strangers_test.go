@@ -16,8 +16,6 @@ import (
 	"testing"
 	"unicode"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"rcbox.dev/rcbox/faults/contain"
 )
 
@@ -548,22 +546,20 @@ func (s *underAttack) openWithoutCookie(from string, sent *atomic.Int64) error {
 
 // enlist has the coordinator let in a shard that keeps nothing.
 func (s *underAttack) enlist(from, member string, shard, shards uint64) (*talk, error) {
-	const tagWelcome = 1<<3 | byte(protowire.BytesType)
 	c, err := dialFrom(from, s.addresses[1])
 	if err != nil {
 		return nil, err
 	}
-	answer := make([]byte, len(memberPreface)+4+1)
 	_, err = c.Write(append([]byte(memberPreface), hello(member, shard, shards)...))
 	if err == nil {
-		_, err = io.ReadFull(c, answer)
+		_, err = io.ReadFull(c, make([]byte, len(memberPreface)))
 	}
-	if err == nil && answer[len(answer)-1] != tagWelcome {
-		err = fmt.Errorf("shard %d of %q is not let in: %x", shard, member, answer)
+	if err == nil {
+		err = c.welcomed()
 	}
 	if err != nil {
 		_ = c.Close()
-		return nil, err
+		return nil, fmt.Errorf("shard %d of %q is not let in: %w", shard, member, err)
 	}
 	return c, nil
 }

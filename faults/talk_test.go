@@ -122,10 +122,11 @@ func peerRequests(log uint64) map[string][]byte {
 	}
 }
 
-// The member protocol: what connections begin with, and tags of messages.
+// The member protocol: the first bytes of a connection, tags of messages to the coordinator, and of messages from it.
 const (
 	memberPreface          = "rcbmem\x01\x00"
 	tagHello, tagInventory = 1, 9
+	tagWelcome, tagPing    = 1, 3
 	longestMemberFrame     = 16 << 20
 )
 
@@ -133,6 +134,31 @@ const (
 func memberFrame(tag protowire.Number, content []byte) []byte {
 	message := protowire.AppendBytes(protowire.AppendTag(nil, tag, protowire.BytesType), content)
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(message))), message...)
+}
+
+// welcomed waits until the coordinator lets the shard in. A Welcome waits until the coordinator's state is on disk; Pings do not.
+func (c *talk) welcomed() error {
+	for {
+		var length [4]byte
+		if _, err := io.ReadFull(c, length[:]); err != nil {
+			return err
+		}
+		bytes := binary.LittleEndian.Uint32(length[:])
+		if bytes > longestMemberFrame {
+			return fmt.Errorf("a frame of %d bytes", bytes)
+		}
+		message := make([]byte, bytes)
+		if _, err := io.ReadFull(c, message); err != nil {
+			return err
+		}
+		switch tag, _, _ := protowire.ConsumeTag(message); tag {
+		case tagWelcome:
+			return nil
+		case tagPing:
+		default:
+			return fmt.Errorf("a message of kind %d: %q", tag, message)
+		}
+	}
 }
 
 // emptyReplicas is the longest message that says what a backup has: replicas without anything in them.
