@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Compares two builds of the store's programs on this machine: they alternate, and each pair gives a ratio for each measurement.
+# Compares two builds of the store's programs on this machine. For each pair both are started, and take turns at each measurement; the pair
+# gives a ratio for each.
 #
 # usage: hack/compare.sh OLD NEW [PAIRS]     folders with coordinator, server and clusterperf; 10 pairs unless told
 #   RCBOX_BENCH_SECONDS=1    how long each throughput is measured
-#   RCBOX_BENCH_ROUNDS=3     how often each measurement is made in a run: the best counts, for others only make a measurement worse
-#   RCBOX_BENCH_PORT=23100   of the coordinator
+#   RCBOX_BENCH_ROUNDS=3     how often each measurement is made in a pair: the best counts, for others only make a measurement worse
+#   RCBOX_BENCH_PORT=23100   of the first coordinator; up to 1,800 above it are used
 # A ratio is time of NEW over time of OLD, or rate of OLD over rate of NEW: above 1, NEW is slower. Prints the median ratio of the
 # pairs and the range, and writes them to .build/bench/compare.json.
 # Example: hack/compare.sh ../before/images/store/target/release images/store/target/release
@@ -22,7 +23,7 @@ ROUNDS=${RCBOX_BENCH_ROUNDS:-3}
 PORT=${RCBOX_BENCH_PORT:-23100}
 OUT=$BUILD/bench
 WORK=$OUT/compare.work
-COORDINATOR=tcp:host=127.0.0.1,port=$PORT
+declare -A PROGRAMS=([old]=$OLD [new]=$NEW) PORTS=([old]=$PORT [new]=$((PORT + 500)))
 PIDS=()
 
 end() {
@@ -49,28 +50,43 @@ ready() (
 # shellcheck disable=SC2317 # called through wait_until
 committed() { ! grep -qsx memory "/proc/$1/task/"*/comm; }
 
-# perf PROGRAMS FILE ARGUMENTS...: one run of clusterperf on the second processor; the server has the first.
-perf() {
-	local programs=$1 file=$2
-	shift 2
-	taskset --cpu-list "$(($(nproc) > 1 ? 1 : 0))" "$programs/clusterperf" -C "$COORDINATOR" --seconds "$SECONDS_EACH" --json "$@" >"$WORK/$file" 2>"$WORK/$file.log"
+# serve NAME: a store of one server, which has the first processor; clients have the second.
+serve() {
+	local programs=${PROGRAMS[$1]} port=${PORTS[$1]}
+	start "$1.coordinator" "$programs/coordinator" -C "tcp:host=127.0.0.1,port=$port" --httpListen "127.0.0.1:$((port + 300))"
+	start "$1.server" taskset --cpu-list 0 "$programs/server" -C "tcp:host=127.0.0.1,port=$port" -L "tcp:host=127.0.0.1,port=$((port + 1000))" \
+		-L "fast+udp:host=127.0.0.1,port=$((port + 1000))" -t 1000 --httpListen "127.0.0.1:$((port + 1300))"
+	wait_until 60 ready $((port + 1300)) || die "the store did not get ready; see $WORK/$1.server.log"
+	wait_until 60 committed "${PIDS[-1]}" || die "the server's memory is not committed yet"
 }
 
-# run NAME PROGRAMS: everything once.
-run() {
-	local name=$1 programs=$2 way round
-	start coordinator "$programs/coordinator" -C "$COORDINATOR" --httpListen "127.0.0.1:$((PORT + 300))"
-	start server taskset --cpu-list 0 "$programs/server" -C "$COORDINATOR" -L "tcp:host=127.0.0.1,port=$((PORT + 1000))" \
-		-L "fast+udp:host=127.0.0.1,port=$((PORT + 1000))" -t 1000 --httpListen "127.0.0.1:$((PORT + 1300))"
-	wait_until 60 ready $((PORT + 1300)) || die "the store did not get ready; see $WORK/server.log"
-	wait_until 60 committed "${PIDS[-1]}" || die "the server's memory is not committed yet"
+# perf NAME FILE ARGUMENTS...: one run of clusterperf.
+perf() {
+	local name=$1 file=$2
+	shift 2
+	taskset --cpu-list "$(($(nproc) > 1 ? 1 : 0))" "${PROGRAMS[$name]}/clusterperf" -C "tcp:host=127.0.0.1,port=${PORTS[$name]}" \
+		--seconds "$SECONDS_EACH" --json "$@" >"$WORK/$name.$file.json" 2>"$WORK/$name.$file.log"
+}
+
+# both NAME NAME: everything once, by turns.
+both() {
+	local way round name
+	for name in "$@"; do
+		serve "$name"
+	done
 	for way in tcp udp; do
 		local own=()
 		[[ $way != tcp ]] || own=(--tcp)
 		for ((round = 1; round <= ROUNDS; round++)); do
-			perf "$programs" "$name.$way.read.$round.json" "${own[@]}" --size 100 --count 50000 readDist
-			perf "$programs" "$name.$way.write.$round.json" "${own[@]}" --size 100 --count 30000 writeDistRandom
-			perf "$programs" "$name.$way.rate8.$round.json" "${own[@]}" --size 100 --outstanding 8 readThroughput
+			for name in "$@"; do
+				perf "$name" "$way.read.$round" "${own[@]}" --size 100 --count 50000 readDist
+			done
+			for name in "$@"; do
+				perf "$name" "$way.write.$round" "${own[@]}" --size 100 --count 30000 writeDistRandom
+			done
+			for name in "$@"; do
+				perf "$name" "$way.rate8.$round" "${own[@]}" --size 100 --outstanding 8 readThroughput
+			done
 		done
 	done
 	end
@@ -105,11 +121,9 @@ for ((pair = 1; pair <= PAIRS; pair++)); do
 	info "pair $pair of $PAIRS" >&2
 	# Who comes first takes turns.
 	if ((pair % 2)); then
-		run old "$OLD"
-		run new "$NEW"
+		both old new
 	else
-		run new "$NEW"
-		run old "$OLD"
+		both new old
 	fi
 	ratios >>"$WORK/ratios.json"
 done
