@@ -1,15 +1,14 @@
-//! One connection: its socket, what is to be sent, what was received.
+//! One connection: its stream, what is to be sent, what was received.
 
 use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice};
 
-use mio::net::TcpStream;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use trace::Event;
 use transport::{Frame, Outbound, StreamError, StreamReader, member::MemberReader, rpc::RpcReader};
 use wire::time::Time;
 
 use crate::accounts::Origin;
+use crate::stream::{Received, Stream};
 
 /// Which framing a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +80,7 @@ pub(crate) struct Link {
     pub(crate) stage: Stage,
     pub(crate) origin: Origin,
     /// Absent while the peer's name is being looked up.
-    pub(crate) stream: Option<TcpStream>,
+    pub(crate) stream: Option<Stream>,
     pub(crate) output: Outbound,
     /// Listed among the links to be flushed at the end of the round.
     pub(crate) dirty: bool,
@@ -114,9 +113,9 @@ impl Link {
     }
 }
 
-/// Writes what the kernel takes of `slices` on the stream of a connection; 0 when it takes nothing now.
-pub(crate) fn write_now(
-    stream: &mut Option<TcpStream>,
+/// Sends what can go out of `slices` now; 0 bytes if nothing can.
+pub(crate) fn send_now(
+    stream: &mut Option<Stream>,
     stage: &Stage,
     id: u64,
     slices: &[IoSlice<'_>],
@@ -126,40 +125,12 @@ pub(crate) fn write_now(
     };
     let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
     trace::record_at(Event::Flushed, id, bytes as u64);
-    loop {
-        let written = match slices {
-            [one] => stream.write(one),
-            several => send_all(stream, several),
-        };
-        match written {
-            Ok(count) => return Ok(count),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// As `write_vectored`, without the signal that comes where the other side is gone: a client may be part of a program that it would end.
-fn send_all(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    let mut nothing = SendAncillaryBuffer::default();
-    Ok(sendmsg(stream, slices, &mut nothing, SendFlags::NOSIGNAL)?)
+    stream.send(slices)
 }
 
 enum Reader {
     Rpc(RpcReader),
     Member(MemberReader),
-}
-
-/// What one attempt to receive gave.
-pub(crate) enum Received {
-    Nothing,
-    /// This many bytes; `drained` when the socket had no more.
-    Some {
-        bytes: usize,
-        drained: bool,
-    },
-    End,
 }
 
 /// The receiving half.
@@ -190,34 +161,19 @@ impl Input {
         }
     }
 
-    pub(crate) fn receive(&mut self, stream: &mut TcpStream) -> io::Result<Received> {
+    pub(crate) fn receive(&mut self, stream: &mut Stream) -> io::Result<Received> {
         let space = match &mut self.reader {
             Reader::Rpc(reader) => reader.space(),
             Reader::Member(reader) => reader.space(),
         };
-        let room = space.len();
-        let bytes = match stream.read(space) {
-            Ok(0) => return Ok(Received::End),
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Received::Nothing);
+        let received = stream.receive(space)?;
+        if let Received::Some { bytes, .. } = received {
+            match &mut self.reader {
+                Reader::Rpc(reader) => reader.received(bytes),
+                Reader::Member(reader) => reader.received(bytes),
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                return Ok(Received::Some {
-                    bytes: 0,
-                    drained: false,
-                });
-            }
-            Err(error) => return Err(error),
-        };
-        match &mut self.reader {
-            Reader::Rpc(reader) => reader.received(bytes),
-            Reader::Member(reader) => reader.received(bytes),
         }
-        Ok(Received::Some {
-            bytes,
-            drained: bytes < room,
-        })
+        Ok(received)
     }
 
     pub(crate) fn next_frame(&mut self) -> Result<Option<Frame<'_>>, StreamError> {

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 
 use transport::{Lender, Next, Outbound};
 
-use crate::connection::{CloseReason, Link, write_now};
+use crate::connection::{CloseReason, Link, send_now};
 use crate::io::Io;
 
 impl Io {
@@ -51,10 +51,10 @@ impl Io {
             } = &mut *link;
             let written = match output.next(lend) {
                 Next::Nothing => Ok(0),
-                Next::Parts([one, []]) => write_now(stream, stage, *id, &[IoSlice::new(one)]),
+                Next::Parts([one, []]) => send_now(stream, stage, *id, &[IoSlice::new(one)]),
                 Next::Parts([one, other]) => {
                     let slices = [IoSlice::new(one), IoSlice::new(other)];
-                    write_now(stream, stage, *id, &slices)
+                    send_now(stream, stage, *id, &slices)
                 }
                 Next::Gone => Err(io::Error::other("the end of an answer is gone")),
             };

@@ -5,8 +5,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token, Waker};
+use mio::{Registry, Token, Waker};
 use trace::Event;
 use transport::{LONG_BYTES, Lender, Loan, Outbound, member, rpc};
 use wire::time::Time;
@@ -15,8 +14,9 @@ use crate::Options;
 use crate::accounts::{Accounts, Origin};
 use crate::address::{Address, Resolver};
 use crate::clock;
-use crate::connection::{CloseReason, Link, Protocol, Stage, write_now};
+use crate::connection::{CloseReason, Link, Protocol, Stage, send_now};
 use crate::ports::{Outlet, Senders, of_connection};
+use crate::stream::{Peer, Stream};
 use crate::target::Target;
 
 /// Bits of a connection's number that say where its state lies; the rest is never used twice.
@@ -314,6 +314,15 @@ impl Io {
         link.map_or(0, |link| link.output.pending_bytes())
     }
 
+    /// Who is at the other end of a connection or session; `None` if the connection is gone, or its peer's name is still being looked up.
+    pub fn peer(&self, connection: u64) -> Option<Peer> {
+        if let Some((port, session)) = of_connection(connection) {
+            return self.peer_in_session(port, session);
+        }
+        let link = self.links[self.slot(connection)?].as_ref()?;
+        link.stream.as_ref().map(Stream::peer)
+    }
+
     pub(crate) fn link(&mut self, slot: usize) -> Option<&mut Link> {
         self.links.get_mut(slot)?.as_mut()
     }
@@ -339,7 +348,7 @@ impl Io {
         protocol: Protocol,
         stage: Stage,
         origin: Origin,
-        stream: Option<TcpStream>,
+        stream: Option<Stream>,
     ) -> (u64, usize) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
@@ -374,20 +383,19 @@ impl Io {
         (id, slot)
     }
 
-    /// Registers the socket of `slot` for both directions, once and for ever: epoll is edge-triggered.
+    /// Has the kernel tell what happens on the connection of `slot`.
     pub(crate) fn register(&mut self, slot: usize) -> io::Result<()> {
         if let Some(stream) = self.links[slot]
             .as_mut()
             .and_then(|link| link.stream.as_mut())
         {
-            self.registry
-                .register(stream, Token(slot), Interest::READABLE | Interest::WRITABLE)?;
+            stream.register(&self.registry, Token(slot))?;
         }
         Ok(())
     }
 
     fn begin_connect(&mut self, slot: usize, address: SocketAddrV4) -> io::Result<()> {
-        let stream = TcpStream::connect(address.into())?;
+        let stream = Stream::connect(address)?;
         if let Some(link) = &mut self.links[slot] {
             link.stream = Some(stream);
             link.stage = Stage::Connecting;
@@ -456,8 +464,7 @@ impl Io {
         let mut link = self.links[slot].take()?;
         self.returned.extend(link.output.take_loans());
         if let Some(stream) = &mut link.stream {
-            // It fails only if the socket was never registered.
-            let _ = self.registry.deregister(stream);
+            stream.deregister(&self.registry);
         }
         self.counters.connections -= 1;
         self.settle_accounts(&mut link);
@@ -535,5 +542,5 @@ fn write_direct(link: &mut Link, header: &[u8], parts: &[&[u8]]) -> io::Result<u
     for (slice, part) in slices[1..].iter_mut().zip(parts) {
         *slice = IoSlice::new(part);
     }
-    write_now(&mut link.stream, &link.stage, link.id, &slices[..=used])
+    send_now(&mut link.stream, &link.stage, link.id, &slices[..=used])
 }

@@ -22,6 +22,7 @@ mod io;
 mod ports;
 mod reactor;
 mod spin;
+mod stream;
 mod target;
 
 pub use address::Address;
@@ -32,6 +33,7 @@ pub use handler::Handler;
 pub use io::{Counters, FastCounters, Io, Limits};
 pub use ports::{Port, PortListeners, Way, fast_config};
 pub use reactor::{Options, Reactor, Remote};
+pub use stream::Peer;
 pub use target::{FastPeer, PortKind, Target, mac_address, mac_text, protocols};
 
 /// The protocol on datagrams, and the kernel's sockets below it.

@@ -20,7 +20,8 @@ const ANY_PORT: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 /// A message that is answered shortly.
 const LONG_BYTES: usize = 6 << 20;
 
-/// Answers every message with itself; `b"big"` with 1 MiB, one of [`LONG_BYTES`] shortly, `b"blocks"` with how often the reactor slept. Connections that it opened get "hello".
+/// Answers every message with itself; `b"big"` with 1 MiB, one of [`LONG_BYTES`] shortly, `b"blocks"` with how often the reactor slept, `b"who"` with the address from which
+/// it came. Connections that it opened get "hello".
 struct Echo {
     events: Sender<String>,
     connect: Option<(Address, Protocol)>,
@@ -40,6 +41,10 @@ impl Handler for Echo {
             b"big" => io.send(connection, nonce, &[&[7; 1 << 20]]),
             b"blocks" => io.send(connection, nonce, &[&io.counters().blocks.to_le_bytes()]),
             long if long.len() == LONG_BYTES => io.send(connection, nonce, &[b"taken"]),
+            b"who" => {
+                let peer = io.peer(connection).expect("the connection is open");
+                io.send(connection, nonce, &[peer.to_string().as_bytes()])
+            }
             b"hello" => self.events.send("hello".to_owned()).is_ok(),
             b"bye" => {
                 io.send(connection, nonce, &[b"good", b"bye"]);
@@ -187,6 +192,18 @@ fn answers_carry_the_nonce_and_a_stream_of_requests_is_answered_in_full() {
         (counters.frames_in, counters.frames_out, counters.accepted),
         (502, 502, 1)
     );
+}
+
+#[test]
+fn a_connection_knows_who_is_at_its_other_end() {
+    let running = Running::start(Options::default(), Protocol::Rpc, None);
+    for last in [1, 9] {
+        let mut stream = running.connect_from(last);
+        send(&mut stream, 1, b"who");
+        let own = stream.local_addr().unwrap().to_string();
+        assert_eq!(receive(&mut stream), (1, own.into_bytes()));
+    }
+    running.stop();
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::{Inlet, Outlet, Port, Way, connection, of_connection, port_to};
 use crate::budget::{Audience, Datagrams};
 use crate::clock;
 use crate::io::{Counters, Io};
+use crate::stream::Peer;
 use crate::target::{FastPeer, PortKind};
 
 /// Of the memory that ports share, each has one part in so many, whatever the others have.
@@ -132,6 +133,11 @@ impl Io {
             peer: endpoint.peer(session)?,
             pinged: endpoint.pinged(session),
         })
+    }
+
+    pub(crate) fn peer_in_session(&self, port: usize, session: u64) -> Option<Peer> {
+        let address = self.outlets.get(port)?.endpoint.peer(session)?;
+        Some(Peer { address })
     }
 
     /// Finds out how far the peer of a session is that was opened from here; [`Io::way`] tells later.

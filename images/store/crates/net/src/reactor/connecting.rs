@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use socket2::{SockRef, TcpKeepalive};
 use wire::time::Time;
 
 use super::Reactor;
@@ -13,22 +12,19 @@ use crate::accounts::Origin;
 use crate::clock;
 use crate::connection::{CloseReason, Input, Stage};
 use crate::handler::Handler;
+use crate::stream::Stream;
 
 /// New connections taken in one round.
 const ACCEPTS: usize = 64;
 /// A listener that could not accept (no file descriptor left) tries again after this.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// Peers that vanished without a word are found by the kernel.
-const KEEPALIVE: Duration = Duration::from_secs(60);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-const KEEPALIVE_PROBES: u32 = 3;
 
 impl Reactor {
     pub(super) fn accept(&mut self, number: usize, handler: &mut impl Handler) {
         self.listeners[number].retry_at = None;
         for _ in 0..ACCEPTS {
             match self.listeners[number].socket.accept() {
-                Ok((stream, peer)) => self.accepted(number, stream, peer, handler),
+                Ok((socket, peer)) => self.accepted(number, socket, peer, handler),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if is_of_one_connection(&error) => {}
                 Err(error) => {
@@ -48,7 +44,7 @@ impl Reactor {
     fn accepted(
         &mut self,
         number: usize,
-        stream: TcpStream,
+        socket: TcpStream,
         peer: SocketAddr,
         handler: &mut impl Handler,
     ) {
@@ -65,9 +61,9 @@ impl Reactor {
             });
             return;
         }
-        if set_options(&stream).is_err() {
+        let Ok(stream) = Stream::accepted(socket, peer) else {
             return; // Gone already.
-        }
+        };
         let protocol = self.listeners[number].protocol;
         let (connection, slot) = self.io.add(protocol, Stage::Open, origin, Some(stream));
         self.io.counters.accepted += 1;
@@ -108,20 +104,9 @@ impl Reactor {
         };
         let (connection, protocol) = (link.id, link.protocol);
         let Some(stream) = &link.stream else { return };
-        let outcome = match stream.take_error() {
-            Ok(None) => match (stream.peer_addr(), stream.local_addr()) {
-                // A connect to a free port of this machine can meet itself.
-                (Ok(peer), Ok(local)) if peer == local => {
-                    Err(io::Error::from(io::ErrorKind::ConnectionRefused))
-                }
-                (Ok(_), Ok(_)) => set_options(stream),
-                (Err(error), _) if error.kind() == io::ErrorKind::NotConnected => return, // Not yet.
-                (Err(error), _) | (_, Err(error)) => Err(error),
-            },
-            Ok(Some(error)) | Err(error) => Err(error),
-        };
-        match outcome {
-            Ok(()) => {
+        match stream.is_connected() {
+            Ok(false) => {}
+            Ok(true) => {
                 self.put_input(slot, Input::new(protocol, false));
                 self.io.opened(slot);
                 self.next_tick = Time::ZERO;
@@ -130,16 +115,6 @@ impl Reactor {
             Err(error) => self.io.doom(slot, CloseReason::Connect(error)),
         }
     }
-}
-
-fn set_options(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    SockRef::from(stream).set_tcp_keepalive(
-        &TcpKeepalive::new()
-            .with_time(KEEPALIVE)
-            .with_interval(KEEPALIVE_INTERVAL)
-            .with_retries(KEEPALIVE_PROBES),
-    )
 }
 
 /// Errors of accept that concern the connection which was about to be accepted, not the listener.

@@ -7,9 +7,10 @@ use transport::BASE_BYTES;
 
 use super::Reactor;
 use crate::clock;
-use crate::connection::{CloseReason, Received};
+use crate::connection::CloseReason;
 use crate::handler::Handler;
 use crate::io::Io;
+use crate::stream::Received;
 
 /// How long one connection's messages may be handled before the others have their turn.
 const TURN: Duration = Duration::from_micros(200);

@@ -1,10 +1,10 @@
 //! Connections of members, from the moment they are open, and the sessions that go over them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use net::{CloseReason, Io};
+use net::{CloseReason, Io, Peer};
 use transport::session::{Closed, Incoming, Sessions, What};
 use wire::member::ToCoordinator;
 use wire::time::Time;
@@ -15,7 +15,7 @@ use crate::random::random_u64;
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct MemberConnections {
-    all: BTreeSet<u64>,
+    all: BTreeMap<u64, Option<Peer>>,
     /// Those of which nothing was heard yet, with the time by which it must be.
     strangers: BTreeMap<u64, Time>,
     sessions: Sessions,
@@ -36,7 +36,7 @@ impl Default for MemberConnections {
     fn default() -> MemberConnections {
         let tokens = || random_u64().ok().and_then(NonZeroU64::new);
         MemberConnections {
-            all: BTreeSet::new(),
+            all: BTreeMap::new(),
             strangers: BTreeMap::new(),
             sessions: Sessions::new(Box::new(tokens)),
         }
@@ -44,13 +44,13 @@ impl Default for MemberConnections {
 }
 
 impl MemberConnections {
-    pub fn opened(&mut self, now: Time, connection: u64) {
-        self.all.insert(connection);
+    pub fn opened(&mut self, now: Time, connection: u64, peer: Option<Peer>) {
+        self.all.insert(connection, peer);
         self.strangers.insert(connection, now + HELLO_TIMEOUT);
     }
 
     pub fn contains(&self, connection: u64) -> bool {
-        self.all.contains(&connection)
+        self.all.contains_key(&connection)
     }
 
     /// Something came on a connection. What a session that goes on was not told before is sent once more.
@@ -87,7 +87,18 @@ impl MemberConnections {
         }
     }
 
-    /// A connection is gone.
+    /// A connection has ended.
+    pub fn ended(&mut self, connection: u64, reason: &CloseReason) -> Closed {
+        let from = self.from(connection);
+        match reason {
+            // A member that ends in order is nothing to look at.
+            CloseReason::EndOfStream => tracing::debug!("the member connection {from} ended"),
+            reason => tracing::warn!("the member connection {from} ended: {reason}"),
+        }
+        self.closed(connection)
+    }
+
+    /// A connection has ended, or is about to be closed.
     pub fn closed(&mut self, connection: u64) -> Closed {
         self.remove(connection);
         self.sessions.closed(connection)
@@ -99,6 +110,15 @@ impl MemberConnections {
             self.remove(connection);
             io.close(connection);
         }
+    }
+
+    /// For people: where a connection came from.
+    pub fn from(&self, connection: u64) -> String {
+        let peer = self.all.get(&connection).copied().flatten();
+        peer.map_or_else(
+            || "from an unknown address".to_owned(),
+            |peer| format!("from {peer}"),
+        )
     }
 
     /// Of one of which nothing was heard yet, a Hello alone.
@@ -120,7 +140,10 @@ impl MemberConnections {
         let mut strangers = self.strangers.iter();
         let (connection, _) = strangers.find(|(_, by)| now >= **by)?;
         let connection = *connection;
-        tracing::warn!("closed a member connection that did not say who it is");
+        tracing::warn!(
+            "closed the member connection {}: it did not say who it is",
+            self.from(connection)
+        );
         self.remove(connection);
         Some(connection)
     }
@@ -129,14 +152,6 @@ impl MemberConnections {
     pub fn next_deadline(&self) -> Time {
         let deadlines = self.strangers.values();
         deadlines.min().copied().unwrap_or(Time::NEVER)
-    }
-}
-
-/// For the log: a member that ended in order is nothing to look at.
-pub fn log_end(reason: CloseReason) {
-    match reason {
-        CloseReason::EndOfStream => tracing::debug!("a member connection ended"),
-        reason => tracing::warn!("a member connection ended: {reason}"),
     }
 }
 
@@ -158,7 +173,7 @@ mod tests {
         }));
         let mut members = MemberConnections::default();
         for connection in 1..=4 {
-            members.opened(Time::ZERO, connection);
+            members.opened(Time::ZERO, connection, None);
         }
         for (connection, first) in [(1, &pong), (2, &inventory), (3, &Vec::new())] {
             let refused = members.decode(connection, first).unwrap_err();

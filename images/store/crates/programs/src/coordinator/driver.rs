@@ -23,7 +23,7 @@ use wire::ids::ReplyTo;
 use wire::member::Settings;
 use wire::time::Time;
 
-use super::connections::{MemberConnections, Told, log_end};
+use super::connections::{MemberConnections, Told};
 use super::controls::{self, Controls};
 use super::onlookers::Onlookers;
 use super::state_file::{StateFile, Stats};
@@ -183,7 +183,8 @@ impl Driver {
             Told::Resumed(session) => self.sole.member_resumed(now, session),
             Told::Nothing => {}
             Told::Wrong(why) => {
-                tracing::warn!("closed a member connection: {why}");
+                let from = self.members.from(connection);
+                tracing::warn!("closed the member connection {from}: {why}");
                 self.close_member(now, connection, io);
             }
         }
@@ -350,9 +351,9 @@ fn give_up(text: &str) -> ! {
 }
 
 impl Handler for Driver {
-    fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, _io: &mut Io) {
+    fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, io: &mut Io) {
         if listener != self.client_listener {
-            self.members.opened(now, connection);
+            self.members.opened(now, connection, io.peer(connection));
         }
     }
 
@@ -374,8 +375,7 @@ impl Handler for Driver {
         if !self.members.contains(connection) {
             return self.sole.connection_closed(connection);
         }
-        log_end(reason);
-        match self.members.closed(connection) {
+        match self.members.ended(connection, &reason) {
             Closed::Interrupted(session) => self.sole.member_interrupted(now, session),
             Closed::Over(session) => self.sole.member_closed(now, session),
             Closed::Nothing => {}

@@ -16,7 +16,7 @@ use wire::ids::ReplyTo;
 use wire::time::Time;
 
 use super::standing::{Role, Sender};
-use crate::coordinator::connections::{MemberConnections, Told, log_end};
+use crate::coordinator::connections::{MemberConnections, Told};
 use crate::coordinator::controls::Controls;
 use crate::coordinator::driver::{Keeping, Question, Shown};
 use crate::coordinator::onlookers::Onlookers;
@@ -345,9 +345,9 @@ impl Driver {
 }
 
 impl Handler for Driver {
-    fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, _io: &mut Io) {
+    fn opened(&mut self, now: Time, connection: u64, listener: Option<usize>, io: &mut Io) {
         if listener != self.client_listener {
-            self.members.opened(now, connection);
+            self.members.opened(now, connection, io.peer(connection));
         }
     }
 
@@ -363,22 +363,24 @@ impl Handler for Driver {
             Told::Resumed(session) => leader.member_resumed(now, session),
             Told::Nothing => {}
             Told::Wrong(why) => {
-                tracing::warn!("closed a member connection: {why}");
+                let from = self.members.from(connection);
+                tracing::warn!("closed the member connection {from}: {why}");
                 self.close_member(now, connection, io);
             }
         }
     }
 
     fn closed(&mut self, now: Time, connection: u64, reason: CloseReason, _io: &mut Io) {
-        let is_member = self.members.contains(connection);
-        let closed = self.members.closed(connection);
+        if !self.members.contains(connection) {
+            if let Some(leader) = &mut self.leader {
+                leader.connection_closed(connection);
+            }
+            return;
+        }
+        let closed = self.members.ended(connection, &reason);
         let Some(leader) = &mut self.leader else {
             return;
         };
-        if !is_member {
-            return leader.connection_closed(connection);
-        }
-        log_end(reason);
         match closed {
             Closed::Interrupted(session) => leader.member_interrupted(now, session),
             Closed::Over(session) => leader.member_closed(now, session),
