@@ -153,6 +153,48 @@ impl Tablets {
         is_whole
     }
 
+    /// Cuts and joins tablets so that they have the bounds of these, which are in order, wherever that is the same data. Gives those that were made
+    /// of several. The effort is in proportion to the tablets: a welcome may show thousands of splits at once.
+    pub fn reshape(&mut self, wanted: &[TabletRange]) -> Vec<TabletRange> {
+        let uses = self.uses.drain(..).map(Cell::into_inner);
+        let owned: Vec<_> = self.ranges.drain(..).zip(uses).collect();
+        let bounds = bounds(wanted);
+        let mut parts = cut(&owned, &bounds).peekable();
+        let mut joined = Vec::new();
+        let mut run = Vec::new();
+        while let Some((first, uses)) = parts.next() {
+            run.clear();
+            run.push((first, uses));
+            let start = (first.table_id, first.start_key_hash);
+            let whole =
+                wanted.binary_search_by_key(&start, |range| (range.table_id, range.start_key_hash));
+            if let Ok(at) = whole {
+                let whole = wanted[at];
+                let mut end = first.end_key_hash;
+                while let Some((part, uses)) = parts.next_if(|(part, _)| {
+                    end < whole.end_key_hash
+                        && part.table_id == whole.table_id
+                        && part.start_key_hash == end + 1
+                        && part.end_key_hash <= whole.end_key_hash
+                }) {
+                    end = part.end_key_hash;
+                    run.push((part, uses));
+                }
+                if run.len() > 1 && end == whole.end_key_hash {
+                    let uses = run.iter().map(|(_, uses)| uses).sum();
+                    run.clear();
+                    run.push((whole, uses));
+                    joined.push(whole);
+                }
+            }
+            for (range, uses) in &run {
+                self.ranges.push(*range);
+                self.uses.push(Cell::new(*uses));
+            }
+        }
+        joined
+    }
+
     /// Whether exactly this tablet is owned.
     pub fn has(&self, range: &TabletRange) -> bool {
         self.ranges.binary_search(range).is_ok()
@@ -209,6 +251,54 @@ impl Tablets {
     pub fn clear(&mut self) {
         *self = Tablets::default();
     }
+}
+
+/// Where these tablets begin, and what comes behind them begins: in order.
+fn bounds(tablets: &[TabletRange]) -> Vec<(u64, u64)> {
+    let starts = tablets
+        .iter()
+        .map(|range| (range.table_id, range.start_key_hash));
+    let behind = tablets
+        .iter()
+        .filter_map(|range| Some((range.table_id, range.end_key_hash.checked_add(1)?)));
+    let mut bounds: Vec<_> = starts.chain(behind).collect();
+    bounds.sort_unstable();
+    bounds.dedup();
+    bounds
+}
+
+/// The same data in tablets that end at these bounds. Which part was used more, nobody counted: of each cut, half of the uses goes with either side.
+fn cut(
+    owned: &[(TabletRange, u64)],
+    bounds: &[(u64, u64)],
+) -> impl Iterator<Item = (TabletRange, u64)> {
+    owned.iter().flat_map(move |&(whole, uses)| {
+        let from = bounds.partition_point(|bound| *bound <= (whole.table_id, whole.start_key_hash));
+        let within = bounds[from..].iter().take_while(move |(table_id, hash)| {
+            *table_id == whole.table_id && *hash <= whole.end_key_hash
+        });
+        let mut left = Some((whole, uses));
+        let ends = within.map(|(_, hash)| Some(*hash)).chain([None]);
+        ends.filter_map(move |next| {
+            let (rest, uses) = left?;
+            let Some(next) = next else {
+                return left.take();
+            };
+            let half = uses / 2;
+            let second = TabletRange {
+                start_key_hash: next,
+                ..rest
+            };
+            left = Some((second, half));
+            Some((
+                TabletRange {
+                    end_key_hash: next - 1,
+                    ..rest
+                },
+                uses - half,
+            ))
+        })
+    })
 }
 
 /// Whether one of these tablets, which are in order, holds the hash.
@@ -427,5 +517,68 @@ mod tests {
             joined(ranges),
             [range(1, 0, 20), range(1, 21, 22), range(2, 5, 9)]
         );
+    }
+
+    /// Tablets of two tables between these cuts, without those that are left out.
+    fn between(cuts: &[(u64, u64)], left_out: &[bool]) -> Vec<TabletRange> {
+        let mut ranges = Vec::new();
+        for table_id in [1, 2] {
+            let mut starts: Vec<u64> = cuts
+                .iter()
+                .filter(|cut| cut.0 == table_id)
+                .map(|cut| cut.1)
+                .collect();
+            starts.push(0);
+            starts.sort_unstable();
+            starts.dedup();
+            let ends = starts[1..].iter().map(|next| next - 1).chain([u64::MAX]);
+            ranges.extend(
+                starts
+                    .iter()
+                    .zip(ends)
+                    .map(|(start, end)| range(table_id, *start, end)),
+            );
+        }
+        let mut left_out = left_out.iter();
+        ranges.retain(|_| !left_out.next().is_some_and(|is_out| *is_out));
+        ranges
+    }
+
+    proptest::proptest! {
+        /// All at once are cut and joined as one after the other.
+        #[test]
+        fn tablets_are_reshaped_as_by_splits_and_merges(
+            owned in proptest::collection::vec((1..=2_u64, 0..24_u64), 0..16),
+            missing in proptest::collection::vec(proptest::bool::weighted(0.2), 16),
+            wanted in proptest::collection::vec((1..=2_u64, 0..24_u64), 0..16),
+            foreign in proptest::collection::vec(proptest::bool::weighted(0.2), 16),
+            asked in proptest::collection::vec((1..=2_u64, 0..24_u64), 0..40),
+        ) {
+            let wanted = between(&wanted, &foreign);
+            let (mut at_once, mut in_turn) = (Tablets::default(), Tablets::default());
+            for tablets in [&mut at_once, &mut in_turn] {
+                for range in between(&owned, &missing) {
+                    assert!(tablets.take(range));
+                }
+                for (table_id, hash) in &asked {
+                    let _ = tablets.admit(TableId(*table_id), *hash, Use::Read);
+                }
+            }
+            let mut joined = Vec::new();
+            for tablet in &wanted {
+                let table_id = TableId(tablet.table_id);
+                in_turn.split(table_id, tablet.start_key_hash);
+                if let Some(next) = tablet.end_key_hash.checked_add(1) {
+                    in_turn.split(table_id, next);
+                }
+                if in_turn.merge(tablet) {
+                    joined.push(*tablet);
+                }
+            }
+            assert_eq!(at_once.reshape(&wanted), joined);
+            assert_eq!(at_once.all(), in_turn.all());
+            let all = |tablets: &Tablets| tablets.uses().map(|(_, uses)| uses).sum::<u64>();
+            assert_eq!(all(&at_once), all(&in_turn));
+        }
     }
 }

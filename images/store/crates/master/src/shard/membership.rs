@@ -293,21 +293,13 @@ impl Shard {
 
     /// Makes the shard own exactly these tablets.
     fn resynchronize(&mut self, tablets: &[TabletRange], out: &mut impl Output) -> Session {
-        // A tablet that was split while the coordinator was out of reach is the same data in more tablets.
-        for tablet in tablets {
-            let table_id = TableId(tablet.table_id);
-            self.store.tablets.split(table_id, tablet.start_key_hash);
-            if let Some(next) = tablet.end_key_hash.checked_add(1) {
-                self.store.tablets.split(table_id, next);
-            }
-            // A state from before a split knows the parts by one name: it is the same data, too.
-            let is_merged = self.store.tablets.merge(tablet);
-            if is_merged {
-                self.migrations.forget_outgoing(&mut self.store, tablet);
-            }
-        }
         let mut wanted = tablets.to_vec();
         wanted.sort_unstable();
+        // A tablet that was split while the coordinator was out of reach is the same data in more tablets. A state from before a split knows the parts
+        // by one name: it is the same data, too.
+        for whole in self.store.tablets.reshape(&wanted) {
+            self.migrations.forget_outgoing(&mut self.store, &whole);
+        }
         let mut surplus = self.store.tablets.all().to_vec();
         surplus.retain(|owned| wanted.binary_search(owned).is_err());
         self.drop_tablets(&surplus, out);

@@ -482,5 +482,19 @@ fn a_welcome_with_all_tablets_of_a_store_is_carried_out_at_once() {
     welcome(&mut driver, &mut (1..=100_000));
     driver.settle();
     assert_eq!(driver.shard.stats().tablets, 100_000);
+    // One of them was split again and again meanwhile, and is one again for a coordinator that was put back.
+    let step = 1 << 47;
+    let parts: Vec<_> = (0..1_u64 << 17)
+        .map(|part| TabletRange {
+            start_key_hash: part * step,
+            end_key_hash: part * step + (step - 1),
+            ..whole(1)
+        })
+        .collect();
+    for tablets in [&parts[..], &[whole(1)]] {
+        let session = driver.welcome(CLUSTER, ServerId::new(1, 0), 1, tablets);
+        assert_eq!(session, Session::Continue);
+        assert_eq!(driver.shard.stats().tablets, tablets.len() as u64);
+    }
     assert!(began.elapsed() < Duration::from_secs(60));
 }
