@@ -1,37 +1,34 @@
 //! One port with an address: how many queues it has, and which lane takes what from which.
 
-use std::hint::spin_loop;
+mod plan;
+mod port;
+
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, OnceLock};
 
-use frames::{HEADERS_BYTES, IPV4_BYTES, Interface, Limits, Mac, Route, UDP_BYTES};
-use transport::datagram::BURST;
+use frames::{HEADERS_BYTES, IPV4_BYTES, Limits, Mac, Route, UDP_BYTES};
 
-use crate::counters::{Count, Counters};
+use crate::counters::Counters;
 use crate::eal::Eal;
-use crate::ffi::{Buffer, Flow, Pool, PortInfo, PortStats, RunningPort, Start};
+use crate::ffi::{Pool, PortInfo, PortStats, RunningPort};
 use crate::gate::Gate;
 use crate::keeper::{self, Keeper};
 use crate::options::is_pci_address;
 use crate::receiver::Receiver;
-use crate::sender::{MAX_PENDING, Sender};
-use crate::watch::Seen;
+use crate::sender::Sender;
+
+use plan::{buffers, check, plan};
+use port::{NO_PORT, Slot, TryLock, packed};
+
+pub(crate) use port::Port;
+pub use port::Steering;
 
 /// Frames that wait for a lane, received by another.
 const RING: usize = 256;
-const RX_DESCRIPTORS: u16 = 1024;
-const TX_DESCRIPTORS: u16 = 512;
-/// What a thread's cache of a pool may hold back.
-const CACHED: u32 = 384;
-/// Within which a lane answers that wants to; each polls all the time.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// VLAN tag and check sequence, for which a buffer must have room beside the headers.
 const FRAME_EXTRA_BYTES: u16 = 14 + 4 + 4;
-/// The MTU that every IPv4 host takes, and the largest that is common.
-const MTUS: std::ops::RangeInclusive<u16> = 576..=9000;
 
 /// What a port of DPDK becomes.
 #[derive(Clone, Debug)]
@@ -60,67 +57,6 @@ impl DeviceOptions {
             lanes: 1,
             prefix_bits: 24,
             gateway: None,
-        }
-    }
-}
-
-/// How frames find a lane.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Steering {
-    /// The NIC puts them into the lane's own queue.
-    Nic,
-    /// They come into the common queue, from which whichever lane looks first hands them over. Why the NIC does not do it.
-    Common(String),
-}
-
-/// A lane, as the others see it.
-pub(crate) struct Slot {
-    /// What it receives at, from everybody and from other servers; above all ports: nothing.
-    udp_ports: [AtomicU32; 2],
-    ring: OnceLock<SyncSender<Buffer>>,
-    pub counters: Counters,
-    steering: OnceLock<Steering>,
-}
-
-const NO_PORT: u32 = u32::MAX;
-
-/// A rule by which the NIC puts what comes to a UDP port into a queue.
-struct Rule {
-    udp_port: u16,
-    queue: u16,
-    /// Not while the NIC does not have it: after an attempt to open the port anew that has failed, or where it refused the rule then.
-    flow: Option<Flow>,
-}
-
-/// What all lanes of a device share. Dropped after the last of them.
-pub(crate) struct Port {
-    pub running: RunningPort,
-    pub gate: Gate,
-    pub route: Route,
-    pub mtu: u16,
-    pub slots: Box<[Slot]>,
-    /// Its first bytes.
-    mac: AtomicU64,
-    info: PortInfo,
-    /// Whoever adds a lane or opens the port anew has them.
-    rules: Mutex<Vec<Rule>>,
-    /// Lane 0 is to say that we are here.
-    announce: AtomicBool,
-    /// It sends nothing, though it shows a link.
-    dead: AtomicBool,
-    /// To open it anew, with success or without.
-    attempts: AtomicU64,
-    common: TryLock,
-    tx: Box<[TryLock]>,
-    /// Last: DPDK is cleaned up after its ports.
-    _eal: Eal,
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        let rules = self.rules.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for flow in rules.drain(..).filter_map(|rule| rule.flow) {
-            self.running.unsteer(flow);
         }
     }
 }
@@ -333,322 +269,9 @@ impl Device {
     }
 }
 
-impl Port {
-    pub fn us(&self) -> Interface {
-        Interface {
-            ip: self.route.us,
-            mac: unpacked(self.mac.load(Ordering::Relaxed)),
-        }
-    }
-
-    fn rules(&self) -> MutexGuard<'_, Vec<Rule>> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Once each time that somebody has wanted it.
-    pub fn is_to_announce(&self) -> bool {
-        self.announce.load(Ordering::Relaxed) && self.announce.swap(false, Ordering::Relaxed)
-    }
-
-    pub fn want_announcement(&self) {
-        self.announce.store(true, Ordering::Relaxed);
-    }
-
-    pub fn name(&self) -> &str {
-        &self.info.name
-    }
-
-    pub fn seen(&self) -> Seen {
-        let stats = self.running.stats();
-        let slots = self.slots.iter();
-        Seen {
-            link_up: self.running.link().0,
-            asked: self.running.wants_anew(),
-            taken: slots.map(|slot| slot.counters.get(Count::Sent)).sum(),
-            left: stats.tx_packets,
-            received: stats.rx_packets,
-        }
-    }
-
-    pub fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed)
-    }
-
-    pub fn set_dead(&self, dead: bool) {
-        self.dead.store(dead, Ordering::Relaxed);
-    }
-
-    pub fn open_anew(&self) -> Result<(), String> {
-        if !self.running.can_be_opened_anew() {
-            return Err("its device is not its own, or cannot be named".to_owned());
-        }
-        let mut rules = self.rules();
-        if !self.gate.close(PATIENCE) {
-            return Err("one of its lanes is not polled".to_owned());
-        }
-        self.attempts.fetch_add(1, Ordering::Relaxed);
-        for flow in rules.iter_mut().filter_map(|rule| rule.flow.take()) {
-            self.running.unsteer(flow);
-        }
-        // When it fails, lanes stay outside: there is nothing to poll.
-        let mac = self.running.open_anew()?;
-        let us = Interface { mac, ..self.us() };
-        // A virtual function has an address of its own making until its physical function has answered.
-        if is_pci_address(&self.info.name)
-            && self.running.link().0
-            && !keeper::sends(&self.running, us)
-        {
-            return Err("still nothing leaves it".to_owned());
-        }
-        self.mac.store(packed(mac), Ordering::Relaxed);
-        for rule in rules.iter_mut() {
-            // Without it, its lane gets its frames from the one that gets all the rest.
-            rule.flow = self.running.steer(rule.udp_port, rule.queue).ok();
-        }
-        self.gate.open();
-        Ok(())
-    }
-
-    /// The lane that receives at a UDP port.
-    pub fn lane_of(&self, udp_port: u16) -> Option<usize> {
-        let mut slots = self.slots.iter();
-        let is_here = |place: &AtomicU32| place.load(Ordering::Acquire) == u32::from(udp_port);
-        slots.position(|slot| slot.udp_ports.iter().any(is_here))
-    }
-
-    /// Gives a frame to another lane; false, and it is dropped, if that one has too many already.
-    pub fn hand_over(&self, lane: usize, buffer: Buffer) -> bool {
-        let ring = self.slots.get(lane).and_then(|slot| slot.ring.get());
-        ring.is_some_and(|ring| ring.try_send(buffer).is_ok())
-    }
-
-    /// Runs `receive` on the common queue, unless another lane does at the moment.
-    pub fn with_common(&self, receive: impl FnOnce() -> usize) -> usize {
-        if self.slots.len() == 1 {
-            receive()
-        } else {
-            self.common.run(0, receive).unwrap_or(0)
-        }
-    }
-
-    /// Runs `send` on the transmit queue of a lane, unless another lane with the same queue has it for long.
-    pub fn with_tx(&self, lane: u16, send: impl FnOnce(u16)) {
-        let queue = lane % self.running.start.tx_queues;
-        if self.slots.len() == self.tx.len() {
-            send(queue);
-        } else {
-            self.tx[usize::from(queue)].run(SEND_SPINS, || send(queue));
-        }
-    }
-
-    fn steer(&self, index: u16, udp_ports: &[u16], rules: &mut Vec<Rule>) -> Steering {
-        // Whatever nobody asked for comes into queue 0.
-        if index == 0 {
-            return Steering::Common(
-                "lane 0 takes the queue into which everything else comes".to_owned(),
-            );
-        }
-        if index >= self.running.start.rx_queues {
-            return Steering::Common(match self.running.start.rx_queues {
-                1 => "the port has one queue".to_owned(),
-                queues => format!("the port has {queues} queues"),
-            });
-        }
-        let before = rules.len();
-        for &udp_port in udp_ports {
-            match self.running.steer(udp_port, index) {
-                Ok(flow) => rules.push(Rule {
-                    udp_port,
-                    queue: index,
-                    flow: Some(flow),
-                }),
-                Err(error) => {
-                    // All of a lane's frames come one way.
-                    for flow in rules.drain(before..).filter_map(|rule| rule.flow) {
-                        self.running.unsteer(flow);
-                    }
-                    return Steering::Common(error);
-                }
-            }
-        }
-        Steering::Nic
-    }
-}
-
-fn packed(mac: Mac) -> u64 {
-    let [a, b, c, d, e, f] = mac;
-    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
-}
-
-fn unpacked(packed: u64) -> Mac {
-    let [a, b, c, d, e, f, _, _] = packed.to_le_bytes();
-    [a, b, c, d, e, f]
-}
-
-/// How often a sender looks again for a queue that another one has: about as long as that one needs for a burst.
-const SEND_SPINS: u32 = 200;
-
-/// A lock on which nobody sleeps.
-#[derive(Default)]
-struct TryLock(AtomicBool);
-
-impl TryLock {
-    fn run<T>(&self, spins: u32, act: impl FnOnce() -> T) -> Option<T> {
-        for _ in 0..=spins {
-            let free = !self.0.load(Ordering::Relaxed);
-            if free
-                && self
-                    .0
-                    .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                let result = act();
-                self.0.store(false, Ordering::Release);
-                return Some(result);
-            }
-            spin_loop();
-        }
-        None
-    }
-}
-
-fn check(options: &DeviceOptions, info: &PortInfo) -> Result<(), String> {
-    if options.lanes == 0 {
-        return Err("it needs a lane at least".to_owned());
-    }
-    if !MTUS.contains(&options.mtu) {
-        return Err(format!(
-            "mtu={}: from {} to {}",
-            options.mtu,
-            MTUS.start(),
-            MTUS.end()
-        ));
-    }
-    if is_pci_address(&info.name) && options.mtu > info.max_mtu {
-        return Err(format!(
-            "mtu={}: its driver takes {} at most",
-            options.mtu, info.max_mtu
-        ));
-    }
-    if options.ip.is_unspecified()
-        || options.ip.is_loopback()
-        || options.ip.is_multicast()
-        || options.ip.is_broadcast()
-    {
-        return Err(format!("it cannot have the address {}", options.ip));
-    }
-    Ok(())
-}
-
-/// Queues and offloads for a port. What is no NIC has one queue: both ends of a memif, for example, have to agree on their number, and none of them steers.
-fn plan(options: &DeviceOptions, info: &PortInfo, number: u16) -> Start {
-    let nic = is_pci_address(&info.name);
-    let queues = |max: u16| {
-        if nic {
-            options.lanes.min(max).max(1)
-        } else {
-            1
-        }
-    };
-    Start {
-        port: number,
-        rx_queues: queues(info.max_rx_queues),
-        tx_queues: queues(info.max_tx_queues),
-        // What is no NIC takes longer frames than it says, if it was made for them.
-        mtu: if options.mtu <= info.max_mtu {
-            options.mtu
-        } else {
-            0
-        },
-        // Others pass on what is unfinished, or compute in software what we leave out.
-        tx_sums: u32::from(nic && info.has_tx_sums),
-        rx_sums: u32::from(nic && info.has_rx_sums),
-        link_interrupt: u32::from(info.has_link_interrupt),
-        rx_descriptors: RX_DESCRIPTORS,
-        tx_descriptors: TX_DESCRIPTORS,
-    }
-}
-
-/// So many that none runs out: on the rings of the NIC, in hand, waiting, and in caches.
-fn buffers(lanes: u16, start: &Start) -> u32 {
-    let of_queues = u32::from(start.rx_queues) * u32::from(start.rx_descriptors)
-        + u32::from(start.tx_queues) * u32::from(start.tx_descriptors);
-    let of_lane = (RING + MAX_PENDING + 4 * BURST + Limits::default().waiting) as u32 + CACHED;
-    of_queues + u32::from(lanes) * of_lane
-}
-
 /// The longest payload of a datagram.
 pub(crate) fn max_payload_bytes(mtu: u16) -> usize {
     usize::from(mtu) - IPV4_BYTES - UDP_BYTES
 }
 
 const _: () = assert!(HEADERS_BYTES > IPV4_BYTES + UDP_BYTES);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn info(name: &str) -> PortInfo {
-        PortInfo {
-            name: name.to_owned(),
-            driver: "net_x".to_owned(),
-            mac: [2, 0, 0, 0, 0, 1],
-            max_rx_queues: 4,
-            max_tx_queues: 2,
-            max_mtu: 1600,
-            socket: 0,
-            has_tx_sums: true,
-            has_rx_sums: true,
-            has_link_interrupt: false,
-        }
-    }
-
-    fn options(lanes: u16, mtu: u16) -> DeviceOptions {
-        DeviceOptions {
-            lanes,
-            mtu,
-            ..DeviceOptions::new("0", Ipv4Addr::new(10, 0, 0, 1))
-        }
-    }
-
-    #[test]
-    fn a_nic_has_a_queue_for_each_lane_as_far_as_it_can() {
-        let start = plan(&options(3, 1500), &info("0000:03:00.0"), 7);
-        assert_eq!(
-            (start.port, start.rx_queues, start.tx_queues, start.mtu),
-            (7, 3, 2, 1500)
-        );
-        assert_eq!((start.tx_sums, start.rx_sums), (1, 1));
-        assert_eq!(
-            plan(&options(9, 1500), &info("0000:03:00.0"), 7).rx_queues,
-            4
-        );
-    }
-
-    #[test]
-    fn what_is_no_nic_has_one_queue_and_computes_nothing() {
-        let start = plan(&options(3, 9000), &info("net_memif0"), 0);
-        assert_eq!((start.rx_queues, start.tx_queues, start.mtu), (1, 1, 0));
-        assert_eq!((start.tx_sums, start.rx_sums), (0, 0));
-    }
-
-    #[test]
-    fn impossible_wishes_are_refused_with_a_reason() {
-        let nic = info("0000:03:00.0");
-        assert_eq!(check(&options(1, 1600), &nic), Ok(()));
-        assert!(check(&options(1, 1601), &nic).is_err_and(|error| error.contains("1600 at most")));
-        assert_eq!(check(&options(1, 9000), &info("net_memif0")), Ok(()));
-        assert!(check(&options(1, 9001), &info("net_memif0")).is_err());
-        assert!(check(&options(0, 1500), &nic).is_err());
-        let nowhere = DeviceOptions::new("0", Ipv4Addr::UNSPECIFIED);
-        assert!(check(&nowhere, &nic).is_err());
-    }
-
-    #[test]
-    fn a_lock_is_free_again_and_nobody_waits_for_it() {
-        let lock = TryLock::default();
-        let inner = lock.run(0, || lock.run(3, || ()));
-        assert_eq!(inner, Some(None));
-        assert_eq!(lock.run(0, || 7), Some(7));
-    }
-}
