@@ -24,6 +24,7 @@ use crate::scenario::{MILLI, Scenario};
 use crate::trace::Trace;
 
 pub mod api;
+pub mod api_requests;
 pub mod builds;
 pub mod client;
 pub mod client_actions;
@@ -33,6 +34,7 @@ pub mod coordinators;
 pub mod datagrams;
 pub mod describe;
 pub mod disks;
+pub mod electing;
 pub mod election;
 pub mod endings;
 pub mod ends;
