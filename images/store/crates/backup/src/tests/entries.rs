@@ -1,117 +1,21 @@
 //! What recoveries read out of segments, and what returning masters are told is there.
 
+mod listing;
+mod segment;
+
 use core::ops::Range;
 
 use proptest::prelude::*;
-use wire::entry::{
-    self, Digest, Entry, EntryError, Kind, Object, RawEntry, RpcResult, SegmentHeader, Tombstone,
-};
-use wire::format::FIRST_FORMAT;
+use wire::entry::{EntryError, RawEntry};
 use wire::hash::key_hash;
 use wire::ids::TableId;
-use wire::keys::KeysAndValue;
 use wire::member::TabletRange;
-use wire::peer::{Held, List, Listed, Listing, ReadEntries, Request, SERVING_PROMISE};
+use wire::peer::{ReadEntries, Request, SERVING_PROMISE};
 
 use super::*;
+use segment::Segment;
 
 const LOG: ServerId = ServerId(1 << 32 | 1);
-
-/// Entries one behind the other, as a log writes them.
-#[derive(Clone, Default)]
-struct Segment(Vec<u8>);
-
-impl Segment {
-    fn head() -> Segment {
-        let mut segment = Segment::default();
-        segment.add(&SegmentHeader {
-            cluster_id: 7,
-            server_id: LOG,
-            segment_id: 1,
-            safe_version: 5,
-            segment_bytes: SEGMENT_BYTES,
-        });
-        segment
-    }
-
-    /// The range in which it lies.
-    fn add<'a>(&mut self, entry: &impl Entry<'a>) -> Range<usize> {
-        let start = self.0.len();
-        self.0.resize(start + entry.entry_bytes(), 0);
-        entry::write(entry, FIRST_FORMAT, &mut self.0[start..]);
-        start..self.0.len()
-    }
-
-    fn object(&mut self, table_id: u64, key: &[u8], value_bytes: usize) -> Range<usize> {
-        let value = vec![7; value_bytes];
-        self.add(&Object {
-            table_id: TableId(table_id),
-            version: 3,
-            expires_ns: None,
-            content: KeysAndValue::single(key, &value).unwrap(),
-        })
-    }
-
-    fn tombstone(&mut self, table_id: u64, key: &[u8]) -> Range<usize> {
-        self.add(&Tombstone {
-            table_id: TableId(table_id),
-            version: 3,
-            segment_id: 1,
-            key,
-        })
-    }
-
-    fn result(&mut self, table_id: u64, key_hash: u64) -> Range<usize> {
-        self.add(&RpcResult {
-            lease_id: 1,
-            rpc_id: 2,
-            ack_id: 1,
-            table_id: TableId(table_id),
-            key_hash,
-            response: &[0; 12],
-        })
-    }
-
-    fn digest(&mut self, ids: &[u64]) {
-        let ids: Vec<[u8; 8]> = ids.iter().map(|id| id.to_le_bytes()).collect();
-        self.add(&Digest::new(&ids));
-    }
-
-    /// What a recovery of these tablets wants of it, by looking at everything.
-    fn of_tablets(&self, tablets: &[TabletRange]) -> Vec<u8> {
-        let (mut rest, mut wanted) = (&self.0[..], Vec::new());
-        while !rest.is_empty() {
-            let raw = RawEntry::read_checked(rest).unwrap();
-            rest = &rest[raw.bytes.len()..];
-            let place = match raw.kind {
-                Kind::SegmentHeader => None,
-                Kind::Digest => continue,
-                Kind::Object => {
-                    let object: Object<'_> = raw.decode().unwrap();
-                    let key = object.content.primary_key();
-                    Some((object.table_id.0, key_hash(object.table_id, key)))
-                }
-                Kind::Tombstone => {
-                    let tombstone: Tombstone<'_> = raw.decode().unwrap();
-                    let hash = key_hash(tombstone.table_id, tombstone.key);
-                    Some((tombstone.table_id.0, hash))
-                }
-                Kind::RpcResult => {
-                    let result: RpcResult<'_> = raw.decode().unwrap();
-                    Some((result.table_id.0, result.key_hash))
-                }
-            };
-            let is_in = |tablet: &TabletRange, (table_id, hash): (u64, u64)| {
-                let hashes = tablet.start_key_hash..=tablet.end_key_hash;
-                tablet.table_id == table_id && hashes.contains(&hash)
-            };
-            if place.is_none_or(|place| tablets.iter().any(|tablet| is_in(tablet, place))) {
-                wanted.extend_from_slice(raw.bytes);
-            }
-        }
-        wanted
-    }
-}
 
 fn whole_table(table_id: u64) -> TabletRange {
     tablet(table_id, 0, u64::MAX)
@@ -474,65 +378,6 @@ fn the_storage_is_told_what_a_recovery_will_read() {
     rig.begin_recovery(LOG);
     let announced = &rig.storage().announced;
     assert_eq!(announced[..], [(places[0], 100), (places[1], 300)]);
-}
-
-fn is_closed(rig: &mut Rig) -> bool {
-    matches!(
-        listing(rig).replicas[0].held,
-        Held::Closed { bytes: 100, .. }
-    )
-}
-
-fn listing(rig: &mut Rig) -> Listing {
-    rig.backup().list(List { log: LOG })
-}
-
-#[test]
-fn a_listing_tells_of_closed_replicas_what_they_hold() {
-    let mut rig = Rig::new(Durability::Buffered, 4);
-    rig.put_now(replica(1, 1), 0..100, true);
-    rig.put_now(replica(1, 2), 0..300, false);
-    rig.put_now(replica(2, 1), 0..100, true);
-    let nonce = rig.send_side(replica(1, 3), 50);
-    assert_eq!(rig.answer(nonce), Some((Status::Ok, 50)));
-    let crc = crc32c::crc32c(&content_of(replica(1, 1), 100));
-    let listed = |segment_id, held| Listed { segment_id, held };
-    let [open, part] = [listed(2, Held::OpenHead), listed(3, Held::Nothing)];
-    let closed = listed(1, Held::Closed { bytes: 100, crc });
-    assert_eq!(listing(&mut rig).replicas, [closed, open, part]);
-    assert_eq!(listing(&mut rig).status, Status::Ok);
-    rig.settle();
-    let at = rig.place_of(replica(1, 1));
-    rig.storage().rot(at, 1);
-    assert_eq!(rig.read(replica(1, 1), 0, 10).0, Status::Mismatch);
-    let damaged = listed(1, Held::Nothing);
-    assert_eq!(listing(&mut rig).replicas, [damaged, open, part]);
-    rig.begin_recovery(LOG);
-    let fenced = listing(&mut rig);
-    assert_eq!((fenced.status, fenced.replicas), (Status::Fenced, vec![]));
-}
-
-#[test]
-fn a_listing_shows_nothing_that_a_crash_may_take() {
-    let mut rig = Rig::flushed();
-    rig.settle();
-    rig.put_settled(replica(1, 1), 0..100, false);
-    let nonce = rig.put(replica(1, 1), 100..100, true);
-    assert_eq!(listing(&mut rig).replicas[0].held, Held::OpenHead);
-    rig.finish_sync(Scope::All);
-    assert_eq!(rig.answer(nonce), Some((Status::Ok, 100)));
-    assert!(is_closed(&mut rig));
-    rig.settle();
-    for _ in 0..3 {
-        rig.restart();
-        assert!(is_closed(&mut rig));
-        rig.settle();
-    }
-    rig.power_loss(|_| 0);
-    assert!(is_closed(&mut rig));
-    rig.storage().faults.writes = Some("as told".to_owned());
-    rig.put(replica(1, 2), 0..100, false);
-    assert_eq!(listing(&mut rig).status, Status::Retired);
 }
 
 #[derive(Clone, Debug)]

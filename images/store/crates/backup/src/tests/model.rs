@@ -1,5 +1,8 @@
 //! Any operations, with crashes between them, against what was asked and answered.
 
+mod checks;
+mod operations;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -8,51 +11,7 @@ use wire::peer::SERVING_PROMISE;
 use super::*;
 use crate::record::Content;
 use crate::testing::Faults;
-
-#[derive(Clone, Debug)]
-enum Operation {
-    Append {
-        replica: ReplicaId,
-        bytes: u32,
-        closes: bool,
-        how: How,
-    },
-    Free(ReplicaId),
-    KeepAlive(ServerId),
-    Recover(ServerId),
-    Forget(ServerId),
-    FinishSync {
-        scope: Scope,
-    },
-    Wait {
-        ms: u64,
-    },
-    ProcessCrash {
-        /// Through this part in 256 of the last write, if that was of data.
-        cut: Option<u8>,
-    },
-    PowerLoss {
-        seed: u64,
-    },
-    CloseInOrder {
-        power_loss: bool,
-    },
-    /// Of writes, of syncs, or the end of both.
-    Fault {
-        writes: bool,
-        syncs: bool,
-    },
-}
-
-/// How an append differs from what comes next.
-#[derive(Clone, Copy, Debug)]
-enum How {
-    Next,
-    /// Sends so much of what is held again.
-    Again(u32),
-    Gap,
-    WrongChecksum,
-}
+use operations::{FINISH_SYNC, How, Operation, operations};
 
 /// What was asked and answered about a replica.
 #[derive(Clone, Debug, Default)]
@@ -289,185 +248,6 @@ impl Model {
         let promised = self.promised.entry(log).or_default();
         *promised = (from + SERVING_PROMISE).max(*promised);
     }
-
-    /// Takes note of what has been said.
-    fn see(&mut self) {
-        for (nonce, answer) in self.rig.said.answers.split_off(self.answers_seen) {
-            self.rig.said.answers.push((nonce, answer));
-            let Some(sent) = self.sent.remove(&nonce) else {
-                continue;
-            };
-            let log = sent.replica.log;
-            assert!(answer.status == Status::Fenced || !self.released.contains(&log));
-            match answer.status {
-                Status::Ok => {
-                    assert!(!self.asked.contains(&log), "a fenced log was written to");
-                    assert!(answer.bytes >= sent.end);
-                    self.promise(log, sent.at);
-                    let known = self.known.get_mut(&sent.replica).unwrap();
-                    if !known.freed && known.opening == sent.opening {
-                        known.acknowledged = known.acknowledged.max(sent.end);
-                        known.close_acknowledged |= sent.closes;
-                    }
-                }
-                Status::Fenced => assert!(self.asked.contains(&log)),
-                Status::Full | Status::Missing | Status::Mismatch => {}
-                Status::Retired => assert!(self.rig.backup().stats().retired.is_some()),
-            }
-        }
-        self.answers_seen = self.rig.said.answers.len();
-        for inventory in std::mem::take(&mut self.rig.said.released) {
-            let log = inventory.log;
-            assert!(self.asked.contains(&log));
-            let promised = self.promised.get(&log).copied().unwrap_or_default();
-            assert!(
-                self.rig.now >= promised,
-                "released before the promise is over"
-            );
-            self.released.insert(log);
-            for info in &inventory.replicas {
-                self.compare(log, info);
-            }
-            self.assert_kept();
-        }
-    }
-
-    fn compare(&mut self, log: ServerId, info: &ReplicaInfo) {
-        let replica = ReplicaId {
-            log,
-            segment_id: info.segment_id,
-        };
-        let content = self.held(replica).unwrap();
-        assert_eq!((info.bytes, info.crc), (content.bytes, content.crc));
-        assert_eq!(info.state == State::Closed, content.closed);
-        match info.damage {
-            // What is written here is no log's.
-            None | Some(Flaw::NoEntry { .. } | Flaw::NoDigest) => {
-                assert_eq!(content.damage, None);
-                let told = (content.closed, content.bytes, content.crc);
-                let before = self.told.insert(replica, told);
-                assert!(before.is_none_or(|before| before == told), "{replica}");
-            }
-            Some(Flaw::Damaged(damage)) => assert_eq!(content.damage, Some(damage)),
-        }
-    }
-
-    /// A recovery may have used what it was told, and shown it: the next one must find it.
-    fn assert_kept(&mut self) {
-        for (replica, told) in self.told.clone() {
-            let content = self.held(replica);
-            let kept = content.map(|content| (content.closed, content.bytes, content.crc));
-            assert_eq!(kept, Some(told), "{replica} is not what was told of it");
-            assert_eq!(content.unwrap().damage, None, "{replica}");
-        }
-    }
-
-    fn restart(&mut self, mut storage: crate::testing::MemoryStorage, lost_cache: bool) {
-        // What a storage that has failed shows afterwards is not believed either.
-        let has_failed = std::mem::take(&mut self.has_failed);
-        storage.faults = Faults::default();
-        // A request that was not answered never will be.
-        self.sent.clear();
-        let past = self.asked.clone();
-        self.rig.open(storage);
-        self.asked = self.released.clone();
-        for log in past.difference(&self.released) {
-            // Whether the fence got through is open; if it did, it is there for ever.
-            if self.rig.backup().fencing.durable().covers(*log) {
-                self.asked.insert(*log);
-            }
-        }
-        for log in &self.released {
-            assert!(
-                self.rig.backup().fencing.durable().covers(*log),
-                "a fence was lost"
-            );
-        }
-        let is_buffered = self.rig.config.durability == Durability::Buffered;
-        let may_lose = is_buffered && (lost_cache || has_failed);
-        if may_lose {
-            self.told.clear();
-        }
-        self.assert_kept();
-        let known = std::mem::take(&mut self.known);
-        for (&replica, known) in &known {
-            self.check(replica, known, may_lose);
-            let content = self.held(replica);
-            let is_believed =
-                content.is_some_and(|content| !content.closed && content.damage.is_none());
-            assert!(
-                !is_buffered || !lost_cache || !is_believed,
-                "{replica} is believed, though the page cache is gone"
-            );
-        }
-        let found: Vec<ReplicaId> = self.rig.backup().replicas.keys().copied().collect();
-        for replica in &found {
-            let known = known.get(replica).expect("nothing comes from nowhere");
-            if known.freed && !self.asked.contains(&replica.log) {
-                // As its master would; or a new use would meet the old.
-                let status = self.rig.free(*replica);
-                assert!(status == Status::Ok || status == Status::Retired);
-            }
-        }
-        self.known = known;
-        for (&replica, known) in &mut self.known {
-            known.lost |= may_lose;
-            if !self.rig.backup().replicas.contains_key(&replica) {
-                *known = known.anew(true);
-            }
-        }
-    }
-
-    /// After a crash.
-    fn check(&mut self, replica: ReplicaId, known: &Known, may_lose: bool) {
-        let Some(content) = self.held(replica) else {
-            let is_acknowledged = known.acknowledged > 0 || known.close_acknowledged;
-            assert!(
-                !is_acknowledged || known.freed || known.lost || may_lose,
-                "{replica} is gone, of which {} bytes were acknowledged",
-                known.acknowledged
-            );
-            return;
-        };
-        assert_eq!(content.role, role_of(replica));
-        let (status, data) = self.rig.read(replica, 0, SEGMENT_BYTES);
-        if status == Status::Ok {
-            assert_eq!(data, content_of(replica, content.bytes), "{replica}");
-        } else {
-            assert_eq!(status, Status::Mismatch);
-            assert!(
-                known.freed || known.lost || may_lose,
-                "{replica} is damaged without cause: {:?}",
-                self.held(replica)
-            );
-            return;
-        }
-        assert!(content.bytes <= known.sent && (!content.closed || known.close_sent));
-        // What a freed replica comes back as must not be younger than its end: no recovery may take it for a head.
-        assert!(
-            content.closed || !known.close_acknowledged,
-            "{replica} was closed, and is open"
-        );
-        assert!(
-            content.bytes >= known.acknowledged,
-            "{replica} is too short, and believed"
-        );
-    }
-
-    /// Everything that is asked for ends.
-    fn finish(&mut self) {
-        self.rig.storage().faults = Faults::default();
-        self.rig.settle();
-        self.see();
-        for log in 1..=2 {
-            self.apply(&Operation::Recover(ServerId::new(log, 1)));
-        }
-        self.rig.settle();
-        self.rig.wait(2 * SERVING_PROMISE);
-        self.see();
-        assert!(self.sent.is_empty(), "a request was never answered");
-        assert_eq!(self.released.len(), 2);
-    }
 }
 
 impl crate::testing::MemoryStorage {
@@ -477,36 +257,6 @@ impl crate::testing::MemoryStorage {
         (bytes != crate::record::HEADER_BYTES && offset >= SUPERBLOCK_BYTES)
             .then(|| offset + bytes as u64 * u64::from(cut) / 256)
     }
-}
-
-const FINISH_SYNC: Operation = Operation::FinishSync { scope: Scope::All };
-
-fn replicas() -> impl Strategy<Value = ReplicaId> {
-    (1..3_u32, 1..5_u64).prop_map(|(log, segment_id)| replica(log, segment_id))
-}
-
-fn operations() -> impl Strategy<Value = Operation> {
-    let how = prop_oneof![
-        8 => Just(How::Next),
-        2 => (1..600_u32).prop_map(How::Again),
-        1 => Just(How::Gap),
-        1 => Just(How::WrongChecksum),
-    ];
-    let log = (1..3_u32).prop_map(|log| ServerId::new(log, 1));
-    let append = (replicas(), 0..900_u32, prop::bool::weighted(0.25), how);
-    prop_oneof![
-        30 => append.prop_map(|(replica, bytes, closes, how)| Operation::Append { replica, bytes, closes, how }),
-        4 => replicas().prop_map(Operation::Free),
-        3 => log.clone().prop_map(Operation::KeepAlive),
-        2 => log.clone().prop_map(Operation::Recover),
-        1 => log.prop_map(Operation::Forget),
-        12 => prop_oneof![Just(Scope::All), Just(Scope::Superblock)].prop_map(|scope| Operation::FinishSync { scope }),
-        5 => (0..300_u64).prop_map(|ms| Operation::Wait { ms }),
-        2 => prop::option::of(any::<u8>()).prop_map(|cut| Operation::ProcessCrash { cut }),
-        3 => any::<u64>().prop_map(|seed| Operation::PowerLoss { seed }),
-        1 => any::<bool>().prop_map(|power_loss| Operation::CloseInOrder { power_loss }),
-        1 => any::<(bool, bool)>().prop_map(|(writes, syncs)| Operation::Fault { writes, syncs }),
-    ]
 }
 
 fn run(durability: Durability, operations: &[Operation]) -> Model {
