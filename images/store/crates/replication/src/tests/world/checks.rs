@@ -1,8 +1,10 @@
 //! What must hold at every moment, and once all faults have ended.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use wire::ids::ServerId;
+use wire::peer::Request;
 
 use super::super::backup::{DELAY, ModelBackup, ModelReplica};
 use super::{Outcome, World};
@@ -210,6 +212,64 @@ impl World {
                 .filter(|id| !known(id, backup.info.id))
                 .collect();
             assert!(litter.is_empty(), "{litter:?} at {}", backup.info.id);
+        }
+    }
+
+    /// What may be the last copy of something is not freed.
+    pub(super) fn check_free(&mut self, id: ServerId, nonce: u64, payload: &[u8]) {
+        let Ok(Request::Free(free)) = Request::decode(payload) else {
+            return;
+        };
+        let segment_id = free.replica.segment_id;
+        let was_sent = self.freeing.insert((id, segment_id), nonce).is_some();
+        if was_sent || !self.replicator.segments.contains_key(&segment_id) {
+            return;
+        }
+        let whole = &self.shadow[&segment_id];
+        let is_good = |replica: &ModelReplica| replica.is_complete() && replica.bytes == *whole;
+        let is_complete = |backup: &&ModelBackup| {
+            let replica = backup.replicas.get(&segment_id);
+            replica.is_some_and(is_good)
+        };
+        let is_it = |backup: &&ModelBackup| backup.info.id == id;
+        let freed = self.backups.iter().find(is_it).unwrap();
+        let replica = freed.replicas.get(&segment_id);
+        if !replica.is_some_and(|replica| is_good(replica) && replica.was_listed) {
+            return;
+        }
+        let others = self.backups.iter().filter(|backup| !is_it(backup));
+        let others = others.filter(|backup| self.replicator.backups.contains_key(&backup.info.id));
+        let others = others.filter(is_complete).count();
+        assert!(
+            others >= self.fewest_replicas,
+            "segment {segment_id} is freed at {id}, and complete on {others} others only"
+        );
+    }
+
+    /// What is taken for a complete replica is one.
+    pub(super) fn check_closed(&self) {
+        for (segment_id, segment) in &self.replicator.segments {
+            for replica in segment.replicas.iter().filter(|replica| replica.is_closed) {
+                let is_it = |backup: &&ModelBackup| backup.info.id == replica.backup;
+                let backup = self.backups.iter().find(is_it).unwrap();
+                if !backup.is_alive || !self.replicator.backups[&replica.backup].is_ready() {
+                    continue;
+                }
+                let held = backup.replicas.get(segment_id);
+                let held = held.filter(|held| held.is_complete());
+                assert!(
+                    held.is_some_and(|held| held.bytes == self.shadow[segment_id]),
+                    "{} has no complete replica of segment {segment_id}",
+                    replica.backup
+                );
+            }
+            let infos = segment.replicas.iter();
+            let infos = infos.map(|replica| &self.replicator.backups[&replica.backup].info);
+            let hosts: Vec<&str> = infos.map(|info| info.host.as_str()).collect();
+            let different: BTreeSet<&str> = hosts.iter().copied().collect();
+            // A copy may be made beside the one that it replaces.
+            let are_two = hosts.len() > different.len() && !self.has_drained;
+            assert!(!are_two, "two of segment {segment_id} on one host");
         }
     }
 }
