@@ -1,7 +1,5 @@
 //! What a port can do for a device: queues, offloads and buffers, and wishes that are refused.
 
-use std::net::Ipv4Addr;
-
 use frames::Limits;
 use transport::datagram::BURST;
 
@@ -84,6 +82,8 @@ pub(super) fn buffers(lanes: u16, start: &Start) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn info(name: &str) -> PortInfo {

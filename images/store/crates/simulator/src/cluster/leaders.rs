@@ -1,7 +1,7 @@
 //! Coordinators whose state is in objects of an API server: who leads, what leaders hear and say, and whom the store's one address leads to.
 
 use coordinator::leader::{Leader, News, Output};
-use coordinator::state::objects::{Ending, Request};
+use coordinator::state::objects::Ending;
 use coordinator::{Coordinator, Finalize, FinalizeError};
 use wire::ids::ReplyTo;
 use wire::member::coordinator::Kind;
