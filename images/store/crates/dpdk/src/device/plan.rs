@@ -57,7 +57,7 @@ pub(super) fn plan(options: &DeviceOptions, info: &PortInfo, number: u16) -> Sta
         port: number,
         rx_queues: queues(info.max_rx_queues),
         tx_queues: queues(info.max_tx_queues),
-        // What is no NIC takes longer frames than it says, if it was made for them.
+        // A device that is no NIC takes longer frames than it says, if it was made for them.
         mtu: if options.mtu <= info.max_mtu {
             options.mtu
         } else {

@@ -58,7 +58,7 @@ impl Model {
         assert_eq!((info.bytes, info.crc), (content.bytes, content.crc));
         assert_eq!(info.state == State::Closed, content.closed);
         match info.damage {
-            // What is written here is no log's.
+            // These bytes belong to no log.
             None | Some(Flaw::NoEntry { .. } | Flaw::NoDigest) => {
                 assert_eq!(content.damage, None);
                 let told = (content.closed, content.bytes, content.crc);
@@ -80,7 +80,7 @@ impl Model {
     }
 
     pub(super) fn restart(&mut self, mut storage: crate::testing::MemoryStorage, lost_cache: bool) {
-        // What a storage that has failed shows afterwards is not believed either.
+        // Nor is a storage believed after it has failed.
         let has_failed = std::mem::take(&mut self.has_failed);
         storage.faults = Faults::default();
         // A request that was not answered never will be.
@@ -160,7 +160,7 @@ impl Model {
             return;
         }
         assert!(content.bytes <= known.sent && (!content.closed || known.close_sent));
-        // What a freed replica comes back as must not be younger than its end: no recovery may take it for a head.
+        // A freed replica that comes back must not be younger than its end: no recovery may take it for a head.
         assert!(
             content.closed || !known.close_acknowledged,
             "{replica} was closed, and is open"

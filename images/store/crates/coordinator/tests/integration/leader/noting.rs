@@ -20,7 +20,7 @@ fn nothing_leaves_before_it_is_noted_but_pings() {
     let mut bench = Bench::leads(11, &mut server);
     let outputs = bench.says(1, shard::Kind::Hello(hello("m0", 1, 0, 1)));
     assert!(outputs.is_empty(), "{outputs:?}");
-    // What changes nothing waits for what was changed before.
+    // An answer that changes nothing waits for earlier changes to be noted.
     let outputs = bench.request(1, &get_table_id());
     assert!(outputs.is_empty(), "{outputs:?}");
     bench.leader.defer(5);

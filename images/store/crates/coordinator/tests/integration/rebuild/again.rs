@@ -95,7 +95,7 @@ fn a_store_can_be_made_again_and_again() {
         again.run(2000);
         assert!(!again.coordinator.is_rebuilding(), "{}", again.waits());
         again.coordinator.take_changes(again.now);
-        // What it has noted is believed by whoever goes on, and by whoever makes the store from it once more.
+        // The next coordinator believes the notes of this one, and so does a rebuild from them.
         let pairs: Vec<_> = again.coordinator.pairs().collect();
         let config = Config::new(1, 1, "test");
         let mut restored = Coordinator::restore(config, pairs, again.now).unwrap();

@@ -140,7 +140,7 @@ fn a_coordinator_that_starts_goes_on_with_recoveries_where_they_were() {
         same.cluster_id = common::CLUSTER;
         same.server_id = store.ids[&number].0;
         let (welcome, _) = store.harness.enlist(100 + number, same);
-        // What is committed is known; what was not is given up by those who were about it.
+        // The coordinator knows the commits. Masters give up the parts that they had not committed.
         let is_first = 100 + number == *connection;
         let known: &[u64] = if is_first {
             &[committed.recovery_id]
@@ -225,7 +225,7 @@ fn an_order_that_fails_or_whose_master_goes_is_given_to_others() {
             store.done(connection, &recover, 1);
         }
     }
-    // What an old order brings is not wanted any more.
+    // The result of an old order is not wanted any more.
     assert_eq!(store.done(103, &by_connection[&103], 1), []);
     let served = store.harness.config(table).tablet;
     assert!(

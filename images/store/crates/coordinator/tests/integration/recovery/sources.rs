@@ -90,7 +90,7 @@ fn a_head_with_a_gap_before_it_is_not_believed_even_by_those_who_do_not_read_wha
     store.wait(100);
     for number in 3..=4 {
         store.finds(number, dead, vec![open_head(2, 80, &[])]);
-        // What the tablets need begins at segment 7, but 6 is closed nowhere.
+        // The tablets need segments from 7 on, but 6 is closed nowhere.
         store.finds(number, second, vec![open_head(8, 80, &[6, 7]), closed(7)]);
     }
     assert_eq!(orders(&store.wait(1000)), []);

@@ -156,7 +156,7 @@ impl World {
                     self.replicator.disconnected(self.now, backup);
                 }
             }
-            // What was sent arrives though the connection has broken meanwhile, or it does not.
+            // A message that is under way may arrive though the connection has broken meanwhile.
             Event::Request {
                 backup,
                 connection,
